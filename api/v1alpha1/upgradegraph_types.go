@@ -1,0 +1,196 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// UpgradeGraph says which Kubernetes versions clusters may run, which upgrade steps between them are blocked, and which
+// versions must be reached before a minor. The Windlass extension plans the upgrades of all clusters whose ClusterClass
+// the graph serves.
+//
+// The steps are the control plane's; the planner derives from them where workers stop. Cluster API keeps a plan that
+// it was given for up to ten minutes, so an edit may take that long to show in an upgrade that is under way.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=ug,categories=windlass
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the graph can be used"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the graph can or cannot be used"
+// +kubebuilder:printcolumn:name="Oldest",type=string,JSONPath=`.status.oldestVersion`,description="The oldest version on offer"
+// +kubebuilder:printcolumn:name="Newest",type=string,JSONPath=`.status.newestVersion`,description="The newest version on offer"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to mend it",priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type UpgradeGraph struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+	// spec is the graph.
+	// +required
+	Spec UpgradeGraphSpec `json:"spec,omitzero"`
+	// status says whether the graph can be used.
+	// +optional
+	Status UpgradeGraphStatus `json:"status,omitzero"`
+}
+
+// UpgradeGraphSpec is an upgrade graph.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.blocked) || self.blocked.all(b, !has(b.from) || size(b.from) == 0 || (b.from.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(b.from + '.')) : b.from in self.versions))",fieldPath=".blocked",message="each from must be one of spec.versions, or a minor that one of them belongs to"
+// +kubebuilder:validation:XValidation:rule="!has(self.blocked) || self.blocked.all(b, !has(b.to) || size(b.to) == 0 || (b.to.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(b.to + '.')) : b.to in self.versions))",fieldPath=".blocked",message="each to must be one of spec.versions, or a minor that one of them belongs to"
+type UpgradeGraphSpec struct {
+	// versions are the versions that clusters may run or go to. A cluster may start from a version that is not listed.
+	// To keep clusters away from a version that some still run, list it and block every step to it.
+	// The order matters only between builds of one release that have no order of their own, such as v1.31.2+rke2r1
+	// and v1.31.2+rke2r2: the later in the list is the newer.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w == v))",message="each version may stand in the list once"
+	Versions []Version `json:"versions,omitempty"`
+
+	// classes are the ClusterClasses whose clusters this graph serves. A class must not be served by two graphs: the
+	// upgrades of its clusters then stop with an error that names both. A graph without classes serves only where the
+	// setting "graph" of the ExtensionConfig names it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Classes []ClassReference `json:"classes,omitempty"`
+
+	// blocked are steps that the control plane must not take.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Blocked []BlockedEdge `json:"blocked,omitempty"`
+
+	// floors are versions that the control plane must reach before a minor.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Floors []Floor `json:"floors,omitempty"`
+}
+
+// Version is a Kubernetes version with all three numbers and a leading v, such as v1.31.2 or v1.31.2+rke2r1.
+//
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule="self.matches('^v(0|[1-9][0-9]{0,8})[.](0|[1-9][0-9]{0,8})[.](0|[1-9][0-9]{0,8})(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?$')",message="must be a Kubernetes version with a leading v and all three numbers, such as v1.31.2"
+type Version string
+
+// Minor is a Kubernetes minor release with a leading v, such as v1.31.
+//
+// +kubebuilder:validation:MaxLength=20
+// +kubebuilder:validation:XValidation:rule="self.matches('^v(0|[1-9][0-9]{0,8})[.](0|[1-9][0-9]{0,8})$')",message="must be a Kubernetes minor release with a leading v and two numbers, such as v1.31"
+type Minor string
+
+// VersionMatch selects versions: one version such as v1.31.2, every version of a minor such as v1.31, or, when empty,
+// all versions.
+//
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^v(0|[1-9][0-9]{0,8})[.](0|[1-9][0-9]{0,8})([.](0|[1-9][0-9]{0,8})(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?)?$')",message="must be a version such as v1.31.2, a minor such as v1.31, or empty for any version"
+type VersionMatch string
+
+// ClassReference names a ClusterClass.
+type ClassReference struct {
+	// name is the name of the ClusterClass.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a ClusterClass: lower case letters, digits, hyphens and periods"
+	Name string `json:"name,omitempty"`
+
+	// namespace is the namespace of the ClusterClass; empty means the classes of that name in all namespaces.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower case letters, digits and hyphens"
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// BlockedEdge forbids the steps from any version that from matches to any that to matches.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.from) && size(self.from) > 0) || (has(self.to) && size(self.to) > 0)",message="set from, to, or both: without either, every upgrade would be blocked"
+type BlockedEdge struct {
+	// from selects the versions that a step starts from; empty means any.
+	// +optional
+	From VersionMatch `json:"from,omitempty"`
+
+	// to selects the versions that a step goes to; empty means any.
+	// +optional
+	To VersionMatch `json:"to,omitempty"`
+
+	// reason says why, to the people whose upgrade meets the block.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason,omitempty"`
+}
+
+// Floor forbids entering the minor before, or a later one, from a version older than atLeast.
+//
+// +kubebuilder:validation:XValidation:rule="!self.before.matches('^v[0-9]{1,9}[.][0-9]{1,9}$') || !self.atLeast.matches('^v[0-9]{1,9}[.][0-9]{1,9}[.]') || int(self.atLeast.split('.')[0].substring(1)) < int(self.before.split('.')[0].substring(1)) || (self.atLeast.split('.')[0] == self.before.split('.')[0] && int(self.atLeast.split('.')[1]) < int(self.before.split('.')[1]))",message="atLeast must be a version of a minor older than before: nothing can reach it otherwise"
+type Floor struct {
+	// before is the minor that the floor guards, such as v1.34.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Before Minor `json:"before,omitempty"`
+
+	// atLeast is the oldest version of the control plane from which before may be entered, such as v1.33.5.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	AtLeast Version `json:"atLeast,omitempty"`
+
+	// reason says why, to the people whose upgrade meets the floor.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason,omitempty"`
+}
+
+// UpgradeGraphStatus is what the Windlass extension found out about a graph.
+type UpgradeGraphStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// oldestVersion is the oldest version on offer. It is not set when the spec is not valid.
+	// +optional
+	OldestVersion string `json:"oldestVersion,omitempty"`
+
+	// newestVersion is the newest version on offer. It is not set when the spec is not valid.
+	// +optional
+	NewestVersion string `json:"newestVersion,omitempty"`
+
+	// conditions are the state of the graph. The known type is Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ReadyCondition is the type of the condition that says whether a graph can be used. While it is False, the upgrades
+// that depend on the faulty part stop with the condition's message.
+const ReadyCondition = "Ready"
+
+// The reasons of ReadyCondition.
+const (
+	// UpgradeGraphValidReason: the graph can be used.
+	UpgradeGraphValidReason = "Valid"
+	// UpgradeGraphInvalidReason: the spec does not parse or contradicts itself. No upgrade is planned from it.
+	UpgradeGraphInvalidReason = "InvalidSpec"
+	// UpgradeGraphClassConflictReason: another graph serves one of the same classes. No upgrade of those classes is
+	// planned; other classes are not affected.
+	UpgradeGraphClassConflictReason = "ClassConflict"
+)
+
+// UpgradeGraphList is a list of UpgradeGraphs.
+//
+// +kubebuilder:object:root=true
+type UpgradeGraphList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard list's metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+	// items are the graphs.
+	Items []UpgradeGraph `json:"items"`
+}

@@ -1,0 +1,360 @@
+// Package config_test checks that the manifests build, that every object is one that an API server would decode, and that
+// they fit together.
+package config_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/upgradegraph"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// certificate and issuer are as much of cert-manager's types as is used here.
+type certificate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		CommonName string   `json:"commonName"`
+		DNSNames   []string `json:"dnsNames"`
+		Duration   string   `json:"duration"`
+		IsCA       bool     `json:"isCA"`
+		IssuerRef  struct {
+			Kind string `json:"kind"`
+			Name string `json:"name"`
+		} `json:"issuerRef"`
+		PrivateKey struct {
+			Algorithm      string `json:"algorithm"`
+			RotationPolicy string `json:"rotationPolicy"`
+			Size           int    `json:"size"`
+		} `json:"privateKey"`
+		SecretName string   `json:"secretName"`
+		Usages     []string `json:"usages"`
+	} `json:"spec"`
+}
+
+type issuer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		SelfSigned *struct{} `json:"selfSigned"`
+		CA         *struct {
+			SecretName string `json:"secretName"`
+		} `json:"ca"`
+	} `json:"spec"`
+}
+
+// installation is what config/default builds.
+type installation struct {
+	namespace       corev1.Namespace
+	crd             apiextensionsv1.CustomResourceDefinition
+	account         corev1.ServiceAccount
+	role            rbacv1.ClusterRole
+	binding         rbacv1.ClusterRoleBinding
+	service         corev1.Service
+	deployment      appsv1.Deployment
+	budget          policyv1.PodDisruptionBudget
+	network         networkingv1.NetworkPolicy
+	extensionConfig runtimev1.ExtensionConfig
+	certificates    []certificate
+	issuers         []issuer
+}
+
+// build runs kustomize over a copy of this folder in memory, after an edit of the default kustomization.
+func build(t *testing.T, edit func(kustomization string) string) string {
+	t.Helper()
+	memory := filesys.MakeFsInMemory()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if path == "default/kustomization.yaml" {
+			content = []byte(edit(string(content)))
+		}
+		return memory.WriteFile("/config/"+path, content)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(memory, "/config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// decode decodes every object strictly, as an API server with field validation does.
+func decode(t *testing.T, manifests string) *installation {
+	t.Helper()
+	var i installation
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
+		var typed metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &typed); err != nil {
+			t.Fatal(err)
+		}
+		var into any
+		switch typed.APIVersion + " " + typed.Kind {
+		case "v1 Namespace":
+			into = &i.namespace
+		case "v1 ServiceAccount":
+			into = &i.account
+		case "v1 Service":
+			into = &i.service
+		case "apps/v1 Deployment":
+			into = &i.deployment
+		case "policy/v1 PodDisruptionBudget":
+			into = &i.budget
+		case "networking.k8s.io/v1 NetworkPolicy":
+			into = &i.network
+		case "rbac.authorization.k8s.io/v1 ClusterRole":
+			into = &i.role
+		case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
+			into = &i.binding
+		case "apiextensions.k8s.io/v1 CustomResourceDefinition":
+			into = &i.crd
+		case "runtime.cluster.x-k8s.io/v1beta2 ExtensionConfig":
+			into = &i.extensionConfig
+		case "cert-manager.io/v1 Certificate":
+			i.certificates = append(i.certificates, certificate{})
+			into = &i.certificates[len(i.certificates)-1]
+		case "cert-manager.io/v1 Issuer":
+			i.issuers = append(i.issuers, issuer{})
+			into = &i.issuers[len(i.issuers)-1]
+		default:
+			t.Errorf("an object of an unknown kind: %s", document)
+			continue
+		}
+		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
+			t.Errorf("%v in %s", err, document)
+		}
+	}
+	return &i
+}
+
+func unchanged(kustomization string) string { return kustomization }
+
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	checkInstallation(t, decode(t, build(t, unchanged)), "windlass-system")
+}
+
+// TestOtherNamespace changes the one line that names the namespace.
+func TestOtherNamespace(t *testing.T) {
+	t.Parallel()
+	manifests := build(t, func(kustomization string) string {
+		return strings.Replace(kustomization, "namespace: windlass-system", "namespace: elsewhere", 1)
+	})
+	checkInstallation(t, decode(t, manifests), "elsewhere")
+	if strings.Contains(manifests, "windlass-system") {
+		t.Errorf("the old namespace is left over in:\n%s", manifests)
+	}
+}
+
+func checkInstallation(t *testing.T, i *installation, namespace string) {
+	t.Helper()
+	for name, got := range map[string]string{
+		"Namespace": i.namespace.Name, "ServiceAccount": i.account.Namespace, "Service": i.service.Namespace, "Deployment": i.deployment.Namespace,
+		"PodDisruptionBudget": i.budget.Namespace, "NetworkPolicy": i.network.Namespace, "ExtensionConfig's Service": i.extensionConfig.Spec.ClientConfig.Service.Namespace,
+	} {
+		if got != namespace {
+			t.Errorf("the namespace of the %s is %q, want %q", name, got, namespace)
+		}
+	}
+	// An API server drops such a namespace, and tools that compare what they apply with what is stored never come to rest.
+	for name, got := range map[string]string{
+		"Namespace": i.namespace.Namespace, "CustomResourceDefinition": i.crd.Namespace, "ClusterRole": i.role.Namespace,
+		"ClusterRoleBinding": i.binding.Namespace, "ExtensionConfig": i.extensionConfig.Namespace,
+	} {
+		if got != "" {
+			t.Errorf("the %s, which is cluster-scoped, has the namespace %q", name, got)
+		}
+	}
+	if i.crd.Name != "upgradegraphs.windlass.dev" || i.crd.Spec.Scope != apiextensionsv1.ClusterScoped {
+		t.Errorf("the CRD is %s, scope %s", i.crd.Name, i.crd.Spec.Scope)
+	}
+	checkAccess(t, i, namespace)
+	checkPods(t, i)
+	checkNetwork(t, i)
+	checkMemory(t, i.deployment.Spec.Template.Spec.Containers[0])
+	checkTLS(t, i, namespace)
+}
+
+func checkAccess(t *testing.T, i *installation, namespace string) {
+	t.Helper()
+	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: i.account.Name, Namespace: namespace}}
+	if diff := cmp.Diff(want, i.binding.Subjects); diff != "" || i.binding.RoleRef.Name != i.role.Name {
+		t.Errorf("the role %s is bound to (-want +got):\n%s", i.binding.RoleRef.Name, diff)
+	}
+	if got := i.deployment.Spec.Template.Spec.ServiceAccountName; got != i.account.Name {
+		t.Errorf("the pods run as %q", got)
+	}
+}
+
+func checkPods(t *testing.T, i *installation) {
+	t.Helper()
+	pods := i.deployment.Spec.Template
+	for name, selector := range map[string]*metav1.LabelSelector{"Deployment": i.deployment.Spec.Selector, "PodDisruptionBudget": i.budget.Spec.Selector, "NetworkPolicy": &i.network.Spec.PodSelector} {
+		s, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil || s.Empty() || !s.Matches(labels.Set(pods.Labels)) {
+			t.Errorf("the %s does not select the pods: %v, %v", name, s, err)
+		}
+	}
+	if s := labels.SelectorFromSet(i.service.Spec.Selector); s.Empty() || !s.Matches(labels.Set(pods.Labels)) {
+		t.Errorf("the Service does not select the pods: %v", s)
+	}
+	container := pods.Spec.Containers[0]
+	ports := map[string]int32{}
+	for _, p := range container.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	if target := i.service.Spec.Ports[0].TargetPort.StrVal; ports[target] == 0 {
+		t.Errorf("the Service's target port %q is none of %v", target, ports)
+	}
+	for name, probe := range map[string]*corev1.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != name || ports[probe.HTTPGet.Port.StrVal] == 0 {
+			t.Errorf("the probe of %s is %v", name, probe)
+		}
+	}
+	// What the namespace's pod security level "restricted" asks for, and a file system that cannot be written.
+	security, pod := container.SecurityContext, pods.Spec.SecurityContext
+	if security == nil || pod == nil || !*pod.RunAsNonRoot || *pod.RunAsUser == 0 || pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault ||
+		*security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("the pods are not restricted: %v, %v", pod, security)
+	}
+}
+
+// checkNetwork compares the whole policy: a label too many would keep Cluster API out.
+func checkNetwork(t *testing.T, i *installation) {
+	t.Helper()
+	tcp, hooks, health := corev1.ProtocolTCP, intstr.FromString("hooks"), intstr.FromString("health")
+	callers := metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "capi-system"}}
+	want := []networkingv1.NetworkPolicyIngressRule{
+		{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &callers}}, Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &hooks}}},
+		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &health}}},
+	}
+	if diff := cmp.Diff(want, i.network.Spec.Ingress); diff != "" {
+		t.Errorf("the NetworkPolicy lets in (-want +got):\n%s", diff)
+	}
+	if got := i.network.Spec.PolicyTypes; !slices.Equal(got, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
+		t.Errorf("the NetworkPolicy is about %v", got)
+	}
+}
+
+// checkMemory holds Go's soft limit close below the container's. MiB is Go's spelling of Mi.
+func checkMemory(t *testing.T, container corev1.Container) {
+	t.Helper()
+	at := slices.IndexFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == "GOMEMLIMIT" })
+	if at < 0 {
+		t.Fatal("GOMEMLIMIT is not set")
+	}
+	soft, err := resource.ParseQuantity(strings.TrimSuffix(container.Env[at].Value, "B"))
+	if err != nil || !strings.HasSuffix(container.Env[at].Value, "MiB") {
+		t.Fatalf("GOMEMLIMIT is %q, %v", container.Env[at].Value, err)
+	}
+	hard := container.Resources.Limits.Memory()
+	if soft.Value() < hard.Value()*8/10 || soft.Value() > hard.Value()*95/100 {
+		t.Errorf("GOMEMLIMIT is %s, the container's limit %s", container.Env[at].Value, hard)
+	}
+}
+
+func checkTLS(t *testing.T, i *installation, namespace string) {
+	t.Helper()
+	config := i.extensionConfig.Spec.ClientConfig
+	if config.Service.Name != i.service.Name || *config.Service.Port != i.service.Spec.Ports[0].Port {
+		t.Errorf("the ExtensionConfig leads to %+v, the Service is %s with ports %v", config.Service, i.service.Name, i.service.Spec.Ports)
+	}
+	secret := i.deployment.Spec.Template.Spec.Volumes[0].Secret.SecretName
+	if got, want := i.extensionConfig.Annotations[runtimev1.InjectCAFromSecretAnnotation], namespace+"/"+secret; got != want {
+		t.Errorf("the CA is injected from %q, want %q", got, want)
+	}
+	at := slices.IndexFunc(i.certificates, func(c certificate) bool { return c.Spec.SecretName == secret })
+	if at < 0 {
+		t.Fatalf("no Certificate writes the Secret %q", secret)
+	}
+	serving := i.certificates[at]
+	// Cluster API connects to NAME.NAMESPACE.svc and verifies that name.
+	if host := i.service.Name + "." + namespace + ".svc"; !slices.Contains(serving.Spec.DNSNames, host) || serving.Namespace != namespace {
+		t.Errorf("the certificate in %s is for %q, not for %s", serving.Namespace, serving.Spec.DNSNames, host)
+	}
+	// Each Certificate has its Issuer, and an Issuer with a CA has the Certificate that writes it.
+	for _, c := range i.certificates {
+		at := slices.IndexFunc(i.issuers, func(s issuer) bool { return s.Name == c.Spec.IssuerRef.Name && s.Namespace == namespace })
+		if at < 0 || c.Spec.IssuerRef.Kind != "Issuer" {
+			t.Errorf("Certificate %s has no Issuer", c.Name)
+			continue
+		}
+		signer := i.issuers[at]
+		if (signer.Spec.SelfSigned != nil) != c.Spec.IsCA {
+			t.Errorf("Certificate %s is signed by Issuer %s", c.Name, signer.Name)
+		}
+		if signer.Spec.CA != nil && !slices.ContainsFunc(i.certificates, func(ca certificate) bool { return ca.Spec.IsCA && ca.Spec.SecretName == signer.Spec.CA.SecretName }) {
+			t.Errorf("no Certificate writes the CA of Issuer %s", signer.Name)
+		}
+	}
+}
+
+// TestSample plans from the example as its comments say.
+func TestSample(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("samples/upgradegraph.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var graph v1alpha1.UpgradeGraph
+	if err := yaml.UnmarshalStrict(content, &graph); err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := upgradegraph.Parse(graph.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{
+		"v1.29.0": "v1.30.10 v1.31.7 v1.32.3 v1.33.0",
+		"v1.30.3": "v1.30.10 v1.31.7 v1.32.3 v1.33.0",
+		"v1.32.1": "v1.32.3 v1.33.0",
+	} {
+		computed, err := plan.Compute(plan.Request{
+			Inventory: plan.Inventory{ControlPlane: version.MustParse(from)}, Target: version.MustParse("v1.33.0"), Source: parsed,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]string, 0, len(computed.ControlPlane))
+		for _, v := range computed.ControlPlane {
+			got = append(got, v.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("from %s the control plane goes through %q, want %s", from, got, want)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package upgradegraph
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// ComputeStatus returns the status that a graph should have. All graphs are needed because two must not serve one class;
+// the graph itself may be among them. now becomes the time of a condition that changes; one that does not keeps its own.
+func ComputeStatus(graph *v1alpha1.UpgradeGraph, all []v1alpha1.UpgradeGraph, now metav1.Time) v1alpha1.UpgradeGraphStatus {
+	status := *graph.Status.DeepCopy()
+	status.ObservedGeneration = graph.Generation
+	status.OldestVersion, status.NewestVersion = "", ""
+	ready := metav1.Condition{
+		Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.UpgradeGraphValidReason,
+		ObservedGeneration: graph.Generation, LastTransitionTime: now,
+	}
+	parsed, err := Parse(graph.Spec)
+	if err != nil {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.UpgradeGraphInvalidReason, err.Error()
+	} else {
+		sorted := version.Sorted(parsed.Versions)
+		status.OldestVersion, status.NewestVersion = sorted[0].String(), sorted[len(sorted)-1].String()
+		if found := conflicts(graph, all); len(found) > 0 {
+			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.UpgradeGraphClassConflictReason, describeConflicts(found)
+		}
+	}
+	meta.SetStatusCondition(&status.Conditions, ready)
+	return status
+}
+
+func describeConflicts(found []conflict) string {
+	texts := make([]string, 0, maxProblems+1)
+	for i, c := range found {
+		if i == maxProblems {
+			texts = append(texts, fmt.Sprintf("and %d more", len(found)-maxProblems))
+			break
+		}
+		texts = append(texts, c.String())
+	}
+	return strings.Join(texts, "; ") + "; upgrades of these classes stop until only one graph serves each"
+}
