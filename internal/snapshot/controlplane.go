@@ -1,0 +1,86 @@
+package snapshot
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// readControlPlane fills what is known about the control plane into s, which has a Target.
+func readControlPlane(s *State, o Objects, override version.Version) error {
+	if !override.IsZero() {
+		s.Inventory.ControlPlane = override
+		return nil
+	}
+	if o.ControlPlane == nil {
+		s.Inventory.ControlPlane, s.Assumed = s.Target, true
+		s.Refs[plan.ItemControlPlane] = s.Refs[plan.ItemTarget]
+		return nil
+	}
+	ref := Ref{Object: o.ControlPlane, Kind: o.ControlPlane.GetKind(), Field: "spec.version"}
+	value, found, err := unstructured.NestedString(o.ControlPlane.Object, "spec", "version")
+	if err != nil {
+		return &FieldError{Ref: ref, Problem: "it must be a string such as v1.31.2", Err: err}
+	}
+	if !found || value == "" {
+		return &FieldError{Ref: ref, Problem: "it is missing, so nothing says which version the control plane has"}
+	}
+	if s.Inventory.ControlPlane, err = parseField(ref, value); err != nil {
+		return err
+	}
+	s.Refs[plan.ItemControlPlane] = ref
+	s.Inventory.WorkersUpgrading = workersUpgrading(o.Cluster, value)
+	s.Moving, err = observedControlPlane(o.ControlPlane, s.Inventory.ControlPlane)
+	return err
+}
+
+// workersUpgrading reports whether workers have begun to follow the control plane to its present version: the intent to
+// call AfterWorkersUpgrade is recorded. Where Cluster API says which step it is about, and that is not the control plane's
+// version, the intent does not count.
+func workersUpgrading(cluster *clusterv1.Cluster, controlPlane string) bool {
+	annotations := cluster.GetAnnotations()
+	if step := annotations[clusterv1.ClusterTopologyUpgradeStepAnnotation]; step != "" && step != controlPlane {
+		return false
+	}
+	for hook := range strings.SplitSeq(annotations[runtimev1.PendingHooksAnnotation], ",") {
+		if hook == runtimecatalog.HookName(runtimehooksv1.AfterWorkersUpgrade) {
+			return true
+		}
+	}
+	return false
+}
+
+// observedControlPlane returns the oldest version in the status when that differs from the spec's. The control plane
+// contract has status.versions, older before newer, and before that status.version; both are optional.
+func observedControlPlane(object *unstructured.Unstructured, spec version.Version) (version.Version, error) {
+	ref := Ref{Object: object, Kind: object.GetKind(), Field: "status.version"}
+	value, _, err := unstructured.NestedString(object.Object, "status", "version")
+	if err != nil {
+		return version.Version{}, &FieldError{Ref: ref, Problem: "it must be a string such as v1.31.2", Err: err}
+	}
+	// Providers are free in what else they report, so a status.versions of another shape is not an error.
+	entries, _, err := unstructured.NestedSlice(object.Object, "status", "versions")
+	if err == nil && len(entries) > 0 {
+		if entry, ok := entries[0].(map[string]any); ok {
+			if oldest, ok := entry["version"].(string); ok {
+				value, ref.Field = oldest, fmt.Sprintf("status.versions[%d].version", 0)
+			}
+		}
+	}
+	if value == "" {
+		return version.Version{}, nil
+	}
+	observed, err := parseField(ref, value)
+	if err != nil || observed == spec || version.Compare(observed, spec) == version.Greater {
+		return version.Version{}, err
+	}
+	return observed, nil
+}

@@ -1,0 +1,52 @@
+package view
+
+import (
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
+)
+
+// comparisonWidth bounds each of the two columns of operations of a comparison.
+const comparisonWidth = 38
+
+// SameOperation reports whether two operations do the same to the same groups, whatever the reason. The order of the
+// groups within an operation does not count: an engine may move several at once.
+func SameOperation(a, b plan.Operation) bool {
+	return a.Kind == b.Kind && a.From == b.From && a.To == b.To &&
+		slices.Equal(slices.Sorted(slices.Values(a.Groups)), slices.Sorted(slices.Values(b.Groups)))
+}
+
+// WriteComparison shows planned operations beside those that were observed, row by row, and reports whether they are the
+// same.
+func WriteComparison(w io.Writer, planned, observed []plan.Operation) (same bool, err error) {
+	same = true
+	rows := make([][]string, 0, max(len(planned), len(observed)))
+	for i := range max(len(planned), len(observed)) {
+		row := []string{strconv.Itoa(i + 1), "", "", "missing"}
+		if i < len(planned) {
+			row[1] = describeOperation(planned[i], false)
+		}
+		if i < len(observed) {
+			row[2], row[3] = describeOperation(observed[i], false), "not planned"
+		}
+		if i < len(planned) && i < len(observed) {
+			row[3] = "differs"
+			if SameOperation(planned[i], observed[i]) {
+				row[3] = "equal"
+			}
+		}
+		same = same && row[3] == "equal"
+		rows = append(rows, row)
+	}
+	head := []string{"#", "Planned", "Observed", "Result"}
+	widths := make([]int, len(head))
+	for column := range head {
+		widths[column] = columnWidth(head[column], rows, column, comparisonWidth)
+	}
+	var text strings.Builder
+	formatRows(&text, head, rows, widths)
+	return same, writeText(w, text.String())
+}

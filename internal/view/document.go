@@ -1,0 +1,139 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// The types below are the stable interface of `-o json` and `-o yaml`. Fields are never renamed or removed; lists are
+// never null.
+
+// upgradeStep has the shape of the GenerateUpgradePlan hook's UpgradeStep.
+type upgradeStep struct {
+	Version string `json:"version"`
+}
+
+type planDocument struct {
+	ControlPlaneUpgrades []upgradeStep `json:"controlPlaneUpgrades"`
+	// WorkersUpgrades is the list that all groups share.
+	WorkersUpgrades []upgradeStep `json:"workersUpgrades"`
+	// Groups are the groups' own plans, in the order of upgrade.
+	Groups     []groupDocument     `json:"groups"`
+	Operations []operationDocument `json:"operations"`
+	// Explanation is nil, and left out, when nobody asked for it.
+	Explanation *[]explanationDocument `json:"explanation,omitempty"`
+}
+
+type groupDocument struct {
+	Name     string        `json:"name"`
+	Upgrades []upgradeStep `json:"upgrades"`
+}
+
+type operationDocument struct {
+	Operation string   `json:"operation"`
+	Groups    []string `json:"groups"`
+	From      string   `json:"from"`
+	To        string   `json:"to"`
+	Reason    string   `json:"reason"`
+}
+
+type explanationDocument struct {
+	Topic string `json:"topic"`
+	Text  string `json:"text"`
+}
+
+type failureDocument struct {
+	Error       Failure                `json:"error"`
+	Explanation *[]explanationDocument `json:"explanation,omitempty"`
+}
+
+// Failure is why there is no plan, for programs.
+type Failure struct {
+	// Rule is a plan.Rule, or a name of the caller's for faults that the planner never sees.
+	Rule string `json:"rule"`
+	// Item is what breaks the rule, Version the version at fault; both may be empty.
+	Item    string `json:"item"`
+	Version string `json:"version"`
+	// Message is the whole error, for people.
+	Message string `json:"message"`
+}
+
+// WriteFailure writes a failure as a document of its own. The format is JSON or YAML; lines is nil when no explanation was
+// asked for.
+func WriteFailure(w io.Writer, f Format, failure Failure, lines []plan.ExplanationLine) error {
+	document := failureDocument{Error: failure}
+	if lines != nil {
+		document.Explanation = explanationDocuments(lines)
+	}
+	return writeDocument(w, f, document)
+}
+
+func newPlanDocument(c Chain) planDocument {
+	document := planDocument{
+		ControlPlaneUpgrades: upgradeSteps(c.Plan.ControlPlane),
+		WorkersUpgrades:      upgradeSteps(c.Plan.Workers),
+		Groups:               make([]groupDocument, 0, len(c.Plan.Groups)),
+		Operations:           make([]operationDocument, 0, len(c.Plan.Operations)),
+	}
+	for _, g := range c.Plan.Groups {
+		document.Groups = append(document.Groups, groupDocument{Name: g.Name, Upgrades: upgradeSteps(g.Upgrades)})
+	}
+	for _, o := range c.Plan.Operations {
+		document.Operations = append(document.Operations, operationDocument{
+			Operation: string(o.Kind), Groups: append([]string{}, o.Groups...),
+			From: o.From.String(), To: o.To.String(), Reason: o.Reason.Message(),
+		})
+	}
+	if c.Explained {
+		document.Explanation = explanationDocuments(c.Explanation)
+	}
+	return document
+}
+
+func upgradeSteps(versions []version.Version) []upgradeStep {
+	steps := make([]upgradeStep, 0, len(versions))
+	for _, v := range versions {
+		steps = append(steps, upgradeStep{Version: v.String()})
+	}
+	return steps
+}
+
+func explanationDocuments(lines []plan.ExplanationLine) *[]explanationDocument {
+	documents := make([]explanationDocument, 0, len(lines))
+	for _, l := range lines {
+		documents = append(documents, explanationDocument{Topic: string(l.Topic), Text: l.Text})
+	}
+	return &documents
+}
+
+func writeDocument(w io.Writer, f Format, document any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	// Reasons are read by people too: an arrow stays an arrow.
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(document); err != nil {
+		return fmt.Errorf("encoding the plan: %w", err)
+	}
+	switch f {
+	case JSON:
+		return writeText(w, text.String())
+	case YAML:
+		converted, err := yaml.JSONToYAML(text.Bytes())
+		if err != nil {
+			return fmt.Errorf("encoding the plan: %w", err)
+		}
+		return writeText(w, string(converted))
+	case Table, Mermaid:
+		return fmt.Errorf("format %q holds no documents", f)
+	default:
+		return fmt.Errorf("unknown format %q", f)
+	}
+}

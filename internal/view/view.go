@@ -1,0 +1,73 @@
+// Package view turns plans into what people and scripts read: a table, JSON, YAML, or a Mermaid diagram.
+//
+// Everything here is pure but for the io.Writer that it is given, and bytes are stable: the same input always gives the
+// same output. All functions are safe for concurrent use.
+package view
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Format is a way to show a plan.
+type Format string
+
+// The formats that Write knows.
+const (
+	Table   Format = "table"
+	JSON    Format = "json"
+	YAML    Format = "yaml"
+	Mermaid Format = "mermaid"
+)
+
+// Formats returns every format, the default first.
+func Formats() []Format { return []Format{Table, JSON, YAML, Mermaid} }
+
+// ParseFormat returns the format of that name, or an error that lists the names there are.
+func ParseFormat(name string) (Format, error) {
+	if f := Format(name); slices.Contains(Formats(), f) {
+		return f, nil
+	}
+	return "", fmt.Errorf("unknown format %q: choose one of %q", name, Formats())
+}
+
+// Structured reports whether the format is read by programs, so that nothing but one document may be written.
+func (f Format) Structured() bool { return f == JSON || f == YAML }
+
+// Chain is a plan and what is needed to show it.
+type Chain struct {
+	Plan plan.Plan
+	// ControlPlane is the version that the control plane has before the plan begins, Target the one it ends at.
+	ControlPlane, Target version.Version
+	// HideGroups leaves the names of groups out of the table and the diagram: nobody gave them a name.
+	HideGroups bool
+	// Explained says that an explanation was asked for, and Explanation is it.
+	Explained   bool
+	Explanation []plan.ExplanationLine
+}
+
+// Write shows a chain.
+func Write(w io.Writer, f Format, c Chain) error {
+	switch f {
+	case Table:
+		return writeTable(w, c)
+	case JSON, YAML:
+		return writeDocument(w, f, newPlanDocument(c))
+	case Mermaid:
+		return writeMermaid(w, c)
+	default:
+		return fmt.Errorf("unknown format %q", f)
+	}
+}
+
+// writeText writes a finished text in one call, so that a failing writer leaves as little as it can.
+func writeText(w io.Writer, text string) error {
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("writing the plan: %w", err)
+	}
+	return nil
+}
