@@ -1,0 +1,8 @@
+// Package isolationtest tells tests whether planes can be isolated on this system, without the code that isolates them: a test that
+// asked that code would be skipped when it is broken.
+package isolationtest
+
+import "context"
+
+// Possible reports whether this process may make a network and a PID namespace and change the network in it. why says what is missing.
+func Possible(ctx context.Context) (ok bool, why string) { return possible(ctx) }
