@@ -1,0 +1,229 @@
+package demo
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+//go:embed manifests/*.yaml
+var manifests embed.FS
+
+// Scenario is a cluster, and the upgrade that the demo puts it through.
+type Scenario struct {
+	// Namespace holds all objects but the cluster-scoped ones.
+	Namespace string
+	// Objects are what the Cluster needs, in the order in which they are applied: UpgradeGraphs, templates, the ClusterClass.
+	Objects []*unstructured.Unstructured
+	// Cluster is applied at its own spec.topology.version first.
+	Cluster *clusterv1.Cluster
+	// Target is the version to upgrade to.
+	Target version.Version
+	// Behind names MachineDeployment topologies that are at BehindVersion when the upgrade begins. They get there as in
+	// real life: the Cluster is created at that version and goes on without them, their own upgrades deferred.
+	Behind        []string
+	BehindVersion version.Version
+	// Notices tell what was changed to make the manifests run on simulated machines.
+	Notices []string
+}
+
+// DefaultTarget is where the default scenario goes, four minors up.
+func DefaultTarget() version.Version { return version.MustParse("v1.33.6") }
+
+// Default returns the scenario that needs no manifests: 3 control plane machines and three MachineDeployments, one of them
+// a minor ahead of the others.
+func Default() (Scenario, error) {
+	s := Scenario{
+		Namespace: "demo", Target: DefaultTarget(),
+		Behind: []string{"general", "batch"}, BehindVersion: version.MustParse("v1.28.15"),
+	}
+	for _, name := range []string{"upgradegraph.yaml", "clusterclass.yaml"} {
+		objects, err := readManifest(name)
+		if err != nil {
+			return Scenario{}, err
+		}
+		s.Objects = append(s.Objects, objects...)
+	}
+	objects, err := readManifest("cluster.yaml")
+	if err != nil {
+		return Scenario{}, err
+	}
+	s.Cluster = &clusterv1.Cluster{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, s.Cluster); err != nil {
+		return Scenario{}, fmt.Errorf("decoding the demo's Cluster: %w", err)
+	}
+	return s, nil
+}
+
+func readManifest(name string) ([]*unstructured.Unstructured, error) {
+	data, err := manifests.ReadFile("manifests/" + name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the demo's %s: %w", name, err)
+	}
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decoding the demo's %s: %w", name, err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+// Request is what there will be to plan when the upgrade begins. It needs nothing but the scenario, so that a plan that
+// cannot exist is found before anything is started.
+func (s Scenario) Request() (plan.Request, error) {
+	class := &clusterv1.ClusterClass{}
+	var graphs []*v1alpha1.UpgradeGraph
+	for _, o := range s.Objects {
+		var err error
+		switch o.GetKind() {
+		case "ClusterClass":
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, class)
+			class.Namespace = s.Namespace
+		case "UpgradeGraph":
+			graph := &v1alpha1.UpgradeGraph{}
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, graph)
+			graphs = append(graphs, graph)
+		}
+		if err != nil {
+			return plan.Request{}, fmt.Errorf("reading %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	source, _, err := snapshot.Source(class, graphs)
+	if err != nil {
+		return plan.Request{}, err
+	}
+	start, err := version.Parse(s.Cluster.Spec.Topology.Version)
+	if err != nil {
+		return plan.Request{}, fmt.Errorf("reading the Cluster's spec.topology.version: %w", err)
+	}
+	request := plan.Request{Inventory: plan.Inventory{ControlPlane: start}, Target: s.Target, Source: source}
+	for _, md := range s.Cluster.Spec.Topology.Workers.MachineDeployments {
+		g := plan.Group{Name: md.Name, Kind: plan.MachineDeployment, Version: start}
+		if slices.Contains(s.Behind, md.Name) {
+			g.Version = s.BehindVersion
+		}
+		request.Inventory.Groups = append(request.Inventory.Groups, g)
+	}
+	return request, nil
+}
+
+// stage is a form of the Cluster that is applied, after which the demo waits until it has settled.
+type stage struct {
+	// what says what the stage is for.
+	what    string
+	cluster *clusterv1.Cluster
+	// settled holds, for each topology that must settle, its version; the control plane's name is "".
+	settled map[string]version.Version
+	// finished says that Cluster API must take the upgrade for ended as well.
+	finished bool
+}
+
+// controlPlaneName stands for the control plane where groups have names.
+const controlPlaneName = ""
+
+// computeStages returns what is applied before the upgrade begins.
+func (s Scenario) computeStages() ([]stage, error) {
+	start, err := version.Parse(s.Cluster.Spec.Topology.Version)
+	if err != nil {
+		return nil, fmt.Errorf("reading the Cluster's spec.topology.version: %w", err)
+	}
+	if len(s.Behind) == 0 {
+		return []stage{{
+			what:    fmt.Sprintf("Creating Cluster %s at %s", s.Cluster.Name, start),
+			cluster: s.Cluster.DeepCopy(), settled: s.versions(start),
+		}}, nil
+	}
+	// One control plane machine is enough until the pools are where they should be; that saves most of the time.
+	old := s.deferred()
+	keepGroups(old, s.Behind)
+	one := int32(1)
+	old.Spec.Topology.Version, old.Spec.Topology.ControlPlane.Replicas = s.BehindVersion.String(), &one
+	ahead := old.DeepCopy()
+	ahead.Spec.Topology.Version = start.String()
+	atOld := map[string]version.Version{controlPlaneName: s.BehindVersion}
+	between := map[string]version.Version{controlPlaneName: start}
+	all := s.versions(start)
+	for _, name := range s.Behind {
+		atOld[name], between[name], all[name] = s.BehindVersion, s.BehindVersion, s.BehindVersion
+	}
+	return []stage{
+		{what: fmt.Sprintf("Creating Cluster %s at %s", s.Cluster.Name, s.BehindVersion), cluster: old, settled: atOld},
+		{what: fmt.Sprintf("Upgrading its control plane to %s, workers deferred, so that pools differ by a minor", start), cluster: ahead, settled: between},
+		{what: "Adding the remaining control plane machines, and a pool that starts a minor ahead", cluster: s.deferred(), settled: all},
+	}, nil
+}
+
+// upgraded returns the Cluster that starts the upgrade: the target's version, nothing deferred any more.
+func (s Scenario) upgraded() *clusterv1.Cluster {
+	c := s.Cluster.DeepCopy()
+	c.Spec.Topology.Version = s.Target.String()
+	s.allowChange(c)
+	return c
+}
+
+// deferred returns the Cluster with the upgrades of the pools in Behind deferred.
+func (s Scenario) deferred() *clusterv1.Cluster {
+	c := s.Cluster.DeepCopy()
+	s.allowChange(c)
+	for i := range c.Spec.Topology.Workers.MachineDeployments {
+		md := &c.Spec.Topology.Workers.MachineDeployments[i]
+		for _, name := range s.Behind {
+			if md.Name == name {
+				md.Metadata.Annotations = map[string]string{clusterv1.ClusterTopologyDeferUpgradeAnnotation: ""}
+			}
+		}
+	}
+	return c
+}
+
+// allowChange turns off the check with which stock Cluster API refuses a new version while pools are behind the present one.
+func (s Scenario) allowChange(c *clusterv1.Cluster) {
+	if len(s.Behind) == 0 {
+		return
+	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[clusterv1.ClusterTopologyUnsafeUpdateVersionAnnotation] = ""
+}
+
+func keepGroups(c *clusterv1.Cluster, names []string) {
+	var kept []clusterv1.MachineDeploymentTopology
+	for _, md := range c.Spec.Topology.Workers.MachineDeployments {
+		for _, name := range names {
+			if md.Name == name {
+				kept = append(kept, md)
+			}
+		}
+	}
+	c.Spec.Topology.Workers.MachineDeployments = kept
+}
+
+// versions maps the control plane and every group to v.
+func (s Scenario) versions(v version.Version) map[string]version.Version {
+	all := map[string]version.Version{controlPlaneName: v}
+	for _, md := range s.Cluster.Spec.Topology.Workers.MachineDeployments {
+		all[md.Name] = v
+	}
+	return all
+}
