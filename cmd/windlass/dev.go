@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/windlass-dev/windlass/internal/demo"
+	"github.com/windlass-dev/windlass/internal/devplane"
+)
+
+// Flags that all dev commands share.
+const (
+	flagSource    = "source"
+	flagStateDir  = "state-dir"
+	flagAssetsDir = "assets-dir"
+)
+
+// devOptions are the flags that all dev commands share.
+type devOptions struct {
+	source    string
+	stateDir  string
+	assetsDir string
+}
+
+func (o *devOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.source, flagSource, "", "clone of the windlass repository (default: the one that the working directory is in)")
+	fs.StringVar(&o.stateDir, flagStateDir, "", "directory for the cluster's state (default: .windlass/dev in the clone)")
+	fs.StringVar(&o.assetsDir, flagAssetsDir, "", "directory for the built binaries and manifests (default: bin/devplane in the clone)")
+}
+
+// complete finds the directories that were not given.
+func (o *devOptions) complete() error {
+	if o.source == "" {
+		source, err := devplane.FindSource(".")
+		if err != nil && o.stateDir == "" {
+			return fmt.Errorf("%w with --source, or the cluster's folder with --state-dir", err)
+		}
+		o.source = source
+	}
+	if o.stateDir == "" {
+		o.stateDir = filepath.Join(o.source, ".windlass", "dev")
+	}
+	if o.assetsDir == "" && o.source != "" {
+		o.assetsDir = devplane.DefaultOutDir(o.source)
+	}
+	return nil
+}
+
+func newDevCommand() *cobra.Command {
+	opts := &devOptions{}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a real management cluster on this machine",
+		Long: `Run a management cluster on this machine, without containers: kube-apiserver with etcd, stock Cluster API, and
+in-memory infrastructure, whose machines are simulated. The first "up" builds the parts from Go modules, which takes
+minutes; after that a cluster is up in seconds.
+
+On Linux the cluster runs in a network namespace of its own; one port on 127.0.0.1 leads to its API server. Where
+namespaces are not permitted, it shares the network of this machine and says which ports it opens.`,
+		Example: `  windlass dev up
+  windlass dev kubectl -- get clusters -A
+  windlass dev down`,
+	}
+	opts.addFlags(cmd.PersistentFlags())
+	cmd.AddCommand(
+		newDevBuildCommand(opts), newDevUpCommand(opts), newDevDownCommand(opts), newDevStatusCommand(opts),
+		newDevKubectlCommand(opts), newDevLogsCommand(opts), newDevSuperviseCommand(),
+	)
+	return cmd
+}
+
+func newDevBuildCommand(opts *devOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Build the parts of the cluster without starting it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.complete(); err != nil {
+				return err
+			}
+			progress := newProgress(cmd.ErrOrStderr())
+			defer progress.close()
+			return buildPlane(cmd.Context(), opts, progress)
+		},
+	}
+}
+
+// buildPlane builds when there is a clone to build from; without one, what was built elsewhere is used as it is.
+func buildPlane(ctx context.Context, opts *devOptions, progress *progress) error {
+	if opts.source == "" && opts.assetsDir == "" {
+		return errors.New("there is no clone of the repository here to build from: name one with --source, or what was built with --assets-dir")
+	}
+	if opts.source == "" {
+		return nil
+	}
+	return devplane.Build(ctx, devplane.BuildOptions{SourceDir: opts.source, OutDir: opts.assetsDir, Progress: progress.report})
+}
+
+func newDevUpCommand(opts *devOptions) *cobra.Command {
+	var config devplane.Config
+	var extension bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Build and start the cluster, and leave it running",
+		Long: `Build what is out of date and start the cluster. It runs until "windlass dev down".
+
+Every "up" begins with an empty cluster; "up" while it runs changes nothing.`,
+		Example: `  windlass dev up
+  export KUBECONFIG=$PWD/.windlass/dev/kubeconfig
+  kubectl get clusters -A`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.complete(); err != nil {
+				return err
+			}
+			config.StateDir, config.AssetsDir, config.Detached = opts.stateDir, opts.assetsDir, true
+			return runDevUp(cmd, opts, config, extension)
+		},
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&extension, "extension", true, "run the plan extension in the cluster's network and register it with Cluster API")
+	fs.Uint16Var(&config.Port, "port", 0, "port on 127.0.0.1 for the API server (default: any free one)")
+	fs.IntVar(&config.LogLevel, "log-level", 2, "log level of the managers")
+	fs.DurationVar(&config.StartTimeout, "timeout", devplane.DefaultStartTimeout, "how long the start may take, once built")
+	fs.StringSliceVar(&config.Without, "without", nil, "managers not to start: "+fmt.Sprint(devplane.StockManagers()))
+	return cmd
+}
+
+func runDevUp(cmd *cobra.Command, opts *devOptions, config devplane.Config, extension bool) error {
+	ctx := cmd.Context()
+	if plane, err := devplane.Connect(ctx, opts.stateDir); err == nil {
+		return reportRunning(ctx, plane, cmd)
+	}
+	progress := newProgress(cmd.ErrOrStderr())
+	defer progress.close()
+	if err := buildPlane(ctx, opts, progress); err != nil {
+		return err
+	}
+	config.Progress = progress.report
+	started := time.Now()
+	plane, err := devplane.Start(ctx, config)
+	if err != nil {
+		return err
+	}
+	if extension && !slices.Contains(config.Without, devplane.CoreManager) {
+		progress.report(devplane.Event{Step: "extension", Message: "starting the plan extension", Elapsed: time.Since(started)})
+		if err := registerExtension(ctx, plane); err != nil {
+			// The cluster itself is up, and useful for finding out what is wrong.
+			return fmt.Errorf(`%w; the cluster is running without it, "windlass dev down" stops it`, err)
+		}
+	}
+	progress.close()
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "The cluster is up after %.1f s.\n%s", time.Since(started).Seconds(), usage(plane, cmd))
+	return err
+}
+
+// reportRunning says how a plane is that another "up" has started.
+func reportRunning(ctx context.Context, plane *devplane.Plane, cmd *cobra.Command) error {
+	status, err := plane.Status(ctx)
+	for err == nil && status.Phase == devplane.PhaseStarting {
+		status, err = plane.Watch(ctx, status.Revision)
+	}
+	if err != nil {
+		return err
+	}
+	if status.Phase != devplane.PhaseRunning {
+		return fmt.Errorf("the cluster is running, but its phase is %s: %s\nstop it with: windlass dev down", status.Phase, status.Message)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "The cluster is running already.\n%s", usage(plane, cmd))
+	return err
+}
+
+// registerExtension runs this program's extension on a plane.
+func registerExtension(ctx context.Context, plane *devplane.Plane) error {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	return demo.Register(ctx, plane, executable)
+}
+
+// usage tells what to do with a plane that runs, with the flags that it was started with.
+func usage(plane *devplane.Plane, cmd *cobra.Command) string {
+	words := []string{"windlass dev"}
+	for _, name := range []string{flagSource, flagStateDir, flagAssetsDir} {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+			words = append(words, "--"+name+"="+flag.Value.String())
+		}
+	}
+	dev := strings.Join(words, " ")
+	return fmt.Sprintf(`
+  export KUBECONFIG=%s
+  kubectl get clusters -A
+
+  %s kubectl -- get clusters -A
+  %s status
+  %s down
+`, plane.KubeconfigPath(), dev, dev, dev)
+}
+
+func newDevDownCommand(opts *devOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "Stop the cluster and remove its state",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.complete(); err != nil {
+				return err
+			}
+			return runDevDown(cmd.Context(), opts.stateDir, cmd.OutOrStdout())
+		},
+	}
+}
+
+func runDevDown(ctx context.Context, stateDir string, out io.Writer) error {
+	message := "The cluster is stopped and its state is removed."
+	plane, err := devplane.Connect(ctx, stateDir)
+	var none *devplane.NotRunningError
+	switch {
+	case errors.As(err, &none) && none.Stale:
+		message = "The cluster had crashed; its state is removed."
+	case errors.As(err, &none):
+		message = "No cluster is running."
+	case err != nil:
+		return err
+	default:
+		if err := plane.Stop(ctx); err != nil {
+			return err
+		}
+	}
+	if err := devplane.RemoveState(stateDir); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, message)
+	return err
+}
+
+func newDevKubectlCommand(opts *devOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:     "kubectl -- ARGS...",
+		Short:   "Run kubectl, of the cluster's version, against the cluster",
+		Example: "  windlass dev kubectl -- get machines -A",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opts.complete(); err != nil {
+				return err
+			}
+			plane, err := devplane.Connect(cmd.Context(), opts.stateDir)
+			if err != nil {
+				return err
+			}
+			if opts.assetsDir == "" {
+				return errors.New("there is no clone of the repository here, where kubectl was built: name it with --source, or use a kubectl of yours with the cluster's kubeconfig")
+			}
+			kubectl := plane.Kubectl(cmd.Context(), opts.assetsDir, args...)
+			// In this process's place: kubectl gets the terminal, the signals and the exit code as if called directly.
+			err = syscall.Exec(kubectl.Path, kubectl.Args, kubectl.Env) //nolint:gosec // G204: running kubectl with the user's arguments is the point
+			if err != nil {
+				return fmt.Errorf("running %s: %w", kubectl.Path, err)
+			}
+			return nil
+		},
+	}
+}
+
+// newDevSuperviseCommand is for internal/devplane only.
+func newDevSuperviseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                "supervise STATE-DIR",
+		Short:              "Run a cluster's parts (started by up)",
+		Hidden:             true,
+		Args:               cobra.ExactArgs(1),
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if slices.Contains(args, devplane.ProbeFlag) {
+				return devplane.Probe()
+			}
+			return devplane.Supervise(cmd.Context(), args[0])
+		},
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/controller/upgradegraph"
+	"github.com/windlass-dev/windlass/internal/hookserver"
+)
+
+// extensionOptions are the flags of `windlass extension`.
+type extensionOptions struct {
+	kubeconfig, context     string
+	bindAddress             string
+	port                    int
+	certDir, clientCAName   string
+	healthAddr, metricsAddr string
+	log                     logOptions
+}
+
+func newExtensionCommand() *cobra.Command {
+	var o extensionOptions
+	cmd := &cobra.Command{
+		Use:   "extension",
+		Short: "Serve upgrade plans to Cluster API as a runtime extension",
+		Long: `Serve upgrade plans to Cluster API as a runtime extension.
+
+The extension answers the GenerateUpgradePlan hook over TLS. It plans from UpgradeGraph objects, which say
+which Kubernetes versions there are, which steps between them are blocked, and which versions must be reached
+first. It also keeps the status of the UpgradeGraphs. Any number of replicas may run side by side.
+
+Register it with an ExtensionConfig and name it in a ClusterClass, in
+spec.upgrade.external.generateUpgradePlanExtension, as ` + hookserver.GenerateUpgradePlanHandler + `.<name of the ExtensionConfig>.
+The manifests for all of this are in config/.`,
+		Example: `  # In a cluster, with the certificate from a mounted Secret:
+  windlass extension --cert-dir /etc/windlass/tls
+
+  # On this machine, for the management cluster of the current kubeconfig context:
+  windlass extension --bind-address 127.0.0.1 --cert-dir ./certs --health-addr 127.0.0.1:8081`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
+	flags.StringVar(&o.context, "context", "", "context of the kubeconfig to use (default: its current context)")
+	flags.StringVar(&o.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
+	flags.IntVar(&o.port, "port", 9443, "port to serve hooks on")
+	flags.StringVar(&o.certDir, "cert-dir", "", "folder with the serving certificate, "+hookserver.CertName+" and "+hookserver.KeyName+"; read again when it changes")
+	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates, read once at the start (default: callers need none)")
+	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
+	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to whoever reaches it (default: none)")
+	o.log.addFlags(flags)
+	if err := cmd.MarkFlagRequired("cert-dir"); err != nil {
+		panic(err) // The flag is defined above.
+	}
+	return cmd
+}
+
+// run serves until ctx is cancelled.
+func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
+	if err := o.log.apply(logs); err != nil {
+		return err
+	}
+	if err := o.checkCertificates(); err != nil {
+		return err
+	}
+	restConfig, err := o.restConfig()
+	if err != nil {
+		return err
+	}
+	mgr, err := o.newManager(restConfig)
+	if err != nil {
+		return err
+	}
+	if err := watchUpgradeGraphs(ctx, mgr); err != nil {
+		return err
+	}
+	reconciler := &upgradegraph.Reconciler{Client: mgr.GetClient(), Now: time.Now}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	hooks, err := hookserver.New(hookserver.Options{
+		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
+		Graphs: hookserver.GraphsFrom(mgr.GetClient()),
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(hooks); err != nil {
+		return fmt.Errorf("adding the hook server: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the liveness check: %w", err)
+	}
+	// The hook server starts after the caches have synced, so this stands for both.
+	if err := mgr.AddReadyzCheck("hooks", hooks.Ready); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("serving: %w", err)
+	}
+	return nil
+}
+
+// checkCertificates finds missing or broken certificates before anything is started.
+func (o *extensionOptions) checkCertificates() error {
+	certFile, keyFile := filepath.Join(o.certDir, hookserver.CertName), filepath.Join(o.certDir, hookserver.KeyName)
+	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+		return fmt.Errorf("reading the serving certificate: %w; --cert-dir must hold %s and %s in PEM", err, hookserver.CertName, hookserver.KeyName)
+	}
+	if o.clientCAName == "" {
+		return nil
+	}
+	clientCA := filepath.Join(o.certDir, o.clientCAName)
+	content, err := os.ReadFile(clientCA)
+	if err != nil {
+		return fmt.Errorf("reading the client CA: %w; --client-ca-name must name a file in --cert-dir", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return fmt.Errorf("reading the client CA: %s holds no certificate; it must hold at least one in PEM", clientCA)
+	}
+	return nil
+}
+
+func (o *extensionOptions) restConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
+	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
+	}
+	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
+}
+
+func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	metrics := metricsserver.Options{BindAddress: "0"}
+	if o.metricsAddr != "" {
+		metrics = metricsserver.Options{
+			BindAddress: o.metricsAddr, SecureServing: true, CertDir: o.certDir,
+			CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
+		}
+	}
+	skipNameValidation := true
+	mgr, err := ctrl.NewManager(restConfig, manager.Options{
+		Scheme:                 scheme,
+		Metrics:                metrics,
+		HealthProbeBindAddress: o.healthAddr,
+		// Names are validated against a register of the whole process, which would keep a test from running this twice.
+		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+	}
+	return mgr, nil
+}
+
+// watchUpgradeGraphs makes the manager's cache wait for the UpgradeGraphs before anything is served.
+func watchUpgradeGraphs(ctx context.Context, mgr manager.Manager) error {
+	_, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.UpgradeGraph{}, cache.BlockUntilSynced(false))
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("watching UpgradeGraphs: %w; install the CRD with kubectl apply -k config/crd", err)
+	}
+	if err != nil {
+		return fmt.Errorf("watching UpgradeGraphs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+// Command windlass plans and runs Kubernetes upgrades across many minor versions on Cluster API.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of every windlass command. Scripts rely on them.
+const (
+	exitOK = 0
+	// exitFailure is a usage error, bad input, or an operation that failed.
+	exitFailure = 1
+	// exitNoPlan means that the input was understood and that no legal upgrade plan exists for it.
+	exitNoPlan = 3
+)
+
+// buildVersion is set by the linker; see the Makefile.
+var buildVersion = "dev"
+
+// exitError carries the exit code of a failed command.
+type exitError struct {
+	code int
+	// silent is set when the command has already printed what went wrong in the format the user asked for.
+	silent bool
+	err    error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := interruptible(context.Background())
+	defer stop()
+	err := newRootCommand().ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailure
+	if coded, ok := errors.AsType[*exitError](err); ok {
+		code = coded.code
+		if coded.silent {
+			return code
+		}
+	}
+	fmt.Fprintf(os.Stderr, "windlass: %v\n", err)
+	return code
+}
+
+// interruptible returns a context that the first Ctrl-C or SIGTERM ends. The second one ends the program, however long the command
+// takes to stop.
+func interruptible(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "windlass",
+		Short: "Upgrade Cluster API clusters across many Kubernetes minors with one change",
+		Long: `Windlass upgrades Kubernetes clusters managed by Cluster API across many minor versions
+with one change of cluster.spec.topology.version.
+
+It plans the shortest legal chain, shows it and says why before anything happens.`,
+		Version:       buildVersion,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newDemoCommand())
+	root.AddCommand(newDevCommand())
+	root.AddCommand(newExtensionCommand())
+	root.AddCommand(newPlanCommand())
+	return root
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const planLong = `Plan shows the shortest legal chain of upgrades: every minor for the control plane, as few stops as version
+skew allows for workers, and why. It changes nothing.
+
+What runs now comes from one of three places:
+  flags       --from, --to, and --group for each worker group
+  manifests   -f FILE: a Cluster and its ClusterClass as they are kept in git, or objects as kubectl prints them.
+              CLUSTER names one of several Clusters. Without a control plane object among them, the Cluster's
+              spec.topology.version is taken to be what runs; --from says otherwise.
+  live        CLUSTER, read from the management cluster that the kubeconfig names
+
+--versions, --from and --group override what manifests or the management cluster say.
+
+Worker stops depend on the engine: stock Cluster API sends all groups through one shared list (--engine stock, the
+default); Windlass lets each group follow its own (--engine windlass).
+
+Exit codes: 0 a plan; 1 a usage or input error; 3 no legal plan exists.
+
+With -o json or -o yaml standard output holds one document and nothing else, also on failure:
+  {controlPlaneUpgrades: [{version}], workersUpgrades: [{version}], groups: [{name, upgrades: [{version}]}],
+   operations: [{operation: ControlPlaneUpgrade|WorkersUpgrade, groups, from, to, reason}]}
+  {error: {rule, item, version, message}}
+workersUpgrades is the shared list, groups are the groups' own plans. --explain adds explanation: [{topic, text}].
+error.rule is a rule of the planner, InvalidInput, or ServerError when the management cluster cannot be read.`
+
+const planExample = `  # From v1.29 to v1.33, with the versions that there are machine images for
+  windlass plan --from v1.29.0 --to v1.33.0 --versions v1.29.0,v1.30.3,v1.31.2,v1.32.1,v1.33.0
+
+  # Two pools at different versions; the second is updated in place and can move one minor at a time
+  windlass plan --from v1.30.3 --to v1.32.1 --versions v1.31.2,v1.32.1 \
+    --group pool-a=v1.29.0 --group pool-b=v1.30.3,maxMinorStep=1
+
+  # A Cluster and its ClusterClass from git, with every step explained
+  windlass plan -f clusterclass.yaml -f cluster.yaml --to v1.33.0 --explain
+
+  # The Cluster in git asks for the new version already; it runs v1.29.0
+  cat clusterclass.yaml cluster.yaml | windlass plan -f - --from v1.29.0
+
+  # A Cluster in the management cluster, for a script
+  windlass plan my-cluster -n my-namespace --to v1.33.0 -o json
+
+  # A picture for a pull request
+  windlass plan -f manifests/ --to v1.33.0 -o mermaid`
+
+// planOptions are the flags of windlass plan and windlass plan check, as they were given.
+type planOptions struct {
+	from, to    string
+	versions    []string
+	groups      []string
+	workersFrom []string
+	noWorkers   bool
+	files       []string
+	engine      string
+	skewPolicy  string
+	output      string
+	explain     bool
+	kube        *genericclioptions.ConfigFlags
+}
+
+func newPlanCommand() *cobra.Command {
+	o := &planOptions{kube: newKubeFlags()}
+	cmd := &cobra.Command{
+		Use:               "plan [CLUSTER]",
+		Short:             "Show the shortest legal chain of upgrades, and why",
+		Long:              planLong,
+		Example:           planExample,
+		Args:              planArgs(o),
+		ValidArgsFunction: o.completeCluster,
+		// As near as cobra goes by default for commands without arguments.
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPlan(cmd, o, func(ctx context.Context, in planInput) (planRequest, error) {
+				return o.resolve(ctx, cmd, args, in)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	o.addInventoryFlags(flags)
+	flags.StringSliceVar(&o.versions, "versions", nil, "`VERSIONS` that there are, comma separated; intermediate versions are chosen from them")
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
+	o.addPolicyFlags(flags)
+	o.addOutputFlags(flags)
+	o.kube.AddFlags(flags)
+	o.registerCompletions(cmd)
+	mustRegister(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
+	cmd.SetFlagErrorFunc(reportFlagError)
+	cmd.AddCommand(newPlanCheckCommand())
+	return cmd
+}
+
+// newKubeFlags keeps the usual flags that choose a cluster and who asks. Credentials belong in a kubeconfig, not on a
+// command line where other users of the machine can read them.
+func newKubeFlags() *genericclioptions.ConfigFlags {
+	all := genericclioptions.NewConfigFlags(false)
+	return &genericclioptions.ConfigFlags{
+		KubeConfig: all.KubeConfig, Context: all.Context, Namespace: all.Namespace, Timeout: all.Timeout,
+		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup,
+	}
+}
+
+func (o *planOptions) addInventoryFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.from, "from", "", "`VERSION` that the control plane has, such as v1.29.0")
+	flags.StringVar(&o.to, "to", "", "`VERSION` to upgrade to; a Cluster's spec.topology.version when not given")
+	flags.StringArrayVar(&o.groups, "group", nil,
+		"worker group `NAME[=VERSION][,maxMinorStep=N][,kind=KIND]`; may be repeated. VERSION is the oldest that its machines have, "+
+			"--from's when not given; maxMinorStep bounds how many minors it can move at once; KIND is MachineDeployment (the default) or MachinePool")
+	flags.StringArrayVar(&o.workersFrom, "workers-from", nil, "`VERSION` of workers whose group needs no name; may be repeated")
+	flags.BoolVar(&o.noWorkers, "no-workers", false, "there are no workers")
+}
+
+func (o *planOptions) addPolicyFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.engine, "engine", engineStock, "`ENGINE` that carries the plan out: "+strings.Join(engineNames(), " or "))
+	flags.StringVar(&o.skewPolicy, "skew-policy", version.SkewPolicies()[0].Name, "`POLICY` for how far kubelets may lag: "+strings.Join(skewPolicyNames(), " or "))
+}
+
+func (o *planOptions) addOutputFlags(flags *pflag.FlagSet) {
+	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the plan: "+strings.Join(formatNames(), ", "))
+	flags.BoolVar(&o.explain, "explain", false, "say for each step why it is there, and for each stop that workers skip why that is safe")
+}
+
+func (o *planOptions) registerCompletions(cmd *cobra.Command) {
+	for flag, values := range map[string][]string{"output": formatNames(), "engine": engineNames(), "skew-policy": skewPolicyNames()} {
+		mustRegister(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	for _, flag := range []string{"from", "to", "versions", "group", "workers-from"} {
+		if cmd.Flags().Lookup(flag) != nil {
+			mustRegister(cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions))
+		}
+	}
+}
+
+// mustRegister panics when a flag does not exist, which is a slip in this file that every run of the command shows.
+func mustRegister(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// The engines that can carry out a plan.
+const (
+	engineStock    = "stock"
+	engineWindlass = "windlass"
+)
+
+func engineNames() []string { return []string{engineStock, engineWindlass} }
+
+func skewPolicyNames() []string {
+	var names []string
+	for _, p := range version.SkewPolicies() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func formatNames() []string {
+	var names []string
+	for _, f := range view.Formats() {
+		names = append(names, string(f))
+	}
+	return names
+}
+
+// completeCluster completes CLUSTER from the manifests, or else from the management cluster.
+func (o *planOptions) completeCluster(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 0 {
+		return nil, none
+	}
+	var names []string
+	if len(o.files) > 0 {
+		// Completion must not take away what the command itself will read from standard input.
+		set, err := manifest.Read(o.files, strings.NewReader(""))
+		if err != nil {
+			return nil, none
+		}
+		for _, c := range set.Clusters {
+			names = append(names, c.Name)
+		}
+	} else {
+		names = o.liveClusterNames(cmd.Context())
+	}
+	var matches []cobra.Completion
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			matches = append(matches, name)
+		}
+	}
+	return matches, none
+}
+
+// runPlan parses the flags, resolves them to a request, plans, and shows the plan or why there is none.
+func runPlan(cmd *cobra.Command, o *planOptions, resolve func(context.Context, planInput) (planRequest, error)) error {
+	in, err := parsePlanOptions(o, cmd.Flags().Changed)
+	if err != nil {
+		return reportFailure(cmd, in, planRequest{}, err)
+	}
+	r, err := resolve(cmd.Context(), in)
+	if err != nil {
+		return reportFailure(cmd, in, r, err)
+	}
+	r.request.Policy = in.policy
+	p, err := plan.Compute(r.request)
+	if err != nil {
+		return reportFailure(cmd, in, r, err)
+	}
+	return reportPlan(cmd, in, r, p)
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/pkg/plan"
+)
+
+// Values of error.rule for faults that the planner never sees. They are part of the stable interface.
+const (
+	ruleInvalidInput     = "InvalidInput"
+	ruleServerError      = "ServerError"
+	ruleExtensionFailure = "ExtensionFailure"
+)
+
+// reportPlan shows a plan, then the notes: below a table, and beside what programs read.
+func reportPlan(cmd *cobra.Command, in planInput, r planRequest, p plan.Plan) error {
+	chain := view.Chain{
+		Plan: p, ControlPlane: r.request.Inventory.ControlPlane, Target: r.request.Target,
+		HideGroups: r.hideGroups, Explained: in.explain,
+	}
+	if in.explain {
+		chain.Explanation = plan.Explain(r.request).Lines
+	}
+	if r.heading != "" {
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", r.heading); err != nil {
+			return fmt.Errorf("writing the plan: %w", err)
+		}
+	}
+	if err := view.Write(cmd.OutOrStdout(), in.format, chain); err != nil {
+		return err
+	}
+	if in.format == view.Table {
+		return view.WriteNotes(cmd.OutOrStdout(), r.notes)
+	}
+	for _, n := range r.notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "windlass: note: %s\n", n)
+	}
+	return nil
+}
+
+// reportFailure says why there is no plan, in the format that was asked for, and chooses the exit code.
+func reportFailure(cmd *cobra.Command, in planInput, r planRequest, cause error) error {
+	err := &exitError{code: exitCodeOf(cause), err: r.locate(cause)}
+	if !in.format.Structured() {
+		return err
+	}
+	var lines []plan.ExplanationLine
+	var fault *plan.Error
+	if in.explain && errors.As(cause, &fault) {
+		lines = plan.Explain(r.request).Lines
+	}
+	if writeErr := view.WriteFailure(cmd.OutOrStdout(), in.format, failureOf(err), lines); writeErr != nil {
+		return errors.Join(err, writeErr)
+	}
+	err.silent = true
+	return err
+}
+
+func exitCodeOf(err error) int {
+	var fault *plan.Error
+	var refused *manifest.FailureError
+	switch {
+	case errors.As(err, &fault) && !fault.Rule.BadInput():
+		return exitNoPlan
+	case errors.As(err, &refused):
+		return exitNoPlan
+	default:
+		return exitFailure
+	}
+}
+
+// failureOf says for programs what an error is about.
+func failureOf(err error) view.Failure {
+	f := view.Failure{Rule: ruleInvalidInput, Message: err.Error()}
+	var (
+		fault   *plan.Error
+		flag    *flagError
+		input   *inputError
+		file    *manifest.Error
+		refused *manifest.FailureError
+		server  *serverError
+	)
+	switch {
+	case errors.As(err, &fault):
+		f.Rule, f.Item, f.Version = string(fault.Rule), string(fault.Item), fault.Version.String()
+	case errors.As(err, &flag):
+		f.Item = flag.flag
+	case errors.As(err, &input):
+		f.Item = input.item
+	case errors.As(err, &file):
+		f.Item = file.Origin.String()
+		if file.Field != "" {
+			f.Item += ": " + file.Field
+		}
+	case errors.As(err, &refused):
+		f.Rule, f.Item = ruleExtensionFailure, refused.Origin.String()
+	case errors.As(err, &server):
+		f.Rule, f.Item = ruleServerError, server.item
+	}
+	return f
+}
