@@ -1,0 +1,93 @@
+# Windlass. Needs Go, make and git; everything else comes through Go modules at pinned versions.
+# `make help` lists the targets.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+# The modules of this repository. tools holds no code of ours.
+MODULES := . devplane test/differential
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.buildVersion=$(VERSION)
+
+# The version is stamped above. Go's own stamping fails where git distrusts the checkout's owner, as in many containers.
+export GOFLAGS := $(shell go env GOFLAGS) -buildvcs=false
+
+TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+BENCHTIME ?= 500ms
+# How many random inputs the differential test compares in `make test-long`.
+LONG_INPUTS ?= 3000000
+
+# $(call each,COMMAND[,MODULES]) runs COMMAND in every module, or in those named, and stops at the first that fails.
+define each
+for module in $(or $(2),$(MODULES)); do \
+	printf '\n==> %s: %s\n' "$$module" '$(1)'; \
+	(cd "$$module" && $(1)) || { echo "FAILED in module $$module: $(1)" >&2; exit 1; }; \
+done
+endef
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^##@ / { print substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Use
+
+.PHONY: demo
+demo: build ## Build, start a management cluster on this machine, and upgrade a cluster in it by four minors.
+	bin/windlass demo
+
+.PHONY: build
+build: ## Build bin/windlass.
+	go build -ldflags '$(LDFLAGS)' -o bin/windlass ./cmd/windlass
+
+##@ Test
+
+# Results that were cached never count here: the tests run again (-count=1).
+.PHONY: test
+test: test-unit test-e2e ## Run every test: unit, property, sweep, CLI, differential, and e2e on the dev plane.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster, in all modules.
+	@$(call each,go test -count=1 -timeout 10m ./...,. devplane)
+	@echo; echo '==> test/differential: where upstream differs, by class'
+	cd test/differential && go test -count=1 -timeout 10m -v ./...
+
+# The dev plane is built first, for all to see: a cold build takes minutes, and no test's time limit should count them.
+# One package after another: planes side by side on a small machine make each other miss deadlines. -v with -p 1 streams.
+.PHONY: test-e2e
+test-e2e: build ## Run the e2e tests: real API server, stock Cluster API, in-memory machines. The first run builds them.
+	bin/windlass dev build
+	WINDLASS_E2E=1 go test -count=1 -timeout 30m -p 1 -v ./test/e2e/...
+
+.PHONY: test-long
+test-long: ## Run the long batteries: race detector (needs a C compiler), many inputs, long e2e. Takes hours.
+	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
+	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
+	WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/...
+
+.PHONY: bench
+bench: ## Compare the speed of pkg/plan with upstream's planner.
+	cd test/differential && go test -run '^TestSpeed$$' -count=1 -v -benchtime $(BENCHTIME) ./... -args -speed
+
+##@ Keep in order
+
+.PHONY: lint
+lint: ## Run golangci-lint in all modules.
+	@$(call each,$(TOOL) golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...)
+
+.PHONY: generate
+generate: ## Write generated code and CRDs anew.
+	go generate ./...
+
+.PHONY: tidy-check
+tidy-check: ## Check that every go.mod and go.sum is tidy.
+	@$(call each,go mod tidy -diff)
+	cd tools && go mod tidy -diff
+
+.PHONY: clean
+clean: ## Remove what was built and the dev plane's state. Go's caches stay.
+	@if [ -d .windlass/dev ]; then go run ./cmd/windlass dev down; fi
+	@if [ -d .windlass/demo ]; then go run ./cmd/windlass dev down --state-dir .windlass/demo; fi
+	rm -rf bin .windlass
