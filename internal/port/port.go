@@ -1,0 +1,51 @@
+// Package port holds the interfaces between what decides and the world: updaters and nodes. Every port has one suite of
+// contract tests, run against each implementation and against the fake.
+package port
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+)
+
+// Updater changes running machines. It speaks the nouns of Cluster API's hooks, so that an extension written for Cluster API
+// is an Updater as it is. Implementations are safe for concurrent use.
+type Updater interface {
+	// CanUpdateMachine returns patches to the current objects: how they look once the updater has run. It has no effect.
+	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error)
+	// CanUpdateMachineSet is CanUpdateMachine for all machines of a MachineSet.
+	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error)
+	// UpdateMachine starts to bring a machine to its desired state, or asks how that goes on. The desired Machine carries the
+	// annotation windlass.dev/operation-id; asking again with the same id never does the work twice. Errors of the transport
+	// are Answers with the outcome Unknown: it cannot be known whether the updater works.
+	UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer
+	// Check returns nil if the updater can be asked.
+	Check(ctx context.Context) error
+}
+
+// Nodes reads and changes the nodes of workload clusters. Implementations are safe for concurrent use.
+type Nodes interface {
+	// Node looks a node up. That the node does not exist, or that the cluster cannot be reached, is part of the answer.
+	Node(ctx context.Context, cluster types.NamespacedName, name string) inplace.Node
+	// Drain cordons a node, if it is not, and evicts its pods, by the MachineDrainRules of the management cluster. It returns
+	// at once; call it again until it is done.
+	Drain(ctx context.Context, cluster, machine types.NamespacedName, node string) (DrainStatus, error)
+	// Uncordon makes a node schedulable again. A node that does not exist is no error.
+	Uncordon(ctx context.Context, cluster types.NamespacedName, node string) error
+	// SetKubelet sets the kubelet version that a simulated node reports. Real nodes report it themselves.
+	SetKubelet(ctx context.Context, cluster types.NamespacedName, node, kubelet string) error
+	// Get reads a whole node.
+	Get(ctx context.Context, cluster types.NamespacedName, node string) (*corev1.Node, error)
+}
+
+// DrainStatus is how far a drain has come.
+type DrainStatus struct {
+	Done bool
+	// Message says what is waited for, and which PodDisruptionBudget blocks by name.
+	Message string
+}
