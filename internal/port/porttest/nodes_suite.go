@@ -1,0 +1,238 @@
+package porttest
+
+import (
+	"strings"
+	"testing" //nolint:depguard // A suite of contract tests is imported by tests only.
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/port"
+)
+
+// NodesWorld is what RunNodesSuite needs of an implementation of port.Nodes: clusters to look at, and ways to change them.
+type NodesWorld struct {
+	Nodes port.Nodes
+	// Cluster can be reached and has no nodes; Machine is one of its Machines.
+	Cluster, Machine types.NamespacedName
+	// Unreachable is a cluster that cannot be reached.
+	Unreachable types.NamespacedName
+	// PutNode makes a node with these facts in Cluster; simulated says whether it is one of the in-memory provider's.
+	PutNode func(name string, facts inplace.Node, simulated bool)
+	// PutPod puts a pod on a node; it leaves at once when it is evicted.
+	PutPod func(node string)
+	// PutBlockedPod puts a pod on a node that a PodDisruptionBudget of this name keeps there; allow makes the budget
+	// permit its eviction.
+	PutBlockedPod func(node, budget string) (allow func())
+}
+
+// maxDrainCalls is how often a drain of one pod that nothing blocks may have to be called.
+const maxDrainCalls = 3
+
+// RunNodesSuite tests that an implementation keeps the contract of port.Nodes. Each test has a world of its own.
+func RunNodesSuite(t *testing.T, newWorld func(t *testing.T) NodesWorld) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, NodesWorld){
+		"facts of a node":                 testNodeFacts,
+		"a node that does not exist":      testNodeMissing,
+		"a cluster that is not reached":   testNodeUnreachable,
+		"drain without pods":              testDrainEmpty,
+		"drain of a pod":                  testDrainPod,
+		"drain that a budget blocks":      testDrainBlocked,
+		"uncordon":                        testUncordon,
+		"kubelet of a simulated node":     testSetKubelet,
+		"kubelet of a real node":          testSetKubeletRefuses,
+		"get shows what node says":        testGet,
+		"kubelet that is not a version":   testSetKubeletGarbage,
+		"drain and uncordon are repeated": testRepeats,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newWorld(t)) })
+	}
+}
+
+func since() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// looksLike compares facts; times by the instant, since a time zone is lost on the wire.
+func looksLike(t *testing.T, got, want inplace.Node) {
+	t.Helper()
+	if !got.ReadySince.Equal(want.ReadySince) {
+		t.Errorf("ready since %s, want %s", got.ReadySince, want.ReadySince)
+	}
+	got.ReadySince = want.ReadySince
+	if got != want {
+		t.Errorf("facts are\n%+v, want\n%+v", got, want)
+	}
+}
+
+func testNodeFacts(t *testing.T, w NodesWorld) {
+	t.Helper()
+	ready := ReadyNode("v1.33.4", since())
+	w.PutNode("ready", ready, true)
+	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "ready"), ready)
+
+	w.PutNode("down", inplace.Node{Exists: true, NotReady: "KubeletNotReady: container runtime is down", Kubelet: ready.Kubelet, Unschedulable: true}, false)
+	down := w.Nodes.Node(t.Context(), w.Cluster, "down")
+	if down.Ready || !strings.Contains(down.NotReady, "container runtime is down") || !down.Unschedulable || !down.Exists || down.Unknown != "" {
+		t.Errorf("facts of a cordoned node that is not ready: %+v", down)
+	}
+}
+
+func testNodeMissing(t *testing.T, w NodesWorld) {
+	t.Helper()
+	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "none"), inplace.Node{})
+	if _, err := w.Nodes.Get(t.Context(), w.Cluster, "none"); !apierrors.IsNotFound(err) {
+		t.Errorf("Get of a node that does not exist: %v, want a not-found error", err)
+	}
+	if err := w.Nodes.Uncordon(t.Context(), w.Cluster, "none"); err != nil {
+		t.Errorf("Uncordon of a node that does not exist: %v", err)
+	}
+	status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, "none")
+	if err != nil || !status.Done {
+		t.Errorf("Drain of a node that does not exist: %+v, %v; there is nothing to drain", status, err)
+	}
+	if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "none", "v1.33.4"); err == nil {
+		t.Error("SetKubelet of a node that does not exist succeeded")
+	}
+}
+
+func testNodeUnreachable(t *testing.T, w NodesWorld) {
+	t.Helper()
+	if node := w.Nodes.Node(t.Context(), w.Unreachable, "any"); node.Unknown == "" || node.Exists || node.Ready {
+		t.Errorf("Node of a cluster that is not reached: %+v, want only Unknown", node)
+	}
+	if status, err := w.Nodes.Drain(t.Context(), w.Unreachable, w.Machine, "any"); err == nil || status.Done {
+		t.Errorf("Drain in a cluster that is not reached: %+v, %v", status, err)
+	}
+	if err := w.Nodes.Uncordon(t.Context(), w.Unreachable, "any"); err == nil {
+		t.Error("Uncordon in a cluster that is not reached succeeded")
+	}
+	if err := w.Nodes.SetKubelet(t.Context(), w.Unreachable, "any", "v1.33.4"); err == nil {
+		t.Error("SetKubelet in a cluster that is not reached succeeded")
+	}
+	if _, err := w.Nodes.Get(t.Context(), w.Unreachable, "any"); err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("Get in a cluster that is not reached: %v", err)
+	}
+}
+
+func testDrainEmpty(t *testing.T, w NodesWorld) {
+	t.Helper()
+	w.PutNode("a", ReadyNode("v1.33.4", since()), true)
+	status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, "a")
+	if err != nil || !status.Done || status.Message != "" {
+		t.Fatalf("Drain: %+v, %v, want done", status, err)
+	}
+	if !w.Nodes.Node(t.Context(), w.Cluster, "a").Unschedulable {
+		t.Error("Drain did not cordon the node")
+	}
+}
+
+func testDrainPod(t *testing.T, w NodesWorld) {
+	t.Helper()
+	w.PutNode("a", ReadyNode("v1.33.4", since()), false)
+	w.PutPod("a")
+	status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, "a")
+	if err != nil || status.Done || status.Message == "" {
+		t.Fatalf("the first Drain: %+v, %v, want a message that says what it waits for", status, err)
+	}
+	drainToEnd(t, w, "a")
+}
+
+func drainToEnd(t *testing.T, w NodesWorld, node string) {
+	t.Helper()
+	for range maxDrainCalls {
+		status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, node)
+		if err != nil {
+			t.Fatalf("Drain: %v", err)
+		}
+		if status.Done {
+			return
+		}
+	}
+	t.Fatalf("Drain is not done after %d more calls", maxDrainCalls)
+}
+
+func testDrainBlocked(t *testing.T, w NodesWorld) {
+	t.Helper()
+	w.PutNode("a", ReadyNode("v1.33.4", since()), false)
+	allow := w.PutBlockedPod("a", "keep-two")
+	var before string
+	for i := range 4 {
+		status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, "a")
+		if err != nil || status.Done || !strings.Contains(status.Message, "keep-two") {
+			t.Fatalf("Drain: %+v, %v, want the name of the PodDisruptionBudget that blocks", status, err)
+		}
+		// The message ends up in a condition, which must not be written again and again.
+		if i > 0 && status.Message != before {
+			t.Errorf("the message changed though nothing did: %q, then %q", before, status.Message)
+		}
+		before = status.Message
+	}
+	allow()
+	drainToEnd(t, w, "a")
+}
+
+func testUncordon(t *testing.T, w NodesWorld) {
+	t.Helper()
+	facts := ReadyNode("v1.33.4", since())
+	facts.Unschedulable = true
+	w.PutNode("a", facts, false)
+	if err := w.Nodes.Uncordon(t.Context(), w.Cluster, "a"); err != nil {
+		t.Fatalf("Uncordon: %v", err)
+	}
+	facts.Unschedulable = false
+	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), facts)
+}
+
+func testSetKubelet(t *testing.T, w NodesWorld) {
+	t.Helper()
+	w.PutNode("a", ReadyNode("v1.33.4", since()), true)
+	for range 2 {
+		if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "v1.34.1"); err != nil {
+			t.Fatalf("SetKubelet: %v", err)
+		}
+		looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), ReadyNode("v1.34.1", since()))
+	}
+}
+
+func testSetKubeletRefuses(t *testing.T, w NodesWorld) {
+	t.Helper()
+	w.PutNode("a", ReadyNode("v1.33.4", since()), false)
+	if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "v1.34.1"); err == nil {
+		t.Error("SetKubelet of a real node succeeded")
+	}
+	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), ReadyNode("v1.33.4", since()))
+}
+
+func testSetKubeletGarbage(t *testing.T, w NodesWorld) {
+	t.Helper()
+	w.PutNode("a", ReadyNode("v1.33.4", since()), true)
+	if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "latest"); err == nil {
+		t.Error("SetKubelet accepted what is not a version")
+	}
+	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), ReadyNode("v1.33.4", since()))
+}
+
+func testGet(t *testing.T, w NodesWorld) {
+	t.Helper()
+	w.PutNode("a", ReadyNode("v1.33.4", since()), true)
+	node, err := w.Nodes.Get(t.Context(), w.Cluster, "a")
+	if err != nil || node.Name != "a" || node.Status.NodeInfo.KubeletVersion != "v1.33.4" || node.Spec.Unschedulable {
+		t.Errorf("Get: %+v, %v", node, err)
+	}
+}
+
+func testRepeats(t *testing.T, w NodesWorld) {
+	t.Helper()
+	w.PutNode("a", ReadyNode("v1.33.4", since()), false)
+	for range 2 {
+		drainToEnd(t, w, "a")
+		for range 2 {
+			if err := w.Nodes.Uncordon(t.Context(), w.Cluster, "a"); err != nil {
+				t.Fatalf("Uncordon: %v", err)
+			}
+		}
+		looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), ReadyNode("v1.33.4", since()))
+	}
+}
