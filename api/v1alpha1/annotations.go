@@ -33,6 +33,15 @@ const (
 	AllowReplacementAnnotation = "windlass.dev/allow-replacement"
 )
 
+// GuardLabel on a namespace, with the value GuardDisabled, keeps the guard away from the Machines in it.
+const (
+	GuardLabel    = "windlass.dev/guard"
+	GuardDisabled = "disabled"
+)
+
+// GuardConfigurationName is the name of the guard's ValidatingWebhookConfiguration.
+const GuardConfigurationName = "windlass-guard"
+
 // Annotations between Windlass and updaters.
 const (
 	// OperationIDAnnotation on the desired Machine of an UpdateMachine request names the attempt. A request with an id that

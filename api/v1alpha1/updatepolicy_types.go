@@ -7,24 +7,42 @@ import (
 // UpdatePolicy says how the machines of clusters in its namespace are updated. A group of machines (a control plane or a
 // MachineDeployment) that no policy selects is replaced machine by machine, as Cluster API does by itself.
 //
+// The policy is read when a change is decided on. An edit takes effect at the next change: Cluster API keeps a decision for
+// up to a day.
+//
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,categories=windlass
+// +kubebuilder:resource:scope=Namespaced,shortName=upol,categories=windlass
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Strategy",type=string,JSONPath=`.spec.strategy`,description="How machines are updated"
+// +kubebuilder:printcolumn:name="Fallback",type=string,JSONPath=`.spec.fallback`,description="What happens where Updaters do not cover a change"
+// +kubebuilder:printcolumn:name="Groups",type=integer,JSONPath=`.status.groupCount`,description="How many groups of machines the policy counts for"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy can be used"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy can or cannot be used"
+// +kubebuilder:printcolumn:name="Guarding",type=string,JSONPath=`.status.conditions[?(@.type=="Guarding")].status`,description="Whether machines are guarded against replacement"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to mend it",priority=1
+// +kubebuilder:printcolumn:name="Guard",type=string,JSONPath=`.status.conditions[?(@.type=="Guarding")].message`,description="Why machines are not guarded",priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type UpdatePolicy struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object's metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
+	// spec is the policy.
 	// +required
 	Spec UpdatePolicySpec `json:"spec,omitzero"`
+	// status says whether the policy can be used, and for which groups it counts.
 	// +optional
 	Status UpdatePolicyStatus `json:"status,omitzero"`
 }
 
 // UpdatePolicySpec is a policy.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.fallback) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".fallback",message="fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced"
 type UpdatePolicySpec struct {
-	// targets are the groups of machines that the policy is for. Where several policies select a group, the one that names
-	// it most precisely counts: by name of the group, by labels of the group, by name of the cluster, by labels of the
-	// cluster, any. Two of the same precision block the group's updates with an error that names both.
+	// targets are the groups of machines that the policy is for. A group is selected if one of them matches. Where several
+	// policies select a group, the one that names it most precisely counts: by name of the group, by labels of the group,
+	// by name of the cluster, by labels of the cluster, any. Of two that name the group alike, the one that names the cluster
+	// more precisely counts. Two of the same precision block the group's updates with an error that names both.
 	// +required
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
@@ -35,9 +53,9 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:Enum=ExternalUpdate;RollingUpdate
 	Strategy UpdateStrategy `json:"strategy,omitempty"`
 	// fallback is what happens where Updaters do not cover a change: RollingUpdate replaces machines, None leaves
-	// everything as it is, says what is not covered, and guards the machines against replacement.
+	// everything as it is, says what is not covered, and guards the machines against replacement. Unset means None with
+	// ExternalUpdate; it must be unset with RollingUpdate.
 	// +optional
-	// +default="None"
 	// +kubebuilder:validation:Enum=RollingUpdate;None
 	Fallback UpdateFallback `json:"fallback,omitempty"`
 	// maxInFlight is how many machines of a cluster's MachineDeployments under this policy are updated at once. Cluster
@@ -77,16 +95,23 @@ type UpdatePolicySpec struct {
 	// them as dirty.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=object
+	// +listMapKey=path
 	IgnorePaths []IgnorePath `json:"ignorePaths,omitempty"`
 }
 
-// UpdateTarget selects groups of machines. All fields that are set must match.
+// UpdateTarget selects groups of machines. All fields that are set must match; without any, all groups of the namespace do.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterName) || !has(self.clusterSelector)",message="set clusterName or clusterSelector, not both"
 type UpdateTarget struct {
 	// clusterName is the name of a Cluster.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Cluster: lower case letters, digits, hyphens and periods"
 	ClusterName string `json:"clusterName,omitempty"`
-	// clusterSelector selects Clusters by labels.
+	// clusterSelector selects Clusters by labels; empty means all.
 	// +optional
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
 	// controlPlane selects the control plane.
@@ -95,21 +120,30 @@ type UpdateTarget struct {
 	// machineDeployments selects MachineDeployments by the name of their topology, or of the object where they have none.
 	// With controlPlane, either matches.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=256
-	MachineDeployments []string `json:"machineDeployments,omitempty"`
-	// selector selects MachineDeployments and control plane objects by labels.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=128
+	MachineDeployments []MachineDeploymentName `json:"machineDeployments,omitempty"`
+	// selector selects MachineDeployments and control plane objects by labels; empty means all.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
+
+// MachineDeploymentName is the name of a MachineDeployment's topology, or of the object where it has none.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a MachineDeployment or of its topology: lower case letters, digits, hyphens and periods"
+type MachineDeploymentName string
 
 // UpdateStrategy is how machines are updated.
 type UpdateStrategy string
 
 // The strategies.
 const (
+	// ExternalUpdate: Updaters change the running machine.
 	ExternalUpdate UpdateStrategy = "ExternalUpdate"
-	RollingUpdate  UpdateStrategy = "RollingUpdate"
+	// RollingUpdate: machines are replaced, as Cluster API does by itself.
+	RollingUpdate UpdateStrategy = "RollingUpdate"
 )
 
 // UpdateFallback is what happens where Updaters do not cover a change.
@@ -117,8 +151,10 @@ type UpdateFallback string
 
 // The fallbacks.
 const (
+	// FallbackRollingUpdate: machines are replaced.
 	FallbackRollingUpdate UpdateFallback = "RollingUpdate"
-	FallbackNone          UpdateFallback = "None"
+	// FallbackNone: everything stays as it is, and machines are guarded against replacement.
+	FallbackNone UpdateFallback = "None"
 )
 
 // UpdateFailureAction is what happens to a machine whose update failed finally.
@@ -126,11 +162,15 @@ type UpdateFailureAction string
 
 // The actions.
 const (
-	FailureWait      UpdateFailureAction = "Wait"
+	// FailureWait: the machine stays as it is until a person decides.
+	FailureWait UpdateFailureAction = "Wait"
+	// FailureRemediate: the machine is handed to remediation.
 	FailureRemediate UpdateFailureAction = "Remediate"
 )
 
 // IgnorePath names fields that need not be applied to a running machine.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.object) || !has(self.path) || self.object != 'Machine' || self.path != '/spec/version'",fieldPath=".path",message="the Kubernetes version of a Machine cannot be ignored: an update is done when the node runs that version"
 type IgnorePath struct {
 	// object is Machine, InfrastructureMachine or BootstrapConfig.
 	// +required
@@ -139,34 +179,86 @@ type IgnorePath struct {
 	// path is a JSON pointer in the object, such as /spec/backend/docker/customImage. It names the field and all below.
 	// In templates, the same field stands under /spec/template.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/spec(/([^~/]|~[01])+)+$')",message="must be a JSON pointer to a field below /spec, such as /spec/image; a ~ in a name is written ~0, a / is written ~1"
 	Path string `json:"path,omitempty"`
 }
 
 // IgnoreObject is one of a machine's three objects.
 type IgnoreObject string
 
+// The objects.
+const (
+	IgnoreMachine        IgnoreObject = "Machine"
+	IgnoreInfrastructure IgnoreObject = "InfrastructureMachine"
+	IgnoreBootstrap      IgnoreObject = "BootstrapConfig"
+)
+
 // UpdatePolicyStatus is what Windlass found out about a policy.
 type UpdatePolicyStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// groups are the groups that the policy counts for, in order of their names.
+	// groupCount is how many groups the policy counts for. It is not set when the spec is not valid.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	GroupCount *int32 `json:"groupCount,omitempty"`
+	// groups are the groups that the policy counts for, in order of their names. Only the first 256 are listed.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	Groups []string `json:"groups,omitempty"`
+	// warnings say which groups cannot be updated as the policy asks, and why, in order of their names. Only the first 16
+	// are listed.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Warnings []string `json:"warnings,omitempty"`
 	// conditions are the state of the policy. The known types are Ready and Guarding.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// The reasons of an UpdatePolicy's ReadyCondition.
+const (
+	// UpdatePolicyValidReason: the policy can be used.
+	UpdatePolicyValidReason = "Valid"
+	// UpdatePolicyInvalidReason: the spec does not parse. The groups that it could select are not updated.
+	UpdatePolicyInvalidReason = "InvalidSpec"
+	// UpdatePolicyConflictReason: another policy selects one of the same groups with the same precision. Those groups are not
+	// updated; others are not affected.
+	UpdatePolicyConflictReason = "Conflict"
+)
+
+// GuardingCondition is the type of the condition that says whether the groups of a policy without fallback are guarded:
+// whether the API server refuses to replace their machines.
+const GuardingCondition = "Guarding"
+
+// The reasons of GuardingCondition.
+const (
+	// GuardInstalledReason: the guard is installed, and watches the namespace.
+	GuardInstalledReason = "GuardInstalled"
+	// GuardMissingReason: the guard's ValidatingWebhookConfiguration is not installed, or does not refuse what it must.
+	GuardMissingReason = "GuardMissing"
+	// NamespaceExcludedReason: the guard leaves the namespace out, because of GuardLabel or another selector.
+	NamespaceExcludedReason = "NamespaceExcluded"
+	// NotNeededReason: the policy has no group to guard: its fallback or strategy replaces machines, or it counts for none.
+	NotNeededReason = "NotNeeded"
+)
 
 // UpdatePolicyList is a list of UpdatePolicies.
 //
 // +kubebuilder:object:root=true
 type UpdatePolicyList struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard list's metadata.
 	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
-	Items           []UpdatePolicy `json:"items"`
+	// items are the UpdatePolicies.
+	Items []UpdatePolicy `json:"items"`
 }

@@ -7,20 +7,36 @@ import (
 // Updater registers a program that can change running machines. Of a change, each Updater says which part it can make;
 // where together they cover all of it, they run one after another, and the machine is not replaced.
 //
+// Whether machines are updated in place at all is for an UpdatePolicy to say.
+//
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,categories=windlass
+// +kubebuilder:resource:scope=Cluster,shortName=upd,categories=windlass
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Order",type=integer,JSONPath=`.spec.order`,description="The place among other Updaters; the lowest is first"
+// +kubebuilder:printcolumn:name="In-Process",type=string,JSONPath=`.spec.inProcess.kind`,description="Which part of Windlass it is"
+// +kubebuilder:printcolumn:name="Remote",type=string,JSONPath=`.spec.remote.protocol`,description="How it is spoken to over HTTPS"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether it can be asked"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it can or cannot be asked"
+// +kubebuilder:printcolumn:name="Last Request",type=date,JSONPath=`.status.lastRequest.time`,description="How long ago it was last asked"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to mend it",priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name of an Updater may have at most 63 characters: it stands in annotations of every machine that it updates"
 type Updater struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object's metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
+	// spec says how the updater is reached, and for which machines.
 	// +required
 	Spec UpdaterSpec `json:"spec,omitzero"`
+	// status says whether the updater can be asked.
 	// +optional
 	Status UpdaterStatus `json:"status,omitzero"`
 }
 
 // UpdaterSpec says how an updater is reached, and for which machines.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.inProcess) != has(self.remote)",message="set exactly one of inProcess and remote"
 type UpdaterSpec struct {
 	// order is the updater's place among others: the lowest is asked, and runs, first; equals by name.
 	// +optional
@@ -31,10 +47,10 @@ type UpdaterSpec struct {
 	// remote is an updater that is reached over HTTPS.
 	// +optional
 	Remote *RemoteUpdater `json:"remote,omitempty"`
-	// namespaceSelector selects the namespaces of machines by their labels; unset means all.
+	// namespaceSelector selects the namespaces of machines by their labels; unset or empty means all.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// selector selects machines by the labels of the Machine, or of the MachineSet's template; unset means all.
+	// selector selects machines by the labels of the Machine, or of the MachineSet's template; unset or empty means all.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// transitions limit which changes of the Kubernetes version the updater makes.
@@ -56,7 +72,9 @@ type InProcessKind string
 // SimulatedUpdater sets the kubelet version of simulated nodes, and nothing else. It is for development.
 const SimulatedUpdater InProcessKind = "Simulated"
 
-// RemoteUpdater says how to reach an updater.
+// RemoteUpdater says how to reach an updater. The connection is always TLS, and the updater's certificate is always verified.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.service)",message="set exactly one of url and service"
 type RemoteUpdater struct {
 	// protocol is RuntimeHooks for an updater that serves Cluster API's hooks CanUpdateMachine, CanUpdateMachineSet and
 	// UpdateMachine; HandOver for one that is given machines and marks them updated itself.
@@ -64,15 +82,22 @@ type RemoteUpdater struct {
 	// +default="RuntimeHooks"
 	// +kubebuilder:validation:Enum=RuntimeHooks;HandOver
 	Protocol UpdaterProtocol `json:"protocol,omitempty"`
-	// url is the https URL of the updater. Exactly one of url and service is set.
+	// url is the https URL of the updater, to which the hooks' paths are appended. Exactly one of url and service is set.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('https://')",message="must begin with https://, also where the updater runs on this machine: updaters are reached over TLS only"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('https://') || (isURL(self) && size(url(self).getHostname()) > 0)",message="must be a URL with a host, such as https://updater.example:8443/hooks"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[?#]|^[^/]*//[^/]*@')",message="must have no query, fragment or user info: a URL of an updater is a host, a port and a path"
 	URL string `json:"url,omitempty"`
-	// service is the Service of the updater.
+	// service is the Service of the updater. Its certificate must be for NAME.NAMESPACE.svc.
 	// +optional
 	Service *ServiceReference `json:"service,omitempty"`
 	// caBundle holds the certificates, in PEM, one of which must have signed the updater's; unset means the system's.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	// +kubebuilder:validation:XValidation:rule="string(self).contains('-----BEGIN CERTIFICATE-----')",message="must hold certificates in PEM, encoded in base64 as a whole"
 	CABundle []byte `json:"caBundle,omitempty"`
 	// timeoutSeconds is how long one request may take.
 	// +optional
@@ -108,16 +133,29 @@ const (
 
 // ServiceReference names a Service.
 type ServiceReference struct {
+	// namespace is the namespace of the Service.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower case letters, digits and hyphens"
 	Namespace string `json:"namespace,omitempty"`
+	// name is the name of the Service.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a Service: lower case letters, digits and hyphens"
 	Name string `json:"name,omitempty"`
 	// port is the Service's port.
 	// +optional
 	// +default=443
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 	// path is prepended to the hooks' paths.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && self.startsWith('/') && !self.startsWith('//') && !self.matches('[?#]')",message="must be a path that begins with one slash, without query or fragment, such as /hooks"
 	Path string `json:"path,omitempty"`
 }
 
@@ -135,7 +173,9 @@ type Transitions struct {
 
 // UpdaterStatus is what Windlass found out about an updater.
 type UpdaterStatus struct {
+	// observedGeneration is the generation of the spec that the conditions are about.
 	// +optional
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// lastRequest is what the updater was last asked. It is written at most once a minute.
 	// +optional
@@ -144,32 +184,59 @@ type UpdaterStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // UpdaterRequest is one request to an updater, and how it ended.
 type UpdaterRequest struct {
+	// hook is the name of the request, such as CanUpdateMachine.
 	// +required
 	Hook string `json:"hook,omitempty"`
 	// object is the Machine or MachineSet that the request was about, as namespace/name.
 	// +optional
 	Object string `json:"object,omitempty"`
+	// time is when the request was made.
 	// +required
 	Time metav1.Time `json:"time,omitzero"`
-	// outcome is Answered or Failed.
+	// outcome is Answered where the updater gave an answer that can be used, whatever it says; otherwise Failed.
 	// +required
-	Outcome string `json:"outcome,omitempty"`
+	// +kubebuilder:validation:Enum=Answered;Failed
+	Outcome UpdaterRequestOutcome `json:"outcome,omitempty"`
 	// message is what the updater said, or what went wrong.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
+
+// UpdaterRequestOutcome is how a request to an updater ended.
+type UpdaterRequestOutcome string
+
+// The outcomes.
+const (
+	RequestAnswered UpdaterRequestOutcome = "Answered"
+	RequestFailed   UpdaterRequestOutcome = "Failed"
+)
+
+// The reasons of an Updater's ReadyCondition.
+const (
+	// UpdaterReachableReason: the updater answered when it was last looked at.
+	UpdaterReachableReason = "Reachable"
+	// UpdaterUnreachableReason: the updater did not answer, or not as an updater does. What that means for decisions is up to
+	// its failurePolicy.
+	UpdaterUnreachableReason = "Unreachable"
+	// UpdaterInvalidReason: the spec cannot be used, such as a selector that does not parse. Nothing is decided for machines
+	// that the Updater may be meant for.
+	UpdaterInvalidReason = "InvalidSpec"
+)
 
 // UpdaterList is a list of Updaters.
 //
 // +kubebuilder:object:root=true
 type UpdaterList struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard list's metadata.
 	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
-	Items           []Updater `json:"items"`
+	// items are the Updaters.
+	Items []Updater `json:"items"`
 }

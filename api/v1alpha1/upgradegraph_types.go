@@ -168,11 +168,11 @@ type UpgradeGraphStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ReadyCondition is the type of the condition that says whether a graph can be used. While it is False, the upgrades
-// that depend on the faulty part stop with the condition's message.
+// ReadyCondition is the type of the condition that says whether an object can be used. While it is False, the upgrades and
+// updates that depend on the faulty part stop with the condition's message.
 const ReadyCondition = "Ready"
 
-// The reasons of ReadyCondition.
+// The reasons of an UpgradeGraph's ReadyCondition.
 const (
 	// UpgradeGraphValidReason: the graph can be used.
 	UpgradeGraphValidReason = "Valid"
