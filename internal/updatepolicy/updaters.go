@@ -1,0 +1,68 @@
+package updatepolicy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// CheckUpdater returns nil or an *InvalidError. It looks at what the API server does not: selectors that do not parse, and, for
+// Updaters that are read from files, that exactly one kind is set.
+func CheckUpdater(u *v1alpha1.Updater) error {
+	var problems field.ErrorList
+	root := field.NewPath("spec")
+	switch {
+	case (u.Spec.InProcess == nil) == (u.Spec.Remote == nil):
+		problems = append(problems, field.Required(root, "set exactly one of inProcess and remote"))
+	case u.Spec.Remote != nil && (u.Spec.Remote.URL == "") == (u.Spec.Remote.Service == nil):
+		problems = append(problems, field.Required(root.Child("remote"), "set exactly one of url and service"))
+	}
+	problems = append(problems, checkSelector(root.Child("namespaceSelector"), u.Spec.NamespaceSelector)...)
+	problems = append(problems, checkSelector(root.Child("selector"), u.Spec.Selector)...)
+	if len(problems) == 0 {
+		return nil
+	}
+	return &InvalidError{Kind: "Updater", Name: u.Name, Problems: problems}
+}
+
+// SelectUpdaters returns the updaters for machines with these labels, in a namespace with these, in the order in which they are
+// asked and run: by spec.order, then by name. What it returns is shared with the list.
+//
+// The error is an *InvalidError where an Updater cannot be used that may be meant for the machines: without it a change would
+// count as not covered, and the machines might be replaced.
+func SelectUpdaters(updaters []v1alpha1.Updater, namespaceLabels, machineLabels map[string]string) ([]v1alpha1.Updater, error) {
+	var selected []v1alpha1.Updater
+	for _, u := range updaters {
+		if mayMatch(u.Spec.NamespaceSelector, namespaceLabels) && mayMatch(u.Spec.Selector, machineLabels) {
+			selected = append(selected, u)
+		}
+	}
+	slices.SortFunc(selected, func(a, b v1alpha1.Updater) int {
+		return cmp.Or(cmp.Compare(a.Spec.Order, b.Spec.Order), strings.Compare(a.Name, b.Name))
+	})
+	for i := range selected {
+		if err := CheckUpdater(&selected[i]); err != nil {
+			return nil, err
+		}
+	}
+	return selected, nil
+}
+
+// MinorLimit returns how many minors the kubelets of machines with these updaters can move at once; 0 means any number. It is
+// the largest spec.transitions.maxMinors, because one updater that can move further may cover the change of version by
+// itself; an updater without a limit, or no updater at all, sets none. Whether the updater with the largest limit covers
+// the version is not known here: the decision on the change finds that out, and says so.
+func MinorLimit(updaters []v1alpha1.Updater) int {
+	limit := 0
+	for _, u := range updaters {
+		if u.Spec.Transitions.MaxMinors <= 0 {
+			return 0
+		}
+		limit = max(limit, int(u.Spec.Transitions.MaxMinors))
+	}
+	return limit
+}
