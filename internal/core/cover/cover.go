@@ -93,9 +93,10 @@ type Result struct {
 	Plan []Covered
 	// Uncovered are the fields that no updater covers, sorted. The machine can be updated in place if there are none.
 	Uncovered []Pointer
-	// Dirty are the fields that differ and are ignored, sorted.
+	// Dirty are the fields that differ, are ignored, and that no updater covers, sorted. Their paths are as for Machine
+	// scope, because they are recorded on Machines.
 	Dirty []Pointer
-	// Changes are all fields that differ and are not ignored, sorted; at most MaxChanges of them.
+	// Changes are all fields that differ but those in Dirty, sorted; the first MaxChanges of them.
 	Changes []Change
 	// Errors are the errors of updaters, in the order in which they were asked.
 	Errors []*UpdaterError
