@@ -69,7 +69,7 @@ type issuer struct {
 // installation is what config/default builds.
 type installation struct {
 	namespace       corev1.Namespace
-	crd             apiextensionsv1.CustomResourceDefinition
+	crds            []apiextensionsv1.CustomResourceDefinition
 	account         corev1.ServiceAccount
 	role            rbacv1.ClusterRole
 	binding         rbacv1.ClusterRoleBinding
@@ -141,7 +141,8 @@ func decode(t *testing.T, manifests string) *installation {
 		case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
 			into = &i.binding
 		case "apiextensions.k8s.io/v1 CustomResourceDefinition":
-			into = &i.crd
+			i.crds = append(i.crds, apiextensionsv1.CustomResourceDefinition{})
+			into = &i.crds[len(i.crds)-1]
 		case "runtime.cluster.x-k8s.io/v1beta2 ExtensionConfig":
 			into = &i.extensionConfig
 		case "cert-manager.io/v1 Certificate":
@@ -192,21 +193,37 @@ func checkInstallation(t *testing.T, i *installation, namespace string) {
 	}
 	// An API server drops such a namespace, and tools that compare what they apply with what is stored never come to rest.
 	for name, got := range map[string]string{
-		"Namespace": i.namespace.Namespace, "CustomResourceDefinition": i.crd.Namespace, "ClusterRole": i.role.Namespace,
+		"Namespace": i.namespace.Namespace, "ClusterRole": i.role.Namespace,
 		"ClusterRoleBinding": i.binding.Namespace, "ExtensionConfig": i.extensionConfig.Namespace,
 	} {
 		if got != "" {
 			t.Errorf("the %s, which is cluster-scoped, has the namespace %q", name, got)
 		}
 	}
-	if i.crd.Name != "upgradegraphs.windlass.dev" || i.crd.Spec.Scope != apiextensionsv1.ClusterScoped {
-		t.Errorf("the CRD is %s, scope %s", i.crd.Name, i.crd.Spec.Scope)
-	}
+	checkCRDs(t, i.crds)
 	checkAccess(t, i, namespace)
 	checkPods(t, i)
 	checkNetwork(t, i)
 	checkMemory(t, i.deployment.Spec.Template.Spec.Containers[0])
 	checkTLS(t, i, namespace)
+}
+
+func checkCRDs(t *testing.T, crds []apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	got := map[string]apiextensionsv1.ResourceScope{}
+	for _, crd := range crds {
+		got[crd.Name] = crd.Spec.Scope
+		if crd.Namespace != "" {
+			t.Errorf("the CustomResourceDefinition %s, which is cluster-scoped, has the namespace %q", crd.Name, crd.Namespace)
+		}
+	}
+	want := map[string]apiextensionsv1.ResourceScope{
+		"upgradegraphs.windlass.dev": apiextensionsv1.ClusterScoped, "updaters.windlass.dev": apiextensionsv1.ClusterScoped,
+		"updatepolicies.windlass.dev": apiextensionsv1.NamespaceScoped,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the CRDs (-want +got):\n%s", diff)
+	}
 }
 
 func checkAccess(t *testing.T, i *installation, namespace string) {

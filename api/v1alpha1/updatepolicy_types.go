@@ -45,7 +45,7 @@ type UpdatePolicySpec struct {
 	// more precisely counts. Two of the same precision block the group's updates with an error that names both.
 	// +required
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Targets []UpdateTarget `json:"targets,omitempty"`
 	// strategy is ExternalUpdate to update machines in place by Updaters, or RollingUpdate to replace them.

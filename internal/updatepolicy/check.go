@@ -129,7 +129,7 @@ func checkIgnore(path *field.Path, ignore v1alpha1.IgnorePath) field.ErrorList {
 
 func checkSelector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
-		return field.ErrorList{field.Invalid(path, metav1.FormatLabelSelector(s), err.Error())}
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
 	return nil
 }

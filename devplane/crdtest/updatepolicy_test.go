@@ -1,0 +1,112 @@
+package crdtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+func TestUpdatePolicies(t *testing.T) {
+	t.Parallel()
+	const head = "apiVersion: windlass.dev/v1alpha1\nkind: UpdatePolicy\nmetadata: {name: keep, namespace: clusters}\nspec:\n"
+	const inPlace = "  strategy: ExternalUpdate\n"
+	const all = inPlace + "  targets: [{}]\n"
+	checkObjects(t, updatePolicies, head, map[string]objectTest{
+		"everything": {spec: inPlace + `
+  targets:
+  - {clusterName: prod.a, controlPlane: true, machineDeployments: [md-0, md.1], selector: {matchLabels: {a: b}}}
+  - {clusterSelector: {matchExpressions: [{key: a, operator: Exists}]}}
+  - {}
+  fallback: None
+  maxInFlight: 3
+  drain: true
+  soakSeconds: 60
+  maxAttempts: 5
+  attemptTimeoutSeconds: 600
+  onFailure: Remediate
+  ignorePaths: [{object: Machine, path: /spec/failureDomain}, {object: InfrastructureMachine, path: /spec/a~1b/~0c}, {object: BootstrapConfig, path: /spec/failureDomain}]`},
+		"only what is required":   {spec: all},
+		"replaced":                {spec: "  strategy: RollingUpdate\n  targets: [{}]"},
+		"in place or replaced":    {spec: all + "  fallback: RollingUpdate"},
+		"a fallback of no effect": {spec: "  strategy: RollingUpdate\n  targets: [{}]\n  fallback: None", want: []string{"spec.fallback: Invalid value: fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced"}},
+		"no strategy":             {spec: "  targets: [{}]", want: []string{"spec.strategy: Required value"}},
+		"an unknown strategy":     {spec: "  strategy: OnDelete\n  targets: [{}]", want: []string{`spec.strategy: Unsupported value: "OnDelete"`}},
+		"an unknown fallback":     {spec: all + "  fallback: Replace", want: []string{`spec.fallback: Unsupported value: "Replace"`}},
+		"an unknown action":       {spec: all + "  onFailure: Replace", want: []string{`spec.onFailure: Unsupported value: "Replace"`}},
+		"no targets":              {spec: inPlace, want: []string{"spec.targets: Required value"}},
+		"no target":               {spec: inPlace + "  targets: []", want: []string{"spec.targets: Invalid value: 0: spec.targets in body should have at least 1 items"}},
+		"many targets":            {spec: inPlace + "  targets: [" + strings.Repeat("{},", 33) + "]", want: []string{"spec.targets: Too many: 33: must have at most 32 items"}},
+		"a cluster named twice":   {spec: inPlace + "  targets: [{}, {clusterName: a, clusterSelector: {}}]", want: []string{"spec.targets[1]: Invalid value: set clusterName or clusterSelector, not both"}},
+		"a cluster's name":        {spec: inPlace + "  targets: [{clusterName: a/b}]", want: []string{`spec.targets[0].clusterName: Invalid value: "a/b": must be the name of a Cluster`}},
+		"an empty name":           {spec: inPlace + `  targets: [{clusterName: ""}]`, want: []string{`spec.targets[0].clusterName: Invalid value: ""`}},
+		"a MachineDeployment's name": {
+			spec: inPlace + "  targets: [{machineDeployments: [md-0, MD_1]}]", want: []string{`spec.targets[0].machineDeployments[1]: Invalid value: "MD_1": must be the name of a MachineDeployment or of its topology`},
+		},
+		"an empty MachineDeployment":    {spec: inPlace + `  targets: [{machineDeployments: [""]}]`, want: []string{`spec.targets[0].machineDeployments[0]: Invalid value: ""`}},
+		"a MachineDeployment twice":     {spec: inPlace + "  targets: [{machineDeployments: [a, b, a]}]", want: []string{`spec.targets[0].machineDeployments[2]: Duplicate value: "a"`}},
+		"no machine in flight":          {spec: all + "  maxInFlight: 0", want: []string{"spec.maxInFlight: Invalid value: 0"}},
+		"very many in flight":           {spec: all + "  maxInFlight: 10001", want: []string{"spec.maxInFlight: Invalid value: 10001"}},
+		"no attempt":                    {spec: all + "  maxAttempts: 0", want: []string{"spec.maxAttempts: Invalid value: 0"}},
+		"no time for an attempt":        {spec: all + "  attemptTimeoutSeconds: 0", want: []string{"spec.attemptTimeoutSeconds: Invalid value: 0"}},
+		"a negative soak":               {spec: all + "  soakSeconds: -1", want: []string{"spec.soakSeconds: Invalid value: -1"}},
+		"a day's soak":                  {spec: all + "  soakSeconds: 86401", want: []string{"spec.soakSeconds: Invalid value: 86401"}},
+		"a path of an unknown object":   {spec: all + "  ignorePaths: [{object: Cluster, path: /spec/a}]", want: []string{`spec.ignorePaths[0].object: Unsupported value: "Cluster"`}},
+		"a path of no object":           {spec: all + "  ignorePaths: [{path: /spec/a}]", want: []string{"spec.ignorePaths[0].object: Required value"}},
+		"no path":                       {spec: all + "  ignorePaths: [{object: Machine}]", want: []string{"spec.ignorePaths[0].path: Required value"}},
+		"a path twice":                  {spec: all + "  ignorePaths: [{object: Machine, path: /spec/a}, {object: Machine, path: /spec/a}]", want: []string{"spec.ignorePaths[1]: Duplicate value"}},
+		"a path of metadata":            {spec: all + "  ignorePaths: [{object: Machine, path: /metadata/labels}]", want: []string{`spec.ignorePaths[0].path: Invalid value: "/metadata/labels": must be a JSON pointer to a field below /spec`}},
+		"the whole spec":                {spec: all + "  ignorePaths: [{object: Machine, path: /spec}]", want: []string{"must be a JSON pointer to a field below /spec"}},
+		"the whole spec with slash":     {spec: all + "  ignorePaths: [{object: Machine, path: /spec/}]", want: []string{"must be a JSON pointer to a field below /spec"}},
+		"a path like the spec":          {spec: all + "  ignorePaths: [{object: Machine, path: /specs/a}]", want: []string{"must be a JSON pointer to a field below /spec"}},
+		"a path with dots":              {spec: all + "  ignorePaths: [{object: Machine, path: spec.a}]", want: []string{"must be a JSON pointer to a field below /spec"}},
+		"a path that escapes wrongly":   {spec: all + "  ignorePaths: [{object: Machine, path: /spec/a~2}]", want: []string{"must be a JSON pointer to a field below /spec"}},
+		"a path that ends in an escape": {spec: all + "  ignorePaths: [{object: Machine, path: /spec/a~}]", want: []string{"must be a JSON pointer to a field below /spec"}},
+		"the version": {
+			spec: all + "  ignorePaths: [{object: Machine, path: /spec/version}]", want: []string{"spec.ignorePaths[0].path: Invalid value: the Kubernetes version of a Machine cannot be ignored"},
+		},
+	})
+}
+
+// TestDefaults holds what the API server fills in. That fallback stays open lets a policy be told from one that says None.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte("apiVersion: windlass.dev/v1alpha1\nkind: UpdatePolicy\nmetadata: {name: a, namespace: b}\nspec: {strategy: RollingUpdate, targets: [{}]}"), &object); err != nil {
+		t.Fatal(err)
+	}
+	if problems := newValidator(t, updatePolicies).validate(t, object); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	const want = "map[attemptTimeoutSeconds:1800 maxAttempts:3 maxInFlight:1 onFailure:Wait strategy:RollingUpdate targets:[map[]]]"
+	if got := fmt.Sprint(object["spec"]); got != want {
+		t.Errorf("the spec became %s, want %s", got, want)
+	}
+}
+
+// TestLargestUpdatePolicy holds that the rules can be afforded for every object that keeps the bounds.
+func TestLargestUpdatePolicy(t *testing.T) {
+	t.Parallel()
+	spec := loadCRD(t, updatePolicies).Spec.Validation.OpenAPIV3Schema.Properties["spec"]
+	perTarget := int(*spec.Properties["targets"].Items.Schema.Properties["machineDeployments"].MaxItems)
+	var targets, paths []any
+	for i := range int(*spec.Properties["targets"].MaxItems) {
+		var deployments []any
+		for j := range perTarget {
+			name := fmt.Sprintf("%d-%d-", i, j)
+			deployments = append(deployments, name+strings.Repeat("x", 253-len(name)))
+		}
+		targets = append(targets, map[string]any{"clusterName": strings.Repeat("x", 253), "machineDeployments": deployments})
+	}
+	for i := range int(*spec.Properties["ignorePaths"].MaxItems) {
+		path := fmt.Sprintf("/spec/%d", i)
+		paths = append(paths, map[string]any{"object": "Machine", "path": path + strings.Repeat("/x", (512-len(path))/2)})
+	}
+	for _, problem := range newValidator(t, updatePolicies).validate(t, map[string]any{
+		"apiVersion": "windlass.dev/v1alpha1", "kind": "UpdatePolicy", "metadata": map[string]any{"name": "largest", "namespace": "x"},
+		"spec": map[string]any{"strategy": "ExternalUpdate", "fallback": "None", "targets": targets, "ignorePaths": paths},
+	}) {
+		t.Error(problem)
+	}
+}
