@@ -1,0 +1,239 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// clients gives clients of workload clusters. It is safe for concurrent use.
+type clients interface {
+	// Client returns a client that reads live. It does not tell whether the cluster can be reached.
+	Client(ctx context.Context, cluster types.NamespacedName) (client.Client, error)
+	// Failed tells that a request of a client failed, so that one whose connection or credentials are bad is not used again.
+	Failed(cluster types.NamespacedName, used client.Client, err error)
+}
+
+const (
+	// clientLifetime is how long a client is used before its kubeconfig is read again.
+	clientLifetime = 10 * time.Minute
+	// requestTimeout bounds one request to a workload cluster. A hook of Cluster API, in which requests are made, has ten seconds
+	// unless configured otherwise.
+	requestTimeout = 5 * time.Second
+	// Limits of requests to one cluster, as Cluster API's clustercache has them.
+	requestsPerSecond, requestBurst = 20, 30
+)
+
+// kubeconfigClients connects by the Secret <cluster>-kubeconfig of each cluster.
+//
+// What the Secret holds never reaches an error: parsers quote what they cannot read.
+type kubeconfigClients struct {
+	secrets client.Reader
+	now     func() time.Time
+
+	mu      sync.Mutex
+	entries map[types.NamespacedName]clientEntry
+}
+
+type clientEntry struct {
+	client  client.Client
+	expires time.Time
+}
+
+func newKubeconfigClients(secrets client.Reader, now func() time.Time) *kubeconfigClients {
+	return &kubeconfigClients{secrets: secrets, now: now, entries: map[types.NamespacedName]clientEntry{}}
+}
+
+// Client implements clients. Two callers may make a client of the same cluster at once; the later one is kept.
+func (k *kubeconfigClients) Client(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+	if known := k.lookUp(cluster); known != nil {
+		return known, nil
+	}
+	made, err := k.connect(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key, entry := range k.entries {
+		// Clusters come and go; nobody tells us when they go.
+		if !now.Before(entry.expires) {
+			delete(k.entries, key)
+		}
+	}
+	k.entries[cluster] = clientEntry{client: made, expires: now.Add(clientLifetime)}
+	return made, nil
+}
+
+func (k *kubeconfigClients) lookUp(cluster types.NamespacedName) client.Client {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	entry, ok := k.entries[cluster]
+	if !ok || !k.now().Before(entry.expires) {
+		return nil
+	}
+	return entry.client
+}
+
+// Failed implements clients.
+func (k *kubeconfigClients) Failed(cluster types.NamespacedName, used client.Client, err error) {
+	if err == nil || errors.Is(err, context.Canceled) || isAnswer(err) && !apierrors.IsUnauthorized(err) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.entries[cluster].client == used {
+		delete(k.entries, cluster)
+	}
+}
+
+func (k *kubeconfigClients) connect(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+	name := types.NamespacedName{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
+	var kubeconfig corev1.Secret
+	if err := k.secrets.Get(ctx, name, &kubeconfig); err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	data, ok := kubeconfig.Data[secret.KubeconfigDataName]
+	if !ok {
+		return nil, fmt.Errorf("the Secret %s has no key %q", name, secret.KubeconfigDataName)
+	}
+	config, err := parseKubeconfig(data)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig under %q of Secret %s: %w", secret.KubeconfigDataName, name, err)
+	}
+	limitConfig(config)
+	made, err := client.New(config, client.Options{Scheme: remoteScheme(), Mapper: remoteMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig of Secret %s cannot be used: check its certificates and keys (the error may quote them, so it is not shown)", name)
+	}
+	return made, nil
+}
+
+// errUnreadable stands for all errors of parsing a kubeconfig.
+var errUnreadable = errors.New("it cannot be read (the error may quote credentials, so it is not shown)")
+
+func parseKubeconfig(data []byte) (*rest.Config, error) {
+	kubeconfig, err := clientcmd.Load(data)
+	if err != nil {
+		return nil, errUnreadable
+	}
+	if err := checkKubeconfig(kubeconfig); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig()
+	if err != nil {
+		return nil, errUnreadable
+	}
+	return config, nil
+}
+
+// checkKubeconfig refuses a kubeconfig that would run programs or read files of this machine: who wrote it may be somebody who
+// can write Secrets in one namespace.
+func checkKubeconfig(kubeconfig *clientcmdapi.Config) error {
+	usesFiles := false
+	for _, user := range kubeconfig.AuthInfos {
+		if user.Exec != nil || user.AuthProvider != nil {
+			return errors.New("it runs a program to log in, which is not supported; put a token or a client certificate into it")
+		}
+		usesFiles = usesFiles || user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != ""
+	}
+	for _, cluster := range kubeconfig.Clusters {
+		usesFiles = usesFiles || cluster.CertificateAuthority != ""
+	}
+	if usesFiles {
+		return errors.New("it refers to files, which are not on this machine; put their contents into it (`kubectl config view --flatten`)")
+	}
+	return nil
+}
+
+func limitConfig(config *rest.Config) {
+	config.UserAgent = "windlass"
+	config.Timeout = requestTimeout
+	config.QPS, config.Burst = requestsPerSecond, requestBurst
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return evictionsOnce{next} })
+}
+
+// evictionsOnce keeps client-go from repeating an eviction that was refused: it would wait for ten seconds, ten times over, and
+// in the end say that time was up, not which PodDisruptionBudget refused.
+type evictionsOnce struct{ next http.RoundTripper }
+
+func (e evictionsOnce) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := e.next.RoundTrip(request)
+	if err == nil && response.StatusCode == http.StatusTooManyRequests && strings.HasSuffix(request.URL.Path, "/eviction") {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// remoteScheme knows the kinds that a drain needs.
+var remoteScheme = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(appsv1.AddToScheme(scheme))
+	utilruntime.Must(policyv1.AddToScheme(scheme))
+	return scheme
+})
+
+// remoteMapper knows their resources, which are the same in every cluster: discovery would be some requests per cluster, and a
+// client that breaks with an aggregated API that is down.
+var remoteMapper = sync.OnceValue(func() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace)
+	mapper.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), meta.RESTScopeNamespace)
+	return mapper
+})
+
+// isAnswer says that an error is an answer of the API server.
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// describe words an error. What it says of a connection is cut down to what stays the same from one attempt to the next (the port
+// of our own end does not), since the words end up in conditions.
+func describe(err error) string {
+	var request *url.Error
+	if !errors.As(err, &request) {
+		return err.Error()
+	}
+	return strings.Replace(err.Error(), request.Error(), describeConnection(request), 1)
+}
+
+func describeConnection(failed *url.Error) string {
+	host := "the API server"
+	if parsed, err := url.Parse(failed.URL); err == nil {
+		host = parsed.Host
+	}
+	if failed.Timeout() {
+		return "no answer from " + host + " in time"
+	}
+	var connection *net.OpError
+	if errors.As(failed, &connection) {
+		return fmt.Sprintf("connecting to %s: %s: %v", host, connection.Op, connection.Err)
+	}
+	return fmt.Sprintf("connecting to %s: %v", host, failed.Err)
+}

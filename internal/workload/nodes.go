@@ -1,0 +1,183 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// ErrRealNode is the error of SetKubelet for a node that is not a simulated one.
+var ErrRealNode = errors.New("it is not a node of Cluster API's in-memory provider")
+
+// simulatedPrefix begins the provider ids that Cluster API's in-memory provider gives its nodes.
+const simulatedPrefix = "in-memory://"
+
+// Nodes implements port.Nodes.
+type Nodes struct {
+	management client.Client
+	clients    clients
+}
+
+var _ port.Nodes = (*Nodes)(nil)
+
+// New returns Nodes. management reads kubeconfig Secrets, Clusters, Machines and MachineDrainRules of the management cluster; it
+// should read live, since a cached one would keep all Secrets. now is the clock by which connections grow old.
+func New(management client.Client, now func() time.Time) *Nodes {
+	return &Nodes{management: management, clients: newKubeconfigClients(management, now)}
+}
+
+// Node implements port.Nodes.
+func (n *Nodes) Node(ctx context.Context, cluster types.NamespacedName, name string) inplace.Node {
+	_, node, err := n.read(ctx, cluster, name)
+	switch {
+	case isMissingNode(err):
+		return inplace.Node{}
+	case err != nil:
+		return inplace.Node{Unknown: err.Error()}
+	}
+	return computeFacts(node)
+}
+
+// Get implements port.Nodes. The error of a node that does not exist satisfies apierrors.IsNotFound.
+func (n *Nodes) Get(ctx context.Context, cluster types.NamespacedName, name string) (*corev1.Node, error) {
+	_, node, err := n.read(ctx, cluster, name)
+	return node, err
+}
+
+// Uncordon implements port.Nodes.
+func (n *Nodes) Uncordon(ctx context.Context, cluster types.NamespacedName, name string) error {
+	remote, node, err := n.read(ctx, cluster, name)
+	if isMissingNode(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("uncordoning: %w", err)
+	}
+	if !node.Spec.Unschedulable {
+		return nil
+	}
+	return n.patch(ctx, remote, cluster, node, func(node *corev1.Node) { node.Spec.Unschedulable = false })
+}
+
+// SetKubelet implements port.Nodes. It fails with ErrRealNode for a node that is not a simulated one.
+func (n *Nodes) SetKubelet(ctx context.Context, cluster types.NamespacedName, name, kubelet string) error {
+	if _, err := version.Parse(kubelet); err != nil {
+		return fmt.Errorf("setting the kubelet version of Node %s: %w", name, err)
+	}
+	remote, node, err := n.read(ctx, cluster, name)
+	if err != nil {
+		return fmt.Errorf("setting the kubelet version: %w", err)
+	}
+	if !isSimulated(node) {
+		return fmt.Errorf("setting the kubelet version of Node %s of Cluster %s: %w", name, cluster, ErrRealNode)
+	}
+	if node.Status.NodeInfo.KubeletVersion == kubelet {
+		return nil
+	}
+	// The in-memory provider's API server has no /status of nodes, and takes the status with the rest.
+	return n.patch(ctx, remote, cluster, node, func(node *corev1.Node) { node.Status.NodeInfo.KubeletVersion = kubelet })
+}
+
+func isSimulated(node *corev1.Node) bool {
+	return strings.HasPrefix(node.Spec.ProviderID, simulatedPrefix)
+}
+
+// missingNodeError is the error of a node that does not exist. A Secret that does not exist is no missingNodeError.
+type missingNodeError struct {
+	cluster types.NamespacedName
+	name    string
+	err     error
+}
+
+func (e *missingNodeError) Error() string {
+	return fmt.Sprintf("Node %s does not exist in Cluster %s", e.name, e.cluster)
+}
+func (e *missingNodeError) Unwrap() error { return e.err }
+
+func isMissingNode(err error) bool {
+	var missing *missingNodeError
+	return errors.As(err, &missing)
+}
+
+// unreachableError is the error of a cluster that cannot be asked. It hides the kinds of the errors below it: that a Secret was
+// not found must not be taken for a node that was not found.
+type unreachableError struct {
+	cluster types.NamespacedName
+	reason  string
+}
+
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("Cluster %s cannot be asked: %s", e.cluster, e.reason)
+}
+
+func (n *Nodes) read(ctx context.Context, cluster types.NamespacedName, name string) (client.Client, *corev1.Node, error) {
+	remote, err := n.clients.Client(ctx, cluster)
+	if err != nil {
+		return nil, nil, &unreachableError{cluster: cluster, reason: err.Error()}
+	}
+	node := &corev1.Node{}
+	err = remote.Get(ctx, types.NamespacedName{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, &missingNodeError{cluster: cluster, name: name, err: err}
+	}
+	if err != nil {
+		n.clients.Failed(cluster, remote, err)
+		return nil, nil, &unreachableError{cluster: cluster, reason: fmt.Sprintf("reading Node %s: %s", name, describe(err))}
+	}
+	return remote, node, nil
+}
+
+func (n *Nodes) patch(ctx context.Context, remote client.Client, cluster types.NamespacedName, node *corev1.Node, change func(*corev1.Node)) error {
+	changed := node.DeepCopy()
+	change(changed)
+	if err := remote.Patch(ctx, changed, client.MergeFrom(node)); err != nil {
+		n.clients.Failed(cluster, remote, err)
+		return fmt.Errorf("changing Node %s of Cluster %s: %s", node.Name, cluster, describe(err))
+	}
+	return nil
+}
+
+// computeFacts reduces a node to what decides about updates.
+func computeFacts(node *corev1.Node) inplace.Node {
+	facts := inplace.Node{Exists: true, Unschedulable: node.Spec.Unschedulable, NotReady: "the node has no Ready condition"}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		if condition.Status == corev1.ConditionTrue {
+			facts.Ready, facts.ReadySince, facts.NotReady = true, condition.LastTransitionTime.Time, ""
+		} else {
+			facts.NotReady = fmt.Sprintf("Ready is %s", condition.Status)
+			if words := wordsOf(condition); words != "" {
+				facts.NotReady += ": " + words
+			}
+		}
+	}
+	kubelet, err := version.Parse(node.Status.NodeInfo.KubeletVersion)
+	if err != nil {
+		facts.Unknown = fmt.Sprintf("Node %s reports a kubelet version that cannot be understood: %v", node.Name, err)
+	}
+	facts.Kubelet = kubelet
+	return facts
+}
+
+func wordsOf(condition corev1.NodeCondition) string {
+	var words []string
+	for _, word := range []string{condition.Reason, condition.Message} {
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, ": ")
+}

@@ -1,0 +1,378 @@
+package workload_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/port/porttest"
+	"github.com/windlass-dev/windlass/internal/workload"
+)
+
+var (
+	cluster = types.NamespacedName{Namespace: "default", Name: "c"}
+	away    = types.NamespacedName{Namespace: "default", Name: "away"}
+	machine = types.NamespacedName{Namespace: "default", Name: "m"}
+	start   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// world is a management cluster with one workload cluster, and a clock.
+type world struct {
+	server     *apiServer
+	management client.Client
+	nodes      *workload.Nodes
+	now        time.Time
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &world{server: newAPIServer(t), now: start}
+	objects = append(objects,
+		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}},
+		&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.Name, Labels: map[string]string{"pool": "a"}}},
+	)
+	w.management = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	w.nodes = workload.New(w.management, func() time.Time { return w.now })
+	w.putSecret(t, cluster, w.server.kubeconfig(nil))
+	return w
+}
+
+func (w *world) putSecret(t *testing.T, cluster types.NamespacedName, kubeconfig []byte) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}}
+	if err := w.management.Delete(t.Context(), secret.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	secret.Data = map[string][]byte{"value": kubeconfig}
+	if err := w.management.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) putNode(name string, facts inplace.Node, simulated bool) {
+	node := &corev1.Node{
+		TypeMeta:   kind("v1", "Node"),
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.NodeSpec{ProviderID: "aws:///zone/" + name, Unschedulable: facts.Unschedulable},
+		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: facts.Kubelet.String()},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(facts.ReadySince)}},
+		},
+	}
+	if simulated {
+		node.Spec.ProviderID = "in-memory://" + name
+	}
+	if !facts.Ready {
+		reason, message, _ := strings.Cut(facts.NotReady, ": ")
+		node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: reason, Message: message}
+	}
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.server.nodes[name] = node
+}
+
+func TestContract(t *testing.T) {
+	porttest.RunNodesSuite(t, func(t *testing.T) porttest.NodesWorld {
+		w := newWorld(t)
+		gone := newAPIServer(t)
+		w.putSecret(t, away, gone.kubeconfig(nil))
+		gone.Close()
+		return porttest.NodesWorld{
+			Nodes: w.nodes, Cluster: cluster, Machine: machine, Unreachable: away,
+			PutNode: w.putNode,
+			PutPod:  func(node string) { w.server.putPod("web", node, nil) },
+			PutBlockedPod: func(node, budget string) func() {
+				w.server.putPod("web", node, nil)
+				w.server.refuseEviction("web", budgetRefuses(budget, 10))
+				return func() { w.server.refuseEviction("web", nil) }
+			},
+		}
+	})
+}
+
+func TestFacts(t *testing.T) {
+	w := newWorld(t)
+	ready := porttest.ReadyNode("v1.33.4", start)
+	for name, test := range map[string]struct {
+		edit func(*corev1.Node)
+		want func(*inplace.Node)
+	}{
+		"no kubelet version": {
+			func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "" },
+			func(f *inplace.Node) { f.Unknown, f.Kubelet = "cannot be understood", inplace.Node{}.Kubelet },
+		},
+		"kubelet that stopped": {
+			func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}}
+			},
+			func(f *inplace.Node) {
+				f.Ready, f.ReadySince, f.NotReady = false, time.Time{}, "Ready is Unknown: NodeStatusUnknown"
+			},
+		},
+		"no conditions": {
+			func(n *corev1.Node) { n.Status.Conditions = nil },
+			func(f *inplace.Node) {
+				f.Ready, f.ReadySince, f.NotReady = false, time.Time{}, "the node has no Ready condition"
+			},
+		},
+		"a build": {
+			func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.33.4+rke2r1" },
+			func(f *inplace.Node) { f.Kubelet = porttest.ReadyNode("v1.33.4+rke2r1", start).Kubelet },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.putNode("a", ready, false)
+			test.edit(w.server.nodes["a"])
+			want := ready
+			test.want(&want)
+			got := w.nodes.Node(t.Context(), cluster, "a")
+			if want.Unknown != "" && strings.Contains(got.Unknown, want.Unknown) {
+				got.Unknown = want.Unknown
+			}
+			got.ReadySince = got.ReadySince.UTC()
+			if got != want {
+				t.Errorf("facts are\n%+v, want\n%+v", got, want)
+			}
+		})
+	}
+}
+
+func TestBudgetsAreNamed(t *testing.T) {
+	budget := func(name string, allowed int32, labels map[string]string) policyv1.PodDisruptionBudget {
+		return policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+		}
+	}
+	web := map[string]string{"app": "web"}
+	const head = "Drain not completed yet:\n* Pod apps/web: "
+	for name, test := range map[string]struct {
+		refusal *apierrors.StatusError
+		budgets []policyv1.PodDisruptionBudget
+		want    string
+	}{
+		"by the API server": {
+			budgetRefuses("one", 0), []policyv1.PodDisruptionBudget{budget("one", 0, web), budget("other", 0, web)},
+			head + "cannot evict pod as it would violate the pod's disruption budget. The disruption budget one needs 2 healthy pods and has 2 currently",
+		},
+		"by looking": {
+			apierrors.NewTooManyRequests("slow down", 0),
+			[]policyv1.PodDisruptionBudget{budget("one", 0, web), budget("unrelated", 0, map[string]string{"app": "db"})},
+			head + "failed to evict Pod, slow down \n* Pod apps/web: PodDisruptionBudget one",
+		},
+		"two for one pod": {
+			apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support")),
+			[]policyv1.PodDisruptionBudget{budget("two", 1, web), budget("one", 1, web)},
+			head + "failed to evict Pod, Internal error occurred: this pod has more than one PodDisruptionBudget, which the eviction subresource " +
+				"does not support\n* Pod apps/web: PodDisruptionBudget one, two",
+		},
+		"none at fault": {
+			apierrors.NewTooManyRequests("slow down", 0), []policyv1.PodDisruptionBudget{budget("one", 1, web)},
+			head + "failed to evict Pod, slow down ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+			w.server.putPod("web", "a", nil)
+			w.server.refuseEviction("web", test.refusal)
+			w.server.budgets = test.budgets
+			status, err := w.nodes.Drain(t.Context(), cluster, machine, "a")
+			if err != nil || status.Done {
+				t.Fatalf("Drain: %+v, %v", status, err)
+			}
+			if diff := cmp.Diff(test.want, status.Message); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDrainFollowsMachineDrainRules(t *testing.T) {
+	rule := &clusterv1.MachineDrainRule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "keep-db"},
+		Spec: clusterv1.MachineDrainRuleSpec{
+			Drain:    clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorSkip},
+			Machines: []clusterv1.MachineDrainRuleMachineSelector{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}}},
+			Pods:     []clusterv1.MachineDrainRulePodSelector{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}},
+		},
+	}
+	w := newWorld(t, rule)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.server.putPod("db", "a", nil)
+	status, err := w.nodes.Drain(t.Context(), cluster, machine, "a")
+	if err != nil || !status.Done {
+		t.Fatalf("Drain of a node whose only pod a rule skips: %+v, %v", status, err)
+	}
+	if w.server.pods["db"] == nil {
+		t.Error("the pod was evicted")
+	}
+}
+
+// Where nothing knows evictions, only simulated pods may be taken for gone.
+func TestEvictionNotFound(t *testing.T) {
+	for name, simulated := range map[string]bool{"simulated": true, "real": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.server.inMemory = true
+			w.putNode("a", porttest.ReadyNode("v1.33.4", start), simulated)
+			w.server.putPod("etcd", "a", nil)
+			for range 3 {
+				status, err := w.nodes.Drain(t.Context(), cluster, machine, "a")
+				if err != nil || status.Done != simulated {
+					t.Fatalf("Drain: %+v, %v, want done: %t", status, err, simulated)
+				}
+			}
+		})
+	}
+}
+
+// A node without a kubelet keeps its pods for ever; its update must not wait for that.
+func TestDrainOfUnreachableNode(t *testing.T) {
+	w := newWorld(t)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.server.nodes["a"].Status.Conditions[0].Status = corev1.ConditionUnknown
+	w.server.putPod("web", "a", func(pod *corev1.Pod) {
+		pod.DeletionTimestamp = new(metav1.NewTime(start))
+		pod.Finalizers = []string{"example.com/stuck"}
+	})
+	status, err := w.nodes.Drain(t.Context(), cluster, machine, "a")
+	if err != nil || !status.Done {
+		t.Errorf("Drain: %+v, %v, want done", status, err)
+	}
+}
+
+func TestSetKubeletNamesTheReason(t *testing.T) {
+	w := newWorld(t)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	if err := w.nodes.SetKubelet(t.Context(), cluster, "a", "v1.34.0"); !errors.Is(err, workload.ErrRealNode) {
+		t.Errorf("SetKubelet of a real node: %v, want ErrRealNode", err)
+	}
+	if patches := w.server.requests["PATCH /api/v1/nodes/a"]; patches != 0 {
+		t.Errorf("a real node was patched %d times", patches)
+	}
+}
+
+func TestClientsAreKept(t *testing.T) {
+	w := newWorld(t)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	known := func() bool { return w.nodes.Node(t.Context(), cluster, "a").Unknown == "" }
+	if !known() {
+		t.Fatal("the node cannot be looked up")
+	}
+	w.putSecret(t, cluster, []byte("no kubeconfig"))
+	w.now = start.Add(10*time.Minute - 1)
+	if !known() {
+		t.Error("the Secret was read again too soon")
+	}
+	w.now = start.Add(10 * time.Minute)
+	if known() {
+		t.Error("the Secret was not read again in time")
+	}
+}
+
+// New credentials are used with the request after the one that the old ones failed.
+func TestRotatedCredentials(t *testing.T) {
+	w := newWorld(t)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
+		t.Fatal(node.Unknown)
+	}
+	w.server.mu.Lock()
+	w.server.token = "new-token"
+	w.server.mu.Unlock()
+	w.putSecret(t, cluster, w.server.kubeconfig(nil))
+	if node := w.nodes.Node(t.Context(), cluster, "a"); !strings.Contains(node.Unknown, "who are you") {
+		t.Errorf("with old credentials: %+v", node)
+	}
+	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
+		t.Errorf("after the Secret was read again: %s", node.Unknown)
+	}
+}
+
+// A cluster that moved is found at its new address with the request after the one that failed.
+func TestMovedCluster(t *testing.T) {
+	w := newWorld(t)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
+		t.Fatal(node.Unknown)
+	}
+	w.server.Close()
+	w.server = newAPIServer(t)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putSecret(t, cluster, w.server.kubeconfig(nil))
+	if node := w.nodes.Node(t.Context(), cluster, "a"); !strings.Contains(node.Unknown, "connecting to 127.0.0.1:") || node.Exists {
+		t.Errorf("at the old address: %+v", node)
+	}
+	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
+		t.Errorf("after the Secret was read again: %s", node.Unknown)
+	}
+}
+
+func TestBadKubeconfigs(t *testing.T) {
+	w := newWorld(t)
+	for name, test := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"not YAML":          {[]byte("{secret-token"), "cannot be read"},
+		"quoted by parsers": {[]byte("apiVersion: secret-token\nclusters: secret-token\n"), "cannot be read"},
+		"empty":             {nil, "cannot be read"},
+		"runs a program": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.AuthInfos["u"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: "true", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
+		}), "runs a program"},
+		"reads files": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.AuthInfos["u"] = &clientcmdapi.AuthInfo{TokenFile: "/var/run/secrets/token"}
+		}), "refers to files"},
+		"bad certificate": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: []byte("secret-token"), ClientKeyData: []byte("secret-token")}
+		}), "cannot be used"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.putSecret(t, cluster, test.data)
+			node := w.nodes.Node(t.Context(), cluster, "a")
+			if !strings.Contains(node.Unknown, test.want) || node.Exists {
+				t.Errorf("facts are %+v, want Unknown with %q", node, test.want)
+			}
+			if strings.Contains(node.Unknown, "secret-token") || strings.Contains(node.Unknown, "c2VjcmV0") {
+				t.Errorf("the kubeconfig is quoted: %s", node.Unknown)
+			}
+			// That the Secret is bad must not pass for a node that does not exist.
+			if _, err := w.nodes.Get(t.Context(), cluster, "a"); err == nil || apierrors.IsNotFound(err) {
+				t.Errorf("Get: %v", err)
+			}
+		})
+	}
+}
+
+func TestNoKubeconfig(t *testing.T) {
+	w := newWorld(t)
+	missing := types.NamespacedName{Namespace: "default", Name: "new"}
+	if node := w.nodes.Node(t.Context(), missing, "a"); !strings.Contains(node.Unknown, "new-kubeconfig") {
+		t.Errorf("facts are %+v, want Unknown with the name of the Secret", node)
+	}
+	if err := w.nodes.Uncordon(t.Context(), missing, "a"); err == nil {
+		t.Error("Uncordon succeeded where the cluster has no kubeconfig yet")
+	}
+}
