@@ -192,7 +192,7 @@ func (o *planOptions) completeCluster(cmd *cobra.Command, args []string, prefix 
 			names = append(names, c.Name)
 		}
 	} else {
-		names = o.liveClusterNames(cmd.Context())
+		names = liveClusterNames(cmd.Context(), o.kube)
 	}
 	var matches []cobra.Completion
 	for _, name := range names {
