@@ -7,15 +7,15 @@ import (
 
 // advance checks that what an updater leaves behind (after) is nearer to desired than what it found (before), and returns
 // what counts as its work. conflict is the first field that it changes to something else than desired; empty if there is
-// none. An object or list that it has emptied, and that desired does not have, is removed: another updater could not know
-// that it was left to be the last one.
+// none. An object or list that it has emptied goes if desired does not have it, and stays if desired has it, whatever the
+// updater has made of it: one that removes some of the fields cannot know that it is the last to do so.
 func advance(path string, before, after, desired tree) (result tree, conflict string) {
 	switch {
 	case equal(before, after):
 		return before, ""
 	case equal(after, desired):
 		return after, ""
-	case descends(before, after):
+	case descends(before, after) && isObjectOrAbsent(desired):
 		return advanceObject(path, before, after, desired)
 	default:
 		return advanceList(path, before, after, desired)
@@ -33,10 +33,15 @@ func advanceObject(path string, before, after, desired tree) (result tree, confl
 			object[key] = value
 		}
 	}
-	if len(object) == 0 && (isAbsent(after) || isAbsent(desired)) {
+	if len(object) == 0 && isAbsent(desired) {
 		return absent{}, ""
 	}
 	return object, ""
+}
+
+func isObjectOrAbsent(t tree) bool {
+	_, ok := t.(map[string]any)
+	return ok || isAbsent(t)
 }
 
 func advanceList(path string, before, after, desired tree) (result tree, conflict string) {
@@ -57,8 +62,12 @@ func advanceList(path string, before, after, desired tree) (result tree, conflic
 	if !ok {
 		return nil, conflict
 	}
-	if len(moved) == 0 && (isAbsent(after) || isAbsent(desired)) {
+	if len(moved) == 0 && isAbsent(desired) {
 		return absent{}, ""
+	}
+	if len(moved) == 0 {
+		// Not nil, which would be written as null.
+		return []any{}, ""
 	}
 	return moved, ""
 }

@@ -74,7 +74,7 @@ func (c *Coverage) acceptPart(i int, patch Patch) (tree, []Pointer, *UpdaterErro
 	}
 	for _, path := range differences("", before, after) {
 		if !c.isCompared(i, path) {
-			return wrong(path, fmt.Sprintf("it changes a field that is not an updater's; only fields below %s that Cluster API compares are",
+			return wrong(path, fmt.Sprintf("it changes a field that updaters must leave alone; change fields below %s that Cluster API compares",
 				c.base()), nil)
 		}
 	}
@@ -85,7 +85,7 @@ func (c *Coverage) acceptPart(i int, patch Patch) (tree, []Pointer, *UpdaterErro
 	}
 	spec, conflict := advance(c.base(), specBefore, specAfter, lookup(c.desired[i], c.base()))
 	if conflict != "" {
-		return wrong(conflict, "it changes a field to something else than desired", nil)
+		return wrong(conflict, "it changes the field, but not to what is desired", nil)
 	}
 	if isAbsent(spec) {
 		// Emptied, and desired has none; see above why it stays.

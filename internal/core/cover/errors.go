@@ -10,16 +10,15 @@ const maxText = 512
 
 // Error says whose answer is wrong, where, and what would be right.
 func (e *UpdaterError) Error() string {
-	where := ""
-	if e.Pointer.Path != "" {
-		where = fmt.Sprintf(" at %s of the %s", shorten(e.Pointer.Path), e.Pointer.Part)
-	} else if e.Pointer.Part != "" {
-		where = fmt.Sprintf(" in the %s", e.Pointer.Part)
+	text := fmt.Sprintf("updater %q: ", e.Updater)
+	if e.Pointer.Part != "" {
+		text += strings.TrimSpace(fmt.Sprintf("%s %s", e.Pointer.Part, shorten(e.Pointer.Path))) + ": "
 	}
+	text += e.Problem
 	if e.Err != nil {
-		return fmt.Sprintf("updater %q: %s%s: %s", e.Updater, e.Problem, where, shorten(e.Err.Error()))
+		text += ": " + shorten(e.Err.Error())
 	}
-	return fmt.Sprintf("updater %q: %s%s", e.Updater, e.Problem, where)
+	return text
 }
 
 // Unwrap returns the cause.

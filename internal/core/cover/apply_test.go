@@ -1,0 +1,328 @@
+package cover_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+)
+
+func TestApplyRefuses(t *testing.T) {
+	t.Parallel()
+	const current = `{"spec":{"list":[null],"secret":"old","a":{"b":1}}}`
+	const desired = `{"spec":{"list":[null],"secret":"new","a":{"b":1}}}`
+	deep := strings.Repeat(`{"a":`, 2000) + "1" + strings.Repeat("}", 2000)
+	tests := []struct {
+		name  string
+		patch cover.Patch
+		path  string
+		want  string
+	}{
+		{"type left out", cover.Patch{Data: []byte(`{}`)}, "", `unknown type ""`},
+		{"data left out", jsonPatch(``), "", "it is empty"},
+		{"too large", merge(`{"spec":{"secret":"` + strings.Repeat("x", cover.MaxPatchBytes) + `"}}`), "", "at most 1048576 are accepted"},
+		{"merge patch nests too deep", merge(deep), "", "nests deeper"},
+		{"patch nests too deep", jsonPatch(`[{"op":"add","path":"/spec/a","value":` + deep + `}]`), "", "nests deeper"},
+		{"result nests too deep", jsonPatch(nesting(100)), "", "nests deeper"},
+		{"copies without end", jsonPatch(doubling(40)), "", "copy"},
+		{"too many operations", jsonPatch("[" + strings.Repeat(`{"op":"test","path":"/spec/a/b","value":1},`, 5000) + `{"op":"remove","path":"/spec/a"}]`), "", "5001 operations"},
+		{"library panics", jsonPatch(`[{"op":"test","path":"/spec/list","value":[1]}]`), "", "the patch library panics"},
+		{"no path", jsonPatch(`[{"op":"remove"}]`), "", "operation 0 of its JSONPatch has no path"},
+		{"no value", jsonPatch(`[{"op":"add","path":"/spec/a"}]`), "", "has no value"},
+		{"no from", jsonPatch(`[{"op":"move","path":"/spec/a"}]`), "", "has no from"},
+		{"operation is a string", jsonPatch(`["remove"]`), "", "is not an object"},
+		{"merge patch is a list", merge(`[]`), "", "is not an object"},
+		{"merge patch is null", merge(`null`), "", "is not an object"},
+		{"null where desired has a value", jsonPatch(`[{"op":"replace","path":"/spec/secret","value":null}]`), "/spec/secret", "desired"},
+		{"removes what stays", merge(`{"spec":{"a":null}}`), "/spec/a/b", "desired"},
+		{"empties what stays", merge(`{"spec":{"a":{"b":null}}}`), "/spec/a/b", "desired"},
+		{"other kind of value", merge(`{"spec":{"a":[]}}`), "/spec/a", "desired"},
+		{"spec becomes null", jsonPatch(`[{"op":"replace","path":"/spec","value":null}]`), "/spec", "desired"},
+		{"long names are cut", merge(`{"` + strings.Repeat("n", 5000) + `":1}`), "/" + strings.Repeat("n", 5000), "…"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := infrastructure(t, current, desired)
+			got, err := c.Apply(cover.Updater{Name: "u"}, cover.Patches{Infrastructure: tt.patch})
+			var wrong *cover.UpdaterError
+			if !errors.As(err, &wrong) {
+				t.Fatalf("got error %v, want an UpdaterError", err)
+			}
+			if diff := cmp.Diff(cover.Pointer{Part: cover.PartInfrastructure, Path: tt.path}, wrong.Pointer); diff != "" {
+				t.Errorf("pointer (-want +got):\n%s", diff)
+			}
+			text := err.Error()
+			if wrong.Updater != "u" || !strings.Contains(text, tt.want) || strings.Contains(text, "new") || len(text) > 2000 {
+				t.Errorf("got %q, want it to contain %q, to name the updater, and to be short", text, tt.want)
+			}
+			want := c.Result()
+			want.Errors = []*cover.UpdaterError{wrong}
+			if diff := cmp.Diff(asJSON(t, want), asJSON(t, got.Result())); diff != "" {
+				t.Errorf("the answer covers something (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(infrastructure(t, current, desired).Current(), got.Current()); diff != "" {
+				t.Errorf("the answer changes current (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// nesting makes a value that is n levels deep twice over, by moving one half into the other.
+func nesting(n int) string {
+	half := strings.Repeat(`{"a":`, n) + "{}" + strings.Repeat("}", n)
+	return fmt.Sprintf(`[{"op":"add","path":"/spec/x","value":%s},{"op":"copy","from":"/spec/x","path":"/spec/x%s/a"}]`, half, strings.Repeat("/a", n))
+}
+
+func doubling(n int) string {
+	operations := []string{`{"op":"add","path":"/spec/x","value":{"a":1}}`}
+	for i := range n {
+		operations = append(operations, fmt.Sprintf(`{"op":"copy","from":"/spec/x","path":"/spec/x/%d"}`, i))
+	}
+	return "[" + strings.Join(operations, ",") + "]"
+}
+
+func TestMaxMinors(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		from, to string
+		most     int
+		want     string
+	}{
+		{"v1.30.1", "v1.31.0", 1, ""},
+		{"v1.30.1", "v1.30.9", 1, ""},
+		{"v1.30.1", "v1.33.0", 3, ""},
+		{"v1.30.1", "v1.33.0", 0, ""},
+		{"v1.30.1", "v1.33.0", -1, ""},
+		{"v1.30.1", "v1.32.0", 1, "moves a kubelet at most 1 minor at once; from v1.30.1 to v1.32.0 are 2"},
+		{"v1.30.1", "v1.33.0", 2, "moves a kubelet at most 2 minors at once; from v1.30.1 to v1.33.0 are 3"},
+		{"v1.33.0", "v1.30.1", 2, "from v1.33.0 to v1.30.1 are 3"},
+		{"v1.33.0", "v2.0.0", 5, "from v1.33.0 to v2.0.0: the distance between two majors is not known"},
+		{"", "v1.33.0", 1, ""},
+		{"v1.33.0", "", 1, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.from+" to "+tt.to, func(t *testing.T) {
+			t.Parallel()
+			c, err := cover.New(cover.Machine, machine(tt.from), machine(tt.to), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patch := cover.Patches{Machine: jsonPatch(`[{"op":"add","path":"/spec","value":{"version":"` + tt.to + `"}}]`)}
+			got, err := c.Apply(cover.Updater{Name: "u", MaxMinors: tt.most}, patch)
+			if tt.want == "" {
+				if err != nil || len(got.Result().Uncovered) != 0 || !got.Result().Plan[0].SetsVersion {
+					t.Errorf("got %v and %+v, want the version covered", err, got.Result())
+				}
+				return
+			}
+			var wrong *cover.UpdaterError
+			if !errors.As(err, &wrong) || !strings.Contains(err.Error(), tt.want) || wrong.Pointer.Path != "/spec/version" {
+				t.Errorf("got %v, want %q at /spec/version", err, tt.want)
+			}
+		})
+	}
+}
+
+// A version that another updater has set already is no business of a later one.
+func TestMaxMinorsCountsOnlyOwnSteps(t *testing.T) {
+	t.Parallel()
+	current := cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"v1.30.1"}}`)}
+	desired := cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"v1.33.0","failureDomain":"b"}}`)}
+	c, err := cover.New(cover.Machine, current, desired, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err = c.Apply(cover.Updater{Name: "a"}, cover.Patches{Machine: merge(`{"spec":{"version":"v1.33.0"}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err = c.Apply(cover.Updater{Name: "b", MaxMinors: 1}, cover.Patches{Machine: merge(`{"spec":{"version":"v1.33.0","failureDomain":"b"}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Result(); len(got.Plan) != 2 || got.Plan[1].SetsVersion {
+		t.Errorf("got plan %+v, want b second, without the version", got.Plan)
+	}
+}
+
+func TestChangesAreBounded(t *testing.T) {
+	t.Parallel()
+	fields := map[string]map[string]int{"spec": {}}
+	for i := range 3 * cover.MaxChanges {
+		fields["spec"][fmt.Sprintf("f%04d", i)] = i
+	}
+	desired, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := infrastructure(t, `{"spec":{}}`, string(desired)).Result()
+	if len(r.Changes) != cover.MaxChanges || r.Changes[cover.MaxChanges-1].Path != "/spec/f0127" {
+		t.Errorf("got %d changes, the last of which is %v", len(r.Changes), r.Changes[len(r.Changes)-1])
+	}
+	if len(r.Uncovered) != 3*cover.MaxChanges {
+		t.Errorf("got %d uncovered fields; only changes are bounded", len(r.Uncovered))
+	}
+}
+
+func TestResultIsTheCallers(t *testing.T) {
+	t.Parallel()
+	c, err := infrastructure(t, `{"spec":{"a":1,"b":1}}`, `{"spec":{"a":2,"b":2}}`).
+		Apply(cover.Updater{Name: "u"}, cover.Patches{Infrastructure: merge(`{"spec":{"a":2}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := asJSON(t, c.Result())
+	r := c.Result()
+	r.Plan[0].Pointers[0].Path = "changed"
+	r.Plan[0].Updater = "changed"
+	r.Uncovered[0].Path = "changed"
+	o := c.Current()
+	copy(o.Machine, "changed")
+	if diff := cmp.Diff(want, asJSON(t, c.Result())); diff != "" {
+		t.Errorf("changing a Result changes the Coverage (-want +got):\n%s", diff)
+	}
+	if string(c.Current().Machine) != machineWithout {
+		t.Errorf("changing Current's objects changes the Coverage: %s", c.Current().Machine)
+	}
+}
+
+func TestFail(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no route to host")
+	c := infrastructure(t, `{"spec":{"a":1}}`, `{"spec":{"a":2}}`)
+	got := c.Fail(cover.Updater{Name: "u"}, "it cannot be reached", cause).Fail(cover.Updater{Name: "v"}, "it is not Ready", nil)
+	texts := make([]string, 0, 2)
+	for _, err := range got.Result().Errors {
+		texts = append(texts, err.Error())
+	}
+	want := []string{`updater "u": it cannot be reached: no route to host`, `updater "v": it is not Ready`}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+	if !errors.Is(got.Result().Errors[0], cause) {
+		t.Error("the cause is lost")
+	}
+	if len(c.Result().Errors) != 0 {
+		t.Error("Fail changes its receiver")
+	}
+}
+
+func TestDrifted(t *testing.T) {
+	t.Parallel()
+	changes := infrastructure(t, `{"spec":{"a":1,"gone":1,"list":[1]}}`, `{"spec":{"a":2,"list":[1,2],"o":{}}}`).Result().Changes
+	all := []string{"/spec/a", "/spec/gone", "/spec/list", "/spec/o"}
+	tests := []struct {
+		name, object string
+		want         []string
+	}{
+		{"carried", `{"spec":{"o":{},"list":[1,2],"a":2,"more":true}}`, nil},
+		{"another value", `{"spec":{"a":3,"list":[1,2],"o":{}}}`, []string{"/spec/a"}},
+		{"removed field is back", `{"spec":{"a":2,"gone":null,"list":[1,2],"o":{}}}`, []string{"/spec/gone"}},
+		{"another order", `{"spec":{"a":2,"list":[2,1],"o":{}}}`, []string{"/spec/list"}},
+		{"no spec", `{}`, []string{"/spec/a", "/spec/list", "/spec/o"}},
+		{"no object", ``, []string{"/spec/a", "/spec/list", "/spec/o"}},
+		{"no JSON", `{`, all},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			reversed := slices.Clone(changes)
+			slices.Reverse(reversed)
+			for _, pointer := range cover.Drifted(reversed, cover.Objects{Infrastructure: json.RawMessage(tt.object)}) {
+				got = append(got, pointer.Path)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("drifted (-want +got):\n%s", diff)
+			}
+		})
+	}
+	unknown := []cover.Change{{Part: "MachinePool", Path: "/spec/a", Digest: changes[0].Digest}}
+	if got := cover.Drifted(unknown, cover.Objects{}); len(got) != 1 {
+		t.Errorf("a change of an unknown object is carried: %v", got)
+	}
+}
+
+func TestNewNamesItsInput(t *testing.T) {
+	t.Parallel()
+	_, err := cover.New(cover.Machine, cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"one"}}`)}, machine(""), nil)
+	var wrong *cover.InputError
+	if !errors.As(err, &wrong) || wrong.Input != "current Machine" || wrong.Unwrap() == nil {
+		t.Errorf("got %v, want an InputError about the current Machine with its cause", err)
+	}
+}
+
+func TestUncomparedMachineFields(t *testing.T) {
+	t.Parallel()
+	current := cover.Objects{Machine: json.RawMessage(`{"spec":{"clusterName":"a","bootstrap":{"dataSecretName":"a"},"infrastructureRef":{"name":"a"},
+		"providerID":"a","minReadySeconds":1,"readinessGates":[{"conditionType":"a"}],"taints":[{"key":"a"}],
+		"deletion":{"nodeDrainTimeoutSeconds":1,"nodeVolumeDetachTimeoutSeconds":1,"nodeDeletionTimeoutSeconds":1}}}`)}
+	c, err := cover.New(cover.Machine, current, cover.Objects{Machine: json.RawMessage(`{"spec":{}}`)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.Result()
+	if len(r.Uncovered) != 0 || len(r.Changes) != 0 || r.CurrentDigest != r.DesiredDigest {
+		t.Errorf("fields that Cluster API does not compare are compared: %+v", r)
+	}
+	for _, field := range []string{"clusterName", "bootstrap", "infrastructureRef", "providerID", "minReadySeconds", "readinessGates", "taints", "deletion"} {
+		patch := cover.Patches{Machine: merge(`{"spec":{"` + field + `":null}}`)}
+		if _, err := c.Apply(cover.Updater{Name: "u"}, patch); err == nil || !strings.Contains(err.Error(), "must leave alone") {
+			t.Errorf("%s: got %v, want it refused", field, err)
+		}
+	}
+	// The same names in other objects are ordinary fields.
+	other := infrastructure(t, `{"spec":{"providerID":"a","taints":[1]}}`, `{"spec":{"providerID":"b","taints":[2]}}`)
+	if got := len(other.Result().Uncovered); got != 2 {
+		t.Errorf("%d fields of the infrastructure machine are compared, want 2", got)
+	}
+}
+
+const machineWithout = `{"spec":{"clusterName":"c"}}`
+
+// infrastructure returns the coverage of a difference in the infrastructure machine only.
+func infrastructure(t testing.TB, current, desired string, ignore ...string) *cover.Coverage {
+	t.Helper()
+	var ignored []cover.Ignore
+	for _, path := range ignore {
+		ignored = append(ignored, cover.Ignore{Part: cover.PartInfrastructure, Path: path})
+	}
+	c, err := cover.New(cover.Machine,
+		cover.Objects{Machine: json.RawMessage(machineWithout), Infrastructure: json.RawMessage(current)},
+		cover.Objects{Machine: json.RawMessage(machineWithout), Infrastructure: json.RawMessage(desired)}, ignored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func machine(version string) cover.Objects {
+	return cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"` + version + `"}}`)}
+}
+
+func jsonPatch(patch string) cover.Patch {
+	return cover.Patch{Type: cover.JSONPatch, Data: []byte(patch)}
+}
+
+func asJSON(t interface{ Fatal(args ...any) }, r cover.Result) string {
+	errorTexts := make([]string, 0, len(r.Errors))
+	for _, err := range r.Errors {
+		errorTexts = append(errorTexts, err.Error())
+	}
+	r.Errors = nil
+	data, err := json.MarshalIndent(struct {
+		Result cover.Result
+		Errors []string
+	}{r, errorTexts}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
