@@ -10,12 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
 )
 
 // Options configure an Updater.
@@ -80,7 +80,7 @@ func New(o Options) (*Updater, error) {
 	}
 	u := &Updater{options: o, claims: claims, behaviour: o.Behaviour, machines: map[string]*machineState{}}
 	for _, claim := range claims {
-		if _, err := fieldsOf(claim, cover.Machine); err != nil {
+		if _, err := pick.Fields(claim.Path, cover.Machine); err != nil {
 			return nil, fmt.Errorf("creating the simulated updater: the claim of %s %s: %w", claim.Part, claim.Path, err)
 		}
 		u.version = u.version || claim == VersionClaim
@@ -140,7 +140,7 @@ func (u *Updater) machine(name string) *machineState {
 // CanUpdateMachine implements port.Updater.
 func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
 	objects := func(o *runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {
-		return objectsOf(&o.Machine, o.InfrastructureMachine, o.BootstrapConfig)
+		return pick.Objects(&o.Machine, o.InfrastructureMachine, o.BootstrapConfig)
 	}
 	current, err := objects(&request.Current)
 	if err != nil {
@@ -156,7 +156,7 @@ func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.
 // CanUpdateMachineSet implements port.Updater.
 func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
 	objects := func(o *runtimehooksv1.CanUpdateMachineSetRequestObjects) (cover.Objects, error) {
-		return objectsOf(&o.MachineSet, o.InfrastructureMachineTemplate, o.BootstrapConfigTemplate)
+		return pick.Objects(&o.MachineSet, o.InfrastructureMachineTemplate, o.BootstrapConfigTemplate)
 	}
 	current, err := objects(&request.Current)
 	if err != nil {
@@ -183,7 +183,7 @@ func (u *Updater) decide(ctx context.Context, scope cover.Scope, current, desire
 	if behaviour.Mode == WrongAnswer {
 		return wrongPatches(scope), nil
 	}
-	return computePatches(u.claims, scope, current, desired)
+	return pick.Patches(u.claims, scope, current, desired)
 }
 
 // wrongPatches set the version to one that nobody desires.
@@ -193,27 +193,4 @@ func wrongPatches(scope cover.Scope) cover.Patches {
 		data = []byte(`{"spec":{"template":{"spec":{"version":"v0.0.1-wrong"}}}}`)
 	}
 	return cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: data}}
-}
-
-// objectsOf turns the objects of a request into JSON.
-func objectsOf(machine any, infrastructure, bootstrap runtime.RawExtension) (cover.Objects, error) {
-	encoded, err := json.Marshal(machine)
-	if err != nil {
-		return cover.Objects{}, fmt.Errorf("writing the machine: %w", err)
-	}
-	objects := cover.Objects{Machine: encoded}
-	if objects.Infrastructure, err = rawOf(infrastructure); err != nil {
-		return cover.Objects{}, fmt.Errorf("writing the infrastructure machine: %w", err)
-	}
-	if objects.Bootstrap, err = rawOf(bootstrap); err != nil {
-		return cover.Objects{}, fmt.Errorf("writing the bootstrap config: %w", err)
-	}
-	return objects, nil
-}
-
-func rawOf(extension runtime.RawExtension) (json.RawMessage, error) {
-	if extension.Object == nil && len(extension.Raw) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(extension)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -75,7 +76,7 @@ func (u *Updater) parse(request *runtimehooksv1.UpdateMachineRequest) (task, err
 	if t.version, err = version.Parse(t.kubelet); err != nil && u.version {
 		return task{}, fmt.Errorf("the desired Machine's spec.version: %w", err)
 	}
-	desired, err := objectsOf(m, request.Desired.InfrastructureMachine, request.Desired.BootstrapConfig)
+	desired, err := pick.Objects(m, request.Desired.InfrastructureMachine, request.Desired.BootstrapConfig)
 	if err != nil {
 		return task{}, err
 	}

@@ -208,7 +208,6 @@ func (c *Client) unreachable(ctx context.Context, shown string, err error) *Erro
 	_, unknownCA := errors.AsType[x509.UnknownAuthorityError](err)
 	_, wrongName := errors.AsType[x509.HostnameError](err)
 	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
-	_, plain := errors.AsType[tls.RecordHeaderError](err)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		e.Problem, e.Mend = fmt.Sprintf("it did not answer within %s", c.timeout), "an updater must answer at once and work afterwards"
@@ -218,7 +217,7 @@ func (c *Client) unreachable(ctx context.Context, shown string, err error) *Erro
 		e.Problem, e.Mend = "its certificate is for another name", "issue one for the host of the URL"
 	case invalid:
 		e.Problem, e.Mend = "its certificate is not valid", "issue a new one"
-	case plain:
+	case errors.Is(err, http.ErrSchemeMismatch):
 		e.Problem, e.Mend = "it does not speak TLS", "serve https there, or correct the port"
 	}
 	return e
