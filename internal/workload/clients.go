@@ -231,8 +231,7 @@ func describeConnection(failed *url.Error) string {
 	if failed.Timeout() {
 		return "no answer from " + host + " in time"
 	}
-	var connection *net.OpError
-	if errors.As(failed, &connection) {
+	if connection, ok := errors.AsType[*net.OpError](failed); ok {
 		return fmt.Sprintf("connecting to %s: %s: %v", host, connection.Op, connection.Err)
 	}
 	return fmt.Sprintf("connecting to %s: %v", host, failed.Err)

@@ -60,7 +60,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 func (w *world) putSecret(t *testing.T, cluster types.NamespacedName, kubeconfig []byte) {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}}
-	if err := w.management.Delete(t.Context(), secret.DeepCopy()); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(w.management.Delete(t.Context(), secret.DeepCopy())); err != nil {
 		t.Fatal(err)
 	}
 	secret.Data = map[string][]byte{"value": kubeconfig}
@@ -93,6 +93,7 @@ func (w *world) putNode(name string, facts inplace.Node, simulated bool) {
 
 func TestContract(t *testing.T) {
 	porttest.RunNodesSuite(t, func(t *testing.T) porttest.NodesWorld {
+		t.Helper()
 		w := newWorld(t)
 		gone := newAPIServer(t)
 		w.putSecret(t, away, gone.kubeconfig(nil))

@@ -59,8 +59,8 @@ func NewNodes() *Nodes {
 	return &Nodes{
 		nodes:       map[nodeKey]*fakeNode{},
 		unreachable: map[types.NamespacedName]string{},
-		failures:    map[NodesMethod][]error{},
-		calls:       map[NodesMethod]int{},
+		failures:    make(map[NodesMethod][]error),
+		calls:       make(map[NodesMethod]int),
 	}
 }
 

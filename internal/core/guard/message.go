@@ -1,0 +1,43 @@
+package guard
+
+import "fmt"
+
+// The names in messages are of other packages, which this one must not import: api/v1alpha1 and Cluster API.
+const (
+	allowReplacementAnnotation = "windlass.dev/allow-replacement"
+	deleteMachineAnnotation    = "cluster.x-k8s.io/delete-machine"
+	machineDeploymentKind      = "MachineDeployment"
+)
+
+func (g Group) String() string { return g.Kind + " " + g.Name }
+
+// keeps says whose will it is.
+func keeps(r Request) string {
+	return fmt.Sprintf("its UpdatePolicy %s keeps machines (fallback None)", r.Policy)
+}
+
+func wouldReplace(r Request) string {
+	updating := ""
+	if r.Machine.Updating {
+		updating = ", which is being updated in place"
+	}
+	return fmt.Sprintf("would replace Machine %s of %s%s: %s. To let it be replaced, annotate the Machine with %s; to scale down, lower "+
+		"spec.replicas (now %d) first. `windlass doctor` says why Cluster API wants to replace it",
+		r.Machine.Name, r.Group, updating, keeps(r), allowReplacementAnnotation, r.Group.Desired)
+}
+
+func wouldReplaceAnother(r Request) string {
+	return fmt.Sprintf("would replace Machine %s of %s: %s. There are %d machines for spec.replicas %d because %d of them may be replaced (annotation "+
+		"%s), and this is none of those; annotate those with %s too, so that Cluster API chooses them",
+		r.Machine.Name, r.Group, keeps(r), r.Group.Machines, r.Group.Desired, r.Group.Replaceable, allowReplacementAnnotation, deleteMachineAnnotation)
+}
+
+func wouldSurge(r Request) string {
+	mend := "set maxSurge 0 (spec.rollout.strategy.rollingUpdate, from 3 replicas on)"
+	if r.Group.Kind == machineDeploymentKind {
+		mend = "set maxSurge 0 and maxUnavailable 1 (spec.rollout.strategy.rollingUpdate)"
+	}
+	return fmt.Sprintf("would create a machine beyond spec.replicas %d of %s, and so replace one: %s. For updates in place, %s; to let a Machine be "+
+		"replaced, annotate it with %s; to scale up, raise spec.replicas. `windlass doctor` says why Cluster API wants to replace machines",
+		r.Group.Desired, r.Group, keeps(r), mend, allowReplacementAnnotation)
+}
