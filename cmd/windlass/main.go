@@ -79,5 +79,6 @@ It plans the shortest legal chain, shows it and says why before anything happens
 	root.AddCommand(newDevCommand())
 	root.AddCommand(newExtensionCommand())
 	root.AddCommand(newPlanCommand())
+	root.AddCommand(newUpdaterCommand())
 	return root
 }

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/updater/simulated"
+	"github.com/windlass-dev/windlass/internal/updaterserver"
+	"github.com/windlass-dev/windlass/internal/workload"
+)
+
+// updaterKindSimulated is the one kind of updater that can be served by itself.
+const updaterKindSimulated = "simulated"
+
+// updaterServeOptions are the flags of `windlass updater serve`.
+type updaterServeOptions struct {
+	kind                  string
+	kubeconfig, context   string
+	bindAddress           string
+	port                  int
+	certDir, clientCAName string
+	duration, slowStart   time.Duration
+	failureRate           float64
+	seed                  uint64
+	claims                []string
+	stateFile, statsAddr  string
+	log                   logOptions
+}
+
+func newUpdaterServeCommand() *cobra.Command {
+	var o updaterServeOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a simulated updater as a runtime extension",
+		Long: `Serve a simulated updater as a runtime extension.
+
+It covers changes of a Machine's Kubernetes version, and makes them by setting the kubelet version that the simulated
+node reports in its workload cluster. It refuses real nodes. With --claims it says that it covers other fields, so
+that several updaters can each cover a part of a change.
+
+With --stats-addr, GET /stats counts what was done, and POST /behaviour makes it misbehave:
+  {"updater": {"mode": "Stall"}}   modes are Normal, Hang, Stall, Fail, Lie, WrongAnswer; also duration, slowStart, failureRate
+  {"fault": "Error500"}            faults are Hang, Error500, Nonsense, Empty, OldVersion, Redirect; none ends them`,
+		Example: `  windlass updater serve --bind-address 127.0.0.1 --port 9444 --cert-dir ./certs --duration 5s`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.kind, "kind", updaterKindSimulated, "which updater to serve; there is "+updaterKindSimulated)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
+	flags.StringVar(&o.context, "context", "", "context of the kubeconfig to use (default: its current context)")
+	flags.StringVar(&o.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
+	flags.IntVar(&o.port, "port", 9443, "port to serve hooks on")
+	flags.StringVar(&o.certDir, "cert-dir", "", "folder with the serving certificate, "+updaterserver.CertName+" and "+updaterserver.KeyName+"; read again when it changes")
+	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates (default: callers need none)")
+	flags.DurationVar(&o.duration, "duration", 0, "how long an update takes")
+	flags.DurationVar(&o.slowStart, "slow-start", 0, "how long an update that was accepted waits before it starts")
+	flags.Float64Var(&o.failureRate, "failure-rate", 0, "part of the updates that fail, from 0 to 1")
+	flags.Uint64Var(&o.seed, "seed", 1, "selects which updates fail")
+	flags.StringSliceVar(&o.claims, "claims", []string{"machine:/spec/version"}, "fields to cover, as PART:/spec/FIELD with machine, infrastructure or bootstrap as PART")
+	flags.StringVar(&o.stateFile, "state", "", "file that keeps what was done over restarts (default: a restart forgets it)")
+	flags.StringVar(&o.statsAddr, "stats-addr", "", "loopback address of /stats and /behaviour, for tests (default: none)")
+	o.log.addFlags(flags)
+	if err := cmd.MarkFlagRequired("cert-dir"); err != nil {
+		panic(err) // The flag is defined above.
+	}
+	return cmd
+}
+
+// run serves until ctx is cancelled.
+func (o *updaterServeOptions) run(ctx context.Context, logs io.Writer) (err error) {
+	if err := o.log.apply(logs); err != nil {
+		return err
+	}
+	if o.kind != updaterKindSimulated {
+		return fmt.Errorf("--kind %q is unknown; use %q", o.kind, updaterKindSimulated)
+	}
+	certFile, keyFile := filepath.Join(o.certDir, updaterserver.CertName), filepath.Join(o.certDir, updaterserver.KeyName)
+	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+		return fmt.Errorf("reading the serving certificate: %w; --cert-dir must hold %s and %s in PEM", err, updaterserver.CertName, updaterserver.KeyName)
+	}
+	updater, err := o.newUpdater()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, updater.Close()) }()
+	server, err := updaterserver.New(updaterserver.Options{
+		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName, Updater: updater,
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	if o.statsAddr != "" {
+		listener, err := updaterserver.ListenLoopback(ctx, o.statsAddr)
+		if err != nil {
+			return fmt.Errorf("--stats-addr: %w", err)
+		}
+		control := &updaterserver.Control{Server: server, Stats: func() any { return updater.Stats() }, SetBehaviour: updater.SetBehaviour}
+		group.Go(func() error { return control.Serve(ctx, listener) })
+	}
+	group.Go(func() error { return server.Start(ctx) })
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("serving: %w", err)
+	}
+	return nil
+}
+
+func (o *updaterServeOptions) newUpdater() (*simulated.Updater, error) {
+	var claims []cover.Pointer
+	for _, written := range o.claims {
+		claim, err := simulated.ParseClaim(written)
+		if err != nil {
+			return nil, fmt.Errorf("--claims: %w", err)
+		}
+		claims = append(claims, claim)
+	}
+	management, err := o.managementClient()
+	if err != nil {
+		return nil, err
+	}
+	return simulated.New(simulated.Options{
+		Nodes:    workload.New(management, time.Now),
+		NodeName: nodeNameFrom(management),
+		Claims:   claims,
+		Behaviour: simulated.Behaviour{
+			Duration: metav1.Duration{Duration: o.duration}, SlowStart: metav1.Duration{Duration: o.slowStart}, FailureRate: o.failureRate,
+		},
+		Seed: o.seed, StateFile: o.stateFile,
+	})
+}
+
+// managementClient returns a client that reads live.
+func (o *updaterServeOptions) managementClient() (client.Client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
+	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	management, err := client.New(rest.AddUserAgent(restConfig, "windlass-updater"), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+	}
+	return management, nil
+}
+
+// nodeNameFrom looks up which node a Machine is.
+func nodeNameFrom(management client.Reader) func(context.Context, types.NamespacedName) (string, error) {
+	return func(ctx context.Context, name types.NamespacedName) (string, error) {
+		var machine clusterv1.Machine
+		if err := management.Get(ctx, name, &machine); err != nil {
+			return "", fmt.Errorf("reading Machine %s: %w", name, err)
+		}
+		return machine.Status.NodeRef.Name, nil
+	}
+}
