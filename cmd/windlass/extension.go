@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -34,6 +37,8 @@ type extensionOptions struct {
 	port                    int
 	certDir, clientCAName   string
 	healthAddr, metricsAddr string
+	leaderElect             bool
+	namespace               string
 	log                     logOptions
 }
 
@@ -70,6 +75,8 @@ The manifests for all of this are in config/.`,
 	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates, read once at the start (default: callers need none)")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
 	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to whoever reaches it (default: none)")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.addFlags(flags)
 	if err := cmd.MarkFlagRequired("cert-dir"); err != nil {
 		panic(err) // The flag is defined above.
@@ -93,16 +100,20 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := watchUpgradeGraphs(ctx, mgr); err != nil {
+	if err := watchOwnKinds(ctx, mgr); err != nil {
 		return err
 	}
 	reconciler := &upgradegraph.Reconciler{Client: mgr.GetClient(), Now: time.Now}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	live, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("connecting to the management cluster: %w", err)
+	}
 	hooks, err := hookserver.New(hookserver.Options{
 		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
-		Graphs: hookserver.GraphsFrom(mgr.GetClient()),
+		Graphs: hookserver.GraphsFrom(mgr.GetClient()), Updates: newUpdateEngine(mgr, newUpdaterPool(live)),
 	})
 	if err != nil {
 		return err
@@ -156,8 +167,10 @@ func (o *extensionOptions) restConfig() (*rest.Config, error) {
 
 func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("building the scheme: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
 	}
 	metrics := metricsserver.Options{BindAddress: "0"}
 	if o.metricsAddr != "" {
@@ -171,6 +184,11 @@ func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager,
 		Scheme:                 scheme,
 		Metrics:                metrics,
 		HealthProbeBindAddress: o.healthAddr,
+		LeaderElection:         o.leaderElect, LeaderElectionID: "extension.windlass.dev", LeaderElectionNamespace: o.namespace,
+		// The lease is given back once nothing is under way any more, so that the next replica need not wait for its end.
+		LeaderElectionReleaseOnCancel: true,
+		// Managed fields are half of an object, and nothing here looks at them.
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
 		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
 	})
@@ -180,14 +198,16 @@ func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager,
 	return mgr, nil
 }
 
-// watchUpgradeGraphs makes the manager's cache wait for the UpgradeGraphs before anything is served.
-func watchUpgradeGraphs(ctx context.Context, mgr manager.Manager) error {
-	_, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.UpgradeGraph{}, cache.BlockUntilSynced(false))
-	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("watching UpgradeGraphs: %w; install the CRD with kubectl apply -k config/crd", err)
-	}
-	if err != nil {
-		return fmt.Errorf("watching UpgradeGraphs: %w", err)
+// watchOwnKinds makes the manager's cache wait for the objects of our own kinds before anything is served.
+func watchOwnKinds(ctx context.Context, mgr manager.Manager) error {
+	for _, object := range []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}} {
+		_, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("watching %T: %w; install the CRDs with kubectl apply -k config/crd", object, err)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", object, err)
+		}
 	}
 	return nil
 }

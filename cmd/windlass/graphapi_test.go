@@ -59,8 +59,12 @@ func newGraphAPI(t *testing.T, withCRD bool) *graphAPI {
 			answer(w, http.StatusOK, metav1.APIResourceList{GroupVersion: "windlass.dev/v1alpha1", APIResources: []metav1.APIResource{
 				{Name: "upgradegraphs", SingularName: "upgradegraph", Kind: "UpgradeGraph", Verbs: metav1.Verbs{"list", "watch", "patch"}},
 				{Name: "upgradegraphs/status", Kind: "UpgradeGraph", Verbs: metav1.Verbs{"patch"}},
+				{Name: "updaters", SingularName: "updater", Kind: "Updater", Verbs: metav1.Verbs{"list", "watch"}},
+				{Name: "updatepolicies", SingularName: "updatepolicy", Kind: "UpdatePolicy", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}},
 			}})
 		})
+		mux.HandleFunc("GET /apis/windlass.dev/v1alpha1/updaters", listNone("windlass.dev/v1alpha1", "UpdaterList"))
+		mux.HandleFunc("GET /apis/windlass.dev/v1alpha1/updatepolicies", listNone("windlass.dev/v1alpha1", "UpdatePolicyList"))
 		mux.HandleFunc("GET "+graphsPath, f.listOrWatch)
 		mux.HandleFunc("PATCH "+graphsPath+"/{name}/status", f.patchStatus)
 	}
@@ -79,6 +83,24 @@ func newGraphAPI(t *testing.T, withCRD bool) *graphAPI {
 	t.Cleanup(server.CloseClientConnections)
 	f.url = server.URL
 	return f
+}
+
+// listNone answers a list with no items, and a watch with no events until the caller leaves.
+func listNone(apiVersion, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			answer(w, http.StatusOK, map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
+			return
+		}
+		if r.URL.Query().Get("sendInitialEvents") != "" {
+			refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
 }
 
 func answer(w http.ResponseWriter, code int, body any) {

@@ -38,11 +38,15 @@ type Options struct {
 	ClientCAName string
 	// Graphs is where the plan hook finds UpgradeGraphs.
 	Graphs Graphs
+	// Updates serves the hooks for updates in place; nil leaves them out.
+	Updates Updates
 }
 
-// Server serves Discovery and the hooks over TLS. It is a manager.Runnable that runs on every replica.
+// Server serves Discovery and the hooks over TLS. It is a manager.Runnable.
 type Server struct {
 	inner *server.Server
+	// oneAtATime keeps the server from starting before this replica leads.
+	oneAtATime bool
 	// reached is set once the server has answered itself. From then on it serves until the process ends.
 	reached atomic.Bool
 }
@@ -64,18 +68,35 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the hook server: %w", err)
 	}
-	failurePolicy, timeout := runtimehooksv1.FailurePolicyFail, timeoutSeconds
-	err = inner.AddExtensionHandler(server.ExtensionHandler{
-		Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler,
-		HandlerFunc:    NewUpgradePlanner(o.Graphs).GenerateUpgradePlan,
-		TimeoutSeconds: &timeout,
-		// Ignore would turn an unreachable extension into an empty plan.
-		FailurePolicy: &failurePolicy,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("adding the handler %s: %w", GenerateUpgradePlanHandler, err)
+	for _, h := range handlers(o) {
+		if err := inner.AddExtensionHandler(h); err != nil {
+			return nil, fmt.Errorf("adding the handler %s: %w", h.Name, err)
+		}
 	}
-	return &Server{inner: inner}, nil
+	return &Server{inner: inner, oneAtATime: o.Updates != nil}, nil
+}
+
+// handlers are what Discovery lists. Their failure policy is Fail: Ignore would turn an unreachable extension into an empty
+// plan, or into an update that is done.
+func handlers(o Options) []server.ExtensionHandler {
+	failurePolicy, timeout, updateTimeout := runtimehooksv1.FailurePolicyFail, timeoutSeconds, updateTimeoutSeconds
+	list := []server.ExtensionHandler{{
+		Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler, HandlerFunc: NewUpgradePlanner(o.Graphs).GenerateUpgradePlan,
+		TimeoutSeconds: &timeout, FailurePolicy: &failurePolicy,
+	}}
+	if o.Updates == nil {
+		return list
+	}
+	u := updater{updates: o.Updates}
+	for _, h := range []server.ExtensionHandler{
+		{Hook: runtimehooksv1.CanUpdateMachine, Name: CanUpdateMachineHandler, HandlerFunc: u.CanUpdateMachine},
+		{Hook: runtimehooksv1.CanUpdateMachineSet, Name: CanUpdateMachineSetHandler, HandlerFunc: u.CanUpdateMachineSet},
+		{Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler, HandlerFunc: u.UpdateMachine},
+	} {
+		h.TimeoutSeconds, h.FailurePolicy = &updateTimeout, &failurePolicy
+		list = append(list, h)
+	}
+	return list
 }
 
 // RequireTLS13 raises the lowest TLS version. All callers are Go programs that speak it.
@@ -84,9 +105,10 @@ func RequireTLS13(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }
 // Start serves until ctx is cancelled; requests under way are then finished.
 func (s *Server) Start(ctx context.Context) error { return s.inner.Start(ctx) }
 
-// NeedLeaderElection makes a manager start the Server on every replica, and, unlike a webhook server, only after its
-// caches have synced: an answer from an empty cache would be a wrong one.
-func (s *Server) NeedLeaderElection() bool { return false }
+// NeedLeaderElection makes a manager start the Server after its caches have synced: an answer from an empty cache would be a
+// wrong one. With updates in place it also waits until this replica leads, and is not ready before: of two replicas that
+// carry out updates, each would count only its own.
+func (s *Server) NeedLeaderElection() bool { return s.oneAtATime }
 
 // Ready is a healthz.Checker: it returns nil once the server accepts connections.
 func (s *Server) Ready(r *http.Request) error {

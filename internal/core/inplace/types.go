@@ -62,6 +62,8 @@ type Finished struct {
 	Attempts int    `json:"attempts"`
 	// Seconds is from the start of the first attempt to the end of the last.
 	Seconds int64 `json:"seconds"`
+	// Drained says that the node was drained before it.
+	Drained bool `json:"drained,omitempty"`
 }
 
 // Progress is how far a machine's update has come. It is recorded on the Machine before each effect.
@@ -71,16 +73,20 @@ type Progress struct {
 	// Decision is the ID of the Decision that is carried out, and Target its MachineSet.
 	Decision string `json:"decision"`
 	Target   string `json:"target,omitempty"`
+	// Policy is the name of the UpdatePolicy that counted when the update began; empty for none.
+	Policy string `json:"policy,omitempty"`
 	// From and To are Kubernetes versions; From is the kubelet's at the start.
-	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"`
+	From version.Version `json:"from,omitzero"`
+	To   version.Version `json:"to,omitzero"`
 	// Steps are the steps that have not ended, the first of which is the current one; Done are those that have.
 	Steps []Step     `json:"steps"`
 	Done  []Finished `json:"done,omitempty"`
 	Phase Phase      `json:"phase"`
-	// Attempt counts the current step's attempts from 1. Operation is the operation id of the attempt.
-	Attempt   int    `json:"attempt"`
-	Operation string `json:"operation"`
+	// Attempt counts the current step's attempts from 1, and starts again when a person asks for a retry.
+	Attempt int `json:"attempt"`
+	// Operations counts all attempts of all steps; Operation is the id of the current one.
+	Operations int    `json:"operations"`
+	Operation  string `json:"operation"`
 	// Began is when the update began, StepBegan the current step's first attempt, Started the current attempt or phase.
 	Began     time.Time `json:"began"`
 	StepBegan time.Time `json:"stepBegan"`
@@ -99,14 +105,14 @@ type Progress struct {
 
 // Summary is what stays on a Machine of its last finished update.
 type Summary struct {
-	ID       string     `json:"id"`
-	Decision string     `json:"decision"`
-	Target   string     `json:"target,omitempty"`
-	From     string     `json:"from,omitempty"`
-	To       string     `json:"to,omitempty"`
-	Done     []Finished `json:"done"`
-	Began    time.Time  `json:"began"`
-	Ended    time.Time  `json:"ended"`
+	ID       string          `json:"id"`
+	Decision string          `json:"decision"`
+	Target   string          `json:"target,omitempty"`
+	From     version.Version `json:"from,omitzero"`
+	To       version.Version `json:"to,omitzero"`
+	Done     []Finished      `json:"done"`
+	Began    time.Time       `json:"began"`
+	Ended    time.Time       `json:"ended"`
 }
 
 // Policy is what the user wants of an update.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/engine/update"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updater/remote"
+	"github.com/windlass-dev/windlass/internal/updater/simulated"
+	"github.com/windlass-dev/windlass/internal/workload"
+)
+
+// eventSource names this program in Events.
+const eventSource = "windlass"
+
+// newUpdateEngine returns what serves the hooks for updates in place.
+func newUpdateEngine(mgr manager.Manager, updaters *updaterPool) *update.Engine {
+	return update.New(update.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: updaters.nodes, Open: updaters.Open,
+		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
+	})
+}
+
+// updaterPool opens the updaters that Updater objects register, and keeps them while their specs stay the same: they hold
+// connections, and what they learnt by discovery. It is safe for concurrent use.
+type updaterPool struct {
+	live  client.Client
+	nodes port.Nodes
+
+	mu   sync.Mutex
+	open map[types.UID]openUpdater
+}
+
+type openUpdater struct {
+	generation int64
+	updater    port.Updater
+}
+
+// newUpdaterPool returns an empty pool. live reads Machines from the API server.
+func newUpdaterPool(live client.Client) *updaterPool {
+	return &updaterPool{live: live, nodes: workload.New(live, time.Now), open: map[types.UID]openUpdater{}}
+}
+
+// Open returns the updater that is registered under an object.
+func (p *updaterPool) Open(_ context.Context, u *v1alpha1.Updater) (port.Updater, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, ok := p.open[u.UID]; ok && known.generation == u.Generation {
+		return known.updater, nil
+	}
+	opened, err := p.newUpdater(u)
+	if err != nil {
+		return nil, err
+	}
+	p.open[u.UID] = openUpdater{generation: u.Generation, updater: opened}
+	return opened, nil
+}
+
+// Check asks whether the updater of that name can be asked.
+func (p *updaterPool) Check(ctx context.Context, u *v1alpha1.Updater) error {
+	opened, err := p.Open(ctx, u)
+	if err != nil {
+		return err
+	}
+	return opened.Check(ctx)
+}
+
+func (p *updaterPool) newUpdater(u *v1alpha1.Updater) (port.Updater, error) {
+	switch {
+	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.SimulatedUpdater:
+		return simulated.New(simulated.Options{Nodes: p.nodes, NodeName: p.nodeName})
+	case u.Spec.Remote != nil:
+		return p.newRemote(u.Name, u.Spec.Remote)
+	}
+	return nil, fmt.Errorf("Updater %q is neither inProcess of a known kind nor remote", u.Name) //nolint:revive,staticcheck // It starts with the name of a kind.
+}
+
+func (p *updaterPool) newRemote(name string, r *v1alpha1.RemoteUpdater) (port.Updater, error) {
+	url := r.URL
+	if r.Service != nil {
+		resolved, err := remote.ResolveService(*r.Service)
+		if err != nil {
+			return nil, fmt.Errorf("the Service of updater %q: %w", name, err)
+		}
+		url = resolved
+	}
+	return remote.New(remote.Options{Name: name, URL: url, CABundle: r.CABundle, Timeout: time.Duration(r.TimeoutSeconds) * time.Second})
+}
+
+// nodeName looks up the node of a Machine.
+func (p *updaterPool) nodeName(ctx context.Context, machine types.NamespacedName) (string, error) {
+	m := &clusterv1.Machine{}
+	if err := p.live.Get(ctx, machine, m); err != nil {
+		return "", fmt.Errorf("reading Machine %s: %w", machine, err)
+	}
+	return m.Status.NodeRef.Name, nil
+}

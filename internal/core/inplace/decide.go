@@ -1,0 +1,324 @@
+package inplace
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Facts are what Decide decides on.
+type Facts struct {
+	// Now is the time, and FreshID an id that nobody has used yet, for an update that begins now.
+	Now     time.Time
+	FreshID string
+	// Desired is the Kubernetes version of the Machine's spec.
+	Desired version.Version
+	// Target is the name of the MachineSet that owns the Machine; empty for a control plane Machine.
+	Target string
+	// Decision is the recorded decision for this update; nil if there is none.
+	Decision *Decision
+	// Drifted are the fields that the Machine's objects do not carry as they were when the decision was made.
+	Drifted []cover.Pointer
+	// Progress and Last are what is recorded on the Machine; nil where nothing is.
+	Progress *Progress
+	Last     *Summary
+	Policy   Policy
+	Node     Node
+	// InFlight is how many other machines, which share Policy.MaxInFlight with this one, are being updated.
+	InFlight int
+	// Retry and Abandon say that a person asked for that.
+	Retry, Abandon bool
+	// OwnerMovedOn says that the Machine's owner desires something else by now than what the Machine's spec says.
+	OwnerMovedOn bool
+}
+
+// Verdict is what happens next.
+type Verdict struct {
+	// Progress must be recorded on the Machine before Action is carried out, if it differs from Facts.Progress. The one
+	// exception is Finish, which records the end and with it all that led there.
+	Progress *Progress
+	Action   Action
+}
+
+// Action is what to do next. Drain, Call and Uncordon are followed by another Decide; the others answer the caller.
+//
+//sumtype:decl
+type Action interface{ action() }
+
+// Drain cordons and drains the node. Drained takes its end.
+type Drain struct{}
+
+// Call asks the updater of a step to update the machine, under an operation id. Answered takes its answer.
+type Call struct {
+	Step      Step
+	Operation string
+}
+
+// Uncordon makes the node schedulable again. Precondition: the node has been Ready at the desired version for the soak time.
+type Uncordon struct{}
+
+// Finish removes Progress from the Machine, leaves Summary there, and answers that the update is done. Dirty replaces what
+// the Machine records of dirty fields.
+type Finish struct {
+	Summary Summary
+	Dirty   []cover.Pointer
+}
+
+// AbandonUpdate removes Progress and Cluster API's mark from the Machine, and makes its node schedulable again if Uncordon.
+type AbandonUpdate struct {
+	Uncordon bool
+	Message  string
+}
+
+// Wait answers that the update is in progress, and when to ask again.
+type Wait struct {
+	After   time.Duration
+	Reason  Reason
+	Message string
+}
+
+// Refuse answers that the update has failed.
+type Refuse struct {
+	Reason  Reason
+	Message string
+}
+
+// Complete answers that the update is done. It is recorded already.
+type Complete struct{ Message string }
+
+func (Drain) action()         {}
+func (Call) action()          {}
+func (Uncordon) action()      {}
+func (Finish) action()        {}
+func (AbandonUpdate) action() {}
+func (Wait) action()          {}
+func (Refuse) action()        {}
+func (Complete) action()      {}
+
+// Decide says what happens next to a machine that Cluster API has marked as updating. It is a function of the facts: after a
+// crash at any point, reading the facts again and deciding again leads to the same end, and no step that is recorded as
+// ended runs again.
+func Decide(f Facts) Verdict {
+	if f.Abandon {
+		if v, ok := decideAbandon(f); ok {
+			return v
+		}
+	}
+	if f.Progress == nil {
+		return decideBegin(f)
+	}
+	if f.Progress.To != f.Desired {
+		return refuse(f.Progress, ReasonDesiredChanged,
+			"the machine is being updated to %s, but its spec asks for %s now; set the annotation windlass.dev/update-abandon, or set the spec back", f.Progress.To, f.Desired)
+	}
+	switch f.Progress.Phase {
+	case Draining:
+		return Verdict{Progress: f.Progress, Action: Drain{}}
+	case Updating:
+		return decideUpdating(f)
+	case BackingOff:
+		return decideBackingOff(f)
+	case Verifying:
+		return decideVerifying(f)
+	case Soaking:
+		return decideSoaking(f)
+	case Failed:
+		return decideFailed(f)
+	}
+	return refuse(f.Progress, ReasonDesiredChanged, "the recorded phase %q is not known to this release of Windlass; set the annotation windlass.dev/update-abandon", f.Progress.Phase)
+}
+
+// decideBegin decides whether an update that Cluster API has asked for may begin. The order matters: what is over comes
+// first, then what can never begin, then what has to wait.
+func decideBegin(f Facts) Verdict {
+	if ended(f) {
+		return Verdict{Action: Complete{Message: "updated in place"}}
+	}
+	d := f.Decision
+	if d == nil {
+		return refuse(nil, ReasonNoDecision, "no decision to update this machine in place is recorded, so it is not known which updaters to run; "+
+			"change the owner's spec and set the annotation windlass.dev/update-abandon on the Machine, or set windlass.dev/allow-replacement and delete it")
+	}
+	if len(f.Drifted) > 0 {
+		return refuse(nil, ReasonDesiredChanged, "the machine's desired state is not the one that was decided on: %s; "+
+			"set the annotation windlass.dev/update-abandon on the Machine to have it decided anew", pointers(f.Drifted))
+	}
+	if f.Node.Unknown != "" {
+		return wait(nil, pollNode, ReasonNodeUnknown, "waiting for the workload cluster: %s", f.Node.Unknown)
+	}
+	if !f.Node.Exists {
+		return wait(nil, pollNode, ReasonNodeUnknown, "waiting for the machine's node, which was not found in the workload cluster")
+	}
+	if why := tooFar(d.Steps, f.Node.Kubelet, f.Desired); why != "" {
+		return refuse(nil, ReasonTransition, "%s", why)
+	}
+	if f.Policy.MaxInFlight > 0 && f.InFlight >= f.Policy.MaxInFlight {
+		return wait(nil, pollQueue, ReasonQueued, "not started: %d of at most %d machines are being updated", f.InFlight, f.Policy.MaxInFlight)
+	}
+	p := &Progress{
+		ID: f.FreshID, Decision: d.ID, Target: d.Target,
+		From: f.Node.Kubelet, To: f.Desired,
+		Steps: append([]Step(nil), d.Steps...),
+		Dirty: append([]cover.Pointer(nil), d.Dirty...),
+		Began: f.Now,
+	}
+	return startStep(p, f)
+}
+
+// ended reports whether the update that Cluster API asks for is the one that is recorded as finished. The decision may be
+// gone by then with the MachineSet that held it.
+func ended(f Facts) bool {
+	if f.Last == nil || f.Last.To != f.Desired {
+		return false
+	}
+	if f.Decision != nil {
+		return f.Last.Decision == f.Decision.ID
+	}
+	return f.Last.Target != "" && f.Last.Target == f.Target
+}
+
+// startStep makes the first of the remaining steps the current one, and decides about it. It changes p, which is the
+// caller's own.
+func startStep(p *Progress, f Facts) Verdict {
+	p.Phase, p.Attempt, p.NotBefore, p.LastError = Updating, 1, nil, ""
+	p.StepBegan, p.Started = f.Now, f.Now
+	if len(p.Steps) == 0 {
+		p.Phase = Verifying
+		p.Attempt, p.Operation = 0, ""
+		return Decide(withProgress(f, p))
+	}
+	nextOperation(p)
+	if f.Policy.Drain && p.Steps[0].NeedsDrain && !p.Cordoned && len(drained(p)) == 0 {
+		p.Phase = Draining
+		// A node that somebody else cordoned stays cordoned after the update.
+		p.Cordoned = !f.Node.Unschedulable
+	}
+	return Decide(withProgress(f, p))
+}
+
+// drained are the ended steps that needed a drain: the node is drained before the first of them only.
+func drained(p *Progress) []Finished {
+	var found []Finished
+	for _, d := range p.Done {
+		if d.Drained {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+func decideUpdating(f Facts) Verdict {
+	p := f.Progress
+	if f.Now.Sub(p.Started) > f.Policy.AttemptTimeout {
+		return attemptFailed(f, fmt.Sprintf("no result after %s", f.Policy.AttemptTimeout))
+	}
+	return Verdict{Progress: p, Action: Call{Step: p.Steps[0], Operation: p.Operation}}
+}
+
+func decideBackingOff(f Facts) Verdict {
+	p := *f.Progress
+	if p.NotBefore != nil && f.Now.Before(*p.NotBefore) {
+		return wait(f.Progress, p.NotBefore.Sub(f.Now), ReasonBackingOff, "%s failed: %s; the next attempt is at %s",
+			position(&p), p.LastError, p.NotBefore.UTC().Format(time.RFC3339))
+	}
+	p.Phase, p.Started, p.NotBefore = Updating, f.Now, nil
+	p.Attempt++
+	nextOperation(&p)
+	return Decide(withProgress(f, &p))
+}
+
+// decideVerifying decides once the current step's updater says that it is done, or when there is no step left: done means
+// that the node is Ready at the desired version, never that the updater said so.
+func decideVerifying(f Facts) Verdict {
+	p := f.Progress
+	problem := nodeProblem(f)
+	if problem == "" {
+		return stepEnded(f)
+	}
+	if f.Node.Unknown == "" && f.Now.Sub(p.Started) > f.Policy.AttemptTimeout {
+		return attemptFailed(f, fmt.Sprintf("it says that it is done, but after %s %s", f.Policy.AttemptTimeout, problem))
+	}
+	return wait(p, pollNode, ReasonVerifying, "%s is done; waiting because %s", position(p), problem)
+}
+
+// stepEnded takes the current step off the plan and decides about the next, or about the end.
+func stepEnded(f Facts) Verdict {
+	p := *f.Progress
+	if len(p.Steps) > 0 {
+		step := p.Steps[0]
+		p.Done = append(append([]Finished(nil), p.Done...), Finished{
+			Updater: step.Updater, Attempts: p.Attempt, Seconds: int64(f.Now.Sub(p.StepBegan).Seconds()), Drained: step.NeedsDrain && f.Policy.Drain,
+		})
+		p.Steps = append([]Step(nil), p.Steps[1:]...)
+		if len(p.Steps) > 0 {
+			return startStep(&p, f)
+		}
+	}
+	p.Phase, p.Started = Soaking, f.Now
+	verified := f.Now
+	p.Verified = &verified
+	return Decide(withProgress(f, &p))
+}
+
+func decideSoaking(f Facts) Verdict {
+	p := f.Progress
+	if problem := nodeProblem(f); problem != "" {
+		if f.Node.Unknown == "" && f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout {
+			return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.To, f.Policy.Soak, problem))
+		}
+		return wait(p, pollNode, ReasonSoaking, "all updaters are done; waiting because %s", problem)
+	}
+	since := f.Now
+	if p.Verified != nil {
+		since = *p.Verified
+	}
+	if f.Node.ReadySince.After(since) {
+		since = f.Node.ReadySince
+	}
+	if left := f.Policy.Soak - f.Now.Sub(since); left > 0 {
+		return wait(p, left, ReasonSoaking, "all updaters are done; the node has been Ready at %s for %s of %s", p.To, f.Now.Sub(since).Round(time.Second), f.Policy.Soak)
+	}
+	if p.Cordoned && f.Node.Unschedulable {
+		return Verdict{Progress: p, Action: Uncordon{}}
+	}
+	return Verdict{Progress: p, Action: Finish{Dirty: p.Dirty, Summary: Summary{
+		ID: p.ID, Decision: p.Decision, Target: p.Target, From: p.From, To: p.To, Done: p.Done, Began: p.Began, Ended: f.Now,
+	}}}
+}
+
+func decideFailed(f Facts) Verdict {
+	p := *f.Progress
+	if !f.Retry {
+		return refuse(f.Progress, ReasonFailed, "%s; set the annotation windlass.dev/update-retry on the Machine to try again, or windlass.dev/update-abandon to give up", p.LastError)
+	}
+	if len(p.Steps) == 0 {
+		p.Phase, p.Started, p.LastError = Soaking, f.Now, ""
+		return Decide(withProgress(f, &p))
+	}
+	p.StepBegan = f.Now
+	return startStep(&p, f)
+}
+
+// decideAbandon decides about a person's wish to give the update up. While an updater may be at work the wish waits for the
+// end of the attempt; it is refused for good where the owner desires what the Machine's spec says, because the Machine
+// would then count as up to date.
+func decideAbandon(f Facts) (Verdict, bool) {
+	p := f.Progress
+	if p != nil {
+		switch p.Phase {
+		case Updating, Verifying:
+			return Verdict{}, false
+		case Draining, BackingOff, Soaking, Failed:
+		}
+	}
+	if !f.OwnerMovedOn {
+		return Verdict{}, false
+	}
+	v := Verdict{Progress: p, Action: AbandonUpdate{Message: "the update was abandoned because an annotation asked for it"}}
+	if p != nil {
+		v.Action = AbandonUpdate{Uncordon: p.Cordoned, Message: fmt.Sprintf("the update to %s was abandoned in phase %s because an annotation asked for it", p.To, p.Phase)}
+	}
+	return v, true
+}

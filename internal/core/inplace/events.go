@@ -1,0 +1,210 @@
+package inplace
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Reason is why a machine waits, or why its update is refused.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonQueued: as many machines as the policy allows are being updated.
+	ReasonQueued Reason = "Queued"
+	// ReasonDraining: the node is being drained.
+	ReasonDraining Reason = "Draining"
+	// ReasonUpdating: an updater is at work.
+	ReasonUpdating Reason = "Updating"
+	// ReasonUpdaterUnknown: an updater could not be asked, or its answer could not be used.
+	ReasonUpdaterUnknown Reason = "UpdaterUnknown"
+	// ReasonBackingOff: the last attempt failed, and the next one is not due yet.
+	ReasonBackingOff Reason = "BackingOff"
+	// ReasonVerifying: an updater says that it is done, and the node does not show it yet.
+	ReasonVerifying Reason = "Verifying"
+	// ReasonSoaking: the node must stay Ready at the desired version for a while.
+	ReasonSoaking Reason = "Soaking"
+	// ReasonNodeUnknown: the node could not be looked up.
+	ReasonNodeUnknown Reason = "NodeUnknown"
+	// ReasonNoDecision: no decision is recorded.
+	ReasonNoDecision Reason = "NoDecision"
+	// ReasonDesiredChanged: the desired state is not the one that was decided on.
+	ReasonDesiredChanged Reason = "DesiredChanged"
+	// ReasonTransition: the kubelet is farther from the desired version than an updater can move it at once.
+	ReasonTransition Reason = "Transition"
+	// ReasonFailed: all attempts failed.
+	ReasonFailed Reason = "UpdateFailed"
+)
+
+const (
+	// pollNode is when to look at a node again.
+	pollNode = 2 * time.Second
+	// pollQueue is when a machine that has not started asks for its turn again.
+	pollQueue = 5 * time.Second
+	// pollUpdater is when an updater that was not reached, or named no time, is asked again.
+	pollUpdater = 5 * time.Second
+	// firstBackoff is the wait after the first failed attempt; it doubles with every further one up to maxBackoff.
+	firstBackoff = 10 * time.Second
+	maxBackoff   = 5 * time.Minute
+)
+
+// Drained takes the end of a drain: the first step's updater is next.
+func Drained(f Facts) Verdict {
+	p := *f.Progress
+	p.Phase, p.Started, p.StepBegan = Updating, f.Now, f.Now
+	return Verdict{Progress: &p, Action: Call{Step: p.Steps[0], Operation: p.Operation}}
+}
+
+// StillDraining answers while a drain goes on.
+func StillDraining(f Facts, message string) Verdict {
+	return wait(f.Progress, pollUpdater, ReasonDraining, "draining node before %s: %s", position(f.Progress), message)
+}
+
+// Answered takes an updater's answer to the Call that was decided on f.
+func Answered(f Facts, a Answer) Verdict {
+	p := f.Progress
+	switch a.Outcome {
+	case InProgress:
+		after := a.RetryAfter
+		if after <= 0 {
+			after = pollUpdater
+		}
+		return wait(p, after, ReasonUpdating, "%s: %s", position(p), orDefault(a.Message, "in progress"))
+	case Unknown:
+		// It may be at work, so this is no failed attempt; the attempt's time runs on.
+		return wait(p, pollUpdater, ReasonUpdaterUnknown, "%s: cannot tell how it goes: %s", position(p), a.Message)
+	case Fails:
+		return attemptFailed(f, orDefault(a.Message, "it gave no reason"))
+	case Finishes:
+		if !p.Steps[0].SetsVersion && len(p.Steps) > 1 {
+			return stepEnded(f)
+		}
+		next := *p
+		next.Phase, next.Started = Verifying, f.Now
+		return Decide(withProgress(f, &next))
+	}
+	return wait(p, pollUpdater, ReasonUpdaterUnknown, "%s: cannot tell how it goes", position(p))
+}
+
+// attemptFailed ends the current attempt: another one follows after a while, or the update has failed finally.
+func attemptFailed(f Facts, why string) Verdict {
+	if len(f.Progress.Steps) == 0 {
+		return failed(f, why)
+	}
+	if f.Progress.Attempt >= f.Policy.MaxAttempts {
+		return failed(f, fmt.Sprintf("%s failed, and no attempt is left: %s", position(f.Progress), why))
+	}
+	p := *f.Progress
+	notBefore := f.Now.Add(backoff(p.Attempt))
+	p.Phase, p.Started, p.LastError, p.NotBefore = BackingOff, f.Now, why, &notBefore
+	return decideBackingOff(withProgress(f, &p))
+}
+
+func failed(f Facts, why string) Verdict {
+	p := *f.Progress
+	p.Phase, p.Started, p.LastError, p.NotBefore = Failed, f.Now, why, nil
+	f.Retry = false
+	return decideFailed(withProgress(f, &p))
+}
+
+// backoff is how long to wait after the attempt-th failed attempt.
+func backoff(attempt int) time.Duration {
+	wait := firstBackoff
+	for range attempt - 1 {
+		if wait *= 2; wait >= maxBackoff {
+			return maxBackoff
+		}
+	}
+	return wait
+}
+
+// nodeProblem says why the node does not count as updated; empty if it does. Versions are compared as versions: a build that
+// the desired version does not name does not matter.
+func nodeProblem(f Facts) string {
+	n := f.Node
+	switch {
+	case n.Unknown != "":
+		return "the workload cluster cannot be asked: " + n.Unknown
+	case !n.Exists:
+		return "the node was not found in the workload cluster"
+	case !sameVersion(n.Kubelet, f.Progress.To):
+		return fmt.Sprintf("the node's kubelet reports %s, not %s", orDefault(n.Kubelet.String(), "no version"), f.Progress.To)
+	case !n.Ready:
+		return "the node is not Ready: " + orDefault(n.NotReady, "no reason given")
+	}
+	return ""
+}
+
+func sameVersion(kubelet, desired version.Version) bool {
+	if version.Compare(kubelet, desired) == version.Equal {
+		return true
+	}
+	return !strings.Contains(desired.String(), "+") && kubelet.SameRelease(desired)
+}
+
+// tooFar says why an updater cannot move the kubelet to the desired version at once; empty if it can. The decision knew the
+// Machine's version; the node's own is what counts when the update begins.
+func tooFar(steps []Step, kubelet, desired version.Version) string {
+	for _, s := range steps {
+		if !s.SetsVersion || s.MaxMinors == 0 {
+			continue
+		}
+		minors, ok := kubelet.Minor().Lag(desired.Minor())
+		if ok && int64(minors) > int64(s.MaxMinors) {
+			return fmt.Sprintf("updater %q moves a kubelet by at most %d minors at once, and from %s to %s are %d; set the owner to a version in between, and the annotation windlass.dev/update-abandon on the Machine",
+				s.Updater, s.MaxMinors, kubelet, desired, minors)
+		}
+	}
+	return ""
+}
+
+// position names the current step for people, such as: updater "files" (1 of 2), attempt 2.
+func position(p *Progress) string {
+	if len(p.Steps) == 0 {
+		return "the update"
+	}
+	return fmt.Sprintf("updater %q (%d of %d), attempt %d", p.Steps[0].Updater, len(p.Done)+1, len(p.Done)+len(p.Steps), p.Attempt)
+}
+
+func nextOperation(p *Progress) {
+	p.Operations++
+	p.Operation = fmt.Sprintf("%s-%d", p.ID, p.Operations)
+}
+
+func withProgress(f Facts, p *Progress) Facts {
+	f.Progress, f.Abandon = p, false
+	return f
+}
+
+func wait(p *Progress, after time.Duration, reason Reason, format string, args ...any) Verdict {
+	return Verdict{Progress: p, Action: Wait{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}}
+}
+
+func refuse(p *Progress, reason Reason, format string, args ...any) Verdict {
+	return Verdict{Progress: p, Action: Refuse{Reason: reason, Message: fmt.Sprintf(format, args...)}}
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// pointers lists at most three fields.
+func pointers(list []cover.Pointer) string {
+	const most = 3
+	words := make([]string, 0, most+1)
+	for i, p := range list {
+		if i == most {
+			words = append(words, fmt.Sprintf("and %d more", len(list)-most))
+			break
+		}
+		words = append(words, fmt.Sprintf("%s %s", p.Part, p.Path))
+	}
+	return strings.Join(words, ", ")
+}

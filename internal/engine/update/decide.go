@@ -1,0 +1,379 @@
+package update
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// question is CanUpdateMachine or CanUpdateMachineSet in one form.
+type question struct {
+	scope            cover.Scope
+	current, desired cover.Objects
+	// subject is the live object that the decision is recorded on, target the name of the MachineSet that machines move to.
+	subject client.Object
+	target  string
+	// labels select updaters.
+	labels map[string]string
+	// ask puts the question to one updater, about other current objects.
+	ask func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error)
+}
+
+// CanUpdateMachine decides whether a control plane Machine can be updated in place, and records a decision that says yes.
+// The error is a *RefusedError where Cluster API must neither update nor replace.
+func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (Coverage, error) {
+	machine := &clusterv1.Machine{}
+	key := client.ObjectKeyFromObject(&request.Current.Machine)
+	if err := e.Live.Get(ctx, key, machine); err != nil {
+		return Coverage{}, fmt.Errorf("reading Machine %s: %w", key, err)
+	}
+	current, err := machineObjects(request.Current)
+	if err != nil {
+		return Coverage{}, fmt.Errorf("reading the current objects of Machine %s: %w", key, err)
+	}
+	desired, err := machineObjects(request.Desired)
+	if err != nil {
+		return Coverage{}, fmt.Errorf("reading the desired objects of Machine %s: %w", key, err)
+	}
+	return e.answer(ctx, question{
+		scope: cover.Machine, current: current, desired: desired, subject: machine, labels: machine.Labels,
+		ask: func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
+			shown := request.DeepCopy()
+			if err := showMachine(current, &shown.Current); err != nil {
+				return cover.Patches{}, err
+			}
+			return u.CanUpdateMachine(ctx, shown)
+		},
+	})
+}
+
+// CanUpdateMachineSet is CanUpdateMachine for the Machines of a MachineSet that move to another one. The other one need not
+// exist yet, so the decision is recorded on the one that they leave.
+func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (Coverage, error) {
+	machineSet := &clusterv1.MachineSet{}
+	key := client.ObjectKeyFromObject(&request.Current.MachineSet)
+	if err := e.Live.Get(ctx, key, machineSet); err != nil {
+		return Coverage{}, fmt.Errorf("reading MachineSet %s: %w", key, err)
+	}
+	current, err := machineSetObjects(request.Current)
+	if err != nil {
+		return Coverage{}, fmt.Errorf("reading the current objects of MachineSet %s: %w", key, err)
+	}
+	desired, err := machineSetObjects(request.Desired)
+	if err != nil {
+		return Coverage{}, fmt.Errorf("reading the desired objects of MachineSet %s: %w", key, err)
+	}
+	return e.answer(ctx, question{
+		scope: cover.MachineSet, current: current, desired: desired, subject: machineSet, target: request.Desired.MachineSet.Name,
+		labels: machineSet.Spec.Template.Labels,
+		ask: func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
+			shown := request.DeepCopy()
+			if err := showMachineSet(current, &shown.Current); err != nil {
+				return cover.Patches{}, err
+			}
+			return u.CanUpdateMachineSet(ctx, shown)
+		},
+	})
+}
+
+// answer decides, records and reports.
+func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
+	meta := metav1.ObjectMeta{
+		Namespace: q.subject.GetNamespace(), Name: q.subject.GetName(), Labels: q.subject.GetLabels(), OwnerReferences: q.subject.GetOwnerReferences(),
+	}
+	o, err := e.readOwner(ctx, &meta)
+	if err != nil {
+		return Coverage{}, err
+	}
+	coverage, err := e.decide(ctx, q, o)
+	if r, ok := asRefused(err); ok {
+		e.reportBlocked(ctx, o, q.subject, r)
+		return Coverage{}, err
+	}
+	if err != nil {
+		return Coverage{}, err
+	}
+	e.reportUnblocked(ctx, o)
+	return coverage, nil
+}
+
+func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, error) {
+	policy, err := e.selectPolicy(ctx, o.group)
+	if err != nil {
+		return Coverage{}, err
+	}
+	if !policy.InPlace {
+		return Coverage{Message: "no UpdatePolicy with the strategy ExternalUpdate selects the " + o.group.String()}, nil
+	}
+	everything, err := cover.New(q.scope, q.current, q.desired, []cover.Ignore{
+		{Part: cover.PartMachine, Path: "/spec"}, {Part: cover.PartInfrastructure, Path: "/spec"}, {Part: cover.PartBootstrap, Path: "/spec"},
+	})
+	if err != nil {
+		return Coverage{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
+	}
+	if d := recorded(q, everything.Result()); d != nil {
+		return Coverage{Patches: everything.Patches(), Message: "updated in place, as decided before: " + stepNames(d.Steps)}, nil
+	}
+	updaters, err := e.selectUpdaters(ctx, q.subject.GetNamespace(), q.labels)
+	if err != nil {
+		return Coverage{}, err
+	}
+	coverage, err := e.askAll(ctx, q, policy, updaters)
+	if err != nil {
+		return Coverage{}, err
+	}
+	return e.conclude(ctx, q, o, policy, updaters, coverage)
+}
+
+// conclude turns what the updaters cover into an answer. A decision is recorded before the answer that it stands for.
+func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updatepolicy.Selected, updaters []v1alpha1.Updater, coverage *cover.Coverage) (Coverage, error) {
+	result := coverage.Result()
+	if len(result.Uncovered) > 0 {
+		message := describeUncovered(result)
+		if !policy.FallbackReplace {
+			return Coverage{}, refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
+				client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
+		}
+		e.reportReplaced(o, q.subject, message)
+		return Coverage{Patches: coverage.Patches(), Message: "replaced: " + message}, nil
+	}
+	d := newDecision(q, result, updaters)
+	d.Decided = e.Now().UTC()
+	if err := e.recordDecision(ctx, q.subject, d); err != nil {
+		return Coverage{}, err
+	}
+	e.reportDecided(ctx, o, q.subject, d)
+	return Coverage{Patches: coverage.Patches(), Message: "updated in place by " + stepNames(d.Steps)}, nil
+}
+
+// askAll asks each updater in turn what it covers; each sees what those before it cover.
+func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Selected, updaters []v1alpha1.Updater) (*cover.Coverage, error) {
+	coverage, err := cover.New(q.scope, q.current, q.desired, policy.Ignore)
+	if err != nil {
+		return nil, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
+	}
+	for i := range updaters {
+		u := &updaters[i]
+		described := cover.Updater{Name: u.Name, MaxMinors: int(u.Spec.Transitions.MaxMinors)}
+		patches, err := e.callCanUpdate(ctx, q, u, coverage.Current())
+		switch {
+		case err == nil:
+			// An answer that cannot be used covers nothing; the result carries what is wrong with it.
+			coverage, _ = coverage.Apply(described, patches) //nolint:errcheck // See above.
+		case declines(err), u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore:
+			coverage = coverage.Fail(described, "covers nothing", err)
+		default:
+			return nil, refused(v1alpha1.UpdaterErrorReason, "updater %q could not be asked what it covers, and its failure policy is Fail: %v", u.Name, err)
+		}
+	}
+	return coverage, nil
+}
+
+// declines reports whether an updater was asked and said that it does not want the update at all.
+func declines(err error) bool {
+	declined, ok := findError[interface{ Declined() bool }](err)
+	return ok && declined.Declined()
+}
+
+// recorded returns the decision that was made on the same objects before. A decision stands until the objects change, so
+// that all machines of a MachineSet are updated alike; a policy or updater that was edited counts from the next change.
+func recorded(q question, r cover.Result) *inplace.Decision {
+	for _, d := range readDecisions(q.subject) {
+		if d.CurrentDigest == r.CurrentDigest && d.DesiredDigest == r.DesiredDigest && d.Target == q.target {
+			return &d
+		}
+	}
+	return nil
+}
+
+func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) inplace.Decision {
+	d := inplace.Decision{Target: q.target, CurrentDigest: r.CurrentDigest, DesiredDigest: r.DesiredDigest, Changes: r.Changes}
+	needs := map[string]v1alpha1.Transitions{}
+	for i := range updaters {
+		needs[updaters[i].Name] = updaters[i].Spec.Transitions
+	}
+	d.Steps = make([]inplace.Step, 0, len(r.Plan))
+	for _, c := range r.Plan {
+		t := needs[c.Updater]
+		d.Steps = append(d.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, NeedsDrain: t.NeedsDrain, MaxMinors: int(t.MaxMinors)})
+	}
+	for _, p := range r.Dirty {
+		if q.scope == cover.MachineSet {
+			p.Path = strings.TrimPrefix(p.Path, "/spec/template")
+		}
+		d.Dirty = append(d.Dirty, p)
+	}
+	d.ID = decisionID(d)
+	return d
+}
+
+// decisionID is a digest of a decision, without its time and id.
+func decisionID(d inplace.Decision) string {
+	d.ID, d.Decided = "", metav1.Time{}.Time
+	data, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // Strings, numbers and times always encode.
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
+// mergeDecisions makes one decision of those of several MachineSets whose machines move to the same one: nobody can tell any
+// longer which machine came from where. Each updater brings a machine to its desired state, so one that finds nothing to do
+// is done at once. The order is the updaters' own, as far as the decisions agree on it.
+func mergeDecisions(list []inplace.Decision) *inplace.Decision {
+	if len(list) == 0 {
+		return nil
+	}
+	merged := list[0]
+	for _, d := range list[1:] {
+		merged.Steps = mergeSteps(merged.Steps, d.Steps)
+		merged.Changes = append(append([]cover.Change(nil), merged.Changes...), d.Changes...)
+		merged.Dirty = append(append([]cover.Pointer(nil), merged.Dirty...), d.Dirty...)
+	}
+	if len(list) > 1 {
+		merged.ID = decisionID(merged)
+	}
+	return &merged
+}
+
+// mergeSteps puts steps that a lacks after the last step that both have before them.
+func mergeSteps(a, b []inplace.Step) []inplace.Step {
+	merged := append([]inplace.Step(nil), a...)
+	at := 0
+	for _, s := range b {
+		found := -1
+		for i := range merged {
+			if merged[i].Updater == s.Updater {
+				found = i
+			}
+		}
+		if found < 0 {
+			merged = append(merged[:at], append([]inplace.Step{s}, merged[at:]...)...)
+			at++
+			continue
+		}
+		merged[found].SetsVersion = merged[found].SetsVersion || s.SetsVersion
+		at = max(at, found+1)
+	}
+	return merged
+}
+
+func stepNames(steps []inplace.Step) string {
+	if len(steps) == 0 {
+		return "no updater: nothing has to be done on the machine"
+	}
+	names := make([]string, 0, len(steps))
+	for _, s := range steps {
+		names = append(names, s.Updater)
+	}
+	return strings.Join(names, ", then ")
+}
+
+// describeUncovered says which fields are not covered, and what was wrong with updaters' answers.
+func describeUncovered(r cover.Result) string {
+	const most = 8
+	paths := make([]string, 0, most)
+	for i, p := range r.Uncovered {
+		if i == most {
+			paths = append(paths, fmt.Sprintf("and %d more", len(r.Uncovered)-most))
+			break
+		}
+		paths = append(paths, string(p.Part)+" "+p.Path)
+	}
+	text := "no updater covers " + strings.Join(paths, ", ")
+	for _, err := range r.Errors {
+		text += "; " + err.Error()
+	}
+	return text
+}
+
+func machineObjects(o runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {
+	machine, err := json.Marshal(o.Machine)
+	if err != nil {
+		return cover.Objects{}, fmt.Errorf("encoding the Machine: %w", err)
+	}
+	return cover.Objects{Machine: machine, Infrastructure: rawJSON(o.InfrastructureMachine), Bootstrap: rawJSON(o.BootstrapConfig)}, nil
+}
+
+func machineSetObjects(o runtimehooksv1.CanUpdateMachineSetRequestObjects) (cover.Objects, error) {
+	machineSet, err := json.Marshal(o.MachineSet)
+	if err != nil {
+		return cover.Objects{}, fmt.Errorf("encoding the MachineSet: %w", err)
+	}
+	return cover.Objects{Machine: machineSet, Infrastructure: rawJSON(o.InfrastructureMachineTemplate), Bootstrap: rawJSON(o.BootstrapConfigTemplate)}, nil
+}
+
+// rawJSON returns the JSON of an object as it came. An absent object is null on the wire.
+func rawJSON(r runtime.RawExtension) json.RawMessage {
+	if len(r.Raw) == 0 || string(r.Raw) == "null" {
+		return nil
+	}
+	return json.RawMessage(r.Raw)
+}
+
+func showMachine(from cover.Objects, to *runtimehooksv1.CanUpdateMachineRequestObjects) error {
+	to.Machine = clusterv1.Machine{}
+	if err := json.Unmarshal(from.Machine, &to.Machine); err != nil {
+		return fmt.Errorf("decoding the Machine: %w", err)
+	}
+	to.InfrastructureMachine, to.BootstrapConfig = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
+	return nil
+}
+
+func showMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRequestObjects) error {
+	to.MachineSet = clusterv1.MachineSet{}
+	if err := json.Unmarshal(from.Machine, &to.MachineSet); err != nil {
+		return fmt.Errorf("decoding the MachineSet: %w", err)
+	}
+	to.InfrastructureMachineTemplate, to.BootstrapConfigTemplate = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
+	return nil
+}
+
+// callCanUpdate asks one updater.
+func (e *Engine) callCanUpdate(ctx context.Context, q question, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+	opened, err := e.Open(ctx, u)
+	if err != nil {
+		return cover.Patches{}, fmt.Errorf("opening updater %q: %w", u.Name, err)
+	}
+	hook := "CanUpdateMachine"
+	if q.scope == cover.MachineSet {
+		hook = "CanUpdateMachineSet"
+	}
+	patches, err := q.ask(ctx, opened, current)
+	e.noteRequest(ctx, u, hook, client.ObjectKeyFromObject(q.subject), "", err)
+	return patches, err
+}
+
+// noteRequest keeps the Updater's status.lastRequest up to date, at most once a minute and when the outcome changes. That it
+// cannot be written keeps nothing from happening.
+func (e *Engine) noteRequest(ctx context.Context, u *v1alpha1.Updater, hook string, object types.NamespacedName, message string, err error) {
+	request := v1alpha1.UpdaterRequest{Hook: hook, Object: object.String(), Time: metav1.NewTime(e.Now()), Outcome: "Answered", Message: message}
+	if err != nil {
+		request.Outcome, request.Message = "Failed", err.Error()
+	}
+	if !e.asked.due(u.Name, request) {
+		return
+	}
+	changed := u.DeepCopy()
+	changed.Status.LastRequest = &request
+	if err := e.Client.Status().Patch(ctx, changed, client.MergeFrom(u)); err != nil {
+		logFor(ctx).Error(err, "Writing the status of an Updater", "updater", u.Name)
+	}
+}

@@ -1,0 +1,108 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// owner is the object that holds a group of machines: a MachineDeployment, a MachineSet without one, or a control plane.
+type owner struct {
+	object *metav1.PartialObjectMetadata
+	group  updatepolicy.Group
+}
+
+// readOwner finds the group that an object with these labels and owner references belongs to.
+func (e *Engine) readOwner(ctx context.Context, meta *metav1.ObjectMeta) (owner, error) {
+	labels := meta.Labels
+	clusterName := labels[clusterv1.ClusterNameLabel]
+	if clusterName == "" {
+		return owner{}, fmt.Errorf("%s/%s has no label %s, so its cluster is not known", meta.Namespace, meta.Name, clusterv1.ClusterNameLabel)
+	}
+	cluster := metadataOf(clusterv1.GroupVersion.WithKind("Cluster"))
+	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.Namespace, Name: clusterName}, cluster); err != nil {
+		return owner{}, fmt.Errorf("reading Cluster %s/%s: %w", meta.Namespace, clusterName, err)
+	}
+	gvk, name, err := ownerReference(meta)
+	if err != nil {
+		return owner{}, err
+	}
+	object := metadataOf(gvk)
+	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.Namespace, Name: name}, object); err != nil {
+		return owner{}, fmt.Errorf("reading %s %s/%s: %w", gvk.Kind, meta.Namespace, name, err)
+	}
+	_, controlPlane := labels[clusterv1.MachineControlPlaneLabel]
+	topology := object.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+	if topology == "" {
+		topology = name
+	}
+	return owner{object: object, group: updatepolicy.Group{
+		Namespace: meta.Namespace, Cluster: clusterName, ClusterLabels: cluster.Labels,
+		ControlPlane: controlPlane, Topology: topology, Object: name, Labels: object.Labels,
+	}}, nil
+}
+
+// ownerReference returns kind and name of the object that holds the group of a Machine or MachineSet.
+func ownerReference(meta *metav1.ObjectMeta) (schema.GroupVersionKind, string, error) {
+	if name := meta.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+		return clusterv1.GroupVersion.WithKind("MachineDeployment"), name, nil
+	}
+	ref := metav1.GetControllerOf(meta)
+	if ref == nil {
+		return schema.GroupVersionKind{}, "", fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.Namespace, meta.Name)
+	}
+	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), ref.Name, nil
+}
+
+// selectPolicy returns the policy that counts for a group.
+func (e *Engine) selectPolicy(ctx context.Context, g updatepolicy.Group) (updatepolicy.Selected, error) {
+	var policies v1alpha1.UpdatePolicyList
+	if err := e.Client.List(ctx, &policies, client.InNamespace(g.Namespace)); err != nil {
+		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", g.Namespace, err)
+	}
+	selected, err := updatepolicy.Select(policies.Items, g)
+	if err != nil {
+		return updatepolicy.Selected{}, refused(v1alpha1.PolicyConflictReason, "%v", err)
+	}
+	return selected, nil
+}
+
+// selectUpdaters returns the updaters for machines with these labels, in order.
+func (e *Engine) selectUpdaters(ctx context.Context, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
+	var updaters v1alpha1.UpdaterList
+	if err := e.Client.List(ctx, &updaters); err != nil {
+		return nil, fmt.Errorf("listing Updaters: %w", err)
+	}
+	ns := metadataOf(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := e.Client.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
+		return nil, fmt.Errorf("reading Namespace %s: %w", namespace, err)
+	}
+	found, err := updatepolicy.SelectUpdaters(updaters.Items, ns.Labels, labels)
+	if err != nil {
+		return nil, refused(v1alpha1.UpdaterErrorReason, "%v", err)
+	}
+	return found, nil
+}
+
+func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(gvk)
+	return object
+}
+
+// asRefused returns the RefusedError in an error's chain, if there is one.
+func asRefused(err error) (*RefusedError, bool) {
+	var r *RefusedError
+	ok := errors.As(err, &r)
+	return r, ok
+}

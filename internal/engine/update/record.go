@@ -1,0 +1,199 @@
+package update
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+)
+
+// maxDecisions is how many decisions an object keeps: one for each MachineSet that machines still move to from it.
+const maxDecisions = 8
+
+// annotationPatch sets annotations, and removes those that are nil. It carries no resource version: Cluster API writes
+// these objects all the time, and nobody else writes our annotations.
+type annotationPatch map[string]*string
+
+func (p annotationPatch) set(key string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encoding the annotation %s: %w", key, err)
+	}
+	p.setString(key, string(data))
+	return nil
+}
+
+func (p annotationPatch) setString(key, value string) { p[key] = &value }
+
+// removeFrom removes a key where the annotations have it.
+func (p annotationPatch) removeFrom(annotations map[string]string, keys ...string) {
+	for _, key := range keys {
+		if _, ok := annotations[key]; ok {
+			p[key] = nil
+		}
+	}
+}
+
+// applyAnnotations writes a patch and leaves the object as the API server returned it.
+func (e *Engine) applyAnnotations(ctx context.Context, object client.Object, p annotationPatch) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": p}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	if err := e.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); err != nil {
+		return fmt.Errorf("writing annotations of %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return nil
+}
+
+// readAnnotation decodes an annotation into a new T; nil where there is none.
+func readAnnotation[T any](object client.Object, key string) (*T, error) {
+	text, ok := object.GetAnnotations()[key]
+	if !ok {
+		return nil, nil //nolint:nilnil // Nothing is recorded, which is no error.
+	}
+	value := new(T)
+	if err := json.Unmarshal([]byte(text), value); err != nil {
+		return nil, fmt.Errorf("the annotation %s of %s/%s cannot be read: %w; remove it, and the update with windlass.dev/update-abandon", key, object.GetNamespace(), object.GetName(), err)
+	}
+	return value, nil
+}
+
+// readDecisions returns the decisions that are recorded on an object, newest first. Those that cannot be read count as none:
+// a new decision then takes their place.
+func readDecisions(object client.Object) []inplace.Decision {
+	list, err := readAnnotation[[]inplace.Decision](object, v1alpha1.UpdateDecisionsAnnotation)
+	if err != nil || list == nil {
+		return nil
+	}
+	return *list
+}
+
+// recordDecision puts a decision in front of an object's others.
+func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inplace.Decision) error {
+	kept := []inplace.Decision{d}
+	for _, old := range readDecisions(object) {
+		if old.Target != d.Target && len(kept) < maxDecisions {
+			kept = append(kept, old)
+		}
+	}
+	p := annotationPatch{}
+	if err := p.set(v1alpha1.UpdateDecisionsAnnotation, kept); err != nil {
+		return err
+	}
+	return e.applyAnnotations(ctx, object, p)
+}
+
+// recordProgress puts an update's progress on its Machine. Remediation is kept off the Machine from the first record to
+// the end, unless the update failed finally and the policy hands the machine over.
+func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, progress *inplace.Progress, policy inplace.Policy) error {
+	p := annotationPatch{}
+	if err := p.set(v1alpha1.UpdateProgressAnnotation, progress); err != nil {
+		return err
+	}
+	names := make([]string, 0, len(progress.Steps))
+	for _, s := range progress.Steps {
+		names = append(names, s.Updater)
+	}
+	if err := p.set(v1alpha1.UpdatePlanAnnotation, names); err != nil {
+		return err
+	}
+	if progress.Phase == inplace.Failed && policy.Remediate {
+		resumeRemediation(m, p)
+		p.setString(clusterv1.RemediateMachineAnnotation, "")
+	} else {
+		pauseRemediation(m, p)
+	}
+	// Whatever was asked for is answered by this record.
+	p.removeFrom(m.Annotations, v1alpha1.UpdateRetryAnnotation)
+	return e.applyAnnotations(ctx, m, p)
+}
+
+// recordEnd removes all that belongs to a running update.
+func (e *Engine) recordEnd(ctx context.Context, m *clusterv1.Machine, action inplace.Finish, decision *inplace.Decision) error {
+	p := annotationPatch{}
+	if err := p.set(v1alpha1.LastUpdateAnnotation, action.Summary); err != nil {
+		return err
+	}
+	if err := setDirty(m, p, action, decision); err != nil {
+		return err
+	}
+	clearUpdate(m, p)
+	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation)
+	return e.applyAnnotations(ctx, m, p)
+}
+
+// recordAbandon removes the update and Cluster API's mark: its controllers then take the Machine up again. The summary of
+// the last finished update goes too, because the machine need not be any longer what that update made of it.
+func (e *Engine) recordAbandon(ctx context.Context, m *clusterv1.Machine) error {
+	p := annotationPatch{}
+	clearUpdate(m, p)
+	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation,
+		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation)
+	return e.applyAnnotations(ctx, m, p)
+}
+
+func clearUpdate(m *clusterv1.Machine, p annotationPatch) {
+	p.removeFrom(m.Annotations, v1alpha1.UpdateProgressAnnotation, v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateRetryAnnotation)
+	resumeRemediation(m, p)
+}
+
+// pauseRemediation keeps MachineHealthChecks off a Machine. One that somebody else keeps off stays so after the update.
+func pauseRemediation(m *clusterv1.Machine, p annotationPatch) {
+	if _, ok := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]; ok {
+		return
+	}
+	p.setString(clusterv1.MachineSkipRemediationAnnotation, "")
+	p.setString(v1alpha1.RemediationPausedAnnotation, "")
+}
+
+func resumeRemediation(m *clusterv1.Machine, p annotationPatch) {
+	if _, ours := m.Annotations[v1alpha1.RemediationPausedAnnotation]; ours {
+		p.removeFrom(m.Annotations, clusterv1.MachineSkipRemediationAnnotation, v1alpha1.RemediationPausedAnnotation)
+	}
+}
+
+// DirtyField is a field that a Machine's objects carry, but that was not applied to the running machine.
+type DirtyField struct {
+	cover.Pointer `json:",inline"`
+	Since         time.Time `json:"since"`
+}
+
+// setDirty records the dirty fields of the update that ends. A field that was dirty before keeps its time; one that the
+// update applied is no longer dirty; one that it left alone stays so.
+func setDirty(m *clusterv1.Machine, p annotationPatch, action inplace.Finish, decision *inplace.Decision) error {
+	var before []DirtyField
+	// What cannot be read is replaced.
+	if read, err := readAnnotation[[]DirtyField](m, v1alpha1.DirtyFieldsAnnotation); err == nil && read != nil {
+		before = *read
+	}
+	var applied []cover.Pointer
+	if decision != nil {
+		for _, c := range decision.Changes {
+			applied = append(applied, cover.Pointer{Part: c.Part, Path: c.Path})
+		}
+	}
+	after := slices.DeleteFunc(slices.Clone(before), func(f DirtyField) bool { return slices.Contains(applied, f.Pointer) })
+	for _, pointer := range action.Dirty {
+		if !slices.ContainsFunc(after, func(f DirtyField) bool { return f.Pointer == pointer }) {
+			after = append(after, DirtyField{Pointer: pointer, Since: action.Summary.Ended})
+		}
+	}
+	if len(after) == 0 {
+		p.removeFrom(m.Annotations, v1alpha1.DirtyFieldsAnnotation)
+		return nil
+	}
+	if slices.Equal(before, after) {
+		return nil
+	}
+	return p.set(v1alpha1.DirtyFieldsAnnotation, after)
+}

@@ -1,0 +1,240 @@
+package update
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+)
+
+// Reasons of Events that are not also reasons of a condition.
+const (
+	// DecidedReason: a machine, or the machines of a MachineSet, will be updated in place.
+	DecidedReason = "UpdateInPlaceDecided"
+	// ReplacedReason: machines will be replaced, because no updaters cover the change.
+	ReplacedReason = "UpdateByReplacement"
+	// StartedReason, StepDoneReason, FinishedReason, AbandonedReason: a machine's update went on.
+	StartedReason   = "UpdateStarted"
+	StepDoneReason  = "UpdaterFinished"
+	FinishedReason  = "UpdateFinished"
+	AbandonedReason = "UpdateAbandoned"
+	// AttemptFailedReason: an attempt failed, and another one follows.
+	AttemptFailedReason = "UpdateAttemptFailed"
+)
+
+const (
+	action = "UpdateInPlace"
+	// maxMessage bounds messages of Events and conditions, in bytes.
+	maxMessage = 1024
+)
+
+// asked limits how often the status of an Updater is written.
+type asked struct {
+	mu   sync.Mutex
+	last map[string]v1alpha1.UpdaterRequest
+}
+
+func newAsked() *asked { return &asked{last: map[string]v1alpha1.UpdaterRequest{}} }
+
+func (a *asked) due(updater string, r v1alpha1.UpdaterRequest) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last, ok := a.last[updater]
+	if ok && last.Outcome == r.Outcome && r.Time.Sub(last.Time.Time) < time.Minute {
+		return false
+	}
+	a.last[updater] = r
+	return true
+}
+
+// said remembers what was said last about an object, so that it is logged and written once per change.
+type said struct {
+	mu   sync.Mutex
+	last map[types.UID]string
+}
+
+func newSaid() *said { return &said{last: map[types.UID]string{}} }
+
+func (s *said) changed(uid types.UID, text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, ok := s.last[uid]; ok && last == text {
+		return false
+	}
+	s.last[uid] = text
+	return true
+}
+
+// forget returns whether something was said about the object, and forgets it.
+func (s *said) forget(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.last[uid]
+	delete(s.last, uid)
+	return ok
+}
+
+func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
+
+// reportBlocked shows on the owner why its machines are neither updated nor replaced.
+func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Object, r *RefusedError) {
+	message := cut(r.Message)
+	if !e.said.changed(o.object.UID, r.Reason+message) {
+		return
+	}
+	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
+	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, r.Reason, action, "%s", message)
+	if err := e.applyCondition(ctx, o.object, metav1.ConditionTrue, r.Reason, message); err != nil {
+		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
+		e.said.forget(o.object.UID)
+	}
+}
+
+// reportUnblocked removes the condition, where there is one.
+func (e *Engine) reportUnblocked(ctx context.Context, o owner) {
+	if !e.said.forget(o.object.UID) && !e.hasCondition(ctx, o.object) {
+		return
+	}
+	if err := e.removeCondition(ctx, o.object); err != nil {
+		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())
+	}
+}
+
+func (e *Engine) reportReplaced(o owner, subject client.Object, message string) {
+	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, ReplacedReason, action, "%s", cut("Machines are replaced: "+message))
+}
+
+func (e *Engine) reportDecided(ctx context.Context, o owner, subject client.Object, d inplace.Decision) {
+	logFor(ctx).Info("Decided to update in place", "group", o.group.String(), "object", client.ObjectKeyFromObject(subject).String(), "target", d.Target, "steps", stepNames(d.Steps), "decision", d.ID)
+	e.Events.Eventf(o.object, subject, corev1.EventTypeNormal, DecidedReason, action, "%s", cut("Updates in place by "+stepNames(d.Steps)))
+}
+
+// reportProgress says what changed between two records of a machine's update.
+func (e *Engine) reportProgress(ctx context.Context, m *clusterv1.Machine, before, after *inplace.Progress) {
+	logger := logFor(ctx).WithValues("machine", client.ObjectKeyFromObject(m).String(), "update", after.ID, "to", after.To.String())
+	if before == nil {
+		logger.Info("Started to update a machine in place", "phase", after.Phase, "steps", stepNames(after.Steps))
+		e.Events.Eventf(m, nil, corev1.EventTypeNormal, StartedReason, action, "Update in place to %s by %s", after.To, stepNames(after.Steps))
+	}
+	done := 0
+	if before != nil {
+		done = len(before.Done)
+	}
+	for _, f := range after.Done[done:] {
+		logger.Info("An updater finished", "updater", f.Updater, "attempts", f.Attempts, "seconds", f.Seconds)
+		e.Events.Eventf(m, nil, corev1.EventTypeNormal, StepDoneReason, action, "Updater %q finished after %d s, attempt %d", f.Updater, f.Seconds, f.Attempts)
+	}
+	if before == nil || before.Phase == after.Phase {
+		return
+	}
+	switch after.Phase {
+	case inplace.BackingOff:
+		logger.Info("An attempt failed", "attempt", after.Attempt, "message", cut(after.LastError))
+		e.Events.Eventf(m, nil, corev1.EventTypeWarning, AttemptFailedReason, action, "%s", cut(fmt.Sprintf("Attempt %d failed: %s", after.Attempt, after.LastError)))
+	case inplace.Failed:
+		logger.Info("The update failed finally", "message", cut(after.LastError))
+		e.Events.Eventf(m, nil, corev1.EventTypeWarning, v1alpha1.UpdateFailedReason, action, "%s", cut(after.LastError))
+	case inplace.Draining, inplace.Updating, inplace.Verifying, inplace.Soaking:
+		logger.Info("The update goes on", "phase", after.Phase)
+	}
+}
+
+func (e *Engine) reportFinished(ctx context.Context, m *clusterv1.Machine, before *inplace.Progress, s inplace.Summary) {
+	if before != nil && len(s.Done) > len(before.Done) {
+		after := *before
+		after.Done = s.Done
+		e.reportProgress(ctx, m, before, &after)
+	}
+	took := s.Ended.Sub(s.Began).Round(time.Second)
+	logFor(ctx).Info("Updated a machine in place", "machine", client.ObjectKeyFromObject(m).String(), "update", s.ID, "from", s.From.String(), "to", s.To.String(), "seconds", int64(took.Seconds()))
+	e.Events.Eventf(m, nil, corev1.EventTypeNormal, FinishedReason, action, "Updated in place from %s to %s in %s", s.From, s.To, took)
+}
+
+// applyCondition sets the UpdateBlocked condition by server-side apply, so that the other conditions of the list stay
+// whoever writes them at the same time.
+func (e *Engine) applyCondition(ctx context.Context, object client.Object, status metav1.ConditionStatus, reason, message string) error {
+	condition := metav1.Condition{
+		Type: v1alpha1.UpdateBlockedCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(e.Now()),
+	}
+	return e.applyConditions(ctx, object, []metav1.Condition{condition})
+}
+
+// removeCondition removes it again.
+func (e *Engine) removeCondition(ctx context.Context, object client.Object) error {
+	return e.applyConditions(ctx, object, nil)
+}
+
+func (e *Engine) applyConditions(ctx context.Context, object client.Object, conditions []metav1.Condition) error {
+	gvk, err := e.Client.GroupVersionKindFor(object)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{}}
+	applied.SetGroupVersionKind(gvk)
+	applied.SetNamespace(object.GetNamespace())
+	applied.SetName(object.GetName())
+	if len(conditions) > 0 {
+		data, err := json.Marshal(conditions)
+		if err != nil {
+			return fmt.Errorf("encoding a condition: %w", err)
+		}
+		var list []any
+		if err := json.Unmarshal(data, &list); err != nil {
+			return fmt.Errorf("decoding a condition: %w", err)
+		}
+		applied.Object["status"] = map[string]any{"conditions": list}
+	}
+	configuration := client.ApplyConfigurationFromUnstructured(applied)
+	if err := e.Client.Status().Apply(ctx, configuration, FieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying the condition %s of %s %s/%s: %w", v1alpha1.UpdateBlockedCondition, gvk.Kind, object.GetNamespace(), object.GetName(), err)
+	}
+	return nil
+}
+
+// hasCondition reads the object live: after a restart nothing is remembered.
+func (e *Engine) hasCondition(ctx context.Context, object *metav1.PartialObjectMetadata) bool {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(object.GroupVersionKind())
+	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+		return false
+	}
+	var status struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	data, err := live.MarshalJSON()
+	if err != nil || json.Unmarshal(data, &status) != nil {
+		return false
+	}
+	return meta.FindStatusCondition(status.Status.Conditions, v1alpha1.UpdateBlockedCondition) != nil
+}
+
+func cut(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return s[:maxMessage-3] + "..."
+}
+
+// findError finds an error in a chain by what it can do.
+func findError[T any](err error) (T, bool) {
+	var found T
+	ok := errors.As(err, &found)
+	return found, ok
+}

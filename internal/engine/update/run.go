@@ -1,0 +1,391 @@
+package update
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const (
+	// nextStep is when Cluster API asks again where nothing has to be waited for: one call makes at most one request to an
+	// updater, so that it ends within Cluster API's timeout.
+	nextStep = time.Second
+	// maxActions bounds the actions of one call. More than a handful in a row is a fault.
+	maxActions = 16
+)
+
+// run is one call of UpdateMachine.
+type run struct {
+	*Engine
+	request  *runtimehooksv1.UpdateMachineRequest
+	machine  *clusterv1.Machine
+	owner    owner
+	policy   updatepolicy.Selected
+	decision *inplace.Decision
+	facts    inplace.Facts
+	// saved is what is recorded on the Machine.
+	saved  *inplace.Progress
+	called bool
+}
+
+// UpdateMachine carries a machine's update on as far as it goes without waiting, and says when to ask again. It is
+// idempotent, and may be cut short at any point. The error is a *RefusedError where the update stands still until a person
+// acts.
+func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
+	r, err := e.readRun(ctx, request)
+	if err != nil {
+		return Reply{}, err
+	}
+	if r.facts.Progress == nil {
+		return r.begin(ctx)
+	}
+	return r.carryOn(ctx, inplace.Decide(r.facts))
+}
+
+// begin decides about an update that has not begun while no other machine of the same policy can begin.
+func (r *run) begin(ctx context.Context) (Reply, error) {
+	var verdict inplace.Verdict
+	decide := func(inFlight int) (bool, error) {
+		r.facts.InFlight = inFlight
+		verdict = inplace.Decide(r.facts)
+		if verdict.Progress == nil {
+			return false, nil
+		}
+		verdict.Progress.Policy = r.policy.Name
+		return true, r.save(ctx, verdict.Progress)
+	}
+	if r.owner.group.ControlPlane {
+		// Control plane controllers update one Machine at a time by themselves.
+		if _, err := decide(0); err != nil {
+			return Reply{}, err
+		}
+		return r.carryOn(ctx, verdict)
+	}
+	if err := r.slots.begin(r.scope(), r.machine.UID, r.facts.Now, r.inFlight(ctx), decide); err != nil {
+		return Reply{}, err
+	}
+	return r.carryOn(ctx, verdict)
+}
+
+// scope names what shares maxInFlight.
+func (r *run) scope() string {
+	return r.owner.group.Namespace + "/" + r.owner.group.Cluster + "/" + r.policy.Name
+}
+
+// inFlight returns a function that reads which machines of the scope are in flight: those with progress on record, the
+// finally failed ones included. A failure so holds its place until a person has looked at it.
+func (r *run) inFlight(ctx context.Context) func() (map[types.UID]struct{}, error) {
+	return func() (map[types.UID]struct{}, error) {
+		machines := &metav1.PartialObjectMetadataList{}
+		machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+		err := r.Client.List(ctx, machines, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.owner.group.Cluster},
+			client.HasLabels{clusterv1.MachineDeploymentNameLabel})
+		if err != nil {
+			return nil, fmt.Errorf("listing the Machines of Cluster %s/%s: %w", r.machine.Namespace, r.owner.group.Cluster, err)
+		}
+		found := map[types.UID]struct{}{}
+		for i := range machines.Items {
+			m := &machines.Items[i]
+			p, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
+			if err != nil || p != nil && p.Policy == r.policy.Name && m.DeletionTimestamp.IsZero() {
+				found[m.UID] = struct{}{}
+			}
+		}
+		return found, nil
+	}
+}
+
+// carryOn carries out what was decided, and decides again, until there is something to answer.
+func (r *run) carryOn(ctx context.Context, v inplace.Verdict) (Reply, error) {
+	for range maxActions {
+		if finish, ok := v.Action.(inplace.Finish); ok {
+			return r.finish(ctx, finish)
+		}
+		if v.Progress != nil {
+			if err := r.save(ctx, v.Progress); err != nil {
+				return Reply{}, err
+			}
+		}
+		next, reply, err := r.carryOut(ctx, v.Action)
+		if err != nil || reply != nil {
+			return deref(reply), err
+		}
+		v = next
+	}
+	return Reply{}, fmt.Errorf("the update of Machine %s does not settle after %d actions", client.ObjectKeyFromObject(r.machine), maxActions)
+}
+
+func deref(r *Reply) Reply {
+	if r == nil {
+		return Reply{}
+	}
+	return *r
+}
+
+// carryOut carries out one action. It returns the next verdict, or a reply.
+func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, *Reply, error) {
+	switch a := a.(type) {
+	case inplace.Drain:
+		status, err := r.Nodes.Drain(ctx, r.cluster(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
+		if err != nil {
+			return inplace.StillDraining(r.facts, err.Error()), nil, nil
+		}
+		if !status.Done {
+			return inplace.StillDraining(r.facts, status.Message), nil, nil
+		}
+		return inplace.Drained(r.facts), nil, nil
+	case inplace.Call:
+		if r.called {
+			return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: "starting updater " + a.Step.Updater}, nil
+		}
+		r.called = true
+		answer := r.call(ctx, a)
+		r.readNode(ctx)
+		return inplace.Answered(r.facts, answer), nil, nil
+	case inplace.Uncordon:
+		if err := r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name); err != nil {
+			return inplace.Verdict{}, nil, fmt.Errorf("uncordoning the node of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
+		}
+		r.readNode(ctx)
+		return inplace.Decide(r.facts), nil, nil
+	case inplace.AbandonUpdate:
+		return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: a.Message}, r.abandon(ctx, a)
+	case inplace.Wait:
+		return inplace.Verdict{}, &Reply{RetryAfter: max(a.After, time.Second), Message: a.Message}, nil
+	case inplace.Complete:
+		return inplace.Verdict{}, &Reply{Done: true, Message: a.Message}, nil
+	case inplace.Refuse:
+		r.reportRefused(ctx, a)
+		return inplace.Verdict{}, nil, refused(blockedReason(a.Reason), "%s", a.Message)
+	case inplace.Finish:
+	}
+	return inplace.Verdict{}, nil, fmt.Errorf("no way to carry out %T", a)
+}
+
+// call asks the updater of a step.
+func (r *run) call(ctx context.Context, a inplace.Call) inplace.Answer {
+	u := &v1alpha1.Updater{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: a.Step.Updater}, u); err != nil {
+		return inplace.Answer{Message: fmt.Sprintf("reading Updater %q: %v", a.Step.Updater, err)}
+	}
+	opened, err := r.Open(ctx, u)
+	if err != nil {
+		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}
+	}
+	shown := r.request.DeepCopy()
+	annotations := make(map[string]string, len(shown.Desired.Machine.Annotations)+1)
+	for k, v := range shown.Desired.Machine.Annotations {
+		annotations[k] = v
+	}
+	annotations[v1alpha1.OperationIDAnnotation] = a.Operation
+	shown.Desired.Machine.Annotations = annotations
+	answer := opened.UpdateMachine(ctx, shown)
+	var problem error
+	if answer.Outcome == inplace.Unknown {
+		problem = fmt.Errorf("%s", answer.Message)
+	}
+	r.noteRequest(ctx, u, "UpdateMachine", client.ObjectKeyFromObject(r.machine), answer.Message, problem)
+	return answer
+}
+
+// save records progress, if it is not what is recorded already.
+func (r *run) save(ctx context.Context, p *inplace.Progress) error {
+	if reflect.DeepEqual(r.saved, p) {
+		return nil
+	}
+	if err := r.recordProgress(ctx, r.machine, p, r.policy.Policy); err != nil {
+		return err
+	}
+	r.reportProgress(ctx, r.machine, r.saved, p)
+	if r.saved != nil && r.saved.Phase == inplace.Failed {
+		r.clearCondition(ctx)
+	}
+	r.saved, r.facts.Progress, r.facts.Retry = p, p, false
+	return nil
+}
+
+func (r *run) finish(ctx context.Context, a inplace.Finish) (Reply, error) {
+	if err := r.recordEnd(ctx, r.machine, a, r.decision); err != nil {
+		return Reply{}, err
+	}
+	r.slots.end(r.scope(), r.machine.UID, r.facts.Now)
+	r.reportFinished(ctx, r.machine, r.saved, a.Summary)
+	r.clearCondition(ctx)
+	return Reply{Done: true, Message: fmt.Sprintf("updated in place to %s", a.Summary.To)}, nil
+}
+
+func (r *run) abandon(ctx context.Context, a inplace.AbandonUpdate) error {
+	if a.Uncordon {
+		if err := r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name); err != nil {
+			return fmt.Errorf("uncordoning the node of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
+		}
+	}
+	if err := r.recordAbandon(ctx, r.machine); err != nil {
+		return err
+	}
+	r.slots.end(r.scope(), r.machine.UID, r.facts.Now)
+	logFor(ctx).Info("Abandoned the update of a machine", "machine", client.ObjectKeyFromObject(r.machine).String(), "message", a.Message)
+	r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, AbandonedReason, action, "%s", a.Message)
+	r.clearCondition(ctx)
+	return nil
+}
+
+// reportRefused shows on the Machine why its update stands still: Cluster API hides the messages of failed hooks.
+func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
+	reason, message := blockedReason(a.Reason), cut(a.Message)
+	if !r.said.changed(r.machine.UID, reason+message) || r.conditionIs(reason, message) {
+		return
+	}
+	if r.facts.Progress == nil {
+		r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, reason, action, "%s", message)
+	}
+	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.machine).String(), "reason", reason, "message", message)
+	if err := r.applyCondition(ctx, r.machine, metav1.ConditionTrue, reason, message); err != nil {
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
+		r.said.forget(r.machine.UID)
+	}
+}
+
+func (r *run) conditionIs(reason, message string) bool {
+	c := meta.FindStatusCondition(r.machine.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	return c != nil && c.Reason == reason && c.Message == message
+}
+
+// clearCondition removes the condition where the Machine has it.
+func (r *run) clearCondition(ctx context.Context) {
+	r.said.forget(r.machine.UID)
+	if meta.FindStatusCondition(r.machine.Status.Conditions, v1alpha1.UpdateBlockedCondition) == nil {
+		return
+	}
+	if err := r.removeCondition(ctx, r.machine); err != nil {
+		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
+	}
+}
+
+func (r *run) cluster() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.machine.Namespace, Name: r.machine.Spec.ClusterName}
+}
+
+func (r *run) readNode(ctx context.Context) {
+	r.facts.Now = r.Now().UTC().Truncate(time.Second)
+	name := r.machine.Status.NodeRef.Name
+	if name == "" {
+		r.facts.Node = inplace.Node{Unknown: "the Machine has no status.nodeRef yet"}
+		return
+	}
+	r.facts.Node = r.Nodes.Node(ctx, r.cluster(), name)
+}
+
+// readRun reads all that is decided on.
+func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (*run, error) {
+	key := client.ObjectKeyFromObject(&request.Desired.Machine)
+	machine := &clusterv1.Machine{}
+	if err := e.Live.Get(ctx, key, machine); err != nil {
+		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
+	}
+	o, err := e.readOwner(ctx, &machine.ObjectMeta)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := e.selectPolicy(ctx, o.group)
+	if err != nil {
+		return nil, err
+	}
+	desired, err := version.Parse(request.Desired.Machine.Spec.Version)
+	if err != nil {
+		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
+	}
+	progress, err := readAnnotation[inplace.Progress](machine, v1alpha1.UpdateProgressAnnotation)
+	if err != nil {
+		return nil, err
+	}
+	last, err := readAnnotation[inplace.Summary](machine, v1alpha1.LastUpdateAnnotation)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Engine: e, request: request, machine: machine, owner: o, policy: policy, saved: progress}
+	r.facts = inplace.Facts{
+		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), Progress: progress, Last: last, Policy: policy.Policy,
+		Retry: has(machine, v1alpha1.UpdateRetryAnnotation), Abandon: has(machine, v1alpha1.UpdateAbandonAnnotation), OwnerMovedOn: ownerMovedOn(machine),
+	}
+	if err := r.readDecision(ctx); err != nil {
+		return nil, err
+	}
+	r.readNode(ctx)
+	return r, nil
+}
+
+// targetOf returns the name of the MachineSet that a Machine belongs to by now.
+func targetOf(m *clusterv1.Machine) string {
+	if ref := metav1.GetControllerOf(m); ref != nil && ref.Kind == "MachineSet" {
+		return ref.Name
+	}
+	return ""
+}
+
+// readDecision finds the decision for this update: on the Machine, or on the MachineSets of its MachineDeployment.
+func (r *run) readDecision(ctx context.Context) error {
+	var found []inplace.Decision
+	if r.facts.Target == "" {
+		found = readDecisions(r.machine)
+		found = found[:min(len(found), 1)]
+	} else {
+		sets := &metav1.PartialObjectMetadataList{}
+		sets.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineSetList"))
+		err := r.Live.List(ctx, sets, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.owner.group.Object})
+		if err != nil {
+			return fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", r.machine.Namespace, r.owner.group.Object, err)
+		}
+		slices.SortFunc(sets.Items, func(a, b metav1.PartialObjectMetadata) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
+		for i := range sets.Items {
+			for _, d := range readDecisions(&sets.Items[i]) {
+				if d.Target == r.facts.Target {
+					found = append(found, d)
+				}
+			}
+		}
+	}
+	r.decision = mergeDecisions(found)
+	r.facts.Decision = r.decision
+	if r.decision == nil {
+		return nil
+	}
+	machine, err := json.Marshal(r.request.Desired.Machine)
+	if err != nil {
+		return fmt.Errorf("encoding the Machine: %w", err)
+	}
+	r.facts.Drifted = cover.Drifted(r.decision.Changes, cover.Objects{
+		Machine: machine, Infrastructure: rawJSON(r.request.Desired.InfrastructureMachine), Bootstrap: rawJSON(r.request.Desired.BootstrapConfig),
+	})
+	return nil
+}
+
+func has(object client.Object, annotation string) bool {
+	_, ok := object.GetAnnotations()[annotation]
+	return ok
+}
+
+// ownerMovedOn reads Cluster API's own finding whether the Machine is what its owner desires.
+func ownerMovedOn(m *clusterv1.Machine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
+}

@@ -1,0 +1,90 @@
+package hookserver
+
+import (
+	"context"
+	"math"
+	"time"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/engine/update"
+)
+
+// The names under which the hooks for updates in place are registered.
+const (
+	CanUpdateMachineHandler    = "can-update-machine"
+	CanUpdateMachineSetHandler = "can-update-machine-set"
+	UpdateMachineHandler       = "update-machine"
+)
+
+// updateTimeoutSeconds is how long Cluster API waits for the hooks that ask updaters: the longest it allows.
+const updateTimeoutSeconds int32 = 30
+
+// Updates decides about updates in place and carries them out. *update.Engine is one.
+type Updates interface {
+	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (update.Coverage, error)
+	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (update.Coverage, error)
+	UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (update.Reply, error)
+}
+
+// updater answers the three hooks. Every error is an answer with the status Failure: Cluster API then neither updates nor
+// replaces anything, and asks again.
+type updater struct{ updates Updates }
+
+// CanUpdateMachine answers the hook of that name.
+func (u updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) {
+	coverage, err := u.updates.CanUpdateMachine(ctx, request)
+	if err != nil {
+		fail(&response.CommonResponse, err)
+		return
+	}
+	succeed(&response.CommonResponse, coverage.Message)
+	response.MachinePatch = encodePatch(coverage.Patches.Machine)
+	response.InfrastructureMachinePatch = encodePatch(coverage.Patches.Infrastructure)
+	response.BootstrapConfigPatch = encodePatch(coverage.Patches.Bootstrap)
+}
+
+// CanUpdateMachineSet answers the hook of that name.
+func (u updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) {
+	coverage, err := u.updates.CanUpdateMachineSet(ctx, request)
+	if err != nil {
+		fail(&response.CommonResponse, err)
+		return
+	}
+	succeed(&response.CommonResponse, coverage.Message)
+	response.MachineSetPatch = encodePatch(coverage.Patches.Machine)
+	response.InfrastructureMachineTemplatePatch = encodePatch(coverage.Patches.Infrastructure)
+	response.BootstrapConfigTemplatePatch = encodePatch(coverage.Patches.Bootstrap)
+}
+
+// UpdateMachine answers the hook of that name.
+func (u updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, response *runtimehooksv1.UpdateMachineResponse) {
+	reply, err := u.updates.UpdateMachine(ctx, request)
+	if err != nil {
+		fail(&response.CommonResponse, err)
+		return
+	}
+	succeed(&response.CommonResponse, reply.Message)
+	if !reply.Done {
+		response.RetryAfterSeconds = encodeRetry(reply.RetryAfter)
+	}
+}
+
+// encodeRetry rounds up to whole seconds, of which 0 would say that the update is done.
+func encodeRetry(after time.Duration) int32 {
+	seconds := math.Ceil(after.Seconds())
+	return int32(min(max(seconds, 1), math.MaxInt32))
+}
+
+func encodePatch(p cover.Patch) runtimehooksv1.Patch {
+	return runtimehooksv1.Patch{PatchType: runtimehooksv1.PatchType(p.Type), Patch: p.Data}
+}
+
+func fail(response *runtimehooksv1.CommonResponse, err error) {
+	response.Status, response.Message = runtimehooksv1.ResponseStatusFailure, boundMessage(err.Error())
+}
+
+func succeed(response *runtimehooksv1.CommonResponse, message string) {
+	response.Status, response.Message = runtimehooksv1.ResponseStatusSuccess, boundMessage(message)
+}
