@@ -175,7 +175,7 @@ func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Sel
 		switch {
 		case err == nil:
 			// An answer that cannot be used covers nothing; the result carries what is wrong with it.
-			coverage, _ = coverage.Apply(described, patches) //nolint:errcheck // See above.
+			coverage, _ = coverage.Apply(described, patches)
 		case declines(err), u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore:
 			coverage = coverage.Fail(described, "covers nothing", err)
 		default:
@@ -297,11 +297,11 @@ func describeUncovered(r cover.Result) string {
 		}
 		paths = append(paths, string(p.Part)+" "+p.Path)
 	}
-	text := "no updater covers " + strings.Join(paths, ", ")
+	problems := []string{"no updater covers " + strings.Join(paths, ", ")}
 	for _, err := range r.Errors {
-		text += "; " + err.Error()
+		problems = append(problems, err.Error())
 	}
-	return text
+	return strings.Join(problems, "; ")
 }
 
 func machineObjects(o runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -143,14 +144,7 @@ func deref(r *Reply) Reply {
 func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, *Reply, error) {
 	switch a := a.(type) {
 	case inplace.Drain:
-		status, err := r.Nodes.Drain(ctx, r.cluster(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
-		if err != nil {
-			return inplace.StillDraining(r.facts, err.Error()), nil, nil
-		}
-		if !status.Done {
-			return inplace.StillDraining(r.facts, status.Message), nil, nil
-		}
-		return inplace.Drained(r.facts), nil, nil
+		return r.drain(ctx), nil, nil
 	case inplace.Call:
 		if r.called {
 			return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: "starting updater " + a.Step.Updater}, nil
@@ -179,6 +173,17 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 	return inplace.Verdict{}, nil, fmt.Errorf("no way to carry out %T", a)
 }
 
+func (r *run) drain(ctx context.Context) inplace.Verdict {
+	status, err := r.Nodes.Drain(ctx, r.cluster(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
+	if err != nil {
+		return inplace.StillDraining(r.facts, err.Error())
+	}
+	if !status.Done {
+		return inplace.StillDraining(r.facts, status.Message)
+	}
+	return inplace.Drained(r.facts)
+}
+
 // call asks the updater of a step.
 func (r *run) call(ctx context.Context, a inplace.Call) inplace.Answer {
 	u := &v1alpha1.Updater{}
@@ -191,9 +196,7 @@ func (r *run) call(ctx context.Context, a inplace.Call) inplace.Answer {
 	}
 	shown := r.request.DeepCopy()
 	annotations := make(map[string]string, len(shown.Desired.Machine.Annotations)+1)
-	for k, v := range shown.Desired.Machine.Annotations {
-		annotations[k] = v
-	}
+	maps.Copy(annotations, shown.Desired.Machine.Annotations)
 	annotations[v1alpha1.OperationIDAnnotation] = a.Operation
 	shown.Desired.Machine.Annotations = annotations
 	answer := opened.UpdateMachine(ctx, shown)
