@@ -50,6 +50,9 @@ const (
 	// UpdatedAnnotation on a Machine is set by the implementer of a hand-over updater, to the operation id, when it has
 	// updated the machine.
 	UpdatedAnnotation = "windlass.dev/updated"
+	// UpdateFailedAnnotation on a Machine is set by the implementer of a hand-over updater, to the operation id, a colon, a
+	// space and the reason, when it could not update the machine.
+	UpdateFailedAnnotation = "windlass.dev/update-failed"
 )
 
 // UpdateBlockedCondition is the type of a condition on a Machine, MachineDeployment or control plane object that says why

@@ -205,12 +205,12 @@ type UpdatePolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GroupCount *int32 `json:"groupCount,omitempty"`
-	// groups are the groups that the policy counts for, in order of their names. Only the first 256 are listed.
+	// groups are the groups that the policy counts for, by cluster, the control plane first. Only the first 256 are listed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Groups []string `json:"groups,omitempty"`
-	// warnings say which groups cannot be updated as the policy asks, and why, in order of their names. Only the first 16
+	// warnings say which groups cannot be updated as the policy asks, and why, in the same order. Only the first 16
 	// are listed.
 	// +optional
 	// +listType=atomic

@@ -1,0 +1,155 @@
+package updatepolicy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// kubeadmControlPlane is the group and kind of Cluster API's own control plane provider.
+var kubeadmControlPlane = schema.GroupKind{Group: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane"}
+
+// readGroups reads all groups of a namespace. A cluster that is being deleted has none: nothing is updated in it any more.
+func (r *Reconciler) readGroups(ctx context.Context, namespace string) ([]updatepolicy.State, error) {
+	var clusters clusterv1.ClusterList
+	if err := r.Client.List(ctx, &clusters, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Clusters in %s: %w", namespace, err)
+	}
+	byName := make(map[string]*clusterv1.Cluster, len(clusters.Items))
+	controlPlanes := make(map[types.NamespacedName]struct{}, len(clusters.Items))
+	var groups []updatepolicy.State
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		if !c.DeletionTimestamp.IsZero() {
+			continue
+		}
+		byName[c.Name] = c
+		if !c.Spec.ControlPlaneRef.IsDefined() {
+			continue
+		}
+		state, err := r.readControlPlane(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, state)
+		controlPlanes[types.NamespacedName{Namespace: namespace, Name: c.Spec.ControlPlaneRef.Name}] = struct{}{}
+	}
+	maps.DeleteFunc(r.replicas, func(key types.NamespacedName, _ replicas) bool {
+		_, exists := controlPlanes[key]
+		return key.Namespace == namespace && !exists
+	})
+	deployments := metav1.PartialObjectMetadataList{}
+	deployments.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineDeploymentList"))
+	if err := r.Client.List(ctx, &deployments, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing MachineDeployments in %s: %w", namespace, err)
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		// Cluster API's webhook sets the label from spec.clusterName.
+		c := byName[d.Labels[clusterv1.ClusterNameLabel]]
+		if c == nil || !d.DeletionTimestamp.IsZero() {
+			continue
+		}
+		groups = append(groups, updatepolicy.State{Group: snapshot.MachineDeploymentGroup(c, &clusterv1.MachineDeployment{ObjectMeta: d.ObjectMeta})})
+	}
+	return groups, nil
+}
+
+// readControlPlane reads a cluster's control plane object. One that does not exist, or whose kind is not installed yet, has no
+// labels and unknown replicas.
+func (r *Reconciler) readControlPlane(ctx context.Context, c *clusterv1.Cluster) (updatepolicy.State, error) {
+	ref := c.Spec.ControlPlaneRef
+	kind := schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}
+	state := updatepolicy.State{Group: snapshot.ControlPlaneGroup(c, nil), Kubeadm: kind == kubeadmControlPlane}
+	mapping, err := r.Mapper.RESTMapping(kind)
+	if meta.IsNoMatchError(err) {
+		return state, nil
+	}
+	if err != nil {
+		return state, fmt.Errorf("finding the version of %s, the kind of the control plane of Cluster %s: %w", kind, client.ObjectKeyFromObject(c), err)
+	}
+	if err := r.watches.add(mapping.GroupVersionKind); err != nil {
+		return state, err
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	key := client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}
+	err = r.Client.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return state, nil
+	}
+	if err != nil {
+		return state, fmt.Errorf("reading the metadata of %s %s: %w", kind.Kind, key, err)
+	}
+	state.Group.Labels = object.Labels
+	if state.Kubeadm {
+		state.Replicas, err = r.readReplicas(ctx, object)
+	}
+	return state, err
+}
+
+// replicas are those of a control plane object at a generation.
+type replicas struct {
+	uid        types.UID
+	generation int64
+	value      *int64
+}
+
+// readReplicas reads spec.replicas from the API server, once for each generation of the object.
+func (r *Reconciler) readReplicas(ctx context.Context, known *metav1.PartialObjectMetadata) (*int64, error) {
+	key := client.ObjectKeyFromObject(known)
+	if read := r.replicas[key]; read.uid == known.UID && read.generation == known.Generation {
+		return read.value, nil
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(known.GroupVersionKind())
+	if err := r.Live.Get(ctx, key, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // It was deleted meanwhile; replicas that are not known are nil.
+		}
+		return nil, fmt.Errorf("reading %s %s: %w", known.Kind, key, err)
+	}
+	var value *int64
+	if n, found, err := unstructured.NestedInt64(object.Object, "spec", "replicas"); err == nil && found {
+		value = &n
+	}
+	if r.replicas == nil {
+		r.replicas = map[types.NamespacedName]replicas{}
+	}
+	r.replicas[key] = replicas{uid: object.GetUID(), generation: object.GetGeneration(), value: value}
+	return value, nil
+}
+
+// readGuard finds out whether the guard watches a namespace.
+func (r *Reconciler) readGuard(ctx context.Context, namespace string) (updatepolicy.Guard, error) {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: namespace}, ns)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return updatepolicy.Guard{}, fmt.Errorf("reading Namespace %s: %w", namespace, err)
+	}
+	err = r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.GuardConfigurationName}, config)
+	if apierrors.IsNotFound(err) {
+		return updatepolicy.SelectGuard(nil, namespace, ns.Labels), nil
+	}
+	if err != nil {
+		return updatepolicy.Guard{}, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", v1alpha1.GuardConfigurationName, err)
+	}
+	return updatepolicy.SelectGuard(config, namespace, ns.Labels), nil
+}

@@ -1,0 +1,110 @@
+package updatepolicy
+
+import (
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// Guard says whether the API server asks the guard before Machines of a namespace are created or deleted.
+type Guard struct {
+	Active bool
+	// Reason is one of the reasons of v1alpha1.GuardingCondition.
+	Reason string
+	// Message says why it is not active, and what would mend it.
+	Message string
+}
+
+// guarded is what the guard must be asked about.
+var guarded = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Delete}
+
+// SelectGuard looks at the guard's ValidatingWebhookConfiguration, nil where there is none, for a namespace with these labels. A
+// webhook that lets requests pass when it cannot be reached, or that is asked about some of the Machines only, does not count.
+func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration, namespace string, namespaceLabels map[string]string) Guard {
+	if config == nil {
+		return Guard{
+			Reason:  v1alpha1.GuardMissingReason,
+			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so nothing keeps Cluster API from replacing machines; install it with kubectl apply -k config/default", v1alpha1.GuardConfigurationName),
+		}
+	}
+	var asked, here []admissionregistrationv1.OperationType
+	for i := range config.Webhooks {
+		w := &config.Webhooks[i]
+		if !refusesAlways(w) {
+			continue
+		}
+		operations := askedAbout(w)
+		asked = append(asked, operations...)
+		if selectsNamespace(w, namespaceLabels) {
+			here = append(here, operations...)
+		}
+	}
+	for _, operation := range guarded {
+		switch {
+		case !slices.Contains(asked, operation):
+			return Guard{
+				Reason: v1alpha1.GuardMissingReason,
+				Message: fmt.Sprintf("no webhook of ValidatingWebhookConfiguration %q with failurePolicy Fail is asked about every %s of a Machine; install it anew with kubectl apply -k config/default",
+					config.Name, operation),
+			}
+		case !slices.Contains(here, operation):
+			return excluded(config.Name, namespace, namespaceLabels)
+		}
+	}
+	return Guard{Active: true, Reason: v1alpha1.GuardInstalledReason}
+}
+
+func excluded(config, namespace string, namespaceLabels map[string]string) Guard {
+	g := Guard{Reason: v1alpha1.NamespaceExcludedReason}
+	if namespaceLabels[v1alpha1.GuardLabel] == v1alpha1.GuardDisabled {
+		g.Message = fmt.Sprintf("namespace %q has the label %s=%s, so nothing keeps Cluster API from replacing machines in it; remove the label", namespace, v1alpha1.GuardLabel, v1alpha1.GuardDisabled)
+	} else {
+		g.Message = fmt.Sprintf("the namespaceSelector in ValidatingWebhookConfiguration %q leaves out namespace %q, so nothing keeps Cluster API from replacing machines in it; correct one or the other", config, namespace)
+	}
+	return g
+}
+
+// refusesAlways reports whether a webhook is asked about every object, and refuses where it cannot be reached.
+func refusesAlways(w *admissionregistrationv1.ValidatingWebhook) bool {
+	return (w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail) && isEmpty(w.ObjectSelector) && len(w.MatchConditions) == 0
+}
+
+// askedAbout returns the operations on Machines, whatever their version, that a webhook is asked about.
+func askedAbout(w *admissionregistrationv1.ValidatingWebhook) []admissionregistrationv1.OperationType {
+	exact := w.MatchPolicy != nil && *w.MatchPolicy == admissionregistrationv1.Exact
+	var operations []admissionregistrationv1.OperationType
+	for _, r := range w.Rules {
+		switch {
+		case !isAboutMachines(r.Rule) || exact && !slices.Contains(r.APIVersions, "*"):
+		case slices.Contains(r.Operations, admissionregistrationv1.OperationAll):
+			operations = append(operations, guarded...)
+		default:
+			operations = append(operations, r.Operations...)
+		}
+	}
+	return operations
+}
+
+func isAboutMachines(r admissionregistrationv1.Rule) bool {
+	return holds(r.APIGroups, clusterv1.GroupVersion.Group) && len(r.APIVersions) > 0 && (holds(r.Resources, "machines") || slices.Contains(r.Resources, "*/*")) &&
+		(r.Scope == nil || *r.Scope != admissionregistrationv1.ClusterScope)
+}
+
+func holds(list []string, item string) bool {
+	return slices.Contains(list, item) || slices.Contains(list, "*")
+}
+
+// selectsNamespace takes a selector that does not parse, which the API server does not store, for one that selects nothing.
+func selectsNamespace(w *admissionregistrationv1.ValidatingWebhook, namespaceLabels map[string]string) bool {
+	if isEmpty(w.NamespaceSelector) {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
+	return err == nil && selector.Matches(labels.Set(namespaceLabels))
+}
