@@ -78,7 +78,7 @@ With --stats-addr, GET /stats counts what was done, and POST /behaviour makes it
 	flags.Uint64Var(&o.seed, "seed", 1, "selects which updates fail")
 	flags.StringSliceVar(&o.claims, "claims", []string{"machine:/spec/version"}, "fields to cover, as PART:/spec/FIELD with machine, infrastructure or bootstrap as PART")
 	flags.StringVar(&o.stateFile, "state", "", "file that keeps what was done over restarts (default: a restart forgets it)")
-	flags.StringVar(&o.statsAddr, "stats-addr", "", "loopback address of /stats and /behaviour, for tests (default: none)")
+	flags.StringVar(&o.statsAddr, "stats-addr", "", "loopback address, or unix:PATH, of /stats and /behaviour, for tests (default: none)")
 	o.log.addFlags(flags)
 	if err := cmd.MarkFlagRequired("cert-dir"); err != nil {
 		panic(err) // The flag is defined above.
@@ -111,7 +111,7 @@ func (o *updaterServeOptions) run(ctx context.Context, logs io.Writer) (err erro
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if o.statsAddr != "" {
-		listener, err := updaterserver.ListenLoopback(ctx, o.statsAddr)
+		listener, err := updaterserver.ListenLocal(ctx, o.statsAddr)
 		if err != nil {
 			return fmt.Errorf("--stats-addr: %w", err)
 		}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 )
 
@@ -80,20 +82,58 @@ func (c *Control) apply(body io.Reader) error {
 	return nil
 }
 
-// ListenLoopback listens on an address of the form host:port, and refuses one that other machines could reach.
-func ListenLoopback(ctx context.Context, address string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("the address %q: %w; as in 127.0.0.1:8080", address, err)
+// unixPrefix starts an address that is a path. Such a socket is reached from another network namespace, too.
+const unixPrefix = "unix:"
+
+// ListenLocal listens on an address of the form host:port or unix:PATH, and refuses one that other machines could reach.
+func ListenLocal(ctx context.Context, address string) (net.Listener, error) {
+	network, local := "tcp", address
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		if err := removeSocket(path); err != nil {
+			return nil, err
+		}
+		network, local = "unix", path
+	} else if err := checkLoopback(address); err != nil {
+		return nil, err
 	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("the address %q is not on loopback; use 127.0.0.1, because everybody who reaches it may change the updater's behaviour", address)
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	listener, err := new(net.ListenConfig).Listen(ctx, network, local)
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", address, err)
 	}
+	if network == "unix" {
+		if err := os.Chmod(local, 0o600); err != nil {
+			return nil, errors.Join(fmt.Errorf("listening on %s: %w", address, err), listener.Close())
+		}
+	}
 	return listener, nil
+}
+
+func checkLoopback(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("the address %q: %w; as in 127.0.0.1:8080 or unix:/run/updater.sock", address, err)
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("the address %q is not on loopback; use 127.0.0.1, because everybody who reaches it may change the updater's behaviour", address)
+	}
+	return nil
+}
+
+// removeSocket removes the socket that a process which was killed has left.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking at %s: %w", path, err)
+	case info.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s is there and is no socket; choose another path", path)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("removing an old socket: %w", err)
+	}
+	return nil
 }
 
 // Serve serves the handler on a listener until ctx is cancelled.

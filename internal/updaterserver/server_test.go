@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -155,24 +158,35 @@ func TestControl(t *testing.T) {
 	}
 }
 
-func TestListenLoopback(t *testing.T) {
+func TestListenLocal(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"", "127.0.0.1", ":0", "0.0.0.0:0", "[::]:0", "localhost:0", "192.0.2.1:0"} {
-		if listener, err := updaterserver.ListenLoopback(t.Context(), address); err == nil {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"", "127.0.0.1", ":0", "0.0.0.0:0", "[::]:0", "localhost:0", "192.0.2.1:0", "unix:" + file, "unix:" + file + "/a"} {
+		if listener, err := updaterserver.ListenLocal(t.Context(), address); err == nil {
 			_ = listener.Close()
 			t.Errorf("%q was accepted", address)
 		}
 	}
-	listener, err := updaterserver.ListenLoopback(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- (&updaterserver.Control{}).Serve(ctx, listener) }()
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("it ended with %v", err)
+	// The second time, the socket of the first is in the way, as after a kill.
+	socket := filepath.Join(t.TempDir(), "socket")
+	for _, address := range []string{"127.0.0.1:0", "unix:" + socket, "unix:" + socket} {
+		listener, err := updaterserver.ListenLocal(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if unix, ok := listener.(*net.UnixListener); ok {
+			unix.SetUnlinkOnClose(false)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- (&updaterserver.Control{}).Serve(ctx, listener) }()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
 	}
 }
 

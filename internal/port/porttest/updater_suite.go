@@ -124,6 +124,7 @@ func updaterObject(apiVersion, kind string, name types.NamespacedName, spec map[
 }
 
 func testUpdaterCheck(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	if err := w.Updater.Check(t.Context()); err != nil {
 		t.Errorf("Check: %v", err)
 	}
@@ -163,6 +164,7 @@ func checkCovered(t *testing.T, got cover.Result) {
 }
 
 func testUpdaterCoversMachine(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	request := CanUpdateMachine(w.Machine, UpdaterFrom, UpdaterTo)
 	patches, err := w.Updater.CanUpdateMachine(t.Context(), request)
 	if err != nil {
@@ -177,6 +179,7 @@ func testUpdaterCoversMachine(t *testing.T, w UpdaterWorld) {
 }
 
 func testUpdaterCoversMachineSet(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	request := CanUpdateMachineSet(types.NamespacedName{Namespace: w.Machine.Namespace, Name: "set"}, UpdaterFrom, UpdaterTo)
 	patches, err := w.Updater.CanUpdateMachineSet(t.Context(), request)
 	if err != nil {
@@ -188,6 +191,7 @@ func testUpdaterCoversMachineSet(t *testing.T, w UpdaterWorld) {
 }
 
 func testUpdaterNothing(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	request := CanUpdateMachine(w.Machine, UpdaterTo, UpdaterTo)
 	patches, err := w.Updater.CanUpdateMachine(t.Context(), request)
 	if err != nil {
@@ -200,6 +204,7 @@ func testUpdaterNothing(t *testing.T, w UpdaterWorld) {
 }
 
 func testUpdaterLeavesRequests(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	encode := func(v any) string {
 		content, err := json.Marshal(v)
 		if err != nil {
@@ -247,12 +252,14 @@ func checkFinishes(t *testing.T, w UpdaterWorld, got inplace.Answer, works int) 
 }
 
 func testUpdaterUpdates(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	checkFinishes(t, w, update(t, w, UpdaterTo, "a"), 1)
 	// Asked again after the end, as after a restart of who asks.
 	checkFinishes(t, w, w.Updater.UpdateMachine(t.Context(), UpdateMachine(w.Machine, UpdaterTo, "a")), 1)
 }
 
 func testUpdaterConcurrently(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	ask := func() {
 		var group sync.WaitGroup
 		for range 8 {
@@ -272,11 +279,13 @@ func testUpdaterConcurrently(t *testing.T, w UpdaterWorld) {
 }
 
 func testUpdaterTwice(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	checkFinishes(t, w, update(t, w, UpdaterTo, "a"), 1)
 	checkFinishes(t, w, update(t, w, UpdaterNext, "b"), 2)
 }
 
 func testUpdaterUnknownMachine(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	nobody := types.NamespacedName{Namespace: w.Machine.Namespace, Name: "nobody"}
 	for range maxAnswers {
 		if got := w.Updater.UpdateMachine(t.Context(), UpdateMachine(nobody, UpdaterTo, "a")); got.Outcome == inplace.Finishes {
@@ -290,6 +299,7 @@ func testUpdaterUnknownMachine(t *testing.T, w UpdaterWorld) {
 }
 
 func testUpdaterEmptyRequests(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	// Whether these are errors is the updater's matter; that it survives them is not.
 	_, _ = w.Updater.CanUpdateMachine(t.Context(), &runtimehooksv1.CanUpdateMachineRequest{})
 	_, _ = w.Updater.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{})
@@ -299,6 +309,7 @@ func testUpdaterEmptyRequests(t *testing.T, w UpdaterWorld) {
 }
 
 func testUpdaterCancelled(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := w.Updater.UpdateMachine(ctx, UpdateMachine(w.Machine, UpdaterTo, "a")); got.Outcome != inplace.Unknown || got.Message == "" {
@@ -313,6 +324,7 @@ func testUpdaterCancelled(t *testing.T, w UpdaterWorld) {
 }
 
 func testUpdaterRetryAfter(t *testing.T, w UpdaterWorld) {
+	t.Helper()
 	if got := w.Updater.UpdateMachine(t.Context(), UpdateMachine(w.Machine, UpdaterTo, "a")); got.Outcome != inplace.InProgress || got.RetryAfter <= 0 {
 		t.Errorf("the answer is %+v, want in progress and when to ask again", got)
 	}

@@ -84,9 +84,9 @@ func selectHandlers(found []runtimehooksv1.ExtensionHandler) (handlers Handlers,
 		version := handler.RequestHook.APIVersion
 		switch {
 		case version != runtimehooksv1.GroupVersion.String():
-			other = append(other, short(version))
+			other = append(other, wire.CleanWord(version))
 		case len(validation.IsDNS1123Label(handler.Name)) > 0:
-			return Handlers{}, fmt.Sprintf("its discovery names the handler %q", short(handler.Name)),
+			return Handlers{}, fmt.Sprintf("its discovery names the handler %q", wire.CleanWord(handler.Name)),
 				"a handler's name must be lower case letters, digits and dashes, as in can-update-machine"
 		case *field != "":
 			return Handlers{}, fmt.Sprintf("its discovery names two handlers of %s: %s and %s", handler.RequestHook.Hook, *field, handler.Name),
@@ -95,18 +95,28 @@ func selectHandlers(found []runtimehooksv1.ExtensionHandler) (handlers Handlers,
 			*field = handler.Name
 		}
 	}
+	problem, mend = judge(handlers, other)
+	if problem != "" {
+		return Handlers{}, problem, mend
+	}
+	return handlers, "", ""
+}
+
+// judge says what is wrong with what an updater serves; other are further versions of the hooks that it serves.
+func judge(handlers Handlers, other []string) (problem, mend string) {
 	if handlers.UpdateMachine != "" && (handlers.CanUpdateMachine != "" || handlers.CanUpdateMachineSet != "") {
-		return handlers, "", ""
+		return "", ""
 	}
 	mend = fmt.Sprintf("serve %s, and %s or %s, of %s", hookUpdateMachine, hookCanUpdateMachine, hookCanUpdateMachineSet, runtimehooksv1.GroupVersion)
-	if len(other) > 0 {
+	switch {
+	case len(other) > 0:
 		slices.Sort(other)
-		return Handlers{}, "it serves the hooks for in-place updates in versions that are not known: " + strings.Join(slices.Compact(other), ", "), mend
+		return "it serves the hooks for in-place updates in versions that are not known: " + strings.Join(slices.Compact(other), ", "), mend
+	case handlers == Handlers{}:
+		return "it serves none of the hooks for in-place updates", mend
+	default:
+		return "it serves only a part of the hooks for in-place updates", mend
 	}
-	if handlers == (Handlers{}) {
-		return Handlers{}, "it serves none of the hooks for in-place updates", mend
-	}
-	return Handlers{}, "it serves only a part of the hooks for in-place updates", mend
 }
 
 func (h *Handlers) field(hook string) *string {
@@ -120,13 +130,4 @@ func (h *Handlers) field(hook string) *string {
 	default:
 		return nil
 	}
-}
-
-// short bounds a word of an answer that is quoted in an error.
-func short(s string) string {
-	const longest = 64
-	if len(s) > longest {
-		s = s[:longest] + "..."
-	}
-	return wire.CleanMessage(s)
 }

@@ -203,7 +203,7 @@ func (u *Updater) call(ctx context.Context, hook, below string, request runtime.
 func (u *Updater) checkResponse(hook, below string, response runtimehooksv1.ResponseObject) error {
 	want := runtimehooksv1.GroupVersion.WithKind(hook + "Response")
 	if got := response.GetObjectKind().GroupVersionKind(); !got.Empty() && got != want {
-		return u.client.Nonsense(below, fmt.Sprintf("the answer is a %s of %s", short(got.Kind), short(got.GroupVersion().String())),
+		return u.client.Nonsense(below, fmt.Sprintf("the answer is a %s of %s", wire.CleanWord(got.Kind), wire.CleanWord(got.GroupVersion().String())),
 			fmt.Sprintf("answer with a %s of %s", want.Kind, want.GroupVersion()), nil)
 	}
 	switch status := response.GetStatus(); status {
@@ -212,7 +212,7 @@ func (u *Updater) checkResponse(hook, below string, response runtimehooksv1.Resp
 	case runtimehooksv1.ResponseStatusFailure:
 		return u.client.Refused(below, response.GetMessage())
 	default:
-		return u.client.Nonsense(below, fmt.Sprintf("the answer has the status %q", short(string(status))), "answer Success or Failure", nil)
+		return u.client.Nonsense(below, fmt.Sprintf("the answer has the status %q", wire.CleanWord(string(status))), "answer Success or Failure", nil)
 	}
 }
 

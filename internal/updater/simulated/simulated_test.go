@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -87,6 +88,7 @@ func takes(d time.Duration) simulated.Behaviour {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	porttest.RunUpdaterSuite(t, func(t *testing.T) porttest.UpdaterWorld {
+		t.Helper()
 		w := newWorld()
 		updater := w.updater(t, simulated.Options{Behaviour: takes(5 * time.Second)})
 		return porttest.UpdaterWorld{
@@ -289,8 +291,14 @@ func TestClaims(t *testing.T) {
 	w := newWorld()
 	u := w.updater(t, simulated.Options{Claims: []cover.Pointer{claim}})
 	request := porttest.CanUpdateMachineSet(machine, porttest.UpdaterFrom, porttest.UpdaterTo)
-	desired := request.Desired.BootstrapConfigTemplate.Object.(interface{ UnstructuredContent() map[string]any }).UnstructuredContent()
-	desired["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["files"] = []any{map[string]any{"path": "/etc/a"}}
+	desired, ok := request.Desired.BootstrapConfigTemplate.Object.(*unstructured.Unstructured)
+	if !ok {
+		t.Fatalf("the template is a %T", request.Desired.BootstrapConfigTemplate.Object)
+	}
+	files := []any{map[string]any{"path": "/etc/a"}}
+	if err := unstructured.SetNestedField(desired.Object, files, "spec", "template", "spec", "files"); err != nil {
+		t.Fatal(err)
+	}
 	patches, err := u.CanUpdateMachineSet(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)

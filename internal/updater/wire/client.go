@@ -129,6 +129,9 @@ func (c *Client) URL(below string) string { return c.at(below).String() }
 
 func (c *Client) at(below string) *url.URL {
 	u := *c.base
+	if below == "" {
+		return &u
+	}
 	u.Path, u.RawPath = path.Join("/", u.Path, below), ""
 	return &u
 }

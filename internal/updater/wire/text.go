@@ -34,3 +34,14 @@ func CleanMessage(s string) string {
 	}
 	return s[:cut] + ellipsis
 }
+
+// maxWordBytes bounds a word of an answer that an error quotes.
+const maxWordBytes = 64
+
+// CleanWord is CleanMessage for one word, such as a kind, at most maxWordBytes long.
+func CleanWord(s string) string {
+	if len(s) > maxWordBytes {
+		s = s[:maxWordBytes] + ellipsis
+	}
+	return CleanMessage(s)
+}
