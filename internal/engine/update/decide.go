@@ -121,14 +121,12 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, err
 	if !policy.InPlace {
 		return Coverage{Message: "no UpdatePolicy with the strategy ExternalUpdate selects the " + o.group.String()}, nil
 	}
-	everything, err := cover.New(q.scope, q.current, q.desired, []cover.Ignore{
-		{Part: cover.PartMachine, Path: "/spec"}, {Part: cover.PartInfrastructure, Path: "/spec"}, {Part: cover.PartBootstrap, Path: "/spec"},
-	})
+	nothing, err := cover.New(q.scope, q.current, q.desired, nil)
 	if err != nil {
 		return Coverage{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
 	}
-	if d := recorded(q, everything.Result()); d != nil {
-		return Coverage{Patches: everything.Patches(), Message: "updated in place, as decided before: " + stepNames(d.Steps)}, nil
+	if d := recorded(q, nothing.Result()); d != nil {
+		return Coverage{Patches: nothing.All(), Message: "updated in place, as decided before: " + stepNames(d.Steps)}, nil
 	}
 	updaters, err := e.selectUpdaters(ctx, q.subject.GetNamespace(), q.labels)
 	if err != nil {
