@@ -1,0 +1,3 @@
+// Package webhook serves the admission webhook that guards Machines: where an UpdatePolicy forbids to replace machines, it refuses
+// requests that would.
+package webhook

@@ -1,0 +1,210 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/guard"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// GuardPath is where the guard is served.
+const GuardPath = "/guard-machine"
+
+// What a denial may be called in Events and metrics, besides the reasons of internal/core/guard and v1alpha1.PolicyConflictReason.
+const (
+	// InvalidPolicyReason: the UpdatePolicy that may count for the group cannot be used.
+	InvalidPolicyReason guard.Reason = "InvalidPolicy"
+	// ReadFailedReason: what has to be known could not be read.
+	ReadFailedReason guard.Reason = "ReadFailed"
+	// BadRequestReason: the request cannot be understood.
+	BadRequestReason guard.Reason = "BadRequest"
+)
+
+// Guard is an admission.Handler for the creation and deletion of Machines, v1beta1 or v1beta2. What it cannot know, it refuses.
+//
+// Requests about one group that come at the same time are told apart by what this process has admitted: only one replica may
+// serve them. It is safe for concurrent use.
+type Guard struct {
+	options  GuardOptions
+	admitted *admitted
+}
+
+// GuardOptions is what a Guard needs.
+type GuardOptions struct {
+	// Policies reads UpdatePolicies, from a cache: a namespace where none keeps machines costs no request.
+	Policies client.Reader
+	// Live reads Clusters, MachineDeployments, MachineSets, control plane objects and the metadata of Machines, not from a cache:
+	// two requests in a row must not be decided by the same count.
+	Live client.Reader
+	// Recorder writes Events.
+	Recorder events.EventRecorder
+	// Metrics counts denials.
+	Metrics *GuardMetrics
+	// Now is the clock by which admitted requests are forgotten.
+	Now func() time.Time
+}
+
+// NewGuard returns a Guard.
+func NewGuard(options GuardOptions) *Guard {
+	return &Guard{options: options, admitted: newAdmitted(options.Now)}
+}
+
+var _ admission.Handler = (*Guard)(nil)
+
+// Handle implements admission.Handler.
+func (g *Guard) Handle(ctx context.Context, request admission.Request) admission.Response {
+	operation, ok := operationOf(request.Operation)
+	if !ok {
+		return admission.Allowed("neither creates nor deletes a Machine")
+	}
+	var policies v1alpha1.UpdatePolicyList
+	if err := g.options.Policies.List(ctx, &policies, client.InNamespace(request.Namespace)); err != nil {
+		return g.refuseError(ctx, operation, request, ReadFailedReason, fmt.Errorf("reading UpdatePolicies: %w", err))
+	}
+	if !slices.ContainsFunc(policies.Items, mayGuard) {
+		return admission.Allowed(string(guard.NotGuarded))
+	}
+	m, err := parseMachine(operation, request)
+	if err != nil {
+		return g.refuseError(ctx, operation, request, BadRequestReason, err)
+	}
+	if verdict, ok := guard.DecideAlone(operation, m.facts); ok {
+		if !isDryRun(request) {
+			g.admitted.rememberDelete(m.uid)
+		}
+		return admission.Allowed(string(verdict.Reason))
+	}
+	verdict, found, err := g.decide(ctx, operation, m, policies.Items, isDryRun(request))
+	if err != nil {
+		return g.refuseError(ctx, operation, request, ReadFailedReason,
+			fmt.Errorf("it is not known whether Machine %s/%s may be created or deleted: %w", m.namespace, m.facts.Name, err))
+	}
+	if verdict.Allowed {
+		return admission.Allowed(string(verdict.Reason))
+	}
+	if !isDryRun(request) {
+		g.report(ctx, operation, m, found, verdict)
+	}
+	return admission.Denied(verdict.Message)
+}
+
+func operationOf(operation admissionv1.Operation) (guard.Operation, bool) {
+	switch operation {
+	case admissionv1.Create:
+		return guard.Create, true
+	case admissionv1.Delete:
+		return guard.Delete, true
+	case admissionv1.Update, admissionv1.Connect:
+		return 0, false
+	}
+	return 0, false
+}
+
+func isDryRun(request admission.Request) bool { return request.DryRun != nil && *request.DryRun }
+
+// mayGuard says that a policy keeps machines, of whichever groups. What an old version of the policy left out counts as its default.
+func mayGuard(p v1alpha1.UpdatePolicy) bool {
+	return p.Spec.Strategy == v1alpha1.ExternalUpdate && p.Spec.Fallback != v1alpha1.FallbackRollingUpdate
+}
+
+// decide reads what a request depends on, and answers it. The first thing that allows it ends the reading, so that what is
+// gone or broken besides does not matter.
+func (g *Guard) decide(
+	ctx context.Context, operation guard.Operation, m machine, policies []v1alpha1.UpdatePolicy, dryRun bool,
+) (guard.Verdict, *group, error) {
+	request := guard.Request{Operation: operation, Guarded: true, Machine: m.facts}
+	var cluster clusterv1.Cluster
+	err := g.options.Live.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: m.cluster}, &cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return guard.Verdict{}, nil, fmt.Errorf("reading Cluster %s: %w", m.cluster, err)
+	}
+	request.ClusterGone = apierrors.IsNotFound(err) || !cluster.DeletionTimestamp.IsZero()
+	if request.ClusterGone {
+		return guard.Decide(request), nil, nil
+	}
+	found, err := g.readGroup(ctx, &cluster, m)
+	if err != nil || found == nil {
+		return guard.Decide(request), nil, err
+	}
+	request.Group = found.facts
+	if request.Group.Deleting {
+		return guard.Decide(request), found, nil
+	}
+	selected, err := updatepolicy.Select(policies, found.selection)
+	if err != nil {
+		return refusePolicy(err), found, nil
+	}
+	request.Guarded, request.Policy = selected.Guarded, selected.Name
+	if !selected.Guarded {
+		return guard.Decide(request), found, nil
+	}
+	if request.Group.Desired, err = found.desired(); err != nil {
+		return guard.Verdict{}, found, err
+	}
+	members, err := g.readMembers(ctx, found)
+	if err != nil {
+		return guard.Verdict{}, found, err
+	}
+	return g.admitted.decide(request, found.reference.UID, m.uid, members, dryRun), found, nil
+}
+
+// refusePolicy is the verdict where nobody can know which policy was meant.
+func refusePolicy(err error) guard.Verdict {
+	reason := InvalidPolicyReason
+	if _, ok := errors.AsType[*updatepolicy.ConflictError](err); ok {
+		reason = v1alpha1.PolicyConflictReason
+	}
+	return guard.Verdict{Reason: reason, Message: fmt.Sprintf("no Machine is created or deleted while it is not known which UpdatePolicy counts: %v", err)}
+}
+
+// refuseError refuses a request that cannot be decided.
+func (g *Guard) refuseError(ctx context.Context, operation guard.Operation, request admission.Request, reason guard.Reason, err error) admission.Response {
+	log.FromContext(ctx).Error(err, "Refused to create or delete a Machine", "machine", request.Name, "reason", reason)
+	if !isDryRun(request) {
+		g.options.Metrics.count(operation, reason)
+	}
+	if reason == BadRequestReason {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	return admission.Errored(http.StatusInternalServerError, err)
+}
+
+const (
+	// eventAction is what was going on when an Event happened.
+	eventAction = "GuardMachine"
+	// maxNote is how many bytes the API server takes as the note of an Event.
+	maxNote = 1024
+)
+
+// report counts a denial, and writes an Event about it on the owner. Cluster API asks again and again: Events that are equal
+// but for their note become one. So a Machine that was to be created is not part of it, whose name is a new one every time.
+func (g *Guard) report(ctx context.Context, operation guard.Operation, m machine, found *group, verdict guard.Verdict) {
+	g.options.Metrics.count(operation, verdict.Reason)
+	log.FromContext(ctx).V(1).Info("Refused to create or delete a Machine", "machine", m.facts.Name, "owner", found.facts.Name, "reason", verdict.Reason)
+	var related runtime.Object
+	if operation == guard.Delete {
+		related = m.reference()
+	}
+	note := verdict.Message
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote], "")
+	}
+	g.options.Recorder.Eventf(&found.reference, related, corev1.EventTypeWarning, string(verdict.Reason), eventAction, "%s", note)
+}

@@ -1,0 +1,114 @@
+package webhook
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/guard"
+)
+
+// deleteForMoveAnnotation is what `clusterctl move` puts on objects that it has copied and is about to delete.
+// Source: cmd/clusterctl/api/v1alpha3 of Cluster API.
+const deleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
+
+// machine is the Machine of a request.
+type machine struct {
+	namespace  string
+	uid        types.UID
+	apiVersion string
+	cluster    string
+	labels     map[string]string
+	controller *metav1.OwnerReference
+	facts      guard.Machine
+}
+
+// wireMachine is as much of a Machine as is needed, of all versions: they differ in where conditions are.
+type wireMachine struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		ClusterName string `json:"clusterName"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []wireCondition `json:"conditions"`
+		// V1Beta2 is where a v1beta1 Machine keeps its conditions of the newer kind.
+		V1Beta2 *struct {
+			Conditions []wireCondition `json:"conditions"`
+		} `json:"v1beta2"`
+	} `json:"status"`
+}
+
+type wireCondition struct {
+	Type   string                 `json:"type"`
+	Status metav1.ConditionStatus `json:"status"`
+}
+
+// parseMachine reads the Machine that is to be created, or that is to be deleted.
+func parseMachine(operation guard.Operation, request admission.Request) (machine, error) {
+	raw := request.Object.Raw
+	if operation == guard.Delete {
+		raw = request.OldObject.Raw
+	}
+	if len(raw) == 0 {
+		return machine{}, errors.New("the request holds no Machine")
+	}
+	var wire wireMachine
+	if err := json.Unmarshal(raw, &wire); err != nil {
+		return machine{}, fmt.Errorf("the request holds no Machine that can be read: %w", err)
+	}
+	name := cmp.Or(wire.Name, wire.GenerateName)
+	if name == "" || wire.Spec.ClusterName == "" {
+		return machine{}, errors.New("the Machine of the request has no name, or no spec.clusterName")
+	}
+	m := machine{
+		// The namespace of the request is the one that the API server has checked.
+		namespace: request.Namespace, uid: cmp.Or(wire.UID, types.UID(name)), apiVersion: wire.APIVersion, cluster: wire.Spec.ClusterName,
+		labels: wire.Labels, controller: metav1.GetControllerOf(&wire), facts: guard.Machine{Name: name},
+	}
+	if operation == guard.Delete {
+		m.facts.Deleting = !wire.DeletionTimestamp.IsZero()
+		m.facts.Moving = has(wire.Annotations, deleteForMoveAnnotation)
+		m.facts.Replaceable = has(wire.Annotations, v1alpha1.AllowReplacementAnnotation)
+		m.facts.Updating = has(wire.Annotations, clusterv1.UpdateInProgressAnnotation)
+		m.facts.Remediating = has(wire.Annotations, clusterv1.RemediateMachineAnnotation) || isUnhealthy(wire)
+	}
+	return m, nil
+}
+
+// isUnhealthy says that the Machine's owner is to remediate it, as Cluster API's owners decide that
+// (collections.IsUnhealthyAndOwnerRemediated).
+func isUnhealthy(wire wireMachine) bool {
+	conditions := wire.Status.Conditions
+	if wire.Status.V1Beta2 != nil {
+		conditions = wire.Status.V1Beta2.Conditions
+	}
+	return isFalse(conditions, clusterv1.MachineHealthCheckSucceededCondition) && isFalse(conditions, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+func isFalse(conditions []wireCondition, name string) bool {
+	for _, c := range conditions {
+		if c.Type == name {
+			return c.Status == metav1.ConditionFalse
+		}
+	}
+	return false
+}
+
+func has(annotations map[string]string, name string) bool {
+	_, ok := annotations[name]
+	return ok
+}
+
+func (m machine) reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: m.apiVersion, Kind: "Machine", Namespace: m.namespace, Name: m.facts.Name, UID: m.uid}
+}
