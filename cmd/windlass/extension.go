@@ -6,12 +6,14 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -26,8 +28,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/controller/upgradegraph"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/webhook"
 )
 
 // extensionOptions are the flags of `windlass extension`.
@@ -103,17 +105,23 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err := watchOwnKinds(ctx, mgr); err != nil {
 		return err
 	}
-	reconciler := &upgradegraph.Reconciler{Client: mgr.GetClient(), Now: time.Now}
-	if err := reconciler.SetupWithManager(mgr); err != nil {
-		return err
-	}
 	live, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("connecting to the management cluster: %w", err)
 	}
+	updaters := newUpdaterPool(live)
+	if err := addControllers(mgr, live, updaters); err != nil {
+		return err
+	}
+	engine := newUpdateEngine(mgr, live, updaters)
+	guard, err := newGuard(mgr, live)
+	if err != nil {
+		return err
+	}
 	hooks, err := hookserver.New(hookserver.Options{
 		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
-		Graphs: hookserver.GraphsFrom(mgr.GetClient()), Updates: newUpdateEngine(mgr, newUpdaterPool(live)),
+		Graphs: hookserver.GraphsFrom(mgr.GetClient()), Updates: engine, Limits: engine,
+		Webhooks: map[string]http.Handler{webhook.GuardPath: guard},
 	})
 	if err != nil {
 		return err
@@ -167,7 +175,7 @@ func (o *extensionOptions) restConfig() (*rest.Config, error) {
 
 func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, admissionregistrationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -11,12 +12,18 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/controller/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/controller/updater"
+	"github.com/windlass-dev/windlass/internal/controller/upgradegraph"
 	"github.com/windlass-dev/windlass/internal/engine/update"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updater/remote"
 	"github.com/windlass-dev/windlass/internal/updater/simulated"
+	"github.com/windlass-dev/windlass/internal/webhook"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
@@ -24,11 +31,36 @@ import (
 const eventSource = "windlass"
 
 // newUpdateEngine returns what serves the hooks for updates in place.
-func newUpdateEngine(mgr manager.Manager, updaters *updaterPool) *update.Engine {
+func newUpdateEngine(mgr manager.Manager, live client.Reader, updaters *updaterPool) *update.Engine {
 	return update.New(update.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: updaters.nodes, Open: updaters.Open,
+		Client: mgr.GetClient(), Live: live, Nodes: updaters.nodes, Open: updaters.Open,
 		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
 	})
+}
+
+// newGuard returns the handler of the admission webhook that keeps machines from being replaced.
+func newGuard(mgr manager.Manager, live client.Reader) (http.Handler, error) {
+	metrics, err := webhook.NewGuardMetrics(crmetrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
+	}
+	return &admission.Webhook{Handler: webhook.NewGuard(webhook.GuardOptions{
+		Policies: mgr.GetClient(), Live: live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now,
+	})}, nil
+}
+
+// addControllers adds those that keep the status of our objects.
+func addControllers(mgr manager.Manager, live client.Reader, updaters *updaterPool) error {
+	graphs := &upgradegraph.Reconciler{Client: mgr.GetClient(), Now: time.Now}
+	if err := graphs.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	probes := &updater.Reconciler{Client: mgr.GetClient(), Prober: updaters, Now: time.Now}
+	if err := probes.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	policies := &updatepolicy.Reconciler{Client: mgr.GetClient(), Live: live, Mapper: mgr.GetRESTMapper(), Now: time.Now}
+	return policies.SetupWithManager(mgr)
 }
 
 // updaterPool opens the updaters that Updater objects register, and keeps them while their specs stay the same: they hold

@@ -68,6 +68,18 @@ func newGraphAPI(t *testing.T, withCRD bool) *graphAPI {
 		mux.HandleFunc("GET "+graphsPath, f.listOrWatch)
 		mux.HandleFunc("PATCH "+graphsPath+"/{name}/status", f.patchStatus)
 	}
+	for _, g := range []struct {
+		name, version string
+		resources     []metav1.APIResource
+	}{
+		{version: "v1", resources: []metav1.APIResource{{Name: "namespaces", Kind: "Namespace"}}},
+		{name: "admissionregistration.k8s.io", version: "v1", resources: []metav1.APIResource{{Name: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration"}}},
+		{name: "cluster.x-k8s.io", version: "v1beta2", resources: []metav1.APIResource{
+			{Name: "clusters", Kind: "Cluster", Namespaced: true}, {Name: "machinedeployments", Kind: "MachineDeployment", Namespaced: true},
+		}},
+	} {
+		handleNone(mux, &groups, g.name, g.version, g.resources)
+	}
 	mux.HandleFunc("GET /api", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, metav1.APIVersions{Versions: []string{"v1"}})
 	})
@@ -85,11 +97,33 @@ func newGraphAPI(t *testing.T, withCRD bool) *graphAPI {
 	return f
 }
 
+// handleNone serves kinds of which there are no objects.
+func handleNone(mux *http.ServeMux, groups *metav1.APIGroupList, name, version string, resources []metav1.APIResource) {
+	path, groupVersion := "/apis/"+name+"/"+version, name+"/"+version
+	if name == "" {
+		path, groupVersion = "/api/"+version, version
+	} else {
+		served := metav1.GroupVersionForDiscovery{GroupVersion: groupVersion, Version: version}
+		groups.Groups = append(groups.Groups, metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{served}, PreferredVersion: served})
+	}
+	for i := range resources {
+		resources[i].Verbs = metav1.Verbs{"list", "watch"}
+		mux.HandleFunc("GET "+path+"/"+resources[i].Name, listNone(groupVersion, resources[i].Kind+"List"))
+	}
+	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, metav1.APIResourceList{GroupVersion: groupVersion, APIResources: resources})
+	})
+}
+
 // listNone answers a list with no items, and a watch with no events until the caller leaves.
 func listNone(apiVersion, kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		body := map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}}
+		if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
+			body["apiVersion"], body["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
+		}
 		if r.URL.Query().Get("watch") == "" {
-			answer(w, http.StatusOK, map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
+			answer(w, http.StatusOK, body)
 			return
 		}
 		if r.URL.Query().Get("sendInitialEvents") != "" {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
@@ -38,6 +40,10 @@ type Options struct {
 	ClientCAName string
 	// Graphs is where the plan hook finds UpgradeGraphs.
 	Graphs Graphs
+	// Limits tells the plan hook how far workers can be moved at once; nil means as far as skew allows.
+	Limits Limits
+	// Webhooks are served beside the hooks, by path: admission webhooks, which need the same certificate.
+	Webhooks map[string]http.Handler
 	// Updates serves the hooks for updates in place; nil leaves them out.
 	Updates Updates
 }
@@ -73,6 +79,9 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("adding the handler %s: %w", h.Name, err)
 		}
 	}
+	for _, path := range slices.Sorted(maps.Keys(o.Webhooks)) {
+		inner.Register(path, o.Webhooks[path])
+	}
 	return &Server{inner: inner, oneAtATime: o.Updates != nil}, nil
 }
 
@@ -81,7 +90,7 @@ func New(o Options) (*Server, error) {
 func handlers(o Options) []server.ExtensionHandler {
 	failurePolicy, timeout, updateTimeout := runtimehooksv1.FailurePolicyFail, timeoutSeconds, updateTimeoutSeconds
 	list := []server.ExtensionHandler{{
-		Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler, HandlerFunc: NewUpgradePlanner(o.Graphs).GenerateUpgradePlan,
+		Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler, HandlerFunc: NewUpgradePlanner(o.Graphs, o.Limits).GenerateUpgradePlan,
 		TimeoutSeconds: &timeout, FailurePolicy: &failurePolicy,
 	}}
 	if o.Updates == nil {

@@ -47,14 +47,23 @@ func (g clientGraphs) ListUpgradeGraphs(ctx context.Context) ([]v1alpha1.Upgrade
 	return list.Items, nil
 }
 
+// Limits tells how far workers can be moved at once.
+type Limits interface {
+	// WorkerMinors returns how many minors a Cluster's workers can be moved at once; 0 means any number that skew allows.
+	WorkerMinors(ctx context.Context, cluster *clusterv1.Cluster) (int, error)
+}
+
 // UpgradePlanner answers the GenerateUpgradePlan hook with plans from UpgradeGraphs. It is safe for concurrent use.
 type UpgradePlanner struct {
 	graphs   Graphs
+	limits   Limits
 	outcomes outcomes
 }
 
-// NewUpgradePlanner returns an UpgradePlanner.
-func NewUpgradePlanner(graphs Graphs) *UpgradePlanner { return &UpgradePlanner{graphs: graphs} }
+// NewUpgradePlanner returns an UpgradePlanner. Without limits, workers can jump as far as skew allows.
+func NewUpgradePlanner(graphs Graphs, limits Limits) *UpgradePlanner {
+	return &UpgradePlanner{graphs: graphs, limits: limits}
+}
 
 // GenerateUpgradePlan answers one request. The workers' stops are always explicit: what Cluster API infers from an empty
 // list allows kubelets older than v1.25 too great a lag, and counts from the wrong minor when a minor is missing.
@@ -82,6 +91,9 @@ func (p *UpgradePlanner) answer(ctx context.Context, request *runtimehooksv1.Gen
 	if err != nil {
 		return "", plan.Plan{}, err
 	}
+	if err := p.limit(ctx, request, &question); err != nil {
+		return "", plan.Plan{}, err
+	}
 	graphs, err := p.graphs.ListUpgradeGraphs(ctx)
 	if err != nil {
 		return "", plan.Plan{}, err
@@ -99,6 +111,21 @@ func (p *UpgradePlanner) answer(ctx context.Context, request *runtimehooksv1.Gen
 		return selected.Name, plan.Plan{}, fmt.Errorf("UpgradeGraph %q: %w", selected.Name, err)
 	}
 	return selected.Name, computed, nil
+}
+
+// limit makes workers stop as often as the way in which they are updated needs.
+func (p *UpgradePlanner) limit(ctx context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest, question *plan.Request) error {
+	if p.limits == nil || len(question.Inventory.Groups) == 0 {
+		return nil
+	}
+	minors, err := p.limits.WorkerMinors(ctx, &request.Cluster)
+	if err != nil {
+		return fmt.Errorf("finding out how far workers can be moved at once: %w", err)
+	}
+	for i := range question.Inventory.Groups {
+		question.Inventory.Groups[i].MaxMinorStep = uint32(max(minors, 0))
+	}
+	return nil
 }
 
 // decodeSelector says which graph a request wants.

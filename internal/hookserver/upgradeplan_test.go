@@ -64,7 +64,7 @@ func with(r *runtimehooksv1.GenerateUpgradePlanRequest, change func(*runtimehook
 func ask(t *testing.T, g hookserver.Graphs, r *runtimehooksv1.GenerateUpgradePlanRequest) *runtimehooksv1.GenerateUpgradePlanResponse {
 	t.Helper()
 	response := &runtimehooksv1.GenerateUpgradePlanResponse{}
-	hookserver.NewUpgradePlanner(g).GenerateUpgradePlan(t.Context(), r, response)
+	hookserver.NewUpgradePlanner(g, nil).GenerateUpgradePlan(t.Context(), r, response)
 	return response
 }
 
@@ -325,7 +325,7 @@ func TestLogOncePerChange(t *testing.T) {
 	logger := klog.New(&recordingSink{lines: &lines})
 	ctx := log.IntoContext(t.Context(), logger)
 	list := graphs{stable()}
-	planner := hookserver.NewUpgradePlanner(list)
+	planner := hookserver.NewUpgradePlanner(list, nil)
 	tell := func(r *runtimehooksv1.GenerateUpgradePlanRequest) {
 		planner.GenerateUpgradePlan(ctx, r, &runtimehooksv1.GenerateUpgradePlanResponse{})
 	}

@@ -42,13 +42,9 @@ func (e *Engine) readOwner(ctx context.Context, meta *metav1.ObjectMeta) (owner,
 		return owner{}, fmt.Errorf("reading %s %s/%s: %w", gvk.Kind, meta.Namespace, name, err)
 	}
 	_, controlPlane := labels[clusterv1.MachineControlPlaneLabel]
-	topology := object.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
-	if topology == "" {
-		topology = name
-	}
 	return owner{object: object, group: updatepolicy.Group{
 		Namespace: meta.Namespace, Cluster: clusterName, ClusterLabels: cluster.Labels,
-		ControlPlane: controlPlane, Topology: topology, Object: name, Labels: object.Labels,
+		ControlPlane: controlPlane, Topology: topologyName(name, &object.ObjectMeta), Object: name, Labels: object.Labels,
 	}}, nil
 }
 

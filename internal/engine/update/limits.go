@@ -1,0 +1,59 @@
+package update
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// WorkerMinors returns how many minors the workers of a Cluster can be moved at once: the fewest that the updaters of any of
+// its MachineDeployments with a policy to update in place can do; 0 where nothing limits it. Stock Cluster API has one list of
+// stops for all workers, so the slowest group counts.
+func (e *Engine) WorkerMinors(ctx context.Context, cluster *clusterv1.Cluster) (int, error) {
+	var deployments clusterv1.MachineDeploymentList
+	err := e.Live.List(ctx, &deployments, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+	if err != nil {
+		return 0, fmt.Errorf("listing the MachineDeployments of Cluster %s: %w", client.ObjectKeyFromObject(cluster), err)
+	}
+	fewest := 0
+	for i := range deployments.Items {
+		limit, err := e.groupMinors(ctx, cluster, &deployments.Items[i])
+		if err != nil {
+			return 0, err
+		}
+		if limit > 0 && (fewest == 0 || limit < fewest) {
+			fewest = limit
+		}
+	}
+	return fewest, nil
+}
+
+func (e *Engine) groupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error) {
+	policy, err := e.selectPolicy(ctx, updatepolicy.Group{
+		Namespace: md.Namespace, Cluster: cluster.Name, ClusterLabels: cluster.Labels, Topology: topologyName(md.Name, &md.ObjectMeta), Object: md.Name, Labels: md.Labels,
+	})
+	if err != nil {
+		return 0, err
+	}
+	if !policy.InPlace {
+		return 0, nil
+	}
+	updaters, err := e.selectUpdaters(ctx, md.Namespace, md.Spec.Template.Labels)
+	if err != nil {
+		return 0, err
+	}
+	return updatepolicy.MinorLimit(updaters), nil
+}
+
+// topologyName returns the name of a group's topology, or of its object where it has none.
+func topologyName(name string, meta *metav1.ObjectMeta) string {
+	if topology := meta.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]; topology != "" {
+		return topology
+	}
+	return name
+}
