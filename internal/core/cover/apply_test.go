@@ -130,25 +130,68 @@ func TestMaxMinors(t *testing.T) {
 	}
 }
 
-// A version that another updater has set already is no business of a later one.
+// What other updaters do with the version is no business of one that leaves it alone.
 func TestMaxMinorsCountsOnlyOwnSteps(t *testing.T) {
 	t.Parallel()
 	current := cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"v1.30.1"}}`)}
 	desired := cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"v1.33.0","failureDomain":"b"}}`)}
-	c, err := cover.New(cover.Machine, current, desired, nil)
-	if err != nil {
-		t.Fatal(err)
+	any := cover.Updater{Name: "any"}
+	one := cover.Updater{Name: "one", MaxMinors: 1}
+	version := cover.Patches{Machine: merge(`{"spec":{"version":"v1.33.0"}}`)}
+	domain := cover.Patches{Machine: merge(`{"spec":{"failureDomain":"b"}}`)}
+	both := cover.Patches{Machine: merge(`{"spec":{"version":"v1.33.0","failureDomain":"b"}}`)}
+	tests := []struct {
+		name          string
+		first, second cover.Patches
+		updaters      [2]cover.Updater
+		want          []bool
+	}{
+		{"before", domain, version, [2]cover.Updater{one, any}, []bool{false, true}},
+		{"after", version, both, [2]cover.Updater{any, one}, []bool{true, false}},
 	}
-	c, err = c.Apply(cover.Updater{Name: "a"}, cover.Patches{Machine: merge(`{"spec":{"version":"v1.33.0"}}`)})
-	if err != nil {
-		t.Fatal(err)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := cover.New(cover.Machine, current, desired, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, patches := range []cover.Patches{tt.first, tt.second} {
+				if c, err = c.Apply(tt.updaters[i], patches); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var sets []bool
+			for _, covered := range c.Result().Plan {
+				sets = append(sets, covered.SetsVersion)
+			}
+			if diff := cmp.Diff(tt.want, sets); diff != "" {
+				t.Errorf("who sets the version (-want +got):\n%s", diff)
+			}
+		})
 	}
-	c, err = c.Apply(cover.Updater{Name: "b", MaxMinors: 1}, cover.Patches{Machine: merge(`{"spec":{"version":"v1.33.0","failureDomain":"b"}}`)})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// Coverages that grow from the same one do not share what they add.
+func TestBranchesStandAlone(t *testing.T) {
+	t.Parallel()
+	c := infrastructure(t, `{"spec":{"a":1,"b":1,"c":1,"d":1,"e":1}}`, `{"spec":{"a":2,"b":2,"c":2,"d":2,"e":2}}`)
+	apply := func(c *cover.Coverage, field string) *cover.Coverage {
+		next, err := c.Apply(cover.Updater{Name: field}, cover.Patches{Infrastructure: merge(`{"spec":{"` + field + `":2}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next
 	}
-	if got := c.Result(); len(got.Plan) != 2 || got.Plan[1].SetsVersion {
-		t.Errorf("got plan %+v, want b second, without the version", got.Plan)
+	// Three leave room for a fourth in a slice that has grown by doubling.
+	for _, field := range []string{"a", "b", "c"} {
+		c = apply(c, field).Fail(cover.Updater{Name: field}, "away", nil)
+	}
+	left := apply(c, "d").Fail(cover.Updater{Name: "d"}, "away", nil)
+	want := asJSON(t, left.Result())
+	apply(c, "e").Fail(cover.Updater{Name: "e"}, "away", nil)
+	if diff := cmp.Diff(want, asJSON(t, left.Result())); diff != "" {
+		t.Errorf("another branch changes this one (-before +after):\n%s", diff)
 	}
 }
 
@@ -278,6 +321,17 @@ func TestUncomparedMachineFields(t *testing.T) {
 			t.Errorf("%s: got %v, want it refused", field, err)
 		}
 	}
+	for _, patch := range []string{`{"spec":{"deletion":{}}}`, `{"spec":{"bootstrap":1}}`, `{"spec":1}`} {
+		bare, err := cover.New(cover.Machine, cover.Objects{Machine: json.RawMessage(`{"spec":{}}`)},
+			cover.Objects{Machine: json.RawMessage(patch)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = bare.Apply(cover.Updater{Name: "u"}, cover.Patches{Machine: merge(patch)})
+		if err == nil || !strings.Contains(err.Error(), "must leave alone") {
+			t.Errorf("%s: got %v, want it refused", patch, err)
+		}
+	}
 	// The same names in other objects are ordinary fields.
 	other := infrastructure(t, `{"spec":{"providerID":"a","taints":[1]}}`, `{"spec":{"providerID":"b","taints":[2]}}`)
 	if got := len(other.Result().Uncovered); got != 2 {
@@ -288,7 +342,7 @@ func TestUncomparedMachineFields(t *testing.T) {
 const machineWithout = `{"spec":{"clusterName":"c"}}`
 
 // infrastructure returns the coverage of a difference in the infrastructure machine only.
-func infrastructure(t testing.TB, current, desired string, ignore ...string) *cover.Coverage {
+func infrastructure(t *testing.T, current, desired string, ignore ...string) *cover.Coverage {
 	t.Helper()
 	var ignored []cover.Ignore
 	for _, path := range ignore {

@@ -1,4 +1,12 @@
 // Package cover decides which updaters cover which part of a difference between what a machine is and what it should be.
+//
+// A Coverage starts from current and desired objects. Updaters are asked one after another, each with what the earlier ones
+// would leave behind, and answer with patches. A patch is that updater's error, and covers nothing, if it changes anything
+// but the compared spec, or anything in it away from desired. A field must become just what is desired; a list may come
+// nearer: elements that desired lacks may go, and elements that it has more of may come, so that several updaters can share
+// a list. What nobody covers decides, by the user's policy, between replacing the machine and leaving it as it is.
+//
+// Everything here is pure and safe for concurrent use: same input, same bytes.
 package cover
 
 import (
@@ -91,7 +99,8 @@ type Change struct {
 type Result struct {
 	// Plan is what each updater that covers something covers, in the order in which they run.
 	Plan []Covered
-	// Uncovered are the fields that no updater covers, sorted. The machine can be updated in place if there are none.
+	// Uncovered are the fields that no updater covers, sorted. The machine can be updated in place if there are none. An
+	// object that should be of another kind has /kind among them, which no updater can cover.
 	Uncovered []Pointer
 	// Dirty are the fields that differ, are ignored, and that no updater covers, sorted. Their paths are as for Machine
 	// scope, because they are recorded on Machines.
@@ -109,7 +118,8 @@ type Result struct {
 // MaxChanges bounds Result.Changes, because they are kept in an annotation.
 const MaxChanges = 128
 
-// UpdaterError says what is wrong with an updater's answer. Such an answer covers nothing.
+// UpdaterError says what is wrong with an updater's answer. Such an answer covers nothing. Its text has no values of fields,
+// because some are secret. It is shared, and must not be changed.
 type UpdaterError struct {
 	Updater string
 	// Pointer is the field it is about; zero where it is about the whole answer.

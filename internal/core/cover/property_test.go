@@ -63,8 +63,11 @@ func drawObject(t *rapid.T, depth int, lists bool) map[string]any {
 func drawSpecs(t *rapid.T, lists bool) (current, desired map[string]any) {
 	current, other := drawObject(t, 3, lists), drawObject(t, 3, lists)
 	keep := rapid.Uint64().Draw(t, "keep")
-	mixed := blend("", current, other, func(path string) bool { return pathHash(keep, path)%2 == 0 })
-	return current, mixed.(map[string]any)
+	mixed, ok := blend("", current, other, func(path string) bool { return pathHash(keep, path)%2 == 0 }).(map[string]any)
+	if !ok {
+		t.Fatal("two objects blend into something else")
+	}
+	return current, mixed
 }
 
 func pathHash(seed uint64, path string) uint64 {
@@ -78,7 +81,8 @@ func blend(path string, current, desired any, take func(path string) bool) any {
 	objectCurrent, ok1 := current.(map[string]any)
 	objectDesired, ok2 := desired.(map[string]any)
 	gone1, gone2 := current == missing{}, desired == missing{}
-	if !(ok1 && ok2 || ok1 && gone2 && len(objectCurrent) > 0 || ok2 && gone1 && len(objectDesired) > 0) {
+	descends := ok1 && ok2 || ok1 && gone2 && len(objectCurrent) > 0 || ok2 && gone1 && len(objectDesired) > 0
+	if !descends {
 		if take(path) {
 			return desired
 		}
@@ -255,8 +259,8 @@ func TestPropertyListsBySeveralUpdaters(t *testing.T) {
 		for _, owner := range rapid.Permutation([]uint64{0, 1, 2}).Draw(t, "order") {
 			owned := func(element string) bool { return pathHash(0, element)%3 == owner }
 			var list []string
-			for _, element := range specOf(t, c.Current().Infrastructure)["l"].([]any) {
-				if text := element.(string); !owned(text) || slices.Contains(wanted, text) {
+			for _, text := range listOf(t, c.Current().Infrastructure) {
+				if !owned(text) || slices.Contains(wanted, text) {
 					list = append(list, text)
 				}
 			}
@@ -279,6 +283,14 @@ func TestPropertyListsBySeveralUpdaters(t *testing.T) {
 			t.Fatalf("uncovered %v: got %s, want %v", uncovered, c.Current().Infrastructure, desired)
 		}
 	})
+}
+
+func listOf(t *rapid.T, raw []byte) []string {
+	var decoded struct{ Spec struct{ L []string } }
+	if err := json.Unmarshal(raw, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	return decoded.Spec.L
 }
 
 // An answer that is accepted, wherever it comes from, makes no new differences.
