@@ -28,10 +28,11 @@ const (
 	DecidedReason = "UpdateInPlaceDecided"
 	// ReplacedReason: machines will be replaced, because no updaters cover the change.
 	ReplacedReason = "UpdateByReplacement"
-	// StartedReason, StepDoneReason, FinishedReason, AbandonedReason: a machine's update went on.
-	StartedReason   = "UpdateStarted"
+	// StepDoneReason: one of several updaters finished. FinishedReason: a machine's update ended well. That it starts is an
+	// Event of Cluster API.
 	StepDoneReason  = "UpdaterFinished"
 	FinishedReason  = "UpdateFinished"
+	// AbandonedReason: a person gave a machine's update up.
 	AbandonedReason = "UpdateAbandoned"
 	// AttemptFailedReason: an attempt failed, and another one follows.
 	AttemptFailedReason = "UpdateAttemptFailed"
@@ -129,7 +130,6 @@ func (e *Engine) reportProgress(ctx context.Context, m *clusterv1.Machine, befor
 	logger := logFor(ctx).WithValues("machine", client.ObjectKeyFromObject(m).String(), "update", after.ID, "to", after.To.String())
 	if before == nil {
 		logger.Info("Started to update a machine in place", "phase", after.Phase, "steps", stepNames(after.Steps))
-		e.Events.Eventf(m, nil, corev1.EventTypeNormal, StartedReason, action, "Update in place to %s by %s", after.To, stepNames(after.Steps))
 	}
 	done := 0
 	if before != nil {
@@ -137,7 +137,9 @@ func (e *Engine) reportProgress(ctx context.Context, m *clusterv1.Machine, befor
 	}
 	for _, f := range after.Done[done:] {
 		logger.Info("An updater finished", "updater", f.Updater, "attempts", f.Attempts, "seconds", f.Seconds)
-		e.Events.Eventf(m, nil, corev1.EventTypeNormal, StepDoneReason, action, "Updater %q finished after %d s, attempt %d", f.Updater, f.Seconds, f.Attempts)
+		if len(after.Done)+len(after.Steps) > 1 {
+			e.Events.Eventf(m, nil, corev1.EventTypeNormal, StepDoneReason, action, "Updater %q finished after %d s, attempt %d", f.Updater, f.Seconds, f.Attempts)
+		}
 	}
 	if before == nil || before.Phase == after.Phase {
 		return
