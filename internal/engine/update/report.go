@@ -30,8 +30,8 @@ const (
 	ReplacedReason = "UpdateByReplacement"
 	// StepDoneReason: one of several updaters finished. FinishedReason: a machine's update ended well. That it starts is an
 	// Event of Cluster API.
-	StepDoneReason  = "UpdaterFinished"
-	FinishedReason  = "UpdateFinished"
+	StepDoneReason = "UpdaterFinished"
+	FinishedReason = "UpdateFinished"
 	// AbandonedReason: a person gave a machine's update up.
 	AbandonedReason = "UpdateAbandoned"
 	// AttemptFailedReason: an attempt failed, and another one follows.
