@@ -135,7 +135,7 @@ func TestMaxMinorsCountsOnlyOwnSteps(t *testing.T) {
 	t.Parallel()
 	current := cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"v1.30.1"}}`)}
 	desired := cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"v1.33.0","failureDomain":"b"}}`)}
-	any := cover.Updater{Name: "any"}
+	free := cover.Updater{Name: "free"}
 	one := cover.Updater{Name: "one", MaxMinors: 1}
 	version := cover.Patches{Machine: merge(`{"spec":{"version":"v1.33.0"}}`)}
 	domain := cover.Patches{Machine: merge(`{"spec":{"failureDomain":"b"}}`)}
@@ -146,8 +146,8 @@ func TestMaxMinorsCountsOnlyOwnSteps(t *testing.T) {
 		updaters      [2]cover.Updater
 		want          []bool
 	}{
-		{"before", domain, version, [2]cover.Updater{one, any}, []bool{false, true}},
-		{"after", version, both, [2]cover.Updater{any, one}, []bool{true, false}},
+		{"before", domain, version, [2]cover.Updater{one, free}, []bool{false, true}},
+		{"after", version, both, [2]cover.Updater{free, one}, []bool{true, false}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
