@@ -4,6 +4,7 @@ package config_test
 
 import (
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +12,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,7 +28,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
+	"github.com/windlass-dev/windlass/internal/webhook"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -73,9 +76,11 @@ type installation struct {
 	account         corev1.ServiceAccount
 	role            rbacv1.ClusterRole
 	binding         rbacv1.ClusterRoleBinding
+	leaseRole       rbacv1.Role
+	leaseBinding    rbacv1.RoleBinding
+	guard           admissionregistrationv1.ValidatingWebhookConfiguration
 	service         corev1.Service
 	deployment      appsv1.Deployment
-	budget          policyv1.PodDisruptionBudget
 	network         networkingv1.NetworkPolicy
 	extensionConfig runtimev1.ExtensionConfig
 	certificates    []certificate
@@ -132,8 +137,12 @@ func decode(t *testing.T, manifests string) *installation {
 			into = &i.service
 		case "apps/v1 Deployment":
 			into = &i.deployment
-		case "policy/v1 PodDisruptionBudget":
-			into = &i.budget
+		case "rbac.authorization.k8s.io/v1 Role":
+			into = &i.leaseRole
+		case "rbac.authorization.k8s.io/v1 RoleBinding":
+			into = &i.leaseBinding
+		case "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration":
+			into = &i.guard
 		case "networking.k8s.io/v1 NetworkPolicy":
 			into = &i.network
 		case "rbac.authorization.k8s.io/v1 ClusterRole":
@@ -185,7 +194,7 @@ func checkInstallation(t *testing.T, i *installation, namespace string) {
 	t.Helper()
 	for name, got := range map[string]string{
 		"Namespace": i.namespace.Name, "ServiceAccount": i.account.Namespace, "Service": i.service.Namespace, "Deployment": i.deployment.Namespace,
-		"PodDisruptionBudget": i.budget.Namespace, "NetworkPolicy": i.network.Namespace, "ExtensionConfig's Service": i.extensionConfig.Spec.ClientConfig.Service.Namespace,
+		"Role": i.leaseRole.Namespace, "RoleBinding": i.leaseBinding.Namespace, "NetworkPolicy": i.network.Namespace, "ExtensionConfig's Service": i.extensionConfig.Spec.ClientConfig.Service.Namespace,
 	} {
 		if got != namespace {
 			t.Errorf("the namespace of the %s is %q, want %q", name, got, namespace)
@@ -194,7 +203,7 @@ func checkInstallation(t *testing.T, i *installation, namespace string) {
 	// An API server drops such a namespace, and tools that compare what they apply with what is stored never come to rest.
 	for name, got := range map[string]string{
 		"Namespace": i.namespace.Namespace, "ClusterRole": i.role.Namespace,
-		"ClusterRoleBinding": i.binding.Namespace, "ExtensionConfig": i.extensionConfig.Namespace,
+		"ClusterRoleBinding": i.binding.Namespace, "ExtensionConfig": i.extensionConfig.Namespace, "ValidatingWebhookConfiguration": i.guard.Namespace,
 	} {
 		if got != "" {
 			t.Errorf("the %s, which is cluster-scoped, has the namespace %q", name, got)
@@ -206,6 +215,8 @@ func checkInstallation(t *testing.T, i *installation, namespace string) {
 	checkNetwork(t, i)
 	checkMemory(t, i.deployment.Spec.Template.Spec.Containers[0])
 	checkTLS(t, i, namespace)
+	checkRollout(t, i)
+	checkGuard(t, i, namespace)
 }
 
 func checkCRDs(t *testing.T, crds []apiextensionsv1.CustomResourceDefinition) {
@@ -232,15 +243,103 @@ func checkAccess(t *testing.T, i *installation, namespace string) {
 	if diff := cmp.Diff(want, i.binding.Subjects); diff != "" || i.binding.RoleRef.Name != i.role.Name {
 		t.Errorf("the role %s is bound to (-want +got):\n%s", i.binding.RoleRef.Name, diff)
 	}
+	if diff := cmp.Diff(want, i.leaseBinding.Subjects); diff != "" || i.leaseBinding.RoleRef.Name != i.leaseRole.Name {
+		t.Errorf("the role %s is bound to (-want +got):\n%s", i.leaseBinding.RoleRef.Name, diff)
+	}
 	if got := i.deployment.Spec.Template.Spec.ServiceAccountName; got != i.account.Name {
 		t.Errorf("the pods run as %q", got)
+	}
+	checkLeast(t, append(slices.Clone(i.role.Rules), i.leaseRole.Rules...))
+}
+
+// checkLeast holds what the extension may do at all: whoever lets it do more has to say so here, too.
+func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	got := map[string][]string{}
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, name := range rule.Resources {
+				key := name
+				if group != "" {
+					key += "." + group
+				}
+				if len(rule.ResourceNames) > 0 {
+					key += " " + strings.Join(rule.ResourceNames, " ")
+				}
+				got[key] = append(got[key], rule.Verbs...)
+			}
+		}
+		if len(rule.NonResourceURLs) > 0 {
+			t.Errorf("a rule is about %q", rule.NonResourceURLs)
+		}
+	}
+	listAndWatch, read := []string{"list", "watch"}, []string{"get", "list", "watch"}
+	readAndPatch := []string{"get", "list", "watch", "patch"}
+	want := map[string][]string{
+		"upgradegraphs.windlass.dev": listAndWatch, "updaters.windlass.dev": listAndWatch, "updatepolicies.windlass.dev": listAndWatch,
+		"upgradegraphs/status.windlass.dev": {"patch"}, "updaters/status.windlass.dev": {"patch"}, "updatepolicies/status.windlass.dev": {"patch"},
+		"clusters.cluster.x-k8s.io": read, "machinedeployments.cluster.x-k8s.io": read, "machinesets.cluster.x-k8s.io": readAndPatch, "machines.cluster.x-k8s.io": readAndPatch,
+		"machines/status.cluster.x-k8s.io": {"patch"}, "machinesets/status.cluster.x-k8s.io": {"patch"}, "machinedeployments/status.cluster.x-k8s.io": {"patch"},
+		"machinedrainrules.cluster.x-k8s.io": {"list"},
+		"*.controlplane.cluster.x-k8s.io":    read, "*/status.controlplane.cluster.x-k8s.io": {"patch"},
+		"secrets": {"get"}, "namespaces": listAndWatch, "validatingwebhookconfigurations.admissionregistration.k8s.io": listAndWatch,
+		"events": {"create", "patch"}, "events.events.k8s.io": {"create", "patch"},
+		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what the extension may do (-want +got):\n%s", diff)
+	}
+}
+
+// checkRollout holds that a rollout comes to its end though one replica only is ever Ready: with any availability to keep, the
+// old leader would stay, and the new replicas would wait for it to go.
+func checkRollout(t *testing.T, i *installation) {
+	t.Helper()
+	if !slices.Contains(i.deployment.Spec.Template.Spec.Containers[0].Args, "--leader-elect") {
+		t.Error("two replicas serve without electing a leader")
+	}
+	strategy := i.deployment.Spec.Strategy.RollingUpdate
+	if strategy == nil || strategy.MaxUnavailable == nil || strategy.MaxUnavailable.StrVal != "100%" {
+		t.Errorf("the rollout keeps replicas available: %v", strategy)
+	}
+	if deadline := i.deployment.Spec.ProgressDeadlineSeconds; deadline == nil || *deadline != math.MaxInt32 {
+		t.Errorf("the rollout fails after %v", deadline)
+	}
+}
+
+func checkGuard(t *testing.T, i *installation, namespace string) {
+	t.Helper()
+	if len(i.guard.Webhooks) != 1 || i.guard.Name != v1alpha1.GuardConfigurationName {
+		t.Fatalf("the guard is %q with %d webhooks", i.guard.Name, len(i.guard.Webhooks))
+	}
+	for value, want := range map[string]string{"": v1alpha1.GuardInstalledReason, "enabled": v1alpha1.GuardInstalledReason, v1alpha1.GuardDisabled: v1alpha1.NamespaceExcludedReason} {
+		if got := updatepolicy.SelectGuard(&i.guard, "ns", map[string]string{v1alpha1.GuardLabel: value}); got.Reason != want {
+			t.Errorf("for a namespace labelled %q the guard is %+v, want %s", value, got, want)
+		}
+	}
+	guard := i.guard.Webhooks[0]
+	service := guard.ClientConfig.Service
+	if service == nil || service.Name != i.service.Name || service.Namespace != namespace || service.Path == nil || *service.Path != webhook.GuardPath {
+		t.Fatalf("the guard leads to %+v", guard.ClientConfig)
+	}
+	if !slices.ContainsFunc(i.service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "guard" && p.Port == *service.Port }) {
+		t.Errorf("the guard leads to port %d, the Service has %v", *service.Port, i.service.Spec.Ports)
+	}
+	if *guard.SideEffects != admissionregistrationv1.SideEffectClassNone || *guard.TimeoutSeconds != 10 || !slices.Equal(guard.AdmissionReviewVersions, []string{"v1"}) ||
+		*guard.FailurePolicy != admissionregistrationv1.Fail || *guard.MatchPolicy != admissionregistrationv1.Equivalent {
+		t.Errorf("the guard is %+v", guard)
+	}
+	secret := i.deployment.Spec.Template.Spec.Volumes[0].Secret.SecretName
+	at := slices.IndexFunc(i.certificates, func(c certificate) bool { return c.Spec.SecretName == secret })
+	if got, want := i.guard.Annotations["cert-manager.io/inject-ca-from"], namespace+"/"+i.certificates[at].Name; got != want {
+		t.Errorf("the guard's CA is injected from %q, want %q", got, want)
 	}
 }
 
 func checkPods(t *testing.T, i *installation) {
 	t.Helper()
 	pods := i.deployment.Spec.Template
-	for name, selector := range map[string]*metav1.LabelSelector{"Deployment": i.deployment.Spec.Selector, "PodDisruptionBudget": i.budget.Spec.Selector, "NetworkPolicy": &i.network.Spec.PodSelector} {
+	for name, selector := range map[string]*metav1.LabelSelector{"Deployment": i.deployment.Spec.Selector, "NetworkPolicy": &i.network.Spec.PodSelector} {
 		s, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil || s.Empty() || !s.Matches(labels.Set(pods.Labels)) {
 			t.Errorf("the %s does not select the pods: %v, %v", name, s, err)
@@ -254,8 +353,10 @@ func checkPods(t *testing.T, i *installation) {
 	for _, p := range container.Ports {
 		ports[p.Name] = p.ContainerPort
 	}
-	if target := i.service.Spec.Ports[0].TargetPort.StrVal; ports[target] == 0 {
-		t.Errorf("the Service's target port %q is none of %v", target, ports)
+	for _, p := range i.service.Spec.Ports {
+		if target := p.TargetPort.StrVal; ports[target] == 0 {
+			t.Errorf("the Service's target port %q is none of %v", target, ports)
+		}
 	}
 	for name, probe := range map[string]*corev1.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
 		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != name || ports[probe.HTTPGet.Port.StrVal] == 0 {
@@ -273,11 +374,16 @@ func checkPods(t *testing.T, i *installation) {
 // checkNetwork compares the whole policy: a label too many would keep Cluster API out.
 func checkNetwork(t *testing.T, i *installation) {
 	t.Helper()
-	tcp, hooks, health := corev1.ProtocolTCP, intstr.FromString("hooks"), intstr.FromString("health")
-	callers := metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "capi-system"}}
+	tcp, hooks, health, guard := corev1.ProtocolTCP, intstr.FromString("hooks"), intstr.FromString("health"), intstr.FromString("guard")
+	caller := func(namespace string) networkingv1.NetworkPolicyPeer {
+		return networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}}
+	}
 	want := []networkingv1.NetworkPolicyIngressRule{
-		{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &callers}}, Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &hooks}}},
-		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &health}}},
+		{
+			From:  []networkingv1.NetworkPolicyPeer{caller("capi-system"), caller("capi-kubeadm-control-plane-system")},
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &hooks}},
+		},
+		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &guard}, {Protocol: &tcp, Port: &health}}},
 	}
 	if diff := cmp.Diff(want, i.network.Spec.Ingress); diff != "" {
 		t.Errorf("the NetworkPolicy lets in (-want +got):\n%s", diff)

@@ -1,0 +1,78 @@
+package config_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// readSamples decodes the documents of a file strictly.
+func readSamples[T any](t *testing.T, path string) []T {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var items []T
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		var item T
+		if err := yaml.UnmarshalStrict([]byte(document), &item); err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, item)
+	}
+	return items
+}
+
+// TestUpdatePolicySample selects from the examples as their comments say.
+func TestUpdatePolicySample(t *testing.T) {
+	t.Parallel()
+	policies := readSamples[v1alpha1.UpdatePolicy](t, "samples/updatepolicy.yaml")
+	for name, tt := range map[string]struct {
+		group   updatepolicy.Group
+		want    string
+		guarded bool
+	}{
+		"control plane":   {group: updatepolicy.Group{Namespace: "clusters", Cluster: "prod", ControlPlane: true}, want: "keep-machines", guarded: true},
+		"workers":         {group: updatepolicy.Group{Namespace: "clusters", Cluster: "prod", Topology: "db"}, want: "keep-machines", guarded: true},
+		"stateless":       {group: updatepolicy.Group{Namespace: "clusters", Cluster: "prod", Topology: "web"}, want: "stateless-workers"},
+		"another cluster": {group: updatepolicy.Group{Namespace: "clusters", Cluster: "test", Topology: "db"}},
+	} {
+		got, err := updatepolicy.Select(policies, tt.group)
+		if err != nil || got.Name != tt.want || got.Guarded != tt.guarded {
+			t.Errorf("%s: selected %q, guarded %t, %v; want %q, %t", name, got.Name, got.Guarded, err, tt.want, tt.guarded)
+		}
+	}
+}
+
+func TestUpdaterSample(t *testing.T) {
+	t.Parallel()
+	updaters := readSamples[v1alpha1.Updater](t, "samples/updater.yaml")
+	machine := map[string]string{"hardware": "gpu"}
+	for name, tt := range map[string]struct {
+		namespace, machine map[string]string
+		want               []string
+	}{
+		"here":            {namespace: map[string]string{"site": "north"}, machine: machine, want: []string{"packages", "kubernetes"}},
+		"elsewhere":       {machine: machine, want: []string{"kubernetes"}},
+		"virtual machine": {namespace: map[string]string{"site": "north"}},
+	} {
+		selected, err := updatepolicy.SelectUpdaters(updaters, tt.namespace, tt.machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, u := range selected {
+			got = append(got, u.Name)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
