@@ -346,6 +346,9 @@ func TestBadKubeconfigs(t *testing.T) {
 		"reads files": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
 			c.AuthInfos["u"] = &clientcmdapi.AuthInfo{TokenFile: "/var/run/secrets/token"}
 		}), "refers to files"},
+		"trusts a file": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.Clusters["c"].CertificateAuthority, c.Clusters["c"].CertificateAuthorityData = "/etc/ssl/cert.pem", nil
+		}), "refers to files"},
 		"bad certificate": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
 			c.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: []byte("secret-token"), ClientKeyData: []byte("secret-token")}
 		}), "cannot be used"},
