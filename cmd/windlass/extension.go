@@ -102,27 +102,7 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := watchOwnKinds(ctx, mgr); err != nil {
-		return err
-	}
-	live, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return fmt.Errorf("connecting to the management cluster: %w", err)
-	}
-	updaters := newUpdaterPool(live)
-	if err := addControllers(mgr, live, updaters); err != nil {
-		return err
-	}
-	engine := newUpdateEngine(mgr, live, updaters)
-	guard, err := newGuard(mgr, live)
-	if err != nil {
-		return err
-	}
-	hooks, err := hookserver.New(hookserver.Options{
-		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
-		Graphs: hookserver.GraphsFrom(mgr.GetClient()), Updates: engine, Limits: engine,
-		Webhooks: map[string]http.Handler{webhook.GuardPath: guard},
-	})
+	hooks, err := o.newHooks(ctx, mgr)
 	if err != nil {
 		return err
 	}
@@ -140,6 +120,31 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 		return fmt.Errorf("serving: %w", err)
 	}
 	return nil
+}
+
+// newHooks returns the server of hooks and webhooks, and adds the controllers to the manager.
+func (o *extensionOptions) newHooks(ctx context.Context, mgr manager.Manager) (*hookserver.Server, error) {
+	if err := watchOwnKinds(ctx, mgr); err != nil {
+		return nil, err
+	}
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	updaters := newUpdaterPool(live)
+	if err := addControllers(mgr, live, updaters); err != nil {
+		return nil, err
+	}
+	engine := newUpdateEngine(mgr, live, updaters)
+	guard, err := newGuard(mgr, live)
+	if err != nil {
+		return nil, err
+	}
+	return hookserver.New(hookserver.Options{
+		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
+		Graphs: hookserver.GraphsFrom(mgr.GetClient()), Updates: engine, Limits: engine,
+		Webhooks: map[string]http.Handler{webhook.GuardPath: guard},
+	})
 }
 
 // checkCertificates finds missing or broken certificates before anything is started.

@@ -114,7 +114,7 @@ func (p *updaterPool) newUpdater(u *v1alpha1.Updater) (port.Updater, error) {
 	case u.Spec.Remote != nil:
 		return p.newRemote(u.Name, u.Spec.Remote)
 	}
-	return nil, fmt.Errorf("Updater %q is neither inProcess of a known kind nor remote", u.Name) //nolint:revive,staticcheck // It starts with the name of a kind.
+	return nil, fmt.Errorf("Updater %q is neither inProcess of a known kind nor remote", u.Name) //nolint:staticcheck // It starts with the name of a kind.
 }
 
 func (p *updaterPool) newRemote(name string, r *v1alpha1.RemoteUpdater) (port.Updater, error) {

@@ -123,7 +123,7 @@ func (p *UpgradePlanner) limit(ctx context.Context, request *runtimehooksv1.Gene
 		return fmt.Errorf("finding out how far workers can be moved at once: %w", err)
 	}
 	for i := range question.Inventory.Groups {
-		question.Inventory.Groups[i].MaxMinorStep = uint32(max(minors, 0))
+		question.Inventory.Groups[i].MaxMinorStep = uint32(max(minors, 0)) //nolint:gosec // The API bounds it to 10.
 	}
 	return nil
 }

@@ -211,12 +211,7 @@ func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) inplac
 		t := needs[c.Updater]
 		d.Steps = append(d.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, NeedsDrain: t.NeedsDrain, MaxMinors: int(t.MaxMinors)})
 	}
-	for _, p := range r.Dirty {
-		if q.scope == cover.MachineSet {
-			p.Path = strings.TrimPrefix(p.Path, "/spec/template")
-		}
-		d.Dirty = append(d.Dirty, p)
-	}
+	d.Dirty = r.Dirty
 	d.ID = decisionID(d)
 	return d
 }
