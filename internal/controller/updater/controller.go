@@ -69,8 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	ready := r.probe(ctx, &updater)
 	if ctx.Err() != nil {
-		// The process ends, which says nothing about the updater.
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, nil //nolint:nilerr // The process ends, which says nothing about the updater.
 	}
 	changed := updater.DeepCopy()
 	ready.ObservedGeneration, ready.LastTransitionTime = updater.Generation, metav1.NewTime(r.Now())
