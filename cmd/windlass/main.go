@@ -77,8 +77,10 @@ It plans the shortest legal chain, shows it and says why before anything happens
 	}
 	root.AddCommand(newDemoCommand())
 	root.AddCommand(newDevCommand())
+	root.AddCommand(newDoctorCommand())
 	root.AddCommand(newExtensionCommand())
 	root.AddCommand(newPlanCommand())
+	root.AddCommand(newStatusCommand())
 	root.AddCommand(newUpdaterCommand())
 	return root
 }

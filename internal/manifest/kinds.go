@@ -43,15 +43,47 @@ var kinds = map[schema.GroupKind]decoder{
 		s.Machines = appendIf(err, s.Machines, o)
 		return o, err
 	},
-	v1alpha1.GroupVersion.WithKind("UpgradeGraph").GroupKind(): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
-		if apiVersion != v1alpha1.GroupVersion.Version {
-			return nil, &Error{Origin: origin, Field: "apiVersion", Problem: "it must be " + v1alpha1.GroupVersion.String()}
-		}
+	clusterKind("MachineHealthCheck"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
+		o, err := decodeVersioned(origin, apiVersion, value, clusterv1beta1.Convert_v1beta1_MachineHealthCheck_To_v1beta2_MachineHealthCheck)
+		s.MachineHealthChecks = appendIf(err, s.MachineHealthChecks, o)
+		return o, err
+	},
+	{Group: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlaneTemplate"}: func(s *Set, origin Origin, _ string, value []byte) (metav1.Object, error) {
+		o := &unstructured.Unstructured{}
+		err := unmarshal(origin, value, &o.Object)
+		s.ControlPlaneTemplates = appendIf(err, s.ControlPlaneTemplates, o)
+		return o, err
+	},
+	ourKind("UpgradeGraph"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
 		o := &v1alpha1.UpgradeGraph{}
-		err := unmarshal(origin, value, o)
+		err := decodeOurs(origin, apiVersion, value, o)
 		s.UpgradeGraphs = appendIf(err, s.UpgradeGraphs, o)
 		return o, err
 	},
+	ourKind("UpdatePolicy"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
+		o := &v1alpha1.UpdatePolicy{}
+		err := decodeOurs(origin, apiVersion, value, o)
+		s.UpdatePolicies = appendIf(err, s.UpdatePolicies, o)
+		return o, err
+	},
+	ourKind("Updater"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
+		o := &v1alpha1.Updater{}
+		err := decodeOurs(origin, apiVersion, value, o)
+		s.Updaters = appendIf(err, s.Updaters, o)
+		return o, err
+	},
+}
+
+func ourKind(kind string) schema.GroupKind {
+	return v1alpha1.GroupVersion.WithKind(kind).GroupKind()
+}
+
+// decodeOurs decodes one of Windlass' own kinds, of which there is one version.
+func decodeOurs(origin Origin, apiVersion string, value []byte, into any) error {
+	if apiVersion != v1alpha1.GroupVersion.Version {
+		return &Error{Origin: origin, Field: "apiVersion", Problem: "it must be " + v1alpha1.GroupVersion.String()}
+	}
+	return unmarshal(origin, value, into)
 }
 
 func clusterKind(kind string) schema.GroupKind {

@@ -35,6 +35,11 @@ type Set struct {
 	MachinePools       []*clusterv1.MachinePool
 	Machines           []*clusterv1.Machine
 	UpgradeGraphs      []*v1alpha1.UpgradeGraph
+	// ControlPlaneTemplates are KubeadmControlPlaneTemplates, MachineHealthChecks, UpdatePolicies and Updaters are for what happens to machines, not for the plan itself.
+	ControlPlaneTemplates []*unstructured.Unstructured
+	MachineHealthChecks   []*clusterv1.MachineHealthCheck
+	UpdatePolicies        []*v1alpha1.UpdatePolicy
+	Updaters              []*v1alpha1.Updater
 	// ControlPlanes are objects of other groups that have a spec.version, such as a KubeadmControlPlane.
 	ControlPlanes []*unstructured.Unstructured
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -97,6 +98,40 @@ func (s *Set) Objects(cluster *clusterv1.Cluster) (snapshot.Objects, error) {
 		o.ControlPlane = object
 	}
 	return o, nil
+}
+
+// UpdateObjects are the UpdatePolicies of a Cluster's namespace, and the Updaters: those that it would be updated by once all of
+// the set is applied.
+func (s *Set) UpdateObjects(cluster *clusterv1.Cluster) ([]v1alpha1.UpdatePolicy, []v1alpha1.Updater) {
+	var policies []v1alpha1.UpdatePolicy
+	for _, p := range s.UpdatePolicies {
+		if sameNamespace(p.Namespace, cluster.Namespace) {
+			policy := *p.DeepCopy()
+			policy.Namespace = cluster.Namespace
+			policies = append(policies, policy)
+		}
+	}
+	updaters := make([]v1alpha1.Updater, 0, len(s.Updaters))
+	for _, u := range s.Updaters {
+		updaters = append(updaters, *u.DeepCopy())
+	}
+	return policies, updaters
+}
+
+// ControlPlaneTemplate is the KubeadmControlPlaneTemplate that a class of the set refers to; nil where it is not there.
+func (s *Set) ControlPlaneTemplate(class *clusterv1.ClusterClass) *unstructured.Unstructured {
+	ref := class.Spec.ControlPlane.TemplateRef
+	for _, t := range s.ControlPlaneTemplates {
+		if t.GetKind() == ref.Kind && t.GetName() == ref.Name && sameNamespace(t.GetNamespace(), class.Namespace) {
+			return t
+		}
+	}
+	return nil
+}
+
+// HealthChecks are the MachineHealthChecks of a Cluster.
+func (s *Set) HealthChecks(cluster *clusterv1.Cluster) []*clusterv1.MachineHealthCheck {
+	return belonging(cluster, s.MachineHealthChecks, func(o *clusterv1.MachineHealthCheck) string { return o.Spec.ClusterName })
 }
 
 // belonging selects the objects whose spec.clusterName is the Cluster's.

@@ -2,6 +2,9 @@ package snapshot
 
 import (
 	"cmp"
+	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,4 +31,123 @@ func MachineDeploymentGroup(cluster *clusterv1.Cluster, md *clusterv1.MachineDep
 		Topology: cmp.Or(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.Name),
 		Object:   md.Name, Labels: md.Labels,
 	}
+}
+
+// UpdateGroup is a control plane or MachineDeployment, and what its machines are asked for by.
+type UpdateGroup struct {
+	updatepolicy.Group
+	// Name is the group's name in a plan; empty for the control plane.
+	Name string
+	// Subject names the object to people; the topology where there is no object yet.
+	Subject string
+	// MachineLabels are those that Updaters select its machines by.
+	MachineLabels map[string]string
+	// MachineDeployment is nil for the control plane, and while it does not exist.
+	MachineDeployment *clusterv1.MachineDeployment
+	// Topology and Class are the group's item of the Cluster's topology, and that of the ClusterClass; nil where there is none.
+	Topology *clusterv1.MachineDeploymentTopology
+	Class    *clusterv1.MachineDeploymentClass
+}
+
+// UpdateGroups lists a cluster's groups as UpdatePolicies select them: the control plane, then the topology's
+// MachineDeployments in their order, then those that are not part of the topology, by name. What does not exist yet has the
+// labels that Cluster API will give it, as far as the Cluster and the class say; class may be nil.
+func UpdateGroups(o Objects, class *clusterv1.ClusterClass) []UpdateGroup {
+	groups := []UpdateGroup{controlPlaneGroup(o, class)}
+	managed := map[string]*clusterv1.MachineDeployment{}
+	var others []*clusterv1.MachineDeployment
+	for _, md := range o.MachineDeployments {
+		if name := md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]; name != "" {
+			managed[name] = md
+		} else {
+			others = append(others, md)
+		}
+	}
+	topologies := o.Cluster.Spec.Topology.Workers.MachineDeployments
+	for i := range topologies {
+		t := &topologies[i]
+		groups = append(groups, deploymentGroup(o.Cluster, managed[t.Name], t, deploymentClass(class, t.Class)))
+		delete(managed, t.Name)
+	}
+	others = slices.AppendSeq(others, maps.Values(managed))
+	slices.SortFunc(others, func(a, b *clusterv1.MachineDeployment) int { return strings.Compare(a.Name, b.Name) })
+	for _, md := range others {
+		groups = append(groups, deploymentGroup(o.Cluster, md, nil, nil))
+	}
+	return groups
+}
+
+func controlPlaneGroup(o Objects, class *clusterv1.ClusterClass) UpdateGroup {
+	g := UpdateGroup{
+		Group:   ControlPlaneGroup(o.Cluster, o.ControlPlane),
+		Subject: "control plane",
+		MachineLabels: map[string]string{
+			clusterv1.ClusterNameLabel: o.Cluster.Name, clusterv1.MachineControlPlaneLabel: "",
+		},
+	}
+	topology := o.Cluster.Spec.Topology.ControlPlane.Metadata.Labels
+	if o.ControlPlane != nil {
+		g.Subject = o.ControlPlane.GetKind() + " " + o.ControlPlane.GetName()
+		g.MachineLabels[clusterv1.MachineControlPlaneNameLabel] = o.ControlPlane.GetName()
+		labels, _, err := unstructured.NestedStringMap(o.ControlPlane.Object, "spec", "machineTemplate", "metadata", "labels")
+		if err == nil {
+			maps.Copy(g.MachineLabels, labels)
+		}
+		return g
+	}
+	g.Labels = map[string]string{clusterv1.ClusterNameLabel: o.Cluster.Name, clusterv1.ClusterTopologyOwnedLabel: ""}
+	for _, labels := range []map[string]string{classLabels(class), topology} {
+		maps.Copy(g.Labels, labels)
+		maps.Copy(g.MachineLabels, labels)
+	}
+	return g
+}
+
+func classLabels(class *clusterv1.ClusterClass) map[string]string {
+	if class == nil {
+		return nil
+	}
+	return class.Spec.ControlPlane.Metadata.Labels
+}
+
+func deploymentGroup(
+	cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment, topology *clusterv1.MachineDeploymentTopology, class *clusterv1.MachineDeploymentClass,
+) UpdateGroup {
+	g := UpdateGroup{MachineDeployment: md, Topology: topology, Class: class}
+	if topology != nil {
+		g.Name = topology.Name
+	}
+	if md != nil {
+		g.Group = MachineDeploymentGroup(cluster, md)
+		g.Subject = "MachineDeployment " + md.Name
+		g.MachineLabels = maps.Clone(md.Spec.Template.Labels)
+		return g
+	}
+	g.Subject = "MachineDeployment of topology " + topology.Name
+	labels := map[string]string{
+		clusterv1.ClusterNameLabel: cluster.Name, clusterv1.ClusterTopologyOwnedLabel: "",
+		clusterv1.ClusterTopologyMachineDeploymentNameLabel: topology.Name,
+	}
+	if class != nil {
+		maps.Copy(labels, class.Metadata.Labels)
+	}
+	maps.Copy(labels, topology.Metadata.Labels)
+	g.Group = updatepolicy.Group{
+		Namespace: cluster.Namespace, Cluster: cluster.Name, ClusterLabels: cluster.Labels, Topology: topology.Name, Labels: labels,
+	}
+	g.MachineLabels = maps.Clone(labels)
+	return g
+}
+
+func deploymentClass(class *clusterv1.ClusterClass, name string) *clusterv1.MachineDeploymentClass {
+	if class == nil {
+		return nil
+	}
+	classes := class.Spec.Workers.MachineDeployments
+	for i := range classes {
+		if classes[i].Class == name {
+			return &classes[i]
+		}
+	}
+	return nil
 }

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/windlass-dev/windlass/internal/doctor"
+	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/view"
+)
+
+const doctorLong = `Doctor says whether the machines of a Cluster can be updated in place on stock Cluster API, what would be replaced
+and why, and what to change. It changes nothing, and asks no updater.
+
+Cluster API replaces machines without asking in more cases than one: while a rollout may surge, at rollout times that
+are set, when a template is missing, when its feature gates are off or more than one extension is registered.
+Each of these is a check. What cannot be told is a Warning, never OK. A finding is an Error where a group's
+UpdatePolicy forbids to replace machines (fallback None), and a Warning where it allows that.
+
+With -f the Cluster comes from manifests instead of the management cluster that the kubeconfig names. What only a
+management cluster can say (managers, registered extensions, the guard, templates) is then a Warning.
+
+Checks: MachinesKept (what all others come to, for each group), Policy, FeatureGates, Extension, Updaters, Guard, Replicas,
+Surge, RolloutTimes, Templates, HealthChecks, Paused, Machines, Unread.
+
+Exit codes: 0 no errors were found; 1 an error was found, or a usage or input error.
+
+With -o json or -o yaml standard output holds one document, {namespace, cluster, worst, findings: [{id, severity,
+subject, message, mend}]}; when the Cluster cannot be read it is {error: {rule, item, version, message}}.`
+
+const doctorExample = `  # Can the machines of this Cluster be kept?
+  windlass doctor my-cluster -n my-namespace
+
+  # Before it exists
+  windlass doctor -f clusterclass.yaml -f cluster.yaml -f updatepolicy.yaml -f updaters.yaml
+
+  # Errors only
+  windlass doctor my-cluster -o json | jq '.findings[] | select(.severity == "Error")'`
+
+// errSick is why doctor fails where it found errors; they are shown already.
+var errSick = errors.New("errors were found")
+
+// doctorOptions are the flags of windlass doctor.
+type doctorOptions struct {
+	files  []string
+	output string
+	kube   *genericclioptions.ConfigFlags
+}
+
+func newDoctorCommand() *cobra.Command {
+	o := &doctorOptions{kube: newKubeFlags()}
+	complete := completeLiveCluster(o.kube)
+	cmd := &cobra.Command{
+		Use:     "doctor CLUSTER",
+		Short:   "Say whether a Cluster's machines can be updated in place, and what to change",
+		Long:    doctorLong,
+		Example: doctorExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(o.files) > 0 && len(args) == 0 {
+				return nil
+			}
+			return clusterArg(cmd, args)
+		},
+		ValidArgsFunction: complete,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, err := view.ParseFormatOf(o.output, view.ReportFormats())
+			if err != nil {
+				return reportFailure(cmd, planInput{format: view.Table}, planRequest{}, &flagError{flag: "--output", problem: err.Error(), err: err})
+			}
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			facts, err := o.gather(cmd, name)
+			if err != nil {
+				return reportFailure(cmd, planInput{format: format}, planRequest{}, err)
+			}
+			return reportExamination(cmd, format, facts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
+	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the findings: "+joinFormats(view.ReportFormats()))
+	o.kube.AddFlags(flags)
+	mustRegister(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
+	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(view.ReportFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.SetFlagErrorFunc(reportFlagError)
+	return cmd
+}
+
+func reportExamination(cmd *cobra.Command, format view.Format, facts doctor.Facts) error {
+	findings := doctor.Examine(facts)
+	cluster := facts.Objects.Cluster
+	err := view.WriteExamination(cmd.OutOrStdout(), format, view.Examination{Namespace: cluster.Namespace, Cluster: cluster.Name, Findings: findings})
+	if err != nil {
+		return err
+	}
+	if doctor.Worst(findings) == doctor.Error {
+		return &exitError{code: exitFailure, silent: true, err: errSick}
+	}
+	return nil
+}
+
+// gather collects the facts, from manifests or the management cluster.
+func (o *doctorOptions) gather(cmd *cobra.Command, name string) (doctor.Facts, error) {
+	if len(o.files) > 0 {
+		return manifestFacts(cmd, o.files, *o.kube.Namespace, name)
+	}
+	m, namespace, err := connect(o.kube)
+	if err != nil {
+		return doctor.Facts{}, err
+	}
+	return m.liveFacts(cmd.Context(), types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// ourHandlers are the names under which Windlass registers the hooks.
+func ourHandlers() map[string]string {
+	return map[string]string{
+		"CanUpdateMachine":    hookserver.CanUpdateMachineHandler,
+		"CanUpdateMachineSet": hookserver.CanUpdateMachineSetHandler,
+		"UpdateMachine":       hookserver.UpdateMachineHandler,
+	}
+}
+
+func manifestFacts(cmd *cobra.Command, files []string, namespace, name string) (doctor.Facts, error) {
+	set, err := manifest.Read(files, cmd.InOrStdin())
+	if err != nil {
+		return doctor.Facts{}, err
+	}
+	cluster, err := set.Cluster(namespace, name)
+	if err != nil {
+		return doctor.Facts{}, err
+	}
+	f := doctor.Facts{Now: time.Now(), Handlers: ourHandlers(), HealthChecks: set.HealthChecks(cluster)}
+	if f.Objects, err = set.Objects(cluster); err != nil {
+		return doctor.Facts{}, err
+	}
+	f.Policies, f.Updaters = set.UpdateObjects(cluster)
+	if cluster.Spec.Topology.IsDefined() {
+		class, err := set.ClusterClass(cluster)
+		if err != nil {
+			f.Unread = append(f.Unread, doctor.Unread{Source: doctor.SourceClass, Problem: err.Error()})
+		} else {
+			f.Class, f.ControlPlaneTemplate = class, set.ControlPlaneTemplate(class)
+		}
+	}
+	return f, nil
+}
+
+// liveFacts reads everything that is examined. What may not be read is left out and named; only the Cluster and its own
+// objects must be readable.
+func (m managementCluster) liveFacts(ctx context.Context, key types.NamespacedName) (doctor.Facts, error) {
+	s, err := m.fetchStatus(ctx, key)
+	if err != nil {
+		return doctor.Facts{}, err
+	}
+	f := doctor.Facts{Live: true, Now: time.Now(), Handlers: ourHandlers(), Policies: s.Policies}
+	f.Objects.Cluster, f.Objects.ControlPlane = s.Cluster, s.ControlPlane
+	f.Objects.MachineDeployments, f.Objects.Machines = s.MachineDeployments, s.Machines
+	c := collector{managementCluster: m, facts: &f}
+	for _, step := range []struct {
+		source doctor.Source
+		read   func(context.Context) error
+	}{
+		{doctor.SourceClass, c.readClass}, {doctor.SourceUpdaters, c.readUpdaters}, {doctor.SourceNamespace, c.readNamespace},
+		{doctor.SourceHealthChecks, c.readHealthChecks}, {doctor.SourceManagers, c.readManagers},
+		{doctor.SourceExtensions, c.readExtensions}, {doctor.SourceGuard, c.readGuard}, {doctor.SourceTemplates, c.readTemplates},
+	} {
+		if err := step.read(ctx); err != nil {
+			if ctx.Err() != nil {
+				return doctor.Facts{}, fmt.Errorf("reading the management cluster: %w", ctx.Err())
+			}
+			f.Unread = append(f.Unread, doctor.Unread{Source: step.source, Problem: err.Error()})
+		}
+	}
+	return f, nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/doctor"
+)
+
+// collector reads facts about a cluster, one kind after the other. What does not exist is no error.
+type collector struct {
+	managementCluster
+	facts *doctor.Facts
+}
+
+func (c *collector) key() types.NamespacedName {
+	return client.ObjectKeyFromObject(c.facts.Objects.Cluster)
+}
+
+func (c *collector) readClass(ctx context.Context) error {
+	if !c.facts.Objects.Cluster.Spec.Topology.IsDefined() {
+		return nil
+	}
+	key := c.facts.Objects.Cluster.GetClassKey()
+	class := &clusterv1.ClusterClass{}
+	if err := c.get(ctx, "ClusterClass", key, class); err != nil {
+		return err
+	}
+	c.facts.Class = class
+	return nil
+}
+
+func (c *collector) readUpdaters(ctx context.Context) (err error) {
+	c.facts.Updaters, err = c.listUpdaters(ctx)
+	return err
+}
+
+func (c *collector) readNamespace(ctx context.Context) error {
+	namespace := &corev1.Namespace{}
+	if err := c.get(ctx, "Namespace", types.NamespacedName{Name: c.key().Namespace}, namespace); err != nil {
+		return err
+	}
+	c.facts.NamespaceLabels = namespace.Labels
+	return nil
+}
+
+func (c *collector) readHealthChecks(ctx context.Context) error {
+	found, err := list[*clusterv1.MachineHealthCheck](ctx, c.managementCluster, "MachineHealthChecks of namespace "+c.key().Namespace,
+		func() client.ObjectList { return &clusterv1.MachineHealthCheckList{} }, []client.ListOption{client.InNamespace(c.key().Namespace)})
+	for _, h := range found {
+		if h.Spec.ClusterName == c.key().Name {
+			c.facts.HealthChecks = append(c.facts.HealthChecks, h)
+		}
+	}
+	return ignoreNotFound(err)
+}
+
+func (c *collector) readManagers(ctx context.Context) error {
+	found, err := list[*appsv1.Deployment](ctx, c.managementCluster, "Deployments",
+		func() client.ObjectList { return &appsv1.DeploymentList{} }, []client.ListOption{client.HasLabels{clusterv1.ProviderNameLabel}})
+	c.facts.Managers = valuesOf(found)
+	return ignoreNotFound(err)
+}
+
+func (c *collector) readExtensions(ctx context.Context) error {
+	found, err := list[*runtimev1.ExtensionConfig](ctx, c.managementCluster, "ExtensionConfigs",
+		func() client.ObjectList { return &runtimev1.ExtensionConfigList{} }, nil)
+	c.facts.Extensions = valuesOf(found)
+	return ignoreNotFound(err)
+}
+
+func (c *collector) readGuard(ctx context.Context) error {
+	guard := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := c.get(ctx, "ValidatingWebhookConfiguration", types.NamespacedName{Name: v1alpha1.GuardConfigurationName}, guard)
+	if err == nil {
+		c.facts.Guard = guard
+	}
+	return ignoreNotFound(err)
+}
+
+// readTemplates looks for the objects that Cluster API must have to ask the extension: the templates of MachineSets with
+// machines, and what control plane Machines are made of.
+func (c *collector) readTemplates(ctx context.Context) error {
+	sets, err := list[*clusterv1.MachineSet](ctx, c.managementCluster, fmt.Sprintf("MachineSets of Cluster %s", c.key()),
+		func() client.ObjectList { return &clusterv1.MachineSetList{} }, ofCluster(c.key()))
+	if ignoreNotFound(err) != nil {
+		return err
+	}
+	known := map[clusterv1.ContractVersionedObjectReference]bool{}
+	for _, r := range c.references(sets) {
+		exists, looked := known[r.ref]
+		if !looked {
+			if exists, err = c.exists(ctx, r.ref); err != nil {
+				return err
+			}
+			known[r.ref] = exists
+		}
+		if !exists {
+			c.facts.Missing = append(c.facts.Missing, doctor.Reference{Group: r.group, From: r.from, To: r.ref.Kind + " " + r.ref.Name})
+		}
+	}
+	slices.SortFunc(c.facts.Missing, func(a, b doctor.Reference) int { return strings.Compare(a.From+a.To, b.From+b.To) })
+	return nil
+}
+
+// reference is a reference that an object of a group holds.
+type reference struct {
+	// group is the name of a MachineDeployment; empty for the control plane.
+	group, from string
+	ref         clusterv1.ContractVersionedObjectReference
+}
+
+func (c *collector) references(sets []*clusterv1.MachineSet) []reference {
+	var all []reference
+	add := func(group, from string, spec *clusterv1.MachineSpec) {
+		all = append(all, reference{group: group, from: from, ref: spec.InfrastructureRef})
+		if spec.Bootstrap.ConfigRef.IsDefined() {
+			all = append(all, reference{group: group, from: from, ref: spec.Bootstrap.ConfigRef})
+		}
+	}
+	for _, md := range c.facts.Objects.MachineDeployments {
+		add(md.Name, "MachineDeployment "+md.Name, &md.Spec.Template.Spec)
+	}
+	for _, ms := range sets {
+		if ms.Spec.Replicas != nil && *ms.Spec.Replicas > 0 {
+			add(ms.Labels[clusterv1.MachineDeploymentNameLabel], "MachineSet "+ms.Name, &ms.Spec.Template.Spec)
+		}
+	}
+	for _, machine := range c.facts.Objects.Machines {
+		if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
+			add("", "Machine "+machine.Name, &machine.Spec)
+		}
+	}
+	return slices.DeleteFunc(all, func(r reference) bool { return !r.ref.IsDefined() })
+}
+
+// exists looks an object up by its metadata.
+func (c *collector) exists(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (bool, error) {
+	mapping, err := c.mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err == nil {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(mapping.GroupVersionKind)
+		err = c.Get(ctx, types.NamespacedName{Namespace: c.key().Namespace, Name: ref.Name}, object)
+	}
+	if err == nil {
+		return true, nil
+	}
+	if ignoreNotFound(err) == nil {
+		return false, nil
+	}
+	return false, &serverError{item: fmt.Sprintf("%s %s/%s", ref.Kind, c.key().Namespace, ref.Name), err: err}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/view"
+)
+
+const statusLong = `Status shows how the in-place updates of a Cluster's machines stand: for each group which UpdatePolicy counts and
+how many machines are up to date, queued, updating, failed or waiting; for each machine under update the updater
+at work, its attempt and phase, since when, and when it should be done by how long the same updater took on other
+machines of the Cluster; what blocks a group; and which fields were not applied to running machines.
+
+It reads what is recorded on the objects, asks no updater, and changes nothing. What is recorded and cannot be
+read is said, and counted as unreadable.
+
+--watch goes on until it is interrupted: on a terminal it draws the status anew when it has changed, elsewhere it
+prints a line for each change. With -o json or -o yaml each change prints a whole document.
+
+-o wide adds versions, operation ids, messages, queued machines and measured durations.`
+
+const statusExample = `  # How far are the machines of a Cluster?
+  windlass status my-cluster -n my-namespace
+
+  # Follow an upgrade
+  windlass status my-cluster --watch
+
+  # Which machines failed, for a script
+  windlass status my-cluster -o json | jq '.updates[] | select(.state == "Failed")'`
+
+// statusOptions are the flags of windlass status.
+type statusOptions struct {
+	output string
+	watch  bool
+	kube   *genericclioptions.ConfigFlags
+}
+
+func newStatusCommand() *cobra.Command {
+	o := &statusOptions{kube: newKubeFlags()}
+	cmd := &cobra.Command{
+		Use:               "status CLUSTER",
+		Short:             "Show how the in-place updates of a Cluster's machines stand",
+		Long:              statusLong,
+		Example:           statusExample,
+		Args:              clusterArg,
+		ValidArgsFunction: completeLiveCluster(o.kube),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, err := view.ParseFormatOf(o.output, view.StatusFormats())
+			if err != nil {
+				return reportFailure(cmd, planInput{format: view.Table}, planRequest{}, &flagError{flag: "--output", problem: err.Error(), err: err})
+			}
+			if err := o.run(cmd, args[0], format); err != nil {
+				return reportFailure(cmd, planInput{format: format}, planRequest{}, err)
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the status: "+joinFormats(view.StatusFormats()))
+	flags.BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
+	o.kube.AddFlags(flags)
+	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(view.StatusFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.SetFlagErrorFunc(reportFlagError)
+	return cmd
+}
+
+func joinFormats(formats []view.Format) string {
+	names := make([]string, 0, len(formats))
+	for _, f := range formats {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
+}
+
+// clusterArg asks for exactly one CLUSTER.
+func clusterArg(cmd *cobra.Command, args []string) error {
+	output := cmd.Flags().Lookup("output").Value.String()
+	fail := func(problem string) error {
+		return reportFailure(cmd, planInput{format: view.Format(output)}, planRequest{}, &flagError{flag: "CLUSTER", problem: problem})
+	}
+	switch len(args) {
+	case 0:
+		return fail("it is missing; name a Cluster")
+	case 1:
+		return nil
+	default:
+		return fail(fmt.Sprintf("there can be one only, not %q", args))
+	}
+}
+
+// completeLiveCluster completes CLUSTER from the management cluster.
+func completeLiveCluster(kube *genericclioptions.ConfigFlags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var matches []cobra.Completion
+		for _, name := range liveClusterNames(cmd.Context(), kube) {
+			if strings.HasPrefix(name, prefix) {
+				matches = append(matches, name)
+			}
+		}
+		return matches, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format) error {
+	m, namespace, err := connect(o.kube)
+	if err != nil {
+		return err
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	if o.watch {
+		return watchStatus(cmd.Context(), m, key, newStatusScreen(cmd.OutOrStdout(), format))
+	}
+	facts, err := m.fetchStatus(cmd.Context(), key)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	return view.WriteStatus(cmd.OutOrStdout(), format, status.Compute(facts, now), now)
+}
+
+// fetchStatus reads all that a status is computed from.
+func (m managementCluster) fetchStatus(ctx context.Context, key types.NamespacedName) (status.Facts, error) {
+	f := status.Facts{Cluster: &clusterv1.Cluster{}}
+	if err := m.get(ctx, "Cluster", key, f.Cluster); err != nil {
+		return status.Facts{}, err
+	}
+	var err error
+	if f.Cluster.Spec.ControlPlaneRef.IsDefined() {
+		if f.ControlPlane, err = m.fetchControlPlane(ctx, f.Cluster); ignoreNotFound(err) != nil {
+			return status.Facts{}, err
+		} else if err != nil {
+			f.ControlPlane = nil
+		}
+	}
+	if f.MachineDeployments, err = m.listMachineDeployments(ctx, key); err != nil {
+		return status.Facts{}, err
+	}
+	if f.Machines, err = m.listMachines(ctx, key); err != nil {
+		return status.Facts{}, err
+	}
+	f.Policies, err = m.listUpdatePolicies(ctx, key.Namespace)
+	return f, err
+}
+
+// ignoreNotFound returns nil for the error of an object that does not exist, or that is not served.
+func ignoreNotFound(err error) error {
+	cause := err
+	var server *serverError
+	if errors.As(err, &server) {
+		cause = server.err
+	}
+	if apierrors.IsNotFound(cause) || meta.IsNoMatchError(cause) {
+		return nil
+	}
+	return err
+}
+
+func ofCluster(key types.NamespacedName) []client.ListOption {
+	return []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}}
+}
+
+func (m managementCluster) listMachineDeployments(ctx context.Context, key types.NamespacedName) ([]*clusterv1.MachineDeployment, error) {
+	return list[*clusterv1.MachineDeployment](ctx, m, fmt.Sprintf("MachineDeployments of Cluster %s", key),
+		func() client.ObjectList { return &clusterv1.MachineDeploymentList{} }, ofCluster(key))
+}
+
+func (m managementCluster) listMachines(ctx context.Context, key types.NamespacedName) ([]*clusterv1.Machine, error) {
+	return list[*clusterv1.Machine](ctx, m, fmt.Sprintf("Machines of Cluster %s", key),
+		func() client.ObjectList { return &clusterv1.MachineList{} }, ofCluster(key))
+}
+
+// listUpdatePolicies returns the policies of a namespace; none where the server does not know them.
+func (m managementCluster) listUpdatePolicies(ctx context.Context, namespace string) ([]v1alpha1.UpdatePolicy, error) {
+	found, err := list[*v1alpha1.UpdatePolicy](ctx, m, "UpdatePolicies of namespace "+namespace,
+		func() client.ObjectList { return &v1alpha1.UpdatePolicyList{} }, []client.ListOption{client.InNamespace(namespace)})
+	return valuesOf(found), ignoreNotFound(err)
+}
+
+// listUpdaters returns all Updaters; none where the server does not know them.
+func (m managementCluster) listUpdaters(ctx context.Context) ([]v1alpha1.Updater, error) {
+	found, err := list[*v1alpha1.Updater](ctx, m, "Updaters", func() client.ObjectList { return &v1alpha1.UpdaterList{} }, nil)
+	return valuesOf(found), ignoreNotFound(err)
+}
+
+func valuesOf[T any](pointers []*T) []T {
+	values := make([]T, 0, len(pointers))
+	for _, p := range pointers {
+		values = append(values, *p)
+	}
+	return values
+}

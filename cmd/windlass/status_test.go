@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/internal/status"
+)
+
+var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const watchedObjectsYAML = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prod, namespace: team-a}
+spec: {controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: prod-cp}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: prod-cp, namespace: team-a}
+spec: {version: v1.32.1}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: md-0, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: prod}}
+spec: {clusterName: prod, template: {spec: {version: v1.32.1}}}
+---
+apiVersion: windlass.dev/v1alpha1
+kind: UpdatePolicy
+metadata: {name: other, namespace: team-b}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata: {name: m-1, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0}}
+spec: {clusterName: prod, version: v1.31.2}
+`
+
+// TestStatusWatch follows a cluster while it changes: the status first, then a line for each change and nothing else.
+func TestStatusWatch(t *testing.T) {
+	api, kubeconfig := startFakeAPI(t, watchedObjectsYAML)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reader, writer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		cmd := newRootCommand()
+		cmd.SetArgs([]string{"status", "prod", "--watch", "--kubeconfig", kubeconfig})
+		cmd.SetOut(writer)
+		err := cmd.ExecuteContext(ctx)
+		writer.Close()
+		ended <- err
+	}()
+	lines := bufio.NewScanner(reader)
+	next := func(want string) {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the output ends before %q: %v", want, <-ended)
+		}
+		if got := lines.Text(); !strings.Contains(got, want) {
+			t.Errorf("the next line is %q, want %q", got, want)
+		}
+	}
+	next("| Group ")
+	next("|---")
+	next("| control plane")
+	next("| md-0          | no UpdatePolicy: replace | 1 waiting |")
+
+	put := func(documents string) {
+		t.Helper()
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(documents), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		api.put(o)
+	}
+	put(`{apiVersion: windlass.dev/v1alpha1, kind: UpdatePolicy, metadata: {name: all, namespace: team-a}, spec: {strategy: ExternalUpdate, targets: [{machineDeployments: [md-0]}]}}`)
+	next("MachineDeployment md-0: all: in place only")
+	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: other, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: another}}}`)
+	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m-1, namespace: team-a,
+labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0}, annotations: {in-place-updates.internal.cluster.x-k8s.io/update-in-progress: ""}},
+spec: {clusterName: prod, version: v1.32.1}}`)
+	next("Machine m-1 (md-0): Queued, to v1.32.1")
+	put(`{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: prod-cp, namespace: team-a}, spec: {version: v1.32.1},
+status: {conditions: [{type: windlass.dev/UpdateBlocked, status: "True", reason: NotCovered, message: Machine /spec/version}]}}`)
+	next("KubeadmControlPlane prod-cp is blocked: NotCovered: Machine /spec/version")
+
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("an interrupted watch ends with %v", err)
+	}
+}
+
+// TestStatusScreen checks what each kind of output gets when a status changes, and when it does not.
+func TestStatusScreen(t *testing.T) {
+	before := status.Report{Namespace: "team-a", Cluster: "prod", Machines: []status.Machine{{Name: "m", Group: "md-0", State: status.Waiting}}}
+	after := before
+	after.Machines = []status.Machine{{Name: "m", Group: "md-0", State: status.UpToDate, Version: "v1.32.1"}}
+	for _, test := range []struct {
+		name   string
+		screen statusScreen
+		first  string
+		second string
+	}{
+		{"lines", statusScreen{format: "table"}, "| Group |", "00:00:00 Machine m (md-0): UpToDate, v1.32.1\n"},
+		{"terminal", statusScreen{format: "table", redraw: true}, clearScreen + "Cluster team-a/prod at 00:00:00\n\n| Group |", clearScreen},
+		{"JSON", statusScreen{format: "json"}, "{\n", "{\n"},
+		{"YAML", statusScreen{format: "yaml"}, "blocked: []\n", "---\nblocked: []\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out bytes.Buffer
+			s := test.screen
+			s.out = &out
+			for _, step := range []struct {
+				report status.Report
+				want   string
+			}{{before, test.first}, {before, ""}, {after, test.second}, {after, ""}} {
+				out.Reset()
+				if err := s.show(step.report, midnight); err != nil {
+					t.Fatal(err)
+				}
+				if got := out.String(); !strings.HasPrefix(got, step.want) || (step.want == "" && got != "") {
+					t.Errorf("show writes %q, want %q first", got, step.want)
+				}
+			}
+		})
+	}
+}

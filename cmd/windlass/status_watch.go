@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/view"
+)
+
+// statusScreen shows a status and what changes in it.
+type statusScreen struct {
+	out    io.Writer
+	format view.Format
+	// redraw says that out is a terminal, which shows nothing but the latest status.
+	redraw bool
+	shown  *status.Report
+}
+
+func newStatusScreen(out io.Writer, format view.Format) *statusScreen {
+	file, ok := out.(*os.File)
+	return &statusScreen{
+		out: out, format: format,
+		redraw: ok && !format.Structured() && term.IsTerminal(int(file.Fd())),
+	}
+}
+
+// clearScreen moves to the upper left corner and erases what stands on the terminal.
+const clearScreen = "\x1b[H\x1b[2J\x1b[3J"
+
+// show shows a status if it is not the one that is shown already.
+func (s *statusScreen) show(r status.Report, now time.Time) error {
+	before := s.shown
+	if before != nil && reflect.DeepEqual(*before, r) {
+		return nil
+	}
+	s.shown = &r
+	switch {
+	case s.redraw:
+		if _, err := fmt.Fprintf(s.out, "%sCluster %s/%s at %s\n\n", clearScreen, r.Namespace, r.Cluster, now.UTC().Format(time.TimeOnly)); err != nil {
+			return fmt.Errorf("writing the status: %w", err)
+		}
+		return view.WriteStatus(s.out, s.format, r, now)
+	case before == nil:
+		return view.WriteStatus(s.out, s.format, r, now)
+	case s.format.Structured():
+		if s.format == view.YAML {
+			if _, err := io.WriteString(s.out, "---\n"); err != nil {
+				return fmt.Errorf("writing the status: %w", err)
+			}
+		}
+		return view.WriteStatus(s.out, s.format, r, now)
+	}
+	return view.WriteChanges(s.out, status.Changes(*before, r), now)
+}
+
+// watchStatus shows a Cluster's status until ctx ends, which is no error, or the Cluster cannot be read any more.
+func watchStatus(ctx context.Context, m managementCluster, key types.NamespacedName, screen *statusScreen) error {
+	// Once without the cache: what cannot be read at all is said in the usual words, and the kind of control plane is known.
+	facts, err := m.fetchStatus(ctx, key)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &statusWatch{changed: make(chan struct{}, 1), fail: cancel}
+	c, err := w.newCache(m, key)
+	if err != nil {
+		return err
+	}
+	for _, o := range watchedObjects(facts) {
+		if err := w.add(ctx, c, o); err != nil {
+			return err
+		}
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel(nil)
+	running.Go(func() {
+		if err := c.Start(ctx); err != nil {
+			cancel(fmt.Errorf("watching the management cluster: %w", err))
+		}
+	})
+	if !c.WaitForCacheSync(ctx) {
+		return w.ended(ctx)
+	}
+	cached := m
+	cached.Reader, cached.cached = c, true
+	for {
+		facts, err := cached.fetchStatus(ctx, key)
+		if ctx.Err() != nil {
+			return w.ended(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if err := screen.show(status.Compute(facts, now), now); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return w.ended(ctx)
+		case <-w.changed:
+		}
+	}
+}
+
+// statusWatch tells when something has changed.
+type statusWatch struct {
+	// changed holds one signal at most: what has changed is looked up all at once.
+	changed chan struct{}
+	fail    context.CancelCauseFunc
+}
+
+// ended says why a watch ended; an interruption is no error.
+func (w *statusWatch) ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func watchedObjects(f status.Facts) []client.Object {
+	objects := []client.Object{&clusterv1.Cluster{}, &clusterv1.MachineDeployment{}, &clusterv1.Machine{}, &v1alpha1.UpdatePolicy{}}
+	if f.ControlPlane != nil {
+		kind := &unstructured.Unstructured{}
+		kind.SetGroupVersionKind(f.ControlPlane.GroupVersionKind())
+		objects = append(objects, kind)
+	}
+	return objects
+}
+
+func (w *statusWatch) newCache(m managementCluster, key types.NamespacedName) (cache.Cache, error) {
+	ofCluster := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{clusterv1.ClusterNameLabel: key.Name})}
+	c, err := cache.New(m.config, cache.Options{
+		Scheme: m.scheme, Mapper: m.mapper,
+		DefaultNamespaces: map[string]cache.Config{key.Namespace: {}},
+		DefaultTransform:  cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&clusterv1.MachineDeployment{}: ofCluster, &clusterv1.Machine{}: ofCluster,
+		},
+		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
+			// Whatever else goes wrong may mend itself, and is tried again.
+			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
+				w.fail(&serverError{item: r.TypeDescription(), err: fmt.Errorf("watching: %w", err)})
+				return
+			}
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		},
+	})
+	if err != nil {
+		return nil, &serverError{item: "the management cluster", err: err}
+	}
+	return c, nil
+}
+
+// add watches the objects of a kind. One that the server does not know has none.
+func (w *statusWatch) add(ctx context.Context, c cache.Cache, kind client.Object) error {
+	informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return &serverError{item: fmt.Sprintf("%T", kind), err: err}
+	}
+	signal := func() {
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { signal() }, UpdateFunc: func(_, _ any) { signal() }, DeleteFunc: func(any) { signal() },
+	})
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", kind, err)
+	}
+	return nil
+}

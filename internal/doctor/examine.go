@@ -1,0 +1,173 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// check is one check of a cluster.
+type check struct {
+	id ID
+	// global says that what it finds concerns all groups.
+	global bool
+	run    func(f Facts, groups []group, into *findings)
+}
+
+// checks are all checks but the one that sums them up, in the order of reports.
+var checks = []check{
+	{id: CheckPolicy, run: checkPolicy},
+	{id: CheckFeatureGates, global: true, run: checkFeatureGates},
+	{id: CheckExtension, global: true, run: checkExtension},
+	{id: CheckUpdaters, run: checkUpdaters},
+	{id: CheckGuard, global: true, run: checkGuard},
+	{id: CheckReplicas, run: checkReplicas},
+	{id: CheckSurge, run: checkSurge},
+	{id: CheckRollout, run: checkRollout},
+	{id: CheckTemplates, run: checkTemplates},
+	{id: CheckHealthChecks, run: checkHealthChecks},
+	{id: CheckPaused, run: checkPaused},
+	{id: CheckMachines, run: checkMachines},
+	{id: CheckUnread, global: true, run: checkUnread},
+}
+
+// Examine runs all checks: first what they sum up to for each group, then each check's findings. Every check that could be
+// made and found nothing wrong says so.
+func Examine(f Facts) []Finding {
+	groups := listGroups(f)
+	var all []Finding
+	global := map[ID]bool{}
+	for _, c := range checks {
+		into := &findings{id: c.id}
+		c.run(f, groups, into)
+		all = append(all, into.list...)
+		global[c.id] = c.global
+	}
+	summary := &findings{id: CheckMachinesKept}
+	for _, g := range groups {
+		sumUp(g, all, global, summary)
+	}
+	return append(summary.list, all...)
+}
+
+// sumUp says for a group what its findings, and those that concern all groups, come to.
+func sumUp(g group, all []Finding, global map[ID]bool, into *findings) {
+	if g.err == nil && !g.selected.InPlace {
+		into.ok(g.Subject, "machines are replaced one by one, as Cluster API does by itself")
+		return
+	}
+	var errors, warnings []string
+	for _, f := range all {
+		// Fields that were left alone, or a remediation that may happen, keep no machine from being updated.
+		if f.Subject != g.Subject && !global[f.ID] || f.ID == CheckHealthChecks || f.ID == CheckMachines {
+			continue
+		}
+		switch {
+		case f.Severity == Error && !slices.Contains(errors, string(f.ID)):
+			errors = append(errors, string(f.ID))
+		case f.Severity == Warning && !slices.Contains(warnings, string(f.ID)):
+			warnings = append(warnings, string(f.ID))
+		}
+	}
+	switch {
+	case len(errors) > 0:
+		into.add(Error, g.Subject, "", "machines cannot be updated in place: see %s", join(errors))
+	case len(warnings) > 0:
+		into.add(Warning, g.Subject, "", "machines can be updated in place, unless something is in the way: see %s", join(warnings))
+	default:
+		into.ok(g.Subject, "machines can be updated in place")
+	}
+}
+
+func checkPolicy(f Facts, groups []group, into *findings) {
+	if f.unread(SourcePolicies) {
+		return
+	}
+	for _, g := range groups {
+		switch s := g.selected; {
+		case g.err != nil:
+			into.add(Error, g.Subject, "correct the UpdatePolicies; until then the extension refuses every change of this group", "%v", g.err)
+		case s.Name == "":
+			into.add(Warning, g.Subject, "write an UpdatePolicy with strategy ExternalUpdate that selects it, if its machines are to be kept",
+				"no UpdatePolicy selects it, so that its machines are replaced")
+		case !s.InPlace:
+			into.ok(g.Subject, "UpdatePolicy %q: strategy RollingUpdate, machines are replaced", s.Name)
+		case s.Guarded:
+			into.ok(g.Subject, "UpdatePolicy %q: in place only (fallback None)", s.Name)
+		default:
+			into.ok(g.Subject, "UpdatePolicy %q: in place, replaced where updaters do not cover a change (fallback RollingUpdate)", s.Name)
+		}
+	}
+}
+
+func checkGuard(f Facts, groups []group, into *findings) {
+	const subject = "guard"
+	if _, guarded := inPlace(groups); !guarded {
+		into.ok(subject, "not needed: no group has an UpdatePolicy with fallback None")
+		return
+	}
+	if f.unread(SourceGuard) || f.unread(SourceNamespace) {
+		return
+	}
+	if !f.Live {
+		into.add(Warning, subject, "run windlass doctor against the management cluster", "it cannot be told from manifests whether the guard is installed")
+		return
+	}
+	if guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels); !guard.Active {
+		message, mend := cutMend(guard.Message)
+		into.add(Error, subject, mend, "%s", message)
+		return
+	}
+	into.ok(subject, "it is asked before Machines of namespace %s are created or deleted", f.Objects.Cluster.Namespace)
+}
+
+// cutMend splits a message of the form "what is so; what to do".
+func cutMend(message string) (problem, mend string) {
+	at := strings.LastIndex(message, "; ")
+	if at < 0 {
+		return message, ""
+	}
+	return message[:at], message[at+2:]
+}
+
+func checkPaused(f Facts, groups []group, into *findings) {
+	const mend = "unpause it when its machines shall be updated"
+	cluster := f.Objects.Cluster
+	paused := false
+	say := func(subject string) {
+		paused = true
+		into.add(Warning, subject, mend, "it is paused: Cluster API does nothing with it, nor goes an update on that has begun")
+	}
+	if cluster.Spec.Paused != nil && *cluster.Spec.Paused {
+		say("Cluster " + cluster.Name)
+	}
+	for _, g := range groups {
+		switch {
+		case g.ControlPlane && f.Objects.ControlPlane != nil && isPaused(f.Objects.ControlPlane.GetAnnotations()),
+			g.MachineDeployment != nil && isPaused(g.MachineDeployment.Annotations):
+			say(g.Subject)
+		}
+		for _, m := range g.machines {
+			if isPaused(m.Annotations) {
+				say("Machine " + m.Name)
+			}
+		}
+	}
+	if !paused {
+		into.ok("Cluster "+cluster.Name, "nothing is paused")
+	}
+}
+
+func isPaused(annotations map[string]string) bool {
+	_, paused := annotations[clusterv1.PausedAnnotation]
+	return paused
+}
+
+func checkUnread(f Facts, _ []group, into *findings) {
+	for _, u := range f.Unread {
+		into.add(Warning, string(u.Source), "ask for permission to read it", "it cannot be told, because it could not be read: %s", u.Problem)
+	}
+}

@@ -1,0 +1,480 @@
+package doctor
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+)
+
+var now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+func deployment(name, provider string, arguments ...string) appsv1.Deployment {
+	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "capi-system", Labels: map[string]string{clusterv1.ProviderNameLabel: provider}}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: arguments}}
+	return d
+}
+
+func extension() runtimev1.ExtensionConfig {
+	e := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "windlass", Annotations: map[string]string{runtimev1.InjectCAFromSecretAnnotation: "windlass/ca"}}}
+	e.Spec.ClientConfig.CABundle = testCA()
+	e.Status.Conditions = []metav1.Condition{{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: "Discovered"}}
+	for i, hook := range Hooks() {
+		e.Status.Handlers = append(e.Status.Handlers, runtimev1.ExtensionHandler{
+			Name:          fmt.Sprintf("handler-%d.windlass", i),
+			RequestHook:   runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: hook},
+			FailurePolicy: runtimev1.FailurePolicyFail,
+		})
+	}
+	return e
+}
+
+// testCA returns a certificate of nobody, for a bundle that can be parsed.
+var testCA = sync.OnceValue(func() []byte {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now, NotAfter: now.Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+})
+
+func policy(name string, strategy v1alpha1.UpdateStrategy, fallback v1alpha1.UpdateFallback, targets ...v1alpha1.UpdateTarget) v1alpha1.UpdatePolicy {
+	return v1alpha1.UpdatePolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team-a"},
+		Spec:       v1alpha1.UpdatePolicySpec{Strategy: strategy, Fallback: fallback, Targets: targets},
+	}
+}
+
+func guard() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.GuardConfigurationName},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "guard.windlass.dev", FailurePolicy: new(admissionregistrationv1.Fail),
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: v1alpha1.GuardLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{v1alpha1.GuardDisabled}},
+			}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Delete},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"cluster.x-k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"machines"}},
+			}},
+		}},
+	}
+}
+
+func machine(name string, labels map[string]string) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "team-a", Labels: labels, Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+	}}
+	m.Spec.Version = "v1.31.2"
+	return m
+}
+
+// healthy is a cluster of which everything can be kept.
+func healthy() Facts {
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+		Name: "prod-md-0", Namespace: "team-a", Labels: map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md-0"},
+	}}
+	md.Spec.Replicas = new(int32(4))
+	md.Spec.Template.Spec.Version = "v1.31.2"
+	md.Spec.Template.Labels = map[string]string{"pool": "md-0"}
+	md.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(0))
+	md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromString("25%"))
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team-a"}}
+	cluster.Spec.Topology.ClassRef.Name = "quick-start"
+	cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "md-0", Class: "worker"}}
+	return Facts{
+		Live: true, Now: now,
+		Objects: snapshot.Objects{
+			Cluster: cluster,
+			ControlPlane: &unstructured.Unstructured{Object: map[string]any{
+				"kind": "KubeadmControlPlane", "metadata": map[string]any{"name": "prod-cp", "namespace": "team-a"},
+				"spec": map[string]any{
+					"version": "v1.31.2", "replicas": int64(3),
+					"rollout": map[string]any{"strategy": map[string]any{"rollingUpdate": map[string]any{"maxSurge": int64(0)}}},
+				},
+			}},
+			MachineDeployments: []*clusterv1.MachineDeployment{md},
+			Machines: []*clusterv1.Machine{
+				machine("cp-1", map[string]string{clusterv1.MachineControlPlaneLabel: ""}),
+				machine("w-1", map[string]string{clusterv1.MachineDeploymentNameLabel: "prod-md-0", "pool": "md-0"}),
+			},
+		},
+		Policies: []v1alpha1.UpdatePolicy{
+			policy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackNone, v1alpha1.UpdateTarget{ClusterName: "prod"}),
+		},
+		Updaters: []v1alpha1.Updater{{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubeadm"},
+			Spec:       v1alpha1.UpdaterSpec{InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.SimulatedUpdater}, Transitions: v1alpha1.Transitions{MaxMinors: 1}},
+			Status:     v1alpha1.UpdaterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue}}},
+		}},
+		Managers: []appsv1.Deployment{
+			deployment("capi-controller-manager", "cluster-api", "--leader-elect", "--feature-gates=ClusterTopology=true,RuntimeSDK=true,InPlaceUpdates=true"),
+			deployment("capi-kubeadm-control-plane-controller-manager", "control-plane-kubeadm", "--feature-gates", "InPlaceUpdates=true"),
+		},
+		Extensions: []runtimev1.ExtensionConfig{extension()},
+		Handlers:   map[string]string{"CanUpdateMachine": "handler-0", "CanUpdateMachineSet": "handler-1", "UpdateMachine": "handler-2"},
+		Guard:      guard(),
+	}
+}
+
+const (
+	controlPlane = "KubeadmControlPlane prod-cp"
+	workers      = "MachineDeployment prod-md-0"
+)
+
+// bad are the findings that are not OK, as "severity id subject: message"; summaries are left out.
+func bad(all []Finding) []string {
+	var list []string
+	for _, f := range all {
+		if f.Severity != OK && f.ID != CheckMachinesKept {
+			list = append(list, fmt.Sprintf("%s %s %s: %s", f.Severity, f.ID, f.Subject, f.Message))
+		}
+	}
+	return list
+}
+
+// TestHealthy: each check says that all is well, and so does the summary.
+func TestHealthy(t *testing.T) {
+	all := Examine(healthy())
+	if got := bad(all); len(got) > 0 {
+		t.Errorf("findings of a healthy cluster:\n%s", strings.Join(got, "\n"))
+	}
+	if Worst(all) != OK {
+		t.Errorf("the worst is %s", Worst(all))
+	}
+	said := map[ID]bool{}
+	for _, f := range all {
+		said[f.ID] = true
+		if f.Message == "" || f.Subject == "" {
+			t.Errorf("%+v says nothing", f)
+		}
+	}
+	for _, c := range checks {
+		if !said[c.id] && c.id != CheckUnread {
+			t.Errorf("%s says nothing", c.id)
+		}
+	}
+	if all[0].ID != CheckMachinesKept || all[0].Subject != controlPlane || all[1].Subject != workers {
+		t.Errorf("the findings begin with %+v", all[:2])
+	}
+}
+
+// TestExamine breaks one thing at a time, and wants exactly the findings that follow.
+func TestExamine(t *testing.T) {
+	md := func(f *Facts) *clusterv1.MachineDeployment { return f.Objects.MachineDeployments[0] }
+	set := func(f *Facts, value any, path ...string) {
+		if err := unstructured.SetNestedField(f.Objects.ControlPlane.Object, value, path...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fallback := func(f *Facts) { f.Policies[0].Spec.Fallback = v1alpha1.FallbackRollingUpdate }
+	for _, test := range []struct {
+		name   string
+		change func(*Facts)
+		// want are parts of the findings, in order.
+		want []string
+	}{
+		{"core manager without gates", func(f *Facts) {
+			f.Managers[0] = deployment("capi-controller-manager", "cluster-api", "--feature-gates=RuntimeSDK=true")
+		},
+			[]string{"Error FeatureGates Deployment capi-system/capi-controller-manager: switched off: InPlaceUpdates"}},
+		{"kubeadm manager without arguments", func(f *Facts) { f.Managers[1].Spec.Template.Spec.Containers[0].Args = nil },
+			[]string{"Error FeatureGates Deployment capi-system/capi-kubeadm-control-plane-controller-manager: switched off: InPlaceUpdates;"}},
+		{"gates switched off again", func(f *Facts) {
+			f.Managers[1] = deployment("m", "control-plane-kubeadm", "--feature-gates=InPlaceUpdates=true", "--feature-gates=InPlaceUpdates=false", "InPlaceUpdates=true")
+		}, []string{"Error FeatureGates Deployment capi-system/m: switched off: InPlaceUpdates;"}},
+		{"all alpha gates", func(f *Facts) { f.Managers[0] = deployment("m", "cluster-api", "-feature-gates=AllAlpha=true") }, nil},
+		{"all alpha gates but one", func(f *Facts) {
+			f.Managers[0] = deployment("m", "cluster-api", "--feature-gates=AllAlpha=true,RuntimeSDK=false")
+		},
+			[]string{"switched off: RuntimeSDK;"}},
+		{"a gate that is neither", func(f *Facts) { f.Managers[0] = deployment("m", "cluster-api", "--feature-gates=RuntimeSDK=${EXP}") },
+			[]string{`"${EXP}" is neither true nor false`}},
+		{"managers are processes", func(f *Facts) { f.Managers = nil }, []string{
+			"Warning FeatureGates capi-controller-manager: it cannot be told", "Warning FeatureGates capi-kubeadm-control-plane-controller-manager: it cannot be told",
+		}},
+
+		{"no extension", func(f *Facts) { f.Extensions = nil }, []string{
+			"Error Extension hook CanUpdateMachine: nobody answers it", "Error Extension hook CanUpdateMachineSet: nobody", "Error Extension hook UpdateMachine: nobody",
+		}},
+		{"two extensions for one hook", func(f *Facts) {
+			other := extension()
+			other.Name, other.Status.Handlers = "other", other.Status.Handlers[:1]
+			other.Status.Handlers[0].Name = "mine.other"
+			f.Extensions = append(f.Extensions, other)
+		}, []string{"Error Extension hook CanUpdateMachine: 2 handlers answer it (handler-0.windlass, mine.other)"}},
+		{"a second one for other namespaces", func(f *Facts) {
+			other := extension()
+			other.Name, other.Spec.NamespaceSelector = "other", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
+			f.Extensions = append(f.Extensions, other)
+		}, nil},
+		{"only for other namespaces", func(f *Facts) {
+			f.Extensions[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
+		}, []string{"CanUpdateMachine: nobody", "CanUpdateMachineSet: nobody", "UpdateMachine: nobody"}},
+		{"failure policy Ignore", func(f *Facts) { f.Extensions[0].Status.Handlers[2].FailurePolicy = runtimev1.FailurePolicyIgnore },
+			[]string{"Error Extension hook UpdateMachine: handler handler-2.windlass has the failure policy Ignore"}},
+		{"somebody else answers", func(f *Facts) { f.Extensions[0].Status.Handlers[0].Name = "theirs.windlass" },
+			[]string{"Error Extension hook CanUpdateMachine: theirs.windlass answers it, which is not Windlass"}},
+		{"not discovered any more", func(f *Facts) {
+			f.Extensions[0].Status.Conditions[0].Status, f.Extensions[0].Status.Conditions[0].Message = metav1.ConditionFalse, "connection refused"
+		}, []string{"Error Extension ExtensionConfig windlass: Cluster API could not discover it: connection refused"}},
+		{"never discovered", func(f *Facts) { f.Extensions[0].Status = runtimev1.ExtensionConfigStatus{} }, []string{
+			"CanUpdateMachine: nobody", "CanUpdateMachineSet: nobody", "UpdateMachine: nobody", "ExtensionConfig windlass: Cluster API has not discovered it",
+		}},
+		{"CA bundle not injected", func(f *Facts) { f.Extensions[0].Spec.ClientConfig.CABundle = nil },
+			[]string{"Error Extension ExtensionConfig windlass: its CA bundle is empty, though it is to be taken from Secret windlass/ca"}},
+		{"no CA bundle", func(f *Facts) { f.Extensions[0].Spec.ClientConfig.CABundle, f.Extensions[0].Annotations = nil, nil },
+			[]string{"Warning Extension ExtensionConfig windlass: its CA bundle is empty"}},
+		{"CA bundle is no PEM", func(f *Facts) { f.Extensions[0].Spec.ClientConfig.CABundle = []byte("x") },
+			[]string{"Error Extension ExtensionConfig windlass: its CA bundle holds no certificate"}},
+
+		{"no updaters", func(f *Facts) { f.Updaters = nil },
+			[]string{"Error Updaters " + controlPlane + ": no Updater", "Error Updaters " + workers + ": no Updater"}},
+		{"no updater for the control plane", func(f *Facts) {
+			f.Updaters[0].Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "md-0"}}
+		}, []string{"Error Updaters " + controlPlane + ": no Updater"}},
+		{"no updaters, machines may be replaced", func(f *Facts) { fallback(f); f.Updaters = nil },
+			[]string{"Warning Updaters " + controlPlane, "Warning Updaters " + workers}},
+		{"updater not ready", func(f *Facts) {
+			f.Updaters[0].Status.Conditions[0].Status, f.Updaters[0].Status.Conditions[0].Message = metav1.ConditionFalse, "timeout"
+		}, []string{`Error Updaters ` + controlPlane + `: Updater "kubeadm" cannot be asked: timeout; the extension refuses`, "Error Updaters " + workers}},
+		{"updater not ready, and ignored", func(f *Facts) {
+			f.Updaters[0].Spec.InProcess, f.Updaters[0].Spec.Remote = nil, &v1alpha1.RemoteUpdater{URL: "https://x", FailurePolicy: v1alpha1.UpdaterIgnore}
+			f.Updaters[0].Status.Conditions[0].Status = metav1.ConditionFalse
+		}, []string{"Warning Updaters " + controlPlane, "Warning Updaters " + workers}},
+		{"updater never asked", func(f *Facts) { f.Updaters[0].Status = v1alpha1.UpdaterStatus{} },
+			[]string{"Warning Updaters " + controlPlane + ": it is not known whether", "Warning Updaters " + workers}},
+		{"updater that cannot be used", func(f *Facts) { f.Updaters[0].Spec.InProcess = nil },
+			[]string{"Error Updaters " + controlPlane + `: Updater "kubeadm" cannot be used`, "Error Updaters " + workers}},
+
+		{"no policy", func(f *Facts) { f.Policies = nil }, []string{
+			"Warning Policy " + controlPlane + ": no UpdatePolicy selects it", "Warning Policy " + workers,
+		}},
+		{"replaced on purpose", func(f *Facts) {
+			f.Policies[0] = policy("all", v1alpha1.RollingUpdate, "", v1alpha1.UpdateTarget{ClusterName: "prod"})
+			f.Extensions, f.Managers, f.Updaters, f.Guard = nil, nil, nil, nil
+		}, nil},
+		{"conflict", func(f *Facts) {
+			twin := f.Policies[0]
+			twin.Name = "twin"
+			f.Policies = append(f.Policies, twin)
+		}, []string{"Error Policy " + controlPlane + `: UpdatePolicies "all", "twin" select`, "Error Policy " + workers}},
+		{"invalid policy", func(f *Facts) { f.Policies[0].Spec.Strategy = "Magic" }, []string{`Error Policy ` + controlPlane + `: UpdatePolicy "team-a/all" cannot be used`, "Error Policy " + workers}},
+
+		{"guard not installed", func(f *Facts) { f.Guard = nil }, []string{"Error Guard guard: there is no ValidatingWebhookConfiguration"}},
+		{"guard not needed", func(f *Facts) { fallback(f); f.Guard = nil }, nil},
+		{"guard ignores failures", func(f *Facts) { f.Guard.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore) }, []string{"Error Guard guard: no webhook"}},
+		{"namespace left out", func(f *Facts) { f.NamespaceLabels = map[string]string{v1alpha1.GuardLabel: v1alpha1.GuardDisabled} },
+			[]string{`Error Guard guard: namespace "team-a" has the label windlass.dev/guard=disabled`}},
+
+		{"control plane surges by default", func(f *Facts) { unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "rollout") },
+			[]string{"Error Surge " + controlPlane + ": maxSurge is 1 (the default): Cluster API creates a machine before it asks, and deletes one in the end; the guard refuses"}},
+		{"control plane surges, machines may be replaced", func(f *Facts) {
+			fallback(f)
+			set(f, int64(1), "spec", "rollout", "strategy", "rollingUpdate", "maxSurge")
+		}, []string{"Warning Surge " + controlPlane + ": maxSurge is 1"}},
+		{"control plane of an older API version", func(f *Facts) {
+			unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "rollout")
+			set(f, int64(0), "spec", "rolloutStrategy", "rollingUpdate", "maxSurge")
+		}, nil},
+		{"no control plane yet", func(f *Facts) {
+			f.Objects.ControlPlane = nil
+			f.Objects.Cluster.Spec.Topology.ControlPlane.Replicas = new(int32(3))
+		}, []string{"Warning Surge control plane: its maxSurge cannot be told"}},
+		{"no control plane yet, but its template", func(f *Facts) {
+			f.Objects.Cluster.Spec.Topology.ControlPlane.Replicas = new(int32(3))
+			strategy, _, _ := unstructured.NestedMap(f.Objects.ControlPlane.Object, "spec", "rollout")
+			f.Objects.ControlPlane = nil
+			f.ControlPlaneTemplate = &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"rollout": strategy}}}}}
+		}, nil},
+		{"single control plane", func(f *Facts) { set(f, int64(1), "spec", "replicas") },
+			[]string{"Error Replicas " + controlPlane + ": stock Cluster API cannot keep a control plane of 1"}},
+		{"single control plane, may be replaced", func(f *Facts) { fallback(f); set(f, int64(1), "spec", "replicas") }, []string{"Warning Replicas " + controlPlane}},
+		{"replicas not known", func(f *Facts) { unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "replicas") },
+			[]string{"Warning Replicas " + controlPlane + ": its replicas are not known"}},
+		{"another control plane provider", func(f *Facts) { f.Objects.ControlPlane.SetKind("RKE2ControlPlane") },
+			[]string{"Error Replicas RKE2ControlPlane prod-cp: it is no KubeadmControlPlane"}},
+
+		{"workers surge by default", func(f *Facts) { md(f).Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil },
+			[]string{"Error Surge " + workers + ": maxSurge is 1 (the default)"}},
+		{"nothing may be unavailable", func(f *Facts) { md(f).Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = nil },
+			[]string{"Error Surge " + workers + ": maxUnavailable is 0 (the default)"}},
+		{"a percentage of too few", func(f *Facts) { md(f).Spec.Replicas = new(int32(3)) },
+			[]string{"Error Surge " + workers + ": maxUnavailable is 25%, which comes to 0"}},
+		{"a percentage that is none", func(f *Facts) { md(f).Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromString("few")) },
+			[]string{"Error Surge " + workers + ": maxSurge cannot be read"}},
+		{"OnDelete", func(f *Facts) {
+			md(f).Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+		}, []string{"Error Surge " + workers + ": its rollout strategy is OnDelete"}},
+		{"strategy of the topology", func(f *Facts) {
+			f.Objects.MachineDeployments, f.Objects.Machines = nil, f.Objects.Machines[:1]
+			f.Objects.Cluster.Spec.Topology.Workers.MachineDeployments[0].Rollout.Strategy = clusterv1.MachineDeploymentTopologyRolloutStrategy{
+				Type:          clusterv1.RollingUpdateMachineDeploymentStrategyType,
+				RollingUpdate: clusterv1.MachineDeploymentTopologyRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(2))},
+			}
+		}, []string{"Error Surge MachineDeployment of topology md-0: maxSurge is 2"}},
+		{"strategy of the class", func(f *Facts) {
+			f.Objects.MachineDeployments, f.Objects.Machines = nil, f.Objects.Machines[:1]
+			class := clusterv1.MachineDeploymentClass{Class: "worker"}
+			class.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(0))
+			class.Rollout.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(1))
+			f.Class = &clusterv1.ClusterClass{}
+			f.Class.Spec.Workers.MachineDeployments = []clusterv1.MachineDeploymentClass{class}
+		}, nil},
+
+		{"certificates", func(f *Facts) { set(f, int64(14), "spec", "rollout", "before", "certificatesExpiryDays") },
+			[]string{"Error RolloutTimes " + controlPlane + ": spec.rollout.before is set: 14 days"}},
+		{"rollout to come", func(f *Facts) { md(f).Spec.Rollout.After = metav1.NewTime(now.Add(time.Hour)) },
+			[]string{"Error RolloutTimes " + workers + ": rollout.after is 2026-03-04T13:00:00Z"}},
+		{"rollout not done", func(f *Facts) { set(f, now.Add(-time.Minute).Format(time.RFC3339), "spec", "rollout", "after") },
+			[]string{"Error RolloutTimes " + controlPlane + ": rollout.after is 2026-03-04T11:59:00Z"}},
+		{"rollout long ago", func(f *Facts) { md(f).Spec.Rollout.After = metav1.NewTime(now.Add(-24 * time.Hour)) }, nil},
+
+		{"missing template", func(f *Facts) {
+			f.Missing = []Reference{{Group: "prod-md-0", From: "MachineSet prod-md-0-x", To: "DevMachineTemplate old"}, {From: "Machine cp-1", To: "KubeadmConfig cp-1"}}
+		}, []string{
+			"Error Templates " + controlPlane + ": Machine cp-1 refers to KubeadmConfig cp-1", "Error Templates " + workers + ": MachineSet prod-md-0-x refers to DevMachineTemplate old",
+		}},
+		{"health check", func(f *Facts) {
+			f.HealthChecks = []*clusterv1.MachineHealthCheck{healthCheck(map[string]string{"pool": "md-0"}, 600)}
+		}, []string{"Warning HealthChecks " + workers + ": MachineHealthCheck mhc: remediation replaces"}},
+		{"health check of others", func(f *Facts) {
+			f.HealthChecks = []*clusterv1.MachineHealthCheck{healthCheck(map[string]string{"pool": "md-1"}, 600)}
+		}, nil},
+		{"impatient health check", func(f *Facts) {
+			f.HealthChecks = []*clusterv1.MachineHealthCheck{healthCheck(map[string]string{"pool": "md-0"}, 60)}
+			f.Objects.Machines[0].Annotations[v1alpha1.LastUpdateAnnotation] = `{"began": "2026-03-04T10:00:00Z", "ended": "2026-03-04T10:05:00Z", "done": []}`
+		}, []string{"Its shortest timeout (1m0s) is shorter than an update usually takes (5m0s, of 1 measured)"}},
+
+		{"paused", func(f *Facts) {
+			f.Objects.Cluster.Spec.Paused = new(true)
+			md(f).Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		}, []string{"Warning Paused Cluster prod", "Warning Paused " + workers}},
+
+		{"failed machine", func(f *Facts) {
+			f.Objects.Machines[1].Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase": "Failed", "lastError": "the disk is full"}`
+		}, []string{"Error Machines Machine w-1: its update failed: the disk is full"}},
+		{"machine under update, and a dirty one", func(f *Facts) {
+			f.Objects.Machines[1].Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase": "Updating"}`
+			f.Objects.Machines[0].Annotations[v1alpha1.DirtyFieldsAnnotation] = `[{"object": "Machine", "path": "/spec/a"}, {"object": "Machine", "path": "/spec/b"}]`
+		}, []string{"Warning Machines " + controlPlane + ": with fields that were not applied to the running machine: cp-1", "Warning Machines " + workers + ": under update: w-1"}},
+		{"blocked group", func(f *Facts) {
+			md(f).Status.Conditions = []metav1.Condition{{Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: "NotCovered", Message: "no updater covers x"}}
+		}, []string{"Error Machines " + workers + ": its update is blocked (NotCovered): no updater covers x"}},
+		{"garbage", func(f *Facts) { f.Objects.Machines[1].Annotations[v1alpha1.UpdateProgressAnnotation] = "x" },
+			[]string{"Error Machines Machine w-1: annotation windlass.dev/update-progress"}},
+
+		{"nothing but the cluster can be read", func(f *Facts) {
+			f.Managers, f.Extensions, f.Updaters, f.Guard = nil, nil, nil, nil
+			for _, s := range []Source{SourceManagers, SourceExtensions, SourceUpdaters, SourceGuard, SourceNamespace, SourceTemplates, SourceHealthChecks} {
+				f.Unread = append(f.Unread, Unread{Source: s, Problem: "forbidden"})
+			}
+		}, []string{"Warning Unread Deployments", "ExtensionConfigs", "Updaters", "guard", "namespace", "templates", "MachineHealthChecks"}},
+		{"manifests only", func(f *Facts) {
+			f.Live, f.Managers, f.Extensions, f.Guard = false, nil, nil, nil
+		}, []string{
+			"Warning FeatureGates capi-controller-manager: it cannot be told", "Warning FeatureGates capi-kubeadm",
+			"Warning Extension ExtensionConfigs: it cannot be told", "Warning Guard guard: it cannot be told",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := healthy()
+			test.change(&f)
+			all := Examine(f)
+			got := bad(all)
+			if len(got) != len(test.want) {
+				t.Fatalf("%d findings, want %d:\n%s", len(got), len(test.want), strings.Join(got, "\n"))
+			}
+			for i, want := range test.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("finding %d is %q, want %q in it", i, got[i], want)
+				}
+			}
+			for _, found := range all {
+				if found.Severity != OK && found.Mend == "" && found.ID != CheckMachinesKept {
+					t.Errorf("%q does not say what to change", found.Message)
+				}
+			}
+			if diff := cmp.Diff(all, Examine(f)); diff != "" {
+				t.Errorf("the same facts, examined again:\n%s", diff)
+			}
+		})
+	}
+}
+
+func healthCheck(selector map[string]string, seconds int32) *clusterv1.MachineHealthCheck {
+	h := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "mhc", Namespace: "team-a"}}
+	h.Spec.Selector.MatchLabels = selector
+	h.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: new(seconds)},
+		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: new(seconds + 60)},
+	}
+	return h
+}
+
+// TestSummary checks what the findings come to for each group.
+func TestSummary(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		change        func(*Facts)
+		cp, workers   Severity
+		cpSays        string
+		workersSay    string
+		worstExpected Severity
+	}{
+		{"healthy", func(*Facts) {}, OK, OK, "machines can be updated in place", "machines can be updated in place", OK},
+		{"surge of the workers", func(f *Facts) { f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil },
+			OK, Error, "machines can be updated in place", "cannot be updated in place: see Surge", Error},
+		{"for all groups", func(f *Facts) { f.Extensions, f.Guard = nil, nil }, Error, Error, "see Extension, Guard", "see Extension, Guard", Error},
+		{"cannot be told", func(f *Facts) { f.Managers = nil }, Warning, Warning, "unless something is in the way: see FeatureGates", "see FeatureGates", Warning},
+		{"not for this group", func(f *Facts) {
+			f.Policies[0].Spec.Targets[0].ControlPlane = true
+			f.Guard = nil
+		}, Error, OK, "see Guard", "machines are replaced one by one", Error},
+		{"a failed machine is no obstacle to others", func(f *Facts) {
+			f.Objects.Machines[1].Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase": "Failed"}`
+		}, OK, OK, "machines can be", "machines can be", Error},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := healthy()
+			test.change(&f)
+			all := Examine(f)
+			for i, want := range []struct {
+				severity Severity
+				message  string
+			}{{test.cp, test.cpSays}, {test.workers, test.workersSay}} {
+				if got := all[i]; got.ID != CheckMachinesKept || got.Severity != want.severity || !strings.Contains(got.Message, want.message) {
+					t.Errorf("finding %d is %+v, want %s %q", i, got, want.severity, want.message)
+				}
+			}
+			if got := Worst(all); got != test.worstExpected {
+				t.Errorf("the worst is %s, want %s", got, test.worstExpected)
+			}
+		})
+	}
+}

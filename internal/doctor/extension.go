@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+)
+
+// Hooks are the hooks by which Cluster API updates machines in place. It wants exactly one extension for each.
+func Hooks() []string { return []string{"CanUpdateMachine", "CanUpdateMachineSet", "UpdateMachine"} }
+
+// registration is a handler of a hook.
+type registration struct {
+	extension *runtimev1.ExtensionConfig
+	handler   runtimev1.ExtensionHandler
+}
+
+func checkExtension(f Facts, groups []group, into *findings) {
+	some, _ := inPlace(groups)
+	if !some || f.unread(SourceExtensions) {
+		return
+	}
+	if !f.Live && len(f.Extensions) == 0 {
+		into.add(Warning, "ExtensionConfigs", "run windlass doctor against the management cluster", "it cannot be told from manifests whether the extension is registered")
+		return
+	}
+	used := map[string]*runtimev1.ExtensionConfig{}
+	for _, hook := range Hooks() {
+		checkHook(f, hook, used, into)
+	}
+	for i := range f.Extensions {
+		e := &f.Extensions[i]
+		// One that was not discovered has no handlers yet, and may be the one that is missed.
+		if used[e.Name] != nil || len(e.Status.Handlers) == 0 && f.Live {
+			checkExtensionConfig(e, into)
+		}
+	}
+}
+
+func checkHook(f Facts, hook string, used map[string]*runtimev1.ExtensionConfig, into *findings) {
+	subject := "hook " + hook
+	found := registrations(f, hook)
+	names := make([]string, 0, len(found))
+	for _, r := range found {
+		used[r.extension.Name] = r.extension
+		names = append(names, r.handler.Name)
+	}
+	switch len(found) {
+	case 0:
+		if !f.Live {
+			into.add(Warning, subject, "run windlass doctor against the management cluster", "it cannot be told from manifests who answers it: handlers are found when Cluster API discovers the extension")
+			return
+		}
+		into.add(Error, subject, "register the extension with an ExtensionConfig whose namespaceSelector selects this namespace: kubectl apply -k config/default",
+			"nobody answers it, so that machines are replaced")
+		return
+	case 1:
+	default:
+		into.add(Error, subject, "keep one ExtensionConfig for it, and register the other programs as Updaters",
+			"%d handlers answer it (%s), and Cluster API allows exactly one: it then updates and replaces nothing", len(found), join(names))
+		return
+	}
+	r := found[0]
+	switch {
+	case r.handler.FailurePolicy == runtimev1.FailurePolicyIgnore:
+		into.add(Error, subject, "set the handler's failure policy to Fail", "handler %s has the failure policy Ignore: while the extension cannot be reached, an update counts as done that nobody made", r.handler.Name)
+	case !isOurs(f, hook, r.handler.Name):
+		into.add(Error, subject, "register Windlass instead, and that program as an Updater", "%s answers it, which is not Windlass: UpdatePolicies and Updaters do not count", r.handler.Name)
+	default:
+		into.ok(subject, "%s answers it, and nobody else", r.handler.Name)
+	}
+}
+
+// isOurs goes by the name of the handler, which Cluster API makes of the handler's own and that of the ExtensionConfig.
+func isOurs(f Facts, hook, handler string) bool {
+	name, _, _ := strings.Cut(handler, ".")
+	return f.Handlers[hook] == "" || f.Handlers[hook] == name
+}
+
+// registrations are the handlers that Cluster API would call for an object of the Cluster's namespace.
+func registrations(f Facts, hook string) []registration {
+	var found []registration
+	for i := range f.Extensions {
+		e := &f.Extensions[i]
+		selector, err := metav1.LabelSelectorAsSelector(e.Spec.NamespaceSelector)
+		if e.Spec.NamespaceSelector != nil && err == nil && !f.unread(SourceNamespace) && !selector.Matches(labels.Set(f.NamespaceLabels)) {
+			continue
+		}
+		for _, h := range e.Status.Handlers {
+			if h.RequestHook.Hook == hook {
+				found = append(found, registration{extension: e, handler: h})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b registration) int { return strings.Compare(a.handler.Name, b.handler.Name) })
+	return found
+}
+
+func checkExtensionConfig(e *runtimev1.ExtensionConfig, into *findings) {
+	subject := "ExtensionConfig " + e.Name
+	discovered := meta.FindStatusCondition(e.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
+	switch {
+	case discovered == nil:
+		into.add(Error, subject, "see the log of capi-controller-manager; it needs the feature gate RuntimeSDK", "Cluster API has not discovered it")
+	case discovered.Status != metav1.ConditionTrue:
+		into.add(Error, subject, "see that the extension runs and can be reached, and that its certificate is signed by the CA bundle", "Cluster API could not discover it: %s", discovered.Message)
+	default:
+		into.ok(subject, "it was discovered")
+	}
+	if problem, severity := checkBundle(e); problem != "" {
+		into.add(severity, subject, "put the CA's certificate in spec.clientConfig.caBundle, or set the annotation "+runtimev1.InjectCAFromSecretAnnotation, "%s", problem)
+	}
+}
+
+func checkBundle(e *runtimev1.ExtensionConfig) (problem string, severity Severity) {
+	bundle := e.Spec.ClientConfig.CABundle
+	switch {
+	case len(bundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(bundle):
+		return "its CA bundle holds no certificate in PEM", Error
+	case len(bundle) > 0:
+		return "", OK
+	case e.Annotations[runtimev1.InjectCAFromSecretAnnotation] != "":
+		return fmt.Sprintf("its CA bundle is empty, though it is to be taken from Secret %s", e.Annotations[runtimev1.InjectCAFromSecretAnnotation]), Error
+	default:
+		return "its CA bundle is empty, so that only a certificate of a public CA is trusted", Warning
+	}
+}

@@ -1,0 +1,139 @@
+// Package doctor examines whether the machines of a cluster can be updated in place on stock Cluster API, and says what would
+// be replaced, why, and what to change.
+//
+// Everything here is pure: no client, no clock, and inputs are never changed. All functions are safe for concurrent use.
+package doctor
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// Facts are what is examined.
+type Facts struct {
+	// Live says that the facts come from a management cluster: what is not among them does not exist. Otherwise they come from
+	// manifests, and say nothing about what a management cluster has besides.
+	Live bool
+	// Now is the time.
+	Now     time.Time
+	Objects snapshot.Objects
+	// Class is the Cluster's ClusterClass; nil where it has none, or none is known.
+	Class *clusterv1.ClusterClass
+	// ControlPlaneTemplate is what the class makes control planes of; it counts only while there is no control plane object.
+	ControlPlaneTemplate *unstructured.Unstructured
+	// HealthChecks are those of the Cluster.
+	HealthChecks []*clusterv1.MachineHealthCheck
+	// Policies are those of the Cluster's namespace, Updaters all.
+	Policies []v1alpha1.UpdatePolicy
+	Updaters []v1alpha1.Updater
+	// NamespaceLabels are those of the Cluster's namespace.
+	NamespaceLabels map[string]string
+
+	// Managers are the Deployments with the label cluster.x-k8s.io/provider.
+	Managers []appsv1.Deployment
+	// Extensions are all ExtensionConfigs, and Handlers the names of Windlass' own handlers, by hook.
+	Extensions []runtimev1.ExtensionConfig
+	Handlers   map[string]string
+	// Guard is the guard's configuration; nil where it is not installed.
+	Guard *admissionregistrationv1.ValidatingWebhookConfiguration
+	// Missing are objects that others refer to and that do not exist.
+	Missing []Reference
+	// Unread says what could not be read; it is not known, so it is not taken to be absent.
+	Unread []Unread
+}
+
+// Reference is a reference from one object to another.
+type Reference struct {
+	// Group is the name of the MachineDeployment of the object that refers; empty for a control plane's Machine.
+	Group string
+	// From and To name both objects, such as MachineSet prod-md-0-x and DockerMachineTemplate prod-md-0.
+	From, To string
+}
+
+// Source is a kind of facts that may not be readable.
+type Source string
+
+// The sources.
+const (
+	SourceManagers     Source = "Deployments of the managers"
+	SourceExtensions   Source = "ExtensionConfigs"
+	SourceGuard        Source = "the guard's ValidatingWebhookConfiguration"
+	SourceHealthChecks Source = "MachineHealthChecks"
+	SourceNamespace    Source = "the namespace's labels"
+	SourceTemplates    Source = "templates"
+	SourcePolicies     Source = "UpdatePolicies"
+	SourceUpdaters     Source = "Updaters"
+	SourceClass        Source = "the ClusterClass"
+)
+
+// Unread is something that could not be read, and why.
+type Unread struct {
+	Source  Source
+	Problem string
+}
+
+func (f Facts) unread(s Source) bool {
+	return slices.ContainsFunc(f.Unread, func(u Unread) bool { return u.Source == s })
+}
+
+// group is a group of machines with the policy that counts for it.
+type group struct {
+	snapshot.UpdateGroup
+	selected updatepolicy.Selected
+	// err says why no policy can be told.
+	err      error
+	machines []*clusterv1.Machine
+}
+
+// atRisk is how bad it is that machines of the group would be replaced: nothing where that is what the policy asks for, and
+// an error where it forbids that.
+func (g group) atRisk() Severity {
+	switch {
+	case !g.selected.InPlace:
+		return OK
+	case g.selected.Guarded:
+		return Error
+	default:
+		return Warning
+	}
+}
+
+func listGroups(f Facts) []group {
+	var groups []group
+	for _, u := range snapshot.UpdateGroups(f.Objects, f.Class) {
+		g := group{UpdateGroup: u}
+		g.selected, g.err = updatepolicy.Select(f.Policies, u.Group)
+		for _, m := range f.Objects.Machines {
+			_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+			if controlPlane == u.ControlPlane && (controlPlane || m.Labels[clusterv1.MachineDeploymentNameLabel] == u.Object) {
+				g.machines = append(g.machines, m)
+			}
+		}
+		slices.SortFunc(g.machines, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// inPlace reports whether some group is to be updated in place, and whether one of them is guarded.
+func inPlace(groups []group) (some, guarded bool) {
+	for _, g := range groups {
+		some = some || g.selected.InPlace
+		guarded = guarded || g.selected.Guarded
+	}
+	return some, guarded
+}
+
+func join(list []string) string { return strings.Join(list, ", ") }

@@ -1,0 +1,216 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+func checkUpdaters(f Facts, groups []group, into *findings) {
+	if f.unread(SourceUpdaters) || f.unread(SourceNamespace) {
+		return
+	}
+	for _, g := range groups {
+		if !g.selected.InPlace {
+			continue
+		}
+		selected, err := updatepolicy.SelectUpdaters(f.Updaters, f.NamespaceLabels, g.MachineLabels)
+		switch {
+		case err != nil:
+			into.add(Error, g.Subject, "correct the Updater; until then the extension refuses every change of this group", "%v", err)
+			continue
+		case len(selected) == 0:
+			into.add(g.atRisk(), g.Subject, "register one whose selectors match the machines' labels", "no Updater is for its machines, so that no change can be made in place")
+			continue
+		}
+		names := make([]string, 0, len(selected))
+		for i := range selected {
+			names = append(names, selected[i].Name)
+			if f.Live {
+				checkReady(&selected[i], g, into)
+			}
+		}
+		limit := "any number of minors"
+		switch n := updatepolicy.MinorLimit(selected); {
+		case n == 1:
+			limit = "1 minor"
+		case n > 1:
+			limit = fmt.Sprintf("%d minors", n)
+		}
+		into.ok(g.Subject, "asked in this order: %s; they move kubelets by %s at once", join(names), limit)
+	}
+}
+
+func checkReady(u *v1alpha1.Updater, g group, into *findings) {
+	ready := meta.FindStatusCondition(u.Status.Conditions, v1alpha1.ReadyCondition)
+	if ready != nil && ready.Status == metav1.ConditionTrue {
+		return
+	}
+	severity, consequence := Error, "the extension refuses every change until it answers"
+	if u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore {
+		severity, consequence = Warning, "meanwhile it counts as covering nothing"
+	}
+	if ready == nil {
+		into.add(Warning, g.Subject, "see that the extension runs", "it is not known whether Updater %q can be asked: nobody has tried", u.Name)
+		return
+	}
+	into.add(severity, g.Subject, "see that the updater runs and can be reached", "Updater %q cannot be asked: %s; %s", u.Name, ready.Message, consequence)
+}
+
+func checkTemplates(f Facts, groups []group, into *findings) {
+	if !f.Live || f.unread(SourceTemplates) {
+		return
+	}
+	for _, g := range groups {
+		if !g.selected.InPlace {
+			continue
+		}
+		found := false
+		for _, r := range f.Missing {
+			if (r.Group == "") == g.ControlPlane && (g.ControlPlane || r.Group == g.Object) {
+				found = true
+				into.add(g.atRisk(), g.Subject, "restore it, and keep templates until the last MachineSet that refers to them is gone",
+					"%s refers to %s, which does not exist: Cluster API then replaces machines without asking%s", r.From, r.To, refusedBy(g))
+			}
+		}
+		if !found {
+			into.ok(g.Subject, "all that its machines are made of exists")
+		}
+	}
+}
+
+func checkHealthChecks(f Facts, groups []group, into *findings) {
+	if f.unread(SourceHealthChecks) {
+		return
+	}
+	usual, measured := status.UsualDuration(f.Objects.Machines)
+	for _, g := range groups {
+		if !g.selected.InPlace {
+			continue
+		}
+		var selecting []string
+		for _, h := range f.HealthChecks {
+			if !selectsGroup(h, g) {
+				continue
+			}
+			selecting = append(selecting, h.Name)
+			message := "remediation replaces a machine that it finds unhealthy. That is allowed, and does not happen to a machine under update"
+			if shortest := shortestTimeout(h); measured > 0 && shortest > 0 && shortest < usual {
+				into.add(Warning, g.Subject, "give it a longer timeout", "MachineHealthCheck %s: %s. Its shortest timeout (%s) is shorter than an update usually takes (%s, of %d measured)",
+					h.Name, message, shortest, usual, measured)
+				continue
+			}
+			into.add(Warning, g.Subject, "leave it, unless a machine must not be replaced even then", "MachineHealthCheck %s: %s", h.Name, message)
+		}
+		if len(selecting) == 0 && f.Live {
+			into.ok(g.Subject, "no MachineHealthCheck selects its machines")
+		}
+	}
+}
+
+// selectsGroup goes by the machines that there are, and by the labels that they would have where there are none.
+func selectsGroup(h *clusterv1.MachineHealthCheck, g group) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&h.Spec.Selector)
+	if err != nil {
+		return false
+	}
+	if len(g.machines) == 0 {
+		return selector.Matches(labels.Set(g.MachineLabels))
+	}
+	return slices.ContainsFunc(g.machines, func(m *clusterv1.Machine) bool { return selector.Matches(labels.Set(m.Labels)) })
+}
+
+// shortestTimeout is after how long a node's condition makes a machine unhealthy; 0 where none does.
+func shortestTimeout(h *clusterv1.MachineHealthCheck) time.Duration {
+	var shortest time.Duration
+	consider := func(seconds *int32) {
+		if seconds == nil {
+			return
+		}
+		if d := time.Duration(*seconds) * time.Second; shortest == 0 || d < shortest {
+			shortest = d
+		}
+	}
+	for _, c := range h.Spec.Checks.UnhealthyNodeConditions {
+		consider(c.TimeoutSeconds)
+	}
+	for _, c := range h.Spec.Checks.UnhealthyMachineConditions {
+		consider(c.TimeoutSeconds)
+	}
+	return shortest
+}
+
+// shownMachines bounds the list of machines in one finding.
+const shownMachines = 5
+
+func checkMachines(f Facts, groups []group, into *findings) {
+	report := status.Compute(status.Facts{
+		Cluster: f.Objects.Cluster, ControlPlane: f.Objects.ControlPlane, MachineDeployments: f.Objects.MachineDeployments,
+		Machines: f.Objects.Machines, Policies: f.Policies,
+	}, f.Now)
+	before := len(into.list)
+	for _, u := range report.Updates {
+		switch u.State {
+		case status.Failed:
+			into.add(Error, "Machine "+u.Machine, "set the annotation "+v1alpha1.UpdateRetryAnnotation+" to try again, or "+v1alpha1.UpdateAbandonAnnotation+" to give up",
+				"its update failed: %s", strings.TrimSpace(u.LastError+" "+u.Message))
+		case status.Unreadable, status.Queued, status.Updating, status.UpToDate, status.Waiting, status.Deleting:
+		}
+	}
+	for _, b := range report.Blocked {
+		if b.Kind != "Machine" {
+			into.add(Error, b.Kind+" "+b.Name, "do what the message says", "its update is blocked (%s): %s", b.Reason, b.Message)
+		}
+	}
+	for _, p := range report.Problems {
+		into.add(Error, p.Kind+" "+p.Name, "set the annotation "+v1alpha1.UpdateAbandonAnnotation, "annotation %s: %s", p.Annotation, p.Message)
+	}
+	for _, g := range groups {
+		if under := inState(report, g, status.Updating, status.Queued); len(under) > 0 {
+			into.add(Warning, g.Subject, "wait for the end of the update", "under update: %s; a newer desired state reaches a machine only after that", shorten(under))
+		}
+		if dirty := dirtyMachines(report, g); len(dirty) > 0 {
+			into.add(Warning, g.Subject, "replace them when it suits you, if they shall have these fields", "with fields that were not applied to the running machine: %s", shorten(dirty))
+		}
+	}
+	if len(into.list) == before && f.Live {
+		into.ok("Machines", "none is under update, failed, or without fields that it should have")
+	}
+}
+
+func inState(r status.Report, g group, states ...status.State) []string {
+	var names []string
+	for _, m := range r.Machines {
+		if slices.Contains(states, m.State) && slices.ContainsFunc(g.machines, func(o *clusterv1.Machine) bool { return o.Name == m.Name }) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+func dirtyMachines(r status.Report, g group) []string {
+	var names []string
+	for _, d := range r.Dirty {
+		if slices.ContainsFunc(g.machines, func(o *clusterv1.Machine) bool { return o.Name == d.Machine }) && !slices.Contains(names, d.Machine) {
+			names = append(names, d.Machine)
+		}
+	}
+	return names
+}
+
+func shorten(names []string) string {
+	if len(names) <= shownMachines {
+		return join(names)
+	}
+	return fmt.Sprintf("%s and %d more", join(names[:shownMachines]), len(names)-shownMachines)
+}

@@ -1,0 +1,271 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// minSurgelessReplicas is how many replicas a KubeadmControlPlane must have before its webhook accepts maxSurge 0.
+const minSurgelessReplicas = 3
+
+// isKubeadm reports whether the control plane is a KubeadmControlPlane, or nothing says that it is not.
+func isKubeadm(f Facts) bool {
+	ref := f.Objects.Cluster.Spec.ControlPlaneRef
+	switch {
+	case f.Objects.ControlPlane != nil:
+		return f.Objects.ControlPlane.GetKind() == "KubeadmControlPlane"
+	case ref.IsDefined():
+		return ref.Kind == "KubeadmControlPlane"
+	case f.Class != nil && f.Class.Spec.ControlPlane.TemplateRef.Kind != "":
+		return f.Class.Spec.ControlPlane.TemplateRef.Kind == "KubeadmControlPlaneTemplate"
+	default:
+		return true
+	}
+}
+
+// controlPlaneReplicas are the desired ones; nil where they are not known.
+func controlPlaneReplicas(f Facts) *int64 {
+	if f.Objects.ControlPlane != nil {
+		if n, found, err := unstructured.NestedInt64(f.Objects.ControlPlane.Object, "spec", "replicas"); err == nil && found {
+			return &n
+		}
+	}
+	if n := f.Objects.Cluster.Spec.Topology.ControlPlane.Replicas; n != nil {
+		return new(int64(*n))
+	}
+	return nil
+}
+
+func checkReplicas(f Facts, groups []group, into *findings) {
+	for _, g := range groups {
+		if !g.ControlPlane || !g.selected.InPlace {
+			continue
+		}
+		replicas := controlPlaneReplicas(f)
+		switch {
+		case !isKubeadm(f):
+			into.add(g.atRisk(), g.Subject, "select it by no UpdatePolicy with strategy ExternalUpdate, unless its provider asks the hook CanUpdateMachine",
+				"it is no KubeadmControlPlane: only that is known to update machines in place")
+		case replicas == nil:
+			into.add(Warning, g.Subject, fmt.Sprintf("see that it has %d replicas or more", minSurgelessReplicas), "its replicas are not known")
+		case *replicas < minSurgelessReplicas:
+			into.add(g.atRisk(), g.Subject, fmt.Sprintf("scale it to %d or more and set maxSurge 0, or let its machines be replaced", minSurgelessReplicas),
+				"stock Cluster API cannot keep a control plane of %d: it adds a machine before it asks, because its webhook refuses maxSurge 0 below %d replicas",
+				*replicas, minSurgelessReplicas)
+		default:
+			into.ok(g.Subject, "%d replicas: maxSurge 0 is possible", *replicas)
+		}
+	}
+}
+
+func checkSurge(f Facts, groups []group, into *findings) {
+	for _, g := range groups {
+		switch {
+		case !g.selected.InPlace:
+		case g.ControlPlane:
+			checkControlPlaneSurge(f, g, into)
+		default:
+			checkDeploymentSurge(g, into)
+		}
+	}
+}
+
+func checkControlPlaneSurge(f Facts, g group, into *findings) {
+	if n := controlPlaneReplicas(f); !isKubeadm(f) || n != nil && *n < minSurgelessReplicas {
+		// CheckReplicas has said that no setting helps.
+		return
+	}
+	const mend = "set spec.rollout.strategy.rollingUpdate.maxSurge of the KubeadmControlPlane to 0 (in the template of its ClusterClass, where it has one)"
+	if f.Objects.ControlPlane == nil && f.ControlPlaneTemplate == nil {
+		into.add(Warning, g.Subject, mend, "its maxSurge cannot be told: there is neither a control plane object nor its template")
+		return
+	}
+	surge := "1 (the default)"
+	if value := controlPlaneField(f, "rollout.strategy.rollingUpdate.maxSurge", "rolloutStrategy.rollingUpdate.maxSurge"); value != nil {
+		surge = fmt.Sprint(value)
+	}
+	if surge == "0" {
+		into.ok(g.Subject, "maxSurge is 0")
+		return
+	}
+	into.add(g.atRisk(), g.Subject, mend, "maxSurge is %s: Cluster API creates a machine before it asks, and deletes one in the end%s", surge, refusedBy(g))
+}
+
+// refusedBy says what becomes of replacements in a guarded group.
+func refusedBy(g group) string {
+	if g.selected.Guarded {
+		return "; the guard refuses that, so that nothing is updated"
+	}
+	return ""
+}
+
+// strategy is a MachineDeployment's rollout strategy; nil fields have Cluster API's defaults.
+type strategy struct {
+	kind                     clusterv1.MachineDeploymentRolloutStrategyType
+	maxSurge, maxUnavailable *intstr.IntOrString
+	replicas                 int
+}
+
+// deploymentStrategy reads the object, or what Cluster API would make it of: the topology, else the class.
+func deploymentStrategy(g group) strategy {
+	if md := g.MachineDeployment; md != nil {
+		s := md.Spec.Rollout.Strategy
+		replicas := 1
+		if md.Spec.Replicas != nil {
+			replicas = int(*md.Spec.Replicas)
+		}
+		return strategy{kind: s.Type, maxSurge: s.RollingUpdate.MaxSurge, maxUnavailable: s.RollingUpdate.MaxUnavailable, replicas: replicas}
+	}
+	s := strategy{replicas: 1}
+	if g.Topology.Replicas != nil {
+		s.replicas = int(*g.Topology.Replicas)
+	}
+	if t := g.Topology.Rollout.Strategy; t.Type != "" {
+		s.kind, s.maxSurge, s.maxUnavailable = t.Type, t.RollingUpdate.MaxSurge, t.RollingUpdate.MaxUnavailable
+	} else if g.Class != nil {
+		c := g.Class.Rollout.Strategy
+		s.kind, s.maxSurge, s.maxUnavailable = c.Type, c.RollingUpdate.MaxSurge, c.RollingUpdate.MaxUnavailable
+	}
+	return s
+}
+
+func checkDeploymentSurge(g group, into *findings) {
+	const field = "rollout.strategy (in the Cluster's topology, its ClusterClass or the MachineDeployment)"
+	s := deploymentStrategy(g)
+	if s.kind == clusterv1.OnDeleteMachineDeploymentStrategyType {
+		into.add(g.atRisk(), g.Subject, "set the type RollingUpdate in "+field,
+			"its rollout strategy is OnDelete: Cluster API never asks, and replaces a machine when somebody deletes it")
+		return
+	}
+	surge, problem := resolve("maxSurge", s.maxSurge, 1, s.replicas, true)
+	unavailable, other := resolve("maxUnavailable", s.maxUnavailable, 0, s.replicas, false)
+	mend := "set maxSurge 0 and maxUnavailable 1 or more in " + field
+	switch {
+	case problem+other != "":
+		into.add(Error, g.Subject, mend, "%s%s", problem, other)
+	case surge > 0:
+		into.add(g.atRisk(), g.Subject, mend, "maxSurge is %s: Cluster API may create a machine, and deletes one in the end%s", describe(s.maxSurge, surge, 1), refusedBy(g))
+	case unavailable < 1:
+		into.add(g.atRisk(), g.Subject, mend, "maxUnavailable is %s: an update in place counts as unavailable, so that Cluster API creates a machine first, and deletes one in the end%s",
+			describe(s.maxUnavailable, unavailable, 0), refusedBy(g))
+	default:
+		into.ok(g.Subject, "maxSurge is 0, maxUnavailable %s", describe(s.maxUnavailable, unavailable, 0))
+	}
+}
+
+// resolve returns how many machines a number or percentage comes to, rounded as Cluster API does.
+func resolve(field string, value *intstr.IntOrString, unset, replicas int, up bool) (n int, problem string) {
+	if value == nil {
+		return unset, ""
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, replicas, up)
+	if err != nil {
+		return 0, fmt.Sprintf("%s cannot be read: %v", field, err)
+	}
+	return n, ""
+}
+
+func describe(value *intstr.IntOrString, resolved, unset int) string {
+	switch {
+	case value == nil:
+		return fmt.Sprintf("%d (the default)", unset)
+	case value.Type == intstr.String:
+		return fmt.Sprintf("%s, which comes to %d", value.StrVal, resolved)
+	default:
+		return value.String()
+	}
+}
+
+func checkRollout(f Facts, groups []group, into *findings) {
+	for _, g := range groups {
+		if !g.selected.InPlace {
+			continue
+		}
+		found := false
+		if days := certificateDays(f, g); days > 0 {
+			found = true
+			into.add(g.atRisk(), g.Subject, "remove spec.rollout.before, and renew certificates on the machines",
+				"spec.rollout.before is set: %d days before a machine's certificates expire Cluster API replaces it without asking%s", days, refusedBy(g))
+		}
+		if after := rolloutAfter(f, g); !after.IsZero() && stillToCome(after, f.Now, g.machines) {
+			found = true
+			into.add(g.atRisk(), g.Subject, "remove the time (rollout.after)",
+				"rollout.after is %s: machines that are older are replaced from then on, without asking%s", after.UTC().Format(time.RFC3339), refusedBy(g))
+		}
+		if !found {
+			into.ok(g.Subject, "no time is set from which machines are replaced")
+		}
+	}
+}
+
+// stillToCome reports whether a time lies ahead, or some machine is older than it.
+func stillToCome(after, now time.Time, machines []*clusterv1.Machine) bool {
+	if after.After(now) {
+		return true
+	}
+	for _, m := range machines {
+		if m.CreationTimestamp.Time.Before(after) {
+			return true
+		}
+	}
+	return false
+}
+
+func certificateDays(f Facts, g group) int64 {
+	if !g.ControlPlane {
+		return 0
+	}
+	days, _ := controlPlaneField(f, "rollout.before.certificatesExpiryDays", "rolloutBefore.certificatesExpiryDays").(int64)
+	return days
+}
+
+// controlPlaneField returns a field of the control plane's spec, or of its template's where there is no object: the first
+// path is that of v1beta2, the second that of v1beta1. It is nil where neither is there.
+func controlPlaneField(f Facts, paths ...string) any {
+	object, prefix := f.Objects.ControlPlane, []string{"spec"}
+	if object == nil {
+		object, prefix = f.ControlPlaneTemplate, []string{"spec", "template", "spec"}
+	}
+	if object == nil {
+		return nil
+	}
+	for _, path := range paths {
+		value, found, err := unstructured.NestedFieldNoCopy(object.Object, slices.Concat(prefix, strings.Split(path, "."))...)
+		if err == nil && found {
+			return value
+		}
+	}
+	return nil
+}
+
+// rolloutAfter is the latest of the times that the objects and the topology have.
+func rolloutAfter(f Facts, g group) time.Time {
+	var times []metav1.Time
+	if g.ControlPlane {
+		times = append(times, f.Objects.Cluster.Spec.Topology.ControlPlane.Rollout.After)
+		text, _ := controlPlaneField(f, "rollout.after", "rolloutAfter").(string)
+		if t, err := time.Parse(time.RFC3339, text); err == nil {
+			times = append(times, metav1.NewTime(t))
+		}
+	}
+	if g.MachineDeployment != nil {
+		times = append(times, g.MachineDeployment.Spec.Rollout.After)
+	}
+	if g.Topology != nil {
+		times = append(times, g.Topology.Rollout.After)
+	}
+	var latest time.Time
+	for _, t := range times {
+		if t.After(latest) {
+			latest = t.Time
+		}
+	}
+	return latest
+}

@@ -1,0 +1,120 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// Changes returns one line for each thing that differs between two reports of the same cluster, for people who follow
+// them. A message that changes by itself is no change: updaters count seconds there.
+func Changes(before, after Report) []string {
+	old := map[string]line{}
+	for _, l := range lines(before) {
+		old[l.subject] = l
+	}
+	var changes []string
+	for _, l := range lines(after) {
+		if old[l.subject].state != l.state {
+			changes = append(changes, l.String())
+		}
+		delete(old, l.subject)
+	}
+	for _, l := range lines(before) {
+		if _, gone := old[l.subject]; gone {
+			changes = append(changes, l.subject+": "+l.gone)
+		}
+	}
+	return changes
+}
+
+// line is one thing of a report. It has changed when its state has.
+type line struct {
+	subject, state, message string
+	// gone is what to say when the thing is not in the report any more.
+	gone string
+}
+
+func (l line) String() string {
+	text := l.subject + ": " + l.state
+	if l.message != "" {
+		text += ": " + l.message
+	}
+	return text
+}
+
+func lines(r Report) []line {
+	var all []line
+	for _, g := range r.Groups {
+		all = append(all, line{subject: fmt.Sprintf("%s %s", g.Kind, g.Object), state: g.Policy.Describe(), gone: "gone"})
+	}
+	updates := map[string]Update{}
+	for _, u := range r.Updates {
+		updates[u.Machine] = u
+	}
+	for _, m := range r.Machines {
+		l := line{subject: fmt.Sprintf("Machine %s (%s)", m.Name, m.Group), state: fmt.Sprintf("%s, %s", m.State, m.Version), gone: "gone"}
+		if u, under := updates[m.Name]; under {
+			l.state, l.message = u.describe(), u.message()
+		}
+		all = append(all, l)
+	}
+	for _, b := range r.Blocked {
+		all = append(all, line{
+			subject: fmt.Sprintf("%s %s is blocked", b.Kind, b.Name), state: b.Reason, message: b.Message, gone: "not any more",
+		})
+	}
+	for _, d := range r.Dirty {
+		all = append(all, line{
+			subject: fmt.Sprintf("Machine %s, %s of the %s", d.Machine, d.Field.Path, d.Field.Part), state: "dirty since " + d.Since.UTC().Format(time.RFC3339),
+			gone: "not dirty any more",
+		})
+	}
+	for _, p := range r.Problems {
+		all = append(all, line{subject: fmt.Sprintf("%s %s, annotation %s", p.Kind, p.Name, p.Annotation), state: p.Message, gone: "read"})
+	}
+	return all
+}
+
+// Describe says in a few words what a policy does.
+func (p Policy) Describe() string {
+	switch {
+	case p.Problem != "":
+		return "blocked: " + p.Problem
+	case p.Name == "":
+		return "no UpdatePolicy: replace"
+	case p.Fallback == "":
+		return p.Name + ": replace"
+	case p.Fallback == v1alpha1.FallbackRollingUpdate:
+		return p.Name + ": in place, else replace"
+	default:
+		return p.Name + ": in place only"
+	}
+}
+
+// describe is what must change for an update to be worth a line.
+func (u Update) describe() string {
+	parts := []string{string(u.State)}
+	if u.Phase != "" && string(u.Phase) != string(u.State) {
+		parts[0] += " (" + string(u.Phase) + ")"
+	}
+	if !u.To.IsZero() {
+		parts = append(parts, "to "+u.To.String())
+	}
+	if u.Updater != "" {
+		parts = append(parts, fmt.Sprintf("by %s (%d of %d)", u.Updater, u.Step, u.Steps))
+	}
+	if u.Attempt > 0 {
+		parts = append(parts, fmt.Sprintf("attempt %d", u.Attempt))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (u Update) message() string {
+	if u.State == Failed && u.LastError != "" {
+		return u.LastError
+	}
+	return u.Message
+}

@@ -1,0 +1,167 @@
+package status
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+)
+
+// ControlPlaneGroup is the name of the group that a control plane is.
+const ControlPlaneGroup = "control plane"
+
+// Compute reports on a cluster. now decides nothing but whether an update is late.
+func Compute(f Facts, now time.Time) Report {
+	r := Report{Namespace: f.Cluster.Namespace, Cluster: f.Cluster.Name}
+	groups := listGroups(f)
+	records := make(map[string]record, len(f.Machines))
+	for _, m := range f.Machines {
+		records[m.Name] = readRecord(m)
+	}
+	durations := measureDurations(records)
+	for _, d := range durations {
+		r.Durations = append(r.Durations, d)
+	}
+	slices.SortFunc(r.Durations, func(a, b Duration) int { return strings.Compare(a.Updater, b.Updater) })
+
+	machines := slices.SortedFunc(slices.Values(f.Machines), func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	for _, m := range machines {
+		g := groups.of(m)
+		rec := records[m.Name]
+		state := computeState(m, rec, g.desired)
+		g.Machines++
+		g.Count[state]++
+		if g.Name != "" {
+			r.Machines = append(r.Machines, Machine{Name: m.Name, Group: g.Name, State: state, Version: m.Spec.Version})
+		}
+		if state == Queued || state == Updating || state == Failed || state == Unreadable {
+			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g.Group, durations, now))
+		}
+		for _, d := range rec.dirty {
+			r.Dirty = append(r.Dirty, Dirty{Machine: m.Name, Group: g.Name, Field: d.Pointer, Since: d.Since})
+		}
+		r.Problems = append(r.Problems, rec.problems...)
+		r.Blocked = appendBlocked(r.Blocked, "Machine", m.Name, g.Name, m.Status.Conditions)
+	}
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		g := groups[key]
+		r.Groups = append(r.Groups, g.Group)
+		r.Blocked = appendBlocked(r.Blocked, g.Kind, g.Object, g.Name, g.conditions)
+	}
+	sortReport(&r)
+	return r
+}
+
+// sortReport puts what belongs to groups in the order of the groups. Names are in order already.
+func sortReport(r *Report) {
+	order := make(map[string]int, len(r.Groups))
+	for i, g := range r.Groups {
+		order[g.Name] = i
+	}
+	slices.SortStableFunc(r.Machines, func(a, b Machine) int { return cmp.Compare(order[a.Group], order[b.Group]) })
+	slices.SortStableFunc(r.Updates, func(a, b Update) int { return cmp.Compare(order[a.Group], order[b.Group]) })
+	slices.SortStableFunc(r.Blocked, func(a, b Blocked) int {
+		return cmp.Or(cmp.Compare(order[a.Group], order[b.Group]), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortStableFunc(r.Dirty, func(a, b Dirty) int {
+		return cmp.Or(cmp.Compare(order[a.Group], order[b.Group]), strings.Compare(a.Machine, b.Machine),
+			strings.Compare(string(a.Field.Part), string(b.Field.Part)), strings.Compare(a.Field.Path, b.Field.Path))
+	})
+}
+
+// groupKey is how a Machine finds its group: the name of its MachineDeployment, empty for the control plane, which
+// therefore comes first.
+type groupKey string
+
+// groupFacts are a group's part of the report, and what else is known about the group.
+type groupFacts struct {
+	Group
+	// desired is the version that the group's owner desires, as it is written there.
+	desired    string
+	conditions []metav1.Condition
+}
+
+type groupsByKey map[groupKey]*groupFacts
+
+// of returns the group of a Machine. One that belongs to none that was given, such as a Machine by itself, gets one of its
+// own, which nobody shows.
+func (g groupsByKey) of(m *clusterv1.Machine) *groupFacts {
+	key := groupKey(m.Labels[clusterv1.MachineDeploymentNameLabel])
+	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	if found, known := g[key]; known && (controlPlane == (key == "")) {
+		return found
+	}
+	return &groupFacts{Group: Group{Count: map[State]int{}}}
+}
+
+func listGroups(f Facts) groupsByKey {
+	groups := groupsByKey{}
+	if f.ControlPlane != nil {
+		// A version of another shape says nothing.
+		desired, _, _ := unstructured.NestedString(f.ControlPlane.Object, "spec", "version")
+		groups[""] = &groupFacts{
+			Group: Group{
+				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
+				Count: map[State]int{}, Policy: selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane)),
+			},
+			desired: desired, conditions: readConditions(f.ControlPlane),
+		}
+	}
+	for _, md := range f.MachineDeployments {
+		groups[groupKey(md.Name)] = &groupFacts{
+			Group: Group{
+				Name: cmp.Or(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.Name),
+				Kind: "MachineDeployment", Object: md.Name,
+				Count: map[State]int{}, Policy: selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md)),
+			},
+			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions,
+		}
+	}
+	return groups
+}
+
+// readConditions reads status.conditions of an object whose type is not known here. What has another shape is left out.
+func readConditions(object *unstructured.Unstructured) []metav1.Condition {
+	list, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return nil
+	}
+	var conditions []metav1.Condition
+	for _, item := range list {
+		fields, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		text := func(name string) string {
+			value, _, _ := unstructured.NestedString(fields, name) // another shape says nothing
+			return value
+		}
+		c := metav1.Condition{
+			Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message"),
+		}
+		if since, err := time.Parse(time.RFC3339, text("lastTransitionTime")); err == nil {
+			c.LastTransitionTime = metav1.NewTime(since)
+		}
+		conditions = append(conditions, c)
+	}
+	return conditions
+}
+
+func appendBlocked(list []Blocked, kind, name, group string, conditions []metav1.Condition) []Blocked {
+	c := meta.FindStatusCondition(conditions, v1alpha1.UpdateBlockedCondition)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return list
+	}
+	return append(list, Blocked{
+		Kind: kind, Name: name, Group: group, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC(),
+	})
+}

@@ -1,0 +1,382 @@
+package status
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"pgregory.net/rapid"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+var start = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) time.Time { return start.Add(d) }
+
+func machine(name string, change ...func(*clusterv1.Machine)) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "team-a", Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: "prod-md-0"}, Annotations: map[string]string{},
+	}}
+	m.Spec.Version = "v1.32.1"
+	for _, c := range change {
+		c(m)
+	}
+	return m
+}
+
+func controlPlaneMachine(m *clusterv1.Machine) {
+	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+}
+
+func annotated(t *testing.T, annotation string, value any) func(*clusterv1.Machine) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(m *clusterv1.Machine) { m.Annotations[annotation] = string(text) }
+}
+
+func raw(annotation, value string) func(*clusterv1.Machine) {
+	return func(m *clusterv1.Machine) { m.Annotations[annotation] = value }
+}
+
+func condition(kind string, state metav1.ConditionStatus, reason, message string) func(*clusterv1.Machine) {
+	return func(m *clusterv1.Machine) {
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
+			Type: kind, Status: state, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(start),
+		})
+	}
+}
+
+var (
+	upToDate    = condition("UpToDate", metav1.ConditionTrue, "UpToDate", "")
+	notUpToDate = condition("UpToDate", metav1.ConditionFalse, "NotUpToDate", "")
+	marked      = raw(clusterv1.UpdateInProgressAnnotation, "")
+	deleting    = func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }
+)
+
+// progress is an update that is at work on the second of two steps.
+func progress(change ...func(*inplace.Progress)) inplace.Progress {
+	p := inplace.Progress{
+		ID: "u1", Decision: "d1", From: version.MustParse("v1.31.2"), To: version.MustParse("v1.32.1"),
+		Steps: []inplace.Step{{Updater: "kubeadm", SetsVersion: true}}, Done: []inplace.Finished{{Updater: "os", Attempts: 1, Seconds: 50}},
+		Phase: inplace.Updating, Attempt: 1, Operations: 2, Operation: "u1-2", Began: start, StepBegan: after(time.Minute), Started: after(time.Minute),
+	}
+	for _, c := range change {
+		c(&p)
+	}
+	return p
+}
+
+func summary(done ...inplace.Finished) inplace.Summary {
+	return inplace.Summary{ID: "u0", Decision: "d0", Done: done, Began: start, Ended: after(time.Hour)}
+}
+
+func facts(machines ...*clusterv1.Machine) Facts {
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+		Name: "prod-md-0", Namespace: "team-a", Labels: map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md-0"},
+	}}
+	md.Spec.Template.Spec.Version = "v1.32.1"
+	return Facts{
+		Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team-a"}},
+		ControlPlane: &unstructured.Unstructured{Object: map[string]any{
+			"kind": "KubeadmControlPlane", "metadata": map[string]any{"name": "prod-cp", "namespace": "team-a"},
+			"spec": map[string]any{"version": "v1.32.1"},
+		}},
+		MachineDeployments: []*clusterv1.MachineDeployment{md},
+		Machines:           machines,
+		Policies: []v1alpha1.UpdatePolicy{{
+			ObjectMeta: metav1.ObjectMeta{Name: "workers", Namespace: "team-a"},
+			Spec: v1alpha1.UpdatePolicySpec{
+				Targets: []v1alpha1.UpdateTarget{{MachineDeployments: []v1alpha1.MachineDeploymentName{"md-0"}}}, Strategy: v1alpha1.ExternalUpdate,
+				MaxAttempts: 5, SoakSeconds: 30,
+			},
+		}},
+	}
+}
+
+// TestState checks what each machine counts as.
+func TestState(t *testing.T) {
+	failedHook := condition("Updating", metav1.ConditionTrue, clusterv1.MachineInPlaceUpdateFailedReason, "please check controller logs")
+	working := annotated(t, v1alpha1.UpdateProgressAnnotation, progress())
+	failed := annotated(t, v1alpha1.UpdateProgressAnnotation, progress(func(p *inplace.Progress) { p.Phase = inplace.Failed }))
+	old := func(m *clusterv1.Machine) { m.Spec.Version = "v1.31.2" }
+	for _, test := range []struct {
+		name string
+		m    *clusterv1.Machine
+		want State
+	}{
+		{"up to date", machine("m", upToDate), UpToDate},
+		{"Cluster API says that it is not", machine("m", notUpToDate), Waiting},
+		{"new, without conditions", machine("m"), UpToDate},
+		{"old, without conditions", machine("m", old), Waiting},
+		{"old, of unknown condition", machine("m", old, condition("UpToDate", metav1.ConditionUnknown, "", "")), Waiting},
+		{"marked, not begun", machine("m", marked, notUpToDate), Queued},
+		{"refused before it began", machine("m", marked, failedHook), Failed},
+		{"refused earlier, mark gone", machine("m", failedHook, upToDate), UpToDate},
+		{"under way", machine("m", marked, working, notUpToDate), Updating},
+		{"under way, the mark not seen yet", machine("m", working, upToDate), Updating},
+		{"the hook failed once", machine("m", marked, working, failedHook), Updating},
+		{"failed finally", machine("m", marked, failed), Failed},
+		{"goes away during its update", machine("m", marked, working, deleting), Deleting},
+		{"garbage", machine("m", marked, raw(v1alpha1.UpdateProgressAnnotation, "{")), Unreadable},
+		{"no phase", machine("m", marked, raw(v1alpha1.UpdateProgressAnnotation, "{}")), Unreadable},
+		{"garbage elsewhere", machine("m", upToDate, raw(v1alpha1.LastUpdateAnnotation, "[]")), UpToDate},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := Compute(facts(test.m), after(time.Minute))
+			if len(r.Machines) != 1 || r.Machines[0].State != test.want {
+				t.Errorf("machines are %+v, want the state %s", r.Machines, test.want)
+			}
+			if got := r.Groups[1].Count[test.want]; got != 1 || r.Groups[1].Machines != 1 {
+				t.Errorf("the group counts %+v", r.Groups[1])
+			}
+		})
+	}
+}
+
+// TestComputeUpdate checks what is said about a machine under update.
+func TestComputeUpdate(t *testing.T) {
+	inProgress := condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", "In-place update in progress: kubelet restarts")
+	measured := machine("measured", upToDate, annotated(t, v1alpha1.LastUpdateAnnotation,
+		summary(inplace.Finished{Updater: "kubeadm", Seconds: 100}, inplace.Finished{Updater: "os", Seconds: 60})))
+	common := Update{
+		Machine: "m", Group: "md-0", State: Updating, Phase: inplace.Updating, Updater: "kubeadm", Step: 2, Steps: 2, Attempt: 1, MaxAttempts: 5,
+		From: version.MustParse("v1.31.2"), To: version.MustParse("v1.32.1"), Began: start, Since: after(time.Minute), Operation: "u1-2",
+		Message: "In-place update in progress: kubelet restarts",
+	}
+	want := func(change func(*Update)) Update {
+		u := common
+		change(&u)
+		return u
+	}
+	with := func(change func(*inplace.Progress)) *clusterv1.Machine {
+		return machine("m", marked, inProgress, annotated(t, v1alpha1.UpdateProgressAnnotation, progress(change)))
+	}
+	for _, test := range []struct {
+		name     string
+		machines []*clusterv1.Machine
+		want     Update
+	}{
+		{"nothing measured", []*clusterv1.Machine{with(func(*inplace.Progress) {})}, common},
+		{"measured: step, then soak", []*clusterv1.Machine{with(func(*inplace.Progress) {}), measured},
+			want(func(u *Update) { u.ETA = ETA{At: after(time.Minute + 100*time.Second + 30*time.Second)} })},
+		{"late", []*clusterv1.Machine{with(func(p *inplace.Progress) { p.StepBegan = after(-time.Hour) }), measured},
+			want(func(u *Update) { u.ETA = ETA{At: after(-time.Hour + 130*time.Second), Late: true} })},
+		{"both steps ahead", []*clusterv1.Machine{with(func(p *inplace.Progress) {
+			p.Steps, p.Done = []inplace.Step{{Updater: "os"}, {Updater: "kubeadm"}}, nil
+		}), measured}, want(func(u *Update) {
+			u.Updater, u.Step = "os", 1
+			u.ETA = ETA{At: after(time.Minute + 190*time.Second)}
+		})},
+		{"a step ahead is not measured", []*clusterv1.Machine{with(func(p *inplace.Progress) {
+			p.Steps = append(p.Steps, inplace.Step{Updater: "new"})
+		}), measured}, want(func(u *Update) { u.Steps = 3 })},
+		{"second attempt", []*clusterv1.Machine{with(func(p *inplace.Progress) {
+			p.Attempt, p.Started, p.LastError = 2, after(2*time.Minute), "apt is locked"
+		}), measured}, want(func(u *Update) {
+			u.Attempt, u.Since, u.LastError = 2, after(2*time.Minute), "apt is locked"
+			u.ETA = ETA{At: after(2*time.Minute + 130*time.Second)}
+		})},
+		{"backing off", []*clusterv1.Machine{with(func(p *inplace.Progress) {
+			p.Phase, p.NotBefore = inplace.BackingOff, new(after(5*time.Minute))
+		}), measured}, want(func(u *Update) {
+			u.Phase, u.NotBefore = inplace.BackingOff, after(5*time.Minute)
+			u.ETA = ETA{At: after(5*time.Minute + 130*time.Second)}
+		})},
+		{"soaking", []*clusterv1.Machine{with(func(p *inplace.Progress) {
+			p.Phase, p.Steps, p.Verified, p.Operation, p.Attempt = inplace.Soaking, nil, new(after(3*time.Minute)), "", 0
+			p.Done = append(p.Done, inplace.Finished{Updater: "kubeadm"})
+		})}, want(func(u *Update) {
+			u.Phase, u.Updater, u.Operation, u.Attempt = inplace.Soaking, "", "", 0
+			u.ETA = ETA{At: after(3*time.Minute + 30*time.Second)}
+		})},
+		{"failed finally", []*clusterv1.Machine{with(func(p *inplace.Progress) {
+			p.Phase, p.LastError = inplace.Failed, "updater \"kubeadm\" failed"
+		}), measured}, want(func(u *Update) {
+			u.State, u.Phase, u.LastError = Failed, inplace.Failed, "updater \"kubeadm\" failed"
+		})},
+		{"a phase of a newer release", []*clusterv1.Machine{with(func(p *inplace.Progress) { p.Phase = "Dancing" }), measured},
+			want(func(u *Update) { u.Phase = "Dancing" })},
+		{"queued", []*clusterv1.Machine{machine("m", marked, inProgress)}, Update{
+			Machine: "m", Group: "md-0", State: Queued, MaxAttempts: 5, To: common.To, Message: common.Message,
+		}},
+		{"refused, with the reason on the Machine", []*clusterv1.Machine{machine("m", marked,
+			condition("Updating", metav1.ConditionTrue, clusterv1.MachineInPlaceUpdateFailedReason, "please check controller logs"),
+			condition(v1alpha1.UpdateBlockedCondition, metav1.ConditionTrue, v1alpha1.NoDecisionReason, "no decision is recorded"),
+		)}, Update{Machine: "m", Group: "md-0", State: Failed, MaxAttempts: 5, To: common.To, Message: "no decision is recorded"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := Compute(facts(test.machines...), after(time.Minute))
+			if len(r.Updates) != 1 {
+				t.Fatalf("updates are %+v, want one", r.Updates)
+			}
+			if diff := cmp.Diff(test.want, r.Updates[0]); diff != "" {
+				t.Errorf("update (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReport checks the whole report of a cluster on which everything happens at once.
+func TestReport(t *testing.T) {
+	f := facts(
+		machine("cp-1", controlPlaneMachine, upToDate),
+		machine("b", upToDate, annotated(t, v1alpha1.LastUpdateAnnotation, summary(inplace.Finished{Updater: "kubeadm", Seconds: 90}))),
+		machine("a", upToDate, annotated(t, v1alpha1.LastUpdateAnnotation, summary(inplace.Finished{Updater: "kubeadm", Seconds: 60}, inplace.Finished{Updater: "kubeadm", Seconds: -1})),
+			annotated(t, v1alpha1.DirtyFieldsAnnotation, []map[string]any{
+				{"object": "Machine", "path": "/spec/b", "since": start}, {"object": "InfrastructureMachine", "path": "/spec/image", "since": start},
+			})),
+		machine("c", marked, raw(v1alpha1.UpdateProgressAnnotation, `{"phase": 7}`), raw(v1alpha1.DirtyFieldsAnnotation, "nonsense")),
+		machine("pool", func(m *clusterv1.Machine) { m.Labels = map[string]string{clusterv1.MachinePoolNameLabel: "mp"} }, notUpToDate),
+	)
+	f.MachineDeployments[0].Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.NotCoveredReason,
+		Message: "MachineSet /spec/template/spec/version", LastTransitionTime: metav1.NewTime(start),
+	}}
+	f.ControlPlane.Object["status"] = map[string]any{"conditions": []any{
+		"nonsense",
+		map[string]any{"type": v1alpha1.UpdateBlockedCondition, "status": "True", "reason": v1alpha1.UpdaterErrorReason, "message": "no answer", "lastTransitionTime": start.Format(time.RFC3339)},
+	}}
+	want := Report{
+		Namespace: "team-a", Cluster: "prod",
+		Groups: []Group{
+			{Name: ControlPlaneGroup, Kind: "KubeadmControlPlane", Object: "prod-cp", Machines: 1, Count: map[State]int{UpToDate: 1},
+				Policy: Policy{Strategy: v1alpha1.RollingUpdate, MaxInFlight: 1, MaxAttempts: 3}},
+			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 3, Count: map[State]int{UpToDate: 2, Unreadable: 1},
+				Policy: Policy{
+					Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone,
+					MaxInFlight: 1, MaxAttempts: 5, Soak: 30 * time.Second,
+				}},
+		},
+		Machines: []Machine{
+			{Name: "cp-1", Group: ControlPlaneGroup, State: UpToDate, Version: "v1.32.1"},
+			{Name: "a", Group: "md-0", State: UpToDate, Version: "v1.32.1"},
+			{Name: "b", Group: "md-0", State: UpToDate, Version: "v1.32.1"},
+			{Name: "c", Group: "md-0", State: Unreadable, Version: "v1.32.1"},
+		},
+		Updates: []Update{{Machine: "c", Group: "md-0", State: Unreadable, To: version.MustParse("v1.32.1")}},
+		Blocked: []Blocked{
+			{Kind: "KubeadmControlPlane", Name: "prod-cp", Group: ControlPlaneGroup, Reason: v1alpha1.UpdaterErrorReason, Message: "no answer", Since: start},
+			{Kind: "MachineDeployment", Name: "prod-md-0", Group: "md-0", Reason: v1alpha1.NotCoveredReason, Message: "MachineSet /spec/template/spec/version", Since: start},
+		},
+		Dirty: []Dirty{
+			{Machine: "a", Group: "md-0", Field: cover.Pointer{Part: cover.PartInfrastructure, Path: "/spec/image"}, Since: start},
+			{Machine: "a", Group: "md-0", Field: cover.Pointer{Part: cover.PartMachine, Path: "/spec/b"}, Since: start},
+		},
+		Durations: []Duration{{Updater: "kubeadm", Median: 75 * time.Second, Measured: 2}},
+	}
+	got := Compute(f, start)
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Report{}, "Problems")); diff != "" {
+		t.Errorf("Compute (-want +got):\n%s", diff)
+	}
+	var problems []string
+	for _, p := range got.Problems {
+		problems = append(problems, p.Name+" "+p.Annotation)
+		if !strings.Contains(p.Message, "it cannot be read") {
+			t.Errorf("the problem says %q", p.Message)
+		}
+	}
+	if diff := cmp.Diff([]string{"c " + v1alpha1.UpdateProgressAnnotation, "c " + v1alpha1.DirtyFieldsAnnotation}, problems); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+func TestPolicyProblems(t *testing.T) {
+	f := facts()
+	twin := *f.Policies[0].DeepCopy()
+	twin.Name = "twin"
+	f.Policies = append(f.Policies, twin)
+	r := Compute(f, start)
+	if p := r.Groups[1].Policy; !strings.Contains(p.Problem, `"twin", "workers"`) || p.Strategy != "" {
+		t.Errorf("the policy is %+v, want a conflict", p)
+	}
+	if got := r.Groups[1].Policy.Describe(); !strings.HasPrefix(got, "blocked: ") {
+		t.Errorf("Describe says %q", got)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, test := range []struct {
+		in   []int64
+		want int64
+	}{
+		{nil, 0}, {[]int64{5}, 5}, {[]int64{9, 1}, 5}, {[]int64{3, 1, 2}, 2}, {[]int64{1 << 62, 1<<62 + 2}, 1<<62 + 1},
+	} {
+		if got := median(test.in); got != test.want {
+			t.Errorf("median(%v) is %d, want %d", test.in, got, test.want)
+		}
+	}
+}
+
+// TestComputeNeverPanics feeds annotations of any content, and asks that every machine is accounted for.
+func TestComputeNeverPanics(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.OneOf(rapid.String(), rapid.StringMatching(`\{"phase":"(Updating|Soaking|BackingOff|Failed)"(,"steps":\[(\{"updater":"a"\})?\])?(,"done":null)?\}`))
+		var machines []*clusterv1.Machine
+		for i := range rapid.IntRange(0, 4).Draw(t, "machines") {
+			m := machine(string(rune('a' + i)))
+			for _, a := range []string{v1alpha1.UpdateProgressAnnotation, v1alpha1.LastUpdateAnnotation, v1alpha1.DirtyFieldsAnnotation} {
+				if rapid.Bool().Draw(t, "has "+a) {
+					m.Annotations[a] = value.Draw(t, a)
+				}
+			}
+			machines = append(machines, m)
+		}
+		r := Compute(facts(machines...), start)
+		total := 0
+		for _, n := range r.Groups[1].Count {
+			total += n
+		}
+		if total != len(machines) || len(r.Machines) != len(machines) {
+			t.Fatalf("%d machines are counted as %d and listed as %d", len(machines), total, len(r.Machines))
+		}
+		if diff := cmp.Diff([]string(nil), Changes(r, Compute(facts(machines...), start))); diff != "" {
+			t.Fatalf("the same facts differ:\n%s", diff)
+		}
+	})
+}
+
+func TestChanges(t *testing.T) {
+	working := func(change ...func(*inplace.Progress)) *clusterv1.Machine {
+		return machine("m", marked, annotated(t, v1alpha1.UpdateProgressAnnotation, progress(change...)),
+			condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", "12 s"))
+	}
+	otherMessage := working()
+	otherMessage.Status.Conditions[0].Message = "13 s"
+	for _, test := range []struct {
+		name          string
+		before, after Facts
+		want          []string
+	}{
+		{"begins", facts(machine("m", notUpToDate)), facts(working()),
+			[]string{"Machine m (md-0): Updating, to v1.32.1, by kubeadm (2 of 2), attempt 1: 12 s"}},
+		{"only the message", facts(working()), facts(otherMessage), nil},
+		{"next attempt", facts(working()), facts(working(func(p *inplace.Progress) { p.Attempt = 2 })),
+			[]string{"Machine m (md-0): Updating, to v1.32.1, by kubeadm (2 of 2), attempt 2: 12 s"}},
+		{"fails", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase, p.LastError = inplace.Failed, "disk full" })),
+			[]string{"Machine m (md-0): Failed, to v1.32.1, by kubeadm (2 of 2), attempt 1: disk full"}},
+		{"verifies", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase = inplace.Verifying })),
+			[]string{"Machine m (md-0): Updating (Verifying), to v1.32.1, by kubeadm (2 of 2), attempt 1: 12 s"}},
+		{"ends", facts(working()), facts(machine("m", upToDate)), []string{"Machine m (md-0): UpToDate, v1.32.1"}},
+		{"goes away", facts(machine("m", upToDate)), facts(), []string{"Machine m (md-0): gone"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, Changes(Compute(test.before, start), Compute(test.after, start))); diff != "" {
+				t.Errorf("Changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,40 @@
+package status
+
+import (
+	"time"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// Policy is which UpdatePolicy counts for a group.
+type Policy struct {
+	// Name is empty where none selects the group, so that machines are replaced.
+	Name     string
+	Strategy v1alpha1.UpdateStrategy
+	// Fallback is empty where the strategy replaces machines anyway.
+	Fallback v1alpha1.UpdateFallback
+	// MaxInFlight, MaxAttempts and Soak are the policy's bounds, with their defaults.
+	MaxInFlight, MaxAttempts int
+	Soak                     time.Duration
+	// Problem says why no policy can be told; empty otherwise.
+	Problem string
+}
+
+func selectPolicy(policies []v1alpha1.UpdatePolicy, g updatepolicy.Group) Policy {
+	selected, err := updatepolicy.Select(policies, g)
+	if err != nil {
+		return Policy{Problem: err.Error()}
+	}
+	p := Policy{
+		Name: selected.Name, Strategy: v1alpha1.RollingUpdate,
+		MaxInFlight: selected.Policy.MaxInFlight, MaxAttempts: selected.Policy.MaxAttempts, Soak: selected.Policy.Soak,
+	}
+	if selected.InPlace {
+		p.Strategy, p.Fallback = v1alpha1.ExternalUpdate, v1alpha1.FallbackNone
+		if selected.FallbackReplace {
+			p.Fallback = v1alpha1.FallbackRollingUpdate
+		}
+	}
+	return p
+}

@@ -1,0 +1,158 @@
+// Package status reports how the in-place updates of a cluster's machines stand: from what Cluster API and Windlass have
+// recorded on the objects, without asking anybody.
+//
+// Everything here is pure: no client, no clock, and inputs are never changed. All functions are safe for concurrent use.
+package status
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Facts are the objects of one Cluster, in any order, and the UpdatePolicies of its namespace.
+type Facts struct {
+	// Cluster is required.
+	Cluster *clusterv1.Cluster
+	// ControlPlane is the object that spec.controlPlaneRef names; nil while it does not exist.
+	ControlPlane       *unstructured.Unstructured
+	MachineDeployments []*clusterv1.MachineDeployment
+	Machines           []*clusterv1.Machine
+	Policies           []v1alpha1.UpdatePolicy
+}
+
+// Report is how the updates of a cluster stand. It holds points in time instead of durations, so that two reports of the
+// same facts are equal but for what the passing of time itself changes: whether an update is late.
+type Report struct {
+	Namespace, Cluster string
+	// Groups are the control plane first, then the MachineDeployments by name.
+	Groups []Group
+	// Machines are all machines that belong to a group, by group, then by name.
+	Machines []Machine
+	// Updates are the machines under update, by group, then by name; those that wait for their turn are among them.
+	Updates []Update
+	// Blocked are the objects that say that an update of theirs does not go on by itself.
+	Blocked []Blocked
+	// Dirty are the fields that Machines carry but that were not applied, by Machine, then by field.
+	Dirty []Dirty
+	// Durations are how long each updater took so far, by its name.
+	Durations []Duration
+	// Problems say which recorded values could not be read.
+	Problems []Problem
+}
+
+// State is what a machine's update is at, for counting.
+type State string
+
+// The states.
+const (
+	// UpToDate: the machine is what its owner desires.
+	UpToDate State = "UpToDate"
+	// Queued: Cluster API has handed the machine over for its update, which has not begun yet.
+	Queued State = "Queued"
+	// Updating: the update is under way.
+	Updating State = "Updating"
+	// Failed: the update failed finally, or is refused; somebody has to do something.
+	Failed State = "Failed"
+	// Waiting: the machine is not what its owner desires, and nothing has begun.
+	Waiting State = "Waiting"
+	// Deleting: the machine goes away.
+	Deleting State = "Deleting"
+	// Unreadable: what is recorded about the machine's update cannot be read.
+	Unreadable State = "Unreadable"
+)
+
+// States returns all states, in the order in which they are shown.
+func States() []State {
+	return []State{UpToDate, Queued, Updating, Failed, Waiting, Deleting, Unreadable}
+}
+
+// Group is how one group of machines stands.
+type Group struct {
+	// Name is "control plane", or the MachineDeployment's name in the topology, or its own where it has none.
+	Name string
+	// Kind and Object name the object that owns the group.
+	Kind, Object string
+	Policy       Policy
+	// Machines counts all machines of the group, and Count those of each state.
+	Machines int
+	Count    map[State]int
+}
+
+// Machine is one machine, and where its update is.
+type Machine struct {
+	Name, Group string
+	State       State
+	// Version is the Machine's spec.version as it is written there.
+	Version string
+}
+
+// Update is one machine's update.
+type Update struct {
+	Machine, Group string
+	// State is Queued, Updating, Failed or Unreadable.
+	State State
+	// Phase is empty where nothing is recorded yet.
+	Phase inplace.Phase
+	// Updater is the one that is at work, the Step-th of Steps, counted from 1. Once all have done their part it is empty,
+	// and Step is Steps.
+	Updater     string
+	Step, Steps int
+	// Attempt counts from 1. MaxAttempts is 0 where it is unknown.
+	Attempt, MaxAttempts int
+	From, To             version.Version
+	// Began is when the update began, Since when the attempt or phase did; zero where nothing is recorded.
+	Began, Since time.Time
+	// NotBefore is when the next attempt may start; zero where none is waited for.
+	NotBefore time.Time
+	// Operation is the id that updaters know the attempt by.
+	Operation string
+	// Message is what Cluster API's condition Updating says, LastError why the last attempt failed.
+	Message, LastError string
+	ETA                ETA
+}
+
+// ETA is when an update should end, by how long the same updaters took on other machines of the cluster.
+type ETA struct {
+	// At is zero where it cannot be told: an updater of the rest of the plan has not been measured yet, or nothing is
+	// being done.
+	At time.Time
+	// Late says that At has passed.
+	Late bool
+}
+
+// Blocked is an object with the condition windlass.dev/UpdateBlocked.
+type Blocked struct {
+	Kind, Name string
+	Group      string
+	// Reason is one of the reasons of the condition; Message names the fields that are not covered, or what else is wrong.
+	Reason, Message string
+	Since           time.Time
+}
+
+// Dirty is a field that a Machine's objects carry but that was not applied to the running machine.
+type Dirty struct {
+	Machine, Group string
+	Field          cover.Pointer
+	Since          time.Time
+}
+
+// Duration is how long an updater took.
+type Duration struct {
+	Updater string
+	// Median is of all that were measured, in whole seconds.
+	Median time.Duration
+	// Measured counts the measurements.
+	Measured int
+}
+
+// Problem says which recorded value could not be read, and why.
+type Problem struct {
+	Kind, Name, Annotation, Message string
+}

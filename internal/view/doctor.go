@@ -1,0 +1,81 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/windlass-dev/windlass/internal/doctor"
+)
+
+// Examination is what was found out about a cluster.
+type Examination struct {
+	Namespace, Cluster string
+	Findings           []doctor.Finding
+}
+
+// The types below are the stable interface of `windlass doctor -o json` and `-o yaml`.
+
+type examinationDocument struct {
+	Namespace string `json:"namespace"`
+	Cluster   string `json:"cluster"`
+	// Worst is the worst severity of all findings.
+	Worst    string            `json:"worst"`
+	Findings []findingDocument `json:"findings"`
+}
+
+type findingDocument struct {
+	ID       string `json:"id"`
+	Severity string `json:"severity"`
+	Subject  string `json:"subject"`
+	Message  string `json:"message"`
+	Mend     string `json:"mend"`
+}
+
+// Widths of columns of findings. With their bars they fill tableWidth.
+const (
+	checkWidth   = 12
+	subjectWidth = 24
+	resultWidth  = 7
+	findingWidth = 44
+)
+
+// WriteExamination shows an examination.
+func WriteExamination(w io.Writer, f Format, e Examination) error {
+	switch f {
+	case JSON, YAML:
+		d := examinationDocument{
+			Namespace: e.Namespace, Cluster: e.Cluster, Worst: string(doctor.Worst(e.Findings)),
+			Findings: make([]findingDocument, 0, len(e.Findings)),
+		}
+		for _, found := range e.Findings {
+			d.Findings = append(d.Findings, findingDocument{
+				ID: string(found.ID), Severity: string(found.Severity), Subject: found.Subject, Message: found.Message, Mend: found.Mend,
+			})
+		}
+		return writeDocument(w, f, d)
+	case Table:
+		return writeText(w, examinationTable(e))
+	case Mermaid, Wide:
+		return fmt.Errorf("format %q shows no examination", f)
+	default:
+		return fmt.Errorf("unknown format %q", f)
+	}
+}
+
+func examinationTable(e Examination) string {
+	rows := make([][]string, 0, len(e.Findings))
+	found := map[doctor.Severity]int{}
+	for _, f := range e.Findings {
+		found[f.Severity]++
+		text := printable(f.Message)
+		if f.Mend != "" {
+			text += " -> " + printable(f.Mend)
+		}
+		rows = append(rows, []string{string(f.Severity), string(f.ID), printable(f.Subject), text})
+	}
+	var text strings.Builder
+	formatTable(&text, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows, []int{resultWidth, checkWidth, subjectWidth, findingWidth})
+	fmt.Fprintf(&text, "\n%s, %s, %d OK.\n", count(found[doctor.Error], "error"), count(found[doctor.Warning], "warning"), found[doctor.OK])
+	return text.String()
+}

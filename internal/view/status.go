@@ -1,0 +1,275 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/status"
+)
+
+// Wide is the table with every column, as wide as its content. Only WriteStatus knows it.
+const Wide Format = "wide"
+
+// ReportFormats returns the formats of reports on a cluster, the default first; those of a status have Wide too.
+func ReportFormats() []Format { return []Format{Table, JSON, YAML} }
+
+// StatusFormats returns the formats of WriteStatus, the default first.
+func StatusFormats() []Format { return []Format{Table, Wide, JSON, YAML} }
+
+// ParseFormatOf returns the format of that name if it is one of those, or an error that lists them.
+func ParseFormatOf(name string, formats []Format) (Format, error) {
+	if f := Format(name); slices.Contains(formats, f) {
+		return f, nil
+	}
+	return "", fmt.Errorf("unknown format %q: choose one of %q", name, formats)
+}
+
+// unbounded is the width of a column that is never wrapped.
+const unbounded = 1 << 20
+
+// Widths of columns of the narrow table. With their bars they fill tableWidth.
+const (
+	groupWidth   = 22
+	policyWidth  = 30
+	countsWidth  = 38
+	machineWidth = 28
+	updaterWidth = 20
+	attemptWidth = 7
+	phaseWidth   = 10
+	sinceWidth   = 6
+	etaWidth     = 10
+)
+
+// WriteStatus shows how the updates of a cluster stand. now is what the ages of a table are counted from.
+func WriteStatus(w io.Writer, f Format, r status.Report, now time.Time) error {
+	switch f {
+	case JSON, YAML:
+		return writeDocument(w, f, newStatusDocument(r))
+	case Table, Wide:
+		return writeText(w, statusTable(f == Wide, r, now))
+	case Mermaid:
+		return fmt.Errorf("format %q shows no status", f)
+	default:
+		return fmt.Errorf("unknown format %q", f)
+	}
+}
+
+func statusTable(wide bool, r status.Report, now time.Time) string {
+	var text strings.Builder
+	rows := make([][]string, 0, len(r.Groups))
+	for _, g := range r.Groups {
+		rows = append(rows, []string{printable(g.Name), printable(g.Policy.Describe()), describeCounts(g)})
+	}
+	formatTable(&text, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
+	formatUpdates(&text, wide, r.Updates, now)
+	width := tableWidth
+	if wide {
+		width = unbounded
+	}
+	formatList(&text, "Blocked", width, len(r.Blocked), func(i int) (string, string) {
+		b := r.Blocked[i]
+		return b.Kind + " " + b.Name, fmt.Sprintf("%s for %s: %s", b.Reason, formatAge(now, b.Since), b.Message)
+	})
+	if !wide {
+		said := slices.DeleteFunc(slices.Clone(r.Updates), func(u status.Update) bool { return u.State == status.Queued || messageOf(u) == "" })
+		formatList(&text, "Messages", width, len(said), func(i int) (string, string) { return said[i].Machine, messageOf(said[i]) })
+	}
+	formatList(&text, "Not applied to running machines", width, len(r.Dirty), func(i int) (string, string) {
+		d := r.Dirty[i]
+		return d.Machine, fmt.Sprintf("%s of the %s, for %s", d.Field.Path, d.Field.Part, formatAge(now, d.Since))
+	})
+	if wide {
+		formatList(&text, "Measured", width, len(r.Durations), func(i int) (string, string) {
+			d := r.Durations[i]
+			return d.Updater, fmt.Sprintf("%s (median of %d)", d.Median, d.Measured)
+		})
+	}
+	formatList(&text, "Cannot be read", width, len(r.Problems), func(i int) (string, string) {
+		p := r.Problems[i]
+		return p.Kind + " " + p.Name, fmt.Sprintf("annotation %s: %s", p.Annotation, p.Message)
+	})
+	return text.String()
+}
+
+func limits(wide bool, widths ...int) []int {
+	if wide {
+		for i := range widths {
+			widths[i] = unbounded
+		}
+	}
+	return widths
+}
+
+// stateWords are the states as tables call them.
+var stateWords = map[status.State]string{
+	status.UpToDate: "up to date", status.Queued: "queued", status.Updating: "updating", status.Failed: "failed",
+	status.Waiting: "waiting", status.Deleting: "being deleted", status.Unreadable: "unreadable",
+}
+
+func describeCounts(g status.Group) string {
+	var parts []string
+	for _, s := range status.States() {
+		if n := g.Count[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, stateWords[s]))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func formatUpdates(text *strings.Builder, wide bool, updates []status.Update, now time.Time) {
+	var rows [][]string
+	for _, u := range updates {
+		if u.State == status.Queued && !wide {
+			// There can be very many, and all say the same.
+			continue
+		}
+		row := []string{
+			printable(u.Machine), describeUpdater(u), describeAttempt(u), describePhase(u), formatAge(now, u.Since), describeETA(u, now),
+		}
+		if wide {
+			row = append(row, printable(u.Group), describeVersions(u), formatAge(now, u.Began), orDash(printable(u.Operation)), orDash(printable(messageOf(u))))
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return
+	}
+	head := []string{"Machine", "Updater", "Attempt", "Phase", "Since", "ETA"}
+	widths := limits(wide, machineWidth, updaterWidth, attemptWidth, phaseWidth, sinceWidth, etaWidth)
+	if wide {
+		head = append(head, "Group", "Versions", "Began", "Operation", "Message")
+		widths = append(widths, limits(true, make([]int, 5)...)...)
+	}
+	text.WriteString("\n")
+	formatTable(text, head, rows, widths)
+}
+
+func describeUpdater(u status.Update) string {
+	switch {
+	case u.Updater != "":
+		return fmt.Sprintf("%s (%d of %d)", printable(u.Updater), u.Step, u.Steps)
+	case u.Steps > 0:
+		return fmt.Sprintf("all %d done", u.Steps)
+	default:
+		return "-"
+	}
+}
+
+func describeAttempt(u status.Update) string {
+	switch {
+	case u.Attempt == 0:
+		return "-"
+	case u.MaxAttempts == 0:
+		return strconv.Itoa(u.Attempt)
+	default:
+		return fmt.Sprintf("%d of %d", u.Attempt, u.MaxAttempts)
+	}
+}
+
+func describePhase(u status.Update) string {
+	if u.Phase == "" {
+		return string(u.State)
+	}
+	return printable(string(u.Phase))
+}
+
+func describeVersions(u status.Update) string {
+	if u.From.IsZero() {
+		return orDash(u.To.String())
+	}
+	return fmt.Sprintf("%s -> %s", u.From, u.To)
+}
+
+func describeETA(u status.Update, now time.Time) string {
+	switch {
+	case u.State != status.Updating:
+		return "-"
+	case u.ETA.At.IsZero():
+		return "unknown"
+	case u.ETA.Late:
+		return formatAge(now, u.ETA.At) + " late"
+	default:
+		return "in " + formatAge(u.ETA.At, now)
+	}
+}
+
+// messageOf is what a person should read about an update: why it failed, or else what Cluster API says.
+func messageOf(u status.Update) string {
+	if u.LastError != "" && (u.Phase == inplace.Failed || u.Phase == inplace.BackingOff) {
+		return u.LastError
+	}
+	return u.Message
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// formatTable writes a table whose columns are as wide as their content, up to a limit each.
+func formatTable(text *strings.Builder, head []string, rows [][]string, limits []int) {
+	widths := make([]int, len(head))
+	for i := range head {
+		widths[i] = columnWidth(head[i], rows, i, limits[i])
+	}
+	formatRows(text, head, rows, widths)
+}
+
+// formatList writes a titled list of subjects, each with a text; nothing where it is empty. A subject is said once for items
+// that follow each other.
+func formatList(text *strings.Builder, title string, width, n int, item func(int) (subject, text string)) {
+	if n == 0 {
+		return
+	}
+	text.WriteString("\n" + title + ":\n")
+	last := ""
+	for i := range n {
+		subject, body := item(i)
+		if subject != last {
+			text.WriteString("  " + printable(subject) + "\n")
+		}
+		last = subject
+		for _, line := range wrap(printable(body), width-4) {
+			text.WriteString("    " + line + "\n")
+		}
+	}
+}
+
+// formatAge says in at most six characters how much later one time is than the other.
+func formatAge(later, earlier time.Time) string {
+	if earlier.IsZero() || later.IsZero() {
+		return "-"
+	}
+	const day = 24 * time.Hour
+	switch age := later.Sub(earlier).Truncate(time.Second); {
+	case age <= 0:
+		return "0s"
+	case age < 10*time.Minute:
+		return age.String()
+	case age < 2*time.Hour:
+		return fmt.Sprintf("%dm", age/time.Minute)
+	case age < 2*day:
+		return fmt.Sprintf("%dh", age/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", age/day)
+	}
+}
+
+// WriteChanges writes one line for each change of a status, with the time of day in UTC.
+func WriteChanges(w io.Writer, changes []string, now time.Time) error {
+	var text strings.Builder
+	for _, c := range changes {
+		text.WriteString(now.UTC().Format(time.TimeOnly) + " " + printable(c) + "\n")
+	}
+	return writeText(w, text.String())
+}
