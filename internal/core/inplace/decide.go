@@ -155,7 +155,7 @@ func decideBegin(f Facts) Verdict {
 		return refuse(nil, ReasonTransition, "%s", why)
 	}
 	if f.Policy.MaxInFlight > 0 && f.InFlight >= f.Policy.MaxInFlight {
-		return wait(nil, pollQueue, ReasonQueued, "not started: %d of at most %d machines are being updated", f.InFlight, f.Policy.MaxInFlight)
+		return wait(nil, pollQueue, ReasonQueued, "not started: as many machines as maxInFlight allows (%d) are being updated", f.Policy.MaxInFlight)
 	}
 	p := &Progress{
 		ID: f.FreshID, Decision: d.ID, Target: d.Target,
@@ -209,12 +209,9 @@ func drained(p *Progress) []Finished {
 	return found
 }
 
+// decideUpdating asks the updater, also when the attempt's time is over: what it says last belongs into the reason.
 func decideUpdating(f Facts) Verdict {
-	p := f.Progress
-	if f.Now.Sub(p.Started) > f.Policy.AttemptTimeout {
-		return attemptFailed(f, fmt.Sprintf("no result after %s", f.Policy.AttemptTimeout))
-	}
-	return Verdict{Progress: p, Action: Call{Step: p.Steps[0], Operation: p.Operation}}
+	return Verdict{Progress: f.Progress, Action: Call{Step: f.Progress.Steps[0], Operation: f.Progress.Operation}}
 }
 
 func decideBackingOff(f Facts) Verdict {
@@ -278,7 +275,7 @@ func decideSoaking(f Facts) Verdict {
 		since = f.Node.ReadySince
 	}
 	if left := f.Policy.Soak - f.Now.Sub(since); left > 0 {
-		return wait(p, left, ReasonSoaking, "all updaters are done; the node has been Ready at %s for %s of %s", p.To, f.Now.Sub(since).Round(time.Second), f.Policy.Soak)
+		return wait(p, left, ReasonSoaking, "all updaters are done; the node must stay Ready at %s until %s", p.To, since.Add(f.Policy.Soak).UTC().Format(time.RFC3339))
 	}
 	if p.Cordoned && f.Node.Unschedulable {
 		return Verdict{Progress: p, Action: Uncordon{}}

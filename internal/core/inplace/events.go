@@ -69,6 +69,9 @@ func Answered(f Facts, a Answer) Verdict {
 	p := f.Progress
 	switch a.Outcome {
 	case InProgress:
+		if v, over := attemptOver(f, a); over {
+			return v
+		}
 		after := a.RetryAfter
 		if after <= 0 {
 			after = pollUpdater
@@ -76,7 +79,9 @@ func Answered(f Facts, a Answer) Verdict {
 		return wait(p, after, ReasonUpdating, "%s: %s", position(p), orDefault(a.Message, "in progress"))
 	case Unknown:
 		// It may be at work, so this is no failed attempt; the attempt's time runs on.
-		return wait(p, pollUpdater, ReasonUpdaterUnknown, "%s: cannot tell how it goes: %s", position(p), a.Message)
+		if v, over := attemptOver(f, a); over {
+			return v
+		}
 	case Fails:
 		return attemptFailed(f, orDefault(a.Message, "it gave no reason"))
 	case Finishes:
@@ -87,7 +92,15 @@ func Answered(f Facts, a Answer) Verdict {
 		next.Phase, next.Started = Verifying, f.Now
 		return Decide(withProgress(f, &next))
 	}
-	return wait(p, pollUpdater, ReasonUpdaterUnknown, "%s: cannot tell how it goes", position(p))
+	return wait(p, pollUpdater, ReasonUpdaterUnknown, "%s: cannot tell how it goes: %s", position(p), orDefault(a.Message, "no answer"))
+}
+
+// attemptOver ends an attempt whose time is over without a result.
+func attemptOver(f Facts, a Answer) (Verdict, bool) {
+	if f.Now.Sub(f.Progress.Started) <= f.Policy.AttemptTimeout {
+		return Verdict{}, false
+	}
+	return attemptFailed(f, fmt.Sprintf("no result after %s; last answer: %s", f.Policy.AttemptTimeout, orDefault(a.Message, "in progress"))), true
 }
 
 // attemptFailed ends the current attempt: another one follows after a while, or the update has failed finally.
@@ -180,6 +193,8 @@ func withProgress(f Facts, p *Progress) Facts {
 	return f
 }
 
+// wait makes a Verdict to wait. Messages stay the same while nothing changes, without counters and elapsed times: each new one
+// makes Cluster API write the conditions of the Machine and of its owners.
 func wait(p *Progress, after time.Duration, reason Reason, format string, args ...any) Verdict {
 	return Verdict{Progress: p, Action: Wait{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }

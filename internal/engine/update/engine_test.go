@@ -308,7 +308,7 @@ func TestMaxInFlight(t *testing.T) {
 	}
 	for range 2 {
 		reply, err := w.update("b")
-		if err != nil || reply.Done || !strings.Contains(reply.Message, "not started: 1 of at most 1") {
+		if err != nil || reply.Done || !strings.Contains(reply.Message, "not started: as many machines as maxInFlight allows (1)") {
 			t.Errorf("reply %+v, error %v", reply, err)
 		}
 		if _, marked := w.machine("b").Annotations[v1alpha1.UpdateProgressAnnotation]; marked {
