@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/hookserver"
@@ -36,7 +37,7 @@ import (
 type extensionOptions struct {
 	kubeconfig, context     string
 	bindAddress             string
-	port                    int
+	port, guardPort         int
 	certDir, clientCAName   string
 	healthAddr, metricsAddr string
 	leaderElect             bool
@@ -73,6 +74,7 @@ The manifests for all of this are in config/.`,
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig to use (default: its current context)")
 	flags.StringVar(&o.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
 	flags.IntVar(&o.port, "port", 9443, "port to serve hooks on")
+	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have no certificate (default: --port)")
 	flags.StringVar(&o.certDir, "cert-dir", "", "folder with the serving certificate, "+hookserver.CertName+" and "+hookserver.KeyName+"; read again when it changes")
 	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates, read once at the start (default: callers need none)")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
@@ -132,19 +134,30 @@ func (o *extensionOptions) newHooks(ctx context.Context, mgr manager.Manager) (*
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	updaters := newUpdaterPool(live)
-	if err := addControllers(mgr, live, updaters); err != nil {
+	engine := newUpdateEngine(mgr, live, updaters)
+	if err := addControllers(mgr, live, updaters, engine); err != nil {
 		return nil, err
 	}
-	engine := newUpdateEngine(mgr, live, updaters)
 	guard, err := newGuard(mgr, live)
 	if err != nil {
 		return nil, err
 	}
-	return hookserver.New(hookserver.Options{
+	options := hookserver.Options{
 		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
 		Graphs: hookserver.GraphsFrom(mgr.GetClient()), Updates: engine, Limits: engine,
-		Webhooks: map[string]http.Handler{webhook.GuardPath: guard},
+	}
+	if o.guardPort == 0 {
+		options.Webhooks = map[string]http.Handler{webhook.GuardPath: guard}
+		return hookserver.New(options)
+	}
+	webhooks := crwebhook.NewServer(crwebhook.Options{
+		Host: o.bindAddress, Port: o.guardPort, CertDir: o.certDir, CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
 	})
+	webhooks.Register(webhook.GuardPath, guard)
+	if err := mgr.Add(webhooks); err != nil {
+		return nil, fmt.Errorf("adding the guard: %w", err)
+	}
+	return hookserver.New(options)
 }
 
 // checkCertificates finds missing or broken certificates before anything is started.

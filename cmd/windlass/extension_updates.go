@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,16 +19,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/controller/blocked"
 	"github.com/windlass-dev/windlass/internal/controller/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/controller/updater"
 	"github.com/windlass-dev/windlass/internal/controller/upgradegraph"
 	"github.com/windlass-dev/windlass/internal/engine/update"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updater/handover"
 	"github.com/windlass-dev/windlass/internal/updater/remote"
 	"github.com/windlass-dev/windlass/internal/updater/simulated"
 	"github.com/windlass-dev/windlass/internal/webhook"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
+
+// kubeadmControlPlane is the one kind of control plane whose controller asks the hooks for updates in place.
+var kubeadmControlPlane = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"}
 
 // eventSource names this program in Events.
 const eventSource = "windlass"
@@ -50,7 +58,7 @@ func newGuard(mgr manager.Manager, live client.Reader) (http.Handler, error) {
 }
 
 // addControllers adds those that keep the status of our objects.
-func addControllers(mgr manager.Manager, live client.Reader, updaters *updaterPool) error {
+func addControllers(mgr manager.Manager, live client.Reader, updaters *updaterPool, engine *update.Engine) error {
 	graphs := &upgradegraph.Reconciler{Client: mgr.GetClient(), Now: time.Now}
 	if err := graphs.SetupWithManager(mgr); err != nil {
 		return err
@@ -60,7 +68,21 @@ func addControllers(mgr manager.Manager, live client.Reader, updaters *updaterPo
 		return err
 	}
 	policies := &updatepolicy.Reconciler{Client: mgr.GetClient(), Live: live, Mapper: mgr.GetRESTMapper(), Now: time.Now}
-	return policies.SetupWithManager(mgr)
+	if err := policies.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	kinds := []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineDeployment")}
+	_, err := mgr.GetRESTMapper().RESTMapping(kubeadmControlPlane.GroupKind(), kubeadmControlPlane.Version)
+	if err == nil {
+		kinds = append(kinds, kubeadmControlPlane)
+	}
+	if err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("looking for %s: %w", kubeadmControlPlane.GroupKind(), err)
+	}
+	if err := mgr.Add(&blocked.Sweeper{Unblocker: engine, Kinds: kinds}); err != nil {
+		return fmt.Errorf("adding the sweeper of blocked groups: %w", err)
+	}
+	return nil
 }
 
 // updaterPool opens the updaters that Updater objects register, and keeps them while their specs stay the same: they hold
@@ -126,7 +148,39 @@ func (p *updaterPool) newRemote(name string, r *v1alpha1.RemoteUpdater) (port.Up
 		}
 		url = resolved
 	}
-	return remote.New(remote.Options{Name: name, URL: url, CABundle: r.CABundle, Timeout: time.Duration(r.TimeoutSeconds) * time.Second})
+	timeout := time.Duration(r.TimeoutSeconds) * time.Second
+	if r.Protocol == v1alpha1.HandOverProtocol {
+		return handover.New(handover.Options{
+			Name: name, URL: url, CABundle: r.CABundle, Timeout: timeout, Machines: p.listMachines, MachineAnnotations: p.machineAnnotations,
+		})
+	}
+	return remote.New(remote.Options{Name: name, URL: url, CABundle: r.CABundle, Timeout: timeout})
+}
+
+// listMachines lists the Machines of a MachineSet.
+func (p *updaterPool) listMachines(ctx context.Context, machineSet types.NamespacedName, labels map[string]string) ([]types.NamespacedName, error) {
+	machines := &metav1.PartialObjectMetadataList{}
+	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	if err := p.live.List(ctx, machines, client.InNamespace(machineSet.Namespace), client.MatchingLabels(labels)); err != nil {
+		return nil, fmt.Errorf("listing the Machines of MachineSet %s: %w", machineSet, err)
+	}
+	var names []types.NamespacedName
+	for i := range machines.Items {
+		if owner := metav1.GetControllerOf(&machines.Items[i]); owner != nil && owner.Kind == "MachineSet" && owner.Name == machineSet.Name {
+			names = append(names, client.ObjectKeyFromObject(&machines.Items[i]))
+		}
+	}
+	return names, nil
+}
+
+// machineAnnotations reads the annotations of a Machine.
+func (p *updaterPool) machineAnnotations(ctx context.Context, machine types.NamespacedName) (map[string]string, error) {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	if err := p.live.Get(ctx, machine, m); err != nil {
+		return nil, fmt.Errorf("reading Machine %s: %w", machine, err)
+	}
+	return m.Annotations, nil
 }
 
 // nodeName looks up the node of a Machine.

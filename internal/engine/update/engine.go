@@ -42,14 +42,15 @@ type Options struct {
 // Engine serves the hooks. It is safe for concurrent use.
 type Engine struct {
 	Options
-	slots *slots
-	asked *asked
-	said  *said
+	slots   *slots
+	asked   *asked
+	said    *said
+	blocked *blockedSet
 }
 
 // New returns an Engine.
 func New(o Options) *Engine {
-	return &Engine{Options: o, slots: newSlots(), asked: newAsked(), said: newSaid()}
+	return &Engine{Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet()}
 }
 
 // Coverage is the answer to CanUpdateMachine and CanUpdateMachineSet.

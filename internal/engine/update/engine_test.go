@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -428,6 +429,9 @@ func TestNotCovered(t *testing.T) {
 			}
 			// The condition goes when the change is covered, also after a restart.
 			w.restart()
+			if err := w.engine.FindBlocked(t.Context(), []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineDeployment")}); err != nil {
+				t.Fatal(err)
+			}
 			w.updaters["nothing"].err, w.updaters["nothing"].patch = nil, versionPatch
 			if _, err := w.canUpdateSet(machineSet("old", from), machineSet("new", to)); err != nil {
 				t.Fatal(err)

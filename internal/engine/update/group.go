@@ -22,6 +22,10 @@ type owner struct {
 	group  updatepolicy.Group
 }
 
+func (o owner) blockedObject() blockedObject {
+	return blockedObject{kind: o.object.GroupVersionKind(), key: client.ObjectKeyFromObject(o.object)}
+}
+
 // readOwner finds the group that an object with these labels and owner references belongs to.
 func (e *Engine) readOwner(ctx context.Context, meta *metav1.ObjectMeta) (owner, error) {
 	labels := meta.Labels

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,18 +99,21 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	}
 	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
 	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, r.Reason, action, "%s", message)
-	if err := e.applyCondition(ctx, o.object, metav1.ConditionTrue, r.Reason, message); err != nil {
+	e.blocked.add(o.blockedObject())
+	if err := e.applyConditions(ctx, o.object, []metav1.Condition{e.blockedCondition(r.Reason, message)}); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
 		e.said.forget(o.object.UID)
 	}
 }
 
-// reportUnblocked removes the condition, where there is one.
+// reportUnblocked removes the condition, where one is known of.
 func (e *Engine) reportUnblocked(ctx context.Context, o owner) {
-	if !e.said.forget(o.object.UID) && !e.hasCondition(ctx, o.object) {
+	e.said.forget(o.object.UID)
+	if !e.blocked.remove(o.blockedObject()) {
 		return
 	}
-	if err := e.removeCondition(ctx, o.object); err != nil {
+	if err := e.applyConditions(ctx, o.object, nil); err != nil {
+		e.blocked.add(o.blockedObject())
 		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())
 	}
 }
@@ -167,20 +169,14 @@ func (e *Engine) reportFinished(ctx context.Context, m *clusterv1.Machine, befor
 	e.Events.Eventf(m, nil, corev1.EventTypeNormal, FinishedReason, action, "Updated in place from %s to %s in %s", s.From, s.To, took)
 }
 
-// applyCondition sets the UpdateBlocked condition by server-side apply, so that the other conditions of the list stay
-// whoever writes them at the same time.
-func (e *Engine) applyCondition(ctx context.Context, object client.Object, status metav1.ConditionStatus, reason, message string) error {
-	condition := metav1.Condition{
-		Type: v1alpha1.UpdateBlockedCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(e.Now()),
+func (e *Engine) blockedCondition(reason, message string) metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(e.Now()),
 	}
-	return e.applyConditions(ctx, object, []metav1.Condition{condition})
 }
 
-// removeCondition removes it again.
-func (e *Engine) removeCondition(ctx context.Context, object client.Object) error {
-	return e.applyConditions(ctx, object, nil)
-}
-
+// applyConditions sets our conditions by server-side apply, so that the other conditions of the list stay whoever writes them
+// at the same time; none removes ours.
 func (e *Engine) applyConditions(ctx context.Context, object client.Object, conditions []metav1.Condition) error {
 	gvk, err := e.Client.GroupVersionKindFor(object)
 	if err != nil {
@@ -206,25 +202,6 @@ func (e *Engine) applyConditions(ctx context.Context, object client.Object, cond
 		return fmt.Errorf("applying the condition %s of %s %s/%s: %w", v1alpha1.UpdateBlockedCondition, gvk.Kind, object.GetNamespace(), object.GetName(), err)
 	}
 	return nil
-}
-
-// hasCondition reads the object live: after a restart nothing is remembered.
-func (e *Engine) hasCondition(ctx context.Context, object *metav1.PartialObjectMetadata) bool {
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(object.GroupVersionKind())
-	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
-		return false
-	}
-	var status struct {
-		Status struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		} `json:"status"`
-	}
-	data, err := live.MarshalJSON()
-	if err != nil || json.Unmarshal(data, &status) != nil {
-		return false
-	}
-	return meta.FindStatusCondition(status.Status.Conditions, v1alpha1.UpdateBlockedCondition) != nil
 }
 
 func cut(s string) string {

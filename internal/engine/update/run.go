@@ -260,7 +260,7 @@ func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
 		r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 	}
 	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.machine).String(), "reason", reason, "message", message)
-	if err := r.applyCondition(ctx, r.machine, metav1.ConditionTrue, reason, message); err != nil {
+	if err := r.applyConditions(ctx, r.machine, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
 		r.said.forget(r.machine.UID)
 	}
@@ -277,7 +277,7 @@ func (r *run) clearCondition(ctx context.Context) {
 	if meta.FindStatusCondition(r.machine.Status.Conditions, v1alpha1.UpdateBlockedCondition) == nil {
 		return
 	}
-	if err := r.removeCondition(ctx, r.machine); err != nil {
+	if err := r.applyConditions(ctx, r.machine, nil); err != nil {
 		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
 	}
 }
