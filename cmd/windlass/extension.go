@@ -49,16 +49,20 @@ func newExtensionCommand() *cobra.Command {
 	var o extensionOptions
 	cmd := &cobra.Command{
 		Use:   "extension",
-		Short: "Serve upgrade plans to Cluster API as a runtime extension",
-		Long: `Serve upgrade plans to Cluster API as a runtime extension.
+		Short: "Serve upgrade plans and updates in place to Cluster API as a runtime extension",
+		Long: `Serve upgrade plans and updates in place to Cluster API as a runtime extension, over TLS.
 
-The extension answers the GenerateUpgradePlan hook over TLS. It plans from UpgradeGraph objects, which say
-which Kubernetes versions there are, which steps between them are blocked, and which versions must be reached
-first. It also keeps the status of the UpgradeGraphs. Any number of replicas may run side by side.
+The extension answers the GenerateUpgradePlan hook. It plans from UpgradeGraph objects, which say which
+Kubernetes versions there are, which steps between them are blocked, and which versions must be reached first.
+Name it in a ClusterClass, in spec.upgrade.external.generateUpgradePlanExtension, as
+` + hookserver.GenerateUpgradePlanHandler + `.<name of the ExtensionConfig>.
 
-Register it with an ExtensionConfig and name it in a ClusterClass, in
-spec.upgrade.external.generateUpgradePlanExtension, as ` + hookserver.GenerateUpgradePlanHandler + `.<name of the ExtensionConfig>.
-The manifests for all of this are in config/.`,
+It answers CanUpdateMachine, CanUpdateMachineSet and UpdateMachine by the updaters that Updater objects
+register, as UpdatePolicy objects allow. It must be the only extension for these hooks. It also serves the
+admission webhook, at ` + webhook.GuardPath + `, that keeps machines from being replaced where a policy forbids it.
+
+It keeps the status of these objects. Of several replicas one serves, with --leader-elect, and is ready; without
+it, run one. The manifests for all of this are in config/.`,
 		Example: `  # In a cluster, with the certificate from a mounted Secret:
   windlass extension --cert-dir /etc/windlass/tls
 
