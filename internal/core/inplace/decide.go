@@ -109,13 +109,17 @@ func Decide(f Facts) Verdict {
 	if f.Progress == nil {
 		return decideBegin(f)
 	}
+	if why := unusable(f.Progress); why != "" {
+		return refuse(f.Progress, ReasonNoDecision, "the recorded progress cannot be used: %s; "+
+			"remove the annotation windlass.dev/update-progress from the Machine to begin its update again, or set windlass.dev/update-abandon", why)
+	}
 	if f.Progress.To != f.Desired {
 		return refuse(f.Progress, ReasonDesiredChanged,
 			"the machine is being updated to %s, but its spec asks for %s now; set the annotation windlass.dev/update-abandon, or set the spec back", f.Progress.To, f.Desired)
 	}
 	switch f.Progress.Phase {
 	case Draining:
-		return Verdict{Progress: f.Progress, Action: Drain{}}
+		return decideDraining(f)
 	case Updating:
 		return decideUpdating(f)
 	case BackingOff:
@@ -167,16 +171,35 @@ func decideBegin(f Facts) Verdict {
 	return startStep(p, f)
 }
 
-// ended reports whether the update that Cluster API asks for is the one that is recorded as finished. The decision may be
-// gone by then with the MachineSet that held it.
+// ended reports whether the update that Cluster API asks for is the one that is recorded as finished. Where the machine moved
+// to a MachineSet, the decision may be gone by then with the MachineSet that held it, or another MachineSet may have added
+// its own; a machine that left and came back has another record.
 func ended(f Facts) bool {
 	if f.Last == nil || f.Last.To != f.Desired {
 		return false
 	}
-	if f.Decision != nil {
-		return f.Last.Decision == f.Decision.ID
+	if f.Target != "" {
+		return f.Last.Target == f.Target
 	}
-	return f.Last.Target != "" && f.Last.Target == f.Target
+	return f.Decision != nil && f.Last.Decision == f.Decision.ID
+}
+
+// unusable says why progress that was read from a Machine cannot be carried on; empty if it can.
+func unusable(p *Progress) string {
+	switch p.Phase {
+	case Draining, Updating, BackingOff:
+		if len(p.Steps) == 0 {
+			return fmt.Sprintf("it is in phase %s, but no step is left", p.Phase)
+		}
+		if p.Operation == "" {
+			return fmt.Sprintf("it is in phase %s, but has no operation id", p.Phase)
+		}
+	case Verifying, Soaking, Failed:
+	}
+	if p.ID == "" {
+		return "it has no id"
+	}
+	return ""
 }
 
 // startStep makes the first of the remaining steps the current one, and decides about it. It changes p, which is the
@@ -192,10 +215,19 @@ func startStep(p *Progress, f Facts) Verdict {
 	nextOperation(p)
 	if f.Policy.Drain && p.Steps[0].NeedsDrain && !p.Cordoned && len(drained(p)) == 0 {
 		p.Phase = Draining
-		// A node that somebody else cordoned stays cordoned after the update.
-		p.Cordoned = !f.Node.Unschedulable
 	}
 	return Decide(withProgress(f, p))
+}
+
+// decideDraining drains the node. That this update cordons the node is recorded first; one that somebody else cordoned stays
+// cordoned after the update, so nothing is done to a node of which that is not known.
+func decideDraining(f Facts) Verdict {
+	if f.Node.Unknown != "" {
+		return wait(f.Progress, pollNode, ReasonDraining, "draining node before %s: the workload cluster cannot be asked: %s", position(f.Progress), f.Node.Unknown)
+	}
+	p := *f.Progress
+	p.Cordoned = p.Cordoned || f.Node.Exists && !f.Node.Unschedulable
+	return Verdict{Progress: &p, Action: Drain{}}
 }
 
 // drained are the ended steps that needed a drain: the node is drained before the first of them only.
@@ -260,27 +292,32 @@ func stepEnded(f Facts) Verdict {
 }
 
 func decideSoaking(f Facts) Verdict {
-	p := f.Progress
+	p := *f.Progress
 	if problem := nodeProblem(f); problem != "" {
-		if f.Node.Unknown == "" && f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout {
-			return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.To, f.Policy.Soak, problem))
+		if f.Node.Unknown == "" {
+			if f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout {
+				return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.To, f.Policy.Soak, problem))
+			}
+			// A kubelet that falls back to another version leaves the node Ready; the soak begins anew all the same.
+			p.Verified = nil
 		}
-		return wait(p, pollNode, ReasonSoaking, "all updaters are done; waiting because %s", problem)
+		return wait(&p, pollNode, ReasonSoaking, "all updaters are done; waiting because %s", problem)
 	}
-	since := f.Now
-	if p.Verified != nil {
-		since = *p.Verified
+	if p.Verified == nil {
+		verified := f.Now
+		p.Verified = &verified
 	}
+	since := *p.Verified
 	if f.Node.ReadySince.After(since) {
 		since = f.Node.ReadySince
 	}
 	if left := f.Policy.Soak - f.Now.Sub(since); left > 0 {
-		return wait(p, left, ReasonSoaking, "all updaters are done; the node must stay Ready at %s until %s", p.To, since.Add(f.Policy.Soak).UTC().Format(time.RFC3339))
+		return wait(&p, left, ReasonSoaking, "all updaters are done; the node must stay Ready at %s until %s", p.To, since.Add(f.Policy.Soak).UTC().Format(time.RFC3339))
 	}
 	if p.Cordoned && f.Node.Unschedulable {
-		return Verdict{Progress: p, Action: Uncordon{}}
+		return Verdict{Progress: &p, Action: Uncordon{}}
 	}
-	return Verdict{Progress: p, Action: Finish{Dirty: p.Dirty, Summary: Summary{
+	return Verdict{Progress: &p, Action: Finish{Dirty: p.Dirty, Summary: Summary{
 		ID: p.ID, Decision: p.Decision, Target: p.Target, From: p.From, To: p.To, Done: p.Done, Began: p.Began, Ended: f.Now,
 	}}}
 }
@@ -291,7 +328,7 @@ func decideFailed(f Facts) Verdict {
 		return refuse(f.Progress, ReasonFailed, "%s; set the annotation windlass.dev/update-retry on the Machine to try again, or windlass.dev/update-abandon to give up", p.LastError)
 	}
 	if len(p.Steps) == 0 {
-		p.Phase, p.Started, p.LastError = Soaking, f.Now, ""
+		p.Phase, p.Started, p.LastError, p.Verified = Soaking, f.Now, "", nil
 		return Decide(withProgress(f, &p))
 	}
 	p.StepBegan = f.Now
@@ -300,13 +337,16 @@ func decideFailed(f Facts) Verdict {
 
 // decideAbandon decides about a person's wish to give the update up. While an updater may be at work the wish waits for the
 // end of the attempt; it is refused for good where the owner desires what the Machine's spec says, because the Machine
-// would then count as up to date.
+// would then count as up to date. An update whose desired version changed makes no more requests, so that no answer ends its
+// attempt; the attempt then ends with its time.
 func decideAbandon(f Facts) (Verdict, bool) {
 	p := f.Progress
-	if p != nil {
+	if p != nil && unusable(p) == "" {
 		switch p.Phase {
 		case Updating, Verifying:
-			return Verdict{}, false
+			if p.To == f.Desired || f.Now.Sub(p.Started) <= f.Policy.AttemptTimeout {
+				return Verdict{}, false
+			}
 		case Draining, BackingOff, Soaking, Failed:
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // budget bounds what goes wrong on one path.
-type budget struct{ crashes, flaps, outages, falls, cordons, retries, abandons int8 }
+type budget struct{ crashes, flaps, outages, falls, cordons, retries, abandons, changes int8 }
 
 // state is a world between two calls of the hook, and what may still go wrong in it.
 type state struct {
@@ -33,6 +33,7 @@ func (s *state) key() string {
 	b = appendFlags(b, s.retry, s.abandon, s.moved, s.last != nil, s.node.Exists, s.node.Unknown != "", s.node.Ready, s.node.Unschedulable, s.node.Kubelet == s.desired)
 	b = appendAge(b, s.node.ReadySince, origin.Add(-oldest(s.policy)))
 	b = appendAge(b, s.goodSince, origin.Add(-oldest(s.policy)))
+	b = appendAge(b, s.unseen, origin.Add(-oldest(s.policy)))
 	b = append(b, '0'+byte(s.cordonedBy), '|')
 	l := &s.ledger
 	b = appendInts(b, l.epoch, l.ended, s.begun)
@@ -45,7 +46,7 @@ func (s *state) key() string {
 		b = appendFlags(b, c.closed)
 	}
 	b = append(b, '|')
-	b = appendInts(b, int(s.crashes), int(s.flaps), int(s.outages), int(s.falls), int(s.cordons), int(s.retries), int(s.abandons))
+	b = appendInts(b, int(s.crashes), int(s.flaps), int(s.outages), int(s.falls), int(s.cordons), int(s.retries), int(s.abandons), int(s.changes))
 	return string(append(b, s.over...))
 }
 
@@ -209,6 +210,7 @@ func surroundings(s state) []step {
 	})
 	add("retry", s.retries > 0 && !s.retry && s.saved != nil, func(s *state) { s.retries--; s.retry = true })
 	add("abandon", s.abandons > 0 && !s.abandon, func(s *state) { s.abandons--; s.abandon, s.moved = true, true })
+	add("spec changes", s.changes > 0 && s.saved != nil, func(s *state) { s.changes--; s.desired = version.MustParse("v1.31.2") })
 	return all
 }
 
@@ -300,10 +302,16 @@ func (e *explorer) fair(s state) string {
 		case inplace.Wait:
 			s.now = s.now.Add(a.After)
 		case inplace.Refuse:
-			if a.Reason != inplace.ReasonFailed || retried {
+			switch {
+			case a.Reason == inplace.ReasonDesiredChanged:
+				// A person does what the message says, and is patient.
+				s.abandon, s.moved = true, true
+				s.now = s.now.Add(s.policy.AttemptTimeout / 2)
+			case a.Reason == inplace.ReasonFailed && !retried:
+				s.retry, retried = true, true
+			default:
 				return fmt.Sprintf("a fair run is refused: %+v", a)
 			}
-			s.retry, retried = true, true
 		}
 		s.facts, s.verdict, s.called, s.reply = inplace.Facts{}, inplace.Verdict{}, false, nil
 	}
@@ -360,21 +368,23 @@ var explorations = map[string]struct {
 	budget   budget
 }{
 	"one step, everything goes wrong": {"V", 2, soak, budget{crashes: 1, flaps: 1, outages: 1, cordons: 1, retries: 1, abandons: 1}},
+	"one step, one failure":           {"V", 1, 0, budget{crashes: 1, retries: 1}},
 	"one step, three attempts":        {"v", 3, soak, budget{crashes: 2, flaps: 1, retries: 1}},
 	"two steps, crashes":              {"cV", 2, 0, budget{crashes: 3, retries: 1}},
 	"two steps, abandon":              {"Vc", 2, soak, budget{crashes: 1, outages: 1, abandons: 1}},
 	"two steps, somebody cordons":     {"cV", 2, soak, budget{crashes: 1, outages: 1, cordons: 1}},
 	"three steps, three attempts":     {"cvc", 3, 0, budget{crashes: 1}},
 	"three steps, crashes":            {"CvC", 2, 0, budget{crashes: 2, cordons: 1}},
-	"no step":                         {"", 2, soak, budget{crashes: 1, flaps: 2, outages: 1, falls: 1, retries: 2, abandons: 1}},
-	"the kubelet falls back":          {"v", 2, soak, budget{flaps: 1, falls: 2, retries: 1}},
+	"no step":                         {"", 2, soak, budget{crashes: 1, flaps: 2, outages: 1, retries: 2, abandons: 1}},
+	"the spec changes":                {"cv", 2, 0, budget{crashes: 1, changes: 1}},
+	"the kubelet falls back":          {"v", 2, soak, budget{crashes: 1, falls: 2, retries: 1}},
 }
 
 // TestExplore visits all that can happen to a machine, within bounds, and checks after every step what must always hold; see
 // world.violate. From every state it also lets updaters and node behave, and checks that the update then ends.
 func TestExplore(t *testing.T) {
 	t.Parallel()
-	limit := 120_000
+	limit := 15_000
 	if os.Getenv("WINDLASS_LONG") == "1" {
 		limit = 5_000_000
 	}

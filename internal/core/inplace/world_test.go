@@ -81,6 +81,8 @@ type world struct {
 	cordonedBy party
 	// goodSince is since when the node has really been Ready at the desired version; zero if it is not.
 	goodSince time.Time
+	// unseen is goodSince from before the kubelet fell back, while nobody has looked: if it comes back, nobody can know.
+	unseen time.Time
 
 	begun  int
 	ledger ledger
@@ -114,7 +116,14 @@ func (w *world) poll() {
 }
 
 // look reads clock and node.
-func (w *world) look() { w.facts.Now, w.facts.Node = w.now, w.node }
+func (w *world) look() {
+	w.facts.Now, w.facts.Node = w.now, w.node
+	if w.node.Unknown == "" {
+		w.unseen = time.Time{}
+	} else {
+		w.facts.Node = inplace.Node{Unknown: w.node.Unknown}
+	}
+}
 
 // take checks that what decides changes none of its inputs.
 func (w *world) take(decide func() inplace.Verdict) {
@@ -134,7 +143,11 @@ func (w *world) take(decide func() inplace.Verdict) {
 // save records progress, as the engine does before it acts.
 func (w *world) save() {
 	_, finishes := w.verdict.Action.(inplace.Finish)
-	if finishes || w.forgetful || w.verdict.Progress == nil || same(w.saved, w.verdict.Progress) {
+	if finishes || w.verdict.Progress == nil || same(w.saved, w.verdict.Progress) {
+		return
+	}
+	if w.forgetful {
+		w.facts.Progress = w.verdict.Progress
 		return
 	}
 	w.record(w.verdict.Progress)
@@ -208,7 +221,9 @@ func (w *world) checkPlan(p *inplace.Progress) {
 }
 
 // crash loses what only memory holds.
-func (w *world) crash() { w.facts, w.verdict, w.called, w.reply = inplace.Facts{}, inplace.Verdict{}, false, nil }
+func (w *world) crash() {
+	w.facts, w.verdict, w.called, w.reply = inplace.Facts{}, inplace.Verdict{}, false, nil
+}
 
 // calling returns the call that is to be carried out next.
 func (w *world) calling() (inplace.Call, bool) {
@@ -402,9 +417,13 @@ func (w *world) setNode(edit func(*inplace.Node)) {
 	edit(&w.node)
 	good := w.node.Exists && w.node.Ready && w.node.Kubelet == w.desired
 	switch {
-	case !good:
-		w.goodSince = time.Time{}
-	case w.goodSince.IsZero():
+	case !w.node.Ready:
+		w.goodSince, w.unseen = time.Time{}, time.Time{}
+	case !good && !w.goodSince.IsZero():
+		w.goodSince, w.unseen = time.Time{}, w.goodSince
+	case good && !w.unseen.IsZero():
+		w.goodSince, w.unseen = w.unseen, time.Time{}
+	case good && w.goodSince.IsZero():
 		w.goodSince = w.now
 	}
 }
