@@ -13,5 +13,6 @@ CanUpdateMachine, CanUpdateMachineSet and UpdateMachine over HTTPS. docs/writing
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newUpdaterServeCommand())
+	cmd.AddCommand(newUpdaterVerifyCommand())
 	return cmd
 }

@@ -44,6 +44,9 @@ func openJournal(path string) (*journal, []operation, error) {
 		return nil, nil, fmt.Errorf("reading the state file: %w", err)
 	}
 	whole := content[:bytes.LastIndexByte(content, '\n')+1]
+	if !isTorn(content[len(whole):]) {
+		return nil, nil, fmt.Errorf("reading the state file: %s is no state file; choose another path", path)
+	}
 	var operations []operation
 	for number, line := range bytes.Split(bytes.TrimSuffix(whole, []byte("\n")), []byte("\n")) {
 		if len(line) == 0 {
@@ -64,6 +67,15 @@ func openJournal(path string) (*journal, []operation, error) {
 		return nil, nil, fmt.Errorf("preparing the state file: %w", err)
 	}
 	return &journal{file: file}, operations, nil
+}
+
+// recordStart is how every record starts.
+const recordStart = `{"machine":`
+
+// isTorn says whether the end of a file is the start of a record, or nothing. What is something else was not written here, and
+// must not be cut off.
+func isTorn(end []byte) bool {
+	return bytes.HasPrefix(end, []byte(recordStart)) || bytes.HasPrefix([]byte(recordStart), end)
 }
 
 func seekEnd(file *os.File) error {

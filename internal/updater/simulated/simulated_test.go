@@ -379,16 +379,24 @@ func TestNewRefuses(t *testing.T) {
 	if err := os.WriteFile(garbage, []byte("not JSON\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, o := range map[string]simulated.Options{
 		"no nodes":           {NodeName: nodeName},
 		"no names":           {Nodes: w.nodes},
 		"a bad claim":        {Nodes: w.nodes, NodeName: nodeName, Claims: []cover.Pointer{{Part: cover.PartMachine, Path: "/status"}}},
 		"a bad rate":         {Nodes: w.nodes, NodeName: nodeName, Behaviour: simulated.Behaviour{FailureRate: 2}},
 		"a broken file":      {Nodes: w.nodes, NodeName: nodeName, StateFile: garbage},
+		"another's file":     {Nodes: w.nodes, NodeName: nodeName, StateFile: other},
 		"a file in no place": {Nodes: w.nodes, NodeName: nodeName, StateFile: filepath.Join(garbage, "state")},
 	} {
 		if _, err := simulated.New(o); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
+	}
+	if content, err := os.ReadFile(other); err != nil || string(content) != "precious" {
+		t.Errorf("another's file holds %q, %v", content, err)
 	}
 }

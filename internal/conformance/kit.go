@@ -1,0 +1,207 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/internal/updater/wire"
+)
+
+// Options say which updater is tested, and with what.
+type Options struct {
+	// URL is the updater's https URL.
+	URL string
+	// CABundle holds the certificates, in PEM, one of which must have signed the updater's; empty means the system's.
+	CABundle []byte
+	// Fixture is what the updater is asked; nil means DefaultFixture.
+	Fixture *Fixture
+	// AllowUpdates permits to update the fixture's machine.
+	AllowUpdates bool
+	// UpdateTimeout is how long its update may take; zero means DefaultUpdateTimeout.
+	UpdateTimeout time.Duration
+	// Restart restarts the updater and returns once that was set about; nil skips the point that needs it.
+	Restart func(ctx context.Context) error
+	// Now is the clock, and Wait waits; nil means the real ones.
+	Now  func() time.Time
+	Wait func(ctx context.Context, d time.Duration) error
+	// Operation is the operation id of the update; empty means a random one.
+	Operation string
+}
+
+// DefaultUpdateTimeout is how long the update of the fixture's machine may take.
+const DefaultUpdateTimeout = 15 * time.Minute
+
+// discoveryTimeout is how long Cluster API waits for Discovery.
+const discoveryTimeout = 10 * time.Second
+
+// kit is a battery under way. It is for one goroutine.
+type kit struct {
+	options Options
+	// connected says that the updater could be reached in a way that can be trusted.
+	connected  bool
+	discovered *runtimehooksv1.DiscoveryResponse
+	// handlers are the usable handlers by hook.
+	handlers map[string]handler
+	// slow is the first request of a hook that was not answered in time.
+	slow    map[string]error
+	answers map[string]*answers
+	update  *updateRun
+}
+
+type handler struct {
+	name    string
+	timeout time.Duration
+}
+
+// definition is a point and how it is tested.
+type definition struct {
+	id, title, source string
+	run               func(ctx context.Context, k *kit) outcome
+}
+
+// Run runs the battery. The error is about the options; what is wrong with the updater is in the report. It takes seconds
+// without updates.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := complete(&o); err != nil {
+		return nil, err
+	}
+	k := &kit{options: o, handlers: map[string]handler{}, slow: map[string]error{}, answers: map[string]*answers{}}
+	definitions := append(append(tlsPoints(), discoveryPoints()...), decisionPoints()...)
+	definitions = append(definitions, updatePoints()...)
+	report := &Report{URL: o.URL, Points: make([]Point, 0, len(definitions))}
+	for _, d := range definitions {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("verifying %s: %w", o.URL, err)
+		}
+		result := d.run(ctx, k)
+		report.Points = append(report.Points, Point{ID: d.id, Title: d.title, Source: d.source, Status: result.status, Reason: result.reason})
+	}
+	return report, nil
+}
+
+func complete(o *Options) error {
+	if _, err := newClient(*o, wire.DefaultTimeout); err != nil {
+		return err
+	}
+	if o.Fixture == nil {
+		fixture, err := DefaultFixture()
+		if err != nil {
+			return err
+		}
+		o.Fixture = fixture
+	}
+	if o.AllowUpdates && o.Fixture.UpdateMachine == nil {
+		return errors.New("to allow updates, the fixture must have updateMachine: the request about a real Machine that may be updated")
+	}
+	if o.UpdateTimeout == 0 {
+		o.UpdateTimeout = DefaultUpdateTimeout
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Wait == nil {
+		o.Wait = wait
+	}
+	if o.Operation == "" {
+		o.Operation = "conformance-" + rand.Text()
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func newClient(o Options, timeout time.Duration) (*wire.Client, error) {
+	return wire.New(wire.Options{Name: "under test", URL: o.URL, CABundle: o.CABundle, Timeout: timeout})
+}
+
+// answer is any hook's response.
+type answer struct {
+	APIVersion        string                        `json:"apiVersion"`
+	Kind              string                        `json:"kind"`
+	Status            runtimehooksv1.ResponseStatus `json:"status"`
+	Message           string                        `json:"message"`
+	RetryAfterSeconds int32                         `json:"retryAfterSeconds"`
+	// patches are by the name of their field.
+	patches map[string]runtimehooksv1.Patch
+}
+
+// errSlow marks that a request was not answered within its handler's timeout.
+var errSlow = errors.New("it was not answered within the handler's timeout")
+
+// call sends a request to a hook. A response with a status is an answer, a Failure too.
+func (k *kit) call(ctx context.Context, hook string, request map[string]any) (*answer, error) {
+	h := k.handlers[hook]
+	client, err := newClient(k.options, h.timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	request["apiVersion"], request["kind"] = runtimehooksv1.GroupVersion.String(), hook+"Request"
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("writing the request: %w", err)
+	}
+	content, err := client.Post(ctx, pathOf(hook, h.name), true, body)
+	if errors.Is(err, context.DeadlineExceeded) {
+		if k.slow[hook] == nil {
+			k.slow[hook] = err
+		}
+		return nil, errSlow
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeAnswer(hook, content)
+}
+
+func decodeAnswer(hook string, content []byte) (*answer, error) {
+	a := &answer{patches: map[string]runtimehooksv1.Patch{}}
+	if err := json.Unmarshal(content, a); err != nil {
+		return nil, fmt.Errorf("the answer is not the JSON of a %sResponse: %w", hook, err)
+	}
+	if a.APIVersion != "" && a.APIVersion != runtimehooksv1.GroupVersion.String() || a.Kind != "" && a.Kind != hook+"Response" {
+		return nil, fmt.Errorf("the answer is a %q of %q", wire.CleanWord(a.Kind), wire.CleanWord(a.APIVersion))
+	}
+	if a.Status != runtimehooksv1.ResponseStatusSuccess && a.Status != runtimehooksv1.ResponseStatusFailure {
+		return nil, fmt.Errorf("the answer has the status %q; it must be Success or Failure", wire.CleanWord(string(a.Status)))
+	}
+	a.Message = wire.CleanMessage(a.Message)
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(content, &fields); err != nil {
+		return nil, fmt.Errorf("the answer is no JSON object: %w", err)
+	}
+	for _, hook := range decisionHooks {
+		for _, part := range hook.parts {
+			var patch runtimehooksv1.Patch
+			if raw := fields[part+"Patch"]; raw != nil {
+				if err := json.Unmarshal(raw, &patch); err != nil {
+					return nil, fmt.Errorf("%sPatch is no patch: %w", part, err)
+				}
+				a.patches[part] = patch
+			}
+		}
+	}
+	return a, nil
+}
+
+func pathOf(hook, name string) string {
+	return runtimecatalog.GVHToPath(runtimecatalog.GroupVersionHook{
+		Group: runtimehooksv1.GroupVersion.Group, Version: runtimehooksv1.GroupVersion.Version, Hook: hook,
+	}, name)
+}
