@@ -30,13 +30,17 @@ endef
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^##@ / { print substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / { print substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Use
 
 .PHONY: demo
 demo: build ## Build, start a management cluster on this machine, and upgrade a cluster in it by four minors.
 	bin/windlass demo
+
+.PHONY: demo-in-place
+demo-in-place: build ## The same upgrade with machines that stay: two updaters change them in place.
+	bin/windlass demo --in-place
 
 .PHONY: build
 build: ## Build bin/windlass.

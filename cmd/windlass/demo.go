@@ -37,6 +37,7 @@ type demoOptions struct {
 	dev     devOptions
 	files   []string
 	target  string
+	inPlace bool
 	keep    bool
 	timeout time.Duration
 }
@@ -51,9 +52,12 @@ extension, create a cluster, plan its upgrade, change spec.topology.version once
 operations that really happened stand beside the plan; where they differ, the command fails.
 
 Without -f it is a cluster at v1.29 with 3 control plane machines and three MachineDeployments, one of them a minor ahead
-of the others, which goes to ` + demo.DefaultTarget().String() + `. With -f it is your own ClusterClass and Cluster; their infrastructure is
+of the others, which goes to ` + demo.DefaultTarget().String() + `. With --in-place no machine is replaced: two simulated updaters
+change the machines where they run, each of them a part; a change that neither covers, and the deletion of a machine, are then
+seen to be refused. With -f it is your own ClusterClass and Cluster; their infrastructure is
 replaced by in-memory machines, and what had to be changed or left out for that is said.`,
 		Example: `  windlass demo
+  windlass demo --in-place
   windlass demo -f clusterclass.yaml -f cluster.yaml --to v1.33.6
   windlass demo --keep   # and look at it afterwards with kubectl`,
 		Args: cobra.NoArgs,
@@ -65,8 +69,10 @@ replaced by in-memory machines, and what had to be changed or left out for that 
 	fs.StringVar(&o.dev.assetsDir, "assets-dir", "", "directory for the built binaries and manifests (default: bin/devplane in the clone)")
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, `file or folder with the ClusterClass, its templates, the Cluster, and an UpgradeGraph if the class needs one; "-" for stdin`)
 	fs.StringVar(&o.target, "to", "", "version to upgrade to (default without -f: "+demo.DefaultTarget().String()+")")
+	fs.BoolVar(&o.inPlace, "in-place", false, "update machines in place instead of replacing them")
 	fs.BoolVar(&o.keep, "keep", false, `leave everything running at the end; "windlass dev down --state-dir ..." stops it`)
 	fs.DurationVar(&o.timeout, "timeout", 60*time.Minute, "how long everything after the build may take")
+	cmd.MarkFlagsMutuallyExclusive("in-place", "filename")
 	return cmd
 }
 
@@ -118,7 +124,11 @@ func (o *demoOptions) scenario(stdin io.Reader) (demo.Scenario, error) {
 		}
 		return demo.FromObjects(objects, target)
 	}
-	scenario, err := demo.Default()
+	read := demo.Default
+	if o.inPlace {
+		read = demo.DefaultInPlace
+	}
+	scenario, err := read()
 	if err != nil {
 		return demo.Scenario{}, err
 	}
@@ -174,16 +184,27 @@ func (o *demoOptions) upgrade(ctx context.Context, out io.Writer, plane *devplan
 	result, err := demo.Run(failed, demo.Options{Plane: plane, Executable: executable, Plan: planOnPlane, Show: viewer, Now: time.Now}, scenario)
 	closeViewer()
 	if err == nil {
-		return demo.Report(out, result)
+		return report(out, result)
 	}
 	if cause := context.Cause(failed); cause != nil && !errors.Is(err, cause) {
 		// A client that is stopped says only that it was; what stopped it is the news.
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
-	if len(result.Planned.Operations) > 0 {
+	switch {
+	case result.Finished:
+		err = errors.Join(err, report(out, result))
+	case len(result.Planned.Operations) > 0:
 		err = errors.Join(err, demo.ReportUnfinished(out, result))
 	}
 	return err
+}
+
+// report writes what an upgrade that ended has shown.
+func report(out io.Writer, result demo.Result) error {
+	if result.InPlace != nil {
+		return demo.ReportInPlace(out, result)
+	}
+	return demo.Report(out, result)
 }
 
 // watchPlane returns a context that ends, with the reason, when a part of the plane ends.

@@ -2,16 +2,20 @@ package demo
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -39,6 +43,8 @@ type Part struct {
 	// Mixed means that the object's status still reports machines at other versions; it may do so a little longer than they
 	// exist.
 	Mixed bool
+	// Blocked is the condition of the object that says why its update does not go on; nil while there is none.
+	Blocked *metav1.Condition
 }
 
 // Machine is one Machine object.
@@ -48,6 +54,8 @@ type Machine struct {
 	Version version.Version
 	// Ready means that the Machine is ready, not being deleted, and its kubelet reports Version.
 	Ready bool
+	// Last is the Machine's last finished update in place; nil where there was none.
+	Last *inplace.Summary
 }
 
 // settled reports whether the part is at v, and so are exactly as many machines as it asks for, all ready.
@@ -150,7 +158,24 @@ func observeControlPlane(o *unstructured.Unstructured) (Part, error) {
 	if err != nil {
 		return Part{}, fmt.Errorf("reading the control plane's spec.version: %w", err)
 	}
-	return Part{Version: v, Replicas: int32(replicas)}, nil //nolint:gosec // The field is an int32 in the API.
+	blocked, err := blockedCondition(o)
+	if err != nil {
+		return Part{}, err
+	}
+	return Part{Version: v, Replicas: int32(replicas), Blocked: blocked}, nil //nolint:gosec // The field is an int32 in the API.
+}
+
+// blockedCondition reads the condition of an object whose type this module does not know.
+func blockedCondition(o *unstructured.Unstructured) (*metav1.Condition, error) {
+	var object struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &object); err != nil {
+		return nil, fmt.Errorf("reading the conditions of %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return meta.FindStatusCondition(object.Status.Conditions, v1alpha1.UpdateBlockedCondition), nil
 }
 
 func observeMachineDeployment(md *clusterv1.MachineDeployment) (Part, error) {
@@ -158,7 +183,7 @@ func observeMachineDeployment(md *clusterv1.MachineDeployment) (Part, error) {
 	if err != nil {
 		return Part{}, fmt.Errorf("reading the version of MachineDeployment %s: %w", md.Name, err)
 	}
-	p := Part{Version: v}
+	p := Part{Version: v, Blocked: meta.FindStatusCondition(md.Status.Conditions, v1alpha1.UpdateBlockedCondition)}
 	if md.Spec.Replicas != nil {
 		p.Replicas = *md.Spec.Replicas
 	}
@@ -179,6 +204,12 @@ func observeMachine(m *clusterv1.Machine) (machine Machine, group string, err er
 	if m.Status.NodeInfo != nil && m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineReadyCondition) {
 		kubelet, err := version.Parse(m.Status.NodeInfo.KubeletVersion)
 		machine.Ready = err == nil && kubelet == machine.Version
+	}
+	if text, updated := m.Annotations[v1alpha1.LastUpdateAnnotation]; updated {
+		machine.Last = &inplace.Summary{}
+		if err := json.Unmarshal([]byte(text), machine.Last); err != nil {
+			return Machine{}, "", fmt.Errorf("reading the last update of Machine %s: %w", m.Name, err)
+		}
 	}
 	return machine, m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], nil
 }

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -74,12 +76,19 @@ func TestObserve(t *testing.T) {
 	replicas := int32(2)
 	group := map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "a"}
 	deleting := metav1.Now()
-	controlPlane := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"version": "v1.31.0", "replicas": int64(1)}}}
+	controlPlane := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"version": "v1.31.0", "replicas": int64(1)},
+		"status": map[string]any{"conditions": []any{
+			map[string]any{"type": "Available", "status": "True"},
+			map[string]any{"type": v1alpha1.UpdateBlockedCondition, "status": "True", "reason": v1alpha1.NotCoveredReason, "message": "no updater covers it"},
+		}},
+	}}
 	cluster := &clusterv1.Cluster{}
 	cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "a"}, {Name: "later"}}
 	machineDeployment := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "demo-a-x", Labels: group}}
 	machineDeployment.Spec.Replicas = &replicas
 	machineDeployment.Spec.Template.Spec.Version = "v1.30.0"
+	machineDeployment.Status.Conditions = []metav1.Condition{{Type: "Available"}, {Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionFalse}}
 	machineDeployment.Status.Versions = []clusterv1.StatusVersion{{Version: "v1.30.0"}, {Version: "v1.29.0"}}
 	newMachine := func(name, v, kubelet string, labels map[string]string, conditions []metav1.Condition, deleted *metav1.Time) clusterv1.Machine {
 		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels, DeletionTimestamp: deleted}}
@@ -89,6 +98,8 @@ func TestObserve(t *testing.T) {
 		}
 		return m
 	}
+	inPlace := newMachine("c0", "v1.31.0", "v1.31.0", nil, ready, nil)
+	inPlace.Annotations = map[string]string{v1alpha1.LastUpdateAnnotation: `{"id":"u","to":"v1.31.0"}`}
 	got, err := observe(objects{
 		cluster: cluster, controlPlane: controlPlane, machineDeployments: []clusterv1.MachineDeployment{machineDeployment},
 		machines: []clusterv1.Machine{
@@ -97,7 +108,7 @@ func TestObserve(t *testing.T) {
 			newMachine("w2", "v1.30.0", "", group, ready, nil),
 			newMachine("w1", "v1.30.0", "v1.30.0", group, nil, nil),
 			newMachine("w0", "v1.30.0", "v1.30.0", group, ready, nil),
-			newMachine("c0", "v1.31.0", "v1.31.0", nil, ready, nil),
+			inPlace,
 		},
 	})
 	if err != nil {
@@ -109,6 +120,11 @@ func TestObserve(t *testing.T) {
 			machine("w0", v130, true), machine("w1", v130, false), machine("w2", v130, false), machine("w3", v130, false), machine("w4", v130, false))},
 	}
 	want.Groups[0].Mixed = true
+	want.Groups[0].Blocked = &metav1.Condition{Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionFalse}
+	want.ControlPlane.Machines[0].Last = &inplace.Summary{ID: "u", To: v131}
+	want.ControlPlane.Blocked = &metav1.Condition{
+		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.NotCoveredReason, Message: "no updater covers it",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}

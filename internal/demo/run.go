@@ -27,6 +27,9 @@ import (
 // ExtensionName is the name of the ExtensionConfig, and of the extension's process on the plane.
 const ExtensionName = "windlass"
 
+// upgradeGraphKind is the one kind in a scenario whose objects have no namespace.
+const upgradeGraphKind = "UpgradeGraph"
+
 // fieldOwner owns what the demo applies.
 const fieldOwner = client.FieldOwner("windlass-demo")
 
@@ -51,6 +54,8 @@ type Viewer interface {
 	Planned(request plan.Request, planned plan.Plan) error
 	// Observed is called with everything that is seen; changes is empty where no version changed.
 	Observed(o Observation, changes []Change, total int)
+	// Noted says something that happened besides.
+	Noted(what string)
 }
 
 // Result is what a run has shown.
@@ -64,6 +69,10 @@ type Result struct {
 	WorkerReplicas map[string]int
 	// Duration is the upgrade's, without the preparations.
 	Duration time.Duration
+	// Finished says that the upgrade has ended, whatever came after.
+	Finished bool
+	// InPlace is nil where machines were replaced.
+	InPlace *InPlaceResult
 }
 
 // StuckError says that an upgrade did not get on.
@@ -98,6 +107,11 @@ func Run(ctx context.Context, o Options, s Scenario) (Result, error) {
 	if err := Register(ctx, o.Plane, o.Executable); err != nil {
 		return Result{}, err
 	}
+	if s.InPlace != nil {
+		if err := r.prepareInPlace(ctx); err != nil {
+			return Result{}, err
+		}
+	}
 	if err := r.applyObjects(ctx); err != nil {
 		return Result{}, err
 	}
@@ -123,6 +137,7 @@ type runner struct {
 	config   *rest.Config
 	client   client.WithWatch
 	watcher  *watcher
+	updates  *updateLog
 }
 
 func newRunner(o Options, s Scenario) (*runner, error) {
@@ -130,7 +145,7 @@ func newRunner(o Options, s Scenario) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &runner{Options: o, scenario: s, config: o.Plane.RESTConfig(), client: c}, nil
+	return &runner{Options: o, scenario: s, config: o.Plane.RESTConfig(), client: c, updates: newUpdateLog()}, nil
 }
 
 // connect returns a client that knows everything the demo handles.
@@ -176,7 +191,7 @@ func (r *runner) applyObjects(ctx context.Context) error {
 	}
 	for _, object := range r.scenario.Objects {
 		object = object.DeepCopy()
-		if object.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
+		if object.GetKind() != upgradeGraphKind {
 			object.SetNamespace(r.scenario.Namespace)
 		}
 		if err := apply(ctx, r.client, object); err != nil {
@@ -209,6 +224,7 @@ func (r *runner) reach(ctx context.Context, s stage, recorder *Recorder) error {
 	var last Observation
 	err := r.watcher.until(ctx, func(o Observation) bool {
 		last = o
+		r.noteUpdates(o)
 		if recorder == nil {
 			r.Show.Observed(o, nil, 0)
 		} else {
@@ -243,6 +259,11 @@ func (r *runner) upgrade(ctx context.Context) (Result, error) {
 	for _, g := range first.Groups {
 		result.WorkerReplicas[g.Name] = int(g.Replicas)
 	}
+	var kept *inPlaceRun
+	if r.scenario.InPlace != nil {
+		kept = r.watchMachines(first)
+		result.InPlace = kept.result
+	}
 	recorder := NewRecorder(first)
 	started := r.Now()
 	what := fmt.Sprintf("Upgrading Cluster %s to %s", r.scenario.Cluster.Name, r.scenario.Target)
@@ -250,5 +271,9 @@ func (r *runner) upgrade(ctx context.Context) (Result, error) {
 	err = r.reach(ctx, stage{what: what, cluster: r.scenario.upgraded(), settled: r.scenario.versions(r.scenario.Target), finished: true}, recorder)
 	result.Duration = r.Now().Sub(started)
 	result.Observed, result.Replaced = recorder.Operations(), recorder.Created()
+	result.Finished = err == nil
+	if result.Finished && kept != nil {
+		err = kept.keep(ctx)
+	}
 	return result, err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-//go:embed manifests/*.yaml
+//go:embed manifests/*.yaml manifests/inplace/*.yaml
 var manifests embed.FS
 
 // Scenario is a cluster, and the upgrade that the demo puts it through.
@@ -38,6 +38,8 @@ type Scenario struct {
 	BehindVersion version.Version
 	// Notices tell what was changed to make the manifests run on simulated machines.
 	Notices []string
+	// InPlace is set where machines are updated in place; nil where they are replaced.
+	InPlace *InPlace
 }
 
 // DefaultTarget is where the default scenario goes, four minors up.
@@ -46,23 +48,26 @@ func DefaultTarget() version.Version { return version.MustParse("v1.33.6") }
 // Default returns the scenario that needs no manifests: 3 control plane machines and three MachineDeployments, one of them
 // a minor ahead of the others.
 func Default() (Scenario, error) {
+	return readScenario("upgradegraph.yaml", "clusterclass.yaml", "cluster.yaml")
+}
+
+// readScenario reads the objects of a scenario, the last of which is the Cluster.
+func readScenario(files ...string) (Scenario, error) {
 	s := Scenario{
 		Namespace: "demo", Target: DefaultTarget(),
 		Behind: []string{"general", "batch"}, BehindVersion: version.MustParse("v1.28.15"),
 	}
-	for _, name := range []string{"upgradegraph.yaml", "clusterclass.yaml"} {
+	for _, name := range files {
 		objects, err := readManifest(name)
 		if err != nil {
 			return Scenario{}, err
 		}
 		s.Objects = append(s.Objects, objects...)
 	}
-	objects, err := readManifest("cluster.yaml")
-	if err != nil {
-		return Scenario{}, err
-	}
+	last := s.Objects[len(s.Objects)-1]
+	s.Objects = s.Objects[:len(s.Objects)-1]
 	s.Cluster = &clusterv1.Cluster{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, s.Cluster); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(last.Object, s.Cluster); err != nil {
 		return Scenario{}, fmt.Errorf("decoding the demo's Cluster: %w", err)
 	}
 	return s, nil
@@ -153,11 +158,17 @@ func (s Scenario) computeStages() ([]stage, error) {
 			cluster: s.Cluster.DeepCopy(), settled: s.versions(start),
 		}}, nil
 	}
-	// One control plane machine is enough until the pools are where they should be; that saves most of the time.
 	old := s.deferred()
 	keepGroups(old, s.Behind)
-	one := int32(1)
-	old.Spec.Topology.Version, old.Spec.Topology.ControlPlane.Replicas = s.BehindVersion.String(), &one
+	old.Spec.Topology.Version = s.BehindVersion.String()
+	rest := "Adding a pool that starts a minor ahead"
+	if s.InPlace == nil {
+		// One control plane machine is enough until the pools are where they should be; that saves most of the time. Machines
+		// that stay need at least three: Cluster API refuses a control plane without surge below that.
+		one := int32(1)
+		old.Spec.Topology.ControlPlane.Replicas = &one
+		rest = "Adding the remaining control plane machines, and a pool that starts a minor ahead"
+	}
 	ahead := old.DeepCopy()
 	ahead.Spec.Topology.Version = start.String()
 	atOld := map[string]version.Version{controlPlaneName: s.BehindVersion}
@@ -169,7 +180,7 @@ func (s Scenario) computeStages() ([]stage, error) {
 	return []stage{
 		{what: fmt.Sprintf("Creating Cluster %s at %s", s.Cluster.Name, s.BehindVersion), cluster: old, settled: atOld},
 		{what: fmt.Sprintf("Upgrading its control plane to %s, workers deferred, so that pools differ by a minor", start), cluster: ahead, settled: between},
-		{what: "Adding the remaining control plane machines, and a pool that starts a minor ahead", cluster: s.deferred(), settled: all},
+		{what: rest, cluster: s.deferred(), settled: all},
 	}, nil
 }
 

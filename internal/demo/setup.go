@@ -25,10 +25,11 @@ func Extension(executable string) devplane.Child {
 	return devplane.Child{
 		Name: ExtensionName, Path: executable,
 		Args: []string{
-			"extension", "--kubeconfig", "$(KUBECONFIG)", "--bind-address", "127.0.0.1", "--port", "$(PORT_hooks)",
+			"extension", "--kubeconfig", "$(KUBECONFIG)", "--bind-address", "127.0.0.1", "--port", "$(PORT_" + hooksPort + ")",
 			"--cert-dir", "$(CERT_DIR)", "--health-addr", "127.0.0.1:$(PORT_health)",
+			"--metrics-addr", "127.0.0.1:$(PORT_" + MetricsPort + ")",
 		},
-		Ports: []string{"hooks", "health"}, ServingCertificate: true,
+		Ports: []string{hooksPort, "health", MetricsPort}, ServingCertificate: true,
 		Ready:   devplane.Readiness{URL: "http://127.0.0.1:$(PORT_health)/readyz"},
 		Restart: devplane.RestartAlways,
 	}
@@ -52,7 +53,7 @@ func Register(ctx context.Context, plane *devplane.Plane, executable string) err
 	if err != nil {
 		return err
 	}
-	url := fmt.Sprintf("https://127.0.0.1:%d", child.Ports["hooks"])
+	url := fmt.Sprintf("https://127.0.0.1:%d", child.Ports[hooksPort])
 	if err := c.Create(ctx, hookserver.ExtensionConfig(ExtensionName, url, ca, nil)); err != nil {
 		return fmt.Errorf("registering the extension: %w", err)
 	}

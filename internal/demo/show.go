@@ -34,6 +34,9 @@ func (p *Plain) Observed(_ Observation, changes []Change, _ int) {
 	}
 }
 
+// Noted implements Viewer.
+func (p *Plain) Noted(what string) { p.line("%s", what) }
+
 func (p *Plain) line(format string, args ...any) {
 	// A log that cannot be written is no reason to stop an upgrade.
 	_, _ = fmt.Fprintf(p.Out, "%s  %s\n", clock(p.Since()), fmt.Sprintf(format, args...))
@@ -116,6 +119,15 @@ func (t *Terminal) Observed(o Observation, changes []Change, total int) {
 		t.write(fmt.Sprintf("%s    %s\n", clock(t.since()), c))
 	}
 	t.now, t.began = o, total
+	t.draw()
+}
+
+// Noted implements Viewer.
+func (t *Terminal) Noted(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
+	t.write(fmt.Sprintf("%s  %s\n", clock(t.since()), what))
 	t.draw()
 }
 

@@ -25,6 +25,8 @@ type watcher struct {
 	cluster types.NamespacedName
 	// changed has a token whenever something has changed since the last observation.
 	changed chan struct{}
+	// machines are all Machines that were ever seen.
+	machines *register
 }
 
 // newWatcher starts to follow a Cluster; it ends with ctx.
@@ -33,7 +35,7 @@ func newWatcher(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 	if err != nil {
 		return nil, fmt.Errorf("preparing to watch: %w", err)
 	}
-	w := &watcher{cache: c, cluster: cluster, changed: make(chan struct{}, 1)}
+	w := &watcher{cache: c, cluster: cluster, changed: make(chan struct{}, 1), machines: newRegister()}
 	controlPlane := &unstructured.Unstructured{}
 	controlPlane.SetGroupVersionKind(controlPlaneGVK)
 	for _, object := range []client.Object{&clusterv1.Cluster{}, controlPlane, &clusterv1.MachineDeployment{}, &clusterv1.Machine{}} {
@@ -42,7 +44,7 @@ func newWatcher(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 			return nil, fmt.Errorf("watching: %w", err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { w.signal() }, UpdateFunc: func(any, any) { w.signal() }, DeleteFunc: func(any) { w.signal() },
+			AddFunc: w.seen, UpdateFunc: func(_, object any) { w.seen(object) }, DeleteFunc: w.gone,
 		}); err != nil {
 			return nil, fmt.Errorf("watching: %w", err)
 		}
@@ -55,6 +57,24 @@ func newWatcher(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 		return nil, fmt.Errorf("waiting for the first objects: %w", context.Cause(ctx))
 	}
 	return w, nil
+}
+
+// seen takes every state of every object, so that no Machine is missed that comes and goes between two observations.
+func (w *watcher) seen(object any) {
+	if m, ok := object.(*clusterv1.Machine); ok {
+		w.machines.see(m.UID, m.Name, !m.DeletionTimestamp.IsZero())
+	}
+	w.signal()
+}
+
+func (w *watcher) gone(object any) {
+	if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	if m, ok := object.(*clusterv1.Machine); ok {
+		w.machines.see(m.UID, m.Name, true)
+	}
+	w.signal()
 }
 
 func (w *watcher) signal() {

@@ -1,0 +1,69 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/devplane"
+	"github.com/windlass-dev/windlass/internal/webhook"
+)
+
+// RegisterGuard makes the API server of a plane ask the guard, which is part of the extension that Register started, before
+// Machines are created or deleted.
+func RegisterGuard(ctx context.Context, plane *devplane.Plane) error {
+	c, err := connect(plane)
+	if err != nil {
+		return err
+	}
+	status, err := plane.Status(ctx)
+	if err != nil {
+		return err
+	}
+	var port uint16
+	for _, child := range status.Children {
+		if child.Name == ExtensionName {
+			port = child.Ports[hooksPort]
+		}
+	}
+	if port == 0 {
+		return fmt.Errorf("registering the guard: the extension does not run on the plane")
+	}
+	ca, err := plane.CABundle()
+	if err != nil {
+		return err
+	}
+	object, err := toUnstructured(guardConfiguration(fmt.Sprintf("https://127.0.0.1:%d%s", port, webhook.GuardPath), ca))
+	if err != nil {
+		return err
+	}
+	return apply(ctx, c, object)
+}
+
+// guardConfiguration is that of config/webhook, for a guard at a URL.
+func guardConfiguration(url string, caBundle []byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.GuardConfigurationName},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:                    "guard.windlass.dev",
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: caBundle},
+			FailurePolicy:           new(admissionregistrationv1.Fail),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: v1alpha1.GuardLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{v1alpha1.GuardDisabled}},
+			}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Delete},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{clusterv1.GroupVersion.Group}, APIVersions: []string{"v1beta2", "v1beta1"}, Resources: []string{"machines"},
+				},
+			}},
+		}},
+	}
+}
