@@ -267,7 +267,11 @@ func decideVerifying(f Facts) Verdict {
 		return stepEnded(f)
 	}
 	if f.Node.Unknown == "" && f.Now.Sub(p.Started) > f.Policy.AttemptTimeout {
-		return attemptFailed(f, fmt.Sprintf("it says that it is done, but after %s %s", f.Policy.AttemptTimeout, problem))
+		who := "it says that it is done"
+		if len(p.Steps) == 0 {
+			who = "nothing had to be done on the machine"
+		}
+		return attemptFailed(f, fmt.Sprintf("%s, but after %s %s", who, f.Policy.AttemptTimeout, problem))
 	}
 	return wait(p, pollNode, ReasonVerifying, "%s is done; waiting because %s", position(p), problem)
 }
