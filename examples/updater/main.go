@@ -37,8 +37,9 @@ func main() {
 	flag.StringVar(&o.command, "command", "./update.sh", "program that updates a host; its arguments are the host and the version")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "updater:", err)
 		os.Exit(1)
 	}

@@ -108,7 +108,7 @@ func TestConformance(t *testing.T) {
 		Restart: func(context.Context) error {
 			r.awaitRun(t)
 			r.stop()
-			r.start(t)
+			r.start(t) //nolint:contextcheck // It lives as long as the test, not as the request to restart it.
 			return nil
 		},
 	})

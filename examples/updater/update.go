@@ -56,10 +56,10 @@ func (u *updater) updateMachine(_ context.Context, request *runtimehooksv1.Updat
 func (u *updater) advance(machine, version, operation string) (working bool, err error) {
 	host, known := u.hosts[machine]
 	if !known {
-		return false, fmt.Errorf("Machine %s is not in the inventory", machine)
+		return false, fmt.Errorf("the Machine %s is not in the inventory", machine)
 	}
 	if version == "" {
-		return false, fmt.Errorf("Machine %s has no spec.version", machine)
+		return false, fmt.Errorf("the Machine %s has no spec.version", machine)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -44,7 +44,6 @@ func (k *kit) dial(ctx context.Context, lowest, highest uint16) error {
 	if err != nil {
 		return fmt.Errorf("reading the URL: %w", err)
 	}
-	//nolint:gosec // One point offers an old version, to see it refused.
 	config := &tls.Config{ServerName: base.Hostname(), MinVersion: lowest, MaxVersion: highest}
 	if len(k.options.CABundle) > 0 {
 		config.RootCAs = x509.NewCertPool()

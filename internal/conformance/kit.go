@@ -171,7 +171,7 @@ func (k *kit) call(ctx context.Context, hook string, request map[string]any) (*a
 }
 
 func decodeAnswer(hook string, content []byte) (*answer, error) {
-	a := &answer{patches: map[string]runtimehooksv1.Patch{}}
+	a := &answer{}
 	if err := json.Unmarshal(content, a); err != nil {
 		return nil, fmt.Errorf("the answer is not the JSON of a %sResponse: %w", hook, err)
 	}
@@ -182,22 +182,33 @@ func decodeAnswer(hook string, content []byte) (*answer, error) {
 		return nil, fmt.Errorf("the answer has the status %q; it must be Success or Failure", wire.CleanWord(string(a.Status)))
 	}
 	a.Message = wire.CleanMessage(a.Message)
+	var err error
+	if a.patches, err = decodePatches(content); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func decodePatches(content []byte) (map[string]runtimehooksv1.Patch, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(content, &fields); err != nil {
 		return nil, fmt.Errorf("the answer is no JSON object: %w", err)
 	}
+	patches := map[string]runtimehooksv1.Patch{}
 	for _, hook := range decisionHooks {
 		for _, part := range hook.parts {
-			var patch runtimehooksv1.Patch
-			if raw := fields[part+"Patch"]; raw != nil {
-				if err := json.Unmarshal(raw, &patch); err != nil {
-					return nil, fmt.Errorf("%sPatch is no patch: %w", part, err)
-				}
-				a.patches[part] = patch
+			raw, found := fields[part+"Patch"]
+			if !found {
+				continue
 			}
+			var patch runtimehooksv1.Patch
+			if err := json.Unmarshal(raw, &patch); err != nil {
+				return nil, fmt.Errorf("%sPatch is no patch: %w", part, err)
+			}
+			patches[part] = patch
 		}
 	}
-	return a, nil
+	return patches, nil
 }
 
 func pathOf(hook, name string) string {
