@@ -1,0 +1,95 @@
+package conformance_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/conformance"
+)
+
+// blocks gives the code blocks of a document, by language.
+func blocks(t *testing.T, document string) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for _, match := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(read(t, "docs", document), -1) {
+		found[match[1]] = append(found[match[1]], match[2])
+	}
+	return found
+}
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func strict(t *testing.T, content string, into any) {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewBufferString(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		t.Errorf("%v in\n%s", err, content)
+	}
+}
+
+// TestDocumentation checks that what is shown is what is there.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	shown := blocks(t, "writing-an-updater.md")
+	if len(shown["yaml"]) != 2 || len(shown["json"]) != 3 || len(shown["go"]) != 3 {
+		t.Fatalf("there are %d, %d and %d blocks of YAML, JSON and Go", len(shown["yaml"]), len(shown["json"]), len(shown["go"]))
+	}
+	if fixture, err := conformance.ParseFixture([]byte(shown["yaml"][0])); err != nil || fixture.CanUpdateMachine == nil || fixture.UpdateMachine == nil {
+		t.Errorf("the fixture gives %+v, %v", fixture, err)
+	}
+	if err := yaml.UnmarshalStrict([]byte(shown["yaml"][1]), &v1alpha1.Updater{}); err != nil {
+		t.Errorf("the Updater: %v", err)
+	}
+	strict(t, shown["json"][0], &updatesv1.HandOverRequest{})
+	strict(t, shown["json"][1], &updatesv1.HandOverResponse{})
+	strict(t, shown["json"][2], &updatesv1.HandOverRequest{})
+	example := read(t, "examples", "updater", "main.go") + read(t, "examples", "updater", "update.go")
+	for _, excerpt := range shown["go"] {
+		if !strings.Contains(example, excerpt) {
+			t.Errorf("the example does not hold\n%s", excerpt)
+		}
+	}
+}
+
+// TestSources checks that the rules that this project made are where the points say.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	for _, point := range verify(t, newSubject(), nil).Points {
+		section, own := strings.CutPrefix(point.Source, "Windlass docs/writing-an-updater.md, ")
+		if own && !strings.Contains(read(t, "docs", "writing-an-updater.md"), "### "+section+"\n") {
+			t.Errorf("%s: there is no section %q", point.ID, section)
+		}
+	}
+}
+
+// TestAnnotationsAreDocumented checks that providers find every annotation, condition and reason.
+func TestAnnotationsAreDocumented(t *testing.T) {
+	t.Parallel()
+	document := read(t, "docs", "reusing-parts.md") + read(t, "docs", "writing-an-updater.md")
+	named := regexp.MustCompile(`(?m)^(?:const )?\s*\w+(?:Annotation|Condition|Reason)\s*=\s*"(.+)"$`).FindAllStringSubmatch(read(t, "api", "v1alpha1", "annotations.go"), -1)
+	if len(named) < 15 {
+		t.Errorf("only %d names were found", len(named))
+	}
+	for _, match := range named {
+		if !strings.Contains(document, "`"+match[1]+"`") {
+			t.Errorf("%s is not documented", match[1])
+		}
+	}
+}
