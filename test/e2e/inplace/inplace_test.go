@@ -1,0 +1,51 @@
+package inplace_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// TestInPlace runs everything on one plane: a chain of upgrades with the extension killed at random points, and then pools of a
+// second cluster side by side, each with an updater of its own.
+func TestInPlace(t *testing.T) {
+	ctx, p := start(t)
+	// Both clusters take their time to come up.
+	workers, duration, kills := int32(1), time.Duration(0), 5
+	if long() {
+		const manyKills = 50
+		workers, duration, kills = 3, 2*time.Second, manyKills
+	}
+	c := p.newChain(ctx, t, workers, duration)
+	pools := []pool{
+		{Name: "faults", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1, AttemptTimeoutSeconds: 4}},
+		{Name: "retry", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1}},
+		{Name: "uncovered", Replicas: 1, MaxUnavailable: 1},
+		{Name: "drained", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{Drain: true}},
+		{Name: "flight-a", Replicas: 3, MaxUnavailable: 3},
+		{Name: "flight-b", Replicas: 3, MaxUnavailable: 3},
+	}
+	p.createPools(ctx, t, poolsCluster, pools)
+
+	t.Run("chain", func(t *testing.T) { c.upgrade(ctx, t, kills) })
+	t.Run("rollout that no hook is asked about", func(t *testing.T) { c.refuseRollout(ctx, t) })
+	for _, pool := range pools {
+		p.awaitPool(ctx, t, pool.Name, firstVersion, int(pool.Replicas))
+	}
+	before := p.follow.census(poolsCluster, nil)
+	t.Run("pools", func(t *testing.T) {
+		t.Run("faults", func(t *testing.T) { t.Parallel(); p.testFaults(ctx, t) })
+		t.Run("retry and abandon", func(t *testing.T) { t.Parallel(); p.testRetry(ctx, t) })
+		t.Run("uncovered", func(t *testing.T) { t.Parallel(); p.testUncovered(ctx, t) })
+		t.Run("drain", func(t *testing.T) { t.Parallel(); p.testDrain(ctx, t) })
+		t.Run("in flight", func(t *testing.T) { t.Parallel(); p.testInFlight(ctx, t) })
+	})
+	checkCensus(t, before, p.follow.census(poolsCluster, nil))
+}
+
+func labelled(key, value string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+}
