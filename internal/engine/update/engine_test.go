@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,8 +74,10 @@ type world struct {
 	updaters map[string]*scripted
 	events   *events.FakeRecorder
 	now      time.Time
-	ids      int
-	writes   int
+	ids      atomic.Int64
+	// writes counts the writes of Machines.
+	writes atomic.Int64
+	faults faults
 }
 
 func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.Object) *world {
@@ -98,8 +101,17 @@ func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.
 		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &v1alpha1.Updater{})
 	w.client = interceptor.NewClient(builder.Build(), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			w.writes++
-			return c.Patch(ctx, obj, patch, opts...)
+			if _, ok := obj.(*clusterv1.Machine); ok {
+				w.writes.Add(1)
+			}
+			return w.faults.around(fmt.Sprintf("patch of %T", obj), func() error { return c.Patch(ctx, obj, patch, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return w.faults.around(fmt.Sprintf("status patch of %T", obj), func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			w.writes.Add(1)
+			return w.faults.around("status apply", func() error { return c.SubResource(sub).Apply(ctx, obj, opts...) })
 		},
 	})
 	w.restart()
@@ -109,9 +121,9 @@ func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.
 // restart makes a new engine: what only memory holds is lost.
 func (w *world) restart() {
 	w.engine = New(Options{
-		Client: w.client, Live: w.client, Nodes: w.nodes, Events: w.events,
+		Client: w.client, Live: w.client, Nodes: &faultyNodes{w.nodes, &w.faults}, Events: w.events,
 		Now:   func() time.Time { return w.now },
-		NewID: func() string { w.ids++; return fmt.Sprintf("id%d", w.ids) },
+		NewID: func() string { return fmt.Sprintf("id%d", w.ids.Add(1)) },
 		Open: func(_ context.Context, u *v1alpha1.Updater) (port.Updater, error) {
 			return w.updaters[u.Name], nil
 		},
@@ -121,9 +133,17 @@ func (w *world) restart() {
 // updater registers an updater that covers the version, and is done at once.
 func (w *world) updater(name string, order int32, patch string) *scripted {
 	w.Helper()
+	return w.updaterWith(name, order, patch, nil)
+}
+
+func (w *world) updaterWith(name string, order int32, patch string, edit func(*v1alpha1.UpdaterSpec)) *scripted {
+	w.Helper()
 	s := &scripted{patch: patch, answer: func(string) inplace.Answer { return inplace.Answer{Outcome: inplace.Finishes} }}
 	w.updaters[name] = s
 	u := &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.UpdaterSpec{Order: order, Remote: &v1alpha1.RemoteUpdater{URL: "https://127.0.0.1:1", TimeoutSeconds: 1, FailurePolicy: v1alpha1.UpdaterFail}}}
+	if edit != nil {
+		edit(&u.Spec)
+	}
 	if err := w.client.Create(w.Context(), u); err != nil {
 		w.Fatal(err)
 	}
@@ -205,8 +225,11 @@ func (w *world) annotate(name, key string, value *string) {
 	}
 }
 
+// inCluster names the cluster of all machines.
+var inCluster = types.NamespacedName{Namespace: namespace, Name: "c"}
+
 func (w *world) node(name, kubelet string) {
-	w.nodes.Set(types.NamespacedName{Namespace: namespace, Name: "c"}, name, porttest.ReadyNode(kubelet, w.now))
+	w.nodes.Set(inCluster, name, porttest.ReadyNode(kubelet, w.now))
 }
 
 func external(edit func(*v1alpha1.UpdatePolicySpec)) v1alpha1.UpdatePolicySpec {
@@ -227,7 +250,7 @@ func moving(t *testing.T, policy v1alpha1.UpdatePolicySpec) (*world, *scripted) 
 	if _, err := w.canUpdateSet(machineSet("old", from), machineSet("new", to)); err != nil {
 		t.Fatal(err)
 	}
-	w.writes = 0
+	w.writes.Store(0)
 	return w, s
 }
 
@@ -284,8 +307,8 @@ func TestUpdateFromDecisionToEnd(t *testing.T) {
 	if len(s.updates) != calls {
 		t.Errorf("a finished updater was called again: %v", s.updates)
 	}
-	if w.writes > 4 {
-		t.Errorf("%d writes for one machine, want at most 4", w.writes)
+	if n := w.writes.Load(); n > 4 {
+		t.Errorf("%d writes for one machine, want at most 4", n)
 	}
 	m = w.machine("a")
 	for _, key := range []string{v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateProgressAnnotation, clusterv1.MachineSkipRemediationAnnotation, v1alpha1.RemediationPausedAnnotation} {

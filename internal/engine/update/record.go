@@ -63,7 +63,7 @@ func readAnnotation[T any](object client.Object, key string) (*T, error) {
 	}
 	value := new(T)
 	if err := json.Unmarshal([]byte(text), value); err != nil {
-		return nil, fmt.Errorf("the annotation %s of %s/%s cannot be read: %w; remove it, and the update with windlass.dev/update-abandon", key, object.GetNamespace(), object.GetName(), err)
+		return nil, fmt.Errorf("the annotation %s of %s/%s cannot be read: %w; remove it from the object, and what it was about is begun again", key, object.GetNamespace(), object.GetName(), err)
 	}
 	return value, nil
 }
@@ -112,6 +112,7 @@ func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, progr
 		p.setString(clusterv1.RemediateMachineAnnotation, "")
 	} else {
 		pauseRemediation(m, p)
+		withdrawRemediation(m, p)
 	}
 	// Whatever was asked for is answered by this record.
 	p.removeFrom(m.Annotations, v1alpha1.UpdateRetryAnnotation)
@@ -145,6 +146,15 @@ func (e *Engine) recordAbandon(ctx context.Context, m *clusterv1.Machine) error 
 func clearUpdate(m *clusterv1.Machine, p annotationPatch) {
 	p.removeFrom(m.Annotations, v1alpha1.UpdateProgressAnnotation, v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateRetryAnnotation)
 	resumeRemediation(m, p)
+	withdrawRemediation(m, p)
+}
+
+// withdrawRemediation takes back that a failed update was handed to remediation, when it goes on or is given up: the Machine
+// would be replaced after a retry that went well. Whoever asks for remediation at another time is left alone.
+func withdrawRemediation(m *clusterv1.Machine, p annotationPatch) {
+	if before, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation); err == nil && before != nil && before.Phase == inplace.Failed {
+		p.removeFrom(m.Annotations, clusterv1.RemediateMachineAnnotation)
+	}
 }
 
 // pauseRemediation keeps MachineHealthChecks off a Machine. One that somebody else keeps off stays so after the update.

@@ -125,6 +125,10 @@ func (r *run) carryOn(ctx context.Context, v inplace.Verdict) (Reply, error) {
 			}
 		}
 		next, reply, err := r.carryOut(ctx, v.Action)
+		if reply != nil && err == nil {
+			// The update goes on, whatever it stood still for.
+			r.clearCondition(ctx)
+		}
 		if err != nil || reply != nil {
 			return deref(reply), err
 		}
@@ -164,6 +168,8 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 	case inplace.Wait:
 		return inplace.Verdict{}, &Reply{RetryAfter: max(a.After, time.Second), Message: a.Message}, nil
 	case inplace.Complete:
+		// The call that recorded the end may not have lived to see it.
+		r.slots.end(r.scope(), r.machine.UID, r.facts.Now)
 		return inplace.Verdict{}, &Reply{Done: true, Message: a.Message}, nil
 	case inplace.Refuse:
 		r.reportRefused(ctx, a)
@@ -315,15 +321,12 @@ func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMach
 	if err != nil {
 		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
 	}
-	progress, err := readAnnotation[inplace.Progress](machine, v1alpha1.UpdateProgressAnnotation)
+	r := &run{Engine: e, request: request, machine: machine, owner: o, policy: policy}
+	progress, last, err := r.readRecords(ctx)
 	if err != nil {
 		return nil, err
 	}
-	last, err := readAnnotation[inplace.Summary](machine, v1alpha1.LastUpdateAnnotation)
-	if err != nil {
-		return nil, err
-	}
-	r := &run{Engine: e, request: request, machine: machine, owner: o, policy: policy, saved: progress}
+	r.saved = progress
 	r.facts = inplace.Facts{
 		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), Progress: progress, Last: last, Policy: policy.Policy,
 		Retry: has(machine, v1alpha1.UpdateRetryAnnotation), Abandon: has(machine, v1alpha1.UpdateAbandonAnnotation), OwnerMovedOn: ownerMovedOn(machine),
@@ -333,6 +336,21 @@ func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMach
 	}
 	r.readNode(ctx)
 	return r, nil
+}
+
+// readRecords reads what is recorded on the Machine. What cannot be read is shown there, and nothing is done: it may be the
+// record of an updater that is at work.
+func (r *run) readRecords(ctx context.Context) (*inplace.Progress, *inplace.Summary, error) {
+	progress, err := readAnnotation[inplace.Progress](r.machine, v1alpha1.UpdateProgressAnnotation)
+	var last *inplace.Summary
+	if err == nil {
+		last, err = readAnnotation[inplace.Summary](r.machine, v1alpha1.LastUpdateAnnotation)
+	}
+	if err != nil {
+		r.reportRefused(ctx, inplace.Refuse{Reason: inplace.ReasonNoDecision, Message: err.Error()})
+		return nil, nil, refused(v1alpha1.NoDecisionReason, "%v", err)
+	}
+	return progress, last, nil
 }
 
 // targetOf returns the name of the MachineSet that a Machine belongs to by now.
