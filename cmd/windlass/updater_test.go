@@ -29,14 +29,15 @@ users: [{name: u, user: {token: t}}]
 current-context: c
 `
 
-// execute runs windlass in this process.
-func execute(ctx context.Context, args ...string) (out string, err error) {
+// executeUpdater runs windlass updater in this process.
+func executeUpdater(ctx context.Context, args ...string) (out string, err error) {
 	var stdout bytes.Buffer
-	root := newRootCommand()
-	root.SetOut(&stdout)
-	root.SetErr(&bytes.Buffer{})
-	root.SetArgs(args)
-	err = root.ExecuteContext(ctx)
+	cmd := newUpdaterCommand() //nolint:contextcheck // ExecuteContext hands it over.
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&bytes.Buffer{})
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(ctx)
 	return stdout.String(), err
 }
 
@@ -50,7 +51,7 @@ func serveUpdater(t *testing.T, dir string, args ...string) (url string) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() {
-		_, err := execute(ctx, append([]string{"updater", "serve", "--kubeconfig", filepath.Join(dir, "kubeconfig"), "--cert-dir", dir,
+		_, err := executeUpdater(ctx, append([]string{"serve", "--kubeconfig", filepath.Join(dir, "kubeconfig"), "--cert-dir", dir,
 			"--bind-address", "127.0.0.1", "--port", port}, args...)...)
 		done <- err
 	}()
@@ -87,7 +88,7 @@ func TestUpdaterServeAndVerify(t *testing.T) { //nolint:paralleltest // Logs are
 	}
 	url := serveUpdater(t, dir, "--stats-addr", "unix:"+socket, "--state", filepath.Join(dir, "state"), "--claims", "machine:/spec/version,bootstrap:/spec/files")
 
-	out, err := execute(t.Context(), "updater", "verify", url, "--ca-file", caFile)
+	out, err := executeUpdater(t.Context(), "verify", url, "--ca-file", caFile)
 	if err != nil || !strings.Contains(out, "pass     can-update-machine-set.patches: ") || !strings.HasSuffix(out, "\n20 passed, 0 failed, 7 skipped\n") {
 		t.Errorf("the error is %v, the report\n%s", err, out)
 	}
@@ -106,7 +107,7 @@ func TestUpdaterServeAndVerify(t *testing.T) { //nolint:paralleltest // Logs are
 	if _ = answer.Body.Close(); answer.StatusCode != http.StatusNoContent {
 		t.Fatalf("changing the behaviour got %s", answer.Status)
 	}
-	out, err = execute(t.Context(), "updater", "verify", url, "--ca-file", caFile, "-o", "json")
+	out, err = executeUpdater(t.Context(), "verify", url, "--ca-file", caFile, "-o", "json")
 	coded, ok := errors.AsType[*exitError](err)
 	if !ok || coded.code != exitFailure || !coded.silent {
 		t.Errorf("with wrong answers the error is %v", err)
@@ -157,7 +158,7 @@ func TestUpdaterFlags(t *testing.T) { //nolint:paralleltest // Logs are set for 
 	} {
 		// A command that does not refuse would serve until then.
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		_, err := execute(ctx, append([]string{"updater"}, tt.args...)...)
+		_, err := executeUpdater(ctx, tt.args...)
 		cancel()
 		if !strings.Contains(fmt.Sprint(err), tt.words) {
 			t.Errorf("%v: the error is %v, want %q", tt.args, err, tt.words)

@@ -20,7 +20,7 @@ import (
 func blocks(t *testing.T, document string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for _, match := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(read(t, "docs", document), -1) {
+	for _, match := range regexp.MustCompile("(?s)\n```(\\w+)\n(.*?\n)```\n").FindAllStringSubmatch(read(t, "docs", document), -1) {
 		found[match[1]] = append(found[match[1]], match[2])
 	}
 	return found

@@ -16,7 +16,7 @@ func TestCleanMessage(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                          "",
 		"plain":                     "plain",
-		" two\nlines\t":             "two lines",
+		"\x00two\nlines\t":          "two lines",
 		"\x1b[2Jcleared":            "[2Jcleared",
 		"a\u202eb\u2028c":           "a b c",
 		"\xff":                      "?",
