@@ -293,15 +293,20 @@ func (f *fakeAPI) serveWatch(w http.ResponseWriter, r *http.Request, resource st
 	}
 }
 
-// selects knows label selectors of the forms key, and key=value.
+// selects knows label selectors that are lists of key and key=value.
 func selects(r *http.Request, o *unstructured.Unstructured) bool {
 	selector := r.URL.Query().Get("labelSelector")
 	if selector == "" {
 		return true
 	}
-	key, value, valued := strings.Cut(selector, "=")
-	got, found := o.GetLabels()[key]
-	return found && (!valued || got == value)
+	for requirement := range strings.SplitSeq(selector, ",") {
+		key, value, valued := strings.Cut(requirement, "=")
+		got, found := o.GetLabels()[key]
+		if !found || valued && got != value {
+			return false
+		}
+	}
+	return true
 }
 
 func reply(w http.ResponseWriter, value any) {

@@ -26,16 +26,25 @@ What runs now comes from one of three places:
 
 --versions, --from and --group override what manifests or the management cluster say.
 
+For manifests and live clusters it also says how machines will be updated by each group's UpdatePolicy and the Updaters,
+which may be among the manifests: "in place by X, then Y", "replace: not covered: …", "blocked: …" where the policy
+forbids to replace them, or "unknown: …". Updaters are asked what they cover of a change of the version alone; that
+has no effect. One that cannot be asked from here (behind a Service, or one that machines are handed over to) makes
+the line unknown. Updaters that move kubelets a limited number of minors at once make workers stop more often.
+
 Worker stops depend on the engine: stock Cluster API sends all groups through one shared list (--engine stock, the
 default); Windlass lets each group follow its own (--engine windlass).
 
 Exit codes: 0 a plan; 1 a usage or input error; 3 no legal plan exists.
 
 With -o json or -o yaml standard output holds one document and nothing else, also on failure:
-  {controlPlaneUpgrades: [{version}], workersUpgrades: [{version}], groups: [{name, upgrades: [{version}]}],
+  {controlPlaneUpgrades: [{version}], controlPlaneUpdate, workersUpgrades: [{version}],
+   groups: [{name, upgrades: [{version}], update}],
    operations: [{operation: ControlPlaneUpgrade|WorkersUpgrade, groups, from, to, reason}]}
   {error: {rule, item, version, message}}
-workersUpgrades is the shared list, groups are the groups' own plans. --explain adds explanation: [{topic, text}].
+workersUpgrades is the shared list, groups are the groups' own plans. update and controlPlaneUpdate are
+{outcome: InPlace|Replace|Blocked|Unknown, policy, updaters, uncovered: [{object, path}], message}; plans from flags
+alone have none. --explain adds explanation: [{topic, text}].
 error.rule is a rule of the planner, InvalidInput, or ServerError when the management cluster cannot be read.`
 
 const planExample = `  # From v1.29 to v1.33, with the versions that there are machine images for
@@ -214,6 +223,7 @@ func runPlan(cmd *cobra.Command, o *planOptions, resolve func(context.Context, p
 		return reportFailure(cmd, in, r, err)
 	}
 	r.request.Policy = in.policy
+	r.limitWorkers(in.policy)
 	p, err := plan.Compute(r.request)
 	if err != nil {
 		return reportFailure(cmd, in, r, err)

@@ -32,20 +32,26 @@ func (o *planOptions) resolveLive(ctx context.Context, name string, in planInput
 	if err != nil {
 		return planRequest{}, err
 	}
+	class, graphs, err := m.fetchSource(ctx, objects.Cluster)
 	if in.versions != nil {
-		r.request.Source = in.versions
+		if err != nil {
+			// It is not needed for the plan; what it says about updates is then not known.
+			class = nil
+		}
+		r.request.Source, r.updates = in.versions, m.liveUpdates(ctx, objects, class)
 		return r, nil
 	}
-	class, graphs, err := m.fetchSource(ctx, objects.Cluster)
 	if err != nil {
 		return planRequest{}, err
 	}
+	r.updates = m.liveUpdates(ctx, objects, class)
 	var ref snapshot.Ref
 	if r.request.Source, ref, err = snapshot.Source(class, graphs); err != nil {
 		return planRequest{}, live.describe(err)
 	}
 	r.source = live.locate(ref)
 	if ref.Kind == "UpgradeGraph" {
+		r.updates.extension = true
 		r.notes = append(r.notes, fmt.Sprintf("the extension %q was not called; the plan is made from the UpgradeGraph that serves the class",
 			class.Spec.Upgrade.External.GenerateUpgradePlanExtension))
 	}

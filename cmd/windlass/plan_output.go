@@ -27,6 +27,7 @@ func reportPlan(cmd *cobra.Command, in planInput, r planRequest, p plan.Plan) er
 	if in.explain {
 		chain.Explanation = plan.Explain(r.request).Lines
 	}
+	r.preview(cmd.Context(), p, &chain)
 	if r.heading != "" {
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", r.heading); err != nil {
 			return fmt.Errorf("writing the plan: %w", err)

@@ -35,6 +35,8 @@ type planRequest struct {
 	prefix string
 	// fromFlags says that nothing but flags was read.
 	fromFlags bool
+	// updates says how machines will be updated; nil for plans from flags alone.
+	updates *planUpdates
 }
 
 // sourceRules are about what is on offer; all others are about one item of the request.
@@ -144,25 +146,32 @@ func resolveManifests(files []string, stdin io.Reader, namespace, name string, i
 			"it is missing, and without a control plane object the Cluster is taken to run %s (%s) already; give --to, or --from when that is where it shall go",
 			state.Target, originsOf(set).locate(ref))}
 	}
+	class, err := set.ClusterClass(cluster)
 	if in.versions != nil {
-		r.request.Source = in.versions
+		if err != nil {
+			// It is not needed for the plan; what it says about updates is then not known.
+			class = nil
+		}
+		r.request.Source, r.updates = in.versions, manifestUpdates(set, objects, class)
 		return r, nil
 	}
-	return r.withClassSource(set, cluster)
-}
-
-// withClassSource completes a request with the versions that the Cluster's class offers.
-func (r planRequest) withClassSource(set *manifest.Set, cluster *clusterv1.Cluster) (planRequest, error) {
-	where := originsOf(set)
-	class, err := set.ClusterClass(cluster)
 	if err != nil {
 		return planRequest{}, addMend(err, "give it with -f, or say with --versions which versions there are")
 	}
+	r.updates = manifestUpdates(set, objects, class)
+	return r.withClassSource(set, class)
+}
+
+// withClassSource completes a request with the versions that the Cluster's class offers.
+func (r planRequest) withClassSource(set *manifest.Set, class *clusterv1.ClusterClass) (planRequest, error) {
+	where := originsOf(set)
 	var ref snapshot.Ref
+	var err error
 	if r.request.Source, ref, err = snapshot.Source(class, set.UpgradeGraphs); err != nil {
 		return planRequest{}, where.describe(err)
 	}
 	r.source = where.locate(ref)
+	r.updates.extension = ref.Kind == "UpgradeGraph"
 	return r, nil
 }
 
@@ -202,6 +211,9 @@ func resolveState(objects snapshot.Objects, in planInput, where origins) (planRe
 	if !state.Moving.IsZero() {
 		r.notes = append(r.notes, fmt.Sprintf("the control plane is still on its way from %s to %s; the plan begins when it is there",
 			state.Moving, state.Inventory.ControlPlane))
+	}
+	if note := holdNote(objects.Cluster); note != "" {
+		r.notes = append(r.notes, note)
 	}
 	if len(state.Unmanaged) > 0 {
 		r.notes = append(r.notes, fmt.Sprintf("not part of the topology, so that no plan moves them: %s", strings.Join(state.Unmanaged, ", ")))

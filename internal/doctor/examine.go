@@ -113,7 +113,7 @@ func checkGuard(f Facts, groups []group, into *findings) {
 		return
 	}
 	if !f.Live {
-		into.add(Warning, subject, "run windlass doctor against the management cluster", "it cannot be told from manifests whether the guard is installed")
+		into.unknown(subject, "run windlass doctor against the management cluster", "it cannot be told from manifests whether the guard is installed")
 		return
 	}
 	if guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels); !guard.Active {
@@ -168,6 +168,6 @@ func isPaused(annotations map[string]string) bool {
 
 func checkUnread(f Facts, _ []group, into *findings) {
 	for _, u := range f.Unread {
-		into.add(Warning, string(u.Source), "ask for permission to read it", "it cannot be told, because it could not be read: %s", u.Problem)
+		into.unknown(string(u.Source), "ask for permission to read it", "it cannot be told, because it could not be read: %s", u.Problem)
 	}
 }

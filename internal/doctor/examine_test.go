@@ -478,3 +478,37 @@ func TestSummary(t *testing.T) {
 		})
 	}
 }
+
+// TestObstacles checks what keeps Cluster API from asking, group by group.
+func TestObstacles(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Facts)
+		want   map[string]bool // by subject: whether it is unknown
+	}{
+		{"healthy", func(*Facts) {}, map[string]bool{}},
+		{"surge", func(f *Facts) { f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil }, map[string]bool{workers: false}},
+		{"surge, replaced anyway", func(f *Facts) {
+			f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil
+			f.Policies = nil
+		}, map[string]bool{}},
+		{"nothing known of the control plane", func(f *Facts) { f.Objects.ControlPlane = nil }, map[string]bool{"control plane": true}},
+		{"certain goes before unknown", func(f *Facts) {
+			unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "replicas")
+			unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "rollout")
+		}, map[string]bool{controlPlane: false}},
+		{"no class, no object", func(f *Facts) { f.Objects.MachineDeployments = nil }, map[string]bool{"MachineDeployment of topology md-0": true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := healthy()
+			test.change(&f)
+			got := map[string]bool{}
+			for subject, o := range Obstacles(f) {
+				got[subject] = o.Unknown
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("Obstacles (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -61,6 +61,8 @@ type Finding struct {
 	Subject string
 	// Message says what is so; Mend what to change, empty where nothing has to be.
 	Message, Mend string
+	// Unknown says that it cannot be told.
+	Unknown bool
 }
 
 // Worst returns the worst severity of findings.
@@ -84,6 +86,11 @@ type findings struct {
 
 func (f *findings) add(s Severity, subject, mend, format string, arguments ...any) {
 	f.list = append(f.list, Finding{ID: f.id, Severity: s, Subject: subject, Message: fmt.Sprintf(format, arguments...), Mend: mend})
+}
+
+// unknown adds that something cannot be told, which is never OK.
+func (f *findings) unknown(subject, mend, format string, arguments ...any) {
+	f.list = append(f.list, Finding{ID: f.id, Severity: Warning, Subject: subject, Message: fmt.Sprintf(format, arguments...), Mend: mend, Unknown: true})
 }
 
 func (f *findings) ok(subject, format string, arguments ...any) {

@@ -61,7 +61,7 @@ func checkReady(u *v1alpha1.Updater, g group, into *findings) {
 		severity, consequence = Warning, "meanwhile it counts as covering nothing"
 	}
 	if ready == nil {
-		into.add(Warning, g.Subject, "see that the extension runs", "it is not known whether Updater %q can be asked: nobody has tried", u.Name)
+		into.unknown(g.Subject, "see that the extension runs", "it is not known whether Updater %q can be asked: nobody has tried", u.Name)
 		return
 	}
 	into.add(severity, g.Subject, "see that the updater runs and can be reached", "Updater %q cannot be asked: %s; %s", u.Name, ready.Message, consequence)

@@ -43,6 +43,31 @@ func controlPlaneReplicas(f Facts) *int64 {
 	return nil
 }
 
+// Obstacle is why Cluster API replaces machines of a group that is to be updated in place without asking.
+type Obstacle struct {
+	Message string
+	// Unknown says that it cannot be told whether it does.
+	Unknown bool
+}
+
+// Obstacles returns the first obstacle of each group that has one, by the group's subject; one that is certain goes before
+// one that is not.
+func Obstacles(f Facts) map[string]Obstacle {
+	groups := listGroups(f)
+	obstacles := map[string]Obstacle{}
+	for _, run := range []func(Facts, []group, *findings){checkReplicas, checkSurge} {
+		into := &findings{}
+		run(f, groups, into)
+		for _, found := range into.list {
+			before, known := obstacles[found.Subject]
+			if found.Severity != OK && (!known || before.Unknown && !found.Unknown) {
+				obstacles[found.Subject] = Obstacle{Message: found.Message, Unknown: found.Unknown}
+			}
+		}
+	}
+	return obstacles
+}
+
 func checkReplicas(f Facts, groups []group, into *findings) {
 	for _, g := range groups {
 		if !g.ControlPlane || !g.selected.InPlace {
@@ -54,7 +79,7 @@ func checkReplicas(f Facts, groups []group, into *findings) {
 			into.add(g.atRisk(), g.Subject, "select it by no UpdatePolicy with strategy ExternalUpdate, unless its provider asks the hook CanUpdateMachine",
 				"it is no KubeadmControlPlane: only that is known to update machines in place")
 		case replicas == nil:
-			into.add(Warning, g.Subject, fmt.Sprintf("see that it has %d replicas or more", minSurgelessReplicas), "its replicas are not known")
+			into.unknown(g.Subject, fmt.Sprintf("see that it has %d replicas or more", minSurgelessReplicas), "its replicas are not known")
 		case *replicas < minSurgelessReplicas:
 			into.add(g.atRisk(), g.Subject, fmt.Sprintf("scale it to %d or more and set maxSurge 0, or let its machines be replaced", minSurgelessReplicas),
 				"stock Cluster API cannot keep a control plane of %d: it adds a machine before it asks, because its webhook refuses maxSurge 0 below %d replicas",
@@ -84,7 +109,7 @@ func checkControlPlaneSurge(f Facts, g group, into *findings) {
 	}
 	const mend = "set spec.rollout.strategy.rollingUpdate.maxSurge of the KubeadmControlPlane to 0 (in the template of its ClusterClass, where it has one)"
 	if f.Objects.ControlPlane == nil && f.ControlPlaneTemplate == nil {
-		into.add(Warning, g.Subject, mend, "its maxSurge cannot be told: there is neither a control plane object nor its template")
+		into.unknown(g.Subject, mend, "its maxSurge cannot be told: there is neither a control plane object nor its template")
 		return
 	}
 	surge := "1 (the default)"
@@ -124,13 +149,13 @@ func deploymentStrategy(g group) strategy {
 		return strategy{kind: s.Type, maxSurge: s.RollingUpdate.MaxSurge, maxUnavailable: s.RollingUpdate.MaxUnavailable, replicas: replicas}
 	}
 	s := strategy{replicas: 1}
-	if g.Topology.Replicas != nil {
-		s.replicas = int(*g.Topology.Replicas)
+	if g.InTopology.Replicas != nil {
+		s.replicas = int(*g.InTopology.Replicas)
 	}
-	if t := g.Topology.Rollout.Strategy; t.Type != "" {
+	if t := g.InTopology.Rollout.Strategy; t.Type != "" {
 		s.kind, s.maxSurge, s.maxUnavailable = t.Type, t.RollingUpdate.MaxSurge, t.RollingUpdate.MaxUnavailable
-	} else if g.Class != nil {
-		c := g.Class.Rollout.Strategy
+	} else if g.InClass != nil {
+		c := g.InClass.Rollout.Strategy
 		s.kind, s.maxSurge, s.maxUnavailable = c.Type, c.RollingUpdate.MaxSurge, c.RollingUpdate.MaxUnavailable
 	}
 	return s
@@ -138,6 +163,10 @@ func deploymentStrategy(g group) strategy {
 
 func checkDeploymentSurge(g group, into *findings) {
 	const field = "rollout.strategy (in the Cluster's topology, its ClusterClass or the MachineDeployment)"
+	if g.MachineDeployment == nil && g.InTopology.Rollout.Strategy.Type == "" && g.InClass == nil {
+		into.unknown(g.Subject, "give its ClusterClass", "its rollout strategy cannot be told: neither the MachineDeployment nor its class in the ClusterClass is known")
+		return
+	}
 	s := deploymentStrategy(g)
 	if s.kind == clusterv1.OnDeleteMachineDeploymentStrategyType {
 		into.add(g.atRisk(), g.Subject, "set the type RollingUpdate in "+field,
@@ -258,8 +287,8 @@ func rolloutAfter(f Facts, g group) time.Time {
 	if g.MachineDeployment != nil {
 		times = append(times, g.MachineDeployment.Spec.Rollout.After)
 	}
-	if g.Topology != nil {
-		times = append(times, g.Topology.Rollout.After)
+	if g.InTopology != nil {
+		times = append(times, g.InTopology.Rollout.After)
 	}
 	var latest time.Time
 	for _, t := range times {

@@ -366,3 +366,60 @@ func checkError(t *testing.T, err error) {
 		t.Errorf("error %q does not begin with the file, or has several lines", err)
 	}
 }
+
+// TestUpdateObjects checks which objects about updates count for a Cluster, also where manifests leave the namespace out.
+func TestUpdateObjects(t *testing.T) {
+	s := decode(t, `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prod, namespace: team-a}
+---
+{apiVersion: windlass.dev/v1alpha1, kind: UpdatePolicy, metadata: {name: here, namespace: team-a}}
+---
+{apiVersion: windlass.dev/v1alpha1, kind: UpdatePolicy, metadata: {name: anywhere}}
+---
+{apiVersion: windlass.dev/v1alpha1, kind: UpdatePolicy, metadata: {name: elsewhere, namespace: team-b}}
+---
+{apiVersion: windlass.dev/v1alpha1, kind: Updater, metadata: {name: kubeadm}}
+---
+{apiVersion: cluster.x-k8s.io/v1beta1, kind: MachineHealthCheck, metadata: {name: old}, spec: {clusterName: prod}}
+---
+{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineHealthCheck, metadata: {name: other}, spec: {clusterName: test}}
+---
+{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlaneTemplate, metadata: {name: cp}}
+---
+{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlaneTemplate, metadata: {name: cp, namespace: team-b}}
+`)
+	cluster := s.Clusters[0]
+	policies, updaters := s.UpdateObjects(cluster)
+	var got []string
+	for _, p := range policies {
+		got = append(got, p.Namespace+"/"+p.Name)
+	}
+	for _, u := range updaters {
+		got = append(got, u.Name)
+	}
+	for _, h := range s.HealthChecks(cluster) {
+		got = append(got, h.Name)
+	}
+	if diff := cmp.Diff([]string{"team-a/here", "team-a/anywhere", "kubeadm", "old"}, got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if s.UpdatePolicies[1].Namespace != "" {
+		t.Error("the set has changed")
+	}
+	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "team-a"}}
+	class.Spec.ControlPlane.TemplateRef = clusterv1.ClusterClassTemplateReference{Kind: "KubeadmControlPlaneTemplate", Name: "cp"}
+	if got := s.ControlPlaneTemplate(class); got == nil || got.GetNamespace() != "" {
+		t.Errorf("the template of the class is %v", got)
+	}
+	class.Spec.ControlPlane.TemplateRef.Name = "none"
+	if got := s.ControlPlaneTemplate(class); got != nil {
+		t.Errorf("the template of the class is %v, want none", got)
+	}
+	for _, kind := range []string{"UpdatePolicy", "Updater", "UpgradeGraph"} {
+		err := (&Set{}).Decode("f", []byte("{apiVersion: windlass.dev/v2, kind: "+kind+", metadata: {name: x}}"))
+		if err == nil || !strings.Contains(err.Error(), "apiVersion: it must be windlass.dev/v1alpha1") {
+			t.Errorf("%s of another version: %v", kind, err)
+		}
+	}
+}

@@ -44,9 +44,9 @@ type UpdateGroup struct {
 	MachineLabels map[string]string
 	// MachineDeployment is nil for the control plane, and while it does not exist.
 	MachineDeployment *clusterv1.MachineDeployment
-	// Topology and Class are the group's item of the Cluster's topology, and that of the ClusterClass; nil where there is none.
-	Topology *clusterv1.MachineDeploymentTopology
-	Class    *clusterv1.MachineDeploymentClass
+	// InTopology and InClass are the group's item of the Cluster's topology, and that of the ClusterClass; nil where there is none.
+	InTopology *clusterv1.MachineDeploymentTopology
+	InClass    *clusterv1.MachineDeploymentClass
 }
 
 // UpdateGroups lists a cluster's groups as UpdatePolicies select them: the control plane, then the topology's
@@ -113,7 +113,7 @@ func classLabels(class *clusterv1.ClusterClass) map[string]string {
 func deploymentGroup(
 	cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment, topology *clusterv1.MachineDeploymentTopology, class *clusterv1.MachineDeploymentClass,
 ) UpdateGroup {
-	g := UpdateGroup{MachineDeployment: md, Topology: topology, Class: class}
+	g := UpdateGroup{MachineDeployment: md, InTopology: topology, InClass: class}
 	if topology != nil {
 		g.Name = topology.Name
 	}

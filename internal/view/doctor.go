@@ -30,6 +30,7 @@ type findingDocument struct {
 	Subject  string `json:"subject"`
 	Message  string `json:"message"`
 	Mend     string `json:"mend"`
+	Unknown  bool   `json:"unknown"`
 }
 
 // Widths of columns of findings. With their bars they fill tableWidth.
@@ -50,7 +51,7 @@ func WriteExamination(w io.Writer, f Format, e Examination) error {
 		}
 		for _, found := range e.Findings {
 			d.Findings = append(d.Findings, findingDocument{
-				ID: string(found.ID), Severity: string(found.Severity), Subject: found.Subject, Message: found.Message, Mend: found.Mend,
+				ID: string(found.ID), Severity: string(found.Severity), Subject: found.Subject, Message: found.Message, Mend: found.Mend, Unknown: found.Unknown,
 			})
 		}
 		return writeDocument(w, f, d)

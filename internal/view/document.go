@@ -22,6 +22,8 @@ type upgradeStep struct {
 
 type planDocument struct {
 	ControlPlaneUpgrades []upgradeStep `json:"controlPlaneUpgrades"`
+	// ControlPlaneUpdate is left out, as are the groups' own, for plans from flags alone.
+	ControlPlaneUpdate *updateDocument `json:"controlPlaneUpdate,omitempty"`
 	// WorkersUpgrades is the list that all groups share.
 	WorkersUpgrades []upgradeStep `json:"workersUpgrades"`
 	// Groups are the groups' own plans, in the order of upgrade.
@@ -32,8 +34,24 @@ type planDocument struct {
 }
 
 type groupDocument struct {
-	Name     string        `json:"name"`
-	Upgrades []upgradeStep `json:"upgrades"`
+	Name     string          `json:"name"`
+	Upgrades []upgradeStep   `json:"upgrades"`
+	Update   *updateDocument `json:"update,omitempty"`
+}
+
+type updateDocument struct {
+	// Outcome is InPlace, Replace, Blocked or Unknown.
+	Outcome string `json:"outcome"`
+	// Policy is the name of the UpdatePolicy that counts; empty where there is none.
+	Policy    string            `json:"policy"`
+	Updaters  []string          `json:"updaters"`
+	Uncovered []pointerDocument `json:"uncovered"`
+	Message   string            `json:"message"`
+}
+
+type pointerDocument struct {
+	Object string `json:"object"`
+	Path   string `json:"path"`
 }
 
 type operationDocument struct {
@@ -82,8 +100,13 @@ func newPlanDocument(c Chain) planDocument {
 		Groups:               make([]groupDocument, 0, len(c.Plan.Groups)),
 		Operations:           make([]operationDocument, 0, len(c.Plan.Operations)),
 	}
+	document.ControlPlaneUpdate = newUpdateDocument(c.ControlPlaneUpdate)
 	for _, g := range c.Plan.Groups {
-		document.Groups = append(document.Groups, groupDocument{Name: g.Name, Upgrades: upgradeSteps(g.Upgrades)})
+		d := groupDocument{Name: g.Name, Upgrades: upgradeSteps(g.Upgrades)}
+		if update, asked := c.Updates[g.Name]; asked {
+			d.Update = newUpdateDocument(&update)
+		}
+		document.Groups = append(document.Groups, d)
 	}
 	for _, o := range c.Plan.Operations {
 		document.Operations = append(document.Operations, operationDocument{

@@ -39,6 +39,9 @@ func writeTable(w io.Writer, c Chain) error {
 	for _, line := range wrap(computeSummary(c).sentence(), tableWidth) {
 		text.WriteString(line + "\n")
 	}
+	if c.ShowUpdates {
+		formatUpdatesOf(&text, c)
+	}
 	if c.Explained {
 		formatExplanation(&text, c.Explanation)
 	}
@@ -86,16 +89,38 @@ func printable(s string) string {
 }
 
 func formatExplanation(text *strings.Builder, lines []plan.ExplanationLine) {
-	text.WriteString("\nWhy:\n")
-	width := 0
+	topics := make([]topic, 0, len(lines))
 	for _, l := range lines {
-		width = max(width, utf8.RuneCountInString(string(l.Topic)))
+		topics = append(topics, topic{name: string(l.Topic), text: l.Text})
 	}
-	for _, l := range lines {
-		indent := "  " + pad(string(l.Topic), width) + "  "
-		for _, part := range wrap(printable(l.Text), tableWidth-width-4) {
-			text.WriteString(indent + part + "\n")
-			indent = strings.Repeat(" ", width+4)
+	formatTopics(text, "Why", topics)
+}
+
+// topic is something that is said about one thing.
+type topic struct{ name, text string }
+
+// maxTopicWidth is where long names are wrapped.
+const maxTopicWidth = 30
+
+func formatTopics(text *strings.Builder, title string, topics []topic) {
+	text.WriteString("\n" + title + ":\n")
+	width := 0
+	for _, t := range topics {
+		for _, part := range wrap(t.name, maxTopicWidth) {
+			width = max(width, utf8.RuneCountInString(part))
+		}
+	}
+	for _, t := range topics {
+		names, parts := wrap(t.name, maxTopicWidth), wrap(printable(t.text), tableWidth-width-4)
+		for i := range max(len(names), len(parts)) {
+			name, part := "", ""
+			if i < len(names) {
+				name = names[i]
+			}
+			if i < len(parts) {
+				part = parts[i]
+			}
+			text.WriteString(strings.TrimRight("  "+pad(name, width)+"  "+part, " ") + "\n")
 		}
 	}
 }

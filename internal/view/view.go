@@ -45,6 +45,11 @@ type Chain struct {
 	ControlPlane, Target version.Version
 	// HideGroups leaves the names of groups out of the table and the diagram: nobody gave them a name.
 	HideGroups bool
+	// ControlPlaneUpdate and Updates, by the names of groups, say how machines will be updated; nil where nothing was asked.
+	ControlPlaneUpdate *Update
+	Updates            map[string]Update
+	// ShowUpdates says that they are worth a place in the table: somebody has asked for updates in place.
+	ShowUpdates bool
 	// Explained says that an explanation was asked for, and Explanation is it.
 	Explained   bool
 	Explanation []plan.ExplanationLine

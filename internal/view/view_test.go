@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -71,8 +72,19 @@ func TestGolden(t *testing.T) {
 	done := fourMinors(plan.Group{Name: "pool-a", Version: version.MustParse("v1.33.0")})
 	done.Inventory.ControlPlane = done.Target
 
+	updates := mixed
+	updates.ShowUpdates = true
+	updates.ControlPlaneUpdate = &Update{Outcome: "InPlace", Policy: "all", Updaters: []string{"os", "kubeadm"}, Message: "in place by os, then kubeadm"}
+	updates.Updates = map[string]Update{
+		"pool-a": *updates.ControlPlaneUpdate,
+		"pool-b": {
+			Outcome: "Blocked", Policy: "strict", Uncovered: []cover.Pointer{{Part: cover.PartMachine, Path: "/spec/template/spec/version"}},
+			Message: "blocked: not covered: MachineSet /spec/template/spec/version (v1.28.4 -> v1.30.3); updater \"kubeadm\": it moves a kubelet at most 1 minor at once\x1b[31m",
+		},
+	}
+
 	for name, c := range map[string]Chain{
-		"mixed": mixed, "explained": explained, "many": many, "hidden": hidden,
+		"updates": updates, "mixed": mixed, "explained": explained, "many": many, "hidden": hidden,
 		"forced": compute(t, forced), "odd": odd, "done": compute(t, done), "controlplane": compute(t, fourMinors()),
 	} {
 		for _, f := range Formats() {

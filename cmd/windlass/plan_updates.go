@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/doctor"
+	"github.com/windlass-dev/windlass/internal/engine/preview"
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updater/remote"
+	"github.com/windlass-dev/windlass/internal/updater/simulated"
+	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/pkg/plan"
+)
+
+// planUpdates is what says how a cluster's machines will be updated by a plan.
+type planUpdates struct {
+	groups []snapshot.UpdateGroup
+	ask    preview.Request
+	facts  doctor.Facts
+	// controlPlaneMachine is one of the control plane's Machines, if there is one.
+	controlPlaneMachine *clusterv1.Machine
+	// problem says why nothing can be told; empty otherwise.
+	problem string
+	// extension says that the plan comes from Windlass' extension, which knows how far updaters move kubelets.
+	extension bool
+}
+
+// newPlanUpdates prepares the question. class may be nil.
+func newPlanUpdates(facts doctor.Facts) *planUpdates {
+	u := &planUpdates{groups: snapshot.UpdateGroups(facts.Objects, facts.Class), facts: facts}
+	u.ask = preview.Request{Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Ask: openForPreview}
+	for _, g := range u.groups {
+		u.ask.Groups = append(u.ask.Groups, preview.Group{UpdateGroup: g})
+	}
+	return u
+}
+
+// limitWorkers makes workers stop as often as their updaters need. A limit that a flag gave stays.
+func (r *planRequest) limitWorkers(policy plan.Policy) {
+	u := r.updates
+	if u == nil || u.problem != "" {
+		return
+	}
+	limits, fewest := map[string]int{}, 0
+	for i, limit := range preview.MinorLimits(u.ask) {
+		if g := u.groups[i]; !g.ControlPlane && g.Name != "" && limit > 0 {
+			limits[g.Name] = limit
+			if fewest == 0 || limit < fewest {
+				fewest = limit
+			}
+		}
+	}
+	if fewest == 0 {
+		return
+	}
+	groups := slices.Clone(r.request.Inventory.Groups)
+	for i := range groups {
+		limit := 0
+		if groups[i].Kind != plan.MachinePool {
+			limit = limits[groups[i].Name]
+		}
+		if u.extension && policy.Workers == plan.WorkersShared {
+			// Stock Cluster API asks the extension about all workers at once, so that the slowest group counts for all.
+			limit = fewest
+		}
+		if groups[i].MaxMinorStep == 0 {
+			groups[i].MaxMinorStep = uint32(max(limit, 0)) //nolint:gosec // The API bounds it to 10.
+		}
+	}
+	before, errBefore := plan.Compute(r.request)
+	r.request.Inventory.Groups = groups
+	after, errAfter := plan.Compute(r.request)
+	differs := errors.Join(errBefore, errAfter) == nil && !slices.Equal(before.Workers, after.Workers)
+	if differs && !u.extension && policy.Workers == plan.WorkersShared {
+		r.notes = append(r.notes, "stops that are there because updaters move kubelets a limited number of minors at once are made only where "+
+			"the ClusterClass leaves plans to Windlass' extension; Cluster API's own planner does not know of updaters")
+	}
+}
+
+// preview asks how each group's machines will be updated, and adds the answers to a chain.
+func (r *planRequest) preview(ctx context.Context, p plan.Plan, chain *view.Chain) {
+	u := r.updates
+	if u == nil {
+		return
+	}
+	asked := len(u.ask.Policies) > 0
+	chain.Updates = map[string]view.Update{}
+	var updates []preview.Update
+	if u.problem == "" {
+		updates = preview.Preview(ctx, u.withSteps(p))
+	}
+	inPlace := false
+	for i, g := range u.groups {
+		update := view.Update{Outcome: string(preview.Unknown), Message: "unknown: " + u.problem}
+		if u.problem == "" {
+			update = view.Update{
+				Outcome: string(updates[i].Outcome), Policy: updates[i].Policy, Updaters: updates[i].Updaters,
+				Uncovered: updates[i].Uncovered, Message: updates[i].Message,
+			}
+			inPlace = inPlace || updates[i].Outcome == preview.InPlace && len(updates[i].Updaters) > 0
+		}
+		if g.ControlPlane {
+			chain.ControlPlaneUpdate = &update
+		} else if g.Name != "" {
+			chain.Updates[g.Name] = update
+		}
+	}
+	for _, g := range r.request.Inventory.Groups {
+		if g.Kind == plan.MachinePool {
+			chain.Updates[g.Name] = view.Update{Outcome: string(preview.Unknown), Message: "unknown: that is for its provider; UpdatePolicies do not select MachinePools"}
+		}
+	}
+	chain.ShowUpdates = asked && len(p.Operations) > 0
+	switch {
+	case u.problem != "":
+		r.notes = append(r.notes, "how machines will be updated cannot be told: "+u.problem)
+	case inPlace:
+		r.notes = append(r.notes, "updaters were asked about a change of the version alone; what patches of the ClusterClass change in templates for a new version is not known here. "+
+			"`windlass doctor` says what else could make Cluster API replace machines")
+	}
+}
+
+// withSteps is the request with the upgrades of each group.
+func (u *planUpdates) withSteps(p plan.Plan) preview.Request {
+	request := u.ask
+	request.Groups = slices.Clone(u.ask.Groups)
+	obstacles := doctor.Obstacles(u.facts)
+	for i := range request.Groups {
+		g := &request.Groups[i]
+		if o := obstacles[g.Subject]; o.Unknown {
+			g.Doubt = o.Message
+		} else {
+			g.Obstacle = o.Message
+		}
+		if g.ControlPlane {
+			g.Machine = u.controlPlaneMachine
+		}
+		for _, o := range p.Operations {
+			if g.ControlPlane && o.Kind == plan.ControlPlaneUpgrade || o.Kind == plan.WorkersUpgrade && g.Name != "" && slices.Contains(o.Groups, g.Name) {
+				g.Steps = append(g.Steps, preview.Step{From: o.From, To: o.To})
+			}
+		}
+	}
+	return request
+}
+
+// openForPreview opens an updater to ask it what it covers, which takes nothing but its answer.
+func openForPreview(_ context.Context, u v1alpha1.Updater) (port.Updater, error) {
+	switch {
+	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.SimulatedUpdater:
+		return simulated.New(simulated.Options{Nodes: noNodes{}, NodeName: noNodeName})
+	case u.Spec.InProcess != nil:
+		return nil, fmt.Errorf("this release does not know the kind %q", u.Spec.InProcess.Kind)
+	case u.Spec.Remote == nil:
+		return nil, errors.New("it is neither inProcess nor remote")
+	case u.Spec.Remote.Protocol == v1alpha1.HandOverProtocol:
+		return nil, errors.New("machines are handed over to it, so that a question would be an offer")
+	case u.Spec.Remote.Service != nil:
+		return nil, fmt.Errorf("Service %s/%s can be reached only from inside the management cluster", u.Spec.Remote.Service.Namespace, u.Spec.Remote.Service.Name) //nolint:staticcheck // It starts with the name of a kind.
+	default:
+		return remote.New(remote.Options{
+			Name: u.Name, URL: u.Spec.Remote.URL, CABundle: u.Spec.Remote.CABundle, Timeout: time.Duration(u.Spec.Remote.TimeoutSeconds) * time.Second,
+		})
+	}
+}
+
+// noNodes are the nodes of nobody: an updater that is asked what it covers looks at none.
+type noNodes struct{ port.Nodes }
+
+func noNodeName(context.Context, types.NamespacedName) (string, error) {
+	return "", errors.New("nothing is updated by a preview")
+}
+
+// manifestUpdates prepares the question for a Cluster of manifests. class may be nil.
+func manifestUpdates(set *manifest.Set, objects snapshot.Objects, class *clusterv1.ClusterClass) *planUpdates {
+	facts := doctor.Facts{Now: time.Now(), Objects: objects, Class: class}
+	if class != nil {
+		facts.ControlPlaneTemplate = set.ControlPlaneTemplate(class)
+	}
+	facts.Policies, facts.Updaters = set.UpdateObjects(objects.Cluster)
+	return newPlanUpdates(facts)
+}
+
+// liveUpdates prepares the question for a Cluster of the management cluster. That something cannot be read keeps no plan from
+// being made: it is said.
+func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Objects, class *clusterv1.ClusterClass) *planUpdates {
+	facts := doctor.Facts{Live: true, Now: time.Now(), Objects: objects, Class: class}
+	c := &collector{managementCluster: m, facts: &facts}
+	var err error
+	if facts.Policies, err = m.listUpdatePolicies(ctx, objects.Cluster.Namespace); err == nil && len(facts.Policies) > 0 {
+		err = c.readUpdaters(ctx)
+	}
+	labelsKnown := false
+	if err == nil && len(facts.Policies) > 0 {
+		labelsKnown = c.readNamespace(ctx) == nil
+	}
+	u := newPlanUpdates(facts)
+	u.ask.NamespaceLabelsKnown = labelsKnown
+	u.ask.Fetch = func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
+		return m.fetchReferenced(ctx, objects.Cluster.Namespace, ref)
+	}
+	if err == nil && len(facts.Policies) > 0 {
+		u.controlPlaneMachine, err = m.firstControlPlaneMachine(ctx, client.ObjectKeyFromObject(objects.Cluster))
+	}
+	if err != nil {
+		u.problem = err.Error()
+	}
+	return u
+}
+
+func (m managementCluster) fetchReferenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
+	mapping, err := m.mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	if err := m.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, object); err != nil {
+		return nil, err
+	}
+	return object.Object, nil
+}
+
+func (m managementCluster) firstControlPlaneMachine(ctx context.Context, key types.NamespacedName) (*clusterv1.Machine, error) {
+	machines, err := list[*clusterv1.Machine](ctx, m, fmt.Sprintf("control plane Machines of Cluster %s", key), func() client.ObjectList { return &clusterv1.MachineList{} },
+		append(ofCluster(key), client.HasLabels{clusterv1.MachineControlPlaneLabel}))
+	if err != nil || len(machines) == 0 {
+		return nil, err
+	}
+	return slices.MinFunc(machines, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) }), nil
+}
+
+// holdNote names the groups whose upgrades annotations of the topology defer or hold; empty where none does.
+func holdNote(cluster *clusterv1.Cluster) string {
+	var deferred []string
+	held := ""
+	topology := cluster.Spec.Topology.Workers
+	look := func(name string, annotations map[string]string) {
+		if _, found := annotations[clusterv1.ClusterTopologyDeferUpgradeAnnotation]; found {
+			deferred = append(deferred, name)
+		}
+		if _, found := annotations[clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation]; found && held == "" {
+			held = name
+		}
+	}
+	for i := range topology.MachineDeployments {
+		look(topology.MachineDeployments[i].Name, topology.MachineDeployments[i].Metadata.Annotations)
+	}
+	for i := range topology.MachinePools {
+		look(topology.MachinePools[i].Name, topology.MachinePools[i].Metadata.Annotations)
+	}
+	var parts []string
+	if len(deferred) > 0 {
+		parts = append(parts, fmt.Sprintf("the upgrade of %s is deferred (annotation %s)", strings.Join(deferred, ", "), clusterv1.ClusterTopologyDeferUpgradeAnnotation))
+	}
+	if held != "" {
+		parts = append(parts, fmt.Sprintf("the upgrades of %s and of the groups after it are held (annotation %s)", held, clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, ", and ") + "; the plan is made as if they were not"
+}

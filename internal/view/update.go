@@ -1,0 +1,60 @@
+package view
+
+import (
+	"strings"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+)
+
+// Update is how the machines of a group will be updated.
+type Update struct {
+	// Outcome is InPlace, Replace, Blocked or Unknown.
+	Outcome string
+	// Policy is the name of the UpdatePolicy that counts; empty where there is none.
+	Policy string
+	// Updaters are those that do the work, in order.
+	Updaters []string
+	// Uncovered are the fields that no updater covers.
+	Uncovered []cover.Pointer
+	// Message says all of it in words.
+	Message string
+}
+
+func newUpdateDocument(u *Update) *updateDocument {
+	if u == nil {
+		return nil
+	}
+	d := &updateDocument{
+		Outcome: u.Outcome, Policy: u.Policy, Updaters: append([]string{}, u.Updaters...),
+		Uncovered: make([]pointerDocument, 0, len(u.Uncovered)), Message: u.Message,
+	}
+	for _, p := range u.Uncovered {
+		d.Uncovered = append(d.Uncovered, pointerDocument{Object: string(p.Part), Path: p.Path})
+	}
+	return d
+}
+
+// formatUpdatesOf says how machines will be updated; groups of which the same is said share a line.
+func formatUpdatesOf(text *strings.Builder, c Chain) {
+	var messages []string
+	groups := map[string][]string{}
+	add := func(name, message string) {
+		if groups[message] == nil {
+			messages = append(messages, message)
+		}
+		groups[message] = append(groups[message], name)
+	}
+	if c.ControlPlaneUpdate != nil {
+		add("control plane", c.ControlPlaneUpdate.Message)
+	}
+	for _, g := range c.Plan.Groups {
+		if update, asked := c.Updates[g.Name]; asked {
+			add(g.Name, update.Message)
+		}
+	}
+	topics := make([]topic, 0, len(messages))
+	for _, m := range messages {
+		topics = append(topics, topic{name: describeGroups(groups[m]), text: m})
+	}
+	formatTopics(text, "Machines", topics)
+}
