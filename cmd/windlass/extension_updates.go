@@ -18,6 +18,7 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/controller/blocked"
 	"github.com/windlass-dev/windlass/internal/controller/updatepolicy"
@@ -151,7 +152,7 @@ func (p *updaterPool) newRemote(name string, r *v1alpha1.RemoteUpdater) (port.Up
 	timeout := time.Duration(r.TimeoutSeconds) * time.Second
 	if r.Protocol == v1alpha1.HandOverProtocol {
 		return handover.New(handover.Options{
-			Name: name, URL: url, CABundle: r.CABundle, Timeout: timeout, Machines: p.listMachines, MachineAnnotations: p.machineAnnotations,
+			Name: name, URL: url, CABundle: r.CABundle, Timeout: timeout, Machines: p.listMachines, MachineAnnotations: p.machineAnnotations, Owner: p.machineOwner,
 		})
 	}
 	return remote.New(remote.Options{Name: name, URL: url, CABundle: r.CABundle, Timeout: timeout})
@@ -171,6 +172,22 @@ func (p *updaterPool) listMachines(ctx context.Context, machineSet types.Namespa
 		}
 	}
 	return names, nil
+}
+
+// machineOwner returns the MachineDeployment of a Machine, or its control plane object.
+func (p *updaterPool) machineOwner(ctx context.Context, machine types.NamespacedName) (updatesv1.Owner, error) {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	if err := p.live.Get(ctx, machine, m); err != nil {
+		return updatesv1.Owner{}, fmt.Errorf("reading Machine %s: %w", machine, err)
+	}
+	if name := m.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+		return updatesv1.Owner{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Namespace: machine.Namespace, Name: name}, nil
+	}
+	if ref := metav1.GetControllerOf(m); ref != nil {
+		return updatesv1.Owner{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: machine.Namespace, Name: ref.Name}, nil
+	}
+	return updatesv1.Owner{}, nil
 }
 
 // machineAnnotations reads the annotations of a Machine.
