@@ -40,15 +40,21 @@ const (
 
 // scripted is an updater that covers some fields, and answers UpdateMachine as a test says.
 type scripted struct {
-	mu      sync.Mutex
-	patch   string
-	err     error
-	answer  func(operation string) inplace.Answer
-	updates []string
+	mu sync.Mutex
+	// patch is for the Machine, bootstrap for the bootstrap config; empty for none.
+	patch     string
+	bootstrap string
+	err       error
+	answer    func(operation string) inplace.Answer
+	updates   []string
 }
 
 func (s *scripted) CanUpdateMachine(context.Context, *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	return cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(s.patch)}}, s.err
+	patches := cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(s.patch)}}
+	if s.bootstrap != "" {
+		patches.Bootstrap = cover.Patch{Type: cover.JSONMergePatch, Data: []byte(s.bootstrap)}
+	}
+	return patches, s.err
 }
 
 func (s *scripted) CanUpdateMachineSet(context.Context, *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
@@ -227,6 +233,10 @@ func (w *world) annotate(name, key string, value *string) {
 
 // inCluster names the cluster of all machines.
 var inCluster = types.NamespacedName{Namespace: namespace, Name: "c"}
+
+func clientKey(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
 
 func (w *world) node(name, kubelet string) {
 	w.nodes.Set(inCluster, name, porttest.ReadyNode(kubelet, w.now))

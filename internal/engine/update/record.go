@@ -75,7 +75,7 @@ func readDecisions(object client.Object) []inplace.Decision {
 	if err != nil || list == nil {
 		return nil
 	}
-	return *list
+	return slices.DeleteFunc(*list, func(d inplace.Decision) bool { return d.ID == "" })
 }
 
 // recordDecision puts a decision in front of an object's others.
