@@ -223,7 +223,7 @@ func runPlan(cmd *cobra.Command, o *planOptions, resolve func(context.Context, p
 		return reportFailure(cmd, in, r, err)
 	}
 	r.request.Policy = in.policy
-	r.limitWorkers(in.policy)
+	r = r.limitWorkers()
 	p, err := plan.Compute(r.request)
 	if err != nil {
 		return reportFailure(cmd, in, r, err)

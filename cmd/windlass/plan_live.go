@@ -34,10 +34,7 @@ func (o *planOptions) resolveLive(ctx context.Context, name string, in planInput
 	}
 	class, graphs, err := m.fetchSource(ctx, objects.Cluster)
 	if in.versions != nil {
-		if err != nil {
-			// It is not needed for the plan; what it says about updates is then not known.
-			class = nil
-		}
+		// The class is not needed for the plan then. Without it less is known about updates.
 		r.request.Source, r.updates = in.versions, m.liveUpdates(ctx, objects, class)
 		return r, nil
 	}
@@ -51,7 +48,6 @@ func (o *planOptions) resolveLive(ctx context.Context, name string, in planInput
 	}
 	r.source = live.locate(ref)
 	if ref.Kind == "UpgradeGraph" {
-		r.updates.extension = true
 		r.notes = append(r.notes, fmt.Sprintf("the extension %q was not called; the plan is made from the UpgradeGraph that serves the class",
 			class.Spec.Upgrade.External.GenerateUpgradePlanExtension))
 	}

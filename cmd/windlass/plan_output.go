@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +28,7 @@ func reportPlan(cmd *cobra.Command, in planInput, r planRequest, p plan.Plan) er
 	if in.explain {
 		chain.Explanation = plan.Explain(r.request).Lines
 	}
-	r.preview(cmd.Context(), p, &chain)
+	notes := append(slices.Clip(r.notes), r.preview(cmd.Context(), p, &chain)...)
 	if r.heading != "" {
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", r.heading); err != nil {
 			return fmt.Errorf("writing the plan: %w", err)
@@ -37,9 +38,9 @@ func reportPlan(cmd *cobra.Command, in planInput, r planRequest, p plan.Plan) er
 		return err
 	}
 	if in.format == view.Table {
-		return view.WriteNotes(cmd.OutOrStdout(), r.notes)
+		return view.WriteNotes(cmd.OutOrStdout(), notes)
 	}
-	for _, n := range r.notes {
+	for _, n := range notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "windlass: note: %s\n", n)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -146,32 +145,27 @@ func resolveManifests(files []string, stdin io.Reader, namespace, name string, i
 			"it is missing, and without a control plane object the Cluster is taken to run %s (%s) already; give --to, or --from when that is where it shall go",
 			state.Target, originsOf(set).locate(ref))}
 	}
-	class, err := set.ClusterClass(cluster)
+	return r.withClassSource(set, objects, in)
+}
+
+// withClassSource completes a request with the versions that flags or the Cluster's class offer, and with what says how machines
+// will be updated.
+func (r planRequest) withClassSource(set *manifest.Set, objects snapshot.Objects, in planInput) (planRequest, error) {
+	class, err := set.ClusterClass(objects.Cluster)
 	if in.versions != nil {
-		if err != nil {
-			// It is not needed for the plan; what it says about updates is then not known.
-			class = nil
-		}
+		// The class is not needed for the plan then. Without it less is known about updates.
 		r.request.Source, r.updates = in.versions, manifestUpdates(set, objects, class)
 		return r, nil
 	}
 	if err != nil {
 		return planRequest{}, addMend(err, "give it with -f, or say with --versions which versions there are")
 	}
-	r.updates = manifestUpdates(set, objects, class)
-	return r.withClassSource(set, class)
-}
-
-// withClassSource completes a request with the versions that the Cluster's class offers.
-func (r planRequest) withClassSource(set *manifest.Set, class *clusterv1.ClusterClass) (planRequest, error) {
 	where := originsOf(set)
 	var ref snapshot.Ref
-	var err error
 	if r.request.Source, ref, err = snapshot.Source(class, set.UpgradeGraphs); err != nil {
 		return planRequest{}, where.describe(err)
 	}
-	r.source = where.locate(ref)
-	r.updates.extension = ref.Kind == "UpgradeGraph"
+	r.source, r.updates = where.locate(ref), manifestUpdates(set, objects, class)
 	return r, nil
 }
 

@@ -35,13 +35,14 @@ type planUpdates struct {
 	controlPlaneMachine *clusterv1.Machine
 	// problem says why nothing can be told; empty otherwise.
 	problem string
-	// extension says that the plan comes from Windlass' extension, which knows how far updaters move kubelets.
+	// extension says that the class leaves plans to an extension: Windlass' own knows how far updaters move kubelets.
 	extension bool
 }
 
 // newPlanUpdates prepares the question. class may be nil.
 func newPlanUpdates(facts doctor.Facts) *planUpdates {
 	u := &planUpdates{groups: snapshot.UpdateGroups(facts.Objects, facts.Class), facts: facts}
+	u.extension = facts.Class != nil && facts.Class.Spec.Upgrade.External.GenerateUpgradePlanExtension != ""
 	u.ask = preview.Request{Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Ask: openForPreview}
 	for _, g := range u.groups {
 		u.ask.Groups = append(u.ask.Groups, preview.Group{UpdateGroup: g})
@@ -49,89 +50,116 @@ func newPlanUpdates(facts doctor.Facts) *planUpdates {
 	return u
 }
 
-// limitWorkers makes workers stop as often as their updaters need. A limit that a flag gave stays.
-func (r *planRequest) limitWorkers(policy plan.Policy) {
-	u := r.updates
-	if u == nil || u.problem != "" {
-		return
+// limitNote says for whom the stops of a plan are that updaters make necessary.
+const limitNote = "stops that are there because updaters move kubelets a limited number of minors at once are made only where " +
+	"the ClusterClass leaves plans to Windlass' extension; Cluster API's own planner does not know of updaters"
+
+// limitWorkers returns the request with workers that stop as often as their updaters need. A limit that a flag gave stays.
+func (r planRequest) limitWorkers() planRequest {
+	if r.updates == nil || r.updates.problem != "" {
+		return r
 	}
-	limits, fewest := map[string]int{}, 0
-	for i, limit := range preview.MinorLimits(u.ask) {
-		if g := u.groups[i]; !g.ControlPlane && g.Name != "" && limit > 0 {
-			limits[g.Name] = limit
-			if fewest == 0 || limit < fewest {
-				fewest = limit
-			}
-		}
-	}
+	limits, fewest := r.updates.minorLimits()
 	if fewest == 0 {
-		return
+		return r
 	}
+	shared := r.request.Policy.Workers == plan.WorkersShared
 	groups := slices.Clone(r.request.Inventory.Groups)
 	for i := range groups {
-		limit := 0
-		if groups[i].Kind != plan.MachinePool {
-			limit = limits[groups[i].Name]
-		}
-		if u.extension && policy.Workers == plan.WorkersShared {
+		limit := limits[groupKey{groups[i].Kind == plan.MachinePool, groups[i].Name}]
+		if r.updates.extension && shared {
 			// Stock Cluster API asks the extension about all workers at once, so that the slowest group counts for all.
 			limit = fewest
 		}
 		if groups[i].MaxMinorStep == 0 {
-			groups[i].MaxMinorStep = uint32(max(limit, 0)) //nolint:gosec // The API bounds it to 10.
+			groups[i].MaxMinorStep = limit
 		}
 	}
 	before, errBefore := plan.Compute(r.request)
 	r.request.Inventory.Groups = groups
 	after, errAfter := plan.Compute(r.request)
-	differs := errors.Join(errBefore, errAfter) == nil && !slices.Equal(before.Workers, after.Workers)
-	if differs && !u.extension && policy.Workers == plan.WorkersShared {
-		r.notes = append(r.notes, "stops that are there because updaters move kubelets a limited number of minors at once are made only where "+
-			"the ClusterClass leaves plans to Windlass' extension; Cluster API's own planner does not know of updaters")
+	if shared && !r.updates.extension && errors.Join(errBefore, errAfter) == nil && !slices.Equal(before.Workers, after.Workers) {
+		r.notes = append(slices.Clip(r.notes), limitNote)
+	}
+	return r
+}
+
+// groupKey names a group of an inventory.
+type groupKey struct {
+	pool bool
+	name string
+}
+
+// minorLimits returns how many minors each limited group can move at once, and the fewest of them; 0 where there is none.
+func (u *planUpdates) minorLimits() (limits map[groupKey]uint32, fewest uint32) {
+	limits = map[groupKey]uint32{}
+	for i, n := range preview.MinorLimits(u.ask) {
+		g := u.groups[i]
+		if g.ControlPlane || g.Name == "" || n <= 0 {
+			continue
+		}
+		limit := uint32(min(n, maxMinorStep))
+		limits[groupKey{name: g.Name}] = limit
+		if fewest == 0 || limit < fewest {
+			fewest = limit
+		}
+	}
+	return limits, fewest
+}
+
+// maxMinorStep is above what any version skew policy allows.
+const maxMinorStep = 1000
+
+// preview asks how each group's machines will be updated. It adds the answers to a chain, and returns notes on them.
+func (r planRequest) preview(ctx context.Context, p plan.Plan, chain *view.Chain) (notes []string) {
+	u := r.updates
+	if u == nil {
+		return nil
+	}
+	chain.ShowUpdates = len(u.ask.Policies) > 0 && len(p.Operations) > 0
+	chain.Updates = poolUpdates(r.request.Inventory.Groups)
+	inPlace := false
+	for i, update := range u.answer(ctx, p) {
+		inPlace = inPlace || update.Outcome == preview.InPlace && len(update.Updaters) > 0
+		shown := view.Update{Outcome: string(update.Outcome), Policy: update.Policy, Updaters: update.Updaters, Uncovered: update.Uncovered, Message: update.Message}
+		if g := u.groups[i]; g.ControlPlane {
+			chain.ControlPlaneUpdate = &shown
+		} else if g.Name != "" {
+			chain.Updates[g.Name] = shown
+		}
+	}
+	switch {
+	case u.problem != "":
+		return []string{"how machines will be updated cannot be told: " + u.problem}
+	case inPlace:
+		return []string{"updaters were asked about a change of the version alone; what patches of the ClusterClass change in templates for a new version is not known here. " +
+			"`windlass doctor` says what else could make Cluster API replace machines"}
+	default:
+		return nil
 	}
 }
 
-// preview asks how each group's machines will be updated, and adds the answers to a chain.
-func (r *planRequest) preview(ctx context.Context, p plan.Plan, chain *view.Chain) {
-	u := r.updates
-	if u == nil {
-		return
-	}
-	asked := len(u.ask.Policies) > 0
-	chain.Updates = map[string]view.Update{}
-	var updates []preview.Update
-	if u.problem == "" {
-		updates = preview.Preview(ctx, u.withSteps(p))
-	}
-	inPlace := false
-	for i, g := range u.groups {
-		update := view.Update{Outcome: string(preview.Unknown), Message: "unknown: " + u.problem}
-		if u.problem == "" {
-			update = view.Update{
-				Outcome: string(updates[i].Outcome), Policy: updates[i].Policy, Updaters: updates[i].Updaters,
-				Uncovered: updates[i].Uncovered, Message: updates[i].Message,
-			}
-			inPlace = inPlace || updates[i].Outcome == preview.InPlace && len(updates[i].Updaters) > 0
-		}
-		if g.ControlPlane {
-			chain.ControlPlaneUpdate = &update
-		} else if g.Name != "" {
-			chain.Updates[g.Name] = update
-		}
-	}
-	for _, g := range r.request.Inventory.Groups {
+// poolUpdates says what there is to say about MachinePools.
+func poolUpdates(groups []plan.Group) map[string]view.Update {
+	updates := map[string]view.Update{}
+	for _, g := range groups {
 		if g.Kind == plan.MachinePool {
-			chain.Updates[g.Name] = view.Update{Outcome: string(preview.Unknown), Message: "unknown: that is for its provider; UpdatePolicies do not select MachinePools"}
+			updates[g.Name] = view.Update{Outcome: string(preview.Unknown), Message: "unknown: that is for its provider; UpdatePolicies do not select MachinePools"}
 		}
 	}
-	chain.ShowUpdates = asked && len(p.Operations) > 0
-	switch {
-	case u.problem != "":
-		r.notes = append(r.notes, "how machines will be updated cannot be told: "+u.problem)
-	case inPlace:
-		r.notes = append(r.notes, "updaters were asked about a change of the version alone; what patches of the ClusterClass change in templates for a new version is not known here. "+
-			"`windlass doctor` says what else could make Cluster API replace machines")
+	return updates
+}
+
+// answer returns the update of each group.
+func (u *planUpdates) answer(ctx context.Context, p plan.Plan) []preview.Update {
+	if u.problem == "" {
+		return preview.Preview(ctx, u.withSteps(p))
 	}
+	updates := make([]preview.Update, 0, len(u.groups))
+	for range u.groups {
+		updates = append(updates, preview.Update{Outcome: preview.Unknown, Message: "unknown: " + u.problem})
+	}
+	return updates
 }
 
 // withSteps is the request with the upgrades of each group.

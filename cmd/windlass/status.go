@@ -162,8 +162,7 @@ func (m managementCluster) fetchStatus(ctx context.Context, key types.Namespaced
 // ignoreNotFound returns nil for the error of an object that does not exist, or that is not served.
 func ignoreNotFound(err error) error {
 	cause := err
-	var server *serverError
-	if errors.As(err, &server) {
+	if server, ok := errors.AsType[*serverError](err); ok {
 		cause = server.err
 	}
 	if apierrors.IsNotFound(cause) || meta.IsNoMatchError(cause) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -50,12 +51,11 @@ func TestStatusWatch(t *testing.T) {
 	reader, writer := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		cmd := newRootCommand()
+		cmd := newRootCommand() //nolint:contextcheck // A command gets its context when it runs.
 		cmd.SetArgs([]string{"status", "prod", "--watch", "--kubeconfig", kubeconfig})
 		cmd.SetOut(writer)
 		err := cmd.ExecuteContext(ctx)
-		writer.Close()
-		ended <- err
+		ended <- errors.Join(err, writer.Close())
 	}()
 	lines := bufio.NewScanner(reader)
 	next := func(want string) {

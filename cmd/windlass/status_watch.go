@@ -102,8 +102,12 @@ func watchStatus(ctx context.Context, m managementCluster, key types.NamespacedN
 	if !c.WaitForCacheSync(ctx) {
 		return w.ended(ctx)
 	}
-	cached := m
-	cached.Reader, cached.cached = c, true
+	m.Reader, m.cached = c, true
+	return w.follow(ctx, m, key, screen)
+}
+
+// follow shows the status, and again whenever something has changed.
+func (w *statusWatch) follow(ctx context.Context, cached managementCluster, key types.NamespacedName, screen *statusScreen) error {
 	for {
 		facts, err := cached.fetchStatus(ctx, key)
 		if ctx.Err() != nil {

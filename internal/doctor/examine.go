@@ -39,40 +39,24 @@ var checks = []check{
 func Examine(f Facts) []Finding {
 	groups := listGroups(f)
 	var all []Finding
-	global := map[ID]bool{}
 	for _, c := range checks {
 		into := &findings{id: c.id}
 		c.run(f, groups, into)
 		all = append(all, into.list...)
-		global[c.id] = c.global
 	}
 	summary := &findings{id: CheckMachinesKept}
 	for _, g := range groups {
-		sumUp(g, all, global, summary)
+		sumUp(g, all, summary)
 	}
 	return append(summary.list, all...)
 }
 
 // sumUp says for a group what its findings, and those that concern all groups, come to.
-func sumUp(g group, all []Finding, global map[ID]bool, into *findings) {
-	if g.err == nil && !g.selected.InPlace {
-		into.ok(g.Subject, "machines are replaced one by one, as Cluster API does by itself")
-		return
-	}
-	var errors, warnings []string
-	for _, f := range all {
-		// Fields that were left alone, or a remediation that may happen, keep no machine from being updated.
-		if f.Subject != g.Subject && !global[f.ID] || f.ID == CheckHealthChecks || f.ID == CheckMachines {
-			continue
-		}
-		switch {
-		case f.Severity == Error && !slices.Contains(errors, string(f.ID)):
-			errors = append(errors, string(f.ID))
-		case f.Severity == Warning && !slices.Contains(warnings, string(f.ID)):
-			warnings = append(warnings, string(f.ID))
-		}
-	}
+func sumUp(g group, all []Finding, into *findings) {
+	errors, warnings := concerning(g, all, Error), concerning(g, all, Warning)
 	switch {
+	case g.err == nil && !g.selected.InPlace:
+		into.ok(g.Subject, "machines are replaced one by one, as Cluster API does by itself")
 	case len(errors) > 0:
 		into.add(Error, g.Subject, "", "machines cannot be updated in place: see %s", join(errors))
 	case len(warnings) > 0:
@@ -80,6 +64,19 @@ func sumUp(g group, all []Finding, global map[ID]bool, into *findings) {
 	default:
 		into.ok(g.Subject, "machines can be updated in place")
 	}
+}
+
+// concerning names the checks with findings of that severity which keep machines of the group from being updated. Fields
+// that were left alone, or a remediation that may happen, keep no machine from it.
+func concerning(g group, all []Finding, severity Severity) []string {
+	var names []string
+	for _, f := range all {
+		about := f.Subject == g.Subject || slices.ContainsFunc(checks, func(c check) bool { return c.id == f.ID && c.global })
+		if f.Severity == severity && about && f.ID != CheckHealthChecks && f.ID != CheckMachines && !slices.Contains(names, string(f.ID)) {
+			names = append(names, string(f.ID))
+		}
+	}
+	return names
 }
 
 func checkPolicy(f Facts, groups []group, into *findings) {

@@ -100,7 +100,7 @@ func (g groupsByKey) of(m *clusterv1.Machine) *groupFacts {
 	if found, known := g[key]; known && (controlPlane == (key == "")) {
 		return found
 	}
-	return &groupFacts{Group: Group{Count: map[State]int{}}}
+	return &groupFacts{Group: Group{Count: make(map[State]int)}}
 }
 
 func listGroups(f Facts) groupsByKey {
@@ -111,7 +111,7 @@ func listGroups(f Facts) groupsByKey {
 		groups[""] = &groupFacts{
 			Group: Group{
 				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
-				Count: map[State]int{}, Policy: selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane)),
+				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane)),
 			},
 			desired: desired, conditions: readConditions(f.ControlPlane),
 		}
@@ -121,7 +121,7 @@ func listGroups(f Facts) groupsByKey {
 			Group: Group{
 				Name: cmp.Or(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.Name),
 				Kind: "MachineDeployment", Object: md.Name,
-				Count: map[State]int{}, Policy: selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md)),
+				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md)),
 			},
 			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions,
 		}

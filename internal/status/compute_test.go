@@ -230,6 +230,14 @@ func TestComputeUpdate(t *testing.T) {
 	}
 }
 
+func counts(states ...State) map[State]int {
+	count := make(map[State]int)
+	for _, s := range states {
+		count[s]++
+	}
+	return count
+}
+
 // TestReport checks the whole report of a cluster on which everything happens at once.
 func TestReport(t *testing.T) {
 	f := facts(
@@ -253,9 +261,9 @@ func TestReport(t *testing.T) {
 	want := Report{
 		Namespace: "team-a", Cluster: "prod",
 		Groups: []Group{
-			{Name: ControlPlaneGroup, Kind: "KubeadmControlPlane", Object: "prod-cp", Machines: 1, Count: map[State]int{UpToDate: 1},
+			{Name: ControlPlaneGroup, Kind: "KubeadmControlPlane", Object: "prod-cp", Machines: 1, Count: counts(UpToDate),
 				Policy: Policy{Strategy: v1alpha1.RollingUpdate, MaxInFlight: 1, MaxAttempts: 3}},
-			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 3, Count: map[State]int{UpToDate: 2, Unreadable: 1},
+			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 3, Count: counts(UpToDate, UpToDate, Unreadable),
 				Policy: Policy{
 					Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone,
 					MaxInFlight: 1, MaxAttempts: 5, Soak: 30 * time.Second,

@@ -66,7 +66,7 @@ func WriteExamination(w io.Writer, f Format, e Examination) error {
 
 func examinationTable(e Examination) string {
 	rows := make([][]string, 0, len(e.Findings))
-	found := map[doctor.Severity]int{}
+	found := make(map[doctor.Severity]int)
 	for _, f := range e.Findings {
 		found[f.Severity]++
 		text := printable(f.Message)

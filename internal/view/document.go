@@ -154,7 +154,7 @@ func writeDocument(w io.Writer, f Format, document any) error {
 			return fmt.Errorf("encoding the plan: %w", err)
 		}
 		return writeText(w, string(converted))
-	case Table, Mermaid:
+	case Table, Wide, Mermaid:
 		return fmt.Errorf("format %q holds no documents", f)
 	default:
 		return fmt.Errorf("unknown format %q", f)

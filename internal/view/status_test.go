@@ -17,6 +17,12 @@ var statusNow = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return statusNow.Add(-d) }
 
+func upToDate(n int) map[status.State]int {
+	count := make(map[status.State]int)
+	count[status.UpToDate] = n
+	return count
+}
+
 // busyReport has one of everything, and what a terminal must not act on.
 func busyReport() status.Report {
 	from, to := version.MustParse("v1.31.2"), version.MustParse("v1.32.1")
@@ -24,7 +30,7 @@ func busyReport() status.Report {
 		Namespace: "team-a", Cluster: "prod",
 		Groups: []status.Group{
 			{Name: "control plane", Kind: "KubeadmControlPlane", Object: "prod-cp", Machines: 3,
-				Policy: status.Policy{Strategy: v1alpha1.RollingUpdate, MaxInFlight: 1, MaxAttempts: 3}, Count: map[status.State]int{status.UpToDate: 3}},
+				Policy: status.Policy{Strategy: v1alpha1.RollingUpdate, MaxInFlight: 1, MaxAttempts: 3}, Count: upToDate(3)},
 			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 16,
 				Policy: status.Policy{Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, MaxInFlight: 4, MaxAttempts: 3, Soak: time.Minute},
 				Count: map[status.State]int{

@@ -64,6 +64,8 @@ func Write(w io.Writer, f Format, c Chain) error {
 		return writeDocument(w, f, newPlanDocument(c))
 	case Mermaid:
 		return writeMermaid(w, c)
+	case Wide:
+		return fmt.Errorf("format %q shows no plan", f)
 	default:
 		return fmt.Errorf("unknown format %q", f)
 	}

@@ -222,11 +222,11 @@ func describe(g Group, r cover.Result) string {
 		}
 		fields = append(fields, part+" "+pointer.Path)
 	}
-	text := strings.Join(fields, ", ")
+	parts := []string{strings.Join(fields, ", ")}
 	for _, err := range r.Errors {
-		text += "; " + err.Error()
+		parts = append(parts, err.Error())
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 // step asks all updaters in turn about one step; each sees what those before it cover. The error says which one cannot be
@@ -250,7 +250,7 @@ func (p *preview) step(ctx context.Context, g Group, policy updatepolicy.Selecte
 		}](err); {
 		case err == nil:
 			// An answer that cannot be used covers nothing; the result carries what is wrong with it.
-			coverage, _ = coverage.Apply(described, patches) //nolint:errcheck // See above.
+			coverage, _ = coverage.Apply(described, patches)
 		case ok && declined.Declined():
 			coverage = coverage.Fail(described, "covers nothing", err)
 		default:

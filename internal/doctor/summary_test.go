@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// TestSummary checks what the findings come to for each group.
+func TestSummary(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		change        func(*Facts)
+		cp, workers   Severity
+		cpSays        string
+		workersSay    string
+		worstExpected Severity
+	}{
+		{"healthy", func(*Facts) {}, OK, OK, "machines can be updated in place", "machines can be updated in place", OK},
+		{"surge of the workers", func(f *Facts) { f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil },
+			OK, Error, "machines can be updated in place", "cannot be updated in place: see Surge", Error},
+		{"for all groups", func(f *Facts) { f.Extensions, f.Guard = nil, nil }, Error, Error, "see Extension, Guard", "see Extension, Guard", Error},
+		{"cannot be told", func(f *Facts) { f.Managers = nil }, Warning, Warning, "unless something is in the way: see FeatureGates", "see FeatureGates", Warning},
+		{"not for this group", func(f *Facts) {
+			f.Policies[0].Spec.Targets[0].ControlPlane = true
+			f.Guard = nil
+		}, Error, OK, "see Guard", "machines are replaced one by one", Error},
+		{"a failed machine is no obstacle to others", func(f *Facts) {
+			f.Objects.Machines[1].Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase": "Failed"}`
+		}, OK, OK, "machines can be", "machines can be", Error},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := healthy()
+			test.change(&f)
+			all := Examine(f)
+			for i, want := range []struct {
+				severity Severity
+				message  string
+			}{{test.cp, test.cpSays}, {test.workers, test.workersSay}} {
+				if got := all[i]; got.ID != CheckMachinesKept || got.Severity != want.severity || !strings.Contains(got.Message, want.message) {
+					t.Errorf("finding %d is %+v, want %s %q", i, got, want.severity, want.message)
+				}
+			}
+			if got := Worst(all); got != test.worstExpected {
+				t.Errorf("the worst is %s, want %s", got, test.worstExpected)
+			}
+		})
+	}
+}
+
+// TestObstacles checks what keeps Cluster API from asking, group by group.
+func TestObstacles(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Facts)
+		want   map[string]bool // by subject: whether it is unknown
+	}{
+		{"healthy", func(*Facts) {}, map[string]bool{}},
+		{"surge", func(f *Facts) { f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil }, map[string]bool{workers: false}},
+		{"surge, replaced anyway", func(f *Facts) {
+			f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil
+			f.Policies = nil
+		}, map[string]bool{}},
+		{"nothing known of the control plane", func(f *Facts) { f.Objects.ControlPlane = nil }, map[string]bool{"control plane": true}},
+		{"certain goes before unknown", func(f *Facts) {
+			unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "replicas")
+			unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "rollout")
+		}, map[string]bool{controlPlane: false}},
+		{"no class, no object", func(f *Facts) { f.Objects.MachineDeployments = nil }, map[string]bool{"MachineDeployment of topology md-0": true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := healthy()
+			test.change(&f)
+			got := map[string]bool{}
+			for subject, o := range Obstacles(f) {
+				got[subject] = o.Unknown
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("Obstacles (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
