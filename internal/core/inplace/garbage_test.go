@@ -75,21 +75,20 @@ func TestAnyProgress(t *testing.T) {
 		}
 		s.poll()
 		for range 5 {
-			switch a := s.verdict.Action.(type) {
-			case inplace.Call:
+			if a, ok := s.verdict.Action.(inplace.Wait); ok && a.After <= 0 {
+				t.Fatalf("%+v", a)
+			}
+			if _, ok := s.verdict.Action.(inplace.Drain); ok {
+				s.facts.Progress = s.verdict.Progress
+				s.verdict = inplace.Drained(s.facts)
+			}
+			if a, ok := s.verdict.Action.(inplace.Call); ok {
 				if a.Operation == "" || a.Step.Updater == "" {
 					t.Fatalf("%+v calls %+v", s.saved, a)
 				}
 				s.facts.Progress = s.verdict.Progress
 				outcome := inplace.Outcome(rapid.IntRange(-1, 4).Draw(t, "outcome"))
 				s.verdict = inplace.Answered(s.facts, inplace.Answer{Outcome: outcome})
-			case inplace.Drain:
-				s.facts.Progress = s.verdict.Progress
-				s.verdict = inplace.Drained(s.facts)
-			case inplace.Wait:
-				if a.After <= 0 {
-					t.Fatalf("%+v", a)
-				}
 			}
 		}
 	})

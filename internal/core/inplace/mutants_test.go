@@ -68,7 +68,7 @@ func mutants() map[string]struct {
 			plan: "v", want: "finished, but the node is",
 		},
 		"takes another operation id each time": {
-			decider: edited(nil, func(f inplace.Facts, v *inplace.Verdict) {
+			decider: edited(nil, func(_ inplace.Facts, v *inplace.Verdict) {
 				if p := v.Progress; p != nil && p.Phase == inplace.Updating {
 					renamed := *p
 					renamed.Operation += "x"

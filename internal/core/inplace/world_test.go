@@ -1,6 +1,7 @@
 package inplace_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -129,7 +130,7 @@ func (w *world) look() {
 func (w *world) take(decide func() inplace.Verdict) {
 	before := appendProgress(nil, w.facts.Progress, epoch)
 	w.verdict = decide()
-	if after := appendProgress(nil, w.facts.Progress, epoch); string(before) != string(after) {
+	if after := appendProgress(nil, w.facts.Progress, epoch); !bytes.Equal(before, after) {
 		w.violate("deciding changes its input from %s to %s", before, after)
 	}
 	if w.verdict.Action == nil {
@@ -445,6 +446,6 @@ func same(a, b *inplace.Progress) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a == b || string(appendProgress(nil, a, epoch)) == string(appendProgress(nil, b, epoch)) &&
+	return a == b || bytes.Equal(appendProgress(nil, a, epoch), appendProgress(nil, b, epoch)) &&
 		a.Began.Equal(b.Began) && a.StepBegan.Equal(b.StepBegan) && a.LastError == b.LastError
 }

@@ -122,7 +122,7 @@ func (w *world) survive(f func() error) (err error) {
 	defer func() {
 		switch r := recover(); r {
 		case nil:
-		case errDied: //nolint:errorlint // What was panicked with, and nothing else.
+		case errDied:
 			w.restart()
 			err = errDied
 		default:
@@ -142,7 +142,8 @@ func halves(t *testing.T, policy v1alpha1.UpdatePolicySpec) (w *world, files, ku
 	w.updater("files", 0, `{"spec":{"failureDomain":"z2"}}`)
 	w.updaterWith("kubelet", 1, versionPatch, func(s *v1alpha1.UpdaterSpec) { s.Transitions.NeedsDrain = true })
 	w.node("a", from)
-	return w, w.worker("files", false), w.worker("kubelet", true)
+	files, kubelet = w.worker("files", false), w.worker("kubelet", true)
+	return w, files, kubelet
 }
 
 // decideHalves asks whether both halves can be updated in place.

@@ -80,13 +80,11 @@ func (s *said) changed(uid types.UID, text string) bool {
 	return true
 }
 
-// forget returns whether something was said about the object, and forgets it.
-func (s *said) forget(uid types.UID) bool {
+// forget has the next thing that is said about the object count as changed.
+func (s *said) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.last[uid]
 	delete(s.last, uid)
-	return ok
 }
 
 func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
