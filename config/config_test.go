@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -224,6 +225,12 @@ func checkCRDs(t *testing.T, crds []apiextensionsv1.CustomResourceDefinition) {
 	got := map[string]apiextensionsv1.ResourceScope{}
 	for _, crd := range crds {
 		got[crd.Name] = crd.Spec.Scope
+		for _, label := range []string{clusterctlv1.ClusterctlLabel, clusterctlv1.ClusterctlMoveLabel} {
+			// clusterctl looks for kinds by the first, and moves the objects of those that have the second.
+			if _, ok := crd.Labels[label]; !ok {
+				t.Errorf("the CustomResourceDefinition %s has no label %s, so `clusterctl move` leaves its objects behind", crd.Name, label)
+			}
+		}
 		if crd.Namespace != "" {
 			t.Errorf("the CustomResourceDefinition %s, which is cluster-scoped, has the namespace %q", crd.Name, crd.Namespace)
 		}

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=upol,categories=windlass
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:printcolumn:name="Strategy",type=string,JSONPath=`.spec.strategy`,description="How machines are updated"
 // +kubebuilder:printcolumn:name="Fallback",type=string,JSONPath=`.spec.fallback`,description="What happens where Updaters do not cover a change"
 // +kubebuilder:printcolumn:name="Groups",type=integer,JSONPath=`.status.groupCount`,description="How many groups of machines the policy counts for"

@@ -12,6 +12,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=upd,categories=windlass
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:printcolumn:name="Order",type=integer,JSONPath=`.spec.order`,description="The place among other Updaters; the lowest is first"
 // +kubebuilder:printcolumn:name="In-Process",type=string,JSONPath=`.spec.inProcess.kind`,description="Which part of Windlass it is"
 // +kubebuilder:printcolumn:name="Remote",type=string,JSONPath=`.spec.remote.protocol`,description="How it is spoken to over HTTPS"
