@@ -148,8 +148,8 @@ func parseKubeconfig(data []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-// checkKubeconfig refuses a kubeconfig that would run programs or read files of this machine: who wrote it may be somebody who
-// can write Secrets in one namespace.
+// checkKubeconfig refuses a kubeconfig that would run programs, read files of this machine, have others connect for us, or
+// trust whoever answers: who wrote it may be somebody who can write Secrets in one namespace.
 func checkKubeconfig(kubeconfig *clientcmdapi.Config) error {
 	usesFiles := false
 	for _, user := range kubeconfig.AuthInfos {
@@ -159,6 +159,15 @@ func checkKubeconfig(kubeconfig *clientcmdapi.Config) error {
 		usesFiles = usesFiles || user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != ""
 	}
 	for _, cluster := range kubeconfig.Clusters {
+		if cluster.ProxyURL != "" {
+			return errors.New("it has a proxy-url, which is not supported: it could name any address that can be reached from here; take it out, and let `server` be reachable directly")
+		}
+		if cluster.InsecureSkipTLSVerify {
+			return errors.New("it has insecure-skip-tls-verify, and the server is always verified; take it out, and put the CA's certificate into certificate-authority-data")
+		}
+		if !strings.HasPrefix(cluster.Server, "https://") {
+			return errors.New("its server is not an https:// URL; credentials are sent over TLS only, so change it to one")
+		}
 		usesFiles = usesFiles || cluster.CertificateAuthority != ""
 	}
 	if usesFiles {

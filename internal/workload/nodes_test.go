@@ -349,6 +349,15 @@ func TestBadKubeconfigs(t *testing.T) {
 		"trusts a file": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
 			c.Clusters["c"].CertificateAuthority, c.Clusters["c"].CertificateAuthorityData = "/etc/ssl/cert.pem", nil
 		}), "refers to files"},
+		"connects by a proxy": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.Clusters["c"].ProxyURL = "http://169.254.169.254"
+		}), "take it out, and let `server` be reachable"},
+		"verifies nothing": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.Clusters["c"].InsecureSkipTLSVerify, c.Clusters["c"].CertificateAuthorityData = true, nil
+		}), "certificate-authority-data"},
+		"sends credentials in the clear": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.Clusters["c"].Server, c.Clusters["c"].CertificateAuthorityData = "http://169.254.169.254", nil
+		}), "not an https:// URL"},
 		"bad certificate": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
 			c.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: []byte("secret-token"), ClientKeyData: []byte("secret-token")}
 		}), "cannot be used"},
