@@ -18,17 +18,18 @@ func TestUnusableProgress(t *testing.T) {
 		want     string
 	}{
 		"empty":                         {inplace.Progress{}, "it has no id"},
-		"a phase from the future":       {inplace.Progress{ID: "u", To: newer, Phase: "Dreaming"}, `"Dreaming" is not known to this release`},
+		"a phase from the future":       {inplace.Progress{ID: "u", Target: "new", To: newer, Phase: "Dreaming"}, `"Dreaming" is not known to this release`},
 		"draining for no step":          {inplace.Progress{ID: "u", To: newer, Phase: inplace.Draining, Operation: "u-1"}, "phase Draining, but no step is left"},
 		"updating without a step":       {inplace.Progress{ID: "u", To: newer, Phase: inplace.Updating, Operation: "u-1"}, "phase Updating, but no step is left"},
 		"updating without operation":    {inplace.Progress{ID: "u", To: newer, Phase: inplace.Updating, Steps: plan("v")}, "has no operation id"},
 		"backing off without a step":    {inplace.Progress{ID: "u", To: newer, Phase: inplace.BackingOff, Operation: "u-1"}, "phase BackingOff, but no step is left"},
 		"verifying without anything":    {inplace.Progress{To: newer, Phase: inplace.Verifying}, "it has no id"},
-		"to another version than asked": {inplace.Progress{ID: "u", To: older, Phase: inplace.Soaking}, "its spec asks for v1.31.1 now"},
+		"to another version than asked": {inplace.Progress{ID: "u", Target: "new", To: older, Phase: inplace.Soaking}, "its spec asks for v1.31.1 now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(sound(), "v", 2, 0)
+			tt.progress.Target, tt.progress.Decision = s.target, s.decision.ID
 			s.saved = &tt.progress
 			s.poll()
 			refusal, ok := s.verdict.Action.(inplace.Refuse)
@@ -66,7 +67,7 @@ func TestAnyProgress(t *testing.T) {
 		s.node.Ready, s.node.Exists = rapid.Bool().Draw(t, "ready"), rapid.Bool().Draw(t, "exists")
 		s.retry, s.abandon, s.moved = rapid.Bool().Draw(t, "retry"), rapid.Bool().Draw(t, "abandon"), rapid.Bool().Draw(t, "moved")
 		s.saved = &inplace.Progress{
-			ID: rapid.SampledFrom([]string{"", "u"}).Draw(t, "id"), To: rapid.SampledFrom(versions).Draw(t, "to"),
+			ID: rapid.SampledFrom([]string{"", "u"}).Draw(t, "id"), Target: rapid.SampledFrom([]string{"", "new"}).Draw(t, "target"), To: rapid.SampledFrom(versions).Draw(t, "to"),
 			Phase:   rapid.SampledFrom(phases).Draw(t, "phase"),
 			Steps:   plan(rapid.SampledFrom([]string{"", "v", "cV"}).Draw(t, "steps")),
 			Attempt: rapid.IntRange(-1, 2000).Draw(t, "attempt"), Operations: rapid.IntRange(-1, 5).Draw(t, "operations"),

@@ -313,7 +313,7 @@ func TestGarbageOnMachine(t *testing.T) {
 	t.Parallel()
 	for _, garbage := range []string{
 		"", "{", "null", "[]", "{}", `"yes"`, "\x00", `{"id":"x","phase":"Updating","to":"v1.31.1"}`, `{"id":"x","phase":"Draining","to":"v1.31.1","operation":"x-1"}`,
-		`{"id":"x","phase":"Updating","to":"next"}`, `{"id":"x","phase":"Dreaming","to":"v1.31.1"}`, `{"id":"x","phase":"Soaking","to":"v1.99.0"}`,
+		`{"id":"x","phase":"Updating","to":"next"}`, `{"id":"x","phase":"Dreaming","target":"new","to":"v1.31.1"}`, `{"id":"x","phase":"Soaking","target":"new","to":"v1.99.0"}`,
 		`{"id":"x","phase":"Updating","to":"v1.31.1","attempt":1e99}`, strings.Repeat("[", 20_000),
 	} {
 		w, s := moving(t, external(nil))
