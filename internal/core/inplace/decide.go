@@ -21,9 +21,10 @@ type Facts struct {
 	Decision *Decision
 	// Drifted are the fields that the Machine's objects do not carry as they were when the decision was made.
 	Drifted []cover.Pointer
-	// Progress and Last are what is recorded on the Machine; nil where nothing is.
+	// Progress, Last and Owed are what is recorded on the Machine; nil where nothing is.
 	Progress *Progress
 	Last     *Summary
+	Owed     *Owed
 	Policy   Policy
 	Node     Node
 	// InFlight is how many other machines, which share Policy.MaxInFlight with this one, are being updated.
@@ -66,9 +67,11 @@ type Finish struct {
 	Dirty   []cover.Pointer
 }
 
-// AbandonUpdate removes Progress and Cluster API's mark from the Machine, and makes its node schedulable again if Uncordon.
+// AbandonUpdate removes Progress and Cluster API's mark from the Machine, leaves Owed there, and makes its node schedulable
+// again if Uncordon.
 type AbandonUpdate struct {
 	Uncordon bool
+	Owed     Owed
 	Message  string
 }
 
@@ -101,11 +104,21 @@ func (Complete) action()      {}
 // crash at any point, reading the facts again and deciding again leads to the same end, and no step that is recorded as
 // ended runs again.
 func Decide(f Facts) Verdict {
-	if f.Abandon {
-		if v, ok := decideAbandon(f); ok {
-			return v
-		}
+	if !f.Abandon {
+		return decide(f)
 	}
+	if v, ok := decideAbandon(f); ok {
+		return v
+	}
+	v := decide(f)
+	if r, ok := v.Action.(Refuse); ok && !f.OwnerMovedOn {
+		r.Message += " (windlass.dev/update-abandon is not heeded while the machine's owner desires just what the Machine's spec says: the Machine would count as up to date)"
+		v.Action = r
+	}
+	return v
+}
+
+func decide(f Facts) Verdict {
 	if f.Progress == nil {
 		return decideBegin(f)
 	}
@@ -113,9 +126,13 @@ func Decide(f Facts) Verdict {
 		return refuse(f.Progress, ReasonNoDecision, "the recorded progress cannot be used: %s; "+
 			"remove the annotation windlass.dev/update-progress from the Machine to begin its update again, or set windlass.dev/update-abandon", why)
 	}
+	if superseded(f) {
+		f.Owed, f.Progress = owed(f), nil
+		return decideBegin(f)
+	}
 	if f.Progress.To != f.Desired {
 		return refuse(f.Progress, ReasonDesiredChanged,
-			"the machine is being updated to %s, but its spec asks for %s now; set the annotation windlass.dev/update-abandon, or set the spec back", f.Progress.To, f.Desired)
+			"the machine is being updated to %s, but its spec asks for %s now; set the spec back, or change the owner's and then set the annotation windlass.dev/update-abandon", f.Progress.To, f.Desired)
 	}
 	switch f.Progress.Phase {
 	case Draining:
@@ -147,7 +164,7 @@ func decideBegin(f Facts) Verdict {
 	}
 	if len(f.Drifted) > 0 {
 		return refuse(nil, ReasonDesiredChanged, "the machine's desired state is not the one that was decided on: %s; "+
-			"set the annotation windlass.dev/update-abandon on the Machine to have it decided anew", pointers(f.Drifted))
+			"change the owner's spec, then set the annotation windlass.dev/update-abandon on the Machine, to have it decided anew", pointers(f.Drifted))
 	}
 	if f.Node.Unknown != "" {
 		return wait(nil, pollNode, ReasonNodeUnknown, "waiting for the workload cluster: %s", f.Node.Unknown)
@@ -155,7 +172,11 @@ func decideBegin(f Facts) Verdict {
 	if !f.Node.Exists {
 		return wait(nil, pollNode, ReasonNodeUnknown, "waiting for the machine's node, which was not found in the workload cluster")
 	}
-	if why := tooFar(d.Steps, f.Node.Kubelet, f.Desired); why != "" {
+	steps, dirty := d.Steps, d.Dirty
+	if f.Owed != nil {
+		steps, dirty = MergeSteps(f.Owed.Steps, steps), mergePointers(f.Owed.Dirty, dirty)
+	}
+	if why := tooFar(steps, f.Node.Kubelet, f.Desired); why != "" {
 		return refuse(nil, ReasonTransition, "%s", why)
 	}
 	if f.Policy.MaxInFlight > 0 && f.InFlight >= f.Policy.MaxInFlight {
@@ -164,8 +185,8 @@ func decideBegin(f Facts) Verdict {
 	p := &Progress{
 		ID: f.FreshID, Decision: d.ID, Target: d.Target,
 		From: f.Node.Kubelet, To: f.Desired,
-		Steps: append([]Step(nil), d.Steps...),
-		Dirty: append([]cover.Pointer(nil), d.Dirty...),
+		Steps: append([]Step(nil), steps...),
+		Dirty: append([]cover.Pointer(nil), dirty...),
 		Began: f.Now,
 	}
 	return startStep(p, f)
@@ -213,10 +234,16 @@ func startStep(p *Progress, f Facts) Verdict {
 		return Decide(withProgress(f, p))
 	}
 	nextOperation(p)
-	if f.Policy.Drain && p.Steps[0].NeedsDrain && !p.Cordoned && len(drained(p)) == 0 {
+	if mustDrain(p, f) {
 		p.Phase = Draining
 	}
 	return Decide(withProgress(f, p))
+}
+
+// mustDrain reports whether the node is to be drained before the current step: once for an update, and again where somebody has
+// made the node schedulable in between.
+func mustDrain(p *Progress, f Facts) bool {
+	return f.Policy.Drain && p.Steps[0].NeedsDrain && (!p.Drained || !f.Node.Unschedulable)
 }
 
 // decideDraining drains the node. That this update cordons the node is recorded first; one that somebody else cordoned stays
@@ -230,17 +257,6 @@ func decideDraining(f Facts) Verdict {
 	return Verdict{Progress: &p, Action: Drain{}}
 }
 
-// drained are the ended steps that needed a drain: the node is drained before the first of them only.
-func drained(p *Progress) []Finished {
-	var found []Finished
-	for _, d := range p.Done {
-		if d.Drained {
-			found = append(found, d)
-		}
-	}
-	return found
-}
-
 // decideUpdating asks the updater, also when the attempt's time is over: what it says last belongs into the reason.
 func decideUpdating(f Facts) Verdict {
 	return Verdict{Progress: f.Progress, Action: Call{Step: f.Progress.Steps[0], Operation: f.Progress.Operation}}
@@ -252,9 +268,12 @@ func decideBackingOff(f Facts) Verdict {
 		return wait(f.Progress, p.NotBefore.Sub(f.Now), ReasonBackingOff, "%s failed: %s; the next attempt is at %s",
 			position(&p), p.LastError, p.NotBefore.UTC().Format(time.RFC3339))
 	}
-	p.Phase, p.Started, p.NotBefore = Updating, f.Now, nil
+	p.Phase, p.Started, p.NotBefore, p.Unanswered = Updating, f.Now, nil, false
 	p.Attempt++
 	nextOperation(&p)
+	if mustDrain(&p, f) {
+		p.Phase = Draining
+	}
 	return Decide(withProgress(f, &p))
 }
 
@@ -282,7 +301,7 @@ func stepEnded(f Facts) Verdict {
 	if len(p.Steps) > 0 {
 		step := p.Steps[0]
 		p.Done = append(append([]Finished(nil), p.Done...), Finished{
-			Updater: step.Updater, Attempts: p.Attempt, Seconds: int64(f.Now.Sub(p.StepBegan).Seconds()), Drained: step.NeedsDrain && f.Policy.Drain,
+			Updater: step.Updater, Attempts: p.Attempt, Seconds: int64(f.Now.Sub(p.StepBegan).Seconds()),
 		})
 		p.Steps = append([]Step(nil), p.Steps[1:]...)
 		if len(p.Steps) > 0 {
@@ -335,7 +354,7 @@ func decideFailed(f Facts) Verdict {
 		p.Phase, p.Started, p.LastError, p.Verified = Soaking, f.Now, "", nil
 		return Decide(withProgress(f, &p))
 	}
-	p.StepBegan = f.Now
+	p.StepBegan, p.Unanswered = f.Now, false
 	return startStep(&p, f)
 }
 
@@ -357,9 +376,9 @@ func decideAbandon(f Facts) (Verdict, bool) {
 	if !f.OwnerMovedOn {
 		return Verdict{}, false
 	}
-	v := Verdict{Progress: p, Action: AbandonUpdate{Message: "the update was abandoned because an annotation asked for it"}}
+	v := Verdict{Progress: p, Action: AbandonUpdate{Owed: *owed(f), Message: "the update was abandoned because an annotation asked for it"}}
 	if p != nil {
-		v.Action = AbandonUpdate{Uncordon: p.Cordoned, Message: fmt.Sprintf("the update to %s was abandoned in phase %s because an annotation asked for it", p.To, p.Phase)}
+		v.Action = AbandonUpdate{Uncordon: p.Cordoned, Owed: *owed(f), Message: fmt.Sprintf("the update to %s was abandoned in phase %s because an annotation asked for it", p.To, p.Phase)}
 	}
 	return v, true
 }

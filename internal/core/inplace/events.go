@@ -55,7 +55,11 @@ const (
 // Drained takes the end of a drain: the first step's updater is next.
 func Drained(f Facts) Verdict {
 	p := *f.Progress
-	p.Phase, p.Started, p.StepBegan = Updating, f.Now, f.Now
+	p.Phase, p.Started, p.Drained = Updating, f.Now, true
+	if p.Attempt == 1 {
+		// How long an updater takes is measured without the drain.
+		p.StepBegan = f.Now
+	}
 	return Verdict{Progress: &p, Action: Call{Step: p.Steps[0], Operation: p.Operation}}
 }
 
@@ -100,7 +104,9 @@ func attemptOver(f Facts, a Answer) (Verdict, bool) {
 	if f.Now.Sub(f.Progress.Started) <= f.Policy.AttemptTimeout {
 		return Verdict{}, false
 	}
-	return attemptFailed(f, fmt.Sprintf("no result after %s; last answer: %s", f.Policy.AttemptTimeout, orDefault(a.Message, "in progress"))), true
+	p := *f.Progress
+	p.Unanswered = a.Outcome == Unknown
+	return attemptFailed(withProgress(f, &p), fmt.Sprintf("no result after %s; last answer: %s", f.Policy.AttemptTimeout, orDefault(a.Message, "in progress"))), true
 }
 
 // attemptFailed ends the current attempt: another one follows after a while, or the update has failed finally.

@@ -223,7 +223,7 @@ func (s *scenario) print() {
 	case inplace.Finish:
 		fmt.Fprintf(&s.out, "finish %s to %s in %s, dirty %v\n", a.Summary.From, a.Summary.To, a.Summary.Ended.Sub(a.Summary.Began), a.Dirty)
 		for _, f := range a.Summary.Done {
-			fmt.Fprintf(&s.out, "  %s: attempts %d, %d s, drained %v\n", f.Updater, f.Attempts, f.Seconds, f.Drained)
+			fmt.Fprintf(&s.out, "  %s: attempts %d, %d s\n", f.Updater, f.Attempts, f.Seconds)
 		}
 	}
 }

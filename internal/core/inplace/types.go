@@ -62,8 +62,6 @@ type Finished struct {
 	Attempts int    `json:"attempts"`
 	// Seconds is from the start of the first attempt to the end of the last.
 	Seconds int64 `json:"seconds"`
-	// Drained says that the node was drained before it.
-	Drained bool `json:"drained,omitempty"`
 }
 
 // Progress is how far a machine's update has come. It is recorded on the Machine before each effect.
@@ -97,9 +95,20 @@ type Progress struct {
 	Verified *time.Time `json:"verified,omitempty"`
 	// LastError is why the last attempt failed.
 	LastError string `json:"lastError,omitempty"`
+	// Unanswered says that the last attempt ended with its time while the updater could not be asked: it may have worked.
+	Unanswered bool `json:"unanswered,omitempty"`
+	// Drained says that the node was drained for this update.
+	Drained bool `json:"drained,omitempty"`
 	// Cordoned says that the node was cordoned for this update, and must be uncordoned after it.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Dirty are the fields that differ and are not applied.
+	Dirty []cover.Pointer `json:"dirty,omitempty"`
+}
+
+// Owed is what an update that was given up has not done. The Machine's objects carry the desired state of that update already,
+// so no later comparison finds it: the next update does it.
+type Owed struct {
+	Steps []Step          `json:"steps"`
 	Dirty []cover.Pointer `json:"dirty,omitempty"`
 }
 
