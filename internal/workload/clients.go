@@ -28,15 +28,19 @@ import (
 
 // clients gives clients of workload clusters. It is safe for concurrent use.
 type clients interface {
-	// Client returns a client that reads live. It does not tell whether the cluster can be reached.
+	// Client returns a client that reads live. It does not tell whether the cluster can be reached, unless that failed just now.
 	Client(ctx context.Context, cluster types.NamespacedName) (client.Client, error)
-	// Failed tells that a request of a client failed, so that one whose connection or credentials are bad is not used again.
-	Failed(cluster types.NamespacedName, used client.Client, err error)
+	// Failed tells that a request of a client failed, so that one whose connection or credentials are bad is not used again. ctx is
+	// the one that the request was made with.
+	Failed(ctx context.Context, cluster types.NamespacedName, used client.Client, err error)
 }
 
 const (
 	// clientLifetime is how long a client is used before its kubeconfig is read again.
 	clientLifetime = 10 * time.Minute
+	// failureLifetime is how long a cluster that was not reached is not tried again. All its machines are asked about every few
+	// seconds, in hooks that Cluster API waits for, and each request would take requestTimeout.
+	failureLifetime = 20 * time.Second
 	// requestTimeout bounds one request to a workload cluster. A hook of Cluster API, in which requests are made, has ten seconds
 	// unless configured otherwise.
 	requestTimeout = 5 * time.Second
@@ -56,7 +60,9 @@ type kubeconfigClients struct {
 }
 
 type clientEntry struct {
-	client  client.Client
+	client client.Client
+	// failure says, where client is nil, why the cluster was not reached.
+	failure string
 	expires time.Time
 }
 
@@ -64,10 +70,14 @@ func newKubeconfigClients(secrets client.Reader, now func() time.Time) *kubeconf
 	return &kubeconfigClients{secrets: secrets, now: now, entries: map[types.NamespacedName]clientEntry{}}
 }
 
-// Client implements clients. Two callers may make a client of the same cluster at once; the later one is kept.
+// Client implements clients. Two callers may make a client of the same cluster at once; the later one is kept. A cluster that
+// was not reached less than failureLifetime ago is an error at once, in the words of that failure.
 func (k *kubeconfigClients) Client(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
-	if known := k.lookUp(cluster); known != nil {
-		return known, nil
+	if known, ok := k.lookUp(cluster); ok {
+		if known.client == nil {
+			return nil, errors.New(known.failure)
+		}
+		return known.client, nil
 	}
 	made, err := k.connect(ctx, cluster)
 	if err != nil {
@@ -86,25 +96,28 @@ func (k *kubeconfigClients) Client(ctx context.Context, cluster types.Namespaced
 	return made, nil
 }
 
-func (k *kubeconfigClients) lookUp(cluster types.NamespacedName) client.Client {
+func (k *kubeconfigClients) lookUp(cluster types.NamespacedName) (clientEntry, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	entry, ok := k.entries[cluster]
-	if !ok || !k.now().Before(entry.expires) {
-		return nil
-	}
-	return entry.client
+	return entry, ok && k.now().Before(entry.expires)
 }
 
-// Failed implements clients.
-func (k *kubeconfigClients) Failed(cluster types.NamespacedName, used client.Client, err error) {
-	if err == nil || errors.Is(err, context.Canceled) || isAnswer(err) && !apierrors.IsUnauthorized(err) {
+// Failed implements clients. Credentials that are refused are read again with the next request, which costs little. Where the
+// caller's own time was over, nothing is known about the cluster.
+func (k *kubeconfigClients) Failed(ctx context.Context, cluster types.NamespacedName, used client.Client, err error) {
+	answered := isAnswer(err)
+	if err == nil || errors.Is(err, context.Canceled) || answered && !apierrors.IsUnauthorized(err) {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.entries[cluster].client == used {
+	switch {
+	case k.entries[cluster].client != used:
+	case answered || ctx.Err() != nil:
 		delete(k.entries, cluster)
+	default:
+		k.entries[cluster] = clientEntry{failure: describe(err), expires: k.now().Add(failureLifetime)}
 	}
 }
 

@@ -43,7 +43,7 @@ func (n *Nodes) Drain(ctx context.Context, cluster, machine types.NamespacedName
 	}
 	status, err := n.drain(log.IntoContext(ctx, log.FromContext(ctx).V(drainLogLevel)), remote, node, cluster, machine)
 	if err != nil {
-		n.clients.Failed(cluster, remote, err)
+		n.clients.Failed(ctx, cluster, remote, err)
 		return port.DrainStatus{}, fmt.Errorf("draining Node %s of Cluster %s: %s", name, cluster, describe(err))
 	}
 	return status, nil

@@ -132,8 +132,13 @@ func (n *Nodes) read(ctx context.Context, cluster types.NamespacedName, name str
 		return nil, nil, &missingNodeError{cluster: cluster, name: name, err: err}
 	}
 	if err != nil {
-		n.clients.Failed(cluster, remote, err)
-		return nil, nil, &unreachableError{cluster: cluster, reason: fmt.Sprintf("reading Node %s: %s", name, describe(err))}
+		n.clients.Failed(ctx, cluster, remote, err)
+		reason := describe(err)
+		if isAnswer(err) {
+			// That there was no answer has nothing to do with the node, and is said again in the same words for all of them.
+			reason = fmt.Sprintf("reading Node %s: %s", name, reason)
+		}
+		return nil, nil, &unreachableError{cluster: cluster, reason: reason}
 	}
 	return remote, node, nil
 }
@@ -142,7 +147,7 @@ func (n *Nodes) patch(ctx context.Context, remote client.Client, cluster types.N
 	changed := node.DeepCopy()
 	change(changed)
 	if err := remote.Patch(ctx, changed, client.MergeFrom(node)); err != nil {
-		n.clients.Failed(cluster, remote, err)
+		n.clients.Failed(ctx, cluster, remote, err)
 		return fmt.Errorf("changing Node %s of Cluster %s: %s", node.Name, cluster, describe(err))
 	}
 	return nil

@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -312,22 +313,57 @@ func TestRotatedCredentials(t *testing.T) {
 	}
 }
 
-// A cluster that moved is found at its new address with the request after the one that failed.
-func TestMovedCluster(t *testing.T) {
+// A cluster that cannot be reached is asked once, and not again for some time, whichever of its nodes is asked about: the answer
+// stays the same. Then it is looked for at its new address.
+func TestClusterThatIsNotReached(t *testing.T) {
 	w := newWorld(t)
 	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
 	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
 		t.Fatal(node.Unknown)
 	}
 	w.server.Close()
+	first := w.nodes.Node(t.Context(), cluster, "a")
+	if !strings.Contains(first.Unknown, "connecting to 127.0.0.1:") || first.Exists {
+		t.Errorf("at the old address: %+v", first)
+	}
 	w.server = newAPIServer(t)
 	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
 	w.putSecret(t, cluster, w.server.kubeconfig(nil))
-	if node := w.nodes.Node(t.Context(), cluster, "a"); !strings.Contains(node.Unknown, "connecting to 127.0.0.1:") || node.Exists {
-		t.Errorf("at the old address: %+v", node)
+	w.now = start.Add(20*time.Second - 1)
+	for _, name := range []string{"a", "b"} {
+		if node := w.nodes.Node(t.Context(), cluster, name); node.Unknown != first.Unknown {
+			t.Errorf("Node %s: %q, want the words of the first failure: %q", name, node.Unknown, first.Unknown)
+		}
 	}
+	if _, err := w.nodes.Drain(t.Context(), cluster, machine, "a"); err == nil || !strings.Contains(err.Error(), first.Unknown) {
+		t.Errorf("Drain: %v, want the words of the first failure: %q", err, first.Unknown)
+	}
+	if len(w.server.requests) > 0 {
+		t.Errorf("the cluster was asked too soon: %v", w.server.requests)
+	}
+	w.now = start.Add(20 * time.Second)
 	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
 		t.Errorf("after the Secret was read again: %s", node.Unknown)
+	}
+}
+
+// That a caller had no time left says nothing about the cluster.
+func TestCallerOutOfTime(t *testing.T) {
+	w := newWorld(t)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for _, err := range []error{nil, context.DeadlineExceeded} {
+		ctx := t.Context()
+		if err != nil {
+			ctx = late
+		}
+		if node := w.nodes.Node(ctx, cluster, "a"); (node.Unknown != "") != (err != nil) {
+			t.Fatalf("with a context that ended by %v: %+v", err, node)
+		}
+	}
+	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
+		t.Errorf("with time: %s", node.Unknown)
 	}
 }
 
