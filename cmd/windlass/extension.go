@@ -192,8 +192,14 @@ func (o *extensionOptions) restConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
 	}
+	unthrottle(restConfig)
 	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
 }
+
+// unthrottle leaves it to the API server's priority and fairness how fast a server may ask it, as controller-runtime does where it
+// makes the configuration. With client-go's default of 5 requests a second, a hundred machines in flight keep each other
+// waiting so long that the guard misses its deadline.
+func unthrottle(config *rest.Config) { config.QPS = -1 }
 
 func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()

@@ -158,6 +158,7 @@ func (o *updaterServeOptions) managementClient() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
 	}
+	unthrottle(restConfig)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
