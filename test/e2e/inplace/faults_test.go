@@ -52,18 +52,25 @@ func faults() []fault {
 	}
 }
 
-// testFaults has one updater misbehave in all ways, one after another. Each time the update is neither completed nor given up for a
-// replacement, and says why, on the owner while it is decided and on the Machine while it runs; and once the updater
-// behaves, it is completed.
-func (p *plane) testFaults(ctx context.Context, t *testing.T) {
+// faultLanes is how many pools misbehaving updaters are tried on side by side.
+const faultLanes = 3
+
+func faultPool(lane int) string { return fmt.Sprintf("faults-%d", lane) }
+
+// testFaults has one updater misbehave in several ways, one after another. Each time the update is neither completed nor given up
+// for a replacement, and says why, on the owner while it is decided and on the Machine while it runs; and once the
+// updater behaves, it is completed.
+func (p *plane) testFaults(ctx context.Context, t *testing.T, lane int) {
 	t.Helper()
-	const pool = "faults"
+	pool := faultPool(lane)
 	u := p.updater(ctx, t, demo.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool), TimeoutSeconds: 1})
 	at := firstVersion
 	for i, f := range faults() {
+		if i%faultLanes != lane {
+			continue
+		}
 		to := fmt.Sprintf("v1.31.%d", i+1)
-		ok := t.Run(f.name, func(t *testing.T) { p.testFault(ctx, t, u, f, pool, at, to) })
-		if !ok {
+		if !t.Run(f.name, func(t *testing.T) { p.testFault(ctx, t, u, f, pool, at, to) }) {
 			return
 		}
 		at = to
@@ -131,7 +138,7 @@ func (p *plane) testFaultyUpdate(ctx context.Context, t *testing.T, f fault, poo
 		t.Errorf("the update has failed, but the kubelet is at %s; marked as updating: %t", m.Status.NodeInfo.KubeletVersion, marked(m))
 	}
 	text := blocked(m.Status.Conditions).Message
-	if !strings.Contains(text, `updater "faults"`) || !strings.Contains(text, v1alpha1.UpdateRetryAnnotation) {
+	if !strings.Contains(text, fmt.Sprintf("updater %q", pool)) || !strings.Contains(text, v1alpha1.UpdateRetryAnnotation) {
 		t.Errorf("the Machine does not say which updater failed, and what to do: %s", text)
 	}
 }

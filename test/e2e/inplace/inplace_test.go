@@ -21,12 +21,16 @@ func TestInPlace(t *testing.T) {
 	}
 	c := p.newChain(ctx, t, workers, duration)
 	pools := []pool{
-		{Name: "faults", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1, AttemptTimeoutSeconds: 4}},
 		{Name: "retry", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1}},
 		{Name: "uncovered", Replicas: 1, MaxUnavailable: 1},
 		{Name: "drained", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{Drain: true}},
 		{Name: "flight-a", Replicas: 3, MaxUnavailable: 3},
 		{Name: "flight-b", Replicas: 3, MaxUnavailable: 3},
+	}
+	for lane := range faultLanes {
+		pools = append(pools, pool{
+			Name: faultPool(lane), Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1, AttemptTimeoutSeconds: 4},
+		})
 	}
 	p.createPools(ctx, t, poolsCluster, pools)
 
@@ -37,7 +41,9 @@ func TestInPlace(t *testing.T) {
 	}
 	before := p.follow.census(poolsCluster, nil)
 	t.Run("pools", func(t *testing.T) {
-		t.Run("faults", func(t *testing.T) { t.Parallel(); p.testFaults(ctx, t) })
+		for lane := range faultLanes {
+			t.Run(faultPool(lane), func(t *testing.T) { t.Parallel(); p.testFaults(ctx, t, lane) })
+		}
 		t.Run("retry and abandon", func(t *testing.T) { t.Parallel(); p.testRetry(ctx, t) })
 		t.Run("uncovered", func(t *testing.T) { t.Parallel(); p.testUncovered(ctx, t) })
 		t.Run("drain", func(t *testing.T) { t.Parallel(); p.testDrain(ctx, t) })
