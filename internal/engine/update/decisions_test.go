@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -23,28 +21,6 @@ func TestDecisionStands(t *testing.T) {
 	// About something else it decides anew.
 	if _, err := w.canUpdateSet(machineSet("old", from), machineSet("newer", "v1.31.2")); err == nil {
 		t.Error("an uncovered change passes")
-	}
-}
-
-func TestMergeSteps(t *testing.T) {
-	t.Parallel()
-	s := func(names ...string) []inplace.Step {
-		var steps []inplace.Step
-		for _, n := range names {
-			steps = append(steps, inplace.Step{Updater: n})
-		}
-		return steps
-	}
-	for _, tt := range []struct{ a, b, want []inplace.Step }{
-		{a: s("a", "c"), b: s("a", "b", "c"), want: s("a", "b", "c")},
-		{a: s("a"), b: s("b"), want: s("b", "a")},
-		{a: s("a", "b"), b: s("b", "c"), want: s("a", "b", "c")},
-		{a: nil, b: s("a"), want: s("a")},
-		{a: s("a"), b: nil, want: s("a")},
-	} {
-		if diff := cmp.Diff(tt.want, mergeSteps(tt.a, tt.b)); diff != "" {
-			t.Errorf("(-want +got)\n%s", diff)
-		}
 	}
 }
 
