@@ -16,6 +16,8 @@ const (
 	// DirtyFieldsAnnotation on a Machine lists fields that its objects carry but that were not applied to the running
 	// machine, because its UpdatePolicy ignores them, and since when.
 	DirtyFieldsAnnotation = "windlass.dev/dirty-fields"
+	// UpdateOwedAnnotation on a Machine holds what an abandoned update has not done. The next update does it.
+	UpdateOwedAnnotation = "windlass.dev/update-owed"
 	// RemediationPausedAnnotation on a Machine says that Windlass put Cluster API's skip-remediation annotation there, and
 	// takes it away again when the update ends.
 	RemediationPausedAnnotation = "windlass.dev/remediation-paused"

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -224,7 +225,7 @@ func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager,
 		// The lease is given back once nothing is under way any more, so that the next replica need not wait for its end.
 		LeaderElectionReleaseOnCancel: true,
 		// Managed fields are half of an object, and nothing here looks at them.
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{DefaultTransform: slim},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
 		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
 	})
@@ -234,8 +235,34 @@ func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager,
 	return mgr, nil
 }
 
-// watchOwnKinds makes the manager's cache wait for the objects of our own kinds before anything is served.
+// slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, and of Machines
+// the annotations that are not about updates.
+func slim(object any) (any, error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return object, nil //nolint:nilerr // It is no object, so there is nothing to drop.
+	}
+	accessor.SetManagedFields(nil)
+	machine, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok || machine.Kind != "Machine" {
+		return object, nil
+	}
+	for key := range machine.Annotations {
+		if key != v1alpha1.UpdateProgressAnnotation && key != clusterv1.UpdateInProgressAnnotation {
+			delete(machine.Annotations, key)
+		}
+	}
+	return object, nil
+}
+
+// watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds, and
+// Machines, of which there are many, so that the first hook need not wait for them.
 func watchOwnKinds(ctx context.Context, mgr manager.Manager) error {
+	machines := &metav1.PartialObjectMetadata{}
+	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	if _, err := mgr.GetCache().GetInformer(ctx, machines, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watching Machines: %w; install Cluster API first", err)
+	}
 	for _, object := range []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}} {
 		_, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {

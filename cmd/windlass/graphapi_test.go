@@ -76,6 +76,7 @@ func newGraphAPI(t *testing.T, withCRD bool) *graphAPI {
 		{name: "admissionregistration.k8s.io", version: "v1", resources: []metav1.APIResource{{Name: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration"}}},
 		{name: "cluster.x-k8s.io", version: "v1beta2", resources: []metav1.APIResource{
 			{Name: "clusters", Kind: "Cluster", Namespaced: true}, {Name: "machinedeployments", Kind: "MachineDeployment", Namespaced: true},
+			{Name: "machines", Kind: "Machine", Namespaced: true},
 		}},
 	} {
 		handleNone(mux, &groups, g.name, g.version, g.resources)

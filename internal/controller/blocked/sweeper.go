@@ -1,9 +1,10 @@
-// Package blocked takes the UpdateBlocked condition from MachineDeployments and control planes whose machines are up to date
-// again.
+// Package blocked looks after what no hook is called about: MachineDeployments and control planes whose machines are up to date
+// again, and updates whose mark somebody took off a Machine.
 package blocked
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 // statuses change too often, in too many objects, to be watched for the few that are blocked.
 const interval = 15 * time.Second
 
-// Unblocker finds the objects, and removes the condition. *update.Engine is one.
+// Unblocker finds the objects, and brings them in order. *update.Engine is one.
 type Unblocker interface {
+	ClearLeftovers(ctx context.Context) error
 	FindBlocked(ctx context.Context, kinds []schema.GroupVersionKind) error
 	Unblock(ctx context.Context) error
 }
@@ -54,5 +56,5 @@ func (s *Sweeper) sweep(ctx context.Context, found *bool) error {
 		}
 		*found = true
 	}
-	return s.Unblocker.Unblock(ctx)
+	return errors.Join(s.Unblocker.Unblock(ctx), s.Unblocker.ClearLeftovers(ctx))
 }

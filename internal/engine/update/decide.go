@@ -26,7 +26,7 @@ import (
 type question struct {
 	scope            cover.Scope
 	current, desired cover.Objects
-	// subject is the live object that the decision is recorded on, target the name of the MachineSet that machines move to.
+	// subject is the live object that the decision is recorded on, target what machines move to, as targetOf says.
 	subject client.Object
 	target  string
 	// labels select updaters.
@@ -80,7 +80,7 @@ func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 		return Coverage{}, fmt.Errorf("reading the desired objects of MachineSet %s: %w", key, err)
 	}
 	return e.answer(ctx, question{
-		scope: cover.MachineSet, current: current, desired: desired, subject: machineSet, target: request.Desired.MachineSet.Name,
+		scope: cover.MachineSet, current: current, desired: desired, subject: machineSet, target: templateOf(&request.Desired.MachineSet),
 		labels: machineSet.Spec.Template.Labels,
 		ask: func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
 			shown := request.DeepCopy()
@@ -94,6 +94,8 @@ func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 
 // answer decides, records and reports.
 func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
+	ctx, cancel := withBudget(ctx)
+	defer cancel()
 	meta := metav1.ObjectMeta{
 		Namespace: q.subject.GetNamespace(), Name: q.subject.GetName(), Labels: q.subject.GetLabels(), OwnerReferences: q.subject.GetOwnerReferences(),
 	}
@@ -109,24 +111,24 @@ func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
 	if err != nil {
 		return Coverage{}, err
 	}
-	e.reportUnblocked(ctx, o)
+	e.reportUnblocked(ctx, o, q.subject)
 	return coverage, nil
 }
 
 func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, error) {
-	policy, err := e.selectPolicy(ctx, o.group)
-	if err != nil {
-		return Coverage{}, err
-	}
-	if !policy.InPlace {
-		return Coverage{Message: "no UpdatePolicy with the strategy ExternalUpdate selects the " + o.group.String()}, nil
-	}
 	nothing, err := cover.New(q.scope, q.current, q.desired, nil)
 	if err != nil {
 		return Coverage{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
 	}
 	if d := recorded(q, nothing.Result()); d != nil {
 		return Coverage{Patches: nothing.All(), Message: "updated in place, as decided before: " + stepNames(d.Steps)}, nil
+	}
+	policy, err := e.selectPolicy(ctx, o.group)
+	if err != nil {
+		return Coverage{}, err
+	}
+	if !policy.InPlace {
+		return Coverage{Message: "no UpdatePolicy with the strategy ExternalUpdate selects the " + o.group.String()}, nil
 	}
 	updaters, err := e.selectUpdaters(ctx, q.subject.GetNamespace(), q.labels)
 	if err != nil {
@@ -190,7 +192,8 @@ func declines(err error) bool {
 }
 
 // recorded returns the decision that was made on the same objects before. A decision stands until the objects change, so
-// that all machines of a MachineSet are updated alike; a policy or updater that was edited counts from the next change.
+// that all machines of a MachineSet are updated alike, also when Cluster API has forgotten its answer in the middle; a policy or
+// updater that was edited counts from the next change.
 func recorded(q question, r cover.Result) *inplace.Decision {
 	for _, d := range readDecisions(q.subject) {
 		if d.CurrentDigest == r.CurrentDigest && d.DesiredDigest == r.DesiredDigest && d.Target == q.target {
@@ -236,7 +239,7 @@ func mergeDecisions(list []inplace.Decision) *inplace.Decision {
 	}
 	merged := list[0]
 	for _, d := range list[1:] {
-		merged.Steps = mergeSteps(merged.Steps, d.Steps)
+		merged.Steps = inplace.MergeSteps(merged.Steps, d.Steps)
 		merged.Changes = append(append([]cover.Change(nil), merged.Changes...), d.Changes...)
 		merged.Dirty = append(append([]cover.Pointer(nil), merged.Dirty...), d.Dirty...)
 	}
@@ -244,28 +247,6 @@ func mergeDecisions(list []inplace.Decision) *inplace.Decision {
 		merged.ID = decisionID(merged)
 	}
 	return &merged
-}
-
-// mergeSteps puts steps that a lacks after the last step that both have before them.
-func mergeSteps(a, b []inplace.Step) []inplace.Step {
-	merged := append([]inplace.Step(nil), a...)
-	at := 0
-	for _, s := range b {
-		found := -1
-		for i := range merged {
-			if merged[i].Updater == s.Updater {
-				found = i
-			}
-		}
-		if found < 0 {
-			merged = append(merged[:at], append([]inplace.Step{s}, merged[at:]...)...)
-			at++
-			continue
-		}
-		merged[found].SetsVersion = merged[found].SetsVersion || s.SetsVersion
-		at = max(at, found+1)
-	}
-	return merged
 }
 
 func stepNames(steps []inplace.Step) string {

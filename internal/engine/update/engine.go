@@ -8,8 +8,10 @@ package update
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,11 +48,14 @@ type Engine struct {
 	asked   *asked
 	said    *said
 	blocked *blockedSet
+	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
+	machines *keyedMutex
+	draining *settled
 }
 
 // New returns an Engine.
 func New(o Options) *Engine {
-	return &Engine{Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet()}
+	return &Engine{Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: newSettled()}
 }
 
 // Coverage is the answer to CanUpdateMachine and CanUpdateMachineSet.
@@ -80,6 +85,47 @@ type RefusedError struct {
 
 // Error returns the message.
 func (e *RefusedError) Error() string { return e.Message }
+
+// budget is how long one call may take: Cluster API waits for 30 s, and what happened must still be recorded and reported.
+const budget = 25 * time.Second
+
+func withBudget(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, budget)
+}
+
+// keyedMutex is a mutex for each Machine.
+type keyedMutex struct {
+	mu   sync.Mutex
+	held map[types.NamespacedName]*heldMutex
+}
+
+type heldMutex struct {
+	mu    sync.Mutex
+	users int
+}
+
+func newKeyedMutex() *keyedMutex { return &keyedMutex{held: map[types.NamespacedName]*heldMutex{}} }
+
+// lock returns the function that unlocks.
+func (k *keyedMutex) lock(key types.NamespacedName) (unlock func()) {
+	k.mu.Lock()
+	h, ok := k.held[key]
+	if !ok {
+		h = &heldMutex{}
+		k.held[key] = h
+	}
+	h.users++
+	k.mu.Unlock()
+	h.mu.Lock()
+	return func() {
+		h.mu.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if h.users--; h.users == 0 {
+			delete(k.held, key)
+		}
+	}
+}
 
 // blockedReason maps why an update is refused to the reason of the condition.
 func blockedReason(r inplace.Reason) string {

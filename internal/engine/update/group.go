@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,20 @@ func (e *Engine) selectPolicy(ctx context.Context, g updatepolicy.Group) (update
 		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", g.Namespace, err)
 	}
 	selected, err := updatepolicy.Select(policies.Items, g)
+	if err != nil {
+		return updatepolicy.Selected{}, refused(v1alpha1.PolicyConflictReason, "%v", err)
+	}
+	return selected, nil
+}
+
+// policyNamed returns a policy by its name.
+func (r *run) policyNamed(ctx context.Context, name string) (updatepolicy.Selected, error) {
+	var policies v1alpha1.UpdatePolicyList
+	if err := r.Client.List(ctx, &policies, client.InNamespace(r.owner.group.Namespace)); err != nil {
+		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", r.owner.group.Namespace, err)
+	}
+	policies.Items = slices.DeleteFunc(policies.Items, func(p v1alpha1.UpdatePolicy) bool { return p.Name != name })
+	selected, err := updatepolicy.Select(policies.Items, r.owner.group)
 	if err != nil {
 		return updatepolicy.Selected{}, refused(v1alpha1.PolicyConflictReason, "%v", err)
 	}

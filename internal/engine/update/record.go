@@ -95,7 +95,7 @@ func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inp
 
 // recordProgress puts an update's progress on its Machine. Remediation is kept off the Machine from the first record to
 // the end, unless the update failed finally and the policy hands the machine over.
-func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, progress *inplace.Progress, policy inplace.Policy) error {
+func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, before, progress *inplace.Progress, policy inplace.Policy) error {
 	p := annotationPatch{}
 	if err := p.set(v1alpha1.UpdateProgressAnnotation, progress); err != nil {
 		return err
@@ -107,15 +107,21 @@ func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, progr
 	if err := p.set(v1alpha1.UpdatePlanAnnotation, names); err != nil {
 		return err
 	}
-	if progress.Phase == inplace.Failed && policy.Remediate {
+	// A machine whose updater could not be asked may be well: it is not given to remediation.
+	if progress.Phase == inplace.Failed && policy.Remediate && !progress.Unanswered {
 		resumeRemediation(m, p)
 		p.setString(clusterv1.RemediateMachineAnnotation, "")
 	} else {
 		pauseRemediation(m, p)
 		withdrawRemediation(m, p)
 	}
-	// Whatever was asked for is answered by this record.
-	p.removeFrom(m.Annotations, v1alpha1.UpdateRetryAnnotation)
+	switch {
+	case before == nil:
+		// A wish to abandon that is older than the update is about another one.
+		p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation)
+	case before.Phase == inplace.Failed && progress.Phase != inplace.Failed:
+		p.removeFrom(m.Annotations, v1alpha1.UpdateRetryAnnotation)
+	}
 	return e.applyAnnotations(ctx, m, p)
 }
 
@@ -129,14 +135,17 @@ func (e *Engine) recordEnd(ctx context.Context, m *clusterv1.Machine, action inp
 		return err
 	}
 	clearUpdate(m, p)
-	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation)
+	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.UpdateOwedAnnotation)
 	return e.applyAnnotations(ctx, m, p)
 }
 
 // recordAbandon removes the update and Cluster API's mark: its controllers then take the Machine up again. The summary of
 // the last finished update goes too, because the machine need not be any longer what that update made of it.
-func (e *Engine) recordAbandon(ctx context.Context, m *clusterv1.Machine) error {
+func (e *Engine) recordAbandon(ctx context.Context, m *clusterv1.Machine, owed inplace.Owed) error {
 	p := annotationPatch{}
+	if err := p.set(v1alpha1.UpdateOwedAnnotation, owed); err != nil {
+		return err
+	}
 	clearUpdate(m, p)
 	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation,
 		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation)

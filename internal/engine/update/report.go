@@ -39,6 +39,8 @@ const (
 
 const (
 	action = "UpdateInPlace"
+	// reportTimeout is for showing that a call failed after its own time was over.
+	reportTimeout = 4 * time.Second
 	// maxMessage bounds messages of Events and conditions, in bytes.
 	maxMessage = 1024
 )
@@ -54,8 +56,7 @@ func newAsked() *asked { return &asked{last: map[string]v1alpha1.UpdaterRequest{
 func (a *asked) due(updater string, r v1alpha1.UpdaterRequest) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	last, ok := a.last[updater]
-	if ok && last.Outcome == r.Outcome && r.Time.Sub(last.Time.Time) < time.Minute {
+	if last, ok := a.last[updater]; ok && r.Time.Sub(last.Time.Time) < time.Minute {
 		return false
 	}
 	a.last[updater] = r
@@ -87,31 +88,66 @@ func (s *said) forget(uid types.UID) {
 	delete(s.last, uid)
 }
 
+// settled keeps a message for a while: that of a drain changes with every pod, and each change makes Cluster API write several
+// objects.
+type settled struct {
+	mu   sync.Mutex
+	last map[types.UID]settledMessage
+}
+
+type settledMessage struct {
+	text string
+	at   time.Time
+}
+
+// settleFor is how long a message stays.
+const settleFor = 30 * time.Second
+
+func newSettled() *settled { return &settled{last: map[types.UID]settledMessage{}} }
+
+// settle returns the message to show, which is one from a moment ago if there is one. Old ones are forgotten.
+func (s *settled) settle(uid types.UID, text string, now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, m := range s.last {
+		if now.Sub(m.at) >= settleFor {
+			delete(s.last, other)
+		}
+	}
+	if m, ok := s.last[uid]; ok {
+		return m.text
+	}
+	s.last[uid] = settledMessage{text: text, at: now}
+	return text
+}
+
 func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
 
 // reportBlocked shows on the owner why its machines are neither updated nor replaced.
 func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Object, r *RefusedError) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	defer cancel()
 	message := cut(r.Message)
 	if !e.said.changed(o.object.UID, r.Reason+message) {
 		return
 	}
 	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
 	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, r.Reason, action, "%s", message)
-	e.blocked.add(o.blockedObject())
+	e.blocked.add(o.blockedObject(), subject.GetName())
 	if err := e.applyConditions(ctx, o.object, []metav1.Condition{e.blockedCondition(r.Reason, message)}); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
 		e.said.forget(o.object.UID)
 	}
 }
 
-// reportUnblocked removes the condition, where one is known of.
-func (e *Engine) reportUnblocked(ctx context.Context, o owner) {
-	e.said.forget(o.object.UID)
-	if !e.blocked.remove(o.blockedObject()) {
+// reportUnblocked removes the condition, where one is known of, unless the machines of another MachineSet still block.
+func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Object) {
+	if !e.blocked.lift(o.blockedObject(), subject.GetName()) {
 		return
 	}
+	e.said.forget(o.object.UID)
 	if err := e.applyConditions(ctx, o.object, nil); err != nil {
-		e.blocked.add(o.blockedObject())
+		e.blocked.add(o.blockedObject(), subject.GetName())
 		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())
 	}
 }

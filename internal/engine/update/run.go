@@ -3,16 +3,19 @@ package update
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +31,8 @@ const (
 	// nextStep is when Cluster API asks again where nothing has to be waited for: one call makes at most one request to an
 	// updater, so that it ends within Cluster API's timeout.
 	nextStep = time.Second
+	// longestWait bounds when Cluster API asks again: what people write on the Machine is not seen before.
+	longestWait = 15 * time.Second
 	// maxActions bounds the actions of one call. More than a handful in a row is a fault.
 	maxActions = 16
 )
@@ -50,6 +55,9 @@ type run struct {
 // idempotent, and may be cut short at any point. The error is a *RefusedError where the update stands still until a person
 // acts.
 func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
+	ctx, cancel := withBudget(ctx)
+	defer cancel()
+	defer e.machines.lock(client.ObjectKeyFromObject(&request.Desired.Machine))()
 	r, err := e.readRun(ctx, request)
 	if err != nil {
 		return Reply{}, err
@@ -71,6 +79,10 @@ func (r *run) begin(ctx context.Context) (Reply, error) {
 		}
 		verdict.Progress.Policy = r.policy.Name
 		return true, r.save(ctx, verdict.Progress)
+	}
+	// What does not depend on the other machines is answered without keeping them from beginning.
+	if v := inplace.Decide(r.facts); v.Progress == nil {
+		return r.carryOn(ctx, v)
 	}
 	if r.owner.group.ControlPlane {
 		// Control plane controllers update one Machine at a time by themselves.
@@ -97,13 +109,17 @@ func (r *run) inFlight(ctx context.Context) func() (map[types.UID]struct{}, erro
 		machines := &metav1.PartialObjectMetadataList{}
 		machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 		err := r.Client.List(ctx, machines, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.owner.group.Cluster},
-			client.HasLabels{clusterv1.MachineDeploymentNameLabel})
+			client.HasLabels{clusterv1.MachineDeploymentNameLabel}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return nil, fmt.Errorf("listing the Machines of Cluster %s/%s: %w", r.machine.Namespace, r.owner.group.Cluster, err)
 		}
 		found := map[types.UID]struct{}{}
 		for i := range machines.Items {
 			m := &machines.Items[i]
+			if !has(m, clusterv1.UpdateInProgressAnnotation) {
+				// What is left of an update whose mark somebody took away holds no place.
+				continue
+			}
 			p, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
 			if err != nil || p != nil && p.Policy == r.policy.Name && m.DeletionTimestamp.IsZero() {
 				found[m.UID] = struct{}{}
@@ -148,7 +164,7 @@ func deref(r *Reply) Reply {
 func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, *Reply, error) {
 	switch a := a.(type) {
 	case inplace.Drain:
-		return r.drain(ctx), nil, nil
+		return r.drain(ctx)
 	case inplace.Call:
 		if r.called {
 			return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: "starting updater " + a.Step.Updater}, nil
@@ -166,7 +182,7 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 	case inplace.AbandonUpdate:
 		return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: a.Message}, r.abandon(ctx, a)
 	case inplace.Wait:
-		return inplace.Verdict{}, &Reply{RetryAfter: max(a.After, time.Second), Message: a.Message}, nil
+		return inplace.Verdict{}, &Reply{RetryAfter: min(max(a.After, time.Second), longestWait), Message: a.Message}, nil
 	case inplace.Complete:
 		// The call that recorded the end may not have lived to see it.
 		r.slots.end(r.scope(), r.machine.UID, r.facts.Now)
@@ -179,15 +195,24 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 	return inplace.Verdict{}, nil, fmt.Errorf("no way to carry out %T", a)
 }
 
-func (r *run) drain(ctx context.Context) inplace.Verdict {
+// drain drains the node as Cluster API does when it deletes a Machine: not where the Machine excludes its node, and no longer than
+// the Machine says.
+func (r *run) drain(ctx context.Context) (inplace.Verdict, *Reply, error) {
+	starting := &Reply{RetryAfter: nextStep, Message: "node drained, starting the updater"}
+	limit := time.Duration(ptr.Deref(r.machine.Spec.Deletion.NodeDrainTimeoutSeconds, 0)) * time.Second
+	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(r.facts.Progress.Started) > limit {
+		return inplace.Drained(r.facts), nil, nil
+	}
 	status, err := r.Nodes.Drain(ctx, r.cluster(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
 	if err != nil {
-		return inplace.StillDraining(r.facts, err.Error())
+		status.Message = err.Error()
 	}
-	if !status.Done {
-		return inplace.StillDraining(r.facts, status.Message)
+	if err != nil || !status.Done {
+		return inplace.StillDraining(r.facts, r.draining.settle(r.machine.UID, status.Message, r.facts.Now)), nil, nil
 	}
-	return inplace.Drained(r.facts)
+	// A drain may have taken most of this call's time.
+	r.readNode(ctx)
+	return inplace.Verdict{}, starting, r.save(ctx, inplace.Drained(r.facts).Progress)
 }
 
 // call asks the updater of a step.
@@ -219,7 +244,7 @@ func (r *run) save(ctx context.Context, p *inplace.Progress) error {
 	if reflect.DeepEqual(r.saved, p) {
 		return nil
 	}
-	if err := r.recordProgress(ctx, r.machine, p, r.policy.Policy); err != nil {
+	if err := r.recordProgress(ctx, r.machine, r.saved, p, r.policy.Policy); err != nil {
 		return err
 	}
 	r.reportProgress(ctx, r.machine, r.saved, p)
@@ -231,6 +256,12 @@ func (r *run) save(ctx context.Context, p *inplace.Progress) error {
 }
 
 func (r *run) finish(ctx context.Context, a inplace.Finish) (Reply, error) {
+	if r.decision == nil {
+		// Which fields are no longer dirty; that nobody knows any longer keeps nothing from ending.
+		if err := r.readDecision(ctx); err != nil {
+			return Reply{}, err
+		}
+	}
 	if err := r.recordEnd(ctx, r.machine, a, r.decision); err != nil {
 		return Reply{}, err
 	}
@@ -242,11 +273,12 @@ func (r *run) finish(ctx context.Context, a inplace.Finish) (Reply, error) {
 
 func (r *run) abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 	if a.Uncordon {
+		// A cluster that cannot be reached must not keep a person from giving its machine up.
 		if err := r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name); err != nil {
-			return fmt.Errorf("uncordoning the node of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
+			a.Message += fmt.Sprintf("; its node stays cordoned: %v", err)
 		}
 	}
-	if err := r.recordAbandon(ctx, r.machine); err != nil {
+	if err := r.recordAbandon(ctx, r.machine, a.Owed); err != nil {
 		return err
 	}
 	r.slots.end(r.scope(), r.machine.UID, r.facts.Now)
@@ -258,7 +290,12 @@ func (r *run) abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 
 // reportRefused shows on the Machine why its update stands still: Cluster API hides the messages of failed hooks.
 func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
-	reason, message := blockedReason(a.Reason), cut(a.Message)
+	r.showBlocked(ctx, blockedReason(a.Reason), cut(a.Message))
+}
+
+func (r *run) showBlocked(ctx context.Context, reason, message string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	defer cancel()
 	if !r.said.changed(r.machine.UID, reason+message) || r.conditionIs(reason, message) {
 		return
 	}
@@ -270,6 +307,10 @@ func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
 		r.said.forget(r.machine.UID)
 	}
+}
+
+func (r *run) isBlocked() bool {
+	return meta.FindStatusCondition(r.machine.Status.Conditions, v1alpha1.UpdateBlockedCondition) != nil
 }
 
 func (r *run) conditionIs(reason, message string) bool {
@@ -313,26 +354,27 @@ func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMach
 	if err != nil {
 		return nil, err
 	}
-	policy, err := e.selectPolicy(ctx, o.group)
-	if err != nil {
-		return nil, err
-	}
 	desired, err := version.Parse(request.Desired.Machine.Spec.Version)
 	if err != nil {
 		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
 	}
-	r := &run{Engine: e, request: request, machine: machine, owner: o, policy: policy}
-	progress, last, err := r.readRecords(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.saved = progress
+	r := &run{Engine: e, request: request, machine: machine, owner: o}
 	r.facts = inplace.Facts{
-		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), Progress: progress, Last: last, Policy: policy.Policy,
-		Retry: has(machine, v1alpha1.UpdateRetryAnnotation), Abandon: has(machine, v1alpha1.UpdateAbandonAnnotation), OwnerMovedOn: ownerMovedOn(machine),
+		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
 	}
-	if err := r.readDecision(ctx); err != nil {
+	if err := r.readRecords(ctx); err != nil {
 		return nil, err
+	}
+	// Before an update has begun or been refused, Cluster API's finding whether the owner moved on may be from before the mark.
+	r.facts.Abandon = has(machine, v1alpha1.UpdateAbandonAnnotation) && (r.saved != nil || r.isBlocked())
+	if err := r.readPolicy(ctx); err != nil {
+		return nil, err
+	}
+	// While an update is under way, only that it is still the one that is asked for matters.
+	if r.saved == nil || r.saved.Target != r.facts.Target || r.facts.Target == "" {
+		if err := r.readDecision(ctx); err != nil {
+			return nil, err
+		}
 	}
 	r.readNode(ctx)
 	return r, nil
@@ -340,25 +382,59 @@ func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMach
 
 // readRecords reads what is recorded on the Machine. What cannot be read is shown there, and nothing is done: it may be the
 // record of an updater that is at work.
-func (r *run) readRecords(ctx context.Context) (*inplace.Progress, *inplace.Summary, error) {
-	progress, err := readAnnotation[inplace.Progress](r.machine, v1alpha1.UpdateProgressAnnotation)
-	var last *inplace.Summary
-	if err == nil {
-		last, err = readAnnotation[inplace.Summary](r.machine, v1alpha1.LastUpdateAnnotation)
-	}
-	if err != nil {
+func (r *run) readRecords(ctx context.Context) error {
+	var problems [3]error
+	r.saved, problems[0] = readAnnotation[inplace.Progress](r.machine, v1alpha1.UpdateProgressAnnotation)
+	r.facts.Last, problems[1] = readAnnotation[inplace.Summary](r.machine, v1alpha1.LastUpdateAnnotation)
+	r.facts.Owed, problems[2] = readAnnotation[inplace.Owed](r.machine, v1alpha1.UpdateOwedAnnotation)
+	if err := errors.Join(problems[:]...); err != nil {
 		r.reportRefused(ctx, inplace.Refuse{Reason: inplace.ReasonNoDecision, Message: err.Error()})
-		return nil, nil, refused(v1alpha1.NoDecisionReason, "%v", err)
+		return refused(v1alpha1.NoDecisionReason, "%v", err)
 	}
-	return progress, last, nil
+	r.facts.Progress = r.saved
+	return nil
 }
 
-// targetOf returns the name of the MachineSet that a Machine belongs to by now.
-func targetOf(m *clusterv1.Machine) string {
-	if ref := metav1.GetControllerOf(m); ref != nil && ref.Kind == "MachineSet" {
-		return ref.Name
+// readPolicy finds the policy that counts. Where that cannot be told, a running update goes on by the one that it began with, and
+// nothing begins.
+func (r *run) readPolicy(ctx context.Context) error {
+	var err error
+	r.policy, err = r.selectPolicy(ctx, r.owner.group)
+	refusal, ok := asRefused(err)
+	if ok && r.saved != nil && r.saved.Policy != "" {
+		r.policy, err = r.policyNamed(ctx, r.saved.Policy)
 	}
-	return ""
+	if err != nil {
+		if ok {
+			r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
+		}
+		return err
+	}
+	r.facts.Policy = r.policy.Policy
+	return nil
+}
+
+// targetOf returns what a Machine has moved to: the template of its MachineSet, in the form of templateOf; empty for a control
+// plane Machine.
+func targetOf(m *clusterv1.Machine) string {
+	ref := metav1.GetControllerOf(m)
+	if ref == nil || ref.Kind != "MachineSet" {
+		return ""
+	}
+	return templateName(m.Labels, ref.Name)
+}
+
+// templateOf identifies the template of a MachineSet. Where Cluster API is refused it asks again about a MachineSet with another
+// random name, and the same template.
+func templateOf(ms *clusterv1.MachineSet) string { return templateName(ms.Labels, ms.Name) }
+
+// templateName is the hash of the template, which stands in the label before a random suffix; a MachineSet's name where there is
+// no such label.
+func templateName(labels map[string]string, otherwise string) string {
+	if hash, _, ok := strings.Cut(labels[clusterv1.MachineDeploymentUniqueLabel], "-"); ok && hash != "" {
+		return hash
+	}
+	return otherwise
 }
 
 // readDecision finds the decision for this update: on the Machine, or on the MachineSets of its MachineDeployment.

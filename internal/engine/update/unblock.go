@@ -26,27 +26,48 @@ type blockedObject struct {
 	key  types.NamespacedName
 }
 
-// blockedSet is what this process knows to be blocked. It is safe for concurrent use.
+// blockedSet is what this process knows to be blocked, and by which sources: the MachineSets, or control plane Machines, that
+// were asked about. It is safe for concurrent use.
 type blockedSet struct {
 	mu      sync.Mutex
-	objects map[blockedObject]struct{}
+	objects map[blockedObject]map[string]struct{}
 }
 
-func newBlockedSet() *blockedSet { return &blockedSet{objects: map[blockedObject]struct{}{}} }
-
-func (s *blockedSet) add(o blockedObject) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objects[o] = struct{}{}
+func newBlockedSet() *blockedSet {
+	return &blockedSet{objects: map[blockedObject]map[string]struct{}{}}
 }
 
-// remove reports whether the object was there.
-func (s *blockedSet) remove(o blockedObject) bool {
+func (s *blockedSet) add(o blockedObject, sources ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.objects[o]
+	if s.objects[o] == nil {
+		s.objects[o] = map[string]struct{}{}
+	}
+	for _, source := range sources {
+		s.objects[o][source] = struct{}{}
+	}
+}
+
+// lift takes a source away, and reports whether the object is blocked by none any longer.
+func (s *blockedSet) lift(o blockedObject, source string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sources, ok := s.objects[o]
+	if !ok {
+		return false
+	}
+	delete(sources, source)
+	if len(sources) > 0 {
+		return false
+	}
 	delete(s.objects, o)
-	return ok
+	return true
+}
+
+func (s *blockedSet) remove(o blockedObject) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, o)
 }
 
 func (s *blockedSet) list() []blockedObject {
