@@ -172,14 +172,8 @@ func checkKubeconfig(kubeconfig *clientcmdapi.Config) error {
 		usesFiles = usesFiles || user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != ""
 	}
 	for _, cluster := range kubeconfig.Clusters {
-		if cluster.ProxyURL != "" {
-			return errors.New("it has a proxy-url, which is not supported: it could name any address that can be reached from here; take it out, and let `server` be reachable directly")
-		}
-		if cluster.InsecureSkipTLSVerify {
-			return errors.New("it has insecure-skip-tls-verify, and the server is always verified; take it out, and put the CA's certificate into certificate-authority-data")
-		}
-		if !strings.HasPrefix(cluster.Server, "https://") {
-			return errors.New("its server is not an https:// URL; credentials are sent over TLS only, so change it to one")
+		if err := checkServer(cluster); err != nil {
+			return err
 		}
 		usesFiles = usesFiles || cluster.CertificateAuthority != ""
 	}
@@ -187,6 +181,19 @@ func checkKubeconfig(kubeconfig *clientcmdapi.Config) error {
 		return errors.New("it refers to files, which are not on this machine; put their contents into it (`kubectl config view --flatten`)")
 	}
 	return nil
+}
+
+func checkServer(cluster *clientcmdapi.Cluster) error {
+	switch {
+	case cluster.ProxyURL != "":
+		return errors.New("it has a proxy-url, which is not supported: it could name any address that can be reached from here; take it out, and let `server` be reachable directly")
+	case cluster.InsecureSkipTLSVerify:
+		return errors.New("it has insecure-skip-tls-verify, and the server is always verified; take it out, and put the CA's certificate into certificate-authority-data")
+	case !strings.HasPrefix(cluster.Server, "https://"):
+		return errors.New("its server is not an https:// URL; credentials are sent over TLS only, so change it to one")
+	default:
+		return nil
+	}
 }
 
 func limitConfig(config *rest.Config) {
