@@ -203,16 +203,22 @@ func (r *run) drain(ctx context.Context) (inplace.Verdict, *Reply, error) {
 	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(r.facts.Progress.Started) > limit {
 		return inplace.Drained(r.facts), nil, nil
 	}
-	status, err := r.Nodes.Drain(ctx, r.cluster(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
-	if err != nil {
-		status.Message = err.Error()
-	}
-	if err != nil || !status.Done {
-		return inplace.StillDraining(r.facts, r.draining.settle(r.machine.UID, status.Message, r.facts.Now)), nil, nil
+	done, message := r.callDrain(ctx)
+	if !done {
+		return inplace.StillDraining(r.facts, r.draining.settle(r.machine.UID, message, r.facts.Now)), nil, nil
 	}
 	// A drain may have taken most of this call's time.
 	r.readNode(ctx)
 	return inplace.Verdict{}, starting, r.save(ctx, inplace.Drained(r.facts).Progress)
+}
+
+// callDrain reports whether the node is drained, and what is waited for otherwise. What fails is tried again.
+func (r *run) callDrain(ctx context.Context) (done bool, message string) {
+	status, err := r.Nodes.Drain(ctx, r.cluster(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
+	if err != nil {
+		return false, err.Error()
+	}
+	return status.Done, status.Message
 }
 
 // call asks the updater of a step.
