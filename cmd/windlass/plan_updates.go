@@ -132,7 +132,7 @@ func (r planRequest) preview(ctx context.Context, p plan.Plan, chain *view.Chain
 	case u.problem != "":
 		return []string{"how machines will be updated cannot be told: " + u.problem}
 	case inPlace:
-		return []string{"updaters were asked about a change of the version alone; what patches of the ClusterClass change in templates for a new version is not known here. " +
+		return []string{"updaters were asked about a change of the version, and about what KubeadmControlPlane changes with it by itself; what patches of the ClusterClass change in templates for a new version is not known here. " +
 			"`windlass doctor` says what else could make Cluster API replace machines"}
 	default:
 		return nil
@@ -169,13 +169,16 @@ func (u *planUpdates) withSteps(p plan.Plan) preview.Request {
 	obstacles := doctor.Obstacles(u.facts)
 	for i := range request.Groups {
 		g := &request.Groups[i]
+		if patch := snapshot.VersionPatch(u.facts.Class, g.UpdateGroup); patch != "" {
+			g.Doubt = fmt.Sprintf("patch %q of the ClusterClass may change more with the version, which is not known here", patch)
+		}
 		if o := obstacles[g.Subject]; o.Unknown {
 			g.Doubt = o.Message
 		} else {
 			g.Obstacle = o.Message
 		}
 		if g.ControlPlane {
-			g.Machine = u.controlPlaneMachine
+			g.Machine, g.Kubeadm = u.controlPlaneMachine, doctor.IsKubeadm(u.facts)
 		}
 		for _, o := range p.Operations {
 			if g.ControlPlane && o.Kind == plan.ControlPlaneUpgrade || o.Kind == plan.WorkersUpgrade && g.Name != "" && slices.Contains(o.Groups, g.Name) {

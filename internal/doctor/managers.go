@@ -27,7 +27,7 @@ func managers(f Facts) []manager {
 		mend: "start the manager with --feature-gates=RuntimeSDK=true,InPlaceUpdates=true " +
 			"(with clusterctl: EXP_RUNTIME_SDK=true and EXP_IN_PLACE_UPDATES=true before init or upgrade)",
 	}}
-	if isKubeadm(f) {
+	if IsKubeadm(f) {
 		list = append(list, manager{
 			name: "capi-kubeadm-control-plane-controller-manager", provider: "control-plane-kubeadm", gates: []string{"InPlaceUpdates"},
 			mend: "start the manager with --feature-gates=InPlaceUpdates=true (with clusterctl: EXP_IN_PLACE_UPDATES=true before init or upgrade)",

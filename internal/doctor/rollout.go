@@ -15,8 +15,8 @@ import (
 // minSurgelessReplicas is how many replicas a KubeadmControlPlane must have before its webhook accepts maxSurge 0.
 const minSurgelessReplicas = 3
 
-// isKubeadm reports whether the control plane is a KubeadmControlPlane, or nothing says that it is not.
-func isKubeadm(f Facts) bool {
+// IsKubeadm reports whether the control plane is a KubeadmControlPlane, or nothing says that it is not.
+func IsKubeadm(f Facts) bool {
 	ref := f.Objects.Cluster.Spec.ControlPlaneRef
 	switch {
 	case f.Objects.ControlPlane != nil:
@@ -75,7 +75,7 @@ func checkReplicas(f Facts, groups []group, into *findings) {
 		}
 		replicas := controlPlaneReplicas(f)
 		switch {
-		case !isKubeadm(f):
+		case !IsKubeadm(f):
 			into.add(g.atRisk(), g.Subject, "select it by no UpdatePolicy with strategy ExternalUpdate, unless its provider asks the hook CanUpdateMachine",
 				"it is no KubeadmControlPlane: only that is known to update machines in place")
 		case replicas == nil:
@@ -103,7 +103,7 @@ func checkSurge(f Facts, groups []group, into *findings) {
 }
 
 func checkControlPlaneSurge(f Facts, g group, into *findings) {
-	if n := controlPlaneReplicas(f); !isKubeadm(f) || n != nil && *n < minSurgelessReplicas {
+	if n := controlPlaneReplicas(f); !IsKubeadm(f) || n != nil && *n < minSurgelessReplicas {
 		// CheckReplicas has said that no setting helps.
 		return
 	}

@@ -44,7 +44,7 @@ func Compute(f Facts, now time.Time) Report {
 			r.Machines = append(r.Machines, Machine{Name: m.Name, Group: g.Name, State: state, Version: m.Spec.Version})
 		}
 		if state == Queued || state == Updating || state == Failed || state == Unreadable {
-			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g.Group, durations, now))
+			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g, durations, now))
 		}
 		for _, d := range rec.dirty {
 			r.Dirty = append(r.Dirty, Dirty{Machine: m.Name, Group: g.Name, Field: d.Pointer, Since: d.Since})

@@ -26,15 +26,39 @@ func computeState(m *clusterv1.Machine, rec record, desired string) State {
 		return Failed
 	case rec.progress != nil:
 		return Updating
-	case marked && refused(m):
-		return Failed
 	case marked:
-		return Queued
+		return computeMarked(m, rec)
+	case isFinishing(m):
+		return Updating
 	case isUpToDate(m, desired):
 		return UpToDate
 	default:
 		return Waiting
 	}
+}
+
+// computeMarked is for a Machine that Cluster API has marked, and of which no update is recorded.
+func computeMarked(m *clusterv1.Machine, rec record) State {
+	switch {
+	case refused(m):
+		return Failed
+	case ended(m, rec):
+		return Updating
+	default:
+		return Queued
+	}
+}
+
+// ended reports whether the update that Cluster API is waiting for has ended: a summary of it is there.
+func ended(m *clusterv1.Machine, rec record) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
+	return rec.summary != nil && c != nil && c.Status == metav1.ConditionTrue && !rec.summary.Ended.Before(c.LastTransitionTime.Time)
+}
+
+// isFinishing reports whether Cluster API has not looked at the Machine yet since its update ended.
+func isFinishing(m *clusterv1.Machine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineUpToDateUpdatingReason
 }
 
 // refused reports whether Cluster API's last question to update the Machine was answered with a failure.
@@ -57,11 +81,13 @@ func isUpToDate(m *clusterv1.Machine, desired string) bool {
 	return err != nil || have == want
 }
 
-func computeUpdate(m *clusterv1.Machine, rec record, state State, g Group, durations map[string]Duration, now time.Time) Update {
+func computeUpdate(m *clusterv1.Machine, rec record, state State, g *groupFacts, durations map[string]Duration, now time.Time) Update {
 	u := Update{Machine: m.Name, Group: g.Name, State: state, MaxAttempts: g.Policy.MaxAttempts, Message: updatingMessage(m)}
 	p := rec.progress
 	if p == nil {
-		if u.To, _ = version.Parse(m.Spec.Version); state == Unreadable {
+		// Cluster API marks a Machine before it changes its spec, so the owner knows better.
+		u.To, _ = version.Parse(g.desired)
+		if state == Unreadable {
 			u.MaxAttempts = 0
 		}
 		return u

@@ -65,15 +65,26 @@ func WriteExamination(w io.Writer, f Format, e Examination) error {
 }
 
 func examinationTable(e Examination) string {
-	rows := make([][]string, 0, len(e.Findings))
 	found := make(map[doctor.Severity]int)
+	// Clusters can have very many groups, of which mostly the same is found.
+	subjects := map[doctor.Finding][]string{}
+	var distinct []doctor.Finding
 	for _, f := range e.Findings {
 		found[f.Severity]++
+		same := f
+		same.Subject = ""
+		if subjects[same] == nil {
+			distinct = append(distinct, same)
+		}
+		subjects[same] = append(subjects[same], f.Subject)
+	}
+	rows := make([][]string, 0, len(distinct))
+	for _, f := range distinct {
 		text := printable(f.Message)
 		if f.Mend != "" {
 			text += " -> " + printable(f.Mend)
 		}
-		rows = append(rows, []string{string(f.Severity), string(f.ID), printable(f.Subject), text})
+		rows = append(rows, []string{string(f.Severity), string(f.ID), describeGroups(subjects[f]), text})
 	}
 	var text strings.Builder
 	formatTable(&text, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows, []int{resultWidth, checkWidth, subjectWidth, findingWidth})

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,6 +17,11 @@ func TestExaminationGolden(t *testing.T) {
 		{ID: doctor.CheckSurge, Severity: doctor.Error, Subject: "KubeadmControlPlane prod-cp",
 			Message: "maxSurge is 1 (the default): Cluster API creates a machine before it asks", Mend: "set spec.rollout.strategy.rollingUpdate.maxSurge to 0"},
 	}}
+	for i := range 7 {
+		sick.Findings = append(sick.Findings, doctor.Finding{
+			ID: doctor.CheckTemplates, Severity: doctor.OK, Subject: fmt.Sprintf("MachineDeployment pool-%03d", i), Message: "all that its machines are made of exists",
+		})
+	}
 	for name, e := range map[string]Examination{"sick": sick, "nothing": {Cluster: "prod"}} {
 		for _, f := range ReportFormats() {
 			t.Run(name+"/"+string(f), func(t *testing.T) {

@@ -35,10 +35,12 @@ type Step struct{ From, To version.Version }
 type Group struct {
 	snapshot.UpdateGroup
 	Steps []Step
+	// Kubeadm says that it is a KubeadmControlPlane, which changes its machines' KubeadmConfigs with some versions.
+	Kubeadm bool
 	// Machine is one of the control plane's Machines; nil where there is none, and for MachineDeployments.
 	Machine *clusterv1.Machine
 	// Obstacle says why Cluster API replaces machines of the group without asking; empty where nothing is known to. Doubt says
-	// why it cannot be told whether it does.
+	// why it cannot be told what happens, however updaters answer.
 	Obstacle, Doubt string
 }
 
@@ -150,7 +152,7 @@ func (p *preview) group(ctx context.Context, g Group) Update {
 	default:
 		p.inPlace(ctx, g, policy, &u)
 		if g.Doubt != "" && u.Outcome == InPlace {
-			u.Outcome, u.Message = Unknown, fmt.Sprintf("unknown: %s, if Cluster API asks: %s", u.Message, g.Doubt)
+			u.Outcome, u.Message = Unknown, fmt.Sprintf("unknown: %s, but %s", u.Message, g.Doubt)
 		}
 	}
 	return u

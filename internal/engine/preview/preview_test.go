@@ -100,7 +100,7 @@ func controlPlane(versions ...string) Group {
 
 func TestPreview(t *testing.T) {
 	inPlace, fallback := policy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackNone), policy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackRollingUpdate)
-	version := cover.Pointer{Part: cover.PartMachine, Path: "/spec/template/spec/version"}
+	field := cover.Pointer{Part: cover.PartMachine, Path: "/spec/template/spec/version"}
 	for _, test := range []struct {
 		name     string
 		group    Group
@@ -121,20 +121,31 @@ func TestPreview(t *testing.T) {
 		{name: "a control plane, in several steps", group: controlPlane("v1.30.0", "v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("a-nothing", 0), updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"a-nothing": {}, "kubeadm": {covers: true}},
 			want: Update{Outcome: InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
+		{name: "what KubeadmControlPlane changes with a version", group: func() Group { g := controlPlane("v1.29.0", "v1.30.0", "v1.31.2"); g.Kubeadm = true; return g }(),
+			policies: []v1alpha1.UpdatePolicy{inPlace}, specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
+			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{{Part: cover.PartBootstrap, Path: "/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
+				Message: "blocked: not covered: BootstrapConfig /spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode (v1.30.0 -> v1.31.2)"}},
+		{name: "and does not with others", group: func() Group {
+			g := controlPlane("v1.31.2", "v1.32.0", "v1.33.0", "v1.34.0")
+			g.Kubeadm = true
+			return g
+		}(),
+			policies: []v1alpha1.UpdatePolicy{inPlace}, specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
+			want: Update{Outcome: InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
 		{name: "nothing to do", group: workers("v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			want: Update{Outcome: InPlace, Policy: "all", Message: "in place: nothing to do in this plan"}},
 		{name: "not covered, replaced", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("os", 0)}, updaters: map[string]*fakeUpdater{"os": {}},
-			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{version}, Message: "replace: not covered: MachineSet /spec/template/spec/version"}},
+			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "replace: not covered: MachineSet /spec/template/spec/version"}},
 		{name: "no updaters, blocked", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
-			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{version}, Message: "blocked: not covered: MachineSet /spec/template/spec/version"}},
+			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: not covered: MachineSet /spec/template/spec/version"}},
 		{name: "a step too far", group: workers("v1.30.0", "v1.31.2", "v1.33.0"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{version}, Message: "blocked: not covered: MachineSet /spec/template/spec/version; " +
+			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: not covered: MachineSet /spec/template/spec/version; " +
 				`updater "kubeadm": Machine /spec/template/spec/version: it moves a kubelet at most 1 minor at once; from v1.31.2 to v1.33.0 are 2 (v1.31.2 -> v1.33.0)`}},
 		{name: "declined", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("handover", 0)}, updaters: map[string]*fakeUpdater{"handover": {err: declined{}}},
-			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{version},
+			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{field},
 				Message: `replace: not covered: MachineSet /spec/template/spec/version; updater "handover": covers nothing: declines: too busy`}},
 		{name: "cannot be opened", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("far", 0), updater("kubeadm", 0)}, updaters: map[string]*fakeUpdater{"far": nil, "kubeadm": {covers: true}},
@@ -149,7 +160,7 @@ func TestPreview(t *testing.T) {
 			policies: []v1alpha1.UpdatePolicy{inPlace}, want: Update{Outcome: Blocked, Policy: "all", Message: "blocked: maxSurge is 1"}},
 		{name: "it cannot be told whether Cluster API asks", group: func() Group { g := workers("v1.31.2", "v1.32.1"); g.Doubt = "maxSurge cannot be told"; return g }(),
 			policies: []v1alpha1.UpdatePolicy{inPlace}, specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: Update{Outcome: Unknown, Policy: "all", Updaters: []string{"kubeadm"}, Message: "unknown: in place by kubeadm, if Cluster API asks: maxSurge cannot be told"}},
+			want: Update{Outcome: Unknown, Policy: "all", Updaters: []string{"kubeadm"}, Message: "unknown: in place by kubeadm, but maxSurge cannot be told"}},
 		{name: "Cluster API would not ask, replaced", group: func() Group { g := workers("v1.31.2", "v1.32.1"); g.Obstacle = "maxSurge is 1"; return g }(),
 			policies: []v1alpha1.UpdatePolicy{fallback}, want: Update{Outcome: Replace, Policy: "all", Message: "replaced: maxSurge is 1"}},
 	} {
@@ -204,6 +215,41 @@ func TestQuestions(t *testing.T) {
 	}
 	if got := Preview(t.Context(), r)[2]; got.Outcome != Unknown || !strings.Contains(got.Message, "reading DevMachineTemplate t") {
 		t.Errorf("a template that cannot be read gives %+v", got)
+	}
+}
+
+// TestLocalMode checks what KubeadmControlPlane makes of a KubeadmConfig.
+func TestLocalMode(t *testing.T) {
+	config := func(gates string) map[string]any {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(`{"spec":{"clusterConfiguration":`+gates+`}}`), &object); err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	for _, test := range []struct {
+		name, before, minor, after string
+	}{
+		{"too old", `{}`, "v1.30", `{}`},
+		{"set", `{}`, "v1.31", `{"featureGates":{"ControlPlaneKubeletLocalMode":true}}`},
+		{"beside others", `{"featureGates":{"A":true}}`, "v1.35", `{"featureGates":{"A":true,"ControlPlaneKubeletLocalMode":true}}`},
+		{"the user's own stays", `{"featureGates":{"ControlPlaneKubeletLocalMode":false}}`, "v1.33", `{"featureGates":{"ControlPlaneKubeletLocalMode":false}}`},
+		{"dropped", `{"featureGates":{"A":true,"ControlPlaneKubeletLocalMode":true}}`, "v1.36", `{"featureGates":{"A":true}}`},
+		{"of another shape", `{"featureGates":[]}`, "v1.33", `{"featureGates":[]}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			minor, err := version.ParseMinor(test.minor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := config(test.before)
+			if diff := cmp.Diff(config(test.after), withLocalMode(before, minor)); diff != "" {
+				t.Errorf("withLocalMode (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(config(test.before), before); diff != "" {
+				t.Errorf("its input has changed:\n%s", diff)
+			}
+		})
 	}
 }
 

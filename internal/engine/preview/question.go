@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // question is what Cluster API would ask about one step: the objects before and after it, which differ in their version.
@@ -35,24 +37,60 @@ func (p *preview) question(ctx context.Context, g Group, step Step) (question, e
 	if err != nil {
 		return question{}, err
 	}
-	var bootstrap json.RawMessage
-	if spec.Bootstrap.ConfigRef.IsDefined() {
-		if bootstrap, err = p.object(ctx, g, spec.Bootstrap.ConfigRef); err != nil {
+	var bootstrap map[string]any
+	switch ref := spec.Bootstrap.ConfigRef; {
+	case ref.IsDefined():
+		if bootstrap, err = p.object(ctx, g, ref); err != nil {
 			return question{}, err
 		}
+	case g.Kubeadm:
+		bootstrap = map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "KubeadmConfig", "spec": map[string]any{}}
 	}
 	for _, side := range []struct {
-		version string
+		version version.Version
 		into    *cover.Objects
-	}{{step.From.String(), &q.current}, {step.To.String(), &q.desired}} {
-		spec.Version = side.version
-		machine, err := encode(g, spec)
-		if err != nil {
+	}{{step.From, &q.current}, {step.To, &q.desired}} {
+		spec.Version = side.version.String()
+		if side.into.Machine, err = encode(g, spec); err != nil {
 			return question{}, err
 		}
-		*side.into = cover.Objects{Machine: machine, Infrastructure: infrastructure, Bootstrap: bootstrap}
+		if side.into.Infrastructure, err = sentObject(infrastructure); err != nil {
+			return question{}, err
+		}
+		config := bootstrap
+		if g.Kubeadm {
+			config = withLocalMode(bootstrap, side.version.Minor())
+		}
+		if side.into.Bootstrap, err = sentObject(config); err != nil {
+			return question{}, err
+		}
 	}
 	return q, nil
+}
+
+// The minors from which, and up to which, KubeadmControlPlane sets a feature gate of kubeadm in each machine's KubeadmConfig
+// by itself: DefaultFeatureGates in Cluster API's controlplane/kubeadm/pkg/desiredstate/desired_state.go.
+var (
+	localModeFrom = version.Minor{Major: 1, Minor: 31}
+	localModeTo   = version.Minor{Major: 1, Minor: 36}
+)
+
+const localModeGate = "ControlPlaneKubeletLocalMode"
+
+// withLocalMode returns a KubeadmConfig as KubeadmControlPlane wants it for a version.
+func withLocalMode(config map[string]any, minor version.Minor) map[string]any {
+	path := []string{"spec", "clusterConfiguration", "featureGates", localModeGate}
+	config = runtime.DeepCopyJSON(config)
+	_, set, err := unstructured.NestedBool(config, path...)
+	switch {
+	case err != nil || minor.Before(localModeFrom):
+	case !minor.Before(localModeTo):
+		unstructured.RemoveNestedField(config, path...)
+	case !set:
+		// What stands in the way is of another shape than a KubeadmConfig; then nothing is known to change.
+		_ = unstructured.SetNestedField(config, true, path...)
+	}
+	return config
 }
 
 // machineSpec is that of a live object where there is one.
@@ -98,13 +136,13 @@ func encode(g Group, spec clusterv1.MachineSpec) (json.RawMessage, error) {
 }
 
 // object is what a reference points to: fetched, or else made up without content, because Cluster API always sends one.
-func (p *preview) object(ctx context.Context, g Group, ref clusterv1.ContractVersionedObjectReference) (json.RawMessage, error) {
+func (p *preview) object(ctx context.Context, g Group, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
 	if ref.IsDefined() && p.Fetch != nil {
 		object, err := p.Fetch(ctx, ref)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s %s, which its machines are made of: %w", ref.Kind, ref.Name, err)
 		}
-		return sentObject(object)
+		return object, nil
 	}
 	made := map[string]any{"apiVersion": ref.APIGroup + "/v1beta2", "kind": ref.Kind, "metadata": map[string]any{"name": ref.Name, "namespace": g.Namespace}}
 	if !ref.IsDefined() {
@@ -114,11 +152,14 @@ func (p *preview) object(ctx context.Context, g Group, ref clusterv1.ContractVer
 	if !g.ControlPlane {
 		made["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
 	}
-	return sentObject(made)
+	return made, nil
 }
 
-// sentObject is the part of an object that Cluster API sends.
+// sentObject is the part of an object that Cluster API sends; nothing where there is none.
 func sentObject(object map[string]any) (json.RawMessage, error) {
+	if object == nil {
+		return nil, nil
+	}
 	sent := map[string]any{}
 	for _, field := range []string{"apiVersion", "kind", "spec"} {
 		if value, ok := object[field]; ok {
