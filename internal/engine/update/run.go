@@ -2,13 +2,9 @@ package update
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,10 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 const (
@@ -337,158 +331,4 @@ func (r *run) clearCondition(ctx context.Context) {
 
 func (r *run) cluster() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.machine.Namespace, Name: r.machine.Spec.ClusterName}
-}
-
-func (r *run) readNode(ctx context.Context) {
-	r.facts.Now = r.Now().UTC().Truncate(time.Second)
-	name := r.machine.Status.NodeRef.Name
-	if name == "" {
-		r.facts.Node = inplace.Node{Unknown: "the Machine has no status.nodeRef yet"}
-		return
-	}
-	r.facts.Node = r.Nodes.Node(ctx, r.cluster(), name)
-}
-
-// readRun reads all that is decided on.
-func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (*run, error) {
-	key := client.ObjectKeyFromObject(&request.Desired.Machine)
-	machine := &clusterv1.Machine{}
-	if err := e.Live.Get(ctx, key, machine); err != nil {
-		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
-	}
-	o, err := e.readOwner(ctx, &machine.ObjectMeta)
-	if err != nil {
-		return nil, err
-	}
-	desired, err := version.Parse(request.Desired.Machine.Spec.Version)
-	if err != nil {
-		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
-	}
-	r := &run{Engine: e, request: request, machine: machine, owner: o}
-	r.facts = inplace.Facts{
-		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
-	}
-	if err := r.readRecords(ctx); err != nil {
-		return nil, err
-	}
-	// Before an update has begun or been refused, Cluster API's finding whether the owner moved on may be from before the mark.
-	r.facts.Abandon = has(machine, v1alpha1.UpdateAbandonAnnotation) && (r.saved != nil || r.isBlocked())
-	if err := r.readPolicy(ctx); err != nil {
-		return nil, err
-	}
-	// While an update is under way, only that it is still the one that is asked for matters.
-	if r.saved == nil || r.saved.Target != r.facts.Target || r.facts.Target == "" {
-		if err := r.readDecision(ctx); err != nil {
-			return nil, err
-		}
-	}
-	r.readNode(ctx)
-	return r, nil
-}
-
-// readRecords reads what is recorded on the Machine. What cannot be read is shown there, and nothing is done: it may be the
-// record of an updater that is at work.
-func (r *run) readRecords(ctx context.Context) error {
-	var problems [3]error
-	r.saved, problems[0] = readAnnotation[inplace.Progress](r.machine, v1alpha1.UpdateProgressAnnotation)
-	r.facts.Last, problems[1] = readAnnotation[inplace.Summary](r.machine, v1alpha1.LastUpdateAnnotation)
-	r.facts.Owed, problems[2] = readAnnotation[inplace.Owed](r.machine, v1alpha1.UpdateOwedAnnotation)
-	if err := errors.Join(problems[:]...); err != nil {
-		r.reportRefused(ctx, inplace.Refuse{Reason: inplace.ReasonNoDecision, Message: err.Error()})
-		return refused(v1alpha1.NoDecisionReason, "%v", err)
-	}
-	r.facts.Progress = r.saved
-	return nil
-}
-
-// readPolicy finds the policy that counts. Where that cannot be told, a running update goes on by the one that it began with, and
-// nothing begins.
-func (r *run) readPolicy(ctx context.Context) error {
-	var err error
-	r.policy, err = r.selectPolicy(ctx, r.owner.group)
-	refusal, ok := asRefused(err)
-	if ok && r.saved != nil && r.saved.Policy != "" {
-		r.policy, err = r.policyNamed(ctx, r.saved.Policy)
-	}
-	if err != nil {
-		if ok {
-			r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
-		}
-		return err
-	}
-	r.facts.Policy = r.policy.Policy
-	return nil
-}
-
-// targetOf returns what a Machine has moved to: the template of its MachineSet, in the form of templateOf; empty for a control
-// plane Machine.
-func targetOf(m *clusterv1.Machine) string {
-	ref := metav1.GetControllerOf(m)
-	if ref == nil || ref.Kind != "MachineSet" {
-		return ""
-	}
-	return templateName(m.Labels, ref.Name)
-}
-
-// templateOf identifies the template of a MachineSet. Where Cluster API is refused it asks again about a MachineSet with another
-// random name, and the same template.
-func templateOf(ms *clusterv1.MachineSet) string { return templateName(ms.Labels, ms.Name) }
-
-// templateName is the hash of the template, which stands in the label before a random suffix; a MachineSet's name where there is
-// no such label.
-func templateName(labels map[string]string, otherwise string) string {
-	if hash, _, ok := strings.Cut(labels[clusterv1.MachineDeploymentUniqueLabel], "-"); ok && hash != "" {
-		return hash
-	}
-	return otherwise
-}
-
-// readDecision finds the decision for this update: on the Machine, or on the MachineSets of its MachineDeployment.
-func (r *run) readDecision(ctx context.Context) error {
-	var found []inplace.Decision
-	if r.facts.Target == "" {
-		found = readDecisions(r.machine)
-		found = found[:min(len(found), 1)]
-	} else {
-		sets := &metav1.PartialObjectMetadataList{}
-		sets.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineSetList"))
-		err := r.Live.List(ctx, sets, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.owner.group.Object})
-		if err != nil {
-			return fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", r.machine.Namespace, r.owner.group.Object, err)
-		}
-		slices.SortFunc(sets.Items, func(a, b metav1.PartialObjectMetadata) int {
-			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-		})
-		for i := range sets.Items {
-			for _, d := range readDecisions(&sets.Items[i]) {
-				if d.Target == r.facts.Target {
-					found = append(found, d)
-				}
-			}
-		}
-	}
-	r.decision = mergeDecisions(found)
-	r.facts.Decision = r.decision
-	if r.decision == nil {
-		return nil
-	}
-	machine, err := json.Marshal(r.request.Desired.Machine)
-	if err != nil {
-		return fmt.Errorf("encoding the Machine: %w", err)
-	}
-	r.facts.Drifted = cover.Drifted(r.decision.Changes, cover.Objects{
-		Machine: machine, Infrastructure: rawJSON(r.request.Desired.InfrastructureMachine), Bootstrap: rawJSON(r.request.Desired.BootstrapConfig),
-	})
-	return nil
-}
-
-func has(object client.Object, annotation string) bool {
-	_, ok := object.GetAnnotations()[annotation]
-	return ok
-}
-
-// ownerMovedOn reads Cluster API's own finding whether the Machine is what its owner desires.
-func ownerMovedOn(m *clusterv1.Machine) bool {
-	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
 }
