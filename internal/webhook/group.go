@@ -161,17 +161,17 @@ type member struct {
 	replaceable bool
 }
 
-// readMembers reads the Machines of a group that are not being deleted.
-func (g *Guard) readMembers(ctx context.Context, found *group) ([]member, error) {
+// readMembers reads the Machines of a group that are not being deleted. It changes none of what reader returns.
+func readMembers(ctx context.Context, reader client.Reader, found *group, options ...client.ListOption) ([]member, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-	if err := g.options.Live.List(ctx, list, found.members...); err != nil {
+	if err := reader.List(ctx, list, append(options, found.members...)...); err != nil {
 		return nil, fmt.Errorf("listing the Machines of %s: %w", found.facts, err)
 	}
-	var members []member
+	members := make([]member, 0, len(list.Items))
 	for i := range list.Items {
 		m := &list.Items[i]
-		owner := metav1.GetControllerOf(m)
+		owner := metav1.GetControllerOfNoCopy(m)
 		if !m.DeletionTimestamp.IsZero() || found.owner != "" && (owner == nil || owner.UID != found.owner) {
 			continue
 		}

@@ -53,6 +53,9 @@ type GuardOptions struct {
 	// Live reads Clusters, MachineDeployments, MachineSets, control plane objects and the metadata of Machines, not from a cache:
 	// two requests in a row must not be decided by the same count.
 	Live client.Reader
+	// Cached lists the metadata of Machines from a cache, which is enough for groups that are scaled by hundreds (see admitted). Without it they are
+	// listed live for every request: a group that grows by n Machines then costs the API server n*n/2 of them.
+	Cached client.Reader
 	// Recorder writes Events.
 	Recorder events.EventRecorder
 	// Metrics counts denials.
@@ -87,7 +90,7 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 	}
 	if verdict, ok := guard.DecideAlone(operation, m.facts); ok {
 		if !isDryRun(request) {
-			g.admitted.rememberDelete(m.uid)
+			g.admitted.remember(operation, "", m.uid)
 		}
 		return admission.Allowed(string(verdict.Reason))
 	}
@@ -97,6 +100,10 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 			fmt.Errorf("it is not known whether Machine %s/%s may be created or deleted: %w", m.namespace, m.facts.Name, err))
 	}
 	if verdict.Allowed {
+		if !isDryRun(request) && found != nil {
+			// Also what was allowed for another reason than the count: it counts for the next request, under another policy.
+			g.admitted.remember(operation, found.reference.UID, m.uid)
+		}
 		return admission.Allowed(string(verdict.Reason))
 	}
 	if !isDryRun(request) {
@@ -158,11 +165,26 @@ func (g *Guard) decide(
 	if request.Group.Desired, err = found.desired(); err != nil {
 		return guard.Verdict{}, found, err
 	}
-	members, err := g.readMembers(ctx, found)
-	if err != nil {
-		return guard.Verdict{}, found, err
+	verdict, err := g.decideByCount(ctx, request, found, m, dryRun)
+	return verdict, found, err
+}
+
+// decideByCount answers a request about a group that is guarded.
+func (g *Guard) decideByCount(ctx context.Context, request guard.Request, found *group, m machine, dryRun bool) (guard.Verdict, error) {
+	if g.options.Cached != nil {
+		// What cannot be read here may be read live.
+		cached, err := readMembers(ctx, g.options.Cached, found, client.UnsafeDisableDeepCopy)
+		if err == nil {
+			if verdict, ok := g.admitted.decideFar(request, found.reference.UID, m.uid, cached, dryRun); ok {
+				return verdict, nil
+			}
+		}
 	}
-	return g.admitted.decide(request, found.reference.UID, m.uid, members, dryRun), found, nil
+	members, err := readMembers(ctx, g.options.Live, found)
+	if err != nil {
+		return guard.Verdict{}, err
+	}
+	return g.admitted.decide(request, found.reference.UID, m.uid, members, dryRun), nil
 }
 
 // refusePolicy is the verdict where nobody can know which policy was meant.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,6 +37,7 @@ const namespace = "default"
 type world struct {
 	t        *testing.T
 	client   client.Client
+	options  webhook.GuardOptions
 	guard    *webhook.Guard
 	recorder recorder
 	registry *prometheus.Registry
@@ -43,8 +45,10 @@ type world struct {
 	mu sync.Mutex
 	// reads counts live reads; fail makes those of a kind fail.
 	reads int
-	fail  map[string]error
-	now   time.Time
+	// listed counts the objects that live lists returned.
+	listed int
+	fail   map[string]error
+	now    time.Time
 }
 
 // recorder keeps Events.
@@ -94,17 +98,22 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			if err := w.read(list); err != nil {
 				return err
 			}
-			return c.List(ctx, list, opts...)
+			err := c.List(ctx, list, opts...)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.listed += apimeta.LenList(list)
+			return err
 		},
 	})
 	metrics, err := webhook.NewGuardMetrics(w.registry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.guard = webhook.NewGuard(webhook.GuardOptions{
+	w.options = webhook.GuardOptions{
 		Policies: inner, Live: live, Recorder: &w.recorder, Metrics: metrics,
 		Now: func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
-	})
+	}
+	w.guard = webhook.NewGuard(w.options)
 	return w
 }
 
