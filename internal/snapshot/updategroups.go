@@ -6,30 +6,35 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
-// ControlPlaneGroup is a cluster's control plane as UpdatePolicies select it. The object may be nil while it does not exist.
-func ControlPlaneGroup(cluster *clusterv1.Cluster, object *unstructured.Unstructured) updatepolicy.Group {
-	g := updatepolicy.Group{
-		Namespace: cluster.Namespace, Cluster: cluster.Name, ClusterLabels: cluster.Labels,
-		ControlPlane: true, Object: cluster.Spec.ControlPlaneRef.Name,
+// ControlPlaneGroup is a cluster's control plane as UpdatePolicies select it. Both may be metadata only: of the cluster, namespace,
+// name and labels count, of the control plane object name and labels. A control plane has no topology name.
+func ControlPlaneGroup(cluster, object metav1.Object) updatepolicy.Group {
+	return updatepolicy.Group{
+		Namespace: cluster.GetNamespace(), Cluster: cluster.GetName(), ClusterLabels: cluster.GetLabels(),
+		ControlPlane: true, Object: object.GetName(), Labels: object.GetLabels(),
 	}
-	if object != nil {
-		g.Object, g.Labels = object.GetName(), object.GetLabels()
-	}
-	return g
 }
 
-// MachineDeploymentGroup is a MachineDeployment of a cluster as UpdatePolicies select it.
-func MachineDeploymentGroup(cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) updatepolicy.Group {
+// MissingControlPlaneGroup is ControlPlaneGroup while the control plane object does not exist: it has the name by which the cluster
+// refers to it, and no labels.
+func MissingControlPlaneGroup(cluster *clusterv1.Cluster) updatepolicy.Group {
+	return ControlPlaneGroup(cluster, &metav1.ObjectMeta{Name: cluster.Spec.ControlPlaneRef.Name})
+}
+
+// MachineDeploymentGroup is a MachineDeployment of a cluster as UpdatePolicies select it. Both may be metadata only: namespace, name
+// and labels count.
+func MachineDeploymentGroup(cluster, md metav1.Object) updatepolicy.Group {
 	return updatepolicy.Group{
-		Namespace: cluster.Namespace, Cluster: cluster.Name, ClusterLabels: cluster.Labels,
-		Topology: cmp.Or(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.Name),
-		Object:   md.Name, Labels: md.Labels,
+		Namespace: cluster.GetNamespace(), Cluster: cluster.GetName(), ClusterLabels: cluster.GetLabels(),
+		Topology: cmp.Or(md.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.GetName()),
+		Object:   md.GetName(), Labels: md.GetLabels(),
 	}
 }
 
@@ -79,7 +84,7 @@ func UpdateGroups(o Objects, class *clusterv1.ClusterClass) []UpdateGroup {
 
 func controlPlaneGroup(o Objects, class *clusterv1.ClusterClass) UpdateGroup {
 	g := UpdateGroup{
-		Group:   ControlPlaneGroup(o.Cluster, o.ControlPlane),
+		Group:   MissingControlPlaneGroup(o.Cluster),
 		Subject: "control plane",
 		MachineLabels: map[string]string{
 			clusterv1.ClusterNameLabel: o.Cluster.Name, clusterv1.MachineControlPlaneLabel: "",
@@ -87,6 +92,7 @@ func controlPlaneGroup(o Objects, class *clusterv1.ClusterClass) UpdateGroup {
 	}
 	topology := o.Cluster.Spec.Topology.ControlPlane.Metadata.Labels
 	if o.ControlPlane != nil {
+		g.Group = ControlPlaneGroup(o.Cluster, o.ControlPlane)
 		g.Subject = o.ControlPlane.GetKind() + " " + o.ControlPlane.GetName()
 		g.MachineLabels[clusterv1.MachineControlPlaneNameLabel] = o.ControlPlane.GetName()
 		labels, _, err := unstructured.NestedStringMap(o.ControlPlane.Object, "spec", "machineTemplate", "metadata", "labels")

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // TestUpdateGroups checks order, names and the labels that UpdatePolicies and Updaters select by.
@@ -117,4 +119,54 @@ func TestUpdateGroups(t *testing.T) {
 func made(labels map[string]string) map[string]string {
 	labels[clusterv1.ClusterNameLabel], labels[clusterv1.ClusterTopologyOwnedLabel] = "prod", ""
 	return labels
+}
+
+// Whoever has metadata only and whoever has whole objects sees the same group: the guard must not select another policy than the engine.
+func TestGroupsOfMetadata(t *testing.T) {
+	partial := func(o metav1.Object) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), Labels: o.GetLabels()}}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team-a", Labels: map[string]string{"stage": "prod"}}}
+	cluster.Spec.ControlPlaneRef.Name = "prod-cp"
+	plane := &unstructured.Unstructured{}
+	plane.SetName("prod-cp")
+	plane.SetNamespace("team-a")
+	// Nobody puts this label there; whoever does makes no topology of the control plane.
+	plane.SetLabels(map[string]string{"on": "object", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md-0"})
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "prod-md-0-x", Namespace: "team-a", Labels: map[string]string{
+		clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md-0",
+	}}}
+	bare := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "bare", Namespace: "team-a"}}
+	of := func(g updatepolicy.Group) updatepolicy.Group {
+		g.Namespace, g.Cluster, g.ClusterLabels = "team-a", "prod", cluster.Labels
+		return g
+	}
+	for name, test := range map[string]struct {
+		got  []updatepolicy.Group
+		want updatepolicy.Group
+	}{
+		"control plane": {
+			[]updatepolicy.Group{ControlPlaneGroup(cluster, plane), ControlPlaneGroup(partial(cluster), partial(plane))},
+			of(updatepolicy.Group{ControlPlane: true, Object: "prod-cp", Labels: plane.GetLabels()}),
+		},
+		"control plane that does not exist": {
+			[]updatepolicy.Group{MissingControlPlaneGroup(cluster)}, of(updatepolicy.Group{ControlPlane: true, Object: "prod-cp"}),
+		},
+		"of a topology": {
+			[]updatepolicy.Group{MachineDeploymentGroup(cluster, md), MachineDeploymentGroup(partial(cluster), partial(md))},
+			of(updatepolicy.Group{Topology: "md-0", Object: "prod-md-0-x", Labels: md.Labels}),
+		},
+		"of none": {
+			[]updatepolicy.Group{MachineDeploymentGroup(cluster, bare), MachineDeploymentGroup(partial(cluster), partial(bare))},
+			of(updatepolicy.Group{Topology: "bare", Object: "bare"}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, got := range test.got {
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("the group (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
 }

@@ -65,7 +65,7 @@ func (r *Reconciler) readGroups(ctx context.Context, namespace string) ([]update
 		if c == nil || !d.DeletionTimestamp.IsZero() {
 			continue
 		}
-		groups = append(groups, updatepolicy.State{Group: snapshot.MachineDeploymentGroup(c, &clusterv1.MachineDeployment{ObjectMeta: d.ObjectMeta})})
+		groups = append(groups, updatepolicy.State{Group: snapshot.MachineDeploymentGroup(c, d)})
 	}
 	return groups, nil
 }
@@ -75,7 +75,7 @@ func (r *Reconciler) readGroups(ctx context.Context, namespace string) ([]update
 func (r *Reconciler) readControlPlane(ctx context.Context, c *clusterv1.Cluster) (updatepolicy.State, error) {
 	ref := c.Spec.ControlPlaneRef
 	kind := schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}
-	state := updatepolicy.State{Group: snapshot.ControlPlaneGroup(c, nil), Kubeadm: kind == kubeadmControlPlane}
+	state := updatepolicy.State{Group: snapshot.MissingControlPlaneGroup(c), Kubeadm: kind == kubeadmControlPlane}
 	mapping, err := r.Mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
 		return state, nil
@@ -96,7 +96,7 @@ func (r *Reconciler) readControlPlane(ctx context.Context, c *clusterv1.Cluster)
 	if err != nil {
 		return state, fmt.Errorf("reading the metadata of %s %s: %w", kind.Kind, key, err)
 	}
-	state.Group.Labels = object.Labels
+	state.Group = snapshot.ControlPlaneGroup(c, object)
 	if state.Kubeadm {
 		state.Replicas, err = r.readReplicas(ctx, object)
 	}
