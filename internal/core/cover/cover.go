@@ -103,9 +103,11 @@ type Result struct {
 	// object that should be of another kind has /kind among them, which no updater can cover.
 	Uncovered []Pointer
 	// Dirty are the fields that differ, are ignored, and that no updater covers, sorted. Their paths are as for Machine
-	// scope, because they are recorded on Machines.
+	// scope, because they are recorded on Machines. They are bounded as by BoundPointers: nothing is left out, but where they are
+	// many a field stands for all that is dirty below it, and for what else is there.
 	Dirty []Pointer
-	// Changes are all fields that differ but those in Dirty, sorted; the first MaxChanges of them.
+	// Changes are all fields that differ but those that are dirty, sorted; the first MaxChanges and MaxPaths bytes of them, without
+	// those whose path is longer than MaxPath.
 	Changes []Change
 	// Errors are the errors of updaters, in the order in which they were asked.
 	Errors []*UpdaterError
@@ -114,9 +116,6 @@ type Result struct {
 	// CurrentDigest and DesiredDigest identify the compared parts of the objects.
 	CurrentDigest, DesiredDigest string
 }
-
-// MaxChanges bounds Result.Changes, because they are kept in an annotation.
-const MaxChanges = 128
 
 // UpdaterError says what is wrong with an updater's answer. Such an answer covers nothing. Its text has no values of fields,
 // because some are secret. It is shared, and must not be changed.

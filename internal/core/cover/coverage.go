@@ -287,11 +287,11 @@ func (c *Coverage) Result() Result {
 		}
 	}
 	slices.SortFunc(r.Uncovered, comparePointers)
-	slices.SortFunc(r.Dirty, comparePointers)
+	r.Dirty = BoundPointers(r.Dirty)
 	slices.SortFunc(r.Changes, func(a, b Change) int {
 		return comparePointers(Pointer{a.Part, a.Path}, Pointer{b.Part, b.Path})
 	})
-	r.Changes = r.Changes[:min(len(r.Changes), MaxChanges)]
+	r.Changes = boundChanges(r.Changes)
 	r.CurrentDigest, r.DesiredDigest = digest(originals), digest(desireds)
 	return r
 }
