@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/guard"
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -224,9 +224,6 @@ func (g *Guard) report(ctx context.Context, operation guard.Operation, m machine
 	if operation == guard.Delete {
 		related = m.reference()
 	}
-	note := verdict.Message
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "")
-	}
+	note := text.Bound(verdict.Message, maxNote)
 	g.options.Recorder.Eventf(&found.reference, related, corev1.EventTypeWarning, string(verdict.Reason), eventAction, "%s", note)
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -107,27 +108,12 @@ func computeReady(invalid, unreachable error) metav1.Condition {
 			ready.Message = spec.Detail()
 		}
 	case unreachable != nil:
-		ready.Reason, ready.Message = v1alpha1.UpdaterUnreachableReason, cut(unreachable.Error())
+		ready.Reason, ready.Message = v1alpha1.UpdaterUnreachableReason, unreachable.Error()
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.UpdaterReachableReason
 	}
+	ready.Message = text.Bound(ready.Message, maxMessage)
 	return ready
-}
-
-// cut shortens a message between two characters.
-func cut(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	const ellipsis = "…"
-	end := 0
-	for i := range message {
-		if i > maxMessage-len(ellipsis) {
-			break
-		}
-		end = i
-	}
-	return message[:end] + ellipsis
 }
 
 // logReady logs a change of the Ready condition, once.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -84,7 +85,7 @@ func New(scope Scope, current, desired Objects, ignore []Ignore) (*Coverage, err
 }
 
 func checkIgnore(ignored Ignore) error {
-	input := fmt.Sprintf("ignored field %s of the %s", shorten(ignored.Path), shorten(string(ignored.Part)))
+	input := fmt.Sprintf("ignored field %s of the %s", text.Bound(ignored.Path, maxText), text.Bound(string(ignored.Part), maxText))
 	switch {
 	case !slices.Contains(parts[:], ignored.Part):
 		return &InputError{Input: input, Problem: fmt.Sprintf("there is no such object; write %s, %s or %s", parts[0], parts[1], parts[2])}
@@ -144,14 +145,14 @@ func kindOf(t tree) string {
 
 func (c *Coverage) versionOf(side string, machine tree) (version.Version, error) {
 	input := side + " " + string(PartMachine)
-	switch text := lookup(machine, c.versionPath()).(type) {
+	switch found := lookup(machine, c.versionPath()).(type) {
 	case absent:
 		return version.Version{}, nil
 	case string:
-		if text == "" {
+		if found == "" {
 			return version.Version{}, nil
 		}
-		v, err := version.Parse(text)
+		v, err := version.Parse(found)
 		if err != nil {
 			return v, &InputError{Input: input, Problem: "reading " + c.versionPath(), Err: err}
 		}

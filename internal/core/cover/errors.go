@@ -3,6 +3,8 @@ package cover
 import (
 	"fmt"
 	"strings"
+
+	"github.com/windlass-dev/windlass/internal/core/text"
 )
 
 // maxText is how many bytes of an updater's own text an error repeats: errors end up in conditions and events.
@@ -10,26 +12,19 @@ const maxText = 512
 
 // Error says whose answer is wrong, where, and what would be right.
 func (e *UpdaterError) Error() string {
-	text := fmt.Sprintf("updater %q: ", e.Updater)
+	said := fmt.Sprintf("updater %q: ", e.Updater)
 	if e.Pointer.Part != "" {
-		text += strings.TrimSpace(fmt.Sprintf("%s %s", e.Pointer.Part, shorten(e.Pointer.Path))) + ": "
+		said += strings.TrimSpace(fmt.Sprintf("%s %s", e.Pointer.Part, text.Bound(e.Pointer.Path, maxText))) + ": "
 	}
-	text += e.Problem
+	said += e.Problem
 	if e.Err != nil {
-		text += ": " + shorten(e.Err.Error())
+		said += ": " + text.Bound(e.Err.Error(), maxText)
 	}
-	return text
+	return said
 }
 
 // Unwrap returns the cause.
 func (e *UpdaterError) Unwrap() error { return e.Err }
-
-func shorten(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
-}
 
 // InputError says which of the objects or ignored fields that a Coverage is made of is wrong.
 type InputError struct {
@@ -44,7 +39,7 @@ type InputError struct {
 // Error says what is wrong, and with what.
 func (e *InputError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("%s: %s: %s", e.Input, e.Problem, shorten(e.Err.Error()))
+		return fmt.Sprintf("%s: %s: %s", e.Input, e.Problem, text.Bound(e.Err.Error(), maxText))
 	}
 	return e.Input + ": " + e.Problem
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/windlass-dev/windlass/internal/core/text"
 )
 
 // MaxPatchBytes is the size of the largest patch that is accepted for one object: about as much as the API server stores of
@@ -54,7 +56,7 @@ func checkPatch(p Patch) (empty bool, problem *patchProblem) {
 	case JSONPatch, JSONMergePatch:
 	default:
 		return false, &patchProblem{fmt.Sprintf("its patch is of the unknown type %q; write %s or %s",
-			shorten(string(p.Type)), JSONPatch, JSONMergePatch), nil}
+			text.Bound(string(p.Type), maxText), JSONPatch, JSONMergePatch), nil}
 	}
 	if len(p.Data) > MaxPatchBytes {
 		return false, &patchProblem{fmt.Sprintf("its %s has %d bytes; at most %d are accepted", p.Type, len(p.Data), MaxPatchBytes), nil}
