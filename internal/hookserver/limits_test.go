@@ -18,7 +18,9 @@ type limits struct {
 	err    error
 }
 
-func (l limits) WorkerMinors(context.Context, *clusterv1.Cluster) (int, error) { return l.minors, l.err }
+func (l limits) WorkerMinors(context.Context, *clusterv1.Cluster) (int, error) {
+	return l.minors, l.err
+}
 
 // TestWorkersStopWhereTheirUpdatersCanReach checks that the plan has the stops that updaters with short steps need.
 func TestWorkersStopWhereTheirUpdatersCanReach(t *testing.T) {
