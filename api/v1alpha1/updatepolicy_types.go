@@ -7,8 +7,10 @@ import (
 // UpdatePolicy says how the machines of clusters in its namespace are updated. A group of machines (a control plane or a
 // MachineDeployment) that no policy selects is replaced machine by machine, as Cluster API does by itself.
 //
-// The policy is read when a change is decided on. An edit takes effect at the next change: Cluster API keeps a decision for
-// up to a day.
+// Targets, strategy, fallback and ignorePaths are read when a change is decided on. An edit of them takes effect at the next
+// change: a decision stands until the change is made, and Cluster API keeps an answer for up to a day. Whether machines are guarded
+// against replacement, which follows from targets, strategy and fallback, changes at once. The other fields are read
+// again and again while machines are updated: an edit of them counts for updates that are under way, too.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=upol,categories=windlass
@@ -40,7 +42,8 @@ type UpdatePolicy struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.fallback) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".fallback",message="fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced"
 type UpdatePolicySpec struct {
-	// targets are the groups of machines that the policy is for. A group is selected if one of them matches. Where several
+	// targets are the groups of machines that the policy is for, when a change is decided on and while machines are updated. A
+	// group is selected if one of them matches. Where several
 	// policies select a group, the one that names it most precisely counts: by name of the group, by labels of the group,
 	// by name of the cluster, by labels of the cluster, any. Of two that name the group alike, the one that names the cluster
 	// more precisely counts. Two of the same precision block the group's updates with an error that names both.
@@ -49,51 +52,55 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Targets []UpdateTarget `json:"targets,omitempty"`
-	// strategy is ExternalUpdate to update machines in place by Updaters, or RollingUpdate to replace them.
+	// strategy is ExternalUpdate to update machines in place by Updaters, or RollingUpdate to replace them. It is read when a
+	// change is decided on: updates that are decided on go on in place.
 	// +required
 	// +kubebuilder:validation:Enum=ExternalUpdate;RollingUpdate
 	Strategy UpdateStrategy `json:"strategy,omitempty"`
 	// fallback is what happens where Updaters do not cover a change: RollingUpdate replaces machines, None leaves
 	// everything as it is, says what is not covered, and guards the machines against replacement. Unset means None with
-	// ExternalUpdate; it must be unset with RollingUpdate.
+	// ExternalUpdate; it must be unset with RollingUpdate. It is read when a change is decided on; the guard follows an edit at once.
 	// +optional
 	// +kubebuilder:validation:Enum=RollingUpdate;None
 	Fallback UpdateFallback `json:"fallback,omitempty"`
 	// maxInFlight is how many machines of a cluster's MachineDeployments under this policy are updated at once. Cluster
-	// API's own limits, such as maxUnavailable, hold as well.
+	// API's own limits, such as maxUnavailable, hold as well. An edit counts at once; updates that have begun go on.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxInFlight int32 `json:"maxInFlight,omitempty"`
-	// drain says whether nodes are cordoned and drained before the first updater that needs it.
+	// drain says whether nodes are cordoned and drained before the first updater that needs it. An edit counts at once, also for
+	// a node that is being drained.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
-	// soakSeconds is how long a node must be Ready at the new version before its update counts as done.
+	// soakSeconds is how long a node must be Ready at the new version before its update counts as done. An edit counts at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	SoakSeconds int32 `json:"soakSeconds,omitempty"`
-	// maxAttempts is how often an updater may try before the update fails finally.
+	// maxAttempts is how often an updater may try before the update fails finally. An edit counts at once: when the next attempt
+	// fails.
 	// +optional
 	// +default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxAttempts int32 `json:"maxAttempts,omitempty"`
-	// attemptTimeoutSeconds is how long an attempt may take, and how long its result may take to show on the node.
+	// attemptTimeoutSeconds is how long an attempt may take, and how long its result may take to show on the node. An edit counts
+	// at once, also for the attempt that is under way.
 	// +optional
 	// +default=1800
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	AttemptTimeoutSeconds int32 `json:"attemptTimeoutSeconds,omitempty"`
 	// onFailure is what happens to a machine whose update failed finally: Wait for a person, or Remediate it, which
-	// replaces it if a MachineHealthCheck is responsible for it.
+	// replaces it if a MachineHealthCheck is responsible for it. An edit counts at once, for updates that fail from then on.
 	// +optional
 	// +default="Wait"
 	// +kubebuilder:validation:Enum=Wait;Remediate
 	OnFailure UpdateFailureAction `json:"onFailure,omitempty"`
 	// ignorePaths are fields that need not be applied to a running machine. They count as covered, and the Machine records
-	// them as dirty.
+	// them as dirty. They are read when a change is decided on.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map

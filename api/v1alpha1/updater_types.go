@@ -206,6 +206,7 @@ type UpdaterRequest struct {
 	Outcome UpdaterRequestOutcome `json:"outcome,omitempty"`
 	// message is what the updater said, or what went wrong.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	Message string `json:"message,omitempty"`
 }
 
