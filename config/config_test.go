@@ -286,7 +286,7 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"upgradegraphs.windlass.dev": listAndWatch, "updaters.windlass.dev": listAndWatch, "updatepolicies.windlass.dev": listAndWatch,
 		"upgradegraphs/status.windlass.dev": {"patch"}, "updaters/status.windlass.dev": {"patch"}, "updatepolicies/status.windlass.dev": {"patch"},
 		"clusters.cluster.x-k8s.io": read, "machinedeployments.cluster.x-k8s.io": read, "machinesets.cluster.x-k8s.io": readAndPatch, "machines.cluster.x-k8s.io": readAndPatch,
-		"machines/status.cluster.x-k8s.io": {"patch"}, "machinesets/status.cluster.x-k8s.io": {"patch"}, "machinedeployments/status.cluster.x-k8s.io": {"patch"},
+		"machines/status.cluster.x-k8s.io": {"patch"}, "machinedeployments/status.cluster.x-k8s.io": {"patch"},
 		"machinedrainrules.cluster.x-k8s.io": {"list"},
 		"*.controlplane.cluster.x-k8s.io":    read, "*/status.controlplane.cluster.x-k8s.io": {"patch"},
 		"secrets": {"get"}, "namespaces": listAndWatch, "validatingwebhookconfigurations.admissionregistration.k8s.io": listAndWatch,
