@@ -32,6 +32,8 @@ type group struct {
 	// members selects the group's Machines by labels; owner, where it is set, is the UID of their owner.
 	members []client.ListOption
 	owner   types.UID
+	// mayBeUnasked says that a refusal may need more explaining.
+	mayBeUnasked bool
 }
 
 const (
@@ -92,7 +94,7 @@ func (g *Guard) readMachineDeployment(ctx context.Context, cluster *clusterv1.Cl
 	}
 	found := newGroup(clusterv1.GroupVersion.WithKind(machineDeploymentKind), &md)
 	found.selection = snapshot.MachineDeploymentGroup(cluster, &md)
-	found.one = true
+	found.one, found.mayBeUnasked = true, mayBeUnasked(&md)
 	if md.Spec.Replicas != nil {
 		found.replicas = new(int64(*md.Spec.Replicas))
 	}

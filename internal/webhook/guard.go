@@ -184,7 +184,8 @@ func (g *Guard) decideByCount(ctx context.Context, request guard.Request, found 
 	if err != nil {
 		return guard.Verdict{}, err
 	}
-	return g.admitted.decide(request, found.reference.UID, m.uid, members, dryRun), nil
+	verdict := g.admitted.decide(request, found.reference.UID, m.uid, members, dryRun)
+	return g.explain(ctx, request, found, m, verdict), nil
 }
 
 // refusePolicy is the verdict where nobody can know which policy was meant.

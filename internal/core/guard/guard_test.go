@@ -132,6 +132,20 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+func TestExplainUnasked(t *testing.T) {
+	refused := guard.Decide(guarded(guard.Delete, 3))
+	want := refused
+	want.Message += ". No hook was asked about this rollout under UpdatePolicy keep; if this policy is newer than the rollout: change the template again, " +
+		"or restart capi-controller-manager, to have the hooks asked"
+	if diff := cmp.Diff(want, guard.ExplainUnasked(refused, "keep")); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	allowed := guard.Decide(guarded(guard.Delete, 4))
+	if diff := cmp.Diff(allowed, guard.ExplainUnasked(allowed, "keep")); diff != "" {
+		t.Errorf("allowed (-want +got):\n%s", diff)
+	}
+}
+
 // facts are the switches of a request, in the order in which they count, and the reason that each gives.
 var facts = []struct {
 	reason     guard.Reason

@@ -41,3 +41,14 @@ func wouldSurge(r Request) string {
 		"replaced, annotate it with %s; to scale up, raise spec.replicas. `windlass doctor` says why Cluster API wants to replace machines",
 		r.Group.Desired, r.Group, keeps(r), mend, allowReplacementAnnotation)
 }
+
+// ExplainUnasked completes the message of a refusal where a rollout wants the Machine replaced and nobody was asked whether it can be
+// updated in place: Cluster API asks once for two MachineSets, and then keeps the answer for up to a day, whatever becomes of
+// the policies. A verdict that allows stays as it is.
+func ExplainUnasked(v Verdict, policy string) Verdict {
+	if !v.Allowed {
+		v.Message += fmt.Sprintf(". No hook was asked about this rollout under UpdatePolicy %s; if this policy is newer than the rollout: change the "+
+			"template again, or restart capi-controller-manager, to have the hooks asked", policy)
+	}
+	return v
+}
