@@ -348,7 +348,7 @@ func decideSoaking(f Facts) Verdict {
 func decideFailed(f Facts) Verdict {
 	p := *f.Progress
 	if !f.Retry {
-		return refuse(f.Progress, ReasonFailed, "%s; set the annotation windlass.dev/update-retry on the Machine to try again, or windlass.dev/update-abandon to give up", p.LastError)
+		return refuse(f.Progress, ReasonFailed, "%s; set the annotation windlass.dev/update-retry on the Machine to try again, or, once its owner desires something else than now, windlass.dev/update-abandon to give up", p.LastError)
 	}
 	if len(p.Steps) == 0 {
 		p.Phase, p.Started, p.LastError, p.Verified = Soaking, f.Now, "", nil

@@ -183,7 +183,7 @@ func (e *Engine) reportProgress(ctx context.Context, m *clusterv1.Machine, befor
 	switch after.Phase {
 	case inplace.BackingOff:
 		logger.Info("An attempt failed", "attempt", after.Attempt, "message", cut(after.LastError))
-		e.Events.Eventf(m, nil, corev1.EventTypeWarning, AttemptFailedReason, action, "%s", cut(fmt.Sprintf("Attempt %d failed: %s", after.Attempt, after.LastError)))
+		e.Events.Eventf(m, nil, corev1.EventTypeWarning, AttemptFailedReason, action, "%s", cut(fmt.Sprintf("Attempt %d of updater %q failed: %s", after.Attempt, after.Steps[0].Updater, after.LastError)))
 	case inplace.Failed:
 		logger.Info("The update failed finally", "message", cut(after.LastError))
 		e.Events.Eventf(m, nil, corev1.EventTypeWarning, v1alpha1.UpdateFailedReason, action, "%s", cut(after.LastError))
@@ -200,6 +200,10 @@ func (e *Engine) reportFinished(ctx context.Context, m *clusterv1.Machine, befor
 	}
 	took := s.Ended.Sub(s.Began).Round(time.Second)
 	logFor(ctx).Info("Updated a machine in place", "machine", client.ObjectKeyFromObject(m).String(), "update", s.ID, "from", s.From.String(), "to", s.To.String(), "seconds", int64(took.Seconds()))
+	if s.From == s.To {
+		e.Events.Eventf(m, nil, corev1.EventTypeNormal, FinishedReason, action, "Updated in place at %s in %s", s.To, took)
+		return
+	}
 	e.Events.Eventf(m, nil, corev1.EventTypeNormal, FinishedReason, action, "Updated in place from %s to %s in %s", s.From, s.To, took)
 }
 

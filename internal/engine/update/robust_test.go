@@ -192,3 +192,32 @@ func TestUnansweredIsNotRemediated(t *testing.T) {
 		t.Errorf("annotations %v", w.machine("a").Annotations)
 	}
 }
+
+// TestFailureShowsOnTheOwner finds a finally failed update on the MachineDeployment too, until it goes on.
+func TestFailureShowsOnTheOwner(t *testing.T) {
+	t.Parallel()
+	w, s := moving(t, external(func(p *v1alpha1.UpdatePolicySpec) { p.MaxAttempts = 1 }))
+	shown := func() *metav1.Condition {
+		md := &clusterv1.MachineDeployment{}
+		if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "md"}, md); err != nil {
+			t.Fatal(err)
+		}
+		return meta.FindStatusCondition(md.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	}
+	s.answers(inplace.Fails, "disk full")
+	if _, err := w.update("a"); err == nil {
+		t.Fatal("it does not fail")
+	}
+	if c := shown(); c == nil || c.Reason != v1alpha1.UpdateFailedReason || !strings.Contains(c.Message, "ns/a") || !strings.Contains(c.Message, "disk full") {
+		t.Errorf("condition %+v", c)
+	}
+	empty := ""
+	w.annotate("a", v1alpha1.UpdateRetryAnnotation, &empty)
+	s.answers(inplace.InProgress, "at work")
+	if _, err := w.update("a"); err != nil {
+		t.Fatal(err)
+	}
+	if c := shown(); c != nil {
+		t.Errorf("condition %+v is left", c)
+	}
+}

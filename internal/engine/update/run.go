@@ -250,6 +250,10 @@ func (r *run) save(ctx context.Context, p *inplace.Progress) error {
 	r.reportProgress(ctx, r.machine, r.saved, p)
 	if r.saved != nil && r.saved.Phase == inplace.Failed {
 		r.clearCondition(ctx)
+		r.reportUnblocked(ctx, r.owner, r.machine)
+	}
+	if p.Phase == inplace.Failed {
+		r.reportBlocked(ctx, r.owner, r.machine, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", client.ObjectKeyFromObject(r.machine), p.To, p.LastError))
 	}
 	r.saved, r.facts.Progress, r.facts.Retry = p, p, false
 	return nil
@@ -282,6 +286,7 @@ func (r *run) abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 		return err
 	}
 	r.slots.end(r.scope(), r.machine.UID, r.facts.Now)
+	r.reportUnblocked(ctx, r.owner, r.machine)
 	logFor(ctx).Info("Abandoned the update of a machine", "machine", client.ObjectKeyFromObject(r.machine).String(), "message", a.Message)
 	r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, AbandonedReason, action, "%s", a.Message)
 	r.clearCondition(ctx)
