@@ -68,7 +68,11 @@ func (p *plane) newChain(ctx context.Context, t *testing.T, workers int32, durat
 	for _, u := range s.InPlace.Updaters {
 		// Other tests on the plane have updaters of their own.
 		u.Selector = labelled(clusterv1.ClusterNameLabel, s.Cluster.Name)
-		u.Duration = duration
+		// The other one is done at once.
+		u.Duration = 0
+		if u.Name == "kubelet" {
+			u.Duration = duration
+		}
 		c.updaters = append(c.updaters, p.updater(ctx, t, u))
 	}
 	p.applyScenario(ctx, t, s)

@@ -13,8 +13,9 @@ import (
 // second cluster side by side, each with an updater of its own.
 func TestInPlace(t *testing.T) {
 	ctx, p := start(t)
-	// Both clusters take their time to come up.
-	workers, duration, kills := int32(1), time.Duration(0), 5
+	// Both clusters take their time to come up. An update that takes any time at all is asked for at least twice, so that the
+	// extension can be killed in between.
+	workers, duration, kills := int32(1), 300*time.Millisecond, 20
 	if long() {
 		const manyKills = 50
 		workers, duration, kills = 3, 2*time.Second, manyKills

@@ -121,9 +121,6 @@ func start(t *testing.T) (context.Context, *plane) {
 	if err := demo.Register(ctx, started, executable); err != nil {
 		t.Fatal(err)
 	}
-	if err := demo.RegisterGuard(ctx, started); err != nil {
-		t.Fatal(err)
-	}
 	p := &plane{Plane: started, executable: executable, client: newClient(t, started.RESTConfig())}
 	p.follow = follow(ctx, t, started.RESTConfig(), p.client.Scheme())
 	return ctx, p
