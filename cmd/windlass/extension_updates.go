@@ -54,7 +54,7 @@ func newGuard(mgr manager.Manager, live client.Reader) (http.Handler, error) {
 		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
 	}
 	return &admission.Webhook{Handler: webhook.NewGuard(webhook.GuardOptions{
-		Policies: mgr.GetClient(), Live: live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now,
+		Policies: mgr.GetClient(), Live: live, Cached: mgr.GetClient(), Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now,
 	})}, nil
 }
 

@@ -4,36 +4,19 @@ import (
 	"crypto/sha256"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/core/text"
 )
 
 // maxMessageBytes bounds what a response says and what is logged of a request. A condition's message may have 32768
 // bytes, of which Cluster API needs some for its own words; a person reads far fewer.
 const maxMessageBytes = 2048
 
-const ellipsis = "..."
-
-// boundMessage makes text from outside fit for a condition and a log: one line of valid UTF-8, at most maxMessageBytes.
-func boundMessage(s string) string {
-	if len(s) > maxMessageBytes {
-		cut := maxMessageBytes - len(ellipsis)
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + ellipsis
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-}
+// boundMessage makes text from outside fit for a condition and a log.
+func boundMessage(s string) string { return text.Bound(s, maxMessageBytes) }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 

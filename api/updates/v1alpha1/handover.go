@@ -16,13 +16,14 @@ const (
 // Phase says what a request asks.
 type Phase string
 
-// The phases.
+// The phases. A request in a phase that the updater does not know must be declined.
 const (
 	// Offer asks whether the updater would make the whole change, on all the machines. It must have no effect. An offer
 	// without machines asks whether the updater is there; any answer is a good one.
 	Offer Phase = "Offer"
 	// Start hands one machine over. An updater that has accepted an operation id before accepts it again, and does not begin
-	// anew: a caller that was restarted asks twice.
+	// anew: a caller that was restarted asks twice. A Start of the same machine with another id comes when the time of the
+	// earlier attempt is over, and takes its place.
 	Start Phase = "Start"
 )
 
@@ -40,7 +41,8 @@ type HandOverRequest struct {
 	// Owner is the object that wants the update: a MachineDeployment or a control plane. Its type is empty where it is not
 	// known.
 	Owner Owner `json:"owner"`
-	// Machines are all that would be updated, in Offer, and the one to update, in Start.
+	// Machines are the one to update, in Start; in Offer all of a MachineSet that would be updated, or the one machine of a
+	// control plane that Cluster API asks about: it asks about each by itself.
 	Machines []ObjectName `json:"machines"`
 	// Desired is what the machines should be; in Offer, for several machines, without their names.
 	Desired Objects `json:"desired"`

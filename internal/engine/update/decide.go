@@ -243,6 +243,7 @@ func mergeDecisions(list []inplace.Decision) *inplace.Decision {
 		merged.Changes = append(append([]cover.Change(nil), merged.Changes...), d.Changes...)
 		merged.Dirty = append(append([]cover.Pointer(nil), merged.Dirty...), d.Dirty...)
 	}
+	merged.Dirty = cover.BoundPointers(merged.Dirty)
 	if len(list) > 1 {
 		merged.ID = decisionID(merged)
 	}
@@ -338,10 +339,11 @@ func (e *Engine) callCanUpdate(ctx context.Context, q question, u *v1alpha1.Upda
 // noteRequest keeps the Updater's status.lastRequest up to date, at most once a minute and when the outcome changes. That it
 // cannot be written keeps nothing from happening.
 func (e *Engine) noteRequest(ctx context.Context, u *v1alpha1.Updater, hook string, object types.NamespacedName, message string, err error) {
-	request := v1alpha1.UpdaterRequest{Hook: hook, Object: object.String(), Time: metav1.NewTime(e.Now()), Outcome: "Answered", Message: message}
+	request := v1alpha1.UpdaterRequest{Hook: hook, Object: object.String(), Time: metav1.NewTime(e.Now()), Outcome: v1alpha1.RequestAnswered, Message: message}
 	if err != nil {
-		request.Outcome, request.Message = "Failed", err.Error()
+		request.Outcome, request.Message = v1alpha1.RequestFailed, err.Error()
 	}
+	request.Message = cut(request.Message)
 	if !e.asked.due(u.Name, request) {
 		return
 	}

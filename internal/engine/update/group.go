@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -46,11 +47,11 @@ func (e *Engine) readOwner(ctx context.Context, meta *metav1.ObjectMeta) (owner,
 	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.Namespace, Name: name}, object); err != nil {
 		return owner{}, fmt.Errorf("reading %s %s/%s: %w", gvk.Kind, meta.Namespace, name, err)
 	}
-	_, controlPlane := labels[clusterv1.MachineControlPlaneLabel]
-	return owner{object: object, group: updatepolicy.Group{
-		Namespace: meta.Namespace, Cluster: clusterName, ClusterLabels: cluster.Labels,
-		ControlPlane: controlPlane, Topology: topologyName(name, &object.ObjectMeta), Object: name, Labels: object.Labels,
-	}}, nil
+	group := snapshot.MachineDeploymentGroup(cluster, object)
+	if _, ok := labels[clusterv1.MachineControlPlaneLabel]; ok {
+		group = snapshot.ControlPlaneGroup(cluster, object)
+	}
+	return owner{object: object, group: group}, nil
 }
 
 // ownerReference returns kind and name of the object that holds the group of a Machine or MachineSet.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -34,9 +34,7 @@ func (e *Engine) WorkerMinors(ctx context.Context, cluster *clusterv1.Cluster) (
 }
 
 func (e *Engine) groupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error) {
-	policy, err := e.selectPolicy(ctx, updatepolicy.Group{
-		Namespace: md.Namespace, Cluster: cluster.Name, ClusterLabels: cluster.Labels, Topology: topologyName(md.Name, &md.ObjectMeta), Object: md.Name, Labels: md.Labels,
-	})
+	policy, err := e.selectPolicy(ctx, snapshot.MachineDeploymentGroup(cluster, md))
 	if err != nil {
 		return 0, err
 	}
@@ -48,12 +46,4 @@ func (e *Engine) groupMinors(ctx context.Context, cluster *clusterv1.Cluster, md
 		return 0, err
 	}
 	return updatepolicy.MinorLimit(updaters), nil
-}
-
-// topologyName returns the name of a group's topology, or of its object where it has none.
-func topologyName(name string, meta *metav1.ObjectMeta) string {
-	if topology := meta.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]; topology != "" {
-		return topology
-	}
-	return name
 }

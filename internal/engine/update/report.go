@@ -19,6 +19,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/text"
 )
 
 // Reasons of Events that are not also reasons of a condition.
@@ -242,12 +243,7 @@ func (e *Engine) applyConditions(ctx context.Context, object client.Object, cond
 	return nil
 }
 
-func cut(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return s[:maxMessage-3] + "..."
-}
+func cut(s string) string { return text.Bound(s, maxMessage) }
 
 // findError finds an error in a chain by what it can do.
 func findError[T any](err error) (T, bool) {
