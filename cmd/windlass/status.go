@@ -21,9 +21,12 @@ import (
 )
 
 const statusLong = `Status shows how the in-place updates of a Cluster's machines stand: for each group which UpdatePolicy counts and
-how many machines are up to date, queued, updating, failed or waiting; for each machine under update the updater
+how many machines are up to date, marked, queued, updating, finished, failed or waiting; for each machine under update the updater
 at work, its attempt and phase, since when, and when it should be done by how long the same updater took on other
 machines of the Cluster; what blocks a group; and which fields were not applied to running machines.
+
+A marked machine is one that Cluster API has chosen, but whose spec it has not changed yet; of a finished one Cluster
+API has not noticed yet that its update has ended.
 
 It reads what is recorded on the objects, asks no updater, and changes nothing. What is recorded and cannot be
 read is said, and counted as unreadable.

@@ -85,6 +85,11 @@ func TestStatusWatch(t *testing.T) {
 	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: other, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: another}}}`)
 	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m-1, namespace: team-a,
 labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0}, annotations: {in-place-updates.internal.cluster.x-k8s.io/update-in-progress: ""}},
+spec: {clusterName: prod, version: v1.31.2}}`)
+	next("Machine m-1 (md-0): Marked, to v1.32.1: Cluster API has not changed its spec yet")
+	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m-1, namespace: team-a,
+labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0},
+annotations: {in-place-updates.internal.cluster.x-k8s.io/update-in-progress: "", runtime.cluster.x-k8s.io/pending-hooks: UpdateMachine}},
 spec: {clusterName: prod, version: v1.32.1}}`)
 	next("Machine m-1 (md-0): Queued, to v1.32.1")
 	put(`{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: prod-cp, namespace: team-a}, spec: {version: v1.32.1},

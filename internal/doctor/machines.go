@@ -164,7 +164,7 @@ func checkMachines(f Facts, groups []group, into *findings) {
 		case status.Failed:
 			into.add(Error, "Machine "+u.Machine, "set the annotation "+v1alpha1.UpdateRetryAnnotation+" to try again, or "+v1alpha1.UpdateAbandonAnnotation+" to give up",
 				"its update failed: %s", strings.TrimSpace(u.LastError+" "+u.Message))
-		case status.Unreadable, status.Queued, status.Updating, status.UpToDate, status.Waiting, status.Deleting:
+		case status.Unreadable, status.Marked, status.Queued, status.Updating, status.Finished, status.UpToDate, status.Waiting, status.Deleting:
 		}
 	}
 	for _, b := range report.Blocked {
@@ -176,7 +176,7 @@ func checkMachines(f Facts, groups []group, into *findings) {
 		into.add(Error, p.Kind+" "+p.Name, "set the annotation "+v1alpha1.UpdateAbandonAnnotation, "annotation %s: %s", p.Annotation, p.Message)
 	}
 	for _, g := range groups {
-		if under := inState(report, g, status.Updating, status.Queued); len(under) > 0 {
+		if under := inState(report, g, status.Marked, status.Queued, status.Updating, status.Finished); len(under) > 0 {
 			into.add(Warning, g.Subject, "wait for the end of the update", "under update: %s; a newer desired state reaches a machine only after that", shorten(under))
 		}
 		if dirty := dirtyMachines(report, g); len(dirty) > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 )
 
 // Changes returns one line for each thing that differs between two reports of the same cluster, for people who follow
@@ -57,7 +58,7 @@ func lines(r Report) []line {
 	for _, m := range r.Machines {
 		l := line{subject: fmt.Sprintf("Machine %s (%s)", m.Name, m.Group), state: fmt.Sprintf("%s, %s", m.State, m.Version), gone: "gone"}
 		if u, under := updates[m.Name]; under {
-			l.state, l.message = u.describe(), u.message()
+			l.state, l.message = u.describe(), u.Text()
 		}
 		all = append(all, l)
 	}
@@ -112,8 +113,10 @@ func (u Update) describe() string {
 	return strings.Join(parts, ", ")
 }
 
-func (u Update) message() string {
-	if u.State == Failed && u.LastError != "" {
+// Text is what a person should read about an update: why its last attempt failed where nothing has begun since, or else its
+// message.
+func (u Update) Text() string {
+	if u.LastError != "" && (u.State == Failed || u.Phase == inplace.BackingOff) {
 		return u.LastError
 	}
 	return u.Message

@@ -43,14 +43,18 @@ func Compute(f Facts, now time.Time) Report {
 		if g.Name != "" {
 			r.Machines = append(r.Machines, Machine{Name: m.Name, Group: g.Name, State: state, Version: m.Spec.Version})
 		}
-		if state == Queued || state == Updating || state == Failed || state == Unreadable {
+		if slices.Contains([]State{Marked, Queued, Updating, Finished, Failed, Unreadable}, state) {
 			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g, durations, now))
 		}
 		for _, d := range rec.dirty {
 			r.Dirty = append(r.Dirty, Dirty{Machine: m.Name, Group: g.Name, Field: d.Pointer, Since: d.Since})
 		}
 		r.Problems = append(r.Problems, rec.problems...)
-		r.Blocked = appendBlocked(r.Blocked, "Machine", m.Name, g.Name, m.Status.Conditions)
+		for _, b := range appendBlocked(nil, "Machine", m.Name, g.Name, m.Status.Conditions) {
+			if standsStill(b, rec.progress) {
+				r.Blocked = append(r.Blocked, b)
+			}
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[key]

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"pgregory.net/rapid"
 
@@ -64,7 +65,12 @@ var (
 	upToDate    = condition("UpToDate", metav1.ConditionTrue, "UpToDate", "")
 	notUpToDate = condition("UpToDate", metav1.ConditionFalse, "NotUpToDate", "")
 	marked      = raw(clusterv1.UpdateInProgressAnnotation, "")
-	deleting    = func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }
+	handed      = func(m *clusterv1.Machine) {
+		marked(m)
+		m.Annotations[runtimev1.PendingHooksAnnotation] = "UpdateMachine"
+	}
+	ofSet    = func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineSetNameLabel] = "prod-md-0-new" }
+	deleting = func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }
 )
 
 // progress is an update that is at work on the second of two steps.
@@ -113,6 +119,8 @@ func TestState(t *testing.T) {
 	working := annotated(t, v1alpha1.UpdateProgressAnnotation, progress())
 	failed := annotated(t, v1alpha1.UpdateProgressAnnotation, progress(func(p *inplace.Progress) { p.Phase = inplace.Failed }))
 	old := func(m *clusterv1.Machine) { m.Spec.Version = "v1.31.2" }
+	targeted := summary()
+	targeted.Target, targeted.To = "prod-md-0-new", version.MustParse("v1.32.1")
 	for _, test := range []struct {
 		name string
 		m    *clusterv1.Machine
@@ -123,14 +131,23 @@ func TestState(t *testing.T) {
 		{"new, without conditions", machine("m"), UpToDate},
 		{"old, without conditions", machine("m", old), Waiting},
 		{"old, of unknown condition", machine("m", old, condition("UpToDate", metav1.ConditionUnknown, "", "")), Waiting},
-		{"marked, not begun", machine("m", marked, notUpToDate), Queued},
+		{"marked, its spec not changed", machine("m", marked, notUpToDate), Marked},
+		{"handed over, not begun", machine("m", handed, notUpToDate), Queued},
+		{"with another hook", machine("m", marked, raw(runtimev1.PendingHooksAnnotation, "Other,UpdateMachine")), Queued},
 		{"refused before it began", machine("m", marked, failedHook), Failed},
 		{"refused earlier, mark gone", machine("m", failedHook, upToDate), UpToDate},
-		{"ended, and Cluster API does not know yet", machine("m", marked, notUpToDate, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""),
-			annotated(t, v1alpha1.LastUpdateAnnotation, summary())), Updating},
-		{"marked again after another update", machine("m", marked, notUpToDate,
+		{"ended, and Cluster API does not know yet", machine("m", handed, notUpToDate, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""),
+			annotated(t, v1alpha1.LastUpdateAnnotation, summary())), Finished},
+		{"ended, of a MachineSet", machine("m", handed, ofSet, annotated(t, v1alpha1.LastUpdateAnnotation, targeted)), Finished},
+		{"ended at another version", machine("m", handed, ofSet, old, annotated(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
+		{"ended in another MachineSet", machine("m", handed, annotated(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
+		{"marked again after another update", machine("m", marked, ofSet, notUpToDate,
+			condition("Updating", metav1.ConditionFalse, "NotUpdating", ""), annotated(t, v1alpha1.LastUpdateAnnotation, targeted)), Marked},
+		{"handed over again after another update", machine("m", handed, notUpToDate,
 			condition("Updating", metav1.ConditionFalse, "NotUpdating", ""), annotated(t, v1alpha1.LastUpdateAnnotation, summary())), Queued},
-		{"ended, and its owner does not know yet", machine("m", condition("UpToDate", metav1.ConditionFalse, clusterv1.MachineUpToDateUpdatingReason, "")), Updating},
+		{"ended, and its owner does not know yet", machine("m", condition("UpToDate", metav1.ConditionFalse, clusterv1.MachineUpToDateUpdatingReason, ""),
+			annotated(t, v1alpha1.LastUpdateAnnotation, summary())), Finished},
+		{"under way, by another than Windlass", machine("m", condition("UpToDate", metav1.ConditionFalse, clusterv1.MachineUpToDateUpdatingReason, "")), Updating},
 		{"under way", machine("m", marked, working, notUpToDate), Updating},
 		{"under way, the mark not seen yet", machine("m", working, upToDate), Updating},
 		{"the hook failed once", machine("m", marked, working, failedHook), Updating},
@@ -154,13 +171,13 @@ func TestState(t *testing.T) {
 
 // TestComputeUpdate checks what is said about a machine under update.
 func TestComputeUpdate(t *testing.T) {
-	inProgress := condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", "In-place update in progress: kubelet restarts")
+	inProgress := condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", `In-place update in progress: updater "kubeadm" (2 of 2), attempt 1: kubelet restarts`)
 	measured := machine("measured", upToDate, annotated(t, v1alpha1.LastUpdateAnnotation,
 		summary(inplace.Finished{Updater: "kubeadm", Seconds: 100}, inplace.Finished{Updater: "os", Seconds: 60})))
 	common := Update{
 		Machine: "m", Group: "md-0", State: Updating, Phase: inplace.Updating, Updater: "kubeadm", Step: 2, Steps: 2, Attempt: 1, MaxAttempts: 5,
 		From: version.MustParse("v1.31.2"), To: version.MustParse("v1.32.1"), Began: start, Since: after(time.Minute), Operation: "u1-2",
-		Message: "In-place update in progress: kubelet restarts",
+		Message: "kubelet restarts",
 	}
 	want := func(change func(*Update)) Update {
 		u := common
@@ -183,41 +200,54 @@ func TestComputeUpdate(t *testing.T) {
 		{"both steps ahead", []*clusterv1.Machine{with(func(p *inplace.Progress) {
 			p.Steps, p.Done = []inplace.Step{{Updater: "os"}, {Updater: "kubeadm"}}, nil
 		}), measured}, want(func(u *Update) {
-			u.Updater, u.Step = "os", 1
+			u.Updater, u.Step, u.Message = "os", 1, ""
 			u.ETA = ETA{At: after(time.Minute + 190*time.Second)}
 		})},
 		{"a step ahead is not measured", []*clusterv1.Machine{with(func(p *inplace.Progress) {
 			p.Steps = append(p.Steps, inplace.Step{Updater: "new"})
-		}), measured}, want(func(u *Update) { u.Steps = 3 })},
+		}), measured}, want(func(u *Update) { u.Steps, u.Message = 3, "" })},
 		{"second attempt", []*clusterv1.Machine{with(func(p *inplace.Progress) {
 			p.Attempt, p.Started, p.LastError = 2, after(2*time.Minute), "apt is locked"
 		}), measured}, want(func(u *Update) {
-			u.Attempt, u.Since, u.LastError = 2, after(2*time.Minute), "apt is locked"
+			u.Attempt, u.Since, u.LastError, u.Message = 2, after(2*time.Minute), "apt is locked", ""
 			u.ETA = ETA{At: after(2*time.Minute + 130*time.Second)}
 		})},
 		{"backing off", []*clusterv1.Machine{with(func(p *inplace.Progress) {
 			p.Phase, p.NotBefore = inplace.BackingOff, new(after(5*time.Minute))
 		}), measured}, want(func(u *Update) {
-			u.Phase, u.NotBefore = inplace.BackingOff, after(5*time.Minute)
+			u.Phase, u.NotBefore, u.Message = inplace.BackingOff, after(5*time.Minute), ""
 			u.ETA = ETA{At: after(5*time.Minute + 130*time.Second)}
 		})},
 		{"soaking", []*clusterv1.Machine{with(func(p *inplace.Progress) {
 			p.Phase, p.Steps, p.Verified, p.Operation, p.Attempt = inplace.Soaking, nil, new(after(3*time.Minute)), "", 0
 			p.Done = append(p.Done, inplace.Finished{Updater: "kubeadm"})
 		})}, want(func(u *Update) {
-			u.Phase, u.Updater, u.Operation, u.Attempt = inplace.Soaking, "", "", 0
+			u.Phase, u.Updater, u.Operation, u.Attempt, u.Message = inplace.Soaking, "", "", 0, ""
 			u.ETA = ETA{At: after(3*time.Minute + 30*time.Second)}
 		})},
 		{"failed finally", []*clusterv1.Machine{with(func(p *inplace.Progress) {
 			p.Phase, p.LastError = inplace.Failed, "updater \"kubeadm\" failed"
 		}), measured}, want(func(u *Update) {
-			u.State, u.Phase, u.LastError = Failed, inplace.Failed, "updater \"kubeadm\" failed"
+			u.State, u.Phase, u.LastError, u.Message = Failed, inplace.Failed, "updater \"kubeadm\" failed", ""
 		})},
 		{"a phase of a newer release", []*clusterv1.Machine{with(func(p *inplace.Progress) { p.Phase = "Dancing" }), measured},
-			want(func(u *Update) { u.Phase = "Dancing" })},
-		{"queued", []*clusterv1.Machine{machine("m", marked, inProgress)}, Update{
-			Machine: "m", Group: "md-0", State: Queued, MaxAttempts: 5, To: common.To, Message: common.Message,
+			want(func(u *Update) { u.Phase, u.Message = "Dancing", "" })},
+		{"queued", []*clusterv1.Machine{machine("m", handed, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", "In-place update in progress: not started"))}, Update{
+			Machine: "m", Group: "md-0", State: Queued, MaxAttempts: 5, To: common.To, Message: "In-place update in progress: not started",
 		}},
+		{"queued, with the message of the last update", []*clusterv1.Machine{machine("m", handed, inProgress)},
+			Update{Machine: "m", Group: "md-0", State: Queued, MaxAttempts: 5, To: common.To}},
+		{"marked, the owner knows where to", []*clusterv1.Machine{machine("m", marked, func(m *clusterv1.Machine) { m.Spec.Version = "v1.31.2" })}, Update{
+			Machine: "m", Group: "md-0", State: Marked, MaxAttempts: 5, To: common.To, Message: "Cluster API has not changed its spec yet",
+		}},
+		{"marked, nobody knows where to", []*clusterv1.Machine{machine("m", marked)}, Update{
+			Machine: "m", Group: "md-0", State: Marked, MaxAttempts: 5, Message: "Cluster API has not changed its spec yet",
+		}},
+		{"finished", []*clusterv1.Machine{machine("m", handed, inProgress, annotated(t, v1alpha1.LastUpdateAnnotation, summary()))}, Update{
+			Machine: "m", Group: "md-0", State: Finished, To: common.To, Message: "Cluster API has not noticed yet",
+		}},
+		{"a decision's condition is left", []*clusterv1.Machine{machine("m", handed, inProgress, annotated(t, v1alpha1.UpdateProgressAnnotation, progress()),
+			condition(v1alpha1.UpdateBlockedCondition, metav1.ConditionTrue, v1alpha1.NotCoveredReason, "not covered: x"))}, common},
 		{"refused, with the reason on the Machine", []*clusterv1.Machine{machine("m", marked,
 			condition("Updating", metav1.ConditionTrue, clusterv1.MachineInPlaceUpdateFailedReason, "please check controller logs"),
 			condition(v1alpha1.UpdateBlockedCondition, metav1.ConditionTrue, v1alpha1.NoDecisionReason, "no decision is recorded"),
@@ -241,6 +271,31 @@ func counts(states ...State) map[State]int {
 		count[s]++
 	}
 	return count
+}
+
+// TestBlockedMachines checks which conditions count on a Machine whose update has begun: it goes on, whatever was said before.
+func TestBlockedMachines(t *testing.T) {
+	begun := func(phase inplace.Phase, started time.Time) func(*clusterv1.Machine) {
+		return annotated(t, v1alpha1.UpdateProgressAnnotation, progress(func(p *inplace.Progress) { p.Phase, p.Started = phase, started }))
+	}
+	for _, test := range []struct {
+		name, reason string
+		progress     func(*clusterv1.Machine)
+		want         bool
+	}{
+		{"nothing has begun", v1alpha1.NotCoveredReason, func(*clusterv1.Machine) {}, true},
+		{"backing off", v1alpha1.NotCoveredReason, begun(inplace.BackingOff, after(-time.Minute)), false},
+		{"failed", v1alpha1.UpdateFailedReason, begun(inplace.Failed, after(-time.Minute)), true},
+		{"refused since", v1alpha1.DesiredChangedReason, begun(inplace.Updating, start.Add(time.Millisecond)), true},
+		{"refused before", v1alpha1.DesiredChangedReason, begun(inplace.Updating, after(time.Minute)), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := Compute(facts(machine("m", handed, test.progress, condition(v1alpha1.UpdateBlockedCondition, metav1.ConditionTrue, test.reason, "because"))), start)
+			if got := len(r.Blocked) == 1; got != test.want {
+				t.Errorf("blocked are %+v, want one: %t", r.Blocked, test.want)
+			}
+		})
+	}
 }
 
 // TestReport checks the whole report of a cluster on which everything happens at once.
@@ -365,10 +420,10 @@ func TestComputeNeverPanics(t *testing.T) {
 func TestChanges(t *testing.T) {
 	working := func(change ...func(*inplace.Progress)) *clusterv1.Machine {
 		return machine("m", marked, annotated(t, v1alpha1.UpdateProgressAnnotation, progress(change...)),
-			condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", "12 s"))
+			condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", `updater "kubeadm" (2 of 2), attempt 1: 12 s`))
 	}
 	otherMessage := working()
-	otherMessage.Status.Conditions[0].Message = "13 s"
+	otherMessage.Status.Conditions[0].Message = `updater "kubeadm" (2 of 2), attempt 1: 13 s`
 	for _, test := range []struct {
 		name          string
 		before, after Facts
@@ -378,11 +433,15 @@ func TestChanges(t *testing.T) {
 			[]string{"Machine m (md-0): Updating, to v1.32.1, by kubeadm (2 of 2), attempt 1: 12 s"}},
 		{"only the message", facts(working()), facts(otherMessage), nil},
 		{"next attempt", facts(working()), facts(working(func(p *inplace.Progress) { p.Attempt = 2 })),
-			[]string{"Machine m (md-0): Updating, to v1.32.1, by kubeadm (2 of 2), attempt 2: 12 s"}},
+			[]string{"Machine m (md-0): Updating, to v1.32.1, by kubeadm (2 of 2), attempt 2"}},
+		{"backs off", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase, p.LastError = inplace.BackingOff, "apt is locked" })),
+			[]string{"Machine m (md-0): Updating (BackingOff), to v1.32.1, by kubeadm (2 of 2), attempt 1: apt is locked"}},
+		{"finishes", facts(working()), facts(machine("m", handed, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""), annotated(t, v1alpha1.LastUpdateAnnotation, summary()))),
+			[]string{"Machine m (md-0): Finished, to v1.32.1: Cluster API has not noticed yet"}},
 		{"fails", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase, p.LastError = inplace.Failed, "disk full" })),
 			[]string{"Machine m (md-0): Failed, to v1.32.1, by kubeadm (2 of 2), attempt 1: disk full"}},
 		{"verifies", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase = inplace.Verifying })),
-			[]string{"Machine m (md-0): Updating (Verifying), to v1.32.1, by kubeadm (2 of 2), attempt 1: 12 s"}},
+			[]string{"Machine m (md-0): Updating (Verifying), to v1.32.1, by kubeadm (2 of 2), attempt 1"}},
 		{"ends", facts(working()), facts(machine("m", upToDate)), []string{"Machine m (md-0): UpToDate, v1.32.1"}},
 		{"goes away", facts(machine("m", upToDate)), facts(), []string{"Machine m (md-0): gone"}},
 	} {

@@ -54,10 +54,14 @@ type State string
 const (
 	// UpToDate: the machine is what its owner desires.
 	UpToDate State = "UpToDate"
+	// Marked: Cluster API has marked the machine for an update, but has not changed its spec yet.
+	Marked State = "Marked"
 	// Queued: Cluster API has handed the machine over for its update, which has not begun yet.
 	Queued State = "Queued"
 	// Updating: the update is under way.
 	Updating State = "Updating"
+	// Finished: the update has ended well, and Cluster API has not noticed yet.
+	Finished State = "Finished"
 	// Failed: the update failed finally, or is refused; somebody has to do something.
 	Failed State = "Failed"
 	// Waiting: the machine is not what its owner desires, and nothing has begun.
@@ -70,7 +74,7 @@ const (
 
 // States returns all states, in the order in which they are shown.
 func States() []State {
-	return []State{UpToDate, Queued, Updating, Failed, Waiting, Deleting, Unreadable}
+	return []State{UpToDate, Marked, Queued, Updating, Finished, Failed, Waiting, Deleting, Unreadable}
 }
 
 // Group is how one group of machines stands.
@@ -96,7 +100,7 @@ type Machine struct {
 // Update is one machine's update.
 type Update struct {
 	Machine, Group string
-	// State is Queued, Updating, Failed or Unreadable.
+	// State is Marked, Queued, Updating, Finished, Failed or Unreadable.
 	State State
 	// Phase is empty where nothing is recorded yet.
 	Phase inplace.Phase
@@ -113,7 +117,8 @@ type Update struct {
 	NotBefore time.Time
 	// Operation is the id that updaters know the attempt by.
 	Operation string
-	// Message is what Cluster API's condition Updating says, LastError why the last attempt failed.
+	// Message is what is known beyond the other fields: of what Cluster API's condition Updating says, only what is about the
+	// current step and attempt. LastError is why the last attempt failed.
 	Message, LastError string
 	ETA                ETA
 }
@@ -127,7 +132,7 @@ type ETA struct {
 	Late bool
 }
 
-// Blocked is an object with the condition windlass.dev/UpdateBlocked.
+// Blocked is an object with the condition windlass.dev/UpdateBlocked. A Machine whose update goes on all the same is none.
 type Blocked struct {
 	Kind, Name string
 	Group      string

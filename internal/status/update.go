@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -28,6 +30,8 @@ func computeState(m *clusterv1.Machine, rec record, desired string) State {
 		return Updating
 	case marked:
 		return computeMarked(m, rec)
+	case isFinishing(m) && rec.summary != nil:
+		return Finished
 	case isFinishing(m):
 		return Updating
 	case isUpToDate(m, desired):
@@ -43,16 +47,35 @@ func computeMarked(m *clusterv1.Machine, rec record) State {
 	case refused(m):
 		return Failed
 	case ended(m, rec):
-		return Updating
+		return Finished
+	case !handedOver(m):
+		return Marked
 	default:
 		return Queued
 	}
 }
 
-// ended reports whether the update that Cluster API is waiting for has ended: a summary of it is there.
+// handedOver reports whether Cluster API has written the Machine's desired state: it notes the hook in the same write, or
+// after it, and not before.
+func handedOver(m *clusterv1.Machine) bool {
+	return slices.Contains(strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ","), updateMachineHook)
+}
+
+// updateMachineHook is the hook's name in the annotation of pending hooks.
+const updateMachineHook = "UpdateMachine"
+
+// ended reports whether the update that Cluster API is waiting for has ended: a summary of it is there. A Machine of a
+// MachineSet got it on its way to that MachineSet. Of another one Cluster API has said since when it waits.
 func ended(m *clusterv1.Machine, rec record) bool {
+	if rec.summary == nil || !handedOver(m) {
+		return false
+	}
+	if to := rec.summary.Target; to != "" {
+		desired, err := version.Parse(m.Spec.Version)
+		return err == nil && to == m.Labels[clusterv1.MachineSetNameLabel] && rec.summary.To == desired
+	}
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
-	return rec.summary != nil && c != nil && c.Status == metav1.ConditionTrue && !rec.summary.Ended.Before(c.LastTransitionTime.Time)
+	return c != nil && c.Status == metav1.ConditionTrue && !rec.summary.Ended.Before(c.LastTransitionTime.Time)
 }
 
 // isFinishing reports whether Cluster API has not looked at the Machine yet since its update ended.
@@ -82,12 +105,11 @@ func isUpToDate(m *clusterv1.Machine, desired string) bool {
 }
 
 func computeUpdate(m *clusterv1.Machine, rec record, state State, g *groupFacts, durations map[string]Duration, now time.Time) Update {
-	u := Update{Machine: m.Name, Group: g.Name, State: state, MaxAttempts: g.Policy.MaxAttempts, Message: updatingMessage(m)}
+	u := Update{Machine: m.Name, Group: g.Name, State: state, MaxAttempts: g.Policy.MaxAttempts, Message: messageOf(m, rec, state)}
 	p := rec.progress
 	if p == nil {
-		// Cluster API marks a Machine before it changes its spec, so the owner knows better.
-		u.To, _ = version.Parse(g.desired)
-		if state == Unreadable {
+		u.To = desiredVersion(m, state, g.desired)
+		if state == Unreadable || state == Finished {
 			u.MaxAttempts = 0
 		}
 		return u
@@ -107,18 +129,61 @@ func computeUpdate(m *clusterv1.Machine, rec record, state State, g *groupFacts,
 	return u
 }
 
-// updatingMessage is what Cluster API says about the update. It does not pass on why an update failed, so that a Machine's
-// own condition counts first.
-func updatingMessage(m *clusterv1.Machine) string {
-	blocked := appendBlocked(nil, "", "", "", m.Status.Conditions)
-	if len(blocked) > 0 {
+// desiredVersion is what an update of which nothing is recorded leads to. Cluster API marks a Machine before it changes its
+// spec; until then its owner may know, if what is known of it is not older than the mark.
+func desiredVersion(m *clusterv1.Machine, state State, ofOwner string) version.Version {
+	have, _ := version.Parse(m.Spec.Version) // What cannot be read is not shown.
+	if state != Marked {
+		return have
+	}
+	want, _ := version.Parse(ofOwner)
+	if want == have {
+		return version.Version{}
+	}
+	return want
+}
+
+// messageOf is what there is to say about an update beyond its progress. What Cluster API says counts only where it is about
+// what goes on now: it asks from time to time, and repeats the last answer in between.
+func messageOf(m *clusterv1.Machine, rec record, state State) string {
+	blocked := appendBlocked(nil, "Machine", m.Name, "", m.Status.Conditions)
+	switch {
+	case state == Marked:
+		return "Cluster API has not changed its spec yet"
+	case state == Finished:
+		return "Cluster API has not noticed yet"
+	case rec.progress != nil && rec.progress.Phase == inplace.Failed:
+		return ""
+	case len(blocked) > 0 && standsStill(blocked[0], rec.progress):
+		// Cluster API does not pass on why an update was refused, so that a Machine's own condition counts first.
 		return blocked[0].Message
 	}
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return ""
 	}
+	if rec.progress != nil {
+		detail, _ := inplace.Detail(rec.progress, c.Message)
+		return strings.TrimSpace(detail)
+	}
+	if inplace.AboutStep(c.Message) {
+		return ""
+	}
 	return strings.TrimSpace(c.Message)
+}
+
+// standsStill reports whether a Machine's condition is why its update does not go on. Where progress is recorded, it must be
+// one of the refusals to carry on what is recorded, and not from before; others are left from an earlier decision.
+func standsStill(b Blocked, p *inplace.Progress) bool {
+	switch {
+	case p == nil || p.Phase == inplace.Failed:
+		return true
+	case b.Reason == v1alpha1.NoDecisionReason || b.Reason == v1alpha1.DesiredChangedReason:
+		// Conditions have whole seconds.
+		return !b.Since.Before(p.Started.Truncate(time.Second))
+	default:
+		return false
+	}
 }
 
 // computeETA adds up how long the rest of the plan took on other machines. An updater's measured time holds the drain before

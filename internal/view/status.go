@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -76,8 +75,8 @@ func statusTable(wide bool, r status.Report, now time.Time) string {
 		return b.Kind + " " + b.Name, fmt.Sprintf("%s for %s: %s", b.Reason, formatAge(now, b.Since), b.Message)
 	})
 	if !wide {
-		said := slices.DeleteFunc(slices.Clone(r.Updates), func(u status.Update) bool { return u.State == status.Queued || messageOf(u) == "" })
-		formatList(&text, "Messages", width, len(said), func(i int) (string, string) { return said[i].Machine, messageOf(said[i]) })
+		said := slices.DeleteFunc(slices.Clone(r.Updates), func(u status.Update) bool { return unbegun(u) || u.Text() == "" })
+		formatList(&text, "Messages", width, len(said), func(i int) (string, string) { return said[i].Machine, said[i].Text() })
 	}
 	formatList(&text, "Not applied to running machines", width, len(r.Dirty), func(i int) (string, string) {
 		d := r.Dirty[i]
@@ -107,7 +106,8 @@ func limits(wide bool, widths ...int) []int {
 
 // stateWords are the states as tables call them.
 var stateWords = map[status.State]string{
-	status.UpToDate: "up to date", status.Queued: "queued", status.Updating: "updating", status.Failed: "failed",
+	status.UpToDate: "up to date", status.Marked: "marked", status.Queued: "queued", status.Updating: "updating",
+	status.Finished: "finished", status.Failed: "failed",
 	status.Waiting: "waiting", status.Deleting: "being deleted", status.Unreadable: "unreadable",
 }
 
@@ -127,15 +127,14 @@ func describeCounts(g status.Group) string {
 func formatUpdates(text *strings.Builder, wide bool, updates []status.Update, now time.Time) {
 	var rows [][]string
 	for _, u := range updates {
-		if u.State == status.Queued && !wide {
-			// There can be very many, and all say the same.
+		if unbegun(u) && !wide {
 			continue
 		}
 		row := []string{
 			printable(u.Machine), describeUpdater(u), describeAttempt(u), describePhase(u), formatAge(now, u.Since), describeETA(u, now),
 		}
 		if wide {
-			row = append(row, printable(u.Group), describeVersions(u), formatAge(now, u.Began), orDash(printable(u.Operation)), orDash(printable(messageOf(u))))
+			row = append(row, printable(u.Group), describeVersions(u), formatAge(now, u.Began), orDash(printable(u.Operation)), orDash(printable(u.Text())))
 		}
 		rows = append(rows, row)
 	}
@@ -151,6 +150,9 @@ func formatUpdates(text *strings.Builder, wide bool, updates []status.Update, no
 	text.WriteString("\n")
 	formatTable(text, head, rows, widths)
 }
+
+// unbegun reports whether an update has not begun. There can be very many, and all say the same.
+func unbegun(u status.Update) bool { return u.State == status.Marked || u.State == status.Queued }
 
 func describeUpdater(u status.Update) string {
 	switch {
@@ -199,14 +201,6 @@ func describeETA(u status.Update, now time.Time) string {
 	default:
 		return "in " + formatAge(u.ETA.At, now)
 	}
-}
-
-// messageOf is what a person should read about an update: why it failed, or else what Cluster API says.
-func messageOf(u status.Update) string {
-	if u.LastError != "" && (u.Phase == inplace.Failed || u.Phase == inplace.BackingOff) {
-		return u.LastError
-	}
-	return u.Message
 }
 
 func orDash(s string) string {
