@@ -18,8 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -54,6 +56,9 @@ type managementCluster struct {
 
 // connect returns the management cluster that the flags choose, and the namespace to look in.
 func connect(kube *genericclioptions.ConfigFlags) (managementCluster, string, error) {
+	// What goes wrong in the background reaches standard error by way of client-go's log. Without a logger controller-runtime
+	// prints the stack of whatever goroutine first has something to log.
+	ctrl.SetLogger(klog.Background())
 	loader := kube.ToRawKubeConfigLoader()
 	namespace, _, err := loader.Namespace()
 	if err != nil {

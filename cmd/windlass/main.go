@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -82,5 +83,42 @@ It plans the shortest legal chain, shows it and says why before anything happens
 	root.AddCommand(newPlanCommand())
 	root.AddCommand(newStatusCommand())
 	root.AddCommand(newUpdaterCommand())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		refuseUnknown(c)
+	}
 	return root
+}
+
+// refuseUnknown makes commands that only group others refuse arguments: cobra would show their help, and count that as a
+// success, so that a script does not notice a slip in the name of a command.
+func refuseUnknown(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		refuseUnknown(c)
+	}
+	if !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return unknownCommandError(cmd, args[0])
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// suggestionDistance is how many letters a name may differ from one that is suggested; cobra's own default for a root command.
+const suggestionDistance = 2
+
+// unknownCommandError has the words that cobra has for a root command.
+func unknownCommandError(group *cobra.Command, name string) error {
+	if group.SuggestionsMinimumDistance <= 0 {
+		group.SuggestionsMinimumDistance = suggestionDistance
+	}
+	text := fmt.Sprintf("unknown command %q for %q", name, group.CommandPath())
+	if near := group.SuggestionsFor(name); len(near) > 0 {
+		text += "\n\nDid you mean this?\n\t" + strings.Join(near, "\n\t") + "\n"
+	}
+	return errors.New(text)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -13,11 +14,23 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // TestMain makes the test binary behave as windlass when a script calls it by that name.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"windlass": main})
+	testscript.Main(m, map[string]func(){"windlass": main, "connect-and-log": connectAndLog})
+}
+
+// connectAndLog is what a command does that has controller-runtime log something.
+func connectAndLog() {
+	if _, _, err := connect(newKubeFlags()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitFailure)
+	}
+	ctrl.Log.Error(errors.New("the watch broke"), "Watching")
+	klog.Flush()
 }
 
 // TestScripts runs the command line as users do. Beside the usual commands scripts have:
