@@ -2,42 +2,20 @@ package demo
 
 import (
 	"context"
-	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/devplane"
 	"github.com/windlass-dev/windlass/internal/webhook"
 )
 
-// RegisterGuard makes the API server of a plane ask the guard, which is part of the extension that Register started, before
-// Machines are created or deleted.
-func RegisterGuard(ctx context.Context, plane *devplane.Plane) error {
-	c, err := connect(plane)
-	if err != nil {
-		return err
-	}
-	status, err := plane.Status(ctx)
-	if err != nil {
-		return err
-	}
-	var port uint16
-	for _, child := range status.Children {
-		if child.Name == ExtensionName {
-			port = child.Ports[hooksPort]
-		}
-	}
-	if port == 0 {
-		return fmt.Errorf("registering the guard: the extension does not run on the plane")
-	}
-	ca, err := plane.CABundle()
-	if err != nil {
-		return err
-	}
-	object, err := toUnstructured(guardConfiguration(fmt.Sprintf("https://127.0.0.1:%d%s", port, webhook.GuardPath), ca))
+// registerGuard makes the API server of a plane ask the guard, which the extension at url serves, before Machines are created
+// or deleted. caBundle must have signed the extension's certificate.
+func registerGuard(ctx context.Context, c client.Client, url string, caBundle []byte) error {
+	object, err := toUnstructured(guardConfiguration(url+webhook.GuardPath, caBundle))
 	if err != nil {
 		return err
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// prepareInPlace registers the scenario's updaters and the guard.
+// prepareInPlace registers the scenario's updaters.
 func (r *runner) prepareInPlace(ctx context.Context) error {
-	r.Show.Phase("Registering the updaters, and the guard")
+	r.Show.Phase("Registering the updaters")
 	for _, u := range r.scenario.InPlace.Updaters {
 		if _, err := RegisterUpdater(ctx, r.Plane, r.Executable, u); err != nil {
 			return err
 		}
 	}
-	return RegisterGuard(ctx, r.Plane)
+	return nil
 }
 
 // noteUpdates shows the updates in place that have ended.

@@ -35,8 +35,8 @@ func Extension(executable string) devplane.Child {
 	}
 }
 
-// Register installs the project's CRDs on a plane, runs the extension there, registers it, and waits until Cluster API knows
-// its hooks. executable is the windlass binary.
+// Register installs the project's CRDs on a plane, runs the extension there, registers its hooks with Cluster API and its guard
+// with the API server, and waits until Cluster API knows the hooks. executable is the windlass binary.
 func Register(ctx context.Context, plane *devplane.Plane, executable string) error {
 	c, err := connect(plane)
 	if err != nil {
@@ -56,6 +56,9 @@ func Register(ctx context.Context, plane *devplane.Plane, executable string) err
 	url := fmt.Sprintf("https://127.0.0.1:%d", child.Ports[hooksPort])
 	if err := c.Create(ctx, hookserver.ExtensionConfig(ExtensionName, url, ca, nil)); err != nil {
 		return fmt.Errorf("registering the extension: %w", err)
+	}
+	if err := registerGuard(ctx, c, url, ca); err != nil {
+		return err
 	}
 	return await(ctx, c, &runtimev1.ExtensionConfigList{}, ExtensionName, func(c *runtimev1.ExtensionConfig) (bool, string) {
 		return conditionTrue(c.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
