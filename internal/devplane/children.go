@@ -6,11 +6,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,11 +19,8 @@ import (
 )
 
 const (
-	readyPollPeriod   = 25 * time.Millisecond
-	readyPollTimeout  = 2 * time.Second
-	logTailLines      = 10
-	logTailLineLength = 500
-	logTailReadBytes  = 16 << 10
+	readyPollPeriod  = 25 * time.Millisecond
+	readyPollTimeout = 2 * time.Second
 
 	firstRestartDelay = 100 * time.Millisecond
 	lastRestartDelay  = 10 * time.Second
@@ -69,6 +64,7 @@ type child struct {
 	delay    time.Duration // before the next restart
 	failures int           // starts in a row that did not get to readiness
 	cause    string        // why the supervisor ends proc; empty when nobody is to end it, or somebody has asked
+	removed  bool          // not among the children any more: never started again
 }
 
 // add registers a child whose references are replaced already, and starts it.
@@ -160,6 +156,9 @@ func (s *childSet) launch(c *child, from ...ChildState) error {
 	// With the lock: the stop of all children takes it after the end of ctx, and so sees what was started before.
 	if s.ctx.Err() != nil {
 		return errors.New("the plane is stopping")
+	}
+	if c.removed {
+		return fmt.Errorf("starting %s: it was removed", c.spec.Name)
 	}
 	if !slices.Contains(from, c.status.State) {
 		return nil
@@ -407,6 +406,20 @@ func (s *childSet) stop(c *child, killTimeout time.Duration) ChildStatus {
 	return s.statusOf(c)
 }
 
+// remove stops a child and forgets it, so that its name is free again. Its log stays.
+func (s *childSet) remove(c *child) ChildStatus {
+	// Before the stop, so that a start that waits for its turn finds it.
+	s.mu.Lock()
+	c.removed = true
+	s.mu.Unlock()
+	status := s.stop(c, 0)
+	s.mu.Lock()
+	s.order = slices.DeleteFunc(s.order, func(other *child) bool { return other == c })
+	s.mu.Unlock()
+	s.changed()
+	return status
+}
+
 // kill ends the process as a crash would.
 func (s *childSet) kill(c *child) ChildStatus {
 	s.end(c, ChildExited, syscall.SIGKILL, defaultStopTimeout)
@@ -453,39 +466,3 @@ func (s *childSet) stopAll(grace time.Duration, which func(name string) bool) {
 	}
 	group.Wait()
 }
-
-// logTail returns the last lines of a log. A log that cannot be read has none.
-func logTail(path string) []string {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = file.Close() }() // only read from
-	if info, err := file.Stat(); err == nil && info.Size() > logTailReadBytes {
-		if _, err := file.Seek(-logTailReadBytes, io.SeekEnd); err != nil {
-			return nil
-		}
-	}
-	data, err := io.ReadAll(io.LimitReader(file, logTailReadBytes))
-	if err != nil {
-		return nil
-	}
-	return lastLines(string(data))
-}
-
-func lastLines(text string) []string {
-	text = strings.TrimRight(text, "\n")
-	if text == "" {
-		return nil
-	}
-	lines := strings.Split(text, "\n")
-	lines = lines[max(0, len(lines)-logTailLines):]
-	for i, line := range lines {
-		if len(line) > logTailLineLength {
-			lines[i] = line[:logTailLineLength] + " ..."
-		}
-	}
-	return lines
-}
-
-func tailText(path string) string { return strings.Join(logTail(path), "\n") }

@@ -391,6 +391,26 @@ func TestLaunchLooksAtTheContextWithTheLock(t *testing.T) {
 	}
 }
 
+func TestRemovedChild(t *testing.T) {
+	t.Parallel()
+	set, _ := newChildSet(t)
+	spec := shell("a", "exec sleep 600")
+	spec.Restart = RestartAlways
+	c := set.mustAdd(t, spec)
+	if status := set.remove(c); status.State != ChildStopped || status.PID != 0 {
+		t.Errorf("after the removal: %+v", status)
+	}
+	if _, err := set.find("a"); err == nil || len(set.snapshot()) != 0 {
+		t.Error("the child is still among the children")
+	}
+	if _, err := set.start(t.Context(), c); err == nil {
+		t.Error("who has found the child before can start it after its removal")
+	}
+	if status := set.statusOf(set.mustAdd(t, spec)); status.State != ChildReady || status.Starts != 1 {
+		t.Errorf("another child with its name: %+v", status)
+	}
+}
+
 func TestLogTail(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")

@@ -120,12 +120,19 @@ func (s *supervisor) handleOperate(w http.ResponseWriter, r *http.Request) {
 		s.answerError(w, http.StatusNotFound, err)
 		return
 	}
-	switch verb := r.PathValue("verb"); verb {
+	verb := r.PathValue("verb")
+	if verb == "remove" && slices.Contains(reservedNames(), child.spec.Name) {
+		s.answerError(w, http.StatusBadRequest, fmt.Errorf("%s is a part of the plane: it can be stopped, not removed", child.spec.Name))
+		return
+	}
+	switch verb {
 	case "start":
 		status, err := s.children.start(r.Context(), child)
 		s.answerChild(w, status, err)
 	case "stop":
 		s.answerChild(w, s.children.stop(child, 0), nil)
+	case "remove":
+		s.answerChild(w, s.children.remove(child), nil)
 	case "kill":
 		s.answerChild(w, s.children.kill(child), nil)
 	default:

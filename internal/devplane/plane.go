@@ -172,6 +172,12 @@ func (p *Plane) StopChild(ctx context.Context, name string) (ChildStatus, error)
 	return p.operate(ctx, name, "stop")
 }
 
+// RemoveChild stops a child that was added and forgets it: its name is free again, its log stays. The plane's own parts cannot be
+// removed.
+func (p *Plane) RemoveChild(ctx context.Context, name string) (ChildStatus, error) {
+	return p.operate(ctx, name, "remove")
+}
+
 // KillChild ends a child with SIGKILL and returns when the process has ended. What follows is the same as after a crash, except that
 // the plane does not count as failed: with RestartAlways it is started again, otherwise it stays down until StartChild.
 func (p *Plane) KillChild(ctx context.Context, name string) (ChildStatus, error) {
@@ -374,6 +380,19 @@ func (p *Plane) wrap(err error) error {
 func (p *Plane) leftRecord() bool {
 	r, err := readRecord(p.layout)
 	return err != nil || r.Supervisor == p.supervisor
+}
+
+// AssetsDir is the directory with the binaries that the plane was started from.
+func (p *Plane) AssetsDir() (string, error) {
+	data, err := os.ReadFile(p.layout.config())
+	if err != nil {
+		return "", fmt.Errorf("reading the plane's configuration: %w", err)
+	}
+	var config supervisorConfig
+	if err := json.Unmarshal(data, &config); err != nil {
+		return "", fmt.Errorf("reading the plane's configuration %s: %w", p.layout.config(), err)
+	}
+	return config.Config.AssetsDir, nil
 }
 
 // Kubectl returns a command for the built kubectl that talks to the plane. The caller sets its input and output.
