@@ -72,13 +72,14 @@ minutes; after that a cluster is up in seconds.
 On Linux the cluster runs in a network namespace of its own; one port on 127.0.0.1 leads to its API server. Where
 namespaces are not permitted, it shares the network of this machine and says which ports it opens.`,
 		Example: `  windlass dev up
+  windlass dev updater kubelet
   windlass dev kubectl -- get clusters -A
   windlass dev down`,
 	}
 	opts.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		newDevBuildCommand(opts), newDevUpCommand(opts), newDevDownCommand(opts), newDevStatusCommand(opts),
-		newDevKubectlCommand(opts), newDevLogsCommand(opts), newDevSuperviseCommand(),
+		newDevUpdaterCommand(opts), newDevKubectlCommand(opts), newDevLogsCommand(opts), newDevSuperviseCommand(),
 	)
 	return cmd
 }
@@ -132,7 +133,7 @@ Every "up" begins with an empty cluster; "up" while it runs changes nothing.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&extension, "extension", true, "run the plan extension in the cluster's network and register it with Cluster API")
+	fs.BoolVar(&extension, "extension", true, "run the extension in the cluster's network, register it with Cluster API, and its guard with the API server")
 	fs.Uint16Var(&config.Port, "port", 0, "port on 127.0.0.1 for the API server (default: any free one)")
 	fs.IntVar(&config.LogLevel, "log-level", 2, "log level of the managers")
 	fs.DurationVar(&config.StartTimeout, "timeout", devplane.DefaultStartTimeout, "how long the start may take, once built")
@@ -157,7 +158,7 @@ func runDevUp(cmd *cobra.Command, opts *devOptions, config devplane.Config, exte
 		return err
 	}
 	if extension && !slices.Contains(config.Without, devplane.CoreManager) {
-		progress.report(devplane.Event{Step: "extension", Message: "starting the plan extension", Elapsed: time.Since(started)})
+		progress.report(devplane.Event{Step: "extension", Message: "starting the extension", Elapsed: time.Since(started)})
 		if err := registerExtension(ctx, plane); err != nil {
 			// The cluster itself is up, and useful for finding out what is wrong.
 			return fmt.Errorf(`%w; the cluster is running without it, "windlass dev down" stops it`, err)
@@ -236,7 +237,7 @@ func runDevDown(ctx context.Context, stateDir string, out io.Writer) error {
 	case errors.As(err, &none) && none.Stale:
 		message = "The cluster had crashed; its state is removed."
 	case errors.As(err, &none):
-		message = "No cluster is running."
+		message = "No cluster is running: " + whatIsThere(none.StateDir)
 	case err != nil:
 		return err
 	default:
@@ -249,6 +250,14 @@ func runDevDown(ctx context.Context, stateDir string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, message)
 	return err
+}
+
+// whatIsThere tells a path that was mistyped from a cluster that has been stopped.
+func whatIsThere(stateDir string) string {
+	if _, err := os.Stat(stateDir); errors.Is(err, os.ErrNotExist) {
+		return "there is nothing at " + stateDir + "."
+	}
+	return "none has left its state in " + stateDir + "."
 }
 
 func newDevKubectlCommand(opts *devOptions) *cobra.Command {
@@ -264,10 +273,14 @@ func newDevKubectlCommand(opts *devOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if opts.assetsDir == "" {
-				return errors.New("there is no clone of the repository here, where kubectl was built: name it with --source, or use a kubectl of yours with the cluster's kubeconfig")
+			assetsDir := opts.assetsDir
+			if !cmd.Flags().Changed(flagAssetsDir) && !cmd.Flags().Changed(flagSource) {
+				// Wherever this is called: the cluster knows what it was started from.
+				if assetsDir, err = plane.AssetsDir(); err != nil {
+					return err
+				}
 			}
-			kubectl := plane.Kubectl(cmd.Context(), opts.assetsDir, args...)
+			kubectl := plane.Kubectl(cmd.Context(), assetsDir, args...)
 			// In this process's place: kubectl gets the terminal, the signals and the exit code as if called directly.
 			err = syscall.Exec(kubectl.Path, kubectl.Args, kubectl.Env) //nolint:gosec // G204: running kubectl with the user's arguments is the point
 			if err != nil {

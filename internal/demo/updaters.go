@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ type SimulatedUpdater struct {
 	Claims []string
 	// Duration is how long an update of a machine takes.
 	Duration time.Duration
+	// FailureRate is the part of the updates that fail, from 0 to 1.
+	FailureRate float64
 	// StateFile keeps what was done over restarts; empty means that a restart forgets it.
 	StateFile string
 	// Selector selects machines by labels; nil means all.
@@ -43,8 +46,11 @@ type SimulatedUpdater struct {
 	Transitions v1alpha1.Transitions
 }
 
+// processPrefix begins the names of the updaters' processes.
+const processPrefix = "updater-"
+
 // Process is the name of the updater's process on the plane.
-func (u SimulatedUpdater) Process() string { return "updater-" + u.Name }
+func (u SimulatedUpdater) Process() string { return processPrefix + u.Name }
 
 // Child describes the process. executable is the windlass binary.
 func (u SimulatedUpdater) Child(executable string) devplane.Child {
@@ -54,6 +60,9 @@ func (u SimulatedUpdater) Child(executable string) devplane.Child {
 	}
 	if len(u.Claims) > 0 {
 		args = append(args, "--claims", strings.Join(u.Claims, ","))
+	}
+	if u.FailureRate != 0 {
+		args = append(args, "--failure-rate", strconv.FormatFloat(u.FailureRate, 'g', -1, 64))
 	}
 	if u.StateFile != "" {
 		args = append(args, "--state", u.StateFile)
