@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // Manifests in git are still v1beta1 in many places.
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/json"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
@@ -78,12 +81,30 @@ func ourKind(kind string) schema.GroupKind {
 	return v1alpha1.GroupVersion.WithKind(kind).GroupKind()
 }
 
-// decodeOurs decodes one of Windlass' own kinds, of which there is one version.
+// decodeOurs decodes one of Windlass' own kinds, of which there is one version. A field that it does not have is an error, as
+// kubectl makes it: a misspelt one among targets would have a policy select everything.
 func decodeOurs(origin Origin, apiVersion string, value []byte, into any) error {
 	if apiVersion != v1alpha1.GroupVersion.Version {
 		return &Error{Origin: origin, Field: "apiVersion", Problem: "it must be " + v1alpha1.GroupVersion.String()}
 	}
-	return unmarshal(origin, value, into)
+	if err := unmarshal(origin, value, into); err != nil {
+		return err
+	}
+	strict, err := json.UnmarshalStrict(value, into)
+	switch {
+	case err != nil:
+		return &Error{Origin: origin, Problem: "it cannot be decoded: " + err.Error(), Err: err}
+	case len(strict) == 0:
+		return nil
+	}
+	e := &Error{Origin: origin, Problem: strict[0].Error(), Err: strict[0]}
+	if field, ok := errors.AsType[json.FieldError](strict[0]); ok {
+		e.Field, e.Problem = field.FieldPath(), "there is no such field; see that it is spelt right, upper and lower case too, and stands where it belongs"
+	}
+	if more := len(strict) - 1; more > 0 {
+		e.Problem += fmt.Sprintf(" (and %d more like it)", more)
+	}
+	return e
 }
 
 func clusterKind(kind string) schema.GroupKind {

@@ -209,6 +209,36 @@ func TestClassNamespaces(t *testing.T) {
 	}
 }
 
+// TestOwnKindsAreStrict: a misspelt field of Windlass' own kinds would otherwise have a policy select everything.
+func TestOwnKindsAreStrict(t *testing.T) {
+	const head = "kind: Other\napiVersion: v1\n---\napiVersion: windlass.dev/v1alpha1\nmetadata: {name: a}\n"
+	for _, test := range []struct{ text, field, problem string }{
+		{"kind: UpdatePolicy\nspec: {strategy: ExternalUpdate, targets: [{clusterName: a}, {clusterNme: demo}]}", "spec.targets[1].clusterNme", ""},
+		{"kind: UpdatePolicy\nspec: {strategy: ExternalUpdate, Targets: [], targts: []}", "spec.Targets", " (and 1 more like it)"},
+		{"kind: Updater\nspec: {inproces: {kind: Simulated}}", "spec.inproces", ""},
+		{"kind: UpgradeGraph\nversions: [v1.30.0]", "versions", ""},
+	} {
+		err := (&Set{}).Decode("f.yaml", []byte(head+test.text+"\n"))
+		found, ok := errors.AsType[*Error](err)
+		if !ok || found.Field != test.field || !strings.Contains(found.Problem, "there is no such field") || !strings.HasSuffix(found.Problem, test.problem) {
+			t.Errorf("%s: %v, want an error about %s", test.text, err, test.field)
+			continue
+		}
+		if found.Origin.File != "f.yaml" || found.Origin.Document != 2 {
+			t.Errorf("%s: the origin is %s", test.text, found.Origin)
+		}
+	}
+	// What is known is accepted, as the API server prints it too; other kinds may be of a newer release.
+	for _, text := range []string{
+		"kind: UpdatePolicy\nspec: {strategy: ExternalUpdate, targets: [{clusterName: a}]}\nstatus: {groupCount: 1, conditions: []}",
+		"kind: Unknown\nspec: {targts: []}",
+	} {
+		if err := (&Set{}).Decode("f.yaml", []byte(head+text+"\n")); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestBounds(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large.yaml")
 	file, err := os.Create(large)
