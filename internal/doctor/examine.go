@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -98,6 +100,44 @@ func checkPolicy(f Facts, groups []group, into *findings) {
 			into.ok(g.Subject, "UpdatePolicy %q: in place, replaced where updaters do not cover a change (fallback RollingUpdate)", s.Name)
 		}
 	}
+	checkIdlePolicies(f, groups, into)
+}
+
+// checkIdlePolicies says which policies select nothing: those that the extension found so, and all of the namespace where the
+// Cluster's groups are selected by none. Others may be for another Cluster.
+func checkIdlePolicies(f Facts, groups []group, into *findings) {
+	none := !slices.ContainsFunc(groups, func(g group) bool { return g.err != nil || g.selected.Name != "" })
+	for i := range f.Policies {
+		p := &f.Policies[i]
+		if p.Namespace != f.Objects.Cluster.Namespace {
+			continue
+		}
+		idle := f.Live && p.Status.GroupCount != nil && *p.Status.GroupCount == 0 && p.Status.ObservedGeneration == p.Generation
+		where := "nothing"
+		switch {
+		case idle:
+		case none:
+			where = "nothing of this Cluster"
+		default:
+			continue
+		}
+		into.add(Warning, "UpdatePolicy "+p.Name, "see that its targets are right: clusterName, clusterSelector, controlPlane, machineDeployments, selector",
+			"it selects %s: is clusterName right? %s", where, describeTargets(p.Spec.Targets))
+	}
+}
+
+// describeTargets says which Clusters targets name.
+func describeTargets(targets []v1alpha1.UpdateTarget) string {
+	var names []string
+	for _, t := range targets {
+		if name := string(t.ClusterName); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "Its targets name no Cluster"
+	}
+	return fmt.Sprintf("Its targets name %q", names)
 }
 
 func checkGuard(f Facts, groups []group, into *findings) {
@@ -115,11 +155,20 @@ func checkGuard(f Facts, groups []group, into *findings) {
 	}
 	if guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels); !guard.Active {
 		message, mend := cutMend(guard.Message)
+		if guard.Reason == v1alpha1.GuardMissingReason {
+			mend = guardMend
+		}
 		into.add(Error, subject, mend, "%s", message)
 		return
 	}
 	into.ok(subject, "it is asked before Machines of namespace %s are created or deleted", f.Objects.Cluster.Namespace)
 }
+
+// guardMend installs nothing but the guard: to apply all of config/default would undo what was changed since. Its precondition
+// matters, because a guard that cannot be reached keeps all Machines of the management cluster from being created or deleted.
+const guardMend = "first see that cert-manager runs and that the extension is Ready (kubectl -n windlass-system get certificate,deployment): " +
+	"while the guard cannot be reached, no Machine is created or deleted. Then install the guard alone: " +
+	"sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -"
 
 // cutMend splits a message of the form "what is so; what to do".
 func cutMend(message string) (problem, mend string) {

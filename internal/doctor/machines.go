@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +27,9 @@ func checkUpdaters(f Facts, groups []group, into *findings) {
 		switch {
 		case err != nil:
 			into.add(Error, g.Subject, "correct the Updater; until then the extension refuses every change of this group", "%v", err)
+			continue
+		case len(f.Updaters) == 0:
+			into.add(g.atRisk(), g.Subject, "register one: config/samples/updater.yaml is an example", "no Updater is registered, so that no change can be made in place")
 			continue
 		case len(selected) == 0:
 			into.add(g.atRisk(), g.Subject, "register one whose selectors match the machines' labels", "no Updater is for its machines, so that no change can be made in place")
@@ -159,17 +161,20 @@ func checkMachines(f Facts, groups []group, into *findings) {
 		Machines: f.Objects.Machines, Policies: f.Policies,
 	}, f.Now)
 	before := len(into.list)
+	// The groups with machines whose update failed.
+	failed := map[string]bool{}
 	for _, u := range report.Updates {
 		switch u.State {
 		case status.Failed:
-			into.add(Error, "Machine "+u.Machine, "set the annotation "+v1alpha1.UpdateRetryAnnotation+" to try again, or "+v1alpha1.UpdateAbandonAnnotation+" to give up",
-				"its update failed: %s", strings.TrimSpace(u.LastError+" "+u.Message))
+			failed[u.Group] = true
+			into.add(Error, "Machine "+u.Machine, failedMend(f.Objects.Cluster.Namespace), "its update failed: %s", u.Text())
 		case status.Unreadable, status.Marked, status.Queued, status.Updating, status.Finished, status.UpToDate, status.Waiting, status.Deleting:
 		}
 	}
 	for _, b := range report.Blocked {
-		if b.Kind != "Machine" {
-			into.add(Error, b.Kind+" "+b.Name, "do what the message says", "its update is blocked (%s): %s", b.Reason, b.Message)
+		// What a group says of a failed machine was said about the machine.
+		if b.Kind != "Machine" && (b.Reason != v1alpha1.UpdateFailedReason || !failed[b.Group]) {
+			into.add(Error, b.Kind+" "+b.Name, blockedMend(b.Reason), "its update is blocked (%s): %s", b.Reason, b.Message)
 		}
 	}
 	for _, p := range report.Problems {
@@ -185,6 +190,29 @@ func checkMachines(f Facts, groups []group, into *findings) {
 	}
 	if len(into.list) == before && f.Live {
 		into.ok("Machines", "none is under update, failed, or without fields that it should have")
+	}
+}
+
+// failedMend names no machine, so that what is said of many machines is shown once.
+func failedMend(namespace string) string {
+	return fmt.Sprintf("mend the cause, then retry: kubectl -n %s annotate machine NAME %s=. "+
+		"Or abandon it: have its owner desire something else, then annotate it with %s=. "+
+		"Or have it replaced: annotate it with %s= and delete it; or remediated: onFailure Remediate in the UpdatePolicy, and a MachineHealthCheck",
+		namespace, v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateAbandonAnnotation, v1alpha1.AllowReplacementAnnotation)
+}
+
+// blockedMend says what to do about a blocked group.
+func blockedMend(reason string) string {
+	switch reason {
+	case v1alpha1.NotCoveredReason:
+		return "do one of these: register an updater that covers these fields; name them in ignorePaths of the UpdatePolicy, where running machines need not have them; " +
+			"set its fallback to RollingUpdate, to have machines replaced; take the change back"
+	case v1alpha1.UpdaterErrorReason:
+		return "see that the updater runs, can be reached, and answers as it should: kubectl get updaters -o wide, and windlass updater verify"
+	case v1alpha1.PolicyConflictReason:
+		return "let only one of the UpdatePolicies select it, or let one name it more precisely"
+	default:
+		return "do what the message says"
 	}
 }
 

@@ -1,0 +1,90 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// TestMends checks what is said, once, and what to do about it.
+func TestMends(t *testing.T) {
+	blocked := func(reason, message string) func(*Facts) {
+		return func(f *Facts) {
+			f.Objects.MachineDeployments[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*Facts)
+		id     ID
+		// want are the messages of findings that are not OK, and mend is in all their mends.
+		want []string
+		mend []string
+	}{
+		{"failed machine, on its owner and in Cluster API's words too", func(f *Facts) {
+			const why = `updater "kubeadm" (1 of 1), attempt 3 failed, and no attempt is left: the disk is full`
+			w := f.Objects.Machines[1]
+			w.Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase": "Failed", "lastError": "` + strings.ReplaceAll(why, `"`, `\"`) + `"}`
+			w.Status.Conditions = []metav1.Condition{
+				{Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.UpdateFailedReason, Message: why},
+				{Type: "Updating", Status: metav1.ConditionTrue, Message: why},
+			}
+			blocked(v1alpha1.UpdateFailedReason, why)(f)
+		}, CheckMachines,
+			[]string{`Machine w-1: its update failed: updater "kubeadm" (1 of 1), attempt 3 failed, and no attempt is left: the disk is full`},
+			[]string{"kubectl -n team-a annotate machine NAME windlass.dev/update-retry=", "windlass.dev/update-abandon=", "windlass.dev/allow-replacement=", "onFailure Remediate"}},
+		{"failed machine that is not known", blocked(v1alpha1.UpdateFailedReason, "it failed"), CheckMachines,
+			[]string{"MachineDeployment prod-md-0: its update is blocked (UpdateFailed): it failed"}, []string{"do what the message says"}},
+		{"not covered", blocked(v1alpha1.NotCoveredReason, "x"), CheckMachines,
+			[]string{"MachineDeployment prod-md-0: its update is blocked (NotCovered): x"},
+			[]string{"an updater that covers", "ignorePaths", "RollingUpdate", "take the change back"}},
+		{"updater that fails", blocked(v1alpha1.UpdaterErrorReason, "x"), CheckMachines,
+			[]string{"MachineDeployment prod-md-0: its update is blocked (UpdaterError): x"}, []string{"kubectl get updaters"}},
+		{"guard not installed", func(f *Facts) { f.Guard = nil }, CheckGuard,
+			[]string{`guard: there is no ValidatingWebhookConfiguration "windlass-guard", so nothing keeps Cluster API from replacing machines`},
+			[]string{"cert-manager runs", "no Machine is created or deleted", "config/webhook/guard.yaml | kubectl apply -f -"}},
+		{"no Updater at all", func(f *Facts) { f.Updaters = nil }, CheckUpdaters, []string{
+			controlPlane + ": no Updater is registered, so that no change can be made in place",
+			workers + ": no Updater is registered, so that no change can be made in place",
+		}, []string{"register one"}},
+		{"a policy of another Cluster only", func(f *Facts) { f.Policies[0].Spec.Targets[0].ClusterName = "prdo" }, CheckPolicy, []string{
+			controlPlane + ": no UpdatePolicy selects it, so that its machines are replaced",
+			workers + ": no UpdatePolicy selects it, so that its machines are replaced",
+			`UpdatePolicy all: it selects nothing of this Cluster: is clusterName right? Its targets name ["prdo"]`,
+		}, nil},
+		{"a policy for nothing at all, beside one that counts", func(f *Facts) {
+			idle := policy("idle", v1alpha1.ExternalUpdate, "", v1alpha1.UpdateTarget{ControlPlane: true, ClusterName: "other"})
+			idle.Status.GroupCount = new(int32(0))
+			other := idle
+			other.Name, other.Status.GroupCount = "other", new(int32(1))
+			f.Policies = append(f.Policies, idle, other)
+		}, CheckPolicy, []string{`UpdatePolicy idle: it selects nothing: is clusterName right? Its targets name ["other"]`}, []string{"clusterName, clusterSelector"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := healthy()
+			test.change(&f)
+			var got []string
+			for _, found := range Examine(f) {
+				if found.ID != test.id || found.Severity == OK {
+					continue
+				}
+				got = append(got, found.Subject+": "+found.Message)
+				for _, words := range test.mend {
+					if !strings.Contains(found.Mend, words) {
+						t.Errorf("the mend of %q is %q, without %q", found.Message, found.Mend, words)
+					}
+				}
+				if strings.Contains(found.Mend, "config/default") {
+					t.Errorf("the mend %q applies everything again", found.Mend)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
