@@ -30,8 +30,8 @@ For manifests and live clusters it also says how machines will be updated by eac
 which may be among the manifests: "in place by X, then Y", "replace: not covered: …", "blocked: …" where the policy
 forbids to replace them, or "unknown: …". Updaters are asked what they cover of a change of the version, and of what
 KubeadmControlPlane changes with it by itself; that has no effect. One that cannot be asked from here (behind a
-Service, or one that machines are handed over to) makes the line unknown, and so does a patch of the ClusterClass that
-uses the version. Updaters that move kubelets a limited number of minors at once make workers stop more often.
+Service, a loopback address, or one that machines are handed over to) makes the line unknown. Where a patch of the
+ClusterClass uses the version, the line is "version: in place by X; other changes not known: …". Updaters that move kubelets a limited number of minors at once make workers stop more often.
 
 Worker stops depend on the engine: stock Cluster API sends all groups through one shared list (--engine stock, the
 default); Windlass lets each group follow its own (--engine windlass).

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/engine/preview"
 	"github.com/windlass-dev/windlass/internal/manifest"
@@ -116,11 +120,11 @@ func (r planRequest) preview(ctx context.Context, p plan.Plan, chain *view.Chain
 	if u == nil {
 		return nil
 	}
-	chain.ShowUpdates = len(u.ask.Policies) > 0 && len(p.Operations) > 0
+	chain.ShowUpdates = (len(u.ask.Policies) > 0 || u.problem == "") && len(p.Operations) > 0
 	chain.Updates = poolUpdates(r.request.Inventory.Groups)
 	inPlace := false
 	for i, update := range u.answer(ctx, p) {
-		inPlace = inPlace || update.Outcome == preview.InPlace && len(update.Updaters) > 0
+		inPlace = inPlace || len(update.Updaters) > 0
 		shown := view.Update{Outcome: string(update.Outcome), Policy: update.Policy, Updaters: update.Updaters, Uncovered: update.Uncovered, Message: update.Message}
 		if g := u.groups[i]; g.ControlPlane {
 			chain.ControlPlaneUpdate = &shown
@@ -169,9 +173,7 @@ func (u *planUpdates) withSteps(p plan.Plan) preview.Request {
 	obstacles := doctor.Obstacles(u.facts)
 	for i := range request.Groups {
 		g := &request.Groups[i]
-		if patch := snapshot.VersionPatch(u.facts.Class, g.UpdateGroup); patch != "" {
-			g.Doubt = fmt.Sprintf("patch %q of the ClusterClass may change more with the version, which is not known here", patch)
-		}
+		g.More = u.besidesVersion(g.UpdateGroup)
 		if o := obstacles[g.Subject]; o.Unknown {
 			g.Doubt = o.Message
 		} else {
@@ -189,6 +191,17 @@ func (u *planUpdates) withSteps(p plan.Plan) preview.Request {
 	return request
 }
 
+// besidesVersion says what may change with a group's version that updaters are not asked about; empty where nothing is known to.
+func (u *planUpdates) besidesVersion(g snapshot.UpdateGroup) string {
+	if patch := snapshot.VersionPatch(u.facts.Class, g); patch != "" {
+		return fmt.Sprintf("patch %q of the ClusterClass may change more with the version", patch)
+	}
+	if u.facts.Class == nil && u.facts.Objects.Cluster.Spec.Topology.IsDefined() {
+		return "its ClusterClass, whose patches may change more with the version, is not there to be read"
+	}
+	return ""
+}
+
 // openForPreview opens an updater to ask it what it covers, which takes nothing but its answer.
 func openForPreview(_ context.Context, u v1alpha1.Updater) (port.Updater, error) {
 	switch {
@@ -201,12 +214,53 @@ func openForPreview(_ context.Context, u v1alpha1.Updater) (port.Updater, error)
 	case u.Spec.Remote.Protocol == v1alpha1.HandOverProtocol:
 		return nil, errors.New("machines are handed over to it, so that a question would be an offer")
 	case u.Spec.Remote.Service != nil:
-		return nil, fmt.Errorf("Service %s/%s can be reached only from inside the management cluster", u.Spec.Remote.Service.Namespace, u.Spec.Remote.Service.Name) //nolint:staticcheck // It starts with the name of a kind.
+		return nil, &preview.ElsewhereError{Reason: fmt.Sprintf("Service %s/%s is reached only from inside the management cluster", u.Spec.Remote.Service.Namespace, u.Spec.Remote.Service.Name)}
 	default:
-		return remote.New(remote.Options{
+		opened, err := remote.New(remote.Options{
 			Name: u.Name, URL: u.Spec.Remote.URL, CABundle: u.Spec.Remote.CABundle, Timeout: time.Duration(u.Spec.Remote.TimeoutSeconds) * time.Second,
 		})
+		if err != nil {
+			return nil, err
+		}
+		if isLoopback(u.Spec.Remote.URL) {
+			return loopbackUpdater{Updater: opened, url: u.Spec.Remote.URL}, nil
+		}
+		return opened, nil
 	}
+}
+
+func isLoopback(address string) bool {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	host := parsed.Hostname()
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
+}
+
+// loopbackUpdater is one with a loopback address, which means the machine, or the Pod, that the extension runs on: that nobody
+// answers here says nothing about it.
+type loopbackUpdater struct {
+	port.Updater
+	url string
+}
+
+func (l loopbackUpdater) CanUpdateMachine(ctx context.Context, r *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
+	patches, err := l.Updater.CanUpdateMachine(ctx, r)
+	return patches, l.elsewhere(err)
+}
+
+func (l loopbackUpdater) CanUpdateMachineSet(ctx context.Context, r *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
+	patches, err := l.Updater.CanUpdateMachineSet(ctx, r)
+	return patches, l.elsewhere(err)
+}
+
+func (l loopbackUpdater) elsewhere(err error) error {
+	if failed, ok := errors.AsType[*remote.Error](err); ok && failed.Class == remote.Unreachable {
+		return &preview.ElsewhereError{Reason: l.url + " is an address of the machine that the extension runs on, and here nobody answers there", Err: err}
+	}
+	return err
 }
 
 // noNodes are the nodes of nobody: an updater that is asked what it covers looks at none.

@@ -34,8 +34,37 @@ func newUpdateDocument(u *Update) *updateDocument {
 	return d
 }
 
+// allReplaced reports whether no UpdatePolicy has anything to do with a chain. What is Unknown then are MachinePools, for
+// which there are no policies.
+func allReplaced(c Chain) bool {
+	some := false
+	check := func(u Update) bool {
+		some = some || u.Outcome == replaceOutcome
+		return u.Policy == "" && (u.Outcome == replaceOutcome || u.Outcome == unknownOutcome)
+	}
+	if c.ControlPlaneUpdate != nil && !check(*c.ControlPlaneUpdate) {
+		return false
+	}
+	for _, g := range c.Plan.Groups {
+		if u, asked := c.Updates[g.Name]; asked && !check(u) {
+			return false
+		}
+	}
+	return some
+}
+
+// The outcomes that say that nothing is updated in place.
+const (
+	replaceOutcome = "Replace"
+	unknownOutcome = "Unknown"
+)
+
 // formatUpdatesOf says how machines will be updated; groups of which the same is said share a line.
 func formatUpdatesOf(text *strings.Builder, c Chain) {
+	if allReplaced(c) {
+		text.WriteString("\nMachines are replaced, because no UpdatePolicy selects them.\n")
+		return
+	}
 	var messages []string
 	groups := map[string][]string{}
 	add := func(name, message string) {

@@ -40,8 +40,9 @@ type Group struct {
 	// Machine is one of the control plane's Machines; nil where there is none, and for MachineDeployments.
 	Machine *clusterv1.Machine
 	// Obstacle says why Cluster API replaces machines of the group without asking; empty where nothing is known to. Doubt says
-	// why it cannot be told what happens, however updaters answer.
-	Obstacle, Doubt string
+	// why it cannot be told what happens, however updaters answer. More says what may change besides the version, and so is not
+	// asked about; empty where nothing is known to.
+	Obstacle, Doubt, More string
 }
 
 // Request is what is asked about a cluster.
@@ -56,6 +57,16 @@ type Request struct {
 	// Fetch may be nil: then templates are empty.
 	Fetch Fetcher
 }
+
+// ElsewhereError is the error of an updater that is reached from where the extension runs, and not from here.
+type ElsewhereError struct {
+	Reason string
+	// Err is what came of asking; nil where nobody was.
+	Err error
+}
+
+func (e *ElsewhereError) Error() string { return "not from this machine: " + e.Reason }
+func (e *ElsewhereError) Unwrap() error { return e.Err }
 
 // Outcome is what will happen to the machines of a group. The values are part of the stable interface of windlass plan.
 type Outcome string
@@ -151,8 +162,12 @@ func (p *preview) group(ctx context.Context, g Group) Update {
 		}
 	default:
 		p.inPlace(ctx, g, policy, &u)
-		if g.Doubt != "" && u.Outcome == InPlace {
+		switch {
+		case u.Outcome != InPlace:
+		case g.Doubt != "":
 			u.Outcome, u.Message = Unknown, fmt.Sprintf("unknown: %s, but %s", u.Message, g.Doubt)
+		case g.More != "" && len(u.Updaters) > 0:
+			u.Outcome, u.Message = Unknown, fmt.Sprintf("version: %s; other changes not known: %s", u.Message, g.More)
 		}
 	}
 	return u
@@ -185,7 +200,14 @@ func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Sele
 			if policy.Guarded {
 				u.Outcome, verb = Blocked, "blocked"
 			}
-			u.Message = fmt.Sprintf("%s: not covered: %s%s", verb, describe(g, result), at(g, step))
+			switch {
+			case len(p.Updaters) == 0:
+				u.Message = verb + ": no Updater is registered"
+			case len(updaters) == 0:
+				u.Message = verb + ": no Updater is for its machines"
+			default:
+				u.Message = fmt.Sprintf("%s: not covered: %s%s", verb, describe(g, result), at(g, step))
+			}
 			return
 		}
 		var names []string
@@ -256,6 +278,9 @@ func (p *preview) step(ctx context.Context, g Group, policy updatepolicy.Selecte
 		case ok && declined.Declined():
 			coverage = coverage.Fail(described, "covers nothing", err)
 		default:
+			if elsewhere, ok := errors.AsType[*ElsewhereError](err); ok {
+				return cover.Result{}, fmt.Errorf("updater %q cannot be asked from this machine: %s", u.Name, elsewhere.Reason)
+			}
 			return cover.Result{}, fmt.Errorf("updater %q cannot be asked: %w", u.Name, err)
 		}
 	}

@@ -138,7 +138,24 @@ func TestPreview(t *testing.T) {
 			specs: []v1alpha1.Updater{updater("os", 0)}, updaters: map[string]*fakeUpdater{"os": {}},
 			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "replace: not covered: MachineSet /spec/template/spec/version"}},
 		{name: "no updaters, blocked", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
-			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: not covered: MachineSet /spec/template/spec/version"}},
+			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: no Updater is registered"}},
+		{name: "no updaters, replaced", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
+			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "replace: no Updater is registered"}},
+		{name: "updaters of others", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
+			specs: []v1alpha1.Updater{func() v1alpha1.Updater {
+				u := updater("other", 0)
+				u.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}}
+				return u
+			}()},
+			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: no Updater is for its machines"}},
+		{name: "only from elsewhere", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
+			specs: []v1alpha1.Updater{updater("kubeadm", 0)}, updaters: map[string]*fakeUpdater{"kubeadm": {err: fmt.Errorf("asking: %w", &ElsewhereError{Reason: "it is a Service"})}},
+			want: Update{Outcome: Unknown, Policy: "all", Message: `unknown: updater "kubeadm" cannot be asked from this machine: it is a Service`}},
+		{name: "more may change than the version", group: func() Group { g := workers("v1.31.2", "v1.32.1"); g.More = "a patch"; return g }(), policies: []v1alpha1.UpdatePolicy{inPlace},
+			specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
+			want: Update{Outcome: Unknown, Policy: "all", Updaters: []string{"kubeadm"}, Message: "version: in place by kubeadm; other changes not known: a patch"}},
+		{name: "more may change, in no step", group: func() Group { g := workers("v1.32.1"); g.More = "a patch"; return g }(), policies: []v1alpha1.UpdatePolicy{inPlace},
+			want: Update{Outcome: InPlace, Policy: "all", Message: "in place: nothing to do in this plan"}},
 		{name: "a step too far", group: workers("v1.30.0", "v1.31.2", "v1.33.0"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
 			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: not covered: MachineSet /spec/template/spec/version; " +
