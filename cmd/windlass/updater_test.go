@@ -29,6 +29,13 @@ users: [{name: u, user: {token: t}}]
 current-context: c
 `
 
+// A change that nobody claims.
+const unclaimedFixture = `
+canUpdateMachine:
+  current: {machine: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, spec: {version: v1.31.0, failureDomain: a}}}
+  desired: {machine: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, spec: {version: v1.31.0, failureDomain: b}}}
+`
+
 // executeUpdater runs windlass updater in this process.
 func executeUpdater(ctx context.Context, args ...string) (out string, err error) {
 	var stdout bytes.Buffer
@@ -90,6 +97,15 @@ func TestUpdaterServeAndVerify(t *testing.T) { //nolint:paralleltest // Logs are
 
 	out, err := executeUpdater(t.Context(), "verify", url, "--ca-file", caFile)
 	if err != nil || !strings.Contains(out, "pass     can-update-machine-set.patches: ") || !strings.HasSuffix(out, "\n20 passed, 0 failed, 7 skipped\n") {
+		t.Errorf("the error is %v, the report\n%s", err, out)
+	}
+
+	nothing := filepath.Join(dir, "nothing.yaml")
+	if err := os.WriteFile(nothing, []byte(unclaimedFixture), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err = executeUpdater(t.Context(), "verify", url, "--ca-file", caFile, "--fixture", nothing)
+	if err != nil || !strings.Contains(out, "\nwarning: CanUpdateMachine covered nothing of the fixture: use --fixture with changes that yours covers\n\n") {
 		t.Errorf("the error is %v, the report\n%s", err, out)
 	}
 

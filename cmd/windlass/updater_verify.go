@@ -142,6 +142,9 @@ func printReport(out io.Writer, format string, report *conformance.Report) error
 			fmt.Fprintf(out, "         rule: %s\n", point.Source)
 		}
 	}
+	for _, warning := range report.Warnings {
+		fmt.Fprintf(out, "\nwarning: %s\n", warning)
+	}
 	_, err := fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n",
 		report.Count(conformance.Pass), report.Count(conformance.Fail), report.Count(conformance.Skipped))
 	return err

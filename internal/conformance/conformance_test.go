@@ -98,6 +98,9 @@ func TestGoodUpdater(t *testing.T) {
 			t.Errorf("%s has no title or no source", point.ID)
 		}
 	}
+	if len(report.Warnings) > 0 {
+		t.Errorf("warnings: %q", report.Warnings)
+	}
 }
 
 // bad makes a subject that breaks one rule.
@@ -332,6 +335,24 @@ func TestFurtherFaults(t *testing.T) {
 				t.Errorf("the reason is %q, want it to say %q", report.Points[i].Reason, tt.words)
 			}
 		})
+	}
+}
+
+// TestNothingCovered: of an updater that covers nothing of the fixture, patches cannot be said to be right.
+func TestNothingCovered(t *testing.T) {
+	t.Parallel()
+	s := newSubject()
+	onHook(true, func(object, object) object { return object{"status": "Success"} })(s)
+	report := verify(t, s, nil)
+	want := []string{"can-update-machine-set.patches", "can-update-machine-set.repeatable", "can-update-machine-set.unknown-fields"}
+	if diff := cmp.Diff(want, ids(report, conformance.Skipped)); diff != "" {
+		t.Errorf("skipped points (-want +got):\n%s", diff)
+	}
+	if failed := ids(report, conformance.Fail); len(failed) > 0 {
+		t.Errorf("failed points: %q", failed)
+	}
+	if diff := cmp.Diff([]string{"CanUpdateMachineSet covered nothing of the fixture: use --fixture with changes that yours covers"}, report.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
 

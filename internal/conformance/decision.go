@@ -41,7 +41,7 @@ type answers struct {
 func decisionPoints() []definition {
 	var points []definition
 	for _, hook := range decisionHooks {
-		run := func(check func(context.Context, *kit, decisionHook, map[string]any) outcome) func(context.Context, *kit) outcome {
+		run := func(check decisionCheck) func(context.Context, *kit) outcome {
 			return func(ctx context.Context, k *kit) outcome {
 				request, skip := k.decisionRequest(hook)
 				if skip.status != "" {
@@ -51,15 +51,46 @@ func decisionPoints() []definition {
 			}
 		}
 		points = append(points,
-			definition{hook.id + ".patches", "patches apply, touch nothing but spec, and lead to nothing but desired", sourceHooks + hook.name, run(checkPatches)},
-			definition{hook.id + ".repeatable", "the same request gets the same answer", sourceExtensions + "Deterministic result", run(checkRepeatable)},
+			definition{hook.id + ".patches", "patches apply, touch nothing but spec, and lead to nothing but desired", sourceHooks + hook.name, run(ofCovered(checkPatches))},
+			definition{hook.id + ".repeatable", "the same request gets the same answer", sourceExtensions + "Deterministic result", run(ofCovered(checkRepeatable))},
 			definition{hook.id + ".nothing-to-do", "where nothing differs, nothing is covered", sourceProposal + "Deciding the update strategy", run(checkNothing)},
 			definition{hook.id + ".not-covered", "a difference that it does not know gets Success, and no wrong patch", sourceProposal + "Deciding the update strategy", run(checkNotCovered)},
-			definition{hook.id + ".unknown-fields", "fields that it does not know change nothing", "Cluster API proposal 20220221-runtime-SDK, Runtime SDK rules (compatible changes add fields)", run(checkUnknownFields)},
+			definition{hook.id + ".unknown-fields", "fields that it does not know change nothing", "Cluster API proposal 20220221-runtime-SDK, Runtime SDK rules (compatible changes add fields)", run(ofCovered(checkUnknownFields))},
 			definition{hook.id + ".timing", "it answers within its timeout", sourceExtensions + "Timeouts", run(checkTiming)},
 		)
 	}
 	return points
+}
+
+// decisionCheck is how a point about a hook is tested with a request that it may change.
+type decisionCheck = func(context.Context, *kit, decisionHook, map[string]any) outcome
+
+// ofCovered is for points that are about the patches of the fixture's request: where the updater gave none, that nothing is
+// wrong with them says nothing.
+func ofCovered(check decisionCheck) decisionCheck {
+	return func(ctx context.Context, k *kit, hook decisionHook, request map[string]any) outcome {
+		result := check(ctx, k, hook, request)
+		if result.status == Pass && k.coversNothing(hook) {
+			return skipped("%s", coversNothingWords)
+		}
+		return result
+	}
+}
+
+const coversNothingWords = "covered nothing of the fixture: use --fixture with changes that yours covers"
+
+// coversNothing reports whether a hook answered the fixture's request, and without covering anything of it.
+func (k *kit) coversNothing(hook decisionHook) bool {
+	asked := k.answers[hook.name]
+	if asked == nil || asked.err != nil {
+		return false
+	}
+	request, skip := k.decisionRequest(hook)
+	if skip.status != "" {
+		return false
+	}
+	result, err := apply(hook, request, asked.first)
+	return err == nil && len(result.Plan) == 0
 }
 
 // decisionRequest gives a copy of the fixture's request, or why there is none.

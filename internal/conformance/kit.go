@@ -83,6 +83,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		result := d.run(ctx, k)
 		report.Points = append(report.Points, Point{ID: d.id, Title: d.title, Source: d.source, Status: result.status, Reason: result.reason})
 	}
+	for _, hook := range decisionHooks {
+		if k.coversNothing(hook) {
+			report.Warnings = append(report.Warnings, hook.name+" "+coversNothingWords)
+		}
+	}
 	return report, nil
 }
 

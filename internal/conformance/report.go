@@ -28,6 +28,8 @@ type Point struct {
 type Report struct {
 	URL    string  `json:"url"`
 	Points []Point `json:"points"`
+	// Warnings say why points could not be tested that the user will think tested.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Count counts the points of a status.
