@@ -130,7 +130,7 @@ func checkIdlePolicies(f Facts, groups []group, into *findings) {
 func describeTargets(targets []v1alpha1.UpdateTarget) string {
 	var names []string
 	for _, t := range targets {
-		if name := string(t.ClusterName); name != "" && !slices.Contains(names, name) {
+		if name := t.ClusterName; name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

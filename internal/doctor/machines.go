@@ -161,22 +161,7 @@ func checkMachines(f Facts, groups []group, into *findings) {
 		Machines: f.Objects.Machines, Policies: f.Policies,
 	}, f.Now)
 	before := len(into.list)
-	// The groups with machines whose update failed.
-	failed := map[string]bool{}
-	for _, u := range report.Updates {
-		switch u.State {
-		case status.Failed:
-			failed[u.Group] = true
-			into.add(Error, "Machine "+u.Machine, failedMend(f.Objects.Cluster.Namespace), "its update failed: %s", u.Text())
-		case status.Unreadable, status.Marked, status.Queued, status.Updating, status.Finished, status.UpToDate, status.Waiting, status.Deleting:
-		}
-	}
-	for _, b := range report.Blocked {
-		// What a group says of a failed machine was said about the machine.
-		if b.Kind != "Machine" && (b.Reason != v1alpha1.UpdateFailedReason || !failed[b.Group]) {
-			into.add(Error, b.Kind+" "+b.Name, blockedMend(b.Reason), "its update is blocked (%s): %s", b.Reason, b.Message)
-		}
-	}
+	checkStandingStill(report, failedMend(f.Objects.Cluster.Namespace), into)
 	for _, p := range report.Problems {
 		into.add(Error, p.Kind+" "+p.Name, "set the annotation "+v1alpha1.UpdateAbandonAnnotation, "annotation %s: %s", p.Annotation, p.Message)
 	}
@@ -190,6 +175,24 @@ func checkMachines(f Facts, groups []group, into *findings) {
 	}
 	if len(into.list) == before && f.Live {
 		into.ok("Machines", "none is under update, failed, or without fields that it should have")
+	}
+}
+
+// checkStandingStill says which updates do not go on by themselves.
+func checkStandingStill(report status.Report, mend string, into *findings) {
+	// The groups with machines whose update failed.
+	failed := map[string]bool{}
+	for _, u := range report.Updates {
+		if u.State == status.Failed {
+			failed[u.Group] = true
+			into.add(Error, "Machine "+u.Machine, mend, "its update failed: %s", u.Text())
+		}
+	}
+	for _, b := range report.Blocked {
+		// What a group says of a failed machine was said about the machine.
+		if b.Kind != "Machine" && (b.Reason != v1alpha1.UpdateFailedReason || !failed[b.Group]) {
+			into.add(Error, b.Kind+" "+b.Name, blockedMend(b.Reason), "its update is blocked (%s): %s", b.Reason, b.Message)
+		}
 	}
 }
 

@@ -31,10 +31,10 @@ func busyReport() status.Report {
 		Groups: []status.Group{
 			{Name: "control plane", Kind: "KubeadmControlPlane", Object: "prod-cp", Machines: 3,
 				Policy: status.Policy{Strategy: v1alpha1.RollingUpdate, MaxInFlight: 1, MaxAttempts: 3}, Count: upToDate(3)},
-			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 16,
+			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 18,
 				Policy: status.Policy{Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, MaxInFlight: 4, MaxAttempts: 3, Soak: time.Minute},
 				Count: map[status.State]int{
-					status.UpToDate: 7, status.Queued: 2, status.Updating: 3, status.Failed: 1, status.Waiting: 1, status.Deleting: 1, status.Unreadable: 1,
+					status.UpToDate: 7, status.Marked: 1, status.Queued: 2, status.Updating: 3, status.Finished: 1, status.Failed: 1, status.Waiting: 1, status.Deleting: 1, status.Unreadable: 1,
 				}},
 			{Name: "md-1", Kind: "MachineDeployment", Object: "prod-md-1",
 				Policy: status.Policy{Problem: `UpdatePolicies "a", "b" select the MachineDeployment team-a/prod-md-1 with the same precision (by name of the group)`}},
@@ -53,6 +53,8 @@ func busyReport() status.Report {
 			{Machine: "prod-md-0-e", Group: "md-0", State: status.Failed, Phase: inplace.Failed, Updater: "kubeadm", Step: 1, Steps: 1, Attempt: 3, MaxAttempts: 3,
 				From: from, To: to, Began: ago(50 * time.Hour), Since: ago(49 * time.Hour), Operation: "88bb-3", LastError: "updater \"kubeadm\" failed"},
 			{Machine: "prod-md-0-f", Group: "md-0", State: status.Unreadable, To: to},
+			{Machine: "prod-md-0-g", Group: "md-0", State: status.Marked, MaxAttempts: 3, To: to, Message: "Cluster API has not changed its spec yet"},
+			{Machine: "prod-md-0-h", Group: "md-0", State: status.Finished, To: to, Message: "Cluster API has not noticed yet"},
 		},
 		Blocked: []status.Blocked{{Kind: "MachineDeployment", Name: "prod-md-0", Group: "md-0", Reason: v1alpha1.NotCoveredReason,
 			Message: "no updater covers MachineSet /spec/template/spec/version, InfrastructureMachine /spec/template/spec/image", Since: ago(time.Hour)}},

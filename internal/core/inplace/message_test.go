@@ -25,32 +25,31 @@ func TestDetail(t *testing.T) {
 			Policy: Policy{MaxAttempts: 3, AttemptTimeout: time.Hour, Soak: time.Hour},
 		}
 	}
-	messages := map[Phase]string{}
-	for phase, verdict := range map[Phase]Verdict{
-		Draining:  StillDraining(facts(with(func(p *Progress) { p.Phase = Draining })), "1 pod left"),
-		Updating:  Answered(facts(with(func(*Progress) {})), Answer{Outcome: InProgress, Message: "half way"}),
-		Verifying: Decide(facts(with(func(p *Progress) { p.Phase = Verifying }))),
-		Soaking: Decide(facts(with(func(p *Progress) {
+	const node = "waiting because the node's kubelet reports v1.31.0, not v1.32.1"
+	for _, made := range []struct {
+		said    Phase
+		verdict Verdict
+		want    string
+	}{
+		{Draining, StillDraining(facts(with(func(p *Progress) { p.Phase = Draining })), "1 pod left"), "1 pod left"},
+		{Updating, Answered(facts(with(func(*Progress) {})), Answer{Outcome: InProgress, Message: "half way"}), "half way"},
+		{Verifying, Decide(facts(with(func(p *Progress) { p.Phase = Verifying }))), node},
+		{Soaking, Decide(facts(with(func(p *Progress) {
 			p.Phase, p.Done, p.Steps = Soaking, append(p.Done, Finished{Updater: "kubelet"}), nil
-		}))),
+		}))), node},
 	} {
-		w, ok := verdict.Action.(Wait)
+		said := made.said
+		w, ok := made.verdict.Action.(Wait)
 		if !ok {
-			t.Fatalf("%s: the action is %#v", phase, verdict.Action)
+			t.Fatalf("%s: the action is %#v", said, made.verdict.Action)
 		}
-		messages[phase] = "In-place update in progress: " + w.Message
-	}
-	want := map[Phase]string{
-		Draining: "1 pod left", Updating: "half way",
-		Verifying: "waiting because the node's kubelet reports v1.31.0, not v1.32.1", Soaking: "waiting because the node's kubelet reports v1.31.0, not v1.32.1",
-	}
-	for said, message := range messages {
+		message := "In-place update in progress: " + w.Message
 		if !AboutStep(message) {
 			t.Errorf("%q counts as being about no step", message)
 		}
 		for _, phase := range []Phase{Draining, Updating, Verifying, Soaking, BackingOff, Failed, "Dancing"} {
 			detail, current := Detail(with(func(p *Progress) { p.Phase = phase }), message)
-			if current != (phase == said) || current && detail != want[phase] {
+			if current != (phase == said) || current && detail != made.want {
 				t.Errorf("in phase %s, %q gives %q, %t", phase, message, detail, current)
 			}
 		}

@@ -200,14 +200,7 @@ func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Sele
 			if policy.Guarded {
 				u.Outcome, verb = Blocked, "blocked"
 			}
-			switch {
-			case len(p.Updaters) == 0:
-				u.Message = verb + ": no Updater is registered"
-			case len(updaters) == 0:
-				u.Message = verb + ": no Updater is for its machines"
-			default:
-				u.Message = fmt.Sprintf("%s: not covered: %s%s", verb, describe(g, result), at(g, step))
-			}
+			u.Message = verb + ": " + p.whyUncovered(g, updaters, result, step)
 			return
 		}
 		var names []string
@@ -222,6 +215,18 @@ func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Sele
 		}
 	}
 	u.Outcome, u.Message = InPlace, "in place by "+strings.Join(ways, "; or by ")
+}
+
+// whyUncovered says why a step is not covered, in as few words as will do.
+func (p *preview) whyUncovered(g Group, updaters []v1alpha1.Updater, result cover.Result, step Step) string {
+	switch {
+	case len(p.Updaters) == 0:
+		return "no Updater is registered"
+	case len(updaters) == 0:
+		return "no Updater is for its machines"
+	default:
+		return fmt.Sprintf("not covered: %s%s", describe(g, result), at(g, step))
+	}
 }
 
 // at names a step where there are several.
