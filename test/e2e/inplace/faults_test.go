@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/demo"
 )
 
@@ -40,10 +41,10 @@ type fault struct {
 func faults() []fault {
 	failed := v1alpha1.UpdaterErrorReason
 	return []fault{
-		{name: "hangs", behaviour: `{"fault": "Hang"}`, decision: "could not be asked", reason: failed, update: "cannot tell how it goes"},
+		{name: "hangs", behaviour: `{"fault": "Hang"}`, decision: "did not answer within", reason: failed, update: "did not answer within"},
 		{name: "answers 500", behaviour: `{"fault": "Error500"}`, decision: "500", reason: failed, update: "500"},
 		{name: "answers nonsense", behaviour: `{"fault": "Nonsense"}`, decision: "JSON", reason: failed, update: "JSON"},
-		{name: "answers nothing", behaviour: `{"fault": "Empty"}`, decision: "could not be asked", reason: failed, update: "cannot tell how it goes"},
+		{name: "answers nothing", behaviour: `{"fault": "Empty"}`, decision: "the answer is empty", reason: failed, update: "the answer is empty"},
 		{name: "speaks an old version", behaviour: `{"fault": "OldVersion"}`, decision: "v1alpha0", reason: failed, update: "v1alpha0"},
 		{name: "redirects", behaviour: `{"fault": "Redirect"}`, decision: "redirect", reason: failed, update: "redirect"},
 		{name: "has a wrong certificate", wrongCA: true, decision: "certificate", reason: failed, update: "certificate"},
@@ -88,20 +89,30 @@ func (p *plane) testFault(ctx context.Context, t *testing.T, u *updater, f fault
 		behave = func(string) { u.trust(ctx, t, right) }
 	}
 	uid := p.onlyMachine(ctx, t, pool).UID
-	misbehave()
+	// Until it misbehaves, the updater works without end: no update is over before anybody looks.
+	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
+	if f.decision != "" {
+		misbehave()
+	}
 	p.send(ctx, t, pool, to)
 	if f.decision != "" {
 		p.blockedOwner(ctx, t, pool, func(c *metav1.Condition) bool { return c.Reason == f.reason && strings.Contains(c.Message, f.decision) })
 		if m := p.onlyMachine(ctx, t, pool); marked(m) || m.Spec.Version != from {
 			t.Errorf("nothing was decided, but the Machine is at %s, marked as updating: %t", m.Spec.Version, marked(m))
 		}
-		behave("Normal")
+		next := "Stall"
+		if f.update == "" {
+			next = "Normal"
+		}
+		behave(next)
 		// Cluster API asks again at once where the MachineDeployment changes.
 		annotate(ctx, t, p.client, machineDeployment(pool), map[string]any{"example.com/ask-again": to})
 	}
 	if f.update != "" {
 		p.testFaultyUpdate(ctx, t, f, pool, from, misbehave)
 		behave("Normal")
+		u.behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
+		p.attemptTimeout(ctx, t, pool, patientSeconds)
 		annotate(ctx, t, p.client, p.onlyMachine(ctx, t, pool), map[string]any{v1alpha1.UpdateRetryAnnotation: ""})
 	}
 	p.awaitPool(ctx, t, pool, to, 1)
@@ -117,10 +128,9 @@ func (p *plane) testFault(ctx context.Context, t *testing.T, u *updater, f fault
 // testFaultyUpdate has the updater misbehave while it is to update a machine.
 func (p *plane) testFaultyUpdate(ctx context.Context, t *testing.T, f fault, pool, from string, misbehave func()) {
 	t.Helper()
-	// Cluster API marks the Machine some writes before it asks for the update.
-	p.awaitMachine(ctx, t, pool, "waiting for the update to begin", func(m *clusterv1.Machine) string {
-		if !marked(m) {
-			return "the Machine is not marked as updating"
+	p.awaitMachine(ctx, t, pool, "waiting for the updater to work", func(m *clusterv1.Machine) string {
+		if progress := progressOf(m); progress == nil || progress.Phase != inplace.Updating {
+			return fmt.Sprintf("the progress is %+v", progress)
 		}
 		return ""
 	})
@@ -133,6 +143,8 @@ func (p *plane) testFaultyUpdate(ctx context.Context, t *testing.T, f fault, poo
 		}
 		return fmt.Sprintf("its condition %s is %+v", clusterv1.MachineUpdatingCondition, meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition))
 	})
+	// An edit counts at once: the time of the attempt is over.
+	p.attemptTimeout(ctx, t, pool, 1)
 	m := p.awaitFailed(ctx, t, pool, 1)
 	if !marked(m) || m.Status.NodeInfo.KubeletVersion != from {
 		t.Errorf("the update has failed, but the kubelet is at %s; marked as updating: %t", m.Status.NodeInfo.KubeletVersion, marked(m))
@@ -141,6 +153,15 @@ func (p *plane) testFaultyUpdate(ctx context.Context, t *testing.T, f fault, poo
 	if !strings.Contains(text, fmt.Sprintf("updater %q", pool)) || !strings.Contains(text, v1alpha1.UpdateRetryAnnotation) {
 		t.Errorf("the Machine does not say which updater failed, and what to do: %s", text)
 	}
+}
+
+// patientSeconds is long enough for any answer of a busy machine.
+const patientSeconds = 600
+
+func (p *plane) attemptTimeout(ctx context.Context, t *testing.T, pool string, seconds int) {
+	t.Helper()
+	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: poolsCluster, Name: pool}}
+	patch(ctx, t, p.client, policy, map[string]any{"spec": map[string]any{"attemptTimeoutSeconds": seconds}})
 }
 
 // foreignCA makes a CA that has signed nothing on any plane.

@@ -30,7 +30,7 @@ func TestInPlace(t *testing.T) {
 	}
 	for lane := range faultLanes {
 		pools = append(pools, pool{
-			Name: faultPool(lane), Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1, AttemptTimeoutSeconds: 4},
+			Name: faultPool(lane), Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1, AttemptTimeoutSeconds: patientSeconds},
 		})
 	}
 	p.createPools(ctx, t, poolsCluster, pools)
