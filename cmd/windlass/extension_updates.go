@@ -117,6 +117,10 @@ func (p *updaterPool) Open(_ context.Context, u *v1alpha1.Updater) (port.Updater
 	if err != nil {
 		return nil, err
 	}
+	// Requests under way are finished with the old one; only its idle connections go.
+	if old, ok := p.open[u.UID].updater.(interface{ Close() }); ok {
+		old.Close()
+	}
 	p.open[u.UID] = openUpdater{generation: u.Generation, updater: opened}
 	return opened, nil
 }
