@@ -30,7 +30,7 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 	if config == nil {
 		return Guard{
 			Reason:  v1alpha1.GuardMissingReason,
-			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so nothing keeps Cluster API from replacing machines; install it with kubectl apply -k config/default", v1alpha1.GuardConfigurationName),
+			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so nothing keeps Cluster API from replacing machines; install it from config/webhook", v1alpha1.GuardConfigurationName),
 		}
 	}
 	var asked, here []admissionregistrationv1.OperationType
@@ -50,7 +50,7 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 		case !slices.Contains(asked, operation):
 			return Guard{
 				Reason: v1alpha1.GuardMissingReason,
-				Message: fmt.Sprintf("no webhook of ValidatingWebhookConfiguration %q with failurePolicy Fail is asked about every %s of a Machine; install it anew with kubectl apply -k config/default",
+				Message: fmt.Sprintf("no webhook of ValidatingWebhookConfiguration %q with failurePolicy Fail is asked about every %s of a Machine; install it anew from config/webhook",
 					config.Name, operation),
 			}
 		case !slices.Contains(here, operation):

@@ -32,9 +32,9 @@ func TestSelectGuard(t *testing.T) {
 	t.Parallel()
 	type webhook = admissionregistrationv1.ValidatingWebhook
 	const (
-		missing  = `there is no ValidatingWebhookConfiguration "windlass-guard", so nothing keeps Cluster API from replacing machines; install it with kubectl apply -k config/default`
-		noCreate = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every CREATE of a Machine; install it anew with kubectl apply -k config/default`
-		noDelete = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every DELETE of a Machine; install it anew with kubectl apply -k config/default`
+		missing  = `there is no ValidatingWebhookConfiguration "windlass-guard", so nothing keeps Cluster API from replacing machines; install it from config/webhook`
+		noCreate = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every CREATE of a Machine; install it anew from config/webhook`
+		noDelete = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every DELETE of a Machine; install it anew from config/webhook`
 		disabled = `namespace "ns" has the label windlass.dev/guard=disabled, so nothing keeps Cluster API from replacing machines in it; remove the label`
 		left     = `the namespaceSelector in ValidatingWebhookConfiguration "windlass-guard" leaves out namespace "ns", so nothing keeps Cluster API from replacing machines in it; correct one or the other`
 	)
