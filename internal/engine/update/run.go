@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -193,7 +192,10 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 // the Machine says.
 func (r *run) drain(ctx context.Context) (inplace.Verdict, *Reply, error) {
 	starting := &Reply{RetryAfter: nextStep, Message: "node drained, starting the updater"}
-	limit := time.Duration(ptr.Deref(r.machine.Spec.Deletion.NodeDrainTimeoutSeconds, 0)) * time.Second
+	var limit time.Duration
+	if seconds := r.machine.Spec.Deletion.NodeDrainTimeoutSeconds; seconds != nil {
+		limit = time.Duration(*seconds) * time.Second
+	}
 	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(r.facts.Progress.Started) > limit {
 		return inplace.Drained(r.facts), nil, nil
 	}
