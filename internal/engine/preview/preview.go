@@ -16,6 +16,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/engine/ask"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -269,27 +270,19 @@ func (p *preview) step(ctx context.Context, g Group, policy updatepolicy.Selecte
 	if err != nil {
 		return cover.Result{}, fmt.Errorf("comparing the machines before and after: %w", err)
 	}
-	for i := range updaters {
-		u := &updaters[i]
-		described := cover.Updater{Name: u.Name, MaxMinors: int(u.Spec.Transitions.MaxMinors)}
-		patches, err := p.ask(ctx, u, q, coverage.Current())
-		switch declined, ok := errors.AsType[interface {
-			error
-			Declined() bool
-		}](err); {
-		case err == nil:
-			// An answer that cannot be used covers nothing; the result carries what is wrong with it.
-			coverage, _ = coverage.Apply(described, patches)
-		case ok && declined.Declined():
-			coverage = coverage.Fail(described, "covers nothing", err)
-		default:
-			if elsewhere, ok := errors.AsType[*ElsewhereError](err); ok {
-				return cover.Result{}, fmt.Errorf("updater %q cannot be asked from this machine: %s", u.Name, elsewhere.Reason)
-			}
-			return cover.Result{}, fmt.Errorf("updater %q cannot be asked: %w", u.Name, err)
+	asked, err := ask.All(ctx, coverage, updaters, func(*v1alpha1.Updater) bool { return false },
+		func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+			return p.ask(ctx, u, q, current)
+		})
+	if problem, ok := errors.AsType[*ask.Error](err); ok {
+		if elsewhere, ok := errors.AsType[*ElsewhereError](err); ok {
+			return cover.Result{}, fmt.Errorf("updater %q cannot be asked from this machine: %s", problem.Updater, elsewhere.Reason)
 		}
 	}
-	return coverage.Result(), nil
+	if err != nil {
+		return cover.Result{}, err
+	}
+	return asked.Result(), nil
 }
 
 func (p *preview) ask(ctx context.Context, u *v1alpha1.Updater, q question, current cover.Objects) (cover.Patches, error) {

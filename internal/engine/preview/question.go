@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -12,6 +13,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/engine/ask"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -186,28 +188,14 @@ func sentObject(object map[string]any) (json.RawMessage, error) {
 func (q question) ask(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
 	if q.machine {
 		request := &runtimehooksv1.CanUpdateMachineRequest{}
-		for _, side := range []struct {
-			from cover.Objects
-			into *runtimehooksv1.CanUpdateMachineRequestObjects
-		}{{current, &request.Current}, {q.desired, &request.Desired}} {
-			if err := json.Unmarshal(side.from.Machine, &side.into.Machine); err != nil {
-				return cover.Patches{}, fmt.Errorf("decoding the Machine: %w", err)
-			}
-			side.into.InfrastructureMachine = runtime.RawExtension{Raw: side.from.Infrastructure}
-			side.into.BootstrapConfig = runtime.RawExtension{Raw: side.from.Bootstrap}
+		if err := errors.Join(ask.SetMachine(current, &request.Current), ask.SetMachine(q.desired, &request.Desired)); err != nil {
+			return cover.Patches{}, err
 		}
 		return u.CanUpdateMachine(ctx, request)
 	}
 	request := &runtimehooksv1.CanUpdateMachineSetRequest{}
-	for _, side := range []struct {
-		from cover.Objects
-		into *runtimehooksv1.CanUpdateMachineSetRequestObjects
-	}{{current, &request.Current}, {q.desired, &request.Desired}} {
-		if err := json.Unmarshal(side.from.Machine, &side.into.MachineSet); err != nil {
-			return cover.Patches{}, fmt.Errorf("decoding the MachineSet: %w", err)
-		}
-		side.into.InfrastructureMachineTemplate = runtime.RawExtension{Raw: side.from.Infrastructure}
-		side.into.BootstrapConfigTemplate = runtime.RawExtension{Raw: side.from.Bootstrap}
+	if err := errors.Join(ask.SetMachineSet(current, &request.Current), ask.SetMachineSet(q.desired, &request.Desired)); err != nil {
+		return cover.Patches{}, err
 	}
 	return u.CanUpdateMachineSet(ctx, request)
 }

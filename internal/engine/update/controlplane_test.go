@@ -2,6 +2,7 @@ package update
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -122,7 +123,7 @@ func TestControlPlaneMachine(t *testing.T) {
 	// The next minor is decided anew, though the old decision stands beside it until then.
 	w.mark("cp", "v1.32.0")
 	_, err = w.updateControlPlane(bootstrapStored)
-	if r, ok := asRefused(err); !ok || r.Reason != v1alpha1.DesiredChangedReason {
+	if r, ok := errors.AsType[*RefusedError](err); !ok || r.Reason != v1alpha1.DesiredChangedReason {
 		t.Errorf("error %v", err)
 	}
 }
@@ -145,7 +146,7 @@ func TestControlPlaneDrift(t *testing.T) {
 			}
 			w.mark("cp", tt.version)
 			_, err := w.updateControlPlane(tt.bootstrap)
-			r, ok := asRefused(err)
+			r, ok := errors.AsType[*RefusedError](err)
 			if !ok || r.Reason != v1alpha1.DesiredChangedReason || !strings.Contains(r.Message, tt.want) || !strings.Contains(r.Message, "update-abandon") {
 				t.Errorf("error %v", err)
 			}
@@ -163,7 +164,7 @@ func TestControlPlaneNotCovered(t *testing.T) {
 	w, s := newControlPlane(t)
 	s.bootstrap = ""
 	_, err := w.engine.CanUpdateMachine(t.Context(), canUpdateMachine(controlPlaneMachine("cp", from), controlPlaneMachine("cp", to)))
-	r, ok := asRefused(err)
+	r, ok := errors.AsType[*RefusedError](err)
 	if !ok || r.Reason != v1alpha1.NotCoveredReason || !strings.Contains(r.Message, "BootstrapConfig /spec/clusterConfiguration/featureGates") {
 		t.Errorf("error %v", err)
 	}
@@ -267,7 +268,7 @@ func TestGarbageOnControlPlaneMachine(t *testing.T) {
 		w.annotate("cp", v1alpha1.UpdateDecisionsAnnotation, &garbage)
 		w.mark("cp", to)
 		_, err := w.updateControlPlane(bootstrapStored)
-		if r, ok := asRefused(err); !ok || r.Reason != v1alpha1.NoDecisionReason || len(s.updates) > 0 {
+		if r, ok := errors.AsType[*RefusedError](err); !ok || r.Reason != v1alpha1.NoDecisionReason || len(s.updates) > 0 {
 			t.Errorf("%q: error %v, calls %v", garbage, err, s.updates)
 		}
 	}
@@ -288,7 +289,7 @@ func TestGarbageInDecisions(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := w.update("a")
-		if r, ok := asRefused(err); !ok || r.Reason != v1alpha1.NoDecisionReason {
+		if r, ok := errors.AsType[*RefusedError](err); !ok || r.Reason != v1alpha1.NoDecisionReason {
 			t.Errorf("%q: error %v", garbage, err)
 		}
 		// Asked again, it is decided again, and what nobody can read goes.

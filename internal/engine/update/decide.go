@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/engine/ask"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -55,7 +57,7 @@ func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.C
 		scope: cover.Machine, current: current, desired: desired, subject: machine, labels: machine.Labels,
 		ask: func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
 			shown := request.DeepCopy()
-			if err := showMachine(current, &shown.Current); err != nil {
+			if err := ask.SetMachine(current, &shown.Current); err != nil {
 				return cover.Patches{}, err
 			}
 			return u.CanUpdateMachine(ctx, shown)
@@ -84,7 +86,7 @@ func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 		labels: machineSet.Spec.Template.Labels,
 		ask: func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
 			shown := request.DeepCopy()
-			if err := showMachineSet(current, &shown.Current); err != nil {
+			if err := ask.SetMachineSet(current, &shown.Current); err != nil {
 				return cover.Patches{}, err
 			}
 			return u.CanUpdateMachineSet(ctx, shown)
@@ -96,15 +98,12 @@ func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
-	meta := metav1.ObjectMeta{
-		Namespace: q.subject.GetNamespace(), Name: q.subject.GetName(), Labels: q.subject.GetLabels(), OwnerReferences: q.subject.GetOwnerReferences(),
-	}
-	o, err := e.readOwner(ctx, &meta)
+	o, err := e.readOwner(ctx, q.subject)
 	if err != nil {
 		return Coverage{}, err
 	}
 	coverage, err := e.decide(ctx, q, o)
-	if r, ok := asRefused(err); ok {
+	if r, ok := errors.AsType[*RefusedError](err); ok {
 		e.reportBlocked(ctx, o, q.subject, r)
 		return Coverage{}, err
 	}
@@ -168,27 +167,18 @@ func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Sel
 	if err != nil {
 		return nil, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
 	}
-	for i := range updaters {
-		u := &updaters[i]
-		described := cover.Updater{Name: u.Name, MaxMinors: int(u.Spec.Transitions.MaxMinors)}
-		patches, err := e.callCanUpdate(ctx, q, u, coverage.Current())
-		switch {
-		case err == nil:
-			// An answer that cannot be used covers nothing; the result carries what is wrong with it.
-			coverage, _ = coverage.Apply(described, patches)
-		case declines(err), u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore:
-			coverage = coverage.Fail(described, "covers nothing", err)
-		default:
-			return nil, refused(v1alpha1.UpdaterErrorReason, "updater %q could not be asked what it covers, and its failure policy is Fail: %v", u.Name, err)
-		}
+	asked, err := ask.All(ctx, coverage, updaters, failsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+		return e.callCanUpdate(ctx, q, u, current)
+	})
+	if problem, ok := errors.AsType[*ask.Error](err); ok {
+		return nil, refused(v1alpha1.UpdaterErrorReason, "updater %q could not be asked what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err)
 	}
-	return coverage, nil
+	return asked, err
 }
 
-// declines reports whether an updater was asked and said that it does not want the update at all.
-func declines(err error) bool {
-	declined, ok := findError[interface{ Declined() bool }](err)
-	return ok && declined.Declined()
+// failsOpen reports whether an updater that cannot be asked counts as covering nothing.
+func failsOpen(u *v1alpha1.Updater) bool {
+	return u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore
 }
 
 // recorded returns the decision that was made on the same objects before. A decision stands until the objects change, so
@@ -303,24 +293,6 @@ func rawJSON(r runtime.RawExtension) json.RawMessage {
 	return json.RawMessage(r.Raw)
 }
 
-func showMachine(from cover.Objects, to *runtimehooksv1.CanUpdateMachineRequestObjects) error {
-	to.Machine = clusterv1.Machine{}
-	if err := json.Unmarshal(from.Machine, &to.Machine); err != nil {
-		return fmt.Errorf("decoding the Machine: %w", err)
-	}
-	to.InfrastructureMachine, to.BootstrapConfig = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
-	return nil
-}
-
-func showMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRequestObjects) error {
-	to.MachineSet = clusterv1.MachineSet{}
-	if err := json.Unmarshal(from.Machine, &to.MachineSet); err != nil {
-		return fmt.Errorf("decoding the MachineSet: %w", err)
-	}
-	to.InfrastructureMachineTemplate, to.BootstrapConfigTemplate = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
-	return nil
-}
-
 // callCanUpdate asks one updater.
 func (e *Engine) callCanUpdate(ctx context.Context, q question, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
 	opened, err := e.Open(ctx, u)
@@ -336,15 +308,14 @@ func (e *Engine) callCanUpdate(ctx context.Context, q question, u *v1alpha1.Upda
 	return patches, err
 }
 
-// noteRequest keeps the Updater's status.lastRequest up to date, at most once a minute and when the outcome changes. That it
-// cannot be written keeps nothing from happening.
+// noteRequest keeps the Updater's status.lastRequest up to date, at most once a minute. That it cannot be written keeps nothing from happening.
 func (e *Engine) noteRequest(ctx context.Context, u *v1alpha1.Updater, hook string, object types.NamespacedName, message string, err error) {
 	request := v1alpha1.UpdaterRequest{Hook: hook, Object: object.String(), Time: metav1.NewTime(e.Now()), Outcome: v1alpha1.RequestAnswered, Message: message}
 	if err != nil {
 		request.Outcome, request.Message = v1alpha1.RequestFailed, err.Error()
 	}
 	request.Message = cut(request.Message)
-	if !e.asked.due(u.Name, request) {
+	if !e.asked.due(u.Name, request.Time.Time) {
 		return
 	}
 	changed := u.DeepCopy()

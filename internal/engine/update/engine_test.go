@@ -370,7 +370,7 @@ func TestFinalFailureRetryAndAbandon(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Minute)
 	_, err = w.update("a")
-	refusal, ok := asRefused(err)
+	refusal, ok := errors.AsType[*RefusedError](err)
 	if !ok || refusal.Reason != v1alpha1.UpdateFailedReason || !strings.Contains(refusal.Message, "disk full") || !strings.Contains(refusal.Message, "update-retry") {
 		t.Fatalf("error %v", err)
 	}
@@ -446,7 +446,7 @@ func TestNotCovered(t *testing.T) {
 				}
 				return
 			}
-			if _, ok := asRefused(err); !ok || !strings.Contains(err.Error(), tt.want) {
+			if _, ok := errors.AsType[*RefusedError](err); !ok || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("error %v", err)
 			}
 			md := &clusterv1.MachineDeployment{}
@@ -481,7 +481,7 @@ func TestNoDecisionFailsClosed(t *testing.T) {
 	w.updater("kubelet", 0, versionPatch)
 	w.node("a", from)
 	_, err := w.update("a")
-	if r, ok := asRefused(err); !ok || r.Reason != v1alpha1.NoDecisionReason {
+	if r, ok := errors.AsType[*RefusedError](err); !ok || r.Reason != v1alpha1.NoDecisionReason {
 		t.Errorf("error %v", err)
 	}
 }

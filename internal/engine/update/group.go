@@ -2,7 +2,6 @@ package update
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -29,23 +28,23 @@ func (o owner) blockedObject() blockedObject {
 }
 
 // readOwner finds the group that an object with these labels and owner references belongs to.
-func (e *Engine) readOwner(ctx context.Context, meta *metav1.ObjectMeta) (owner, error) {
-	labels := meta.Labels
+func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, error) {
+	labels := meta.GetLabels()
 	clusterName := labels[clusterv1.ClusterNameLabel]
 	if clusterName == "" {
-		return owner{}, fmt.Errorf("%s/%s has no label %s, so its cluster is not known", meta.Namespace, meta.Name, clusterv1.ClusterNameLabel)
+		return owner{}, fmt.Errorf("%s/%s has no label %s, so its cluster is not known", meta.GetNamespace(), meta.GetName(), clusterv1.ClusterNameLabel)
 	}
 	cluster := metadataOf(clusterv1.GroupVersion.WithKind("Cluster"))
-	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.Namespace, Name: clusterName}, cluster); err != nil {
-		return owner{}, fmt.Errorf("reading Cluster %s/%s: %w", meta.Namespace, clusterName, err)
+	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: clusterName}, cluster); err != nil {
+		return owner{}, fmt.Errorf("reading Cluster %s/%s: %w", meta.GetNamespace(), clusterName, err)
 	}
 	gvk, name, err := ownerReference(meta)
 	if err != nil {
 		return owner{}, err
 	}
 	object := metadataOf(gvk)
-	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.Namespace, Name: name}, object); err != nil {
-		return owner{}, fmt.Errorf("reading %s %s/%s: %w", gvk.Kind, meta.Namespace, name, err)
+	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: name}, object); err != nil {
+		return owner{}, fmt.Errorf("reading %s %s/%s: %w", gvk.Kind, meta.GetNamespace(), name, err)
 	}
 	group := snapshot.MachineDeploymentGroup(cluster, object)
 	if _, ok := labels[clusterv1.MachineControlPlaneLabel]; ok {
@@ -55,13 +54,13 @@ func (e *Engine) readOwner(ctx context.Context, meta *metav1.ObjectMeta) (owner,
 }
 
 // ownerReference returns kind and name of the object that holds the group of a Machine or MachineSet.
-func ownerReference(meta *metav1.ObjectMeta) (schema.GroupVersionKind, string, error) {
-	if name := meta.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+func ownerReference(meta metav1.Object) (schema.GroupVersionKind, string, error) {
+	if name := meta.GetLabels()[clusterv1.MachineDeploymentNameLabel]; name != "" {
 		return clusterv1.GroupVersion.WithKind("MachineDeployment"), name, nil
 	}
 	ref := metav1.GetControllerOf(meta)
 	if ref == nil {
-		return schema.GroupVersionKind{}, "", fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.Namespace, meta.Name)
+		return schema.GroupVersionKind{}, "", fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
 	}
 	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), ref.Name, nil
 }
@@ -114,11 +113,4 @@ func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(gvk)
 	return object
-}
-
-// asRefused returns the RefusedError in an error's chain, if there is one.
-func asRefused(err error) (*RefusedError, bool) {
-	var r *RefusedError
-	ok := errors.As(err, &r)
-	return r, ok
 }

@@ -2,6 +2,7 @@ package update
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -321,7 +322,7 @@ func TestGarbageOnMachine(t *testing.T) {
 		shown := garbage[:min(len(garbage), 60)]
 		for range 2 {
 			_, err := w.update("a")
-			r, ok := asRefused(err)
+			r, ok := errors.AsType[*RefusedError](err)
 			if !ok || !strings.Contains(r.Message, "remove") && !strings.Contains(r.Message, "windlass.dev/update-abandon") {
 				t.Errorf("%q: error %v", shown, err)
 			}
@@ -349,7 +350,7 @@ func TestGarbageOnMachine(t *testing.T) {
 		w, _ := moving(t, external(nil))
 		w.annotate("a", v1alpha1.LastUpdateAnnotation, &garbage)
 		_, err := w.update("a")
-		if r, ok := asRefused(err); !ok || !strings.Contains(r.Message, v1alpha1.LastUpdateAnnotation) {
+		if r, ok := errors.AsType[*RefusedError](err); !ok || !strings.Contains(r.Message, v1alpha1.LastUpdateAnnotation) {
 			t.Errorf("last update %q: %v", garbage, err)
 		}
 	}

@@ -38,7 +38,7 @@ func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMach
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
-	o, err := e.readOwner(ctx, &machine.ObjectMeta)
+	o, err := e.readOwner(ctx, machine)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (r *run) readRecords(ctx context.Context) error {
 func (r *run) readPolicy(ctx context.Context) error {
 	var err error
 	r.policy, err = r.selectPolicy(ctx, r.owner.group)
-	refusal, ok := asRefused(err)
+	refusal, ok := errors.AsType[*RefusedError](err)
 	if ok && r.saved != nil && r.saved.Policy != "" {
 		r.policy, err = r.policyNamed(ctx, r.saved.Policy)
 	}

@@ -3,7 +3,6 @@ package update
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -49,18 +48,18 @@ const (
 // asked limits how often the status of an Updater is written.
 type asked struct {
 	mu   sync.Mutex
-	last map[string]v1alpha1.UpdaterRequest
+	last map[string]time.Time
 }
 
-func newAsked() *asked { return &asked{last: map[string]v1alpha1.UpdaterRequest{}} }
+func newAsked() *asked { return &asked{last: map[string]time.Time{}} }
 
-func (a *asked) due(updater string, r v1alpha1.UpdaterRequest) bool {
+func (a *asked) due(updater string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if last, ok := a.last[updater]; ok && r.Time.Sub(last.Time.Time) < time.Minute {
+	if last, ok := a.last[updater]; ok && now.Sub(last) < time.Minute {
 		return false
 	}
-	a.last[updater] = r
+	a.last[updater] = now
 	return true
 }
 
@@ -244,10 +243,3 @@ func (e *Engine) applyConditions(ctx context.Context, object client.Object, cond
 }
 
 func cut(s string) string { return text.Bound(s, maxMessage) }
-
-// findError finds an error in a chain by what it can do.
-func findError[T any](err error) (T, bool) {
-	var found T
-	ok := errors.As(err, &found)
-	return found, ok
-}

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -185,7 +186,7 @@ func TestUnansweredIsNotRemediated(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Hour)
 	_, err := w.update("a")
-	if r, ok := asRefused(err); !ok || !strings.Contains(r.Message, "certificate has expired") {
+	if r, ok := errors.AsType[*RefusedError](err); !ok || !strings.Contains(r.Message, "certificate has expired") {
 		t.Fatalf("error %v", err)
 	}
 	if w.has("a", clusterv1.RemediateMachineAnnotation) || !w.has("a", clusterv1.MachineSkipRemediationAnnotation) {

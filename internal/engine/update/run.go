@@ -328,7 +328,7 @@ func (r *run) conditionIs(reason, message string) bool {
 // clearCondition removes the condition where the Machine has it.
 func (r *run) clearCondition(ctx context.Context) {
 	r.said.forget(r.machine.UID)
-	if meta.FindStatusCondition(r.machine.Status.Conditions, v1alpha1.UpdateBlockedCondition) == nil {
+	if !r.isBlocked() {
 		return
 	}
 	if err := r.applyConditions(ctx, r.machine, nil); err != nil {

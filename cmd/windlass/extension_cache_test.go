@@ -1,0 +1,52 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// TestSlim keeps in the cache what maxInFlight is counted by.
+func TestSlim(t *testing.T) {
+	t.Parallel()
+	object := func(kind string) *metav1.PartialObjectMetadata {
+		o := &metav1.PartialObjectMetadata{}
+		o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
+		o.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
+		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+		o.Annotations = map[string]string{v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", "other": "long"}
+		return o
+	}
+	for kind, annotations := range map[string]map[string]string{
+		"Machine": {v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: ""},
+		"Cluster": {v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", "other": "long"},
+	} {
+		want := object(kind)
+		want.ManagedFields, want.Annotations = nil, annotations
+		got, err := slim(object(kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(any(want), got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", kind, diff)
+		}
+	}
+	if got, err := slim("no object"); got != "no object" || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestUnthrottle turns client-go's own limit off, with which a hundred machines hold each other up.
+func TestUnthrottle(t *testing.T) {
+	t.Parallel()
+	config := &rest.Config{}
+	unthrottle(config)
+	if config.QPS >= 0 {
+		t.Errorf("the limit is %v", config.QPS)
+	}
+}

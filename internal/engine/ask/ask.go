@@ -1,0 +1,81 @@
+// Package ask puts to updaters the question what they cover, as Cluster API's hooks do.
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+)
+
+// Error says which updater could not be asked.
+type Error struct {
+	Updater string
+	Err     error
+}
+
+// Error names the updater and the cause.
+func (e *Error) Error() string {
+	return fmt.Sprintf("updater %q cannot be asked: %v", e.Updater, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// All asks each updater in turn what it covers; each sees what those before it cover. One that declines covers nothing, and so
+// does one that fails where mayFail says that it may; any other failure is an *Error.
+func All(ctx context.Context, coverage *cover.Coverage, updaters []v1alpha1.Updater, mayFail func(*v1alpha1.Updater) bool,
+	call func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error),
+) (*cover.Coverage, error) {
+	for i := range updaters {
+		u := &updaters[i]
+		described := cover.Updater{Name: u.Name, MaxMinors: int(u.Spec.Transitions.MaxMinors)}
+		patches, err := call(ctx, u, coverage.Current())
+		switch {
+		case err == nil:
+			// An answer that cannot be used covers nothing; the result carries what is wrong with it.
+			coverage, _ = coverage.Apply(described, patches)
+		case declines(err), mayFail(u):
+			coverage = coverage.Fail(described, "covers nothing", err)
+		default:
+			return nil, &Error{Updater: u.Name, Err: err}
+		}
+	}
+	return coverage, nil
+}
+
+// declines reports whether an updater was asked and said that it does not want the update at all.
+func declines(err error) bool {
+	declined, ok := errors.AsType[interface {
+		error
+		Declined() bool
+	}](err)
+	return ok && declined.Declined()
+}
+
+// SetMachine puts the objects of a Machine into a request.
+func SetMachine(from cover.Objects, to *runtimehooksv1.CanUpdateMachineRequestObjects) error {
+	to.Machine = clusterv1.Machine{}
+	if err := json.Unmarshal(from.Machine, &to.Machine); err != nil {
+		return fmt.Errorf("decoding the Machine: %w", err)
+	}
+	to.InfrastructureMachine, to.BootstrapConfig = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
+	return nil
+}
+
+// SetMachineSet puts the objects of a MachineSet into a request.
+func SetMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRequestObjects) error {
+	to.MachineSet = clusterv1.MachineSet{}
+	if err := json.Unmarshal(from.Machine, &to.MachineSet); err != nil {
+		return fmt.Errorf("decoding the MachineSet: %w", err)
+	}
+	to.InfrastructureMachineTemplate, to.BootstrapConfigTemplate = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
+	return nil
+}
