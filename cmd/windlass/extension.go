@@ -6,30 +6,22 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/extension"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/webhook"
 )
@@ -98,7 +90,7 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err := o.log.apply(logs); err != nil {
 		return err
 	}
-	if err := o.checkCertificates(); err != nil {
+	if err := checkCertificates("cert-dir", o.certDir, "client-ca-name", o.clientCAName); err != nil {
 		return err
 	}
 	restConfig, err := o.restConfig()
@@ -109,12 +101,11 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	hooks, err := o.newHooks(ctx, mgr)
+	hooks, err := extension.Setup(ctx, mgr, extension.Options{
+		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName,
+	})
 	if err != nil {
 		return err
-	}
-	if err := mgr.Add(hooks); err != nil {
-		return fmt.Errorf("adding the hook server: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the liveness check: %w", err)
@@ -129,55 +120,20 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	return nil
 }
 
-// newHooks returns the server of hooks and webhooks, and adds the controllers to the manager.
-func (o *extensionOptions) newHooks(ctx context.Context, mgr manager.Manager) (*hookserver.Server, error) {
-	if err := watchOwnKinds(ctx, mgr); err != nil {
-		return nil, err
-	}
-	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
-	}
-	updaters := newUpdaterPool(live)
-	engine := newUpdateEngine(mgr, live, updaters)
-	if err := addControllers(mgr, live, updaters, engine); err != nil {
-		return nil, err
-	}
-	guard, err := newGuard(mgr, live)
-	if err != nil {
-		return nil, err
-	}
-	options := hookserver.Options{
-		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
-		Graphs: hookserver.GraphsFrom(mgr.GetClient()), Updates: engine, Limits: engine,
-	}
-	if o.guardPort == 0 {
-		options.Webhooks = map[string]http.Handler{webhook.GuardPath: guard}
-		return hookserver.New(options)
-	}
-	webhooks := crwebhook.NewServer(crwebhook.Options{
-		Host: o.bindAddress, Port: o.guardPort, CertDir: o.certDir, CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
-	})
-	webhooks.Register(webhook.GuardPath, guard)
-	if err := mgr.Add(webhooks); err != nil {
-		return nil, fmt.Errorf("adding the guard: %w", err)
-	}
-	return hookserver.New(options)
-}
-
-// checkCertificates finds missing or broken certificates before anything is started.
-func (o *extensionOptions) checkCertificates() error {
-	certFile, keyFile := filepath.Join(o.certDir, hookserver.CertName), filepath.Join(o.certDir, hookserver.KeyName)
+// checkCertificates finds missing or broken certificates before anything is started. dirFlag and clientCAFlag name the flags
+// that certDir and clientCAName come from.
+func checkCertificates(dirFlag, certDir, clientCAFlag, clientCAName string) error {
+	certFile, keyFile := filepath.Join(certDir, hookserver.CertName), filepath.Join(certDir, hookserver.KeyName)
 	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
-		return fmt.Errorf("reading the serving certificate: %w; --cert-dir must hold %s and %s in PEM", err, hookserver.CertName, hookserver.KeyName)
+		return fmt.Errorf("reading the serving certificate: %w; --%s must hold %s and %s in PEM", err, dirFlag, hookserver.CertName, hookserver.KeyName)
 	}
-	if o.clientCAName == "" {
+	if clientCAName == "" {
 		return nil
 	}
-	clientCA := filepath.Join(o.certDir, o.clientCAName)
+	clientCA := filepath.Join(certDir, clientCAName)
 	content, err := os.ReadFile(clientCA)
 	if err != nil {
-		return fmt.Errorf("reading the client CA: %w; --client-ca-name must name a file in --cert-dir", err)
+		return fmt.Errorf("reading the client CA: %w; --%s must name a file in --%s", err, clientCAFlag, dirFlag)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(content) {
 		return fmt.Errorf("reading the client CA: %s holds no certificate; it must hold at least one in PEM", clientCA)
@@ -186,15 +142,24 @@ func (o *extensionOptions) checkCertificates() error {
 }
 
 func (o *extensionOptions) restConfig() (*rest.Config, error) {
+	restConfig, err := serverRESTConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	unthrottle(restConfig)
+	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
+}
+
+// serverRESTConfig finds the management cluster as a command that serves does: by the flags, else as kubectl does, else as a pod.
+func serverRESTConfig(kubeconfig, contextName string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
+	rules.ExplicitPath = kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: contextName}
 	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
 	}
-	unthrottle(restConfig)
-	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
+	return restConfig, nil
 }
 
 // unthrottle leaves it to the API server's priority and fairness how fast a server may ask it, as controller-runtime does where it
@@ -204,10 +169,8 @@ func unthrottle(config *rest.Config) { config.QPS = -1 }
 
 func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, admissionregistrationv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
+	if err := extension.AddToScheme(scheme); err != nil {
+		return nil, err
 	}
 	metrics := metricsserver.Options{BindAddress: "0"}
 	if o.metricsAddr != "" {
@@ -235,42 +198,13 @@ func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager,
 	return mgr, nil
 }
 
-// slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, and of Machines
-// the annotations that are not about updates.
+// slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, and what
+// extension.SlimMachine does.
 func slim(object any) (any, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return object, nil //nolint:nilerr // It is no object, so there is nothing to drop.
 	}
 	accessor.SetManagedFields(nil)
-	machine, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok || machine.Kind != "Machine" {
-		return object, nil
-	}
-	for key := range machine.Annotations {
-		if key != v1alpha1.UpdateProgressAnnotation && key != clusterv1.UpdateInProgressAnnotation {
-			delete(machine.Annotations, key)
-		}
-	}
-	return object, nil
-}
-
-// watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds, and
-// Machines, of which there are many, so that the first hook need not wait for them.
-func watchOwnKinds(ctx context.Context, mgr manager.Manager) error {
-	machines := &metav1.PartialObjectMetadata{}
-	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	if _, err := mgr.GetCache().GetInformer(ctx, machines, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watching Machines: %w; install Cluster API first", err)
-	}
-	for _, object := range []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}} {
-		_, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
-		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("watching %T: %w; install the CRDs with kubectl apply -k config/crd", object, err)
-		}
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", object, err)
-		}
-	}
-	return nil
+	return extension.SlimMachine(object)
 }

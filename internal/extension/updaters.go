@@ -1,90 +1,24 @@
-package main
+package extension
 
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/controller/blocked"
-	"github.com/windlass-dev/windlass/internal/controller/updatepolicy"
-	"github.com/windlass-dev/windlass/internal/controller/updater"
-	"github.com/windlass-dev/windlass/internal/controller/upgradegraph"
-	"github.com/windlass-dev/windlass/internal/engine/update"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updater/handover"
 	"github.com/windlass-dev/windlass/internal/updater/remote"
 	"github.com/windlass-dev/windlass/internal/updater/simulated"
-	"github.com/windlass-dev/windlass/internal/webhook"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
-
-// kubeadmControlPlane is the one kind of control plane whose controller asks the hooks for updates in place.
-var kubeadmControlPlane = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"}
-
-// eventSource names this program in Events.
-const eventSource = "windlass"
-
-// newUpdateEngine returns what serves the hooks for updates in place.
-func newUpdateEngine(mgr manager.Manager, live client.Reader, updaters *updaterPool) *update.Engine {
-	return update.New(update.Options{
-		Client: mgr.GetClient(), Live: live, Nodes: updaters.nodes, Open: updaters.Open,
-		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
-	})
-}
-
-// newGuard returns the handler of the admission webhook that keeps machines from being replaced.
-func newGuard(mgr manager.Manager, live client.Reader) (http.Handler, error) {
-	metrics, err := webhook.NewGuardMetrics(crmetrics.Registry)
-	if err != nil {
-		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
-	}
-	return &admission.Webhook{Handler: webhook.NewGuard(webhook.GuardOptions{
-		Policies: mgr.GetClient(), Live: live, Cached: mgr.GetClient(), Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now,
-	})}, nil
-}
-
-// addControllers adds those that keep the status of our objects.
-func addControllers(mgr manager.Manager, live client.Reader, updaters *updaterPool, engine *update.Engine) error {
-	graphs := &upgradegraph.Reconciler{Client: mgr.GetClient(), Now: time.Now}
-	if err := graphs.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	probes := &updater.Reconciler{Client: mgr.GetClient(), Prober: updaters, Now: time.Now}
-	if err := probes.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	policies := &updatepolicy.Reconciler{Client: mgr.GetClient(), Live: live, Mapper: mgr.GetRESTMapper(), Now: time.Now}
-	if err := policies.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	kinds := []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineDeployment")}
-	_, err := mgr.GetRESTMapper().RESTMapping(kubeadmControlPlane.GroupKind(), kubeadmControlPlane.Version)
-	if err == nil {
-		kinds = append(kinds, kubeadmControlPlane)
-	}
-	if err != nil && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("looking for %s: %w", kubeadmControlPlane.GroupKind(), err)
-	}
-	if err := mgr.Add(&blocked.Sweeper{Unblocker: engine, Kinds: kinds}); err != nil {
-		return fmt.Errorf("adding the sweeper of blocked groups: %w", err)
-	}
-	return nil
-}
 
 // updaterPool opens the updaters that Updater objects register, and keeps them while their specs stay the same: they hold
 // connections, and what they learnt by discovery. It is safe for concurrent use.

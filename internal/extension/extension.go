@@ -1,0 +1,217 @@
+// Package extension sets up, on a manager, all that the runtime extension consists of: the hooks for upgrade plans and for updates
+// in place, the guard, and the controllers that keep the status of UpgradeGraphs, Updaters and UpdatePolicies. It is shared
+// by the commands that serve them.
+package extension
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/controller/blocked"
+	"github.com/windlass-dev/windlass/internal/controller/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/controller/updater"
+	"github.com/windlass-dev/windlass/internal/controller/upgradegraph"
+	"github.com/windlass-dev/windlass/internal/engine/update"
+	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/webhook"
+)
+
+// kubeadmControlPlane is the one kind of control plane whose controller asks the hooks for updates in place.
+var kubeadmControlPlane = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"}
+
+// eventSource names this program in Events.
+const eventSource = "windlass"
+
+// Options say where the hooks and the guard are served.
+type Options struct {
+	// BindAddress is the address to listen on; empty means all.
+	BindAddress string
+	// Port is where hooks are served, from 1 to 65535.
+	Port int
+	// GuardPort is where the guard is served; 0 means beside the hooks. The two need ports of their own where callers of hooks must
+	// have a certificate: API servers have none.
+	GuardPort int
+	// CertDir holds the serving certificate, as hookserver.CertName and hookserver.KeyName.
+	CertDir string
+	// ClientCAName is a file in CertDir with the CA of the callers' certificates; empty means that callers need none.
+	ClientCAName string
+}
+
+// AddToScheme registers every type that the extension reads or writes.
+func AddToScheme(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, admissionregistrationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return nil
+}
+
+// Setup adds the extension to a manager, and returns the server of its hooks. The manager's scheme must have what AddToScheme
+// registers. Hooks and guard are served once the manager leads.
+func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Server, error) {
+	if err := watchOwnKinds(ctx, mgr); err != nil {
+		return nil, err
+	}
+	clients, err := newClients(mgr)
+	if err != nil {
+		return nil, err
+	}
+	updaters := newUpdaterPool(clients.live)
+	engine := update.New(update.Options{
+		Client: clients.cached, Live: clients.live, Nodes: updaters.nodes, Open: updaters.Open,
+		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
+	})
+	if err := addControllers(mgr, clients, updaters, engine); err != nil {
+		return nil, err
+	}
+	guard, err := newGuard(mgr, clients)
+	if err != nil {
+		return nil, err
+	}
+	hooks, err := newServer(mgr, o, guard, hookserver.Options{Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine})
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(hooks); err != nil {
+		return nil, fmt.Errorf("adding the hook server: %w", err)
+	}
+	return hooks, nil
+}
+
+// clients are the two ways to the API server.
+type clients struct {
+	// cached reads from the manager's cache, except objects of kinds that are not known at build time, and writes.
+	cached client.Client
+	// live reads from the API server: what was just written is seen.
+	live client.Client
+}
+
+// newClients makes clients that behave the same on every manager. The client of a manager may do otherwise: Cluster API's core manager
+// caches objects of all kinds.
+func newClients(mgr manager.Manager) (clients, error) {
+	options := client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()}
+	live, err := client.New(mgr.GetConfig(), options)
+	if err != nil {
+		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	options.Cache = &client.CacheOptions{Reader: mgr.GetCache()}
+	cached, err := client.New(mgr.GetConfig(), options)
+	if err != nil {
+		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	return clients{cached: cached, live: live}, nil
+}
+
+// newServer returns the server of hooks, with the guard in it or on a port of its own.
+func newServer(mgr manager.Manager, o Options, guard http.Handler, served hookserver.Options) (*hookserver.Server, error) {
+	served.BindAddress, served.Port, served.CertDir, served.ClientCAName = o.BindAddress, o.Port, o.CertDir, o.ClientCAName
+	if o.GuardPort == 0 {
+		served.Webhooks = map[string]http.Handler{webhook.GuardPath: guard}
+		return hookserver.New(served)
+	}
+	webhooks := crwebhook.NewServer(crwebhook.Options{
+		Host: o.BindAddress, Port: o.GuardPort, CertDir: o.CertDir, CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
+	})
+	webhooks.Register(webhook.GuardPath, guard)
+	if err := mgr.Add(webhooks); err != nil {
+		return nil, fmt.Errorf("adding the guard: %w", err)
+	}
+	return hookserver.New(served)
+}
+
+// newGuard returns the handler of the admission webhook that keeps machines from being replaced.
+func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
+	metrics, err := webhook.NewGuardMetrics(crmetrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
+	}
+	return &admission.Webhook{Handler: webhook.NewGuard(webhook.GuardOptions{
+		Policies: c.cached, Live: c.live, Cached: c.cached, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now,
+	})}, nil
+}
+
+// addControllers adds those that keep the status of our objects.
+func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engine *update.Engine) error {
+	graphs := &upgradegraph.Reconciler{Client: c.cached, Now: time.Now}
+	if err := graphs.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	probes := &updater.Reconciler{Client: c.cached, Prober: updaters, Now: time.Now}
+	if err := probes.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	policies := &updatepolicy.Reconciler{Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Now: time.Now}
+	if err := policies.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	kinds := []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineDeployment")}
+	_, err := mgr.GetRESTMapper().RESTMapping(kubeadmControlPlane.GroupKind(), kubeadmControlPlane.Version)
+	if err == nil {
+		kinds = append(kinds, kubeadmControlPlane)
+	}
+	if err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("looking for %s: %w", kubeadmControlPlane.GroupKind(), err)
+	}
+	if err := mgr.Add(&blocked.Sweeper{Unblocker: engine, Kinds: kinds}); err != nil {
+		return fmt.Errorf("adding the sweeper of blocked groups: %w", err)
+	}
+	return nil
+}
+
+// SlimMachine is a cache's transformation of Machines. Of those that are cached by their metadata only, as here, it drops what
+// nothing looks at: managed fields, which are half of an object, and annotations that are not about updates. Whole
+// Machines stay whole.
+func SlimMachine(object any) (any, error) {
+	machine, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok || machine.Kind != "Machine" {
+		return object, nil
+	}
+	machine.SetManagedFields(nil)
+	for key := range machine.Annotations {
+		if key != v1alpha1.UpdateProgressAnnotation && key != clusterv1.UpdateInProgressAnnotation {
+			delete(machine.Annotations, key)
+		}
+	}
+	return machine, nil
+}
+
+// watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds, and
+// Machines, of which there are many, so that the first hook need not wait for them.
+func watchOwnKinds(ctx context.Context, mgr manager.Manager) error {
+	machines := &metav1.PartialObjectMetadata{}
+	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	if _, err := mgr.GetCache().GetInformer(ctx, machines, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watching Machines: %w; install Cluster API first", err)
+	}
+	for _, object := range []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}} {
+		_, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("watching %T: %w; install the CRDs with kubectl apply -k config/crd", object, err)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", object, err)
+		}
+	}
+	return nil
+}
