@@ -1,0 +1,276 @@
+package chain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Decide says what happens next. It asks nothing of the State but that groups have different names: whatever is contradictory
+// in it ends in a Wait that says so.
+func Decide(s State, now time.Time) Decision {
+	d := decider{s: s, now: now}
+	switch {
+	case s.Paused:
+		return d.leave(Wait{}, Paused, "the Cluster is paused")
+	case s.Deleting:
+		return d.deleting()
+	case !s.ControlPlane.Exists:
+		return d.creating()
+	default:
+		return d.existing()
+	}
+}
+
+type decider struct {
+	s    State
+	now  time.Time
+	plan plan.Plan
+	// problem is why there is no plan.
+	problem error
+}
+
+func (d *decider) deleting() Decision {
+	if d.s.OKToDelete {
+		return d.leave(Wait{}, DeletingCluster, "the Cluster is being deleted")
+	}
+	decision, _ := d.call(BeforeClusterDelete, version.Version{}, Record{OKToDelete: true})
+	decision.Objects.Leave = true
+	return decision
+}
+
+// creating creates the topology. That the intent to call AfterControlPlaneInitialized is recorded says that BeforeClusterCreate has been
+// passed: the hook is about creation, and must not be called again by whoever goes on with one that was interrupted.
+func (d *decider) creating() Decision {
+	if !d.s.Begun && !d.s.Pending.Has(AfterControlPlaneInitialized) {
+		decision, _ := d.call(BeforeClusterCreate, version.Version{}, Record{Add: []Hook{AfterControlPlaneInitialized}})
+		decision.Objects.Leave = true
+		return decision
+	}
+	return d.decide(Create{}, Creating, "the Cluster's topology is being created at %s", d.s.Target)
+}
+
+// existing goes through the chain's order; the first thing that is due is the decision.
+func (d *decider) existing() Decision {
+	d.computePlan()
+	stages := []func() (Decision, bool){
+		d.recordTakenStep, d.controlPlaneSettles, d.afterInitialized, d.path, d.afterControlPlane, d.beforeWorkers, d.workers, d.afterWorkers,
+		d.atTarget, d.nextUpgrade, d.nextStep,
+	}
+	for _, stage := range stages {
+		if decision, due := stage(); due {
+			return decision
+		}
+	}
+	return d.decide(Wait{}, UpToDate, "everything is at %s", d.s.Target)
+}
+
+func (d *decider) computePlan() {
+	inventory := plan.Inventory{ControlPlane: d.s.ControlPlane.Version}
+	for _, g := range d.s.Groups {
+		if g.Exists && !g.Deleting {
+			inventory.Groups = append(inventory.Groups, plan.Group{Name: g.Name, Kind: g.Kind, Version: g.Oldest, MaxMinorStep: g.MaxMinorStep})
+		}
+	}
+	d.plan, d.problem = plan.Compute(plan.Request{
+		Inventory: inventory, Target: d.s.Target, Source: d.s.Source,
+		Policy: plan.Policy{Skew: d.s.Skew, Workers: plan.WorkersPerGroup},
+	})
+}
+
+// recordTakenStep records the hooks that follow a step of the control plane which has been taken. It is part of
+// RaiseControlPlane; here it is made up for after a crash, or for another engine that stopped between the two. The stamp tells a step of this
+// engine from an intent that another one has overtaken, whose hooks that one has seen to.
+func (d *decider) recordTakenStep() (Decision, bool) {
+	cp, intent := d.s.ControlPlane, d.s.Intent
+	if intent != nil && cp.Version.Equal(intent.To) {
+		if cp.Stamp.Equal(intent.To) {
+			return d.note(taken(*intent), "the control plane has been set to %s", cp.Version), true
+		}
+		if !d.unrecorded() {
+			return d.note(Record{ClearIntent: true}, "another engine has taken the control plane to %s", cp.Version), true
+		}
+	}
+	if !d.unrecorded() {
+		return Decision{}, false
+	}
+	return d.note(taken(Intent{To: cp.Version, Workers: d.stopsAt(cp.Version)}), "the control plane has been set to %s", cp.Version), true
+}
+
+// unrecorded reports whether the control plane is on its way and nobody has recorded the hook that follows.
+func (d *decider) unrecorded() bool {
+	return d.s.ControlPlane.Provisioned && d.s.ControlPlane.Upgrading && !d.s.Pending.Has(AfterControlPlaneUpgrade)
+}
+
+// taken is what is recorded when a step has been taken.
+func taken(i Intent) Record {
+	r := Record{Add: []Hook{AfterControlPlaneUpgrade}, ClearIntent: true}
+	if i.Workers {
+		r.Add = append(r.Add, BeforeWorkersUpgrade, AfterWorkersUpgrade)
+	}
+	return r
+}
+
+func (d *decider) controlPlaneSettles() (Decision, bool) {
+	switch cp := d.s.ControlPlane; {
+	case !cp.Provisioned:
+		return d.decide(Wait{}, ControlPlaneProvisioning, "the control plane is being provisioned at %s", cp.Version), true
+	case cp.Upgrading:
+		return d.decide(Wait{}, ControlPlaneUpgrading, "the control plane is upgrading to %s", cp.Version), true
+	default:
+		return Decision{}, false
+	}
+}
+
+func (d *decider) afterInitialized() (Decision, bool) {
+	if !d.s.Initialized {
+		return Decision{}, false
+	}
+	return d.pending(AfterControlPlaneInitialized, version.Version{})
+}
+
+// path stops everything that would begin, while what runs goes on.
+func (d *decider) path() (Decision, bool) {
+	switch {
+	case d.s.SourceProblem != "":
+		return d.decide(Wait{}, NoSource, "the upgrade plan cannot be had: %s", d.s.SourceProblem), true
+	case d.problem != nil:
+		return d.decide(Wait{}, NoPath, "there is no way to %s: %s", d.s.Target, d.problem.Error()), true
+	case len(d.plan.ControlPlane) == 0 && !d.s.ControlPlane.Version.Equal(d.s.Target):
+		return d.decide(Wait{}, NoPath, "the plan from %s to %s is empty", d.s.ControlPlane.Version, d.s.Target), true
+	default:
+		return Decision{}, false
+	}
+}
+
+func (d *decider) afterControlPlane() (Decision, bool) {
+	return d.pending(AfterControlPlaneUpgrade, d.s.ControlPlane.Version)
+}
+
+func (d *decider) beforeWorkers() (Decision, bool) {
+	return d.pending(BeforeWorkersUpgrade, d.s.ControlPlane.Version)
+}
+
+// workers moves the groups that must follow the control plane to where it is now, and waits for all that move.
+func (d *decider) workers() (Decision, bool) {
+	at := d.s.ControlPlane.Version
+	moves := d.moves()
+	turn := d.selectTurn(moves)
+	switch {
+	case len(turn) > 0 && !d.s.Pending.Has(AfterWorkersUpgrade):
+		// A step that nobody announced: the plan has changed since the control plane's own step, or another engine has left it so.
+		return d.note(Record{Add: []Hook{BeforeWorkersUpgrade, AfterWorkersUpgrade}}, "workers go to %s", at), true
+	case len(turn) > 0:
+		return d.raiseWorkers(turn), true
+	case d.s.anyUpgrading():
+		return d.decide(Wait{}, WorkersUpgrading, "%s", d.upgradingMessage()), true
+	case len(moves) > 0:
+		return d.decide(Wait{}, WorkersDeferred, "%s to %s, kept back by defer-upgrade or hold-upgrade-sequence", names(moves), at), true
+	default:
+		return Decision{}, false
+	}
+}
+
+func (d *decider) afterWorkers() (Decision, bool) {
+	return d.pending(AfterWorkersUpgrade, d.s.ControlPlane.Version)
+}
+
+func (d *decider) atTarget() (Decision, bool) {
+	if !d.s.ControlPlane.Version.Equal(d.s.Target) {
+		return Decision{}, false
+	}
+	if slices.ContainsFunc(d.s.Groups, func(g Group) bool { return !g.Exists }) {
+		return d.decide(Wait{}, CreatingGroups, "groups that were added are being created at %s", d.s.Target), true
+	}
+	if decision, due := d.afterCluster(d.s.Target); due {
+		return decision, true
+	}
+	return d.decide(Wait{}, UpToDate, "everything is at %s", d.s.Target), true
+}
+
+// nextUpgrade begins an upgrade: once for a whole chain. A chain that ended while its last hook was holding ends before the next begins; one
+// whose target was changed on the way goes on to the new one.
+func (d *decider) nextUpgrade() (Decision, bool) {
+	if d.s.Pending.Has(AfterClusterUpgrade) {
+		if d.s.ChainTarget.Equal(d.s.Target) {
+			return Decision{}, false
+		}
+		if !d.s.ChainTarget.IsZero() && d.s.completeAt(d.s.ChainTarget) {
+			return d.afterCluster(d.s.ChainTarget)
+		}
+		return d.note(Record{ChainTarget: d.s.Target}, "the upgrade goes on to %s", d.s.Target), true
+	}
+	if len(d.s.Blockers) > 0 {
+		return d.decide(Wait{}, BlockedByAnnotation, "the upgrade to %s waits while the Cluster has %s", d.s.Target, strings.Join(d.s.Blockers, ", ")), true
+	}
+	return d.call(BeforeClusterUpgrade, d.s.Target, Record{Add: []Hook{AfterClusterUpgrade}, ChainTarget: d.s.Target})
+}
+
+// nextStep begins the control plane's next step, which exists: the control plane is below the target, and the plan is legal.
+func (d *decider) nextStep() (Decision, bool) {
+	from, to := d.s.ControlPlane.Version, d.plan.ControlPlane[0]
+	intent := Intent{From: from, To: to, Workers: d.stopsAt(to)}
+	if i := d.s.Intent; i == nil || !i.From.Equal(from) || !i.To.Equal(to) {
+		return d.call(BeforeControlPlaneUpgrade, to, Record{Intent: &intent})
+	}
+	decision := d.decide(RaiseControlPlane{To: to, Then: taken(intent)}, ControlPlaneStep, "the control plane goes from %s to %s", from, to)
+	decision.Objects.ControlPlane = Object{Version: to}
+	return decision, true
+}
+
+func (d *decider) afterCluster(target version.Version) (Decision, bool) {
+	if !d.s.Pending.Has(AfterClusterUpgrade) {
+		return Decision{}, false
+	}
+	return d.call(AfterClusterUpgrade, target, Record{Remove: []Hook{AfterClusterUpgrade}, ClearChainTarget: true, ClearIntent: true})
+}
+
+// pending calls a hook that there is an intent to call.
+func (d *decider) pending(h Hook, step version.Version) (Decision, bool) {
+	if !d.s.Pending.Has(h) {
+		return Decision{}, false
+	}
+	return d.call(h, step, Record{Remove: []Hook{h}})
+}
+
+// call calls a hook, or waits where it has just been called and did not let the Cluster pass this step.
+func (d *decider) call(h Hook, step version.Version, then Record) (Decision, bool) {
+	for _, a := range d.s.Answers {
+		if a.Hook != h || !a.Step.Equal(step) || !a.Until.After(d.now) {
+			continue
+		}
+		if a.Failed {
+			return d.decide(Wait{Until: a.Until}, HookFailed, "hook %s%s failed: %s", h, about(step), a.Message), true
+		}
+		return d.decide(Wait{Until: a.Until}, HookBlocking, "hook %s%s is blocking: %s", h, about(step), a.Message), true
+	}
+	return d.decide(CallHook{Hook: h, Step: step, Then: then}, HookDue, "hook %s%s is called", h, about(step)), true
+}
+
+func (d *decider) note(r Record, format string, args ...any) Decision {
+	return d.decide(Note{Record: r}, Recording, format, args...)
+}
+
+func (d *decider) leave(a Action, reason Reason, message string) Decision {
+	return Decision{Action: a, Reason: reason, Message: message, Objects: Objects{Leave: true}}
+}
+
+// decide completes a Decision in which no version changes.
+func (d *decider) decide(a Action, reason Reason, format string, args ...any) Decision {
+	return Decision{
+		Action: a, Reason: reason, Message: fmt.Sprintf(format, args...), Plan: d.plan,
+		Objects: Objects{ControlPlane: d.controlPlaneAsIs(), Groups: d.groupsAsAre()},
+		Groups:  d.groupStatus(),
+	}
+}
+
+func about(step version.Version) string {
+	if step.IsZero() {
+		return ""
+	}
+	return " for " + step.String()
+}

@@ -1,0 +1,194 @@
+package chain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// moves are the groups that must go to the control plane's version before it takes its next step: their own plans stop there. Groups
+// that are on their way somewhere are not among them, they finish first.
+func (d *decider) moves() []Group {
+	var moves []Group
+	for _, g := range d.s.Groups {
+		if stops := d.stops(g); len(stops) > 0 && stops[0].Equal(d.s.ControlPlane.Version) && !g.Upgrading {
+			moves = append(moves, g)
+		}
+	}
+	return moves
+}
+
+// stops is the rest of a group's own plan; none for a group that does not exist, or goes.
+func (d *decider) stops(g Group) []version.Version {
+	i := slices.IndexFunc(d.plan.Groups, func(p plan.GroupPlan) bool { return p.Name == g.Name })
+	if i < 0 {
+		return nil
+	}
+	return d.plan.Groups[i].Upgrades
+}
+
+// stopsAt reports whether some group's plan has a stop at v. Before a step to v that is the first stop of those that have one.
+func (d *decider) stopsAt(v version.Version) bool {
+	return slices.ContainsFunc(d.plan.Groups, func(p plan.GroupPlan) bool { return slices.ContainsFunc(p.Upgrades, v.Equal) })
+}
+
+// selectTurn selects which of the groups that must move begin now: in order, as many of one kind as may be upgrading at once, and MachinePools
+// only when no MachineDeployment moves or could. A deferred group is passed over; at a held one the sequence ends.
+func (d *decider) selectTurn(moves []Group) []Group {
+	var turn []Group
+	held := false
+	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
+		slots := max(d.s.Concurrency, 1)
+		busy := false
+		for _, g := range d.s.kind(kind) {
+			if g.Exists && !g.Deleting && g.Upgrading {
+				slots--
+				busy = true
+			}
+		}
+		for _, g := range d.s.kind(kind) {
+			held = held || g.Hold
+			if held || g.Defer || !slices.ContainsFunc(moves, g.is) {
+				continue
+			}
+			busy = true
+			if slots > 0 {
+				turn = append(turn, g)
+				slots--
+			}
+		}
+		if busy {
+			break
+		}
+	}
+	return turn
+}
+
+func (g Group) is(other Group) bool { return g.Name == other.Name }
+
+func (d *decider) raiseWorkers(turn []Group) Decision {
+	to := d.s.ControlPlane.Version
+	action := RaiseWorkers{To: to}
+	for _, g := range turn {
+		action.Groups = append(action.Groups, g.Name)
+	}
+	decision := d.decide(action, WorkersStep, "%s to %s", names(turn), to)
+	for i, g := range d.s.Groups {
+		if slices.ContainsFunc(turn, g.is) {
+			decision.Objects.Groups[i] = Object{Name: g.Name, Kind: g.Kind, Version: to}
+			decision.Groups[i].Position, decision.Groups[i].Version = Moving, to
+		}
+	}
+	return decision
+}
+
+// controlPlaneAsIs leaves the control plane at its version. While that is not the target it gets no other change either.
+func (d *decider) controlPlaneAsIs() Object {
+	cp := d.s.ControlPlane
+	if !cp.Exists {
+		return Object{Version: d.s.Target}
+	}
+	return Object{Version: cp.Version, Hold: !cp.Version.Equal(d.s.Target)}
+}
+
+// groupsAsAre leaves groups at their versions. One that does not exist is created at the target, as soon as the control plane is there: created
+// earlier it would have to be upgraded at once, and machines would join a control plane that changes.
+func (d *decider) groupsAsAre() []Object {
+	objects := make([]Object, len(d.s.Groups))
+	for i, g := range d.s.Groups {
+		objects[i] = Object{Name: g.Name, Kind: g.Kind, Version: g.Version, Hold: !g.Version.Equal(d.s.Target)}
+		if !g.Exists {
+			objects[i] = Object{Name: g.Name, Kind: g.Kind, Version: d.s.Target, Hold: !d.mayCreate()}
+		}
+	}
+	return objects
+}
+
+func (d *decider) mayCreate() bool {
+	cp := d.s.ControlPlane
+	return !cp.Exists || cp.Version.Equal(d.s.Target) && !cp.Upgrading &&
+		!d.s.Pending.Has(AfterControlPlaneUpgrade) && !d.s.Pending.Has(BeforeWorkersUpgrade)
+}
+
+func (d *decider) groupStatus() []GroupStatus {
+	status := make([]GroupStatus, len(d.s.Groups))
+	turn := d.moves()
+	movable := d.movable()
+	for i, g := range d.s.Groups {
+		status[i] = GroupStatus{Name: g.Name, Kind: g.Kind, Version: g.Version, Upgrades: d.stops(g)}
+		switch {
+		case g.Deleting:
+			status[i].Position = Leaving
+		case !g.Exists:
+			status[i].Position = ToCreate
+		case g.Upgrading:
+			status[i].Position = Moving
+		case slices.ContainsFunc(turn, g.is) && !slices.Contains(movable, g.Name):
+			status[i].Position = Deferred
+		case g.Version.Equal(d.s.Target):
+			status[i].Position = Done
+		default:
+			status[i].Position = Waiting
+		}
+	}
+	return status
+}
+
+// movable are the names of the groups that no annotation keeps back.
+func (d *decider) movable() []string {
+	var free []string
+	for _, g := range d.s.Groups {
+		if g.Hold {
+			break
+		}
+		if !g.Defer {
+			free = append(free, g.Name)
+		}
+	}
+	return free
+}
+
+func (d *decider) upgradingMessage() string {
+	var moving []Group
+	for _, g := range d.s.Groups {
+		if g.Exists && !g.Deleting && g.Upgrading {
+			moving = append(moving, g)
+		}
+	}
+	return fmt.Sprintf("%s to %s", names(moving), moving[0].Version)
+}
+
+// shown is how many groups a message names.
+const shown = 3
+
+// names lists groups of one or two kinds the way messages do: in order, and not more than a few.
+func names(groups []Group) string {
+	var parts []string
+	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
+		var list []string
+		for _, g := range groups {
+			if g.Kind == kind {
+				list = append(list, g.Name)
+			}
+		}
+		if len(list) > 0 {
+			parts = append(parts, NameList(kind, list))
+		}
+	}
+	return strings.Join(parts, " and ")
+}
+
+// NameList names groups of one kind: all of a few, the first of many.
+func NameList(kind plan.GroupKind, list []string) string {
+	switch {
+	case len(list) == 1:
+		return string(kind) + " " + list[0]
+	case len(list) <= shown:
+		return fmt.Sprintf("%ss %s", kind, strings.Join(list, ", "))
+	default:
+		return fmt.Sprintf("%ss %s and %d more", kind, strings.Join(list[:shown], ", "), len(list)-shown)
+	}
+}

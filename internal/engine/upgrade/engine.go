@@ -1,0 +1,93 @@
+// Package upgrade carries out what core/chain decides: one action at a time, against Effects that may fail or be cut off at any point.
+//
+// What must survive is recorded before the effect that it announces, and effects are idempotent; so whoever reads the Cluster again after a
+// crash, and decides again, comes to the same end.
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Effects is what the engine acts on: a Cluster, its objects, and the extensions that are registered for hooks.
+type Effects interface {
+	// Apply makes the objects of the topology what objects says, without a request where nothing differs. stamp is the version that stands on
+	// the control plane object as the last step of this engine; it is written together with the object's version.
+	Apply(ctx context.Context, objects chain.Objects, stamp version.Version) error
+	// Record replaces what the Cluster has recorded. It fails if somebody has changed the Cluster since it was read.
+	Record(ctx context.Context, recorded chain.Recorded) error
+	// Call calls the extensions that are registered for the hook. None is a Reply that lets the Cluster pass.
+	Call(ctx context.Context, call chain.CallHook, d chain.Decision) (Reply, error)
+}
+
+// Reply is what the extensions of a hook said together.
+type Reply struct {
+	// RetryAfter above zero asks to be called again then, and not to go on before.
+	RetryAfter time.Duration
+	Message    string
+}
+
+// Outcome is what is left to do when an action has been carried out.
+type Outcome struct {
+	// RequeueAfter is when to decide again at the latest; zero means when something changes.
+	RequeueAfter time.Duration
+	// Answer is a hook's that did not let the Cluster pass, to be given to Decide from now on; nil when there was none.
+	Answer *chain.Answer
+}
+
+// Carry carries out d, which was decided on s. recorded is what s was read from. An error means that an effect failed; whether it
+// took place is then unknown.
+func Carry(ctx context.Context, s chain.State, recorded chain.Recorded, d chain.Decision, now time.Time, effects Effects) (Outcome, error) {
+	e := execution{state: s, recorded: recorded, decision: d, now: now, effects: effects}
+	switch action := d.Action.(type) {
+	case chain.Wait:
+		return e.wait(ctx, action)
+	case chain.Create:
+		return e.create(ctx)
+	case chain.Note:
+		return e.note(ctx, action)
+	case chain.CallHook:
+		return e.callHook(ctx, action)
+	case chain.RaiseControlPlane:
+		return e.raiseControlPlane(ctx, action)
+	case chain.RaiseWorkers:
+		return e.raiseWorkers(ctx)
+	default:
+		return Outcome{}, fmt.Errorf("carrying out a decision: no action of the type %T is known", action)
+	}
+}
+
+type execution struct {
+	state    chain.State
+	recorded chain.Recorded
+	decision chain.Decision
+	now      time.Time
+	effects  Effects
+}
+
+// apply keeps objects as the decision wants them.
+func (e execution) apply(ctx context.Context, stamp version.Version) error {
+	if e.decision.Objects.Leave {
+		return nil
+	}
+	if err := e.effects.Apply(ctx, e.decision.Objects, stamp); err != nil {
+		return fmt.Errorf("applying the topology's objects: %w", err)
+	}
+	return nil
+}
+
+// record writes r, and with it the upgrade step that belongs to the control plane's version. Nothing is written where nothing changes.
+func (e execution) record(ctx context.Context, r chain.Record) error {
+	next := r.Apply(e.recorded, e.decision.Objects.ControlPlane.Version)
+	if next.Equal(e.recorded) {
+		return nil
+	}
+	if err := e.effects.Record(ctx, next); err != nil {
+		return fmt.Errorf("recording on the Cluster: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,23 @@
+package upgrade
+
+import (
+	"context"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+)
+
+// wait keeps up what is there. The upgrade step may be out of date: after a change of engines, or a crash.
+func (e execution) wait(ctx context.Context, action chain.Wait) (Outcome, error) {
+	if err := e.apply(ctx, e.state.ControlPlane.Stamp); err != nil {
+		return Outcome{}, err
+	}
+	if !e.decision.Objects.Leave {
+		if err := e.record(ctx, chain.Record{}); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if action.Until.IsZero() {
+		return Outcome{}, nil
+	}
+	return Outcome{RequeueAfter: action.Until.Sub(e.now)}, nil
+}
