@@ -2,6 +2,7 @@ package chain
 
 import (
 	"slices"
+	"time"
 
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -9,17 +10,39 @@ import (
 // Recorded is what a Cluster has recorded about its chain, and what a Record changes.
 type Recorded struct {
 	// Pending is sorted and holds each hook once.
-	Pending     Pending
-	Intent      *Intent
-	ChainTarget version.Version
-	OKToDelete  bool
+	Pending    Pending
+	Intent     *Intent
+	Chain      *Progress
+	OKToDelete bool
 	// UpgradeStep is the version of the control plane's step that is under way, zero when no upgrade is. Other controllers of
 	// Cluster API read it: they create machines of that version though it is not the target.
 	UpgradeStep version.Version
 }
 
+// Progress is the way of the upgrade under way, for people to see, and for the time that is left to be estimated. Of it, only Target
+// takes part in decisions.
+type Progress struct {
+	From   version.Version `json:"from"`
+	Target version.Version `json:"target"`
+	Began  time.Time       `json:"began"`
+	// Steps are the last steps of the control plane, oldest first; at most MaxSteps.
+	Steps []Step `json:"steps,omitempty"`
+}
+
+// MaxSteps bounds how many steps a Progress holds.
+const MaxSteps = 32
+
+// Step is one step of the control plane, and what workers did after it. Times that are zero have not come.
+type Step struct {
+	To    version.Version `json:"to"`
+	Began time.Time       `json:"began"`
+	// ControlPlane is when AfterControlPlaneUpgrade let the chain pass, Workers when AfterWorkersUpgrade did.
+	ControlPlane time.Time `json:"controlPlane,omitzero"`
+	Workers      time.Time `json:"workers,omitzero"`
+}
+
 // Apply returns what is recorded when r has been written. controlPlane is the version that the control plane has then.
-func (r Record) Apply(to Recorded, controlPlane version.Version) Recorded {
+func (r Record) Apply(to Recorded, controlPlane version.Version, now time.Time) Recorded {
 	pending := slices.DeleteFunc(slices.Clone(to.Pending), func(h Hook) bool { return slices.Contains(r.Remove, h) })
 	pending = append(pending, r.Add...)
 	slices.Sort(pending)
@@ -30,12 +53,7 @@ func (r Record) Apply(to Recorded, controlPlane version.Version) Recorded {
 	case r.ClearIntent:
 		to.Intent = nil
 	}
-	switch {
-	case !r.ChainTarget.IsZero():
-		to.ChainTarget = r.ChainTarget
-	case r.ClearChainTarget:
-		to.ChainTarget = version.Version{}
-	}
+	to.Chain = r.progress(to.Chain, controlPlane, now)
 	to.OKToDelete = to.OKToDelete || r.OKToDelete
 	to.UpgradeStep = version.Version{}
 	if to.Pending.Has(AfterClusterUpgrade) {
@@ -44,8 +62,48 @@ func (r Record) Apply(to Recorded, controlPlane version.Version) Recorded {
 	return to
 }
 
+// progress keeps the way: a step begins when the hook that follows it becomes due, and ends with that hook.
+func (r Record) progress(old *Progress, controlPlane version.Version, now time.Time) *Progress {
+	if r.ClearChainTarget {
+		return nil
+	}
+	if old == nil && r.ChainTarget.IsZero() {
+		return nil
+	}
+	p := Progress{From: controlPlane, Began: now}
+	if old != nil {
+		p = *old
+		p.Steps = slices.Clone(old.Steps)
+	}
+	if !r.ChainTarget.IsZero() {
+		p.Target = r.ChainTarget
+	}
+	if slices.Contains(r.Add, AfterControlPlaneUpgrade) {
+		p.Steps = append(p.Steps, Step{To: controlPlane, Began: now})
+		p.Steps = p.Steps[max(0, len(p.Steps)-MaxSteps):]
+	}
+	if last := len(p.Steps) - 1; last >= 0 {
+		if slices.Contains(r.Remove, AfterControlPlaneUpgrade) {
+			p.Steps[last].ControlPlane = now
+		}
+		if slices.Contains(r.Remove, AfterWorkersUpgrade) {
+			p.Steps[last].Workers = now
+		}
+	}
+	return &p
+}
+
 // Equal reports whether r and o say the same.
 func (r Recorded) Equal(o Recorded) bool {
 	sameIntent := r.Intent == nil && o.Intent == nil || r.Intent != nil && o.Intent != nil && *r.Intent == *o.Intent
-	return slices.Equal(r.Pending, o.Pending) && sameIntent && r.ChainTarget == o.ChainTarget && r.OKToDelete == o.OKToDelete && r.UpgradeStep == o.UpgradeStep
+	return slices.Equal(r.Pending, o.Pending) && sameIntent && r.Chain.equal(o.Chain) && r.OKToDelete == o.OKToDelete && r.UpgradeStep == o.UpgradeStep
+}
+
+func (p *Progress) equal(o *Progress) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return p.From == o.From && p.Target == o.Target && p.Began.Equal(o.Began) && slices.EqualFunc(p.Steps, o.Steps, func(a, b Step) bool {
+		return a.To == b.To && a.Began.Equal(b.Began) && a.ControlPlane.Equal(b.ControlPlane) && a.Workers.Equal(b.Workers)
+	})
 }

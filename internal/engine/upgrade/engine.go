@@ -82,7 +82,7 @@ func (e execution) apply(ctx context.Context, stamp version.Version) error {
 
 // record writes r, and with it the upgrade step that belongs to the control plane's version. Nothing is written where nothing changes.
 func (e execution) record(ctx context.Context, r chain.Record) error {
-	next := r.Apply(e.recorded, e.decision.Objects.ControlPlane.Version)
+	next := r.Apply(e.recorded, e.decision.Objects.ControlPlane.Version, e.now)
 	if next.Equal(e.recorded) {
 		return nil
 	}
