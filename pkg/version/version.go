@@ -184,6 +184,31 @@ func (v Version) SameRelease(o Version) bool {
 	return v.SamePatch(o) && v.pre() == o.pre()
 }
 
+// RunBy reports whether a kubelet that reports itself as kubelet is of version v. Distributions add words of their own to what their
+// kubelets report (v1.31.2-eks-7f9249a, v1.31.2+k3s1), which do not count where v has none; Kubernetes' own pre-releases always do.
+func (v Version) RunBy(kubelet Version) bool {
+	switch {
+	case Compare(kubelet, v) == Equal:
+		return true
+	case v.build() != "" || !kubelet.SamePatch(v):
+		return false
+	case kubelet.pre() == v.pre():
+		return true
+	default:
+		return v.pre() == "" && !kubelet.isPreRelease()
+	}
+}
+
+// isPreRelease reports whether v is one of the pre-releases that Kubernetes makes.
+func (v Version) isPreRelease() bool {
+	for _, word := range []string{"alpha.", "beta.", "rc."} {
+		if strings.HasPrefix(v.pre(), word) {
+			return true
+		}
+	}
+	return false
+}
+
 // SamePatch reports whether v and o have the same major, minor and patch, whatever their pre-releases and builds.
 func (v Version) SamePatch(o Version) bool {
 	return v.major == o.major && v.minor == o.minor && v.patch == o.patch

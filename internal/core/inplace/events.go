@@ -150,19 +150,12 @@ func nodeProblem(f Facts) string {
 		return "the workload cluster cannot be asked: " + n.Unknown
 	case !n.Exists:
 		return "the node was not found in the workload cluster"
-	case !sameVersion(n.Kubelet, f.Progress.To):
+	case !f.Progress.To.RunBy(n.Kubelet):
 		return fmt.Sprintf("the node's kubelet reports %s, not %s", orDefault(n.Kubelet.String(), "no version"), f.Progress.To)
 	case !n.Ready:
 		return "the node is not Ready: " + orDefault(n.NotReady, "no reason given")
 	}
 	return ""
-}
-
-func sameVersion(kubelet, desired version.Version) bool {
-	if version.Compare(kubelet, desired) == version.Equal {
-		return true
-	}
-	return !strings.Contains(desired.String(), "+") && kubelet.SameRelease(desired)
 }
 
 // tooFar says why an updater cannot move the kubelet to the desired version at once; empty if it can. The decision knew the

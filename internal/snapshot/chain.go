@@ -1,0 +1,212 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Chain reads a Cluster's objects into the state of its chain, without what does not stand in them: Source, Answers, and the limits of
+// groups. Objects.Machines must hold the Machines of all groups: unlike a plan, a step must not begin on what a status said before it
+// was up to date. The error is a *FieldError.
+func Chain(o Objects) (chain.State, chain.Recorded, error) {
+	recorded, err := ReadRecorded(o.Cluster)
+	if err != nil {
+		return chain.State{}, chain.Recorded{}, err
+	}
+	topology := o.Cluster.Spec.Topology
+	s := chain.State{
+		Begun:       o.Cluster.Spec.InfrastructureRef.IsDefined() || o.Cluster.Spec.ControlPlaneRef.IsDefined(),
+		Paused:      annotations.IsPaused(o.Cluster, o.Cluster),
+		Deleting:    !o.Cluster.DeletionTimestamp.IsZero(),
+		OKToDelete:  recorded.OKToDelete,
+		Initialized: conditions.IsTrue(o.Cluster, clusterv1.ClusterControlPlaneInitializedCondition),
+		Concurrency: concurrency(o.Cluster),
+		Pending:     recorded.Pending,
+		Intent:      recorded.Intent,
+		Blockers:    blockers(o.Cluster),
+	}
+	if recorded.Chain != nil {
+		s.ChainTarget = recorded.Chain.Target
+	}
+	if s.Target, err = parseField(Ref{Object: o.Cluster, Kind: "Cluster", Field: "spec.topology.version"}, topology.Version); err != nil {
+		return chain.State{}, chain.Recorded{}, err
+	}
+	if s.ControlPlane, err = chainControlPlane(o.ControlPlane); err != nil {
+		return chain.State{}, chain.Recorded{}, err
+	}
+	s.Groups, err = chainGroups(o)
+	return s, recorded, err
+}
+
+// concurrency is the value of the annotation for it; the admission webhook sees to it that it is a number.
+func concurrency(cluster *clusterv1.Cluster) int {
+	n, err := strconv.Atoi(cluster.GetAnnotations()[clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation])
+	if err != nil {
+		return 1
+	}
+	return max(n, 1)
+}
+
+func blockers(cluster *clusterv1.Cluster) []string {
+	var found []string
+	for key := range cluster.GetAnnotations() {
+		if strings.HasPrefix(key, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
+			found = append(found, key)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func chainControlPlane(object *unstructured.Unstructured) (chain.ControlPlane, error) {
+	if object == nil {
+		return chain.ControlPlane{}, nil
+	}
+	cp := chain.ControlPlane{Exists: true}
+	ref := Ref{Object: object, Kind: object.GetKind(), Field: "spec.version"}
+	value, _, err := unstructured.NestedString(object.Object, "spec", "version")
+	if err != nil {
+		return chain.ControlPlane{}, &FieldError{Ref: ref, Problem: "it must be a string such as v1.31.2", Err: err}
+	}
+	if cp.Version, err = parseField(ref, value); err != nil {
+		return chain.ControlPlane{}, err
+	}
+	reported := reportedVersions(object)
+	cp.Provisioned = len(reported) > 0
+	for _, r := range reported {
+		v, err := parseField(r.ref, r.version)
+		if err != nil {
+			return chain.ControlPlane{}, err
+		}
+		// As in Cluster API's contract, one that reports a newer version than was asked for is not on its way up.
+		if o := version.Compare(v, cp.Version); o == version.Less || o == version.Unordered {
+			cp.Upgrading = true
+		}
+	}
+	if stamp, err := version.Parse(object.GetAnnotations()[v1alpha1.ChainStepAnnotation]); err == nil {
+		cp.Stamp = stamp
+	}
+	return cp, nil
+}
+
+// reportedVersions are the control plane contract's status.versions or, before there was that, its status.version.
+func reportedVersions(object *unstructured.Unstructured) []reportedVersion {
+	ref := Ref{Object: object, Kind: object.GetKind()}
+	entries, _, err := unstructured.NestedSlice(object.Object, "status", "versions")
+	var reported []reportedVersion
+	for i, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		v, isText := fields["version"].(string)
+		if err == nil && ok && isText && v != "" {
+			ref.Field = fmt.Sprintf("status.versions[%d].version", i)
+			reported = append(reported, reportedVersion{ref: ref, version: v})
+		}
+	}
+	if len(reported) > 0 {
+		return reported
+	}
+	if v, _, err := unstructured.NestedString(object.Object, "status", "version"); err == nil && v != "" {
+		ref.Field = "status.version"
+		return []reportedVersion{{ref: ref, version: v}}
+	}
+	return nil
+}
+
+func chainGroups(o Objects) ([]chain.Group, error) {
+	topology, err := topologyGroups(o.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	objects, _, err := groupObjects(o)
+	if err != nil {
+		return nil, err
+	}
+	machines := machineVersions(o.Machines)
+	unobserved := unobservedPools(o.MachinePools)
+	groups := make([]chain.Group, 0, len(topology))
+	for _, t := range topology {
+		key := groupKey{kind: t.kind, topology: t.topology}
+		g := chain.Group{Name: t.name, Kind: t.kind}
+		g.Defer, g.Hold = heldBack(o.Cluster, key)
+		if object, exists := objects[key]; exists {
+			if err := readChainGroup(&g, object, machines[key]); err != nil {
+				return nil, err
+			}
+			g.Upgrading = g.Upgrading || unobserved[t.topology] && t.kind == plan.MachinePool
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
+
+// readChainGroup reads what a group's object asks for and what its machines run. A machine counts by its kubelet's version, or
+// before that is known by its own spec; pools without Machines count by what their status reports of nodes.
+func readChainGroup(g *chain.Group, object groupObject, machines []reportedVersion) error {
+	var err error
+	if g.Version, err = parseField(object.ref, object.template); err != nil {
+		return err
+	}
+	g.Exists, g.Oldest = true, g.Version
+	g.Deleting = object.ref.Object.GetDeletionTimestamp() != nil
+	if g.Kind == plan.MachinePool && len(machines) == 0 {
+		for _, r := range object.reported {
+			machines = append(machines, reportedVersion{ref: object.ref, version: r.Version})
+		}
+	}
+	for _, m := range machines {
+		v, err := parseField(m.ref, m.version)
+		if err != nil {
+			return err
+		}
+		if g.Version.RunBy(v) {
+			continue
+		}
+		g.Upgrading = true
+		if version.Compare(v, g.Oldest) == version.Less {
+			g.Oldest = v
+		}
+	}
+	return nil
+}
+
+// unobservedPools are the pools, by topology name, whose controller has not seen the latest template, or not reported on the nodes that there are:
+// what they report says nothing yet about an upgrade.
+func unobservedPools(pools []*clusterv1.MachinePool) map[string]bool {
+	unobserved := map[string]bool{}
+	for _, mp := range pools {
+		if mp.Status.ObservedGeneration < mp.Generation || len(mp.Status.Versions) == 0 && len(mp.Status.NodeRefs) > 0 {
+			unobserved[mp.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel]] = true
+		}
+	}
+	return unobserved
+}
+
+// heldBack reads the annotations of a group in the topology that keep it back.
+func heldBack(cluster *clusterv1.Cluster, key groupKey) (deferred, hold bool) {
+	var metadata map[string]string
+	for _, md := range cluster.Spec.Topology.Workers.MachineDeployments {
+		if key.kind == plan.MachineDeployment && md.Name == key.topology {
+			metadata = md.Metadata.Annotations
+		}
+	}
+	for _, mp := range cluster.Spec.Topology.Workers.MachinePools {
+		if key.kind == plan.MachinePool && mp.Name == key.topology {
+			metadata = mp.Metadata.Annotations
+		}
+	}
+	_, deferred = metadata[clusterv1.ClusterTopologyDeferUpgradeAnnotation]
+	_, hold = metadata[clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation]
+	return deferred, hold
+}

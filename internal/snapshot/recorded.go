@@ -1,0 +1,104 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/chain"
+)
+
+// ReadRecorded reads what a Cluster has recorded about its chain from its annotations. The error is a *FieldError.
+func ReadRecorded(cluster *clusterv1.Cluster) (chain.Recorded, error) {
+	annotations := cluster.GetAnnotations()
+	r := chain.Recorded{Pending: readPending(annotations[runtimev1.PendingHooksAnnotation])}
+	_, r.OKToDelete = annotations[runtimev1.OkToDeleteAnnotation]
+	if err := readJSON(cluster, v1alpha1.ChainIntentAnnotation, &r.Intent); err != nil {
+		return chain.Recorded{}, err
+	}
+	if err := readJSON(cluster, v1alpha1.ChainProgressAnnotation, &r.Chain); err != nil {
+		return chain.Recorded{}, err
+	}
+	step := annotations[clusterv1.ClusterTopologyUpgradeStepAnnotation]
+	if step == "" {
+		return r, nil
+	}
+	var err error
+	r.UpgradeStep, err = parseField(annotationRef(cluster, clusterv1.ClusterTopologyUpgradeStepAnnotation), step)
+	return r, err
+}
+
+// WriteRecorded returns the annotations with r in them. The input is not changed.
+func WriteRecorded(annotations map[string]string, r chain.Recorded) (map[string]string, error) {
+	written := make(map[string]string, len(annotations)+4)
+	maps.Copy(written, annotations)
+	set := func(key, value string) {
+		if value == "" {
+			delete(written, key)
+			return
+		}
+		written[key] = value
+	}
+	pending := make([]string, len(r.Pending))
+	for i, h := range r.Pending {
+		pending[i] = string(h)
+	}
+	set(runtimev1.PendingHooksAnnotation, strings.Join(pending, ","))
+	set(clusterv1.ClusterTopologyUpgradeStepAnnotation, r.UpgradeStep.String())
+	if r.OKToDelete {
+		written[runtimev1.OkToDeleteAnnotation] = ""
+	}
+	intent, err := writeJSON(r.Intent)
+	if err != nil {
+		return nil, fmt.Errorf("writing the intent: %w", err)
+	}
+	set(v1alpha1.ChainIntentAnnotation, intent)
+	progress, err := writeJSON(r.Chain)
+	if err != nil {
+		return nil, fmt.Errorf("writing the progress: %w", err)
+	}
+	set(v1alpha1.ChainProgressAnnotation, progress)
+	return written, nil
+}
+
+func readPending(value string) chain.Pending {
+	var pending chain.Pending
+	for name := range strings.SplitSeq(value, ",") {
+		if name != "" {
+			pending = append(pending, chain.Hook(name))
+		}
+	}
+	slices.Sort(pending)
+	return slices.Compact(pending)
+}
+
+func annotationRef(cluster *clusterv1.Cluster, key string) Ref {
+	return Ref{Object: cluster, Kind: "Cluster", Field: fmt.Sprintf("metadata.annotations[%s]", key)}
+}
+
+func readJSON[T any](cluster *clusterv1.Cluster, key string, into **T) error {
+	value := cluster.GetAnnotations()[key]
+	if value == "" {
+		return nil
+	}
+	var read T
+	if err := json.Unmarshal([]byte(value), &read); err != nil {
+		return &FieldError{Ref: annotationRef(cluster, key), Problem: "it is not what Windlass writes there; remove it", Err: err}
+	}
+	*into = &read
+	return nil
+}
+
+func writeJSON[T any](value *T) (string, error) {
+	if value == nil {
+		return "", nil
+	}
+	text, err := json.Marshal(value)
+	return string(text), err
+}
