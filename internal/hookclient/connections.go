@@ -1,0 +1,55 @@
+package hookclient
+
+import (
+	"crypto/tls"
+	"net/http"
+
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+)
+
+// connect returns the connection to the extension of an ExtensionConfig: the one that there is, unless it was made from another
+// ClientConfig. Registrations that hold an older one go on with it until they are replaced.
+func (c *Client) connect(config *runtimev1.ExtensionConfig) (*connection, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	previous := c.connections[config.Name]
+	if previous != nil && previous.madeFrom(config.Spec.ClientConfig) {
+		return previous, nil
+	}
+	var local http.RoundTripper
+	if l := c.local[config.Name]; l != nil {
+		local = l
+	}
+	var certificate clientCertificate
+	if c.watcher != nil {
+		certificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.watcher.GetCertificate(nil) }
+	}
+	conn, err := newConnection(config.Name, config.Spec.ClientConfig, certificate, local)
+	if err != nil {
+		return nil, err
+	}
+	if previous != nil {
+		previous.closeIdle()
+	}
+	c.connections[config.Name] = conn
+	return conn, nil
+}
+
+// disconnect forgets the connection to the extension of an ExtensionConfig.
+func (c *Client) disconnect(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.connections[name]; conn != nil {
+		conn.closeIdle()
+		delete(c.connections, name)
+	}
+}
+
+// closeIdle makes further calls connect anew, with the client certificate of now.
+func (c *Client) closeIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.connections {
+		conn.closeIdle()
+	}
+}

@@ -1,0 +1,274 @@
+package hookclient_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/windlass-dev/windlass/internal/hookclient"
+)
+
+// hooksV1 is what the hooks' apiVersion is.
+const hooksV1 = "hooks.runtime.cluster.x-k8s.io/v1alpha1"
+
+func newCatalog(t testing.TB) *runtimecatalog.Catalog {
+	t.Helper()
+	catalog := runtimecatalog.New()
+	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
+		t.Fatal(err)
+	}
+	return catalog
+}
+
+// newClient returns a Client that knows two namespaces, of which "prod" has the label tier=prod.
+func newClient(t testing.TB, change ...func(*hookclient.Options)) *hookclient.Client {
+	t.Helper()
+	o := hookclient.Options{Catalog: newCatalog(t), Namespaces: namespaces()}
+	for _, c := range change {
+		c(&o)
+	}
+	c, err := hookclient.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func namespaces() client.Client {
+	return fake.NewClientBuilder().WithObjects(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{"tier": "prod"}}},
+	).Build()
+}
+
+func warm(t testing.TB, c *hookclient.Client, configs ...*runtimev1.ExtensionConfig) {
+	t.Helper()
+	list := &runtimev1.ExtensionConfigList{}
+	for _, config := range configs {
+		list.Items = append(list.Items, *config)
+	}
+	if err := c.WarmUp(list); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cluster(namespace string) *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c1"}}
+}
+
+// extension is a TLS server that notes what it is asked.
+type extension struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	requests []received
+}
+
+type received struct {
+	path, query, contentType string
+	body                     map[string]any
+}
+
+// serve starts an extension. Its errors, which tests provoke, are not shown.
+func serve(t testing.TB, handler http.HandlerFunc, change ...func(*tls.Config)) *extension {
+	t.Helper()
+	e := &extension{}
+	e.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		content, _ := io.ReadAll(r.Body)
+		got := received{path: r.URL.Path, query: r.URL.RawQuery, contentType: r.Header.Get("Content-Type")}
+		_ = json.Unmarshal(content, &got.body)
+		e.mu.Lock()
+		e.requests = append(e.requests, got)
+		e.mu.Unlock()
+		handler(w, r)
+	}))
+	e.EnableHTTP2 = true
+	e.Config.ErrorLog = log.New(io.Discard, "", 0)
+	e.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	for _, c := range change {
+		c(e.TLS)
+	}
+	e.StartTLS()
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *extension) received() []received {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]received(nil), e.requests...)
+}
+
+func (e *extension) ca() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw})
+}
+
+// config registers the extension with handlers, given as "hook/name" or "hook/name/Ignore".
+func (e *extension) config(name string, handlers ...string) *runtimev1.ExtensionConfig {
+	config := &runtimev1.ExtensionConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7"},
+		Spec:       runtimev1.ExtensionConfigSpec{ClientConfig: runtimev1.ClientConfig{URL: e.URL, CABundle: e.ca()}},
+	}
+	for _, h := range handlers {
+		parts := strings.Split(h, "/")
+		policy := runtimev1.FailurePolicyFail
+		if len(parts) > 2 {
+			policy = runtimev1.FailurePolicy(parts[2])
+		}
+		config.Status.Handlers = append(config.Status.Handlers, runtimev1.ExtensionHandler{
+			Name: parts[1] + "." + name, RequestHook: runtimev1.GroupVersionHook{APIVersion: hooksV1, Hook: parts[0]},
+			TimeoutSeconds: 5, FailurePolicy: policy,
+		})
+	}
+	return config
+}
+
+// answers serves fixed bodies by the last part of the path, with the status 200.
+func answers(bodies map[string]string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, ok := bodies[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func answer(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
+// callUpgrade calls all extensions for BeforeClusterUpgrade.
+func callUpgrade(ctx context.Context, c *hookclient.Client, namespace string) (*runtimehooksv1.BeforeClusterUpgradeResponse, error) {
+	response := &runtimehooksv1.BeforeClusterUpgradeResponse{}
+	err := c.CallAllExtensions(ctx, runtimehooksv1.BeforeClusterUpgrade, cluster(namespace), &runtimehooksv1.BeforeClusterUpgradeRequest{}, response)
+	return response, err
+}
+
+// authority issues certificates.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	pem         []byte
+}
+
+func newAuthority(t testing.TB) authority {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{certificate: certificate, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// issue returns a certificate for 127.0.0.1 that expires at a time, and its key, in PEM.
+func (a authority) issue(t testing.TB, serial int64, until time.Time) (certPEM, keyPEM []byte) {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// pair issues a certificate for a server.
+func (a authority) pair(t testing.TB, serial int64, until time.Time) tls.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(a.issue(t, serial, until))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+func (a authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.certificate)
+	return pool
+}
+
+// recordingSink is a logr.LogSink that keeps the messages.
+type recordingSink struct {
+	mu    *sync.Mutex
+	lines *[]string
+}
+
+// record returns a context whose logger writes to the lines that the function returns.
+func record(ctx context.Context) (recording context.Context, lines func() []string) {
+	sink := recordingSink{mu: &sync.Mutex{}, lines: &[]string{}}
+	return ctrl.LoggerInto(ctx, logr.New(sink)), func() []string {
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		return append([]string(nil), *sink.lines...)
+	}
+}
+
+func (recordingSink) Init(logr.RuntimeInfo)                     {}
+func (recordingSink) Enabled(int) bool                          { return true }
+func (s recordingSink) Info(_ int, message string, _ ...any)    { s.add(message) }
+func (s recordingSink) Error(_ error, message string, _ ...any) { s.add("ERROR " + message) }
+func (s recordingSink) WithValues(...any) logr.LogSink          { return s }
+func (s recordingSink) WithName(string) logr.LogSink            { return s }
+func (s recordingSink) add(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*s.lines = append(*s.lines, line)
+}
