@@ -30,16 +30,11 @@ func Chain(o Objects) (chain.State, chain.Recorded, error) {
 		Begun:       o.Cluster.Spec.InfrastructureRef.IsDefined() || o.Cluster.Spec.ControlPlaneRef.IsDefined(),
 		Paused:      annotations.IsPaused(o.Cluster, o.Cluster),
 		Deleting:    !o.Cluster.DeletionTimestamp.IsZero(),
-		OKToDelete:  recorded.OKToDelete,
 		Initialized: conditions.IsTrue(o.Cluster, clusterv1.ClusterControlPlaneInitializedCondition),
 		Concurrency: concurrency(o.Cluster),
-		Pending:     recorded.Pending,
-		Intent:      recorded.Intent,
 		Blockers:    blockers(o.Cluster),
 	}
-	if recorded.Chain != nil {
-		s.ChainTarget = recorded.Chain.Target
-	}
+	s = s.With(recorded)
 	if s.Target, err = parseField(Ref{Object: o.Cluster, Kind: "Cluster", Field: "spec.topology.version"}, topology.Version); err != nil {
 		return chain.State{}, chain.Recorded{}, err
 	}

@@ -119,6 +119,15 @@ func (g Group) stable(v version.Version) bool {
 	return g.Exists && !g.Upgrading && g.Version.Equal(v)
 }
 
+// With returns s with what is recorded replaced.
+func (s State) With(r Recorded) State {
+	s.Pending, s.Intent, s.OKToDelete, s.ChainTarget = r.Pending, r.Intent, r.OKToDelete, version.Version{}
+	if r.Chain != nil {
+		s.ChainTarget = r.Chain.Target
+	}
+	return s
+}
+
 func (s State) kind(kind plan.GroupKind) []Group {
 	var groups []Group
 	for _, g := range s.Groups {

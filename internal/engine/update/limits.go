@@ -22,7 +22,7 @@ func (e *Engine) WorkerMinors(ctx context.Context, cluster *clusterv1.Cluster) (
 	}
 	fewest := 0
 	for i := range deployments.Items {
-		limit, err := e.groupMinors(ctx, cluster, &deployments.Items[i])
+		limit, err := e.GroupMinors(ctx, cluster, &deployments.Items[i])
 		if err != nil {
 			return 0, err
 		}
@@ -33,7 +33,8 @@ func (e *Engine) WorkerMinors(ctx context.Context, cluster *clusterv1.Cluster) (
 	return fewest, nil
 }
 
-func (e *Engine) groupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error) {
+// GroupMinors returns how many minors the Machines of a MachineDeployment can be moved at once; 0 means any number that skew allows.
+func (e *Engine) GroupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error) {
 	policy, err := e.selectPolicy(ctx, snapshot.MachineDeploymentGroup(cluster, md))
 	if err != nil {
 		return 0, err

@@ -12,5 +12,5 @@ func (e execution) raiseControlPlane(ctx context.Context, action chain.RaiseCont
 	if err := e.apply(ctx, action.To); err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{}, e.record(ctx, action.Then)
+	return e.record(ctx, action.Then)
 }

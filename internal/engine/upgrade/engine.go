@@ -37,6 +37,8 @@ type Outcome struct {
 	RequeueAfter time.Duration
 	// Answer is a hook's that did not let the Cluster pass, to be given to Decide from now on; nil when there was none.
 	Answer *chain.Answer
+	// Recorded is what the Cluster has recorded now; nil when nothing was written.
+	Recorded *chain.Recorded
 }
 
 // Carry carries out d, which was decided on s. recorded is what s was read from. An error means that an effect failed; whether it
@@ -81,13 +83,13 @@ func (e execution) apply(ctx context.Context, stamp version.Version) error {
 }
 
 // record writes r, and with it the upgrade step that belongs to the control plane's version. Nothing is written where nothing changes.
-func (e execution) record(ctx context.Context, r chain.Record) error {
+func (e execution) record(ctx context.Context, r chain.Record) (Outcome, error) {
 	next := r.Apply(e.recorded, e.decision.Objects.ControlPlane.Version, e.now)
 	if next.Equal(e.recorded) {
-		return nil
+		return Outcome{}, nil
 	}
 	if err := e.effects.Record(ctx, next); err != nil {
-		return fmt.Errorf("recording on the Cluster: %w", err)
+		return Outcome{}, fmt.Errorf("recording on the Cluster: %w", err)
 	}
-	return nil
+	return Outcome{Recorded: &next}, nil
 }

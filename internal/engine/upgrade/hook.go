@@ -33,7 +33,7 @@ func (e execution) callHook(ctx context.Context, action chain.CallHook) (Outcome
 			Hook: action.Hook, Step: action.Step, Message: reply.Message, Since: e.since(action, false), Until: e.now.Add(reply.RetryAfter),
 		}), nil
 	default:
-		return Outcome{}, e.record(ctx, action.Then)
+		return e.record(ctx, action.Then)
 	}
 }
 

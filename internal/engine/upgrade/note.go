@@ -8,5 +8,5 @@ import (
 
 // note writes and does nothing else; the change of the Cluster brings the next decision.
 func (e execution) note(ctx context.Context, action chain.Note) (Outcome, error) {
-	return Outcome{}, e.record(ctx, action.Record)
+	return e.record(ctx, action.Record)
 }

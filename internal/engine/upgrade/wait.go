@@ -11,13 +11,15 @@ func (e execution) wait(ctx context.Context, action chain.Wait) (Outcome, error)
 	if err := e.apply(ctx, e.state.ControlPlane.Stamp); err != nil {
 		return Outcome{}, err
 	}
+	var outcome Outcome
 	if !e.decision.Objects.Leave {
-		if err := e.record(ctx, chain.Record{}); err != nil {
+		var err error
+		if outcome, err = e.record(ctx, chain.Record{}); err != nil {
 			return Outcome{}, err
 		}
 	}
-	if action.Until.IsZero() {
-		return Outcome{}, nil
+	if !action.Until.IsZero() {
+		outcome.RequeueAfter = action.Until.Sub(e.now)
 	}
-	return Outcome{RequeueAfter: action.Until.Sub(e.now)}, nil
+	return outcome, nil
 }
