@@ -1,0 +1,206 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/exp/topology/scope"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// groups tells what must be done for the groups of one kind.
+type groups[S any] struct {
+	kind, label string
+	// create, update and remove do it for one group.
+	create func(ctx context.Context, name string, desired *S) error
+	update func(ctx context.Context, name string, current, desired *S, hold bool) error
+	remove func(ctx context.Context, name string, current *S) error
+}
+
+// applyGroups goes through the groups in the order of their names. One group's failure does not keep it from the others.
+func applyGroups[S any](ctx context.Context, a *applier, g groups[S], current, desired map[string]*S, workers map[string]Worker) error {
+	var failures []error
+	var live map[string]bool
+	for _, name := range slices.Sorted(maps.Keys(desired)) {
+		var err error
+		switch hold := workers[name].Hold; {
+		case current[name] != nil:
+			err = g.update(ctx, name, current[name], desired[name], hold)
+		case !hold:
+			if live == nil {
+				if live, err = a.liveGroups(ctx, g.kind, g.label); err != nil {
+					return errors.Join(append(failures, err)...)
+				}
+			}
+			if !live[name] {
+				err = g.create(ctx, name, desired[name])
+			}
+		}
+		if err != nil {
+			failures = append(failures, groupError(g.kind, name, err))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(current)) {
+		if desired[name] == nil {
+			if err := g.remove(ctx, name, current[name]); err != nil {
+				failures = append(failures, groupError(g.kind, name, err))
+			}
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (a *applier) applyMachineDeployments(ctx context.Context, current, desired scope.MachineDeploymentsStateMap, workers map[string]Worker) error {
+	return applyGroups(ctx, a, groups[scope.MachineDeploymentState]{
+		kind: "MachineDeployment", label: clusterv1.ClusterTopologyMachineDeploymentNameLabel,
+		create: func(ctx context.Context, name string, desired *scope.MachineDeploymentState) error {
+			return a.applyMachineDeployment(ctx, name, &scope.MachineDeploymentState{}, desired, false)
+		},
+		update: a.applyMachineDeployment,
+		remove: a.deleteMachineDeployment,
+	}, current, desired, workers)
+}
+
+// applyMachineDeployment creates or updates a MachineDeployment, its templates before it, and its MachineHealthCheck.
+func (a *applier) applyMachineDeployment(ctx context.Context, group string, current, desired *scope.MachineDeploymentState, hold bool) error {
+	exists := current.Object != nil
+	if exists {
+		// A MachineHealthCheck does not depend on the version.
+		if err := a.applyHealthCheck(ctx, slot{roleMachineDeploymentHealthCheck, group}, current.MachineHealthCheck, desired.MachineHealthCheck); err != nil {
+			return err
+		}
+		if hold || !current.Object.DeletionTimestamp.IsZero() {
+			return nil
+		}
+	}
+	prefix := workerTemplatePrefix(a.cluster.Name, group)
+	infrastructure := template{prefix: prefix, target: target{slot: slot{roleMachineDeploymentInfrastructure, group}, desired: desired.InfrastructureMachineTemplate}}
+	bootstrap := template{prefix: prefix, target: target{slot: slot{roleMachineDeploymentBootstrap, group}, desired: desired.BootstrapTemplate}}
+	t := target{slot: slot{roleMachineDeployment, group}}
+	note := ""
+	if exists {
+		if err := checkCompatible(current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate); err != nil {
+			return err
+		}
+		// The kind of bootstrap may change.
+		if err := checkNamespace(current.BootstrapTemplate, desired.BootstrapTemplate); err != nil {
+			return err
+		}
+		infrastructure.current, bootstrap.current, t.current = current.InfrastructureMachineTemplate, current.BootstrapTemplate, current.Object
+		note = versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
+	}
+
+	var created []client.Object
+	err := func() error {
+		infrastructureTemplate, isNew, err := a.applyTemplate(ctx, infrastructure)
+		if err != nil {
+			return err
+		}
+		created = appendIf(created, isNew, infrastructureTemplate)
+		bootstrapTemplate, isNew, err := a.applyTemplate(ctx, bootstrap)
+		if err != nil {
+			return err
+		}
+		created = appendIf(created, isNew, bootstrapTemplate)
+		t.desired = withTemplates(desired.Object, infrastructureTemplate.GetName(), bootstrapTemplate.GetName())
+		return a.apply(ctx, t, note)
+	}()
+	if err != nil {
+		a.cleanUp(ctx, err, created)
+		return err
+	}
+	if exists {
+		return nil
+	}
+	return a.applyHealthCheck(ctx, slot{roleMachineDeploymentHealthCheck, group}, nil, desired.MachineHealthCheck)
+}
+
+func appendIf(objects []client.Object, condition bool, object *unstructured.Unstructured) []client.Object {
+	if condition {
+		return append(objects, object)
+	}
+	return objects
+}
+
+// withTemplates returns the MachineDeployment with the names of its templates, which differ from the desired ones after a rotation.
+func withTemplates(object *clusterv1.MachineDeployment, infrastructure, bootstrap string) *clusterv1.MachineDeployment {
+	machine := &object.Spec.Template.Spec
+	if machine.InfrastructureRef.Name == infrastructure && machine.Bootstrap.ConfigRef.Name == bootstrap {
+		return object
+	}
+	renamed := object.DeepCopy()
+	renamed.Spec.Template.Spec.InfrastructureRef.Name = infrastructure
+	renamed.Spec.Template.Spec.Bootstrap.ConfigRef.Name = bootstrap
+	return renamed
+}
+
+// deleteMachineDeployment deletes a MachineDeployment that left the topology. Its templates go with its MachineSets.
+func (a *applier) deleteMachineDeployment(ctx context.Context, group string, current *scope.MachineDeploymentState) error {
+	a.memory.drop(a.key(), slot{roleMachineDeployment, group}, slot{roleMachineDeploymentInfrastructure, group}, slot{roleMachineDeploymentBootstrap, group})
+	if err := a.applyHealthCheck(ctx, slot{roleMachineDeploymentHealthCheck, group}, current.MachineHealthCheck, nil); err != nil {
+		return err
+	}
+	return a.delete(ctx, current.Object)
+}
+
+func (a *applier) applyMachinePools(ctx context.Context, current, desired scope.MachinePoolsStateMap, workers map[string]Worker) error {
+	return applyGroups(ctx, a, groups[scope.MachinePoolState]{
+		kind: "MachinePool", label: clusterv1.ClusterTopologyMachinePoolNameLabel,
+		create: a.createMachinePool,
+		update: a.updateMachinePool,
+		remove: func(ctx context.Context, group string, current *scope.MachinePoolState) error {
+			a.memory.drop(a.key(), slot{roleMachinePool, group}, slot{roleMachinePoolInfrastructure, group}, slot{roleMachinePoolBootstrap, group})
+			return a.delete(ctx, current.Object)
+		},
+	}, current, desired, workers)
+}
+
+// createMachinePool creates a MachinePool, its infrastructure and bootstrap objects before it.
+func (a *applier) createMachinePool(ctx context.Context, group string, desired *scope.MachinePoolState) error {
+	var created []client.Object
+	for _, part := range []struct {
+		place  slot
+		object *unstructured.Unstructured
+	}{
+		{slot{roleMachinePoolInfrastructure, group}, desired.InfrastructureMachinePoolObject},
+		{slot{roleMachinePoolBootstrap, group}, desired.BootstrapObject},
+	} {
+		if err := a.apply(ctx, target{slot: part.place, desired: part.object}, ""); err != nil {
+			a.cleanUp(ctx, err, created)
+			return err
+		}
+		created = append(created, part.object)
+	}
+	if err := a.apply(ctx, target{slot: slot{roleMachinePool, group}, desired: desired.Object}, ""); err != nil {
+		a.cleanUp(ctx, err, created)
+		return err
+	}
+	return nil
+}
+
+// updateMachinePool updates a MachinePool's objects in place: they are objects of their own, not templates.
+func (a *applier) updateMachinePool(ctx context.Context, group string, current, desired *scope.MachinePoolState, hold bool) error {
+	if hold || !current.Object.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if err := a.applyPart(ctx, slot{roleMachinePoolInfrastructure, group}, current.InfrastructureMachinePoolObject, desired.InfrastructureMachinePoolObject); err != nil {
+		return err
+	}
+	if err := a.applyPart(ctx, slot{roleMachinePoolBootstrap, group}, current.BootstrapObject, desired.BootstrapObject); err != nil {
+		return err
+	}
+	note := versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
+	return a.apply(ctx, target{slot: slot{roleMachinePool, group}, current: current.Object, desired: desired.Object}, note)
+}
+
+// applyPart applies an object of a MachinePool that exists.
+func (a *applier) applyPart(ctx context.Context, place slot, current, desired *unstructured.Unstructured) error {
+	if err := checkCompatible(current, desired); err != nil {
+		return err
+	}
+	return a.apply(ctx, target{slot: place, current: current, desired: desired}, "")
+}
