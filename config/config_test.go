@@ -237,7 +237,7 @@ func checkCRDs(t *testing.T, crds []apiextensionsv1.CustomResourceDefinition) {
 	}
 	want := map[string]apiextensionsv1.ResourceScope{
 		"upgradegraphs.windlass.dev": apiextensionsv1.ClusterScoped, "updaters.windlass.dev": apiextensionsv1.ClusterScoped,
-		"updatepolicies.windlass.dev": apiextensionsv1.NamespaceScoped,
+		"updatepolicies.windlass.dev": apiextensionsv1.NamespaceScoped, "upgradegates.windlass.dev": apiextensionsv1.NamespaceScoped,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the CRDs (-want +got):\n%s", diff)
@@ -285,6 +285,7 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 	want := map[string][]string{
 		"upgradegraphs.windlass.dev": listAndWatch, "updaters.windlass.dev": listAndWatch, "updatepolicies.windlass.dev": listAndWatch,
 		"upgradegraphs/status.windlass.dev": {"patch"}, "updaters/status.windlass.dev": {"patch"}, "updatepolicies/status.windlass.dev": {"patch"},
+		"upgradegates.windlass.dev": read, "upgradegates/status.windlass.dev": {"patch"},
 		"clusters.cluster.x-k8s.io": read, "machinedeployments.cluster.x-k8s.io": read, "machinesets.cluster.x-k8s.io": readAndPatch, "machines.cluster.x-k8s.io": readAndPatch,
 		"machines/status.cluster.x-k8s.io": {"patch"}, "machinedeployments/status.cluster.x-k8s.io": {"patch"},
 		"machinedrainrules.cluster.x-k8s.io": {"list"},

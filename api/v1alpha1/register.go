@@ -12,7 +12,8 @@ var GroupVersion = schema.GroupVersion{Group: "windlass.dev", Version: "v1alpha1
 // AddToScheme registers the types of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
-		&UpgradeGraph{}, &UpgradeGraphList{}, &Updater{}, &UpdaterList{}, &UpdatePolicy{}, &UpdatePolicyList{})
+		&UpgradeGraph{}, &UpgradeGraphList{}, &Updater{}, &UpdaterList{}, &UpdatePolicy{}, &UpdatePolicyList{},
+		&UpgradeGate{}, &UpgradeGateList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -33,7 +33,7 @@ type extensionOptions struct {
 	port, guardPort         int
 	certDir, clientCAName   string
 	healthAddr, metricsAddr string
-	leaderElect             bool
+	leaderElect, gates      bool
 	namespace               string
 	log                     logOptions
 }
@@ -53,6 +53,9 @@ Name it in a ClusterClass, in spec.upgrade.external.generateUpgradePlanExtension
 It answers CanUpdateMachine, CanUpdateMachineSet and UpdateMachine by the updaters that Updater objects
 register, as UpdatePolicy objects allow. It must be the only extension for these hooks. It also serves the
 admission webhook, at ` + webhook.GuardPath + `, that keeps machines from being replaced where a policy forbids it.
+
+It answers the lifecycle hooks of upgrades, by which UpgradeGate objects hold an upgrade until a person approves
+it, a maintenance window is open, or checks of the cluster pass.
 
 It keeps the status of these objects. Of several replicas one serves, with --leader-elect, and is ready; without
 it, run one. The manifests for all of this are in config/.`,
@@ -77,6 +80,7 @@ it, run one. The manifests for all of this are in config/.`,
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
 	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to whoever reaches it (default: none)")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
+	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.addFlags(flags)
 	if err := cmd.MarkFlagRequired("cert-dir"); err != nil {
@@ -102,7 +106,7 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 		return err
 	}
 	hooks, err := extension.Setup(ctx, mgr, extension.Options{
-		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName,
+		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, NoGates: !o.gates,
 	})
 	if err != nil {
 		return err

@@ -61,10 +61,12 @@ func newGraphAPI(t *testing.T, withCRD bool) *graphAPI {
 				{Name: "upgradegraphs/status", Kind: "UpgradeGraph", Verbs: metav1.Verbs{"patch"}},
 				{Name: "updaters", SingularName: "updater", Kind: "Updater", Verbs: metav1.Verbs{"list", "watch"}},
 				{Name: "updatepolicies", SingularName: "updatepolicy", Kind: "UpdatePolicy", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}},
+				{Name: "upgradegates", SingularName: "upgradegate", Kind: "UpgradeGate", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}},
 			}})
 		})
 		mux.HandleFunc("GET /apis/windlass.dev/v1alpha1/updaters", listNone("windlass.dev/v1alpha1", "UpdaterList"))
 		mux.HandleFunc("GET /apis/windlass.dev/v1alpha1/updatepolicies", listNone("windlass.dev/v1alpha1", "UpdatePolicyList"))
+		mux.HandleFunc("GET /apis/windlass.dev/v1alpha1/upgradegates", listNone("windlass.dev/v1alpha1", "UpgradeGateList"))
 		mux.HandleFunc("GET "+graphsPath, f.listOrWatch)
 		mux.HandleFunc("PATCH "+graphsPath+"/{name}/status", f.patchStatus)
 	}

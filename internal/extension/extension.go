@@ -1,4 +1,4 @@
-// Package extension sets up, on a manager, all that the runtime extension consists of: the hooks for upgrade plans and for updates
+// Package extension sets up, on a manager, all that the runtime extension consists of: the hooks for upgrade plans, gates and updates
 // in place, the guard, and the controllers that keep the status of UpgradeGraphs, Updaters and UpdatePolicies. It is shared
 // by the commands that serve them.
 package extension
@@ -31,9 +31,11 @@ import (
 	"github.com/windlass-dev/windlass/internal/controller/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/controller/updater"
 	"github.com/windlass-dev/windlass/internal/controller/upgradegraph"
+	"github.com/windlass-dev/windlass/internal/engine/gate"
 	"github.com/windlass-dev/windlass/internal/engine/update"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/webhook"
+	"github.com/windlass-dev/windlass/internal/workload"
 )
 
 // kubeadmControlPlane is the one kind of control plane whose controller asks the hooks for updates in place.
@@ -55,6 +57,8 @@ type Options struct {
 	CertDir string
 	// ClientCAName is a file in CertDir with the CA of the callers' certificates; empty means that callers need none.
 	ClientCAName string
+	// NoGates leaves out the lifecycle hooks, and with them UpgradeGates.
+	NoGates bool
 }
 
 // AddToScheme registers every type that the extension reads or writes.
@@ -70,7 +74,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // Setup adds the extension to a manager, and returns the server of its hooks. The manager's scheme must have what AddToScheme
 // registers. Hooks and guard are served once the manager leads.
 func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Server, error) {
-	if err := watchOwnKinds(ctx, mgr); err != nil {
+	if err := watchOwnKinds(ctx, mgr, o); err != nil {
 		return nil, err
 	}
 	clients, err := newClients(mgr)
@@ -89,7 +93,13 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Ser
 	if err != nil {
 		return nil, err
 	}
-	hooks, err := newServer(mgr, o, guard, hookserver.Options{Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine})
+	served := hookserver.Options{Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine}
+	if !o.NoGates {
+		served.Gates = gate.New(gate.Options{
+			Client: clients.cached, Live: clients.live, Mapper: mgr.GetRESTMapper(), Workload: workload.NewFacts(clients.live, time.Now), Now: time.Now,
+		})
+	}
+	hooks, err := newServer(mgr, o, guard, served)
 	if err != nil {
 		return nil, err
 	}
@@ -198,13 +208,17 @@ func SlimMachine(object any) (any, error) {
 
 // watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds, and
 // Machines, of which there are many, so that the first hook need not wait for them.
-func watchOwnKinds(ctx context.Context, mgr manager.Manager) error {
+func watchOwnKinds(ctx context.Context, mgr manager.Manager, o Options) error {
 	machines := &metav1.PartialObjectMetadata{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	if _, err := mgr.GetCache().GetInformer(ctx, machines, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watching Machines: %w; install Cluster API first", err)
 	}
-	for _, object := range []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}} {
+	own := []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}}
+	if !o.NoGates {
+		own = append(own, &v1alpha1.UpgradeGate{})
+	}
+	for _, object := range own {
 		_, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
 			return fmt.Errorf("watching %T: %w; install the CRDs with kubectl apply -k config/crd", object, err)

@@ -46,11 +46,14 @@ type Options struct {
 	Webhooks map[string]http.Handler
 	// Updates serves the hooks for updates in place; nil leaves them out.
 	Updates Updates
+	// Gates serves the lifecycle hooks of upgrades; nil leaves them out.
+	Gates Gates
 }
 
 // Server serves Discovery and the hooks over TLS. It is a manager.Runnable.
 type Server struct {
-	inner *server.Server
+	inner    *server.Server
+	handlers []server.ExtensionHandler
 	// oneAtATime keeps the server from starting before this replica leads.
 	oneAtATime bool
 	// reached is set once the server has answered itself. From then on it serves until the process ends.
@@ -74,7 +77,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the hook server: %w", err)
 	}
-	for _, h := range handlers(o) {
+	all := handlers(o)
+	for _, h := range all {
 		if err := inner.AddExtensionHandler(h); err != nil {
 			return nil, fmt.Errorf("adding the handler %s: %w", h.Name, err)
 		}
@@ -82,17 +86,23 @@ func New(o Options) (*Server, error) {
 	for _, path := range slices.Sorted(maps.Keys(o.Webhooks)) {
 		inner.Register(path, o.Webhooks[path])
 	}
-	return &Server{inner: inner, oneAtATime: o.Updates != nil}, nil
+	return &Server{inner: inner, handlers: all, oneAtATime: o.Updates != nil}, nil
 }
 
 // handlers are what Discovery lists. Their failure policy is Fail: Ignore would turn an unreachable extension into an empty
-// plan, or into an update that is done.
+// plan, into an open gate, or into an update that is done.
 func handlers(o Options) []server.ExtensionHandler {
 	failurePolicy, timeout, updateTimeout := runtimehooksv1.FailurePolicyFail, timeoutSeconds, updateTimeoutSeconds
 	list := []server.ExtensionHandler{{
 		Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler, HandlerFunc: NewUpgradePlanner(o.Graphs, o.Limits).GenerateUpgradePlan,
 		TimeoutSeconds: &timeout, FailurePolicy: &failurePolicy,
 	}}
+	if o.Gates != nil {
+		for _, h := range newLifecycle(o.Gates).handlers() {
+			h.TimeoutSeconds, h.FailurePolicy = &timeout, &failurePolicy
+			list = append(list, h)
+		}
+	}
 	if o.Updates == nil {
 		return list
 	}
@@ -107,6 +117,9 @@ func handlers(o Options) []server.ExtensionHandler {
 	}
 	return list
 }
+
+// Handlers are the hooks that the Server serves, for a caller in this process.
+func (s *Server) Handlers() []server.ExtensionHandler { return slices.Clone(s.handlers) }
 
 // RequireTLS13 raises the lowest TLS version. All callers are Go programs that speak it.
 func RequireTLS13(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }

@@ -29,10 +29,17 @@ import (
 // clients gives clients of workload clusters. It is safe for concurrent use.
 type clients interface {
 	// Client returns a client that reads live. It does not tell whether the cluster can be reached, unless that failed just now.
-	Client(ctx context.Context, cluster types.NamespacedName) (client.Client, error)
+	Client(ctx context.Context, cluster types.NamespacedName) (*connection, error)
 	// Failed tells that a request of a client failed, so that one whose connection or credentials are bad is not used again. ctx is
 	// the one that the request was made with.
 	Failed(ctx context.Context, cluster types.NamespacedName, used client.Client, err error)
+}
+
+// connection is a client of a workload cluster, and what is below it, for paths that are no resources.
+type connection struct {
+	client.Client
+	http *http.Client
+	host string
 }
 
 const (
@@ -60,7 +67,7 @@ type kubeconfigClients struct {
 }
 
 type clientEntry struct {
-	client client.Client
+	client *connection
 	// failure says, where client is nil, why the cluster was not reached.
 	failure string
 	expires time.Time
@@ -72,7 +79,7 @@ func newKubeconfigClients(secrets client.Reader, now func() time.Time) *kubeconf
 
 // Client implements clients. Two callers may make a client of the same cluster at once; the later one is kept. A cluster that
 // was not reached less than failureLifetime ago is an error at once, in the words of that failure.
-func (k *kubeconfigClients) Client(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+func (k *kubeconfigClients) Client(ctx context.Context, cluster types.NamespacedName) (*connection, error) {
 	if known, ok := k.lookUp(cluster); ok {
 		if known.client == nil {
 			return nil, errors.New(known.failure)
@@ -113,7 +120,7 @@ func (k *kubeconfigClients) Failed(ctx context.Context, cluster types.Namespaced
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case k.entries[cluster].client != used:
+	case client.Client(k.entries[cluster].client) != used:
 	case answered || ctx.Err() != nil:
 		delete(k.entries, cluster)
 	default:
@@ -121,7 +128,7 @@ func (k *kubeconfigClients) Failed(ctx context.Context, cluster types.Namespaced
 	}
 }
 
-func (k *kubeconfigClients) connect(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+func (k *kubeconfigClients) connect(ctx context.Context, cluster types.NamespacedName) (*connection, error) {
 	name := types.NamespacedName{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
 	var kubeconfig corev1.Secret
 	if err := k.secrets.Get(ctx, name, &kubeconfig); err != nil {
@@ -136,7 +143,11 @@ func (k *kubeconfigClients) connect(ctx context.Context, cluster types.Namespace
 		return nil, fmt.Errorf("the kubeconfig under %q of Secret %s: %w", secret.KubeconfigDataName, name, err)
 	}
 	limitConfig(config)
-	made, err := client.New(config, client.Options{Scheme: remoteScheme(), Mapper: remoteMapper()})
+	made := &connection{host: config.Host}
+	made.http, err = rest.HTTPClientFor(config)
+	if err == nil {
+		made.Client, err = client.New(config, client.Options{HTTPClient: made.http, Scheme: remoteScheme(), Mapper: remoteMapper()})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of Secret %s cannot be used: check its certificates and keys (the error may quote them, so it is not shown)", name)
 	}

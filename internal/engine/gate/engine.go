@@ -1,0 +1,83 @@
+// Package gate answers Cluster API's lifecycle hooks from UpgradeGates: it finds the gates at a step, reads what they look at, and
+// records which Clusters wait.
+package gate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/upgradegate"
+)
+
+const (
+	// answerTimeout bounds an answer: Cluster API waits for ten seconds.
+	answerTimeout = 8 * time.Second
+	// factsTimeout leaves time to record what is found.
+	factsTimeout = 6 * time.Second
+	// maxLooking is how many checks are made at once. More wait, and are not known if that takes too long.
+	maxLooking = 16
+)
+
+// Workload reads facts of workload clusters. Implementations are safe for concurrent use. Errors are in words that stay the same
+// while their cause does.
+type Workload interface {
+	// Nodes returns the Nodes of a cluster.
+	Nodes(ctx context.Context, cluster types.NamespacedName) ([]gate.Node, error)
+	// DeprecatedAPIs returns the APIs in use that a later minor removes.
+	DeprecatedAPIs(ctx context.Context, cluster types.NamespacedName) ([]gate.API, error)
+	// Budgets returns the PodDisruptionBudgets of a cluster.
+	Budgets(ctx context.Context, cluster types.NamespacedName) ([]gate.Budget, error)
+}
+
+// Options are what an Engine works with.
+type Options struct {
+	// Client lists UpgradeGates and Clusters, from a cache, and writes the status of UpgradeGates.
+	Client client.Client
+	// Live reads UpgradeGates and control plane objects from the API server.
+	Live client.Reader
+	// Mapper finds the API version of a control plane's kind.
+	Mapper meta.RESTMapper
+	// Workload reads facts of workload clusters.
+	Workload Workload
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Engine answers lifecycle hooks. It is safe for concurrent use.
+type Engine struct {
+	Options
+
+	looking *semaphore.Weighted
+}
+
+// New returns an Engine.
+func New(o Options) *Engine { return &Engine{Options: o, looking: semaphore.NewWeighted(maxLooking)} }
+
+// Ask returns whether a step of a Cluster's upgrade may go on. It answers within answerTimeout. What cannot be found out holds the
+// step, and is part of the verdict; an error is that of reading UpgradeGates.
+func (e *Engine) Ask(ctx context.Context, cluster *clusterv1.Cluster, step gate.Step) (gate.Verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	var all v1alpha1.UpgradeGateList
+	if err := e.Client.List(ctx, &all, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return gate.Verdict{}, fmt.Errorf("listing the UpgradeGates of namespace %q: %w", cluster.Namespace, err)
+	}
+	if len(all.Items) == 0 {
+		return gate.Verdict{}, nil
+	}
+	c := upgradegate.Cluster{Namespace: cluster.Namespace, Name: cluster.Name, UID: string(cluster.UID), Labels: cluster.Labels}
+	gates, now := upgradegate.Select(all.Items, c, step), e.Now()
+	facts := e.readFacts(ctx, cluster, gate.Needs(gates, now))
+	verdict := gate.Decide(step, gates, facts, now)
+	e.recordWaiting(ctx, all.Items, c, step, verdict)
+	return verdict, nil
+}

@@ -1,0 +1,81 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/upgradegate"
+)
+
+// recordWaiting keeps the status of the gates of a namespace: two writes per gate and step, and one when what is waited for changes.
+// The answer does not depend on it, so that what goes wrong is logged; it is done again with the next question.
+func (e *Engine) recordWaiting(ctx context.Context, gates []v1alpha1.UpgradeGate, c upgradegate.Cluster, step gate.Step, verdict gate.Verdict) {
+	var exists func(name, uid string) bool
+	for i := range gates {
+		g := &gates[i]
+		message := verdict.Of(g.Name)
+		if len(g.Status.Waiting) == 0 && message == "" {
+			continue
+		}
+		if exists == nil {
+			var err error
+			if exists, err = e.readClusters(ctx, c.Namespace); err != nil {
+				log.FromContext(ctx).Error(err, "Which Clusters wait at gates is not recorded")
+				return
+			}
+		}
+		if err := e.recordAt(ctx, g, c, step, message, exists); err != nil {
+			log.FromContext(ctx).Error(err, "Which Clusters wait at a gate is not recorded", "upgradeGate", client.ObjectKeyFromObject(g))
+		}
+	}
+}
+
+// readClusters returns which Clusters there are. A request names one that need not exist.
+func (e *Engine) readClusters(ctx context.Context, namespace string) (func(name, uid string) bool, error) {
+	var list clusterv1.ClusterList
+	if err := e.Client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the Clusters of namespace %q: %w", namespace, err)
+	}
+	uids := make(map[string]string, len(list.Items))
+	for i := range list.Items {
+		uids[list.Items[i].Name] = string(list.Items[i].UID)
+	}
+	return func(name, uid string) bool { return uid != "" && uids[name] == uid }, nil
+}
+
+// recordAt writes the status of one gate, if it is not so already. Approvals are written by others at the same time, so a write is
+// made for the status that was read only.
+func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, c upgradegate.Cluster, step gate.Step, message string, exists func(name, uid string) bool) error {
+	now := e.Now()
+	if _, changed := upgradegate.ComputeWaiting(g.Status, c, step, message, exists, now); !changed {
+		return nil
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var current v1alpha1.UpgradeGate
+		err := e.Live.Get(ctx, client.ObjectKeyFromObject(g), &current)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading UpgradeGate %s: %w", g.Name, err)
+		}
+		status, changed := upgradegate.ComputeWaiting(current.Status, c, step, message, exists, now)
+		if !changed {
+			return nil
+		}
+		wanted := current.DeepCopy()
+		wanted.Status = status
+		if err := e.Client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("writing the status of UpgradeGate %s: %w", g.Name, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,99 @@
+package upgradegate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/core/text"
+)
+
+const (
+	// maxWaiting and maxApprovals are the bounds of the API.
+	maxWaiting, maxApprovals = 1000, 2000
+	// maxApprovalsPerCluster is how many approvals of one Cluster are kept at a gate: more than a chain of six minors has steps.
+	maxApprovalsPerCluster = 64
+	// maxUserBytes is the bound of the API.
+	maxUserBytes = 256
+)
+
+// IsApproved reports whether a step of a Cluster was approved at a gate.
+func IsApproved(g *v1alpha1.UpgradeGate, c Cluster, step gate.Step) bool {
+	return slices.ContainsFunc(g.Status.Approvals, isFor(c, step))
+}
+
+func isFor(c Cluster, step gate.Step) func(v1alpha1.GateApprovalRecord) bool {
+	return func(a v1alpha1.GateApprovalRecord) bool {
+		return a.ClusterUID == c.UID && gate.Hook(a.At) == step.Hook && a.Version == step.Version.String()
+	}
+}
+
+// ComputeApproved returns the approvals of a gate with one more. A step that was approved stays as it is. What another Cluster of
+// the same name had is dropped, and, where there are too many, the oldest.
+func ComputeApproved(approvals []v1alpha1.GateApprovalRecord, c Cluster, step gate.Step, by string, now time.Time) []v1alpha1.GateApprovalRecord {
+	if slices.ContainsFunc(approvals, isFor(c, step)) {
+		return approvals
+	}
+	kept := slices.DeleteFunc(slices.Clone(approvals), func(a v1alpha1.GateApprovalRecord) bool {
+		return a.Cluster == c.Name && a.ClusterUID != c.UID
+	})
+	kept = append(kept, v1alpha1.GateApprovalRecord{
+		Cluster: c.Name, ClusterUID: c.UID, At: v1alpha1.GateHook(step.Hook), Version: step.Version.String(),
+		By: text.Bound(by, maxUserBytes), Time: metav1.NewTime(now.UTC().Truncate(time.Second)),
+	})
+	// Newest last; those that were made in one second stay in their order.
+	slices.SortStableFunc(kept, func(a, b v1alpha1.GateApprovalRecord) int { return a.Time.Compare(b.Time.Time) })
+	ofCluster := 0
+	for _, a := range kept {
+		if a.ClusterUID == c.UID {
+			ofCluster++
+		}
+	}
+	kept = slices.DeleteFunc(kept, func(a v1alpha1.GateApprovalRecord) bool {
+		if a.ClusterUID != c.UID || ofCluster <= maxApprovalsPerCluster {
+			return false
+		}
+		ofCluster--
+		return true
+	})
+	return kept[max(0, len(kept)-maxApprovals):]
+}
+
+// ComputeRevoked returns the approvals of a gate without one.
+func ComputeRevoked(approvals []v1alpha1.GateApprovalRecord, c Cluster, step gate.Step) []v1alpha1.GateApprovalRecord {
+	return slices.DeleteFunc(slices.Clone(approvals), isFor(c, step))
+}
+
+// ComputeWaiting returns the status of a gate after it was asked about a step of a Cluster: with the Cluster among those that wait if
+// there is a message, without it if not, since a Cluster waits at one step at a time. Clusters that do not exist any more are left
+// out. The second result tells whether anything has changed.
+func ComputeWaiting(status v1alpha1.UpgradeGateStatus, c Cluster, step gate.Step, message string, exists func(name, uid string) bool, now time.Time) (v1alpha1.UpgradeGateStatus, bool) {
+	wanted := slices.Clone(status.Waiting)
+	wanted = slices.DeleteFunc(wanted, func(w v1alpha1.GateWaiting) bool {
+		return w.Cluster == c.Name || !exists(w.Cluster, w.ClusterUID)
+	})
+	if message != "" && exists(c.Name, c.UID) && len(wanted) < maxWaiting {
+		wanted = append(wanted, v1alpha1.GateWaiting{
+			Cluster: c.Name, ClusterUID: c.UID, At: v1alpha1.GateHook(step.Hook), Version: step.Version.String(),
+			Since: since(status.Waiting, c, step, now), Message: message,
+		})
+	}
+	slices.SortFunc(wanted, func(a, b v1alpha1.GateWaiting) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	changed := !slices.Equal(wanted, status.Waiting)
+	status.Waiting, status.WaitingCount = wanted, int32(len(wanted)) //nolint:gosec // It is at most maxWaiting.
+	return status, changed
+}
+
+// since is when a Cluster began to wait at a step.
+func since(waiting []v1alpha1.GateWaiting, c Cluster, step gate.Step, now time.Time) metav1.Time {
+	for _, w := range waiting {
+		if w.ClusterUID == c.UID && gate.Hook(w.At) == step.Hook && w.Version == step.Version.String() {
+			return w.Since
+		}
+	}
+	return metav1.NewTime(now.UTC().Truncate(time.Second))
+}

@@ -1,0 +1,108 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/core/gate"
+)
+
+// Facts reads what gates look at in whole workload clusters. It is safe for concurrent use.
+//
+// Errors are in words that stay the same while the cause does, since they end up in conditions.
+type Facts struct{ clients clients }
+
+// NewFacts returns Facts. management reads kubeconfig Secrets; it should read live, since a cached one would keep all Secrets. now is
+// the clock by which connections grow old.
+func NewFacts(management client.Reader, now func() time.Time) *Facts {
+	return &Facts{clients: newKubeconfigClients(management, now)}
+}
+
+// pageSize bounds one answer of an API server, so that what is kept of a large cluster is small.
+const pageSize = 500
+
+// Nodes returns the Nodes of a cluster.
+func (f *Facts) Nodes(ctx context.Context, cluster types.NamespacedName) ([]gate.Node, error) {
+	var nodes []gate.Node
+	var page corev1.NodeList
+	err := f.list(ctx, cluster, "Nodes", &page, func() {
+		for i := range page.Items {
+			nodes = append(nodes, gate.Node{Name: page.Items[i].Name, NotReady: computeNotReady(&page.Items[i])})
+		}
+	})
+	return nodes, err
+}
+
+// computeNotReady says why a Node is not Ready. The words of the condition's message are left out: they count seconds.
+func computeNotReady(node *corev1.Node) string {
+	for _, condition := range node.Status.Conditions {
+		switch {
+		case condition.Type != corev1.NodeReady:
+		case condition.Status == corev1.ConditionTrue:
+			return ""
+		case condition.Reason != "":
+			return fmt.Sprintf("Ready is %s: %s", condition.Status, condition.Reason)
+		default:
+			return fmt.Sprintf("Ready is %s", condition.Status)
+		}
+	}
+	return "it has no Ready condition"
+}
+
+// Budgets returns the PodDisruptionBudgets of a cluster.
+func (f *Facts) Budgets(ctx context.Context, cluster types.NamespacedName) ([]gate.Budget, error) {
+	var budgets []gate.Budget
+	var page policyv1.PodDisruptionBudgetList
+	err := f.list(ctx, cluster, "PodDisruptionBudgets", &page, func() {
+		for i := range page.Items {
+			b := &page.Items[i]
+			budgets = append(budgets, gate.Budget{
+				Namespace: b.Namespace, Name: b.Name, Problem: computeBudgetProblem(b),
+				ExpectedPods: b.Status.ExpectedPods, DesiredHealthy: b.Status.DesiredHealthy,
+			})
+		}
+	})
+	return budgets, err
+}
+
+// computeBudgetProblem says why the status of a budget cannot be relied on. While it is so, the API server evicts no pod of it.
+func computeBudgetProblem(b *policyv1.PodDisruptionBudget) string {
+	for _, condition := range b.Status.Conditions {
+		if condition.Type == policyv1.DisruptionAllowedCondition && condition.Reason == policyv1.SyncFailedReason {
+			return "its pods cannot be counted: " + policyv1.SyncFailedReason
+		}
+	}
+	if b.Status.ObservedGeneration < b.Generation {
+		return "the disruption controller has not looked at it"
+	}
+	return ""
+}
+
+// list reads all pages of a list, and calls each after every one.
+func (f *Facts) list(ctx context.Context, cluster types.NamespacedName, what string, page client.ObjectList, each func()) error {
+	remote, err := f.clients.Client(ctx, cluster)
+	if err != nil {
+		return &unreachableError{cluster: cluster, reason: err.Error()}
+	}
+	for next := ""; ; {
+		err := remote.List(ctx, page, client.Limit(pageSize), client.Continue(next))
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("the API server of Cluster %s serves no %s", cluster, what)
+		}
+		if err != nil {
+			f.clients.Failed(ctx, cluster, remote, err)
+			return &unreachableError{cluster: cluster, reason: fmt.Sprintf("reading its %s: %s", what, describe(err))}
+		}
+		each()
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
