@@ -54,6 +54,8 @@ func computeTLSDetail(err error) (string, bool) {
 	return "", false
 }
 
+const endedEarly = "the connection ended before the answer was complete"
+
 func computeConnectionDetail(err error) string {
 	if unresolved, ok := errors.AsType[*net.DNSError](err); ok {
 		switch {
@@ -69,7 +71,7 @@ func computeConnectionDetail(err error) string {
 		return "connection refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection ended before the answer was complete"
+		return endedEarly
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "no route to the host"
 	case errors.Is(err, syscall.ETIMEDOUT):
@@ -77,6 +79,10 @@ func computeConnectionDetail(err error) string {
 	}
 	if _, ok := errors.AsType[*panicError](err); ok {
 		return "the handler in this process panicked"
+	}
+	// The types of HTTP/2's errors are not exported; their words hold numbers of streams.
+	if message := err.Error(); strings.HasPrefix(message, "stream error: ") || strings.HasPrefix(message, "http2: ") {
+		return endedEarly
 	}
 	return "the connection failed"
 }

@@ -38,7 +38,7 @@ import (
 // hooksV1 is what the hooks' apiVersion is.
 const hooksV1 = "hooks.runtime.cluster.x-k8s.io/v1alpha1"
 
-func newCatalog(t testing.TB) *runtimecatalog.Catalog {
+func newCatalog(t *testing.T) *runtimecatalog.Catalog {
 	t.Helper()
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
@@ -48,7 +48,7 @@ func newCatalog(t testing.TB) *runtimecatalog.Catalog {
 }
 
 // newClient returns a Client that knows two namespaces, of which "prod" has the label tier=prod.
-func newClient(t testing.TB, change ...func(*hookclient.Options)) *hookclient.Client {
+func newClient(t *testing.T, change ...func(*hookclient.Options)) *hookclient.Client {
 	t.Helper()
 	o := hookclient.Options{Catalog: newCatalog(t), Namespaces: namespaces()}
 	for _, c := range change {
@@ -68,7 +68,7 @@ func namespaces() client.Client {
 	).Build()
 }
 
-func warm(t testing.TB, c *hookclient.Client, configs ...*runtimev1.ExtensionConfig) {
+func warm(t *testing.T, c *hookclient.Client, configs ...*runtimev1.ExtensionConfig) {
 	t.Helper()
 	list := &runtimev1.ExtensionConfigList{}
 	for _, config := range configs {
@@ -97,7 +97,7 @@ type received struct {
 }
 
 // serve starts an extension. Its errors, which tests provoke, are not shown.
-func serve(t testing.TB, handler http.HandlerFunc, change ...func(*tls.Config)) *extension {
+func serve(t *testing.T, handler http.HandlerFunc, change ...func(*tls.Config)) *extension {
 	t.Helper()
 	e := &extension{}
 	e.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -130,12 +130,16 @@ func (e *extension) ca() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw})
 }
 
-// config registers the extension with handlers, given as "hook/name" or "hook/name/Ignore".
+// config registers the extension with handlers.
 func (e *extension) config(name string, handlers ...string) *runtimev1.ExtensionConfig {
-	config := &runtimev1.ExtensionConfig{
-		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7"},
-		Spec:       runtimev1.ExtensionConfigSpec{ClientConfig: runtimev1.ClientConfig{URL: e.URL, CABundle: e.ca()}},
-	}
+	config := extensionConfig(name, handlers...)
+	config.Spec.ClientConfig = runtimev1.ClientConfig{URL: e.URL, CABundle: e.ca()}
+	return config
+}
+
+// extensionConfig has handlers, given as "hook/name" or "hook/name/policy".
+func extensionConfig(name string, handlers ...string) *runtimev1.ExtensionConfig {
+	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7"}}
 	for _, h := range handlers {
 		parts := strings.Split(h, "/")
 		policy := runtimev1.FailurePolicyFail
@@ -180,7 +184,7 @@ type authority struct {
 	pem         []byte
 }
 
-func newAuthority(t testing.TB) authority {
+func newAuthority(t *testing.T) authority {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
@@ -199,7 +203,7 @@ func newAuthority(t testing.TB) authority {
 	return authority{certificate: certificate, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
+func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -209,7 +213,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 }
 
 // issue returns a certificate for 127.0.0.1 that expires at a time, and its key, in PEM.
-func (a authority) issue(t testing.TB, serial int64, until time.Time) (certPEM, keyPEM []byte) {
+func (a authority) issue(t *testing.T, serial int64, until time.Time) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
@@ -230,7 +234,7 @@ func (a authority) issue(t testing.TB, serial int64, until time.Time) (certPEM, 
 }
 
 // pair issues a certificate for a server.
-func (a authority) pair(t testing.TB, serial int64, until time.Time) tls.Certificate {
+func (a authority) pair(t *testing.T, serial int64, until time.Time) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.issue(t, serial, until))
 	if err != nil {
