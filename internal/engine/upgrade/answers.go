@@ -13,28 +13,28 @@ import (
 // after a restart they are asked again. Safe for concurrent use.
 type Answers struct {
 	mu        sync.Mutex
-	byCluster map[types.UID][]chain.Answer
+	byCluster map[types.NamespacedName][]chain.Answer
 }
 
 // Of returns what is remembered of a Cluster.
-func (a *Answers) Of(cluster types.UID) []chain.Answer {
+func (a *Answers) Of(cluster types.NamespacedName) []chain.Answer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.byCluster[cluster])
 }
 
 // Remember keeps one answer for a Cluster. Only one hook can be due at a time, so it takes the place of all others.
-func (a *Answers) Remember(cluster types.UID, answer chain.Answer) {
+func (a *Answers) Remember(cluster types.NamespacedName, answer chain.Answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byCluster == nil {
-		a.byCluster = map[types.UID][]chain.Answer{}
+		a.byCluster = map[types.NamespacedName][]chain.Answer{}
 	}
 	a.byCluster[cluster] = []chain.Answer{answer}
 }
 
 // Forget drops what is remembered of a Cluster.
-func (a *Answers) Forget(cluster types.UID) {
+func (a *Answers) Forget(cluster types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.byCluster, cluster)

@@ -1,0 +1,121 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	capicontroller "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/engine/upgrade"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/topology"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+var _ upgrade.Effects = (*effects)(nil)
+
+// effects acts on one Cluster, in one run.
+type effects struct {
+	run *run
+	// applied is what Apply has brought about in this run already, changed whether that took a request.
+	applied string
+	changed bool
+}
+
+// Apply computes the desired objects and writes what differs. Computing them is the dear part; it is left out where neither what they are made
+// from nor what is there has changed since the last time that there was nothing to write.
+func (e *effects) Apply(ctx context.Context, objects chain.Objects, stamp version.Version) error {
+	r := e.run
+	versions := computeVersions(r.cluster, objects)
+	fingerprint, err := computeFingerprint(r.blueprint, r.current, versions, objects.ControlPlane.Hold, stamp)
+	if err != nil {
+		return err
+	}
+	if e.applied == fingerprint || r.settled.is(r.cluster, fingerprint, r.Now()) {
+		return nil
+	}
+	desired, err := r.objects.ComputeDesired(ctx, r.blueprint, r.current, versions)
+	if err != nil {
+		return err
+	}
+	options := topology.ApplyOptions{HoldControlPlane: objects.ControlPlane.Hold}
+	if !stamp.IsZero() {
+		options.ControlPlaneAnnotations = map[string]string{v1alpha1.ChainStepAnnotation: stamp.String()}
+	}
+	result, err := r.objects.Apply(ctx, r.blueprint, r.current, desired, versions, options)
+	for _, change := range result.Changes {
+		e.changed = true
+		r.awaitCache(change)
+	}
+	if err != nil {
+		return err
+	}
+	e.applied = fingerprint
+	if len(result.Changes) == 0 && !hasExternalPatches(r.class) {
+		r.settled.remember(r.cluster, fingerprint, r.Now())
+	}
+	return nil
+}
+
+// awaitCache keeps the Cluster from being decided on before the cache shows what has been written.
+func (r *run) awaitCache(change topology.Change) {
+	if change.ResourceVersion == "" {
+		return
+	}
+	kind := capicontroller.GroupVersionKindType{GroupVersionKind: change.Kind, Type: capicontroller.ObjectTypeUnstructured}
+	if change.Kind.Group == clusterv1.GroupVersion.Group {
+		kind.Type = capicontroller.ObjectTypeStructured
+	}
+	r.controller.DeferNextReconcileUntilCacheUpToDate(r.cluster, kind, change.ResourceVersion)
+}
+
+// Record writes annotations, unless somebody has changed the Cluster since it was read.
+func (e *effects) Record(ctx context.Context, recorded chain.Recorded) error {
+	r := e.run
+	annotations, err := snapshot.WriteRecorded(r.cluster.Annotations, recorded)
+	if err != nil {
+		return err
+	}
+	written := r.cluster.DeepCopy()
+	written.Annotations = annotations
+	if err := r.Client.Patch(ctx, written, client.MergeFromWithOptions(r.cluster, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patching Cluster %s: %w", client.ObjectKeyFromObject(r.cluster), err)
+	}
+	// Both carry what was written, so that neither the next record nor the status takes it back.
+	r.cluster.Annotations, r.cluster.ResourceVersion = written.Annotations, written.ResourceVersion
+	r.controller.DeferNextReconcileUntilCacheUpToDate(r.cluster, capicontroller.StructuredObject(clusterv1.GroupVersion, "Cluster"), written.ResourceVersion)
+	return nil
+}
+
+// computeVersions gives every object of the topology its version. A group that the decision does not know, because the Cluster has changed since
+// it was read, cannot be: both are of one reading.
+func computeVersions(cluster *clusterv1.Cluster, objects chain.Objects) topology.Versions {
+	versions := topology.Versions{
+		ControlPlane:       objects.ControlPlane.Version.String(),
+		MachineDeployments: map[string]topology.Worker{}, MachinePools: map[string]topology.Worker{},
+	}
+	deployments := cluster.Spec.Topology.Workers.MachineDeployments
+	for i, object := range objects.Groups {
+		worker := topology.Worker{Version: object.Version.String(), Hold: object.Hold}
+		if object.Kind == plan.MachineDeployment {
+			versions.MachineDeployments[deployments[i].Name] = worker
+			continue
+		}
+		versions.MachinePools[cluster.Spec.Topology.Workers.MachinePools[i-len(deployments)].Name] = worker
+	}
+	return versions
+}
+
+func hasExternalPatches(class *clusterv1.ClusterClass) bool {
+	for _, p := range class.Spec.Patches {
+		if p.External != nil {
+			return true
+		}
+	}
+	return false
+}

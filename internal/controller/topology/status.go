@@ -1,0 +1,138 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Bounds of what goes into a Cluster's status.
+const (
+	// conditionBytes is below the 32 KiB that the API allows: a condition is for reading.
+	conditionBytes = 4096
+	// maxPlanVersions is what the API allows.
+	maxPlanVersions = 32
+)
+
+// statusWriter writes what has changed of a Cluster since it was made. Other controllers write other conditions of the same Cluster, which Cluster API's
+// helper keeps.
+type statusWriter struct{ helper *patch.Helper }
+
+func newStatusWriter(c client.Client, cluster *clusterv1.Cluster) (*statusWriter, error) {
+	helper, err := patch.NewHelper(cluster, c)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the status of Cluster %s: %w", client.ObjectKeyFromObject(cluster), err)
+	}
+	return &statusWriter{helper: helper}, nil
+}
+
+func (w *statusWriter) write(ctx context.Context, r *run, reconcileErr error) error {
+	if apierrors.IsConflict(reconcileErr) {
+		return nil
+	}
+	setStatus(r, reconcileErr)
+	err := w.helper.Patch(ctx, r.cluster, patch.WithOwnedV1Beta1Conditions{Conditions: []clusterv1.ConditionType{clusterv1.TopologyReconciledV1Beta1Condition}},
+		patch.WithOwnedConditions{Conditions: []string{clusterv1.ClusterTopologyReconciledCondition}})
+	if apierrors.IsNotFound(err) && !r.cluster.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing the status of Cluster %s: %w", client.ObjectKeyFromObject(r.cluster), err)
+	}
+	return nil
+}
+
+// setStatus sets the condition in both of its forms, and the plan that is left.
+func setStatus(r *run, reconcileErr error) {
+	condition := computeCondition(r, reconcileErr)
+	condition.Message = text.Bound(condition.Message, conditionBytes)
+	status := metav1.ConditionFalse
+	if condition.True {
+		status = metav1.ConditionTrue
+	}
+	conditions.Set(r.cluster, metav1.Condition{Type: clusterv1.ClusterTopologyReconciledCondition, Status: status, Reason: condition.Reason, Message: condition.Message})
+	if condition.True {
+		v1beta1conditions.MarkTrue(r.cluster, clusterv1.TopologyReconciledV1Beta1Condition)
+	} else {
+		v1beta1conditions.MarkFalse(r.cluster, clusterv1.TopologyReconciledV1Beta1Condition, v1beta1Reason(condition.Reason), v1beta1Severity(condition.Reason), "%s", condition.Message)
+	}
+	if !r.decided || r.decision.Reason == chain.NoSource || r.decision.Reason == chain.NoPath {
+		return
+	}
+	setPlans(&r.cluster.Status, planVersions(r.decision.Plan.ControlPlane), planVersions(chain.WorkersUpgrades(r.state.ControlPlane.Version, r.decision.Plan)))
+}
+
+// setPlans sets what is left for the control plane and for workers. A part of the status is only made where there is something to say.
+func setPlans(status *clusterv1.ClusterStatus, controlPlane, workers []clusterv1.StatusUpgradePlanVersion) {
+	if status.ControlPlane == nil && len(controlPlane) > 0 {
+		status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{}
+	}
+	if status.ControlPlane != nil {
+		status.ControlPlane.UpgradePlan = controlPlane
+	}
+	if status.Workers == nil && len(workers) > 0 {
+		status.Workers = &clusterv1.WorkersStatus{}
+	}
+	if status.Workers != nil {
+		status.Workers.UpgradePlan = workers
+	}
+}
+
+func planVersions(versions []version.Version) []clusterv1.StatusUpgradePlanVersion {
+	var list []clusterv1.StatusUpgradePlanVersion
+	for _, v := range versions[:min(len(versions), maxPlanVersions)] {
+		list = append(list, clusterv1.StatusUpgradePlanVersion{Version: v.String()})
+	}
+	return list
+}
+
+func computeCondition(r *run, reconcileErr error) chain.Condition {
+	if class := (*ClassNotReconciledError)(nil); errors.As(reconcileErr, &class) {
+		return chain.Condition{Reason: clusterv1.ClusterTopologyReconciledClusterClassNotReconciledReason, Message: class.Error()}
+	}
+	if reconcileErr != nil {
+		return chain.Condition{Reason: chain.ReconcileFailed, Message: reconcileErr.Error()}
+	}
+	return chain.Describe(r.state, r.decision)
+}
+
+// v1beta1Reason is the reason that the condition had before there were conditions as Kubernetes has them.
+func v1beta1Reason(reason string) string {
+	switch reason {
+	case chain.ReconcileFailed:
+		return clusterv1.TopologyReconcileFailedV1Beta1Reason
+	case chain.ClusterDeleting:
+		return clusterv1.DeletingV1Beta1Reason
+	case chain.ClusterPaused:
+		return clusterv1.TopologyReconciledPausedV1Beta1Reason
+	case clusterv1.ClusterTopologyReconciledClusterClassNotReconciledReason:
+		return clusterv1.TopologyReconciledClusterClassNotReconciledV1Beta1Reason
+	case chain.ClusterCreating:
+		return clusterv1.TopologyReconciledClusterCreatingV1Beta1Reason
+	case chain.MachineDeploymentsUpgradeDeferred:
+		return clusterv1.TopologyReconciledMachineDeploymentsUpgradeDeferredV1Beta1Reason
+	case chain.MachinePoolsUpgradeDeferred:
+		return clusterv1.TopologyReconciledMachinePoolsUpgradeDeferredV1Beta1Reason
+	default:
+		return clusterv1.TopologyReconciledClusterUpgradingV1Beta1Reason
+	}
+}
+
+func v1beta1Severity(reason string) clusterv1.ConditionSeverity {
+	if reason == chain.ReconcileFailed {
+		return clusterv1.ConditionSeverityError
+	}
+	return clusterv1.ConditionSeverityInfo
+}
