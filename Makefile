@@ -17,6 +17,8 @@ export GOFLAGS := $(shell go env GOFLAGS) -buildvcs=false
 
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 BENCHTIME ?= 500ms
+# Whose core manager carries out the upgrade of `make demo`: stock or windlass.
+ENGINE ?= stock
 # How many random inputs the differential test compares in `make test-long`.
 LONG_INPUTS ?= 3000000
 
@@ -35,12 +37,12 @@ help: ## List the targets.
 ##@ Use
 
 .PHONY: demo
-demo: build ## Build, start a management cluster on this machine, and upgrade a cluster in it by four minors.
-	bin/windlass demo
+demo: build ## Build, start a management cluster on this machine, and upgrade a cluster in it by four minors (ENGINE=windlass: by our engine).
+	bin/windlass demo --engine $(ENGINE)
 
 .PHONY: demo-in-place
 demo-in-place: build ## The same upgrade with machines that stay: two updaters change them in place.
-	bin/windlass demo --in-place
+	bin/windlass demo --in-place --engine $(ENGINE)
 
 .PHONY: build
 build: ## Build bin/windlass.

@@ -38,6 +38,7 @@ type demoOptions struct {
 	files   []string
 	target  string
 	inPlace bool
+	engine  engineFlag
 	keep    bool
 	timeout time.Duration
 }
@@ -55,9 +56,12 @@ Without -f it is a cluster at v1.29 with 3 control plane machines and three Mach
 of the others, which goes to ` + demo.DefaultTarget().String() + `. With --in-place no machine is replaced: two simulated updaters
 change the machines where they run, each of them a part; a change that neither covers, and the deletion of a machine, are then
 seen to be refused. With -f it is your own ClusterClass and Cluster; their infrastructure is
-replaced by in-memory machines, and what had to be changed or left out for that is said.`,
+replaced by in-memory machines, and what had to be changed or left out for that is said.
+
+With --engine windlass it is not stock Cluster API whose core manager carries the upgrade out, but "windlass manager" in its place.`,
 		Example: `  windlass demo
   windlass demo --in-place
+  windlass demo --engine windlass
   windlass demo -f clusterclass.yaml -f cluster.yaml --to v1.33.6
   windlass demo --keep   # and look at it afterwards with kubectl`,
 		Args: cobra.NoArgs,
@@ -70,6 +74,7 @@ replaced by in-memory machines, and what had to be changed or left out for that 
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, `file or folder with the ClusterClass, its templates, the Cluster, and an UpgradeGraph if the class needs one; "-" for stdin`)
 	fs.StringVar(&o.target, "to", "", "version to upgrade to (default without -f: "+demo.DefaultTarget().String()+")")
 	fs.BoolVar(&o.inPlace, "in-place", false, "update machines in place instead of replacing them")
+	o.engine.add(fs)
 	fs.BoolVar(&o.keep, "keep", false, `leave everything running at the end; "windlass dev down --state-dir ..." stops it`)
 	fs.DurationVar(&o.timeout, "timeout", 60*time.Minute, "how long everything after the build may take")
 	cmd.MarkFlagsMutuallyExclusive("in-place", "filename")
@@ -160,9 +165,11 @@ func (o *demoOptions) startPlane(cmd *cobra.Command) (*devplane.Plane, error) {
 	if err := buildPlane(cmd.Context(), &o.dev, progress); err != nil {
 		return nil, err
 	}
-	plane, err := devplane.Start(cmd.Context(), devplane.Config{
-		StateDir: o.dev.stateDir, AssetsDir: o.dev.assetsDir, Detached: o.keep, Progress: progress.report,
-	})
+	config := devplane.Config{StateDir: o.dev.stateDir, AssetsDir: o.dev.assetsDir, Detached: o.keep, Progress: progress.report}
+	if err := o.engine.configure(&config); err != nil {
+		return nil, err
+	}
+	plane, err := devplane.Start(cmd.Context(), config)
 	if running := (*devplane.RunningError)(nil); errors.As(err, &running) {
 		return nil, fmt.Errorf(`%w; "windlass dev down --state-dir %s" stops it`, err, o.dev.stateDir)
 	}

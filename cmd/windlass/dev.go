@@ -79,7 +79,7 @@ namespaces are not permitted, it shares the network of this machine and says whi
 	opts.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		newDevBuildCommand(opts), newDevUpCommand(opts), newDevDownCommand(opts), newDevStatusCommand(opts),
-		newDevUpdaterCommand(opts), newDevKubectlCommand(opts), newDevLogsCommand(opts), newDevSuperviseCommand(),
+		newDevEngineCommand(opts), newDevUpdaterCommand(opts), newDevKubectlCommand(opts), newDevLogsCommand(opts), newDevSuperviseCommand(),
 	)
 	return cmd
 }
@@ -114,6 +114,7 @@ func buildPlane(ctx context.Context, opts *devOptions, progress *progress) error
 func newDevUpCommand(opts *devOptions) *cobra.Command {
 	var config devplane.Config
 	var extension bool
+	var engine engineFlag
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Build and start the cluster, and leave it running",
@@ -128,12 +129,19 @@ Every "up" begins with an empty cluster; "up" while it runs changes nothing.`,
 			if err := opts.complete(); err != nil {
 				return err
 			}
+			if engine.Engine == demo.EngineWindlass && slices.Contains(config.Without, devplane.CoreManager) {
+				return fmt.Errorf("--without %s leaves out what --engine %s replaces: give one of the two", devplane.CoreManager, engine.Engine)
+			}
 			config.StateDir, config.AssetsDir, config.Detached = opts.stateDir, opts.assetsDir, true
+			if err := engine.configure(&config); err != nil {
+				return err
+			}
 			return runDevUp(cmd, opts, config, extension)
 		},
 	}
 	fs := cmd.Flags()
 	fs.BoolVar(&extension, "extension", true, "run the extension in the cluster's network, register it with Cluster API, and its guard with the API server")
+	engine.add(fs)
 	fs.Uint16Var(&config.Port, "port", 0, "port on 127.0.0.1 for the API server (default: any free one)")
 	fs.IntVar(&config.LogLevel, "log-level", 2, "log level of the managers")
 	fs.DurationVar(&config.StartTimeout, "timeout", devplane.DefaultStartTimeout, "how long the start may take, once built")
@@ -169,6 +177,18 @@ func runDevUp(cmd *cobra.Command, opts *devOptions, config devplane.Config, exte
 	return err
 }
 
+// connectDev returns the cluster that runs.
+func connectDev(cmd *cobra.Command, opts *devOptions) (*devplane.Plane, error) {
+	if err := opts.complete(); err != nil {
+		return nil, err
+	}
+	plane, err := devplane.Connect(cmd.Context(), opts.stateDir)
+	if none, ok := errors.AsType[*devplane.NotRunningError](err); ok {
+		return nil, fmt.Errorf("%w: start one with: windlass dev up", none)
+	}
+	return plane, err
+}
+
 // reportRunning says how a plane is that another "up" has started.
 func reportRunning(ctx context.Context, plane *devplane.Plane, cmd *cobra.Command) error {
 	status, err := plane.Status(ctx)
@@ -181,7 +201,11 @@ func reportRunning(ctx context.Context, plane *devplane.Plane, cmd *cobra.Comman
 	if status.Phase != devplane.PhaseRunning {
 		return fmt.Errorf("the cluster is running, but its phase is %s: %s\nstop it with: windlass dev down", status.Phase, status.Message)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "The cluster is running already.\n%s", usage(plane, cmd))
+	already := "The cluster is running already."
+	if engine, ok := demo.RunningEngine(status); ok {
+		already = fmt.Sprintf(`The cluster is running already, with the engine %s; "windlass dev engine" changes that.`, engine)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s", already, usage(plane, cmd))
 	return err
 }
 

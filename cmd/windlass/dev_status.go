@@ -65,17 +65,17 @@ func printStatus(out io.Writer, format string, status devplane.Status, now time.
 	fmt.Fprintf(out, "Phase:       %s\nServer:      %s\nKubeconfig:  %s\nState:       %s\nNetwork:     %s\n\n",
 		status.Phase, status.Server, status.Kubeconfig, status.StateDir, network)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "NAME\tSTATE\tPID\tSTARTS\tMEMORY\tAGE\tLAST EXIT")
-	fmt.Fprintf(table, "supervisor\t\t%d\t1\t%s\t%s\t\n", status.PID, formatBytes(status.ResidentBytes), formatAge(now.Sub(status.StartedAt)))
+	fmt.Fprintln(table, "NAME\tSTATE\tPID\tSTARTS\tMEMORY\tCPU\tAGE\tLAST EXIT")
+	fmt.Fprintf(table, "supervisor\t\t%d\t1\t%s\t\t%s\t\n", status.PID, formatBytes(status.ResidentBytes), formatAge(now.Sub(status.StartedAt)))
 	for _, child := range status.Children {
-		pid, age, exit := "", "", ""
+		pid, cpu, age, exit := "", "", "", ""
 		if child.PID != 0 {
-			pid, age = fmt.Sprint(child.PID), formatAge(now.Sub(child.StartedAt))
+			pid, cpu, age = fmt.Sprint(child.PID), fmt.Sprintf("%.1f s", child.CPU.Seconds()), formatAge(now.Sub(child.StartedAt))
 		}
 		if child.LastExit != nil {
 			exit = fmt.Sprintf("%s (%s ago)", child.LastExit, formatAge(now.Sub(child.LastExit.At)))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", child.Name, child.State, pid, child.Starts, formatBytes(child.ResidentBytes), age, exit)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", child.Name, child.State, pid, child.Starts, formatBytes(child.ResidentBytes), cpu, age, exit)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -124,13 +124,7 @@ func (o *devUpdaterOptions) run(cmd *cobra.Command, opts *devOptions, args []str
 	}
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	if err := opts.complete(); err != nil {
-		return err
-	}
-	plane, err := devplane.Connect(cmd.Context(), opts.stateDir)
-	if none, ok := errors.AsType[*devplane.NotRunningError](err); ok {
-		return fmt.Errorf("%w: start one with: windlass dev up", none)
-	}
+	plane, err := connectDev(cmd, opts)
 	if err != nil {
 		return err
 	}

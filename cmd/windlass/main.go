@@ -80,6 +80,7 @@ It plans the shortest legal chain, shows it and says why before anything happens
 	root.AddCommand(newDevCommand())
 	root.AddCommand(newDoctorCommand())
 	root.AddCommand(newExtensionCommand())
+	root.AddCommand(newManagerCommand())
 	root.AddCommand(newPlanCommand())
 	root.AddCommand(newStatusCommand())
 	root.AddCommand(newUpdaterCommand())

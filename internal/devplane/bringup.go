@@ -124,17 +124,16 @@ func (s *supervisor) startManagers(ctx context.Context, api *api, built assets) 
 		if placement == placeEmpty {
 			continue
 		}
-		status, err := s.preparePlace(manager.Name)
+		child, status, err := s.preparePlace(manager)
+		if err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		// One that is replaced is there to be started in its place's turn.
+		registered, err := s.children.register(child, status)
 		if err != nil {
 			return errors.Join(err, group.Wait())
 		}
 		if placement == placeStock {
-			child := computeManager(manager, s.config, s.layout, status.Ports)
-			child.Env = s.environment(child)
-			registered, err := s.children.register(child, status)
-			if err != nil {
-				return errors.Join(err, group.Wait())
-			}
 			group.Go(func() error {
 				_, err := s.children.start(ctx, registered)
 				return err
@@ -148,24 +147,25 @@ func (s *supervisor) startManagers(ctx context.Context, api *api, built assets) 
 	return group.Wait()
 }
 
-// preparePlace makes what a manager needs: ports, a serving certificate for its webhooks, a kubeconfig.
-func (s *supervisor) preparePlace(manager string) (ChildStatus, error) {
+// preparePlace makes what a manager needs: ports, a serving certificate for its webhooks, a kubeconfig. It returns the manager's process.
+func (s *supervisor) preparePlace(manager managerAssets) (Child, ChildStatus, error) {
 	ports, err := s.ports.managerPorts()
 	if err != nil {
-		return ChildStatus{}, err
+		return Child{}, ChildStatus{}, err
 	}
-	dir, err := s.creds.serving(manager)
+	dir, err := s.creds.serving(manager.Name)
 	if err != nil {
-		return ChildStatus{}, err
+		return Child{}, ChildStatus{}, err
 	}
-	if err := s.creds.client(s.layout.clientKubeconfig(manager), s.creds.server, manager); err != nil {
-		return ChildStatus{}, err
+	if err := s.creds.client(s.layout.clientKubeconfig(manager.Name), s.creds.server, manager.Name); err != nil {
+		return Child{}, ChildStatus{}, err
 	}
-	place := ChildStatus{Ports: ports, CertDir: dir}
+	child := computeManager(manager, s.config, s.layout, ports)
 	s.mu.Lock()
-	s.places[manager] = place
+	s.places[manager.Name] = place{ports: ports, certDir: dir, args: child.Args}
 	s.mu.Unlock()
-	return place, nil
+	child.Env = s.environment(child)
+	return child, ChildStatus{Ports: ports, CertDir: dir}, nil
 }
 
 // api is the API server as the supervisor uses it.

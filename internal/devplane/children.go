@@ -107,6 +107,18 @@ func (s *childSet) find(name string) (*child, error) {
 	return nil, fmt.Errorf("there is no child %q; there are %s", name, strings.Join(names, ", "))
 }
 
+// checkFree is an error while a child other than newcomer runs in the place of a stock manager: that manager, or one that replaces it.
+func (s *childSet) checkFree(manager, newcomer string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.order {
+		if cmp.Or(c.spec.Replaces, c.spec.Name) == manager && c.spec.Name != newcomer && c.proc != nil {
+			return fmt.Errorf("%s is running: stop it before another takes its place", c.spec.Name)
+		}
+	}
+	return nil
+}
+
 func (s *childSet) snapshot() []ChildStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

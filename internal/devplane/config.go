@@ -106,8 +106,8 @@ type Veth struct {
 //
 // In Args, Env and Ready.URL these references are replaced, as in a Pod's args: $(KUBECONFIG), a kubeconfig for the API server as seen from
 // inside, with full rights; $(CERT_DIR), the directory with tls.crt and tls.key (see ServingCertificate); $(CA_FILE), the CA of
-// all serving certificates; $(PORT_x), the port x of Ports; $(WEBHOOK_PORT) and $(WEBHOOK_CERT_DIR), see Replaces. An unknown
-// reference is an error.
+// all serving certificates; $(PORT_x), the port x of Ports; $(WEBHOOK_PORT), $(WEBHOOK_CERT_DIR) and $(HEALTH_PORT), see Replaces
+// and StockArgs. An unknown reference is an error.
 type Child struct {
 	// Name is unique in the plane: lower case letters, digits and dashes.
 	Name string
@@ -117,6 +117,9 @@ type Child struct {
 	// Replaces names the stock manager whose place the child takes: that one is not started (in a plane that runs, it must be
 	// stopped first), and its webhooks are the child's to serve, at $(WEBHOOK_PORT) with the certificate in $(WEBHOOK_CERT_DIR).
 	Replaces string `json:",omitempty"`
+	// StockArgs appends the arguments of the manager that Replaces names, for a child that has the same flags: ports, certificates,
+	// kubeconfig, feature gates and log level are then the same. It is healthy where that would be, at $(HEALTH_PORT).
+	StockArgs bool `json:",omitempty"`
 	// Env is added to the environment that all children get: PATH, HOME and TMPDIR (the state directory), KUBECONFIG.
 	Env []string `json:",omitempty"`
 	// Ports names ports to be picked for the child. A port stays the same when the child is started again.
@@ -279,6 +282,9 @@ func (c Child) validate() error {
 	}
 	if c.Replaces != "" && !slices.Contains(StockManagers(), c.Replaces) {
 		errs = append(errs, fmt.Errorf("%q is to replace %q, which is not a stock manager: the names are %s", c.Name, c.Replaces, strings.Join(StockManagers(), ", ")))
+	}
+	if c.StockArgs && c.Replaces == "" {
+		errs = append(errs, fmt.Errorf("%q asks for the arguments of a stock manager and replaces none: name it in Replaces", c.Name))
 	}
 	switch c.Restart {
 	case RestartNever, RestartAlways:

@@ -2,10 +2,12 @@ package devplane
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -127,7 +129,7 @@ func (s *supervisor) handleOperate(w http.ResponseWriter, r *http.Request) {
 	}
 	switch verb {
 	case "start":
-		status, err := s.children.start(r.Context(), child)
+		status, err := s.startChild(r.Context(), child)
 		s.answerChild(w, status, err)
 	case "stop":
 		s.answerChild(w, s.children.stop(child, 0), nil)
@@ -240,14 +242,18 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 		return ChildStatus{}, errTaken(child.Name)
 	}
 	status := ChildStatus{Ports: map[string]uint16{}}
+	var stockArgs []string
 	values := map[string]string{"KUBECONFIG": s.layout.insideKubeconfig(), "CA_FILE": s.layout.ca()}
 	if child.Replaces != "" {
 		place, err := s.place(child.Replaces)
 		if err != nil {
 			return ChildStatus{}, err
 		}
-		values["WEBHOOK_PORT"] = strconv.Itoa(int(place.Ports[portWebhook]))
-		values["WEBHOOK_CERT_DIR"] = place.CertDir
+		values["WEBHOOK_PORT"] = strconv.Itoa(int(place.ports[portWebhook]))
+		values["WEBHOOK_CERT_DIR"] = place.certDir
+		values["HEALTH_PORT"] = strconv.Itoa(int(place.ports[portHealth]))
+		maps.Copy(status.Ports, place.ports)
+		stockArgs = place.args
 	}
 	for _, name := range child.Ports {
 		port, err := s.ports.pick(childPort)
@@ -269,24 +275,30 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 	if err != nil {
 		return ChildStatus{}, err
 	}
+	if expanded.StockArgs {
+		expanded.Args = append(expanded.Args, stockArgs...) // expandAll has made a new slice
+	}
 	expanded.Env = s.environment(expanded)
 	return s.children.add(ctx, expanded, status)
 }
 
-// place is what a stock manager leaves to the child that replaces it.
-func (s *supervisor) place(manager string) (ChildStatus, error) {
+// place is what a stock manager shares with the child that replaces it. It is an error while somebody is in it.
+func (s *supervisor) place(manager string) (place, error) {
 	s.mu.Lock()
-	place, ok := s.places[manager]
+	p, ok := s.places[manager]
 	s.mu.Unlock()
 	if !ok {
-		return ChildStatus{}, fmt.Errorf("the plane was started without %s: there is nothing to replace", manager)
+		return place{}, fmt.Errorf("the plane was started without %s: there is nothing to replace", manager)
 	}
-	for _, other := range s.children.snapshot() {
-		if other.Name == manager && other.PID != 0 {
-			return ChildStatus{}, fmt.Errorf("%s is running: stop it before another takes its place", manager)
-		}
+	return p, s.children.checkFree(manager, "")
+}
+
+// startChild starts a child that was started before, unless another one is in its place.
+func (s *supervisor) startChild(ctx context.Context, c *child) (ChildStatus, error) {
+	if err := s.children.checkFree(cmp.Or(c.spec.Replaces, c.spec.Name), c.spec.Name); err != nil {
+		return ChildStatus{}, err
 	}
-	return place, nil
+	return s.children.start(ctx, c)
 }
 
 // environment is what a child gets: not the user's, whose proxies and kubeconfig are about other servers.

@@ -193,17 +193,18 @@ func TestComputePhase(t *testing.T) {
 
 func TestAsSeenOutside(t *testing.T) {
 	t.Parallel()
-	known := map[int]processInfo{2: {pid: 4002, residentBytes: 1 << 20}}
+	known := map[int]processInfo{2: {pid: 4002, residentBytes: 1 << 20, peakBytes: 2 << 20, cpu: time.Second}}
+	outside := ChildStatus{PID: 4002, ResidentBytes: 1 << 20, PeakResidentBytes: 2 << 20, CPU: time.Second}
 	tests := map[string]struct {
 		pid          int
 		ownNamespace bool
 		want         ChildStatus
 	}{
-		"translated":                 {pid: 2, ownNamespace: true, want: ChildStatus{PID: 4002, ResidentBytes: 1 << 20}},
+		"translated":                 {pid: 2, ownNamespace: true, want: outside},
 		"not translated":             {pid: 3, ownNamespace: true, want: ChildStatus{}},
 		"does not run":               {pid: 0, ownNamespace: true, want: ChildStatus{}},
 		"the same ids":               {pid: 3, want: ChildStatus{PID: 3}},
-		"the same ids, with a size":  {pid: 2, want: ChildStatus{PID: 4002, ResidentBytes: 1 << 20}},
+		"the same ids, with a size":  {pid: 2, want: outside},
 		"the same ids, does not run": {pid: 0, want: ChildStatus{}},
 	}
 	for name, tt := range tests {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // processStart is the boot's id with the process's start in clock ticks since then (proc(5), field 22 of stat).
@@ -19,28 +20,42 @@ func processStart(pid int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the start of process %d: %w", pid, err)
 	}
-	ticks, state, ok := parseStat(stat)
+	parsed, ok := parseStat(stat)
 	if !ok {
 		return "", fmt.Errorf("reading the start of process %d: unexpected content %q", pid, stat)
 	}
-	if state == "Z" || state == "X" {
+	if parsed.state == "Z" || parsed.state == "X" {
 		return "", fmt.Errorf("process %d has ended", pid)
 	}
-	return strings.TrimSpace(string(boot)) + "/" + ticks, nil
+	return strings.TrimSpace(string(boot)) + "/" + parsed.start, nil
 }
 
-// parseStat returns the start time and the state. The command's name, in parentheses, may hold anything, parentheses too.
-func parseStat(stat []byte) (ticks, state string, ok bool) {
+// clockTick is the unit of times in stat, USER_HZ: 100 to the second wherever Go runs.
+const clockTick = 10 * time.Millisecond
+
+// processStat is what stat says: the start in clock ticks since the boot, the state's letter, and the CPU time of all threads.
+type processStat struct {
+	start, state string
+	cpu          time.Duration
+}
+
+// parseStat reads /proc/PID/stat (proc(5)). The command's name, in parentheses, may hold anything, parentheses too.
+func parseStat(stat []byte) (processStat, bool) {
 	end := bytes.LastIndexByte(stat, ')')
 	if end < 0 {
-		return "", "", false
+		return processStat{}, false
 	}
-	const startField, afterName = 22, 3 // numbered from 1; the first field after the name is the third
+	const userField, systemField, startField, afterName = 14, 15, 22, 3 // numbered from 1; the first field after the name is the third
 	fields := strings.Fields(string(stat[end+1:]))
 	if len(fields) <= startField-afterName {
-		return "", "", false
+		return processStat{}, false
 	}
-	return fields[startField-afterName], fields[0], true
+	user, userErr := strconv.ParseInt(fields[userField-afterName], 10, 64)
+	system, systemErr := strconv.ParseInt(fields[systemField-afterName], 10, 64)
+	if userErr != nil || systemErr != nil {
+		return processStat{}, false
+	}
+	return processStat{start: fields[startField-afterName], state: fields[0], cpu: time.Duration(user+system) * clockTick}, true
 }
 
 // ownPID is this process's id in the namespace that /proc shows, which is the user's: the supervisor is 1 in its own.
@@ -54,8 +69,9 @@ func ownPID() (int, error) {
 
 // processInfo is a process as the user sees it.
 type processInfo struct {
-	pid           int
-	residentBytes int64
+	pid                      int
+	residentBytes, peakBytes int64
+	cpu                      time.Duration
 }
 
 // childProcesses finds this process's children by their ids in its own namespace.
@@ -72,9 +88,15 @@ func childProcesses() map[int]processInfo {
 			continue // it has ended meanwhile
 		}
 		status, ok := parseProcessStatus(string(data))
-		if ok && status.parent == self {
-			out[status.innermost] = processInfo{pid: status.pid, residentBytes: status.residentBytes}
+		if !ok || status.parent != self {
+			continue
 		}
+		info := processInfo{pid: status.pid, residentBytes: status.residentBytes, peakBytes: status.peakBytes}
+		if stat, err := os.ReadFile(filepath.Join(filepath.Dir(path), "stat")); err == nil {
+			parsed, _ := parseStat(stat)
+			info.cpu = parsed.cpu
+		}
+		out[status.innermost] = info
 	}
 	return out
 }
@@ -91,6 +113,7 @@ func ownResidentBytes() int64 {
 type processStatus struct {
 	pid, parent, innermost int
 	residentBytes          int64
+	peakBytes              int64
 }
 
 // parseProcessStatus reads /proc/PID/status (proc(5)).
@@ -110,9 +133,16 @@ func parseProcessStatus(text string) (processStatus, bool) {
 		case "NSpid":
 			s.innermost, _ = strconv.Atoi(fields[len(fields)-1])
 		case "VmRSS":
-			kib, _ := strconv.ParseInt(fields[0], 10, 64)
-			s.residentBytes = kib << 10
+			s.residentBytes = parseKiB(fields[0])
+		case "VmHWM":
+			s.peakBytes = parseKiB(fields[0])
 		}
 	}
 	return s, s.pid > 0 && s.innermost > 0
+}
+
+// parseKiB returns bytes, 0 for what is no number.
+func parseKiB(text string) int64 {
+	kib, _ := strconv.ParseInt(text, 10, 64)
+	return kib << 10
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // processStart is the start time that ps shows, to the second.
@@ -22,11 +23,12 @@ func processStart(pid int) (string, error) {
 func ownPID() (int, error) { return os.Getpid(), nil }
 
 type processInfo struct {
-	pid           int
-	residentBytes int64
+	pid                      int
+	residentBytes, peakBytes int64
+	cpu                      time.Duration
 }
 
-// childProcesses is not implemented here: process ids are the same for the user, and memory is not reported.
+// childProcesses is not implemented here: process ids are the same for the user, and memory and CPU time are not reported.
 func childProcesses() map[int]processInfo { return nil }
 
 func ownResidentBytes() int64 { return 0 }

@@ -86,9 +86,13 @@ type ChildStatus struct {
 	// PID as the user sees it; 0 when the child does not run, or runs in a namespace whose ids the system does not translate.
 	PID int `json:"pid,omitempty"`
 	// Starts counts how often the process was started.
-	Starts        int       `json:"starts"`
-	StartedAt     time.Time `json:"startedAt,omitzero"`
-	ResidentBytes int64     `json:"residentBytes,omitempty"`
+	Starts    int       `json:"starts"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// ResidentBytes is the memory that the process has now, PeakResidentBytes the most that it ever had, and CPU the time of
+	// all processors that it has used since it was started. Of a child that does not run they are 0.
+	ResidentBytes     int64         `json:"residentBytes,omitempty"`
+	PeakResidentBytes int64         `json:"peakResidentBytes,omitempty"`
+	CPU               time.Duration `json:"cpuNanoseconds,omitempty"`
 	// Ports by name, as the child sees them.
 	Ports map[string]uint16 `json:"ports,omitempty"`
 	// CertDir has tls.crt and tls.key, when the child has a serving certificate.

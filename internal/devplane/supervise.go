@@ -61,8 +61,15 @@ type supervisor struct {
 	// creds and server, the API server's address inside, are set once that serves. Only the start sets them.
 	creds  *credentials
 	server string
-	// places are the ports and certificates of stock managers, also of those that a child replaces.
-	places map[string]ChildStatus
+	// places are those of stock managers, also of those that a child replaces.
+	places map[string]place
+}
+
+// place is what a stock manager has, and leaves to who replaces it.
+type place struct {
+	ports   map[string]uint16
+	certDir string
+	args    []string
 }
 
 func newSupervisor(stateDir string) (*supervisor, error) {
@@ -102,7 +109,7 @@ func newSupervisor(stateDir string) (*supervisor, error) {
 		log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		ports:   &picker{used: map[uint16]bool{}, free: portFree},
 		phase:   PhaseStarting,
-		places:  map[string]ChildStatus{},
+		places:  map[string]place{},
 		changed: make(chan struct{}),
 	}
 	s.status = Status{
@@ -281,7 +288,7 @@ func asSeenOutside(child ChildStatus, processes map[int]processInfo, ownNamespac
 	info, ok := processes[child.PID]
 	switch {
 	case ok:
-		child.PID, child.ResidentBytes = info.pid, info.residentBytes
+		child.PID, child.ResidentBytes, child.PeakResidentBytes, child.CPU = info.pid, info.residentBytes, info.peakBytes, info.cpu
 	case ownNamespace:
 		child.PID = 0
 	}

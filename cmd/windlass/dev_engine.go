@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/windlass-dev/windlass/internal/demo"
+	"github.com/windlass-dev/windlass/internal/devplane"
+)
+
+// engineFlag is --engine.
+type engineFlag struct{ demo.Engine }
+
+func (f *engineFlag) String() string { return string(f.Engine) }
+func (f *engineFlag) Type() string   { return "engine" }
+
+// Set reads the name of an engine.
+func (f *engineFlag) Set(text string) error {
+	engine, err := demo.ParseEngine(text)
+	f.Engine = engine
+	return err
+}
+
+func (f *engineFlag) add(fs *pflag.FlagSet) {
+	f.Engine = demo.EngineStock
+	fs.Var(f, "engine", `whose core manager runs: "stock" for Cluster API's, "windlass" for this program's in its place`)
+}
+
+// configure has a plane start with the engine.
+func (f *engineFlag) configure(config *devplane.Config) error {
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	config.Children = append(config.Children, f.Children(executable)...)
+	return nil
+}
+
+func newDevEngineCommand(opts *devOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "engine [stock|windlass]",
+		Short: "Show or change whose core manager runs on the cluster",
+		Long: `Show or change whose core manager runs on the cluster: "stock" is Cluster API's, "windlass" this program's in its place.
+
+One is stopped, then the other is started. The cluster and what happens on it stay as they are, so this can be done in the middle of an
+upgrade. The extension is another process and goes on.`,
+		Example: `  windlass dev engine
+  windlass dev engine windlass
+  windlass dev engine stock`,
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: []string{string(demo.EngineStock), string(demo.EngineWindlass)},
+		RunE:      func(cmd *cobra.Command, args []string) error { return runDevEngine(cmd, opts, args) },
+	}
+}
+
+func runDevEngine(cmd *cobra.Command, opts *devOptions, args []string) error {
+	var wanted demo.Engine
+	if len(args) > 0 {
+		engine, err := demo.ParseEngine(args[0])
+		if err != nil {
+			return err
+		}
+		wanted = engine
+	}
+	plane, err := connectDev(cmd, opts)
+	if err != nil {
+		return err
+	}
+	status, err := plane.Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	running, ok := demo.RunningEngine(status)
+	switch {
+	case wanted == "" && !ok:
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "No engine is running.")
+		return err
+	case wanted == "":
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), running)
+		return err
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	started := time.Now()
+	if err := demo.SwitchEngine(cmd.Context(), plane, executable, wanted); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "The engine %s is running after %.1f s.\n", wanted, time.Since(started).Seconds())
+	return err
+}

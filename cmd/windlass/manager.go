@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/windlass-dev/windlass/internal/manager"
+)
+
+// managerCommandOptions are the flags of `windlass manager`.
+type managerCommandOptions struct {
+	kubeconfig, context string
+	logs                *logs.Options
+	manager             manager.Options
+}
+
+func newManagerCommand() *cobra.Command {
+	o := managerCommandOptions{logs: logs.NewOptions(), manager: manager.DefaultOptions()}
+	o.manager.Version = buildVersion
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Run Cluster API's core manager with Windlass' engine, in the place of capi-controller-manager",
+		Long: `Run Cluster API's core manager with Windlass' engine, in the place of capi-controller-manager.
+
+It serves the same webhooks, reconciles the same objects, has the same flags, and leads by the same lease: while one of the
+two runs with --leader-elect, the other waits. So one may be exchanged for the other at any time, also in the middle of an
+upgrade. The manifests are in config/manager.
+
+With --extension-port it also does what "windlass extension" does. Do not run that beside it then.`,
+		Example: `  # In a cluster, with the arguments of capi-controller-manager:
+  windlass manager --leader-elect --feature-gates=ClusterTopology=true,RuntimeSDK=true
+
+  # The same, and the extension with it:
+  windlass manager --leader-elect --feature-gates=ClusterTopology=true,RuntimeSDK=true,InPlaceUpdates=true \
+    --extension-port=9444 --extension-cert-dir=/etc/windlass/tls`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	flags := o.flagSets()
+	cmd.Flags().SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	for _, name := range flags.Order {
+		cmd.Flags().AddFlagSet(flags.FlagSets[name])
+	}
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		if _, err := fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example); err != nil {
+			return err
+		}
+		cliflag.PrintSections(out, flags, 0)
+		return nil
+	})
+	return cmd
+}
+
+func (o *managerCommandOptions) run(ctx context.Context) error {
+	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
+		return fmt.Errorf("setting up the log: %w", err)
+	}
+	ctrl.SetLogger(klog.Background())
+	if e := o.manager.Extension; e.Port != 0 {
+		if err := checkCertificates(flagExtensionCertDir, e.CertDir, flagExtensionClientCA, e.ClientCAName); err != nil {
+			return err
+		}
+	}
+	restConfig, err := serverRESTConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return err
+	}
+	return manager.Run(ctx, restConfig, o.manager)
+}
