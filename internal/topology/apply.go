@@ -111,12 +111,29 @@ func (a *applier) reconcileShim(ctx context.Context, current *scope.ClusterState
 		return infrastructure, controlPlane, nil
 	}
 	if ownedBy(current.InfrastructureCluster, "Secret", shim.Name) || ownedBy(current.ControlPlane.Object, "Secret", shim.Name) {
-		if err := client.IgnoreNotFound(a.client.Delete(ctx, shim)); err != nil {
-			return nil, nil, fmt.Errorf("deleting Secret %s: %w", name(shim), err)
+		if err := a.deleteShim(ctx, shim); err != nil {
+			return nil, nil, err
 		}
 		return withoutOwner(infrastructure, shim.Name), withoutOwner(controlPlane, shim.Name), nil
 	}
 	return infrastructure, controlPlane, nil
+}
+
+// deleteShim deletes the shim, not again as long as references to it linger.
+func (a *applier) deleteShim(ctx context.Context, shim *corev1.Secret) error {
+	place := slot{role: roleShim}
+	owner, err := computeDigest(a.cluster.UID)
+	if err != nil {
+		return err
+	}
+	if _, done := a.memory.get(a.key(), place, owner); done {
+		return nil
+	}
+	if err := client.IgnoreNotFound(a.client.Delete(ctx, shim)); err != nil {
+		return fmt.Errorf("deleting Secret %s: %w", name(shim), err)
+	}
+	a.memory.put(a.key(), place, known{current: owner})
+	return nil
 }
 
 // checkUpToDate makes sure that a Cluster has no references that the cache does not show: they would be overwritten by new ones.

@@ -24,7 +24,8 @@ type slot struct {
 type role int
 
 const (
-	roleInfrastructureCluster role = iota
+	roleShim role = iota
+	roleInfrastructureCluster
 	roleControlPlane
 	roleControlPlaneMachines
 	roleControlPlaneHealthCheck

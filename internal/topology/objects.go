@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options is what Objects need. All of it is required.
+// Options is what Objects need.
 type Options struct {
 	// Client reads from a cache, unstructured objects too, and writes. Its cache must keep managed fields.
 	Client client.Client
 	// APIReader reads from the API server: it prevents a second MachineDeployment for a topology name that the cache does not show yet.
 	APIReader client.Reader
-	// Runtime calls the extensions of external patches.
+	// Runtime calls the extensions of external patches. It may be nil while the feature gate RuntimeSDK is off.
 	Runtime runtimeclient.Client
 	// Recorder receives Events on the Cluster.
 	Recorder events.EventRecorder
@@ -40,8 +40,8 @@ type Objects struct {
 
 // New returns Objects that remember nothing yet.
 func New(options Options) (*Objects, error) {
-	if options.Client == nil || options.APIReader == nil || options.Runtime == nil || options.Recorder == nil || options.Now == nil {
-		return nil, errors.New("topology: client, API reader, runtime client, recorder and clock are all required")
+	if options.Client == nil || options.APIReader == nil || options.Recorder == nil || options.Now == nil {
+		return nil, errors.New("topology: client, API reader, recorder and clock are required")
 	}
 	// The caches of hook answers and upgrade plans are for what the settled view never asks.
 	generator, err := desiredstate.NewGenerator(settledClient{options.Client}, noWorkloadCluster{}, options.Runtime, nil, nil)
