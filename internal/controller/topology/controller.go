@@ -82,7 +82,7 @@ func (e *ClassNotReconciledError) Error() string {
 }
 
 // Reconcile brings one Cluster a step on.
-func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, request.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -94,13 +94,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	if !cluster.Spec.Topology.IsDefined() {
 		return ctrl.Result{}, nil
 	}
-	status, err := newStatusWriter(r.Client, cluster)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	run := &run{Reconciler: r, cluster: cluster}
-	result, err = run.reconcile(ctx)
-	if statusErr := status.write(ctx, run, err); statusErr != nil {
+	run := &run{Reconciler: r, cluster: cluster.DeepCopy()}
+	result, err := run.reconcile(ctx)
+	if statusErr := run.writeStatus(ctx, cluster, err); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
 	if apierrors.IsConflict(err) {
@@ -149,10 +145,10 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 		now := r.Now()
 		r.decision, r.decided = chain.Decide(r.state, now), true
 		outcome, err := upgrade.Carry(ctx, r.state, r.recorded, r.decision, now, effects)
-		r.log(ctx, outcome)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
+		r.log(ctx)
 		r.remember(outcome)
 		// What a record says is known without reading it again; what an effect on objects does is not.
 		if outcome.Recorded == nil || effects.changed {
@@ -249,10 +245,11 @@ func (r *run) groupMachines(ctx context.Context) ([]*clusterv1.Machine, error) {
 	return machines, nil
 }
 
-// log says each change once: what waits says so when it begins, and what is done when it is done.
-func (r *run) log(ctx context.Context, outcome upgrade.Outcome) {
-	if _, waits := r.decision.Action.(chain.Wait); waits || outcome.Answer != nil && len(r.state.Answers) > 0 {
-		return
+// log says what was done. What waits is in the condition, and hooks say for themselves what came of them.
+func (r *run) log(ctx context.Context) {
+	switch r.decision.Action.(type) {
+	case chain.Create, chain.Note, chain.RaiseControlPlane, chain.RaiseWorkers:
+		ctrl.LoggerFrom(ctx).Info(r.decision.Message, "reason", r.decision.Reason)
+	case chain.Wait, chain.CallHook:
 	}
-	ctrl.LoggerFrom(ctx).Info(r.decision.Message, "reason", r.decision.Reason)
 }

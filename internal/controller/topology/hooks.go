@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	conversionutil "sigs.k8s.io/cluster-api/util/conversion"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/internal/engine/upgrade"
@@ -38,14 +40,31 @@ func (e *effects) Call(ctx context.Context, call chain.CallHook, d chain.Decisio
 	if len(registered) == 0 {
 		return upgrade.Reply{}, nil
 	}
+	log := ctrl.LoggerFrom(ctx).WithValues("hook", call.Hook, "step", call.Step.String(), "extensions", registered)
 	if err := r.Runtime.CallAllExtensions(ctx, m.hook, r.cluster, m.request, m.response); err != nil {
+		if r.news(call, true, err.Error()) {
+			log.Error(err, "a hook failed; it is called again")
+		}
 		return upgrade.Reply{}, err
 	}
 	reply := upgrade.Reply{Message: m.response.GetMessage()}
 	if retry, ok := m.response.(runtimehooksv1.RetryResponseObject); ok {
 		reply.RetryAfter = time.Duration(retry.GetRetryAfterSeconds()) * time.Second
 	}
+	switch {
+	case reply.RetryAfter == 0:
+		log.Info("a hook lets the Cluster pass")
+	case r.news(call, false, reply.Message):
+		log.Info("a hook is blocking", "message", reply.Message, "retryAfter", reply.RetryAfter)
+	}
 	return reply, nil
+}
+
+// news reports whether an answer that does not let the Cluster pass differs from the last one.
+func (r *run) news(call chain.CallHook, failed bool, message string) bool {
+	return !slices.ContainsFunc(r.state.Answers, func(a chain.Answer) bool {
+		return a.Hook == call.Hook && a.Step.Equal(call.Step) && a.Failed == failed && a.Message == message
+	})
 }
 
 // computeMessage makes the request of a hook. The plans in it are what is left, as they are when the hook is called.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,7 +12,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/cluster-api/util/patch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/internal/core/text"
@@ -26,52 +26,51 @@ const (
 	maxPlanVersions = 32
 )
 
-// statusWriter writes what has changed of a Cluster since it was made. Other controllers write other conditions of the same Cluster, which Cluster API's
-// helper keeps.
-type statusWriter struct{ helper *patch.Helper }
-
-func newStatusWriter(c client.Client, cluster *clusterv1.Cluster) (*statusWriter, error) {
-	helper, err := patch.NewHelper(cluster, c)
-	if err != nil {
-		return nil, fmt.Errorf("preparing the status of Cluster %s: %w", client.ObjectKeyFromObject(cluster), err)
-	}
-	return &statusWriter{helper: helper}, nil
-}
-
-func (w *statusWriter) write(ctx context.Context, r *run, reconcileErr error) error {
+// writeStatus writes what this run has changed of the Cluster as it was read: its status, and variables that had no value. Other controllers write
+// other conditions of the same Cluster, which Cluster API's helper keeps.
+func (r *run) writeStatus(ctx context.Context, read *clusterv1.Cluster, reconcileErr error) error {
 	if apierrors.IsConflict(reconcileErr) {
 		return nil
 	}
-	setStatus(r, reconcileErr)
-	err := w.helper.Patch(ctx, r.cluster, patch.WithOwnedV1Beta1Conditions{Conditions: []clusterv1.ConditionType{clusterv1.TopologyReconciledV1Beta1Condition}},
+	// What was recorded in between is no change any more.
+	before := read.DeepCopy()
+	before.Annotations, before.ResourceVersion = maps.Clone(r.cluster.Annotations), r.cluster.ResourceVersion
+	helper, err := patch.NewHelper(before, r.Client)
+	if err != nil {
+		return fmt.Errorf("preparing the status of Cluster %s: %w", key(read), err)
+	}
+	after := before.DeepCopy()
+	r.cluster.Spec.Topology.DeepCopyInto(&after.Spec.Topology)
+	r.setStatus(after, reconcileErr)
+	err = helper.Patch(ctx, after, patch.WithOwnedV1Beta1Conditions{Conditions: []clusterv1.ConditionType{clusterv1.TopologyReconciledV1Beta1Condition}},
 		patch.WithOwnedConditions{Conditions: []string{clusterv1.ClusterTopologyReconciledCondition}})
-	if apierrors.IsNotFound(err) && !r.cluster.DeletionTimestamp.IsZero() {
+	if apierrors.IsNotFound(err) && !read.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("writing the status of Cluster %s: %w", client.ObjectKeyFromObject(r.cluster), err)
+		return fmt.Errorf("writing the status of Cluster %s: %w", key(read), err)
 	}
 	return nil
 }
 
 // setStatus sets the condition in both of its forms, and the plan that is left.
-func setStatus(r *run, reconcileErr error) {
+func (r *run) setStatus(cluster *clusterv1.Cluster, reconcileErr error) {
 	condition := computeCondition(r, reconcileErr)
 	condition.Message = text.Bound(condition.Message, conditionBytes)
 	status := metav1.ConditionFalse
 	if condition.True {
 		status = metav1.ConditionTrue
 	}
-	conditions.Set(r.cluster, metav1.Condition{Type: clusterv1.ClusterTopologyReconciledCondition, Status: status, Reason: condition.Reason, Message: condition.Message})
+	conditions.Set(cluster, metav1.Condition{Type: clusterv1.ClusterTopologyReconciledCondition, Status: status, Reason: condition.Reason, Message: condition.Message})
 	if condition.True {
-		v1beta1conditions.MarkTrue(r.cluster, clusterv1.TopologyReconciledV1Beta1Condition)
+		v1beta1conditions.MarkTrue(cluster, clusterv1.TopologyReconciledV1Beta1Condition)
 	} else {
-		v1beta1conditions.MarkFalse(r.cluster, clusterv1.TopologyReconciledV1Beta1Condition, v1beta1Reason(condition.Reason), v1beta1Severity(condition.Reason), "%s", condition.Message)
+		v1beta1conditions.MarkFalse(cluster, clusterv1.TopologyReconciledV1Beta1Condition, v1beta1Reason(condition.Reason), v1beta1Severity(condition.Reason), "%s", condition.Message)
 	}
 	if !r.decided || r.decision.Reason == chain.NoSource || r.decision.Reason == chain.NoPath {
 		return
 	}
-	setPlans(&r.cluster.Status, planVersions(r.decision.Plan.ControlPlane), planVersions(chain.WorkersUpgrades(r.state.ControlPlane.Version, r.decision.Plan)))
+	setPlans(&cluster.Status, planVersions(r.decision.Plan.ControlPlane), planVersions(chain.WorkersUpgrades(r.state.ControlPlane.Version, r.decision.Plan)))
 }
 
 // setPlans sets what is left for the control plane and for workers. A part of the status is only made where there is something to say.
