@@ -20,7 +20,7 @@ import (
 
 // Bounds of what goes into a Cluster's status.
 const (
-	// conditionBytes is below the 32 KiB that the API allows: a condition is for reading.
+	// conditionBytes bounds an error, which may hold what others have said; the API allows 32 KiB.
 	conditionBytes = 4096
 	// maxPlanVersions is what the API allows.
 	maxPlanVersions = 32
@@ -56,7 +56,6 @@ func (r *run) writeStatus(ctx context.Context, read *clusterv1.Cluster, reconcil
 // setStatus sets the condition in both of its forms, and the plan that is left.
 func (r *run) setStatus(cluster *clusterv1.Cluster, reconcileErr error) {
 	condition := computeCondition(r, reconcileErr)
-	condition.Message = text.Bound(condition.Message, conditionBytes)
 	status := metav1.ConditionFalse
 	if condition.True {
 		status = metav1.ConditionTrue
@@ -102,7 +101,7 @@ func computeCondition(r *run, reconcileErr error) chain.Condition {
 		return chain.Condition{Reason: clusterv1.ClusterTopologyReconciledClusterClassNotReconciledReason, Message: class.Error()}
 	}
 	if reconcileErr != nil {
-		return chain.Condition{Reason: chain.ReconcileFailed, Message: reconcileErr.Error()}
+		return chain.Condition{Reason: chain.ReconcileFailed, Message: text.Bound(reconcileErr.Error(), conditionBytes)}
 	}
 	return chain.Describe(r.state, r.decision)
 }

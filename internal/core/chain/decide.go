@@ -84,11 +84,12 @@ func (d *decider) computePlan() {
 
 // recordTakenStep records the hooks that follow a step of the control plane which has been taken. It is part of
 // RaiseControlPlane; here it is made up for after a crash, or for another engine that stopped between the two. The stamp tells a step of this
-// engine from an intent that another one has overtaken, whose hooks that one has seen to.
+// engine from an intent that another one has overtaken, whose hooks that one has seen to. It stays where another engine has only gone on from this
+// one's step; that one has then written the upgrade step, after the hooks.
 func (d *decider) recordTakenStep() (Decision, bool) {
 	cp, intent := d.s.ControlPlane, d.s.Intent
 	if intent != nil && cp.Version.Equal(intent.To) {
-		if cp.Stamp.Equal(intent.To) {
+		if cp.Stamp.Equal(intent.To) && !d.s.UpgradeStep.Equal(intent.To) {
 			return d.note(taken(*intent), "the control plane has been set to %s", cp.Version), true
 		}
 		if !d.unrecorded() {
@@ -188,6 +189,9 @@ func (d *decider) atTarget() (Decision, bool) {
 	}
 	if decision, due := d.afterCluster(d.s.Target); due {
 		return decision, true
+	}
+	if d.s.Intent != nil || !d.s.ChainTarget.IsZero() {
+		return d.note(Record{ClearIntent: true, ClearChainTarget: true}, "another engine has ended the upgrade to %s", d.s.Target), true
 	}
 	return d.decide(Wait{}, UpToDate, "everything is at %s", d.s.Target), true
 }

@@ -41,7 +41,8 @@ type Step struct {
 	Workers      time.Time `json:"workers,omitzero"`
 }
 
-// Apply returns what is recorded when r has been written. controlPlane is the version that the control plane has then.
+// Apply returns what is recorded when r has been written. controlPlane is the version that the control plane has then. Times are kept to the
+// second, as in the rest of the API.
 func (r Record) Apply(to Recorded, controlPlane version.Version, now time.Time) Recorded {
 	pending := slices.DeleteFunc(slices.Clone(to.Pending), func(h Hook) bool { return slices.Contains(r.Remove, h) })
 	pending = append(pending, r.Add...)
@@ -53,7 +54,7 @@ func (r Record) Apply(to Recorded, controlPlane version.Version, now time.Time) 
 	case r.ClearIntent:
 		to.Intent = nil
 	}
-	to.Chain = r.progress(to.Chain, controlPlane, now)
+	to.Chain = r.progress(to.Chain, controlPlane, now.UTC().Truncate(time.Second))
 	to.OKToDelete = to.OKToDelete || r.OKToDelete
 	to.UpgradeStep = version.Version{}
 	if to.Pending.Has(AfterClusterUpgrade) {

@@ -56,6 +56,8 @@ type State struct {
 	// ChainTarget is the target that the upgrade under way was heading for when that was last recorded; zero when no upgrade is
 	// under way, or when one was begun by an engine that does not record it.
 	ChainTarget version.Version
+	// UpgradeStep is the control plane's step that is recorded as under way, by this engine or another; zero when no upgrade is.
+	UpgradeStep version.Version
 	// Blockers are the names of before-upgrade annotations, sorted.
 	Blockers []string
 	// Answers are the last answers of hooks that did not let the Cluster pass.
@@ -121,7 +123,7 @@ func (g Group) stable(v version.Version) bool {
 
 // With returns s with what is recorded replaced.
 func (s State) With(r Recorded) State {
-	s.Pending, s.Intent, s.OKToDelete, s.ChainTarget = r.Pending, r.Intent, r.OKToDelete, version.Version{}
+	s.Pending, s.Intent, s.OKToDelete, s.UpgradeStep, s.ChainTarget = r.Pending, r.Intent, r.OKToDelete, r.UpgradeStep, version.Version{}
 	if r.Chain != nil {
 		s.ChainTarget = r.Chain.Target
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/core/text"
 )
 
 // Failed calls are repeated after a time that doubles from first to last. It is counted from the hook's first failure for the step, so nothing
@@ -13,6 +14,9 @@ const (
 	firstRetry = 5 * time.Second
 	lastRetry  = 2 * time.Minute
 )
+
+// maxMessage bounds what is kept of an extension's words, in bytes.
+const maxMessage = 1024
 
 // callHook keeps the objects up first, so that a slow extension does not keep a person from scaling a group. The call comes before what is
 // recorded of it: an extension may be called twice, but what it has not been asked is never recorded.
@@ -25,12 +29,12 @@ func (e execution) callHook(ctx context.Context, action chain.CallHook) (Outcome
 	case err != nil:
 		since := e.since(action, true)
 		return e.blocked(chain.Answer{
-			Hook: action.Hook, Step: action.Step, Failed: true, Message: err.Error(), Since: since,
+			Hook: action.Hook, Step: action.Step, Failed: true, Message: text.Bound(err.Error(), maxMessage), Since: since,
 			Until: e.now.Add(min(max(e.now.Sub(since), firstRetry), lastRetry)),
 		}), nil
 	case reply.RetryAfter > 0:
 		return e.blocked(chain.Answer{
-			Hook: action.Hook, Step: action.Step, Message: reply.Message, Since: e.since(action, false), Until: e.now.Add(reply.RetryAfter),
+			Hook: action.Hook, Step: action.Step, Message: text.Bound(reply.Message, maxMessage), Since: e.since(action, false), Until: e.now.Add(reply.RetryAfter),
 		}), nil
 	default:
 		return e.record(ctx, action.Then)
