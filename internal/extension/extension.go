@@ -82,10 +82,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Ser
 		return nil, err
 	}
 	updaters := newUpdaterPool(clients.live)
-	engine := update.New(update.Options{
-		Client: clients.cached, Live: clients.live, Nodes: updaters.nodes, Open: updaters.Open,
-		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
-	})
+	engine := newEngine(mgr, clients, updaters)
 	if err := addControllers(mgr, clients, updaters, engine); err != nil {
 		return nil, err
 	}
@@ -131,6 +128,13 @@ func newClients(mgr manager.Manager) (clients, error) {
 		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	return clients{cached: cached, live: live}, nil
+}
+
+func newEngine(mgr manager.Manager, c clients, updaters *updaterPool) *update.Engine {
+	return update.New(update.Options{
+		Client: c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
+		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
+	})
 }
 
 // newServer returns the server of hooks, with the guard in it or on a port of its own.

@@ -102,11 +102,7 @@ func (b *builder) addControllers(ctx context.Context) error {
 			return (&clusterclass.Reconciler{Client: c, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter}).
 				SetupWithManager(ctx, b.mgr, concurrency(n.ClusterClass))
 		}},
-		{name: "ClusterTopology", off: withoutTopology, add: func() error {
-			return addTopology(ctx, topology{
-				manager: b.mgr, clusterCache: b.clusterCache, runtimeClient: b.runtimeClient, watchFilter: b.WatchFilter, options: concurrency(n.ClusterTopology),
-			})
-		}},
+		{name: "ClusterTopology", off: withoutTopology, add: func() error { return b.addTopology(ctx) }},
 		{name: "MachineDeploymentTopology", off: withoutTopology, add: func() error {
 			return (&topologymachinedeployment.Reconciler{Client: c, APIReader: apiReader, WatchFilterValue: b.WatchFilter}).
 				SetupWithManager(ctx, b.mgr, concurrency(topologyFinalizerConcurrency))

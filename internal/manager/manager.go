@@ -72,7 +72,7 @@ func Run(ctx context.Context, restConfig *rest.Config, o Options) error {
 			return err
 		}
 	}
-	klog.FromContext(ctx).Info("Starting the manager", "version", o.Version, "topology", topologyEngine)
+	klog.FromContext(ctx).Info("Starting the manager", "version", o.Version)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}

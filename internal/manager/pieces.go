@@ -3,60 +3,53 @@ package manager
 import (
 	"context"
 	"fmt"
+	"time"
 
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	topologycluster "sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster"
-	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
-	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 	"sigs.k8s.io/cluster-api/feature"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/windlass-dev/windlass/internal/controller/topology"
+	"github.com/windlass-dev/windlass/internal/extension"
 	"github.com/windlass-dev/windlass/internal/hookclient"
+	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/webhook"
 )
 
-// The pieces that are not, or need not be, Cluster API's own. All else is.
+// The pieces that are not Cluster API's own. All else is.
 
-// topologyEngine names in logs whose controller of Clusters with a topology runs.
-const topologyEngine = "cluster-api"
+// eventSource names this program in Events.
+const eventSource = "windlass"
 
-// topology is what the controller of Clusters with a topology is given.
-type topology struct {
-	manager       ctrl.Manager
-	clusterCache  clustercache.ClusterCache
-	runtimeClient runtimeclient.Client
-	watchFilter   string
-	options       controller.Options
+// addTopology adds the controller of Clusters with a topology: ours.
+func (b *builder) addTopology(ctx context.Context) error {
+	limits, err := extension.NewLimits(b.mgr)
+	if err != nil {
+		return err
+	}
+	return topology.SetUp(ctx, b.mgr, topology.Options{
+		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: b.mgr.GetEventRecorder(eventSource), Now: time.Now,
+		Limits: limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, WatchFilter: b.WatchFilter,
+	}, concurrency(b.Concurrency.ClusterTopology))
 }
 
-// addTopology adds the controller of Clusters with a topology.
-func addTopology(ctx context.Context, t topology) error {
-	return (&topologycluster.Reconciler{
-		Client: t.manager.GetClient(), APIReader: t.manager.GetAPIReader(), RuntimeClient: t.runtimeClient, ClusterCache: t.clusterCache, WatchFilterValue: t.watchFilter,
-	}).SetupWithManager(ctx, t.manager, t.options)
-}
-
-// addClusterWebhooks adds admission of Clusters and ClusterClasses.
-func addClusterWebhooks(mgr ctrl.Manager, clusters coreadmission.ClusterCacheReader) error {
-	if err := (&coreadmission.ClusterClass{Client: mgr.GetClient()}).SetupWebhookWithManager(mgr); err != nil {
+// addClusterWebhooks adds admission of Clusters and ClusterClasses: ours, which has Cluster API's decide about all but versions.
+func (b *builder) addClusterWebhooks() error {
+	if err := (&webhook.ClusterClass{Client: b.mgr.GetClient()}).SetupWithManager(b.mgr); err != nil {
 		return fmt.Errorf("adding the webhooks of ClusterClasses: %w", err)
 	}
-	if err := (&coreadmission.Cluster{Client: mgr.GetClient(), ClusterCacheReader: clusters}).SetupWebhookWithManager(mgr); err != nil {
+	if err := (&webhook.Cluster{Client: b.mgr.GetClient()}).SetupWithManager(b.mgr, b.clusterCache); err != nil {
 		return fmt.Errorf("adding the webhooks of Clusters: %w", err)
 	}
 	return nil
 }
 
-// addRuntimeClient makes what calls runtime extensions. Without the feature gate there is none, and nobody asks for it. Calls of
-// the extension that this process serves do not leave it.
+// addRuntimeClient makes what calls runtime extensions: ours. Calls of the extension that this process serves do not leave it. Without the
+// feature gate it knows no extensions.
 func (b *builder) addRuntimeClient(context.Context) error {
-	if !feature.Gates.Enabled(feature.RuntimeSDK) {
-		return nil
-	}
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
 		return fmt.Errorf("building the catalog of hooks: %w", err)
@@ -75,5 +68,8 @@ func (b *builder) addRuntimeClient(context.Context) error {
 		return fmt.Errorf("adding the client of runtime extensions: %w", err)
 	}
 	b.runtimeClient = caller
-	return nil
+	if feature.Gates.Enabled(feature.RuntimeSDK) {
+		return nil // The controller of ExtensionConfigs makes it ready.
+	}
+	return caller.WarmUp(&runtimev1.ExtensionConfigList{})
 }

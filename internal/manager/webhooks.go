@@ -16,7 +16,7 @@ func (b *builder) addWebhooks(context.Context) error {
 	conversion.SetAPIVersionGetter(func(ctx context.Context, kind schema.GroupKind) (string, error) {
 		return fetchAPIVersion(ctx, b.mgr.GetClient(), kind)
 	})
-	if err := addClusterWebhooks(b.mgr, b.clusterCache); err != nil {
+	if err := b.addClusterWebhooks(); err != nil {
 		return err
 	}
 	for _, w := range []struct {
