@@ -29,7 +29,6 @@ func enable(t *testing.T) {
 	}
 }
 
-
 // noWorkloadCluster is for upstream's generator, whose MachinePools have no Nodes here.
 type noWorkloadCluster struct{ clustercache.ClusterCache }
 
@@ -214,4 +213,3 @@ func field(object *unstructured.Unstructured, path ...string) string {
 	value, _, _ := unstructured.NestedString(object.Object, path...)
 	return value
 }
-
