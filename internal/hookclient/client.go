@@ -5,7 +5,6 @@ package hookclient
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -71,7 +70,6 @@ func New(o Options) (*Client, error) {
 		if c.watcher, err = certwatcher.New(o.CertFile, o.KeyFile); err != nil {
 			return nil, fmt.Errorf("reading the client certificate for extensions: %w", err)
 		}
-		c.watcher.RegisterCallback(func(tls.Certificate) { c.closeIdle() })
 	}
 	if c.metrics, err = newCallMetrics(o.Metrics); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package hookclient
 
 import (
-	"crypto/tls"
 	"net/http"
 
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -20,11 +19,7 @@ func (c *Client) connect(config *runtimev1.ExtensionConfig) (*connection, error)
 	if l := c.local[config.Name]; l != nil {
 		local = l
 	}
-	var certificate clientCertificate
-	if c.watcher != nil {
-		certificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.watcher.GetCertificate(nil) }
-	}
-	conn, err := newConnection(config.Name, config.Spec.ClientConfig, certificate, local)
+	conn, err := newConnection(config.Name, config.Spec.ClientConfig, c.watcher, local)
 	if err != nil {
 		return nil, err
 	}
@@ -42,14 +37,5 @@ func (c *Client) disconnect(name string) {
 	if conn := c.connections[name]; conn != nil {
 		conn.closeIdle()
 		delete(c.connections, name)
-	}
-}
-
-// closeIdle makes further calls connect anew, with the client certificate of now.
-func (c *Client) closeIdle() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.connections {
-		conn.closeIdle()
 	}
 }

@@ -16,8 +16,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +90,9 @@ func cluster(namespace string) *clusterv1.Cluster {
 type extension struct {
 	*httptest.Server
 
+	// connections counts those that were accepted.
+	connections atomic.Int32
+
 	mu       sync.Mutex
 	requests []received
 }
@@ -111,6 +117,11 @@ func serve(t *testing.T, handler http.HandlerFunc, change ...func(*tls.Config)) 
 	}))
 	e.EnableHTTP2 = true
 	e.Config.ErrorLog = log.New(io.Discard, "", 0)
+	e.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			e.connections.Add(1)
+		}
+	}
 	e.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	for _, c := range change {
 		c(e.TLS)
@@ -275,4 +286,35 @@ func (s recordingSink) add(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*s.lines = append(*s.lines, line)
+}
+
+// install writes a certificate and its key as tls.crt and tls.key.
+func (a authority) install(t *testing.T, dir string, serial int64) {
+	t.Helper()
+	certPEM, keyPEM := a.issue(t, serial, time.Now().Add(time.Hour))
+	for name, content := range map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return as[*net.TCPAddr](t, listener.Addr()).Port
+}
+
+// as returns a value as a type that it must have.
+func as[T any](t *testing.T, value any) T {
+	t.Helper()
+	typed, ok := value.(T)
+	if !ok {
+		t.Fatalf("it is a %T", value)
+	}
+	return typed
 }

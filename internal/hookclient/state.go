@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -17,7 +18,7 @@ type states struct {
 	broken map[Call]string
 }
 
-// changed reports whether the fault, empty for none, is another than at the call before, and whether there was one.
+// changed reports whether the fault, empty for none, is another than at the call before.
 func (s *states) changed(call Call, fault string) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +48,6 @@ func (s *states) forget(extensionConfig string) {
 
 // log writes a line if a call ended otherwise than the one before, as far as the extension itself is concerned.
 func (s *states) log(ctx context.Context, call Call, result string, err error) {
-	log := ctrl.LoggerFrom(ctx).WithValues("hook", call.Hook, "extension", call.Extension())
 	unreachable, isUnreachable := errors.AsType[*UnreachableError](err)
 	_, isBadResponse := errors.AsType[*BadResponseError](err)
 	_, isRefused := errors.AsType[*RefusedError](err)
@@ -56,6 +56,7 @@ func (s *states) log(ctx context.Context, call Call, result string, err error) {
 		if !s.changed(call, err.Error()) {
 			return
 		}
+		log := loggerFor(ctx, call)
 		if isUnreachable {
 			// What the network said may hold more than the words that are the same for every call.
 			log = log.WithValues("cause", boundMessage(unreachable.cause.Error()))
@@ -63,7 +64,11 @@ func (s *states) log(ctx context.Context, call Call, result string, err error) {
 		log.Error(err, "Extension does not answer", "ignored", result == resultIgnored)
 	case err == nil || isRefused:
 		if s.changed(call, "") {
-			log.Info("Extension answers again")
+			loggerFor(ctx, call).Info("Extension answers again")
 		}
 	}
+}
+
+func loggerFor(ctx context.Context, call Call) logr.Logger {
+	return ctrl.LoggerFrom(ctx, "hook", call.Hook, "extension", call.Extension())
 }

@@ -4,16 +4,19 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"path"
 	"reflect"
 	"strconv"
+	"sync"
 	"time"
 
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
 // connection is how the extension of one ExtensionConfig is reached. It is immutable and safe for concurrent use; its TCP
@@ -26,9 +29,9 @@ type connection struct {
 	http *http.Client
 }
 
-// newConnection makes a connection to what an ExtensionConfig points at; local, unless nil, answers in its place. certificate may be nil.
-// Errors are *MisconfiguredError.
-func newConnection(name string, config runtimev1.ClientConfig, certificate clientCertificate, local http.RoundTripper) (*connection, error) {
+// newConnection makes a connection to what an ExtensionConfig points at; local, unless nil, answers in its place. watcher has the client
+// certificate; nil means that there is none. Errors are *MisconfiguredError.
+func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatcher.CertWatcher, local http.RoundTripper) (*connection, error) {
 	conn := &connection{config: *config.DeepCopy(), http: &http.Client{
 		Transport: local,
 		// A redirect could lead the request to where nobody registered an extension.
@@ -44,7 +47,7 @@ func newConnection(name string, config runtimev1.ClientConfig, certificate clien
 			ExtensionConfig: name, Field: "spec.clientConfig", Detail: err.Error(), Remedy: "name a Service, or a URL as https://host:port/path",
 		}
 	}
-	trust := &tls.Config{MinVersion: tls.VersionTLS12, GetClientCertificate: certificate}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(config.CABundle) > 0 {
 		trust.RootCAs = x509.NewCertPool()
 		if !trust.RootCAs.AppendCertsFromPEM(config.CABundle) {
@@ -54,7 +57,7 @@ func newConnection(name string, config runtimev1.ClientConfig, certificate clien
 			}
 		}
 	}
-	conn.http.Transport = &http.Transport{
+	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		TLSClientConfig:     trust,
 		ForceAttemptHTTP2:   true,
@@ -65,11 +68,55 @@ func newConnection(name string, config runtimev1.ClientConfig, certificate clien
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 		MaxResponseHeaderBytes: 64 << 10,
 	}
+	conn.http.Transport = transport
+	if watcher != nil {
+		trust.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return watcher.GetCertificate(nil) }
+		conn.http.Transport = &renewing{watcher: watcher, transport: transport}
+	}
 	return conn, nil
 }
 
-// clientCertificate returns the certificate to show to extensions that ask for one.
-type clientCertificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
+// renewing makes new connections once the client certificate has changed. Those that there are cannot show another one; they are not
+// used again, and calls under way on them are not disturbed. It is safe for concurrent use.
+type renewing struct {
+	watcher *certwatcher.CertWatcher
+
+	mu        sync.Mutex
+	shown     *tls.Certificate
+	transport *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *renewing) RoundTrip(request *http.Request) (*http.Response, error) {
+	transport, err := r.current()
+	if err != nil {
+		return nil, err
+	}
+	return transport.RoundTrip(request)
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (r *renewing) CloseIdleConnections() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.transport.CloseIdleConnections()
+}
+
+func (r *renewing) current() (*http.Transport, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// The watcher returns the same one until it has read another.
+	certificate, err := r.watcher.GetCertificate(nil)
+	if err != nil {
+		return nil, fmt.Errorf("taking the client certificate: %w", err)
+	}
+	if r.shown != nil && r.shown != certificate {
+		r.transport.CloseIdleConnections()
+		r.transport = r.transport.Clone()
+	}
+	r.shown = certificate
+	return r.transport, nil
+}
 
 // madeFrom reports whether a ClientConfig is the one that the connection was made from.
 func (c *connection) madeFrom(config runtimev1.ClientConfig) bool {

@@ -1,0 +1,245 @@
+package hookclient_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/exp/runtime/server"
+
+	"github.com/windlass-dev/windlass/internal/hookclient"
+)
+
+// witness notes the requests that its handlers see, as JSON, whoever asks.
+type witness struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (w *witness) note(request any) string {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err.Error()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, string(body))
+	return string(body)
+}
+
+func (w *witness) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := w.seen
+	w.seen = nil
+	return seen
+}
+
+// handlers are what Windlass serves, in kind: a gate, an update and a plan, with answers that differ.
+func (w *witness) handlers() []server.ExtensionHandler {
+	seconds, policy := int32(1), runtimehooksv1.FailurePolicyIgnore
+	return []server.ExtensionHandler{
+		{Hook: runtimehooksv1.UpdateMachine, Name: "update", TimeoutSeconds: &seconds,
+			HandlerFunc: func(_ context.Context, request *runtimehooksv1.UpdateMachineRequest, response *runtimehooksv1.UpdateMachineResponse) {
+				w.note(request)
+				response.Status, response.Message, response.RetryAfterSeconds = runtimehooksv1.ResponseStatusSuccess, "<&>\u2028 half", 15
+			}},
+		{Hook: runtimehooksv1.GenerateUpgradePlan, Name: "plan",
+			HandlerFunc: func(_ context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest, response *runtimehooksv1.GenerateUpgradePlanResponse) {
+				w.note(request)
+				response.Status = runtimehooksv1.ResponseStatusSuccess
+				response.ControlPlaneUpgrades, response.WorkersUpgrades = []runtimehooksv1.UpgradeStep{{Version: "v1.31.0"}}, []runtimehooksv1.UpgradeStep{}
+				request.ToKubernetesVersion = "changed by the handler"
+			}},
+		{Hook: runtimehooksv1.BeforeClusterUpgrade, Name: "refuse",
+			HandlerFunc: func(_ context.Context, request *runtimehooksv1.BeforeClusterUpgradeRequest, response *runtimehooksv1.BeforeClusterUpgradeResponse) {
+				w.note(request)
+				response.Status, response.Message = runtimehooksv1.ResponseStatusFailure, "not on "+request.Cluster.Name
+			}},
+		{Hook: runtimehooksv1.AfterClusterUpgrade, Name: "hang", TimeoutSeconds: &seconds,
+			HandlerFunc: func(ctx context.Context, _ *runtimehooksv1.AfterClusterUpgradeRequest, _ *runtimehooksv1.AfterClusterUpgradeResponse) {
+				<-ctx.Done()
+			}},
+		{Hook: runtimehooksv1.BeforeClusterCreate, Name: "silent", FailurePolicy: &policy,
+			HandlerFunc: func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) {
+			}},
+	}
+}
+
+// Handlers in this process and the same ones served over TLS by upstream's server: discovery, what the handlers see, what the caller gets and what it is told
+// are the same bytes.
+func TestLocalIsLikeHTTP(t *testing.T) {
+	t.Parallel()
+	w, ca, dir := &witness{}, newAuthority(t), t.TempDir()
+	ca.install(t, dir, 2)
+	config := extensionConfig("windlass")
+	config.Spec.ClientConfig = runtimev1.ClientConfig{URL: serveUpstream(t, dir, w.handlers()), CABundle: ca.pem}
+	config.Spec.Settings = map[string]string{"graph": "stable"}
+	remote := newClient(t)
+	local := newClient(t, func(o *hookclient.Options) { o.Local = map[string][]server.ExtensionHandler{"windlass": w.handlers()} })
+	var discovered [2]*runtimev1.ExtensionConfig
+	for i, c := range []*hookclient.Client{remote, local} {
+		got, err := c.Discover(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		discovered[i] = got
+		// One that the status names and nobody serves.
+		got = got.DeepCopy()
+		got.Status.Handlers = append(got.Status.Handlers, runtimev1.ExtensionHandler{
+			Name: "missing.windlass", RequestHook: runtimev1.GroupVersionHook{APIVersion: hooksV1, Hook: "AfterWorkersUpgrade"},
+		})
+		warm(t, c, got)
+	}
+	if diff := cmp.Diff(discovered[0], discovered[1]); diff != "" {
+		t.Error(diff)
+	}
+	object := clusterv1.Cluster{}
+	object.Name, object.Annotations = "c<1>", map[string]string{"é": "\u2028"}
+	for _, tt := range []struct {
+		hook    runtimecatalog.Hook
+		name    string
+		request runtimehooksv1.RequestObject
+		asked   bool
+	}{
+		{hook: runtimehooksv1.UpdateMachine, name: "update", request: &runtimehooksv1.UpdateMachineRequest{}, asked: true},
+		{hook: runtimehooksv1.GenerateUpgradePlan, name: "plan", asked: true, request: &runtimehooksv1.GenerateUpgradePlanRequest{Cluster: object, ToKubernetesVersion: "v1.31.0"}},
+		{hook: runtimehooksv1.BeforeClusterUpgrade, name: "refuse", asked: true, request: &runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: object}},
+		{hook: runtimehooksv1.AfterClusterUpgrade, name: "hang", request: &runtimehooksv1.AfterClusterUpgradeRequest{}},
+		{hook: runtimehooksv1.BeforeClusterCreate, name: "silent", request: &runtimehooksv1.BeforeClusterCreateRequest{}},
+		{hook: runtimehooksv1.AfterWorkersUpgrade, name: "missing", request: &runtimehooksv1.AfterWorkersUpgradeRequest{}},
+	} {
+		before := tt.request.DeepCopyObject()
+		var outcomes [2]string
+		for i, c := range []*hookclient.Client{remote, local} {
+			gvh, err := newCatalog(t).GroupVersionHook(tt.hook)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := newCatalog(t).NewResponse(gvh)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response := as[runtimehooksv1.ResponseObject](t, out)
+			failure := c.CallExtension(t.Context(), tt.hook, cluster("default"), tt.name+".windlass", tt.request, response)
+			body, err := json.Marshal(response)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := w.take()
+			if tt.asked != (len(seen) == 1) {
+				t.Errorf("%s: the handler saw %d requests", tt.name, len(seen))
+			}
+			outcomes[i] = fmt.Sprintf("%s\n%v\n%s", body, failure, strings.Join(seen, "\n"))
+		}
+		outcomes[0] = strings.ReplaceAll(outcomes[0], strings.TrimPrefix(config.Spec.ClientConfig.URL, "https://"), "in-process")
+		if diff := cmp.Diff(outcomes[0], outcomes[1]) + cmp.Diff(before, tt.request); diff != "" {
+			t.Errorf("%s (-HTTP +local, -before +after):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// A handler that panics, or does not look at its context, is an extension that does not answer.
+func TestLocalHandlersThatMisbehave(t *testing.T) {
+	t.Parallel()
+	seconds, release := int32(1), make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	c := newClient(t, func(o *hookclient.Options) {
+		o.Local = map[string][]server.ExtensionHandler{"x": {
+			{Hook: runtimehooksv1.BeforeClusterUpgrade, Name: "panic",
+				HandlerFunc: func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest, *runtimehooksv1.BeforeClusterUpgradeResponse) {
+					panic("oh")
+				}},
+			{Hook: runtimehooksv1.BeforeClusterUpgrade, Name: "stuck", TimeoutSeconds: &seconds,
+				HandlerFunc: func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest, *runtimehooksv1.BeforeClusterUpgradeResponse) {
+					<-release
+				}},
+		}}
+	})
+	config, err := c.Discover(t.Context(), extensionConfig("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	warm(t, c, config)
+	for name, want := range map[string]hookclient.Fault{"panic.x": hookclient.FaultConnection, "stuck.x": hookclient.FaultTimeout} {
+		_, err := call(t.Context(), t, c, runtimehooksv1.BeforeClusterUpgrade, name)
+		if unreachable, ok := errors.AsType[*hookclient.UnreachableError](err); !ok || unreachable.Fault != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLocalHandlersThatAreNone(t *testing.T) {
+	t.Parallel()
+	good := func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest, *runtimehooksv1.BeforeClusterUpgradeResponse) {
+	}
+	for name, handlers := range map[string][]server.ExtensionHandler{
+		"of another hook": {{Hook: runtimehooksv1.AfterClusterUpgrade, Name: "a", HandlerFunc: good}},
+		"of no hook":      {{Hook: func() {}, Name: "a", HandlerFunc: good}},
+		"twice":           {{Hook: runtimehooksv1.BeforeClusterUpgrade, Name: "a", HandlerFunc: good}, {Hook: runtimehooksv1.BeforeClusterUpgrade, Name: "a", HandlerFunc: good}},
+	} {
+		_, err := hookclient.New(hookclient.Options{Catalog: newCatalog(t), Local: map[string][]server.ExtensionHandler{"x": handlers}})
+		if err == nil || !strings.Contains(err.Error(), `ExtensionConfig "x"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// serveUpstream serves handlers with upstream's server and returns its URL once it answers.
+func serveUpstream(t *testing.T, certDir string, handlers []server.ExtensionHandler) string {
+	t.Helper()
+	port := freePort(t)
+	s, err := server.New(server.Options{Catalog: newCatalog(t), Host: "127.0.0.1", Port: port, CertDir: certDir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range handlers {
+		if err := s.AddExtensionHandler(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	eventually(t, func() bool {
+		conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			return false
+		}
+		return conn.Close() == nil
+	})
+	return "https://" + address
+}
+
+// eventually waits for something that happens soon by itself and that nobody is told about.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(30 * time.Second)
+	for !done() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatal("it has not happened for 30 s")
+		}
+	}
+}
