@@ -253,10 +253,12 @@ func TestChangedTarget(t *testing.T) {
 	middle := cell{target: "v1.33.0", controlPlane: "v1.31.2", deployment: "v1.30.1", pool: "v1.31.2", pending: true, versions: list}
 	done := cell{target: "v1.31.2", pending: true, versions: list}
 	tests := map[string]struct {
-		runs    cell
-		to      string
-		edit    func(*reader)
-		apply   func(*clusterv1.Cluster)
+		runs  cell
+		to    string
+		edit  func(*reader)
+		apply func(*clusterv1.Cluster)
+		// drop says that the MachineDeployment goes from the topology.
+		drop    bool
 		want    string
 		warning string
 	}{
@@ -265,6 +267,15 @@ func TestChangedTarget(t *testing.T) {
 		"below it":        {runs: middle, to: "v1.30.1", want: `Invalid value: "v1.30.1": it is older than the control plane's v1.31.2, and Kubernetes is never downgraded; accepted: v1.31.2, v1.32.3, v1.33.0`},
 		"not listed":      {runs: middle, to: "v1.32.9", want: `Invalid value: "v1.32.9": the ClusterClass does not list it in spec.kubernetesVersions; accepted: v1.31.2, v1.32.3, v1.33.0`},
 		"the hook is due": {runs: done, to: "v1.32.3", warning: "the upgrade to v1.31.2 is done but for the AfterClusterUpgrade hook: the upgrade to v1.32.3 begins when that has completed"},
+		"the last step runs": {
+			runs: cell{target: "v1.31.2", reported: "v1.30.1", deployment: "-", pool: "-", pending: true, versions: list}, to: "v1.32.3",
+			warning: "the upgrade to v1.31.2 is under way: the step that is running is finished, then the upgrade goes on from v1.31.2 to v1.32.3",
+		},
+		"a group that goes in the same request": {
+			runs: cell{target: "v1.33.0", deployment: "v1.27.0", versions: list}, to: "v1.33.0+other",
+			want: `Invalid value: "v1.33.0+other": the ClusterClass does not list it in spec.kubernetesVersions; accepted: v1.33.0`,
+			drop: true,
+		},
 		"no control plane": {
 			runs: middle, to: "v1.32.3", apply: func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Name = "gone" },
 			want: `Internal error: reading the control plane of Cluster default/c: failed to retrieve ExampleControlPlane default/gone: examplecontrolplanes.controlplane.example.com "gone" not found`,
@@ -305,6 +316,9 @@ func TestChangedTarget(t *testing.T) {
 			}
 			after := before.DeepCopy()
 			after.Spec.Topology.Version = test.to
+			if test.drop {
+				after.Spec.Topology.Workers.MachineDeployments = nil
+			}
 			warnings, err := (&webhook.Cluster{Client: read}).ValidateUpdate(t.Context(), before, after)
 			if diff := cmp.Diff(test.want, strings.Join(causes(err)[versionField], "\n")); diff != "" {
 				t.Errorf("%v:\n%s", err, diff)

@@ -101,9 +101,9 @@ type way struct{ from, to version.Version }
 func (w way) compare(o way) int { return cmp.Or(compareText(w.to, o.to), compareText(w.from, o.from)) }
 
 // leads reports whether a control plane can go that way. Workers can always follow: where they stop depends on minors only, and every
-// way leads through the same ones. With an extension nobody knows.
+// way leads through the same ones. With an extension every way forward is taken to be there.
 func (o Offer) leads(w way) bool {
-	return o.Extension || w.from.IsZero() || o.check(plan.Inventory{ControlPlane: w.from}, w.to) == nil
+	return w.from.IsZero() || o.check(plan.Inventory{ControlPlane: w.from}, w.to) == nil
 }
 
 // compareText orders all versions, also builds that have no order of their own, as a message needs it.
