@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/cache"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -42,15 +43,14 @@ func (r *run) readSource(ctx context.Context) error {
 	if err := r.readLimits(ctx); err != nil {
 		return err
 	}
-	source, _, err := snapshot.Source(r.class, nil)
-	if extension := (*snapshot.ExtensionError)(nil); errors.As(err, &extension) {
-		source, err = r.askForPlan(ctx, extension.Extension)
+	var problem error
+	r.state.Source, _, problem = snapshot.Source(r.class, nil)
+	if extension, ok := errors.AsType[*snapshot.ExtensionError](problem); ok {
+		r.state.Source, problem = r.askForPlan(ctx, extension.Extension)
 	}
-	if err != nil {
-		r.state.SourceProblem = err.Error()
-		return nil
+	if problem != nil {
+		r.state.SourceProblem = text.Bound(problem.Error(), conditionBytes)
 	}
-	r.state.Source = source
 	return nil
 }
 

@@ -42,7 +42,9 @@ func (r *run) writeStatus(ctx context.Context, read *clusterv1.Cluster, reconcil
 	after := before.DeepCopy()
 	r.cluster.Spec.Topology.DeepCopyInto(&after.Spec.Topology)
 	r.setStatus(after, reconcileErr)
-	err = helper.Patch(ctx, after, patch.WithOwnedV1Beta1Conditions{Conditions: []clusterv1.ConditionType{clusterv1.TopologyReconciledV1Beta1Condition}},
+	//nolint:staticcheck // Cluster API writes this condition in its old form too, and so do we as long as it does.
+	old := patch.WithOwnedV1Beta1Conditions{Conditions: []clusterv1.ConditionType{clusterv1.TopologyReconciledV1Beta1Condition}}
+	err = helper.Patch(ctx, after, old,
 		patch.WithOwnedConditions{Conditions: []string{clusterv1.ClusterTopologyReconciledCondition}})
 	if apierrors.IsNotFound(err) && !read.DeletionTimestamp.IsZero() {
 		return nil
@@ -97,7 +99,7 @@ func planVersions(versions []version.Version) []clusterv1.StatusUpgradePlanVersi
 }
 
 func computeCondition(r *run, reconcileErr error) chain.Condition {
-	if class := (*ClassNotReconciledError)(nil); errors.As(reconcileErr, &class) {
+	if class, ok := errors.AsType[*ClassNotReconciledError](reconcileErr); ok {
 		return chain.Condition{Reason: clusterv1.ClusterTopologyReconciledClusterClassNotReconciledReason, Message: class.Error()}
 	}
 	if reconcileErr != nil {
@@ -128,6 +130,7 @@ func v1beta1Reason(reason string) string {
 	}
 }
 
+//nolint:staticcheck // See writeStatus.
 func v1beta1Severity(reason string) clusterv1.ConditionSeverity {
 	if reason == chain.ReconcileFailed {
 		return clusterv1.ConditionSeverityError

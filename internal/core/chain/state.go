@@ -140,9 +140,21 @@ func (s State) kind(kind plan.GroupKind) []Group {
 	return groups
 }
 
-func (s State) anyUpgrading() bool {
-	return slices.ContainsFunc(s.Groups, func(g Group) bool { return g.Exists && !g.Deleting && g.Upgrading })
+// moves reports whether the group is on its way.
+func (g Group) moves() bool { return g.Exists && !g.Deleting && g.Upgrading }
+
+// moving counts the groups of a kind that are on their way.
+func (s State) moving(kind plan.GroupKind) int {
+	n := 0
+	for _, g := range s.kind(kind) {
+		if g.moves() {
+			n++
+		}
+	}
+	return n
 }
+
+func (s State) anyUpgrading() bool { return slices.ContainsFunc(s.Groups, Group.moves) }
 
 // completeAt reports whether an upgrade to v is done but for the hooks that end it.
 func (s State) completeAt(v version.Version) bool {

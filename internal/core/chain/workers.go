@@ -41,26 +41,19 @@ func (d *decider) selectTurn(moves []Group) []Group {
 	var turn []Group
 	held := false
 	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
-		slots := max(d.s.Concurrency, 1)
-		busy := false
-		for _, g := range d.s.kind(kind) {
-			if g.Exists && !g.Deleting && g.Upgrading {
-				slots--
-				busy = true
-			}
-		}
+		moving := d.s.moving(kind)
+		slots := max(d.s.Concurrency, 1) - moving
+		due := 0
 		for _, g := range d.s.kind(kind) {
 			held = held || g.Hold
 			if held || g.Defer || !slices.ContainsFunc(moves, g.is) {
 				continue
 			}
-			busy = true
-			if slots > 0 {
+			if due++; due <= slots {
 				turn = append(turn, g)
-				slots--
 			}
 		}
-		if busy {
+		if moving+due > 0 {
 			break
 		}
 	}
@@ -152,12 +145,7 @@ func (d *decider) movable() []string {
 }
 
 func (d *decider) upgradingMessage() string {
-	var moving []Group
-	for _, g := range d.s.Groups {
-		if g.Exists && !g.Deleting && g.Upgrading {
-			moving = append(moving, g)
-		}
-	}
+	moving := slices.DeleteFunc(slices.Clone(d.s.Groups), func(g Group) bool { return !g.moves() })
 	return fmt.Sprintf("%s to %s", names(moving), moving[0].Version)
 }
 
