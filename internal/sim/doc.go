@@ -1,0 +1,19 @@
+// Package sim explores what can happen to a Cluster while its version changes. It holds a simulated world (a Cluster, its control plane, its
+// groups of workers, the extensions behind hooks, the people who edit annotations and versions, another engine that takes over) and drives the
+// product's own decisions and engine through it: core/chain and engine/upgrade, not a copy of them. Only the other engine is a model: of what
+// Cluster API's own topology controller does, in its order.
+//
+// Explore visits every state that can be reached, breadth first, and checks invariants after every step, against a ledger of what really
+// happened and never against what the engine has recorded. From every state it also lets the world behave, and checks that the upgrade then ends.
+//
+// # What is assumed
+//
+// Time is not counted: a hook that did not let the Cluster pass is due again at any later moment. One engine acts at a time (both need the same
+// lease). The engine reads its own writes, and may miss what others write while it acts. While the other engine is in charge, a control plane's
+// step lasts longer than that engine needs to notice it, and nobody hands the Cluster over to it between a finished step and its record: it
+// would lose the hooks of that step, since it keeps no intent. Where that engine is killed between two of its writes, hooks may be called twice:
+// what it has called then stands nowhere.
+//
+// The product makes several decisions on one reading of the objects, as long as it only writes records. Here everything is read again before each:
+// that allows more, since a reading that is out of date is among what races do.
+package sim

@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// event is something that happens in the world without the engine.
+type event struct {
+	to    world
+	label string
+	// cluster says that the Cluster object changes, so that who has read it before gets a conflict.
+	cluster bool
+}
+
+// events returns all that can happen in w.
+func (m *model) events(w *world) []event {
+	list := m.progress(w, make([]event, 0, 16))
+	list = m.people(w, list)
+	list = m.targets(w, list)
+	for i := range m.Groups {
+		list = m.groupEvents(w, i, list)
+	}
+	return m.machinery(w, list)
+}
+
+// add adds an event that edit makes of w.
+func (m *model) add(list []event, w *world, cluster bool, label string, edit func(*world)) []event {
+	next := *w
+	edit(&next)
+	return append(list, event{to: next, label: label, cluster: cluster})
+}
+
+// name says what an event is about, where that is wanted.
+func (m *model) name(before string, v rung, after string) string {
+	if !m.labelled {
+		return ""
+	}
+	return before + m.version(v).String() + after
+}
+
+// progress is what machines do by themselves.
+func (m *model) progress(w *world, list []event) []event {
+	cp := w.cp
+	if cp.exists && !cp.initialized {
+		list = m.add(list, w, true, "the control plane is initialized", func(w *world) { w.cp.initialized = true })
+	}
+	if cp.exists && cp.status != cp.spec && w.noticed() {
+		list = m.add(list, w, false, m.name("the control plane is at ", cp.spec, ""), func(w *world) { w.cp.status = w.cp.spec })
+	}
+	if w.answer.hook != 0 {
+		list = m.add(list, w, false, "time passes", func(w *world) { w.answer = answer{} })
+	}
+	return m.machines(w, list)
+}
+
+// machines of groups come to where they are going.
+func (m *model) machines(w *world, list []event) []event {
+	for i, c := range m.Groups {
+		g := w.groups[i]
+		if g.exists && !g.deleting && g.version != g.oldest {
+			list = m.add(list, w, false, m.name(c.Name+" is at ", g.version, ""), func(w *world) { w.groups[i].oldest = w.groups[i].version })
+		}
+		if g.exists && g.deleting {
+			list = m.add(list, w, false, c.Name+" is gone", func(w *world) {
+				w.groups[i].exists, w.groups[i].deleting, w.groups[i].version, w.groups[i].oldest = false, false, 0, 0
+			})
+		}
+	}
+	return list
+}
+
+// people are those who pause, block and delete.
+func (m *model) people(w *world, list []event) []event {
+	switch {
+	case w.paused:
+		list = m.add(list, w, true, "the Cluster is resumed", func(w *world) { w.paused = false })
+	case w.faults.Pauses > 0:
+		list = m.add(list, w, true, "the Cluster is paused", func(w *world) { w.paused = spend(&w.faults.Pauses) })
+	}
+	switch {
+	case w.blocker:
+		list = m.add(list, w, true, "the before-upgrade annotation is removed", func(w *world) { w.blocker = false })
+	case w.faults.Blockers > 0:
+		list = m.add(list, w, true, "a before-upgrade annotation is set", func(w *world) { w.blocker = spend(&w.faults.Blockers) })
+	}
+	switch {
+	case w.sourceDown:
+		list = m.add(list, w, false, "upgrade plans can be had again", func(w *world) { w.sourceDown = false })
+	case w.faults.Outages > 0:
+		list = m.add(list, w, false, "upgrade plans cannot be had", func(w *world) { w.sourceDown = spend(&w.faults.Outages) })
+	}
+	if w.faults.Deletions > 0 && !w.deleting {
+		list = m.add(list, w, true, "the Cluster is deleted", func(w *world) { w.deleting = spend(&w.faults.Deletions) })
+	}
+	return list
+}
+
+// targets are changes of where the upgrade goes, and of what it goes through. A target that is older than the control plane is refused by the
+// webhook.
+func (m *model) targets(w *world, list []event) []event {
+	if w.faults.Retargets > 0 {
+		for _, v := range append([]version.Version{m.Target}, m.Retargets...) {
+			to := m.rung(v)
+			if to == w.target || w.cp.exists && version.Compare(v, m.version(w.cp.spec)) == version.Less {
+				continue
+			}
+			list = m.add(list, w, true, m.name("the target becomes ", to, ""), func(w *world) {
+				spend(&w.faults.Retargets)
+				w.target = to
+				w.replan()
+			})
+		}
+	}
+	if w.faults.Relists > 0 {
+		for i := range m.Sources {
+			if i != int(w.source) {
+				list = m.add(list, w, false, "the ClusterClass offers other versions", func(w *world) {
+					spend(&w.faults.Relists)
+					w.source = uint8(i) //nolint:gosec // a handful
+					w.replan()
+				})
+			}
+		}
+	}
+	return list
+}
+
+// replan says that what plans depend on has changed: workers may have to move again, in an order that begins anew.
+func (w *world) replan() { w.ledger.replanned, w.ledger.turn = true, 0 }
+
+func (m *model) groupEvents(w *world, i int, list []event) []event {
+	name, g := m.Groups[i].Name, w.groups[i]
+	if g.inTopology && w.faults.Annotations > 0 {
+		list = m.add(list, w, true, "defer-upgrade is set on or removed from "+name, func(w *world) {
+			spend(&w.faults.Annotations)
+			w.groups[i].deferred, w.ledger.turn = !g.deferred, 0
+		})
+		list = m.add(list, w, true, "hold-upgrade-sequence is set on or removed from "+name, func(w *world) {
+			spend(&w.faults.Annotations)
+			w.groups[i].held, w.ledger.turn = !g.held, 0
+		})
+	}
+	if w.faults.Groups == 0 {
+		return list
+	}
+	if !g.inTopology {
+		return m.add(list, w, true, name+" is added", func(w *world) {
+			spend(&w.faults.Groups)
+			w.groups[i] = group{inTopology: true}
+			w.replan()
+		})
+	}
+	list = m.add(list, w, true, name+" is removed", func(w *world) {
+		spend(&w.faults.Groups)
+		w.groups[i] = group{}
+		w.replan()
+	})
+	if g.exists && !g.deleting {
+		list = m.add(list, w, false, "the object of "+name+" is deleted", func(w *world) {
+			spend(&w.faults.Groups)
+			w.groups[i].deleting = true
+			w.replan()
+		})
+	}
+	return list
+}
+
+// machinery is what happens to the engine itself.
+func (m *model) machinery(w *world, list []event) []event {
+	if w.faults.Restarts > 0 && w.answer.hook != 0 {
+		list = m.add(list, w, false, "the engine restarts", func(w *world) {
+			spend(&w.faults.Restarts)
+			w.answer = answer{}
+		})
+	}
+	// The other engine knows nothing of a step that is over and not recorded; see the package's assumptions.
+	owed := w.ledger.controlPlane.open() && !w.pending.has(afterControlPlane) && !w.cp.upgrading()
+	if w.faults.Swaps > 0 && w.cp.exists && (w.stock || !owed) {
+		label := "Cluster API's own engine takes over"
+		if w.stock {
+			label = "Windlass takes over"
+		}
+		list = m.add(list, w, false, label, func(w *world) {
+			spend(&w.faults.Swaps)
+			w.stock, w.answer = !w.stock, answer{}
+			w.replan()
+		})
+	}
+	return list
+}
+
+// behave removes what people have put in the way.
+func (w *world) behave() {
+	w.paused, w.blocker, w.sourceDown, w.answer = false, false, false, answer{}
+	if w.stock {
+		w.stock = false
+		w.replan()
+	}
+	for i := range w.groups {
+		g := &w.groups[i]
+		if g.deferred || g.held {
+			w.ledger.turn = 0
+		}
+		g.deferred, g.held = false, false
+	}
+	w.faults = Faults{}
+}
+
+// noticed reports whether an engine will see to the hooks that follow the control plane's step also when that is over. Of a step of
+// the other engine this is so when it has marked them; see the package's assumptions.
+func (w *world) noticed() bool {
+	return !w.ledger.controlPlane.open() || w.pending.has(afterControlPlane) || !w.stock && w.cp.stamp == w.cp.spec
+}
+
+// settle lets all machines come to where they are going.
+func (w *world) settle() {
+	if w.cp.exists && w.noticed() {
+		w.cp.initialized, w.cp.status = true, w.cp.spec
+	}
+	for i := range w.groups {
+		switch g := &w.groups[i]; {
+		case g.deleting:
+			g.exists, g.deleting, g.version, g.oldest = false, false, 0, 0
+		case g.exists:
+			g.oldest = g.version
+		}
+	}
+}

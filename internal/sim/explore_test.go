@@ -1,0 +1,125 @@
+package sim_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/sim"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+func v(minor int) version.Version { return version.MustParse(fmt.Sprintf("v1.%d.0", minor)) }
+
+// minors is a list of versions of these minors.
+func minors(from, to int) plan.VersionList {
+	var list plan.VersionList
+	for minor := from; minor <= to; minor++ {
+		list = append(list, v(minor))
+	}
+	return list
+}
+
+func md(name string, minor int) sim.Group {
+	return sim.Group{Name: name, Kind: plan.MachineDeployment, Version: v(minor)}
+}
+
+func mp(name string, minor int) sim.Group {
+	return sim.Group{Name: name, Kind: plan.MachinePool, Version: v(minor)}
+}
+
+// chainOf is an upgrade of a Cluster from v1.30 by as many minors, with the groups that stand at v1.30.
+func chainOf(steps int, faults sim.Faults, groups ...sim.Group) sim.Config {
+	return sim.Config{
+		ControlPlane: v(30), Target: v(30 + steps), Sources: []plan.Source{minors(30, 30+steps)}, Groups: groups, Faults: faults,
+	}
+}
+
+// everySecond answers like an extension that sends workers to every second minor.
+func everySecond(controlPlane, workers, target version.Version) plan.Source {
+	r := plan.Response{}
+	if workers.Minor().Before(controlPlane.Minor()) && (controlPlane.Minor().Minor%2 == 0 || controlPlane == target) {
+		r.Workers = append(r.Workers, controlPlane)
+	}
+	for m := controlPlane.Minor().Next(); !target.Minor().Before(m); m = m.Next() {
+		r.ControlPlane = append(r.ControlPlane, v(int(m.Minor)))
+		if m.Minor%2 == 0 {
+			r.Workers = append(r.Workers, v(int(m.Minor)))
+		}
+	}
+	return r
+}
+
+func explorations() map[string]sim.Config {
+	all := sim.Unlimited
+	creation := chainOf(1, sim.Faults{Cuts: all, Restarts: all, Answers: all, Pauses: 1, Deletions: 1, Races: 1, Retargets: 1},
+		sim.Group{Name: "a", Kind: plan.MachineDeployment}, sim.Group{Name: "p", Kind: plan.MachinePool})
+	creation.ControlPlane = version.Version{}
+	creation.Retargets = []version.Version{v(30)}
+	retarget := chainOf(3, sim.Faults{Retargets: 3, Cuts: all, Answers: 1, Races: 1}, md("a", 30), mp("p", 30))
+	retarget.Retargets = []version.Version{v(30), v(31), v(32)}
+	relist := chainOf(3, sim.Faults{Relists: 2, Outages: 1, Cuts: all, Races: 1}, md("a", 30))
+	relist.Sources = append(relist.Sources, plan.VersionList{v(31), v(33)},
+		plan.VersionList{v(30), v(31), version.MustParse("v1.31.4"), v(32), version.MustParse("v1.32.1"), v(33)})
+	relist.MayEndWithoutPath = true
+	mixed := chainOf(2, sim.Faults{Cuts: all, Annotations: 1, Races: 1},
+		sim.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), Oldest: v(29)}, md("b", 28), mp("p", 30))
+	mixed.Concurrency = 2
+	together := chainOf(3, sim.Faults{Cuts: all, Restarts: all, Answers: all, Annotations: 2, Races: 1}, md("a", 30), md("b", 30), md("c", 29), mp("p", 30))
+	together.Concurrency = 2
+	limited := sim.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}
+	response := chainOf(4, sim.Faults{Cuts: all, Answers: all, Restarts: all, Annotations: 1, Races: 1, Swaps: 1}, md("a", 30), mp("p", 30))
+	response.Extension = everySecond
+	six := chainOf(6, sim.Faults{Cuts: all, Restarts: all, Answers: all, Outages: 1, Blockers: 1, Annotations: 1, Races: 1, Pauses: 1}, md("a", 30), md("b", 29), md("c", 28), mp("p", 29))
+	everything := chainOf(2, sim.Faults{
+		Cuts: all, Restarts: all, Answers: all, Annotations: 1, Blockers: 1, Retargets: 1, Relists: 1, Outages: 1, Pauses: 1, Groups: 1, Races: 1, Swaps: 1, Deletions: 1,
+	}, md("a", 30), mp("p", 29))
+	everything.Retargets = []version.Version{v(31)}
+	everything.Sources = append(everything.Sources, minors(31, 32))
+	return map[string]sim.Config{
+		"one step, everything fails":         chainOf(1, sim.Faults{Cuts: all, Restarts: all, Answers: all, Blockers: 2, Pauses: 2, Races: 2}, md("a", 30), mp("p", 30)),
+		"annotations":                        chainOf(2, sim.Faults{Cuts: all, Annotations: 4, Races: 1}, md("a", 30), md("b", 30), mp("p", 30)),
+		"three groups and a pool":            together,
+		"the target changes":                 retarget,
+		"the list changes":                   relist,
+		"groups come and go":                 chainOf(2, sim.Faults{Cuts: all, Groups: 3, Races: 1}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
+		"creation":                           creation,
+		"deletion":                           chainOf(2, sim.Faults{Cuts: all, Answers: all, Deletions: 1, Races: 2, Pauses: 1}, md("a", 30)),
+		"machines at mixed versions":         mixed,
+		"six minors":                         six,
+		"six minors, one at a time in place": chainOf(6, sim.Faults{Cuts: all, Answers: all, Annotations: 1, Races: 1}, limited, md("b", 30), mp("p", 28)),
+		"another engine":                     chainOf(3, sim.Faults{Swaps: 4, Answers: 2, Annotations: 1, Races: 1}, md("a", 30), mp("p", 29)),
+		"another engine, and crashes":        chainOf(3, sim.Faults{Swaps: 3, Cuts: 3}, md("a", 30)),
+		"an extension makes the plans":       response,
+		"everything at once":                 everything,
+	}
+}
+
+// TestExplore visits all that can happen, within bounds, and checks after every step what must always hold. From every state it
+// also lets the world behave, and checks that the upgrade then ends.
+func TestExplore(t *testing.T) {
+	t.Parallel()
+	limit := 4_000
+	if os.Getenv("WINDLASS_LONG") == "1" {
+		limit = 3_000_000
+	}
+	for name, c := range explorations() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			report, err := sim.Explore(t.Context(), c, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Violation != nil {
+				t.Fatal(report.Violation)
+			}
+			t.Logf("%d states, %d transitions, depth %d, all: %v, %s", report.States, report.Transitions, report.Depth, report.Complete, time.Since(began).Round(time.Millisecond))
+			if report.States < 100 {
+				t.Errorf("only %d states: the model does not move", report.States)
+			}
+		})
+	}
+}

@@ -1,0 +1,326 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
+)
+
+// phase is how far a hook has come in its step, as the world saw it.
+type phase uint8
+
+const (
+	// notDue: nothing has happened that the hook is about.
+	notDue phase = iota
+	// due: it must be called.
+	due
+	// passed: it has been called and let the Cluster pass.
+	passed
+	// complete: that is recorded.
+	complete
+)
+
+// open reports whether the hook is owed.
+func (p phase) open() bool { return p == due || p == passed }
+
+// ledger is what really happened. Invariants are checked against it.
+type ledger struct {
+	// began: an upgrade has begun, and AfterClusterUpgrade is owed.
+	began bool
+	// The hooks about the present step of the control plane, and about the Cluster's life.
+	create, initialize, before, controlPlane, workersBefore, workersAfter, after, remove phase
+	// next is the step that BeforeControlPlaneUpgrade last let pass, announced the one for which that was recorded.
+	next, announced rung
+	// moved: a group has begun to move since AfterWorkersUpgrade was completed.
+	moved bool
+	// replanned: since the step began something has changed that a plan depends on, so workers may have to move again.
+	replanned bool
+	// turn is how far the order of groups has come: one more than the last that began to move.
+	turn uint8
+	// forgiven: the other engine was cut off in the middle, and what it loses then is its own fault.
+	forgiven bool
+}
+
+// of returns the phase of a hook that has one.
+func (l *ledger) of(h hook) *phase {
+	switch h {
+	case beforeCreate:
+		return &l.create
+	case afterInitialized:
+		return &l.initialize
+	case beforeCluster:
+		return &l.before
+	case afterControlPlane:
+		return &l.controlPlane
+	case beforeWorkers:
+		return &l.workersBefore
+	case afterWorkers:
+		return &l.workersAfter
+	case afterCluster:
+		return &l.after
+	case beforeDelete:
+		return &l.remove
+	case beforeControlPlane:
+	}
+	return nil
+}
+
+// checker collects what is wrong: the first violation counts.
+type checker struct{ violation string }
+
+func (c *checker) check(ok bool, format string, args ...any) {
+	if !ok && c.violation == "" {
+		c.violation = fmt.Sprintf(format, args...)
+	}
+}
+
+// called keeps account of a call that was made, and checks that it may be.
+func (r *run) called(h hook, step rung, passes bool) {
+	l := &r.w.ledger
+	r.checkCall(h, step)
+	if h == beforeControlPlane {
+		if l.next = 0; passes {
+			l.next = step
+		}
+		return
+	}
+	p := l.of(h)
+	switch {
+	case passes:
+		*p = passed
+	case *p == passed:
+		*p = due
+	}
+}
+
+// checkCall checks the order of hooks, and that one which is completed is not called again.
+func (r *run) checkCall(h hook, step rung) {
+	w, l, name := r.w, &r.w.ledger, h.String()
+	if p := l.of(h); p != nil && *p == complete {
+		r.check(l.forgiven, "%s is called again for %s though it is completed", name, r.m.version(step))
+	}
+	r.check(!r.asRead.paused, "%s is called while the Cluster is paused", name)
+	switch h {
+	case beforeCreate:
+		r.check(!w.begun, "%s is called though the topology exists", name)
+	case afterInitialized:
+		r.check(w.cp.initialized, "%s is called before the control plane is initialized", name)
+	case beforeDelete:
+		r.check(w.deleting, "%s is called", name)
+	case beforeCluster, afterCluster:
+		r.checkClusterCall(h, step)
+	case beforeControlPlane, afterControlPlane:
+		r.checkControlPlaneCall(h, step)
+	case beforeWorkers, afterWorkers:
+		r.checkWorkersCall(h, step)
+	}
+}
+
+// settled reports whether the control plane's last step is over, its hook included.
+func (w *world) settled() bool { return w.cp.stable() && !w.ledger.controlPlane.open() }
+
+func (r *run) checkClusterCall(h hook, step rung) {
+	w, l := r.w, &r.w.ledger
+	if h == beforeCluster {
+		r.check(!l.began, "%s is called in the middle of an upgrade", h)
+		r.check(!r.asRead.blocker, "%s is called though an annotation blocks the upgrade", h)
+		r.check(w.settled() && !l.workersAfter.open(), "%s is called before what came before it is over", h)
+		r.check(step == r.asRead.target, "%s is called for %s", h, r.m.version(step))
+		return
+	}
+	over := w.settled() && !l.workersBefore.open() && !l.workersAfter.open()
+	r.check((l.began || l.forgiven) && over && step == w.cp.spec, "%s is called for %s before the upgrade is over", h, r.m.version(step))
+	r.check(!l.moved || l.forgiven, "%s is called, and AfterWorkersUpgrade was not", h)
+	if !r.stock {
+		r.checkEveryGroupAt(step, h.String()+" is called")
+	}
+}
+
+func (r *run) checkControlPlaneCall(h hook, step rung) {
+	w, l := r.w, &r.w.ledger
+	if h == afterControlPlane {
+		due := w.cp.stable() && l.controlPlane != notDue && step == w.cp.spec
+		r.check(due, "%s is called for %s, and the control plane is not just there", h, r.m.version(step))
+		return
+	}
+	r.check(l.began || r.stock, "%s is called before BeforeClusterUpgrade", h)
+	r.check(w.settled() && !l.workersBefore.open() && !l.workersAfter.open(), "%s is called before the last step is over", h)
+	r.check(r.stock || l.announced != step || l.replanned, "%s is called again for %s though it is completed", h, r.m.version(step))
+}
+
+func (r *run) checkWorkersCall(h hook, step rung) {
+	w, l := r.w, &r.w.ledger
+	here := w.settled() && step == w.cp.spec
+	if h == beforeWorkers {
+		r.check(here && l.workersBefore != notDue, "%s is called for %s, and it is not its turn", h, r.m.version(step))
+		return
+	}
+	r.check(here && l.workersBefore == complete, "%s is called for %s before BeforeWorkersUpgrade has let workers go", h, r.m.version(step))
+	r.checkNoneMoves(h.String() + " is called")
+}
+
+func (r *run) checkNoneMoves(what string) {
+	for i := range r.m.Groups {
+		r.check(!r.w.groups[i].upgrading(), "%s while %s moves", what, r.m.Groups[i].Name)
+	}
+}
+
+func (r *run) checkEveryGroupAt(v rung, what string) {
+	for i := range r.m.Groups {
+		// A group that is added meanwhile may be missed, one that was there may not.
+		if g, seen := r.w.groups[i], r.asRead.groups[i]; g.inTopology && seen.inTopology && !g.deleting && !seen.deleting {
+			r.check(g.exists && g.version == v && g.oldest == v, "%s, and %s is not at %s", what, r.m.Groups[i].Name, r.m.version(v))
+		}
+	}
+}
+
+// recorded keeps account of a write of the pending hooks and of what stands beside them.
+func (r *run) recorded(old, now *world) {
+	l := &now.ledger
+	r.check(!r.asRead.paused, "the Cluster is written to while it is paused")
+	for h := hook(1); int(h) < len(hookNames); h++ {
+		switch was, is := old.pending.has(h), now.pending.has(h); {
+		case is && !was:
+			r.added(l, h)
+		case was && !is:
+			r.removed(l, h)
+		}
+	}
+	if now.okToDelete && !old.okToDelete {
+		r.check(l.remove == passed, "the Cluster may be deleted, and BeforeClusterDelete did not let it go")
+		l.remove = complete
+	}
+	if now.intent != old.intent && now.intent.to != 0 {
+		r.check(l.next == now.intent.to || l.announced == now.intent.to, "a step to %s is announced, and BeforeControlPlaneUpgrade did not let it pass", r.m.version(now.intent.to))
+		l.announced = now.intent.to
+	}
+}
+
+func (r *run) added(l *ledger, h hook) {
+	switch h {
+	case afterInitialized:
+		r.check(l.create == passed, "the topology is to be created, and BeforeClusterCreate did not let it pass")
+		l.create, l.initialize = complete, due
+	case afterCluster:
+		r.check(l.before == passed, "an upgrade is begun, and BeforeClusterUpgrade did not let it pass")
+		l.before, l.after, l.began = notDue, due, true
+	case afterControlPlane:
+		r.check(l.controlPlane.open() || l.forgiven, "AfterControlPlaneUpgrade is to be called again for a step for which it is completed")
+		l.controlPlane = due
+	case beforeWorkers, afterWorkers:
+		p := l.of(h)
+		r.check(*p != complete || l.replanned || l.forgiven, "%s is to be called again for a step for which it is completed", h)
+		*p = due
+	case beforeCreate, beforeCluster, beforeControlPlane, beforeDelete:
+		r.check(false, "%s is pending, and it never is", h)
+	}
+}
+
+func (r *run) removed(l *ledger, h hook) {
+	p := l.of(h)
+	if p == nil {
+		return
+	}
+	r.check(*p == passed || r.stock && l.forgiven, "%s counts as completed, and it did not let the Cluster pass", h)
+	*p = complete
+	switch h {
+	case afterWorkers:
+		l.moved, l.turn = false, 0
+	case afterCluster:
+		l.began, l.after = false, notDue
+	case beforeCreate, afterInitialized, beforeCluster, beforeControlPlane, afterControlPlane, beforeWorkers, beforeDelete:
+	}
+}
+
+// raisesControlPlane checks that the control plane may begin a step, and begins the ledger of that step.
+func (r *run) raisesControlPlane(to rung, stamp rung) {
+	w, l := r.w, &r.w.ledger
+	from := w.cp.spec
+	a, b := r.m.version(from), r.m.version(to)
+	r.check(!r.m.older(to, from), "the control plane goes back from %s to %s", a, b)
+	lag, ok := a.Minor().Lag(b.Minor())
+	r.check(ok && lag <= 1, "the control plane goes from %s to %s at once", a, b)
+	r.check(w.cp.stable(), "the control plane is set to %s while it is on its way to %s", b, a)
+	r.check(!l.controlPlane.open() || l.forgiven, "the control plane goes on to %s, and AfterControlPlaneUpgrade for %s is lost", b, a)
+	r.check(!l.workersBefore.open() && !l.workersAfter.open() || l.forgiven, "the control plane goes on to %s, and hooks about workers for %s are lost", b, a)
+	r.check(l.next == to || l.announced == to, "the control plane goes to %s, and BeforeControlPlaneUpgrade did not let it pass", b)
+	r.check(l.began, "the control plane goes to %s, and BeforeClusterUpgrade did not let it pass", b)
+	if !r.stock {
+		r.check(l.announced == to && w.intent.to == to, "the control plane goes to %s before that is recorded", b)
+		r.check(!l.moved, "the control plane goes on to %s, and AfterWorkersUpgrade for %s was not called", b, a)
+		r.check(stamp == to, "the control plane goes to %s and is stamped %s", b, r.m.version(stamp))
+		r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %s though the Cluster is paused or goes", b)
+		r.checkNoneMoves("the control plane goes on")
+	}
+	w.cp.spec, w.cp.stamp = to, stamp
+	l.controlPlane, l.workersBefore, l.workersAfter = due, notDue, notDue
+	l.next, l.announced, l.moved, l.replanned, l.turn = 0, 0, false, false, 0
+	r.checkSkew()
+}
+
+// raisesGroup checks that a group may begin to move.
+func (r *run) raisesGroup(i int, to rung) {
+	w, l, name := r.w, &r.w.ledger, r.m.Groups[i].Name
+	g := &w.groups[i]
+	r.check(!r.m.older(to, g.version), "%s goes back from %s to %s", name, r.m.version(g.version), r.m.version(to))
+	if r.stock {
+		l.moved = l.moved || w.pending.has(afterWorkers)
+	} else {
+		r.checkTurn(i, to)
+		l.moved = true
+		if !r.changed {
+			l.turn = uint8(i + 1) //nolint:gosec // at most MaxGroups
+		}
+	}
+	g.version = to
+	r.checkSkew()
+}
+
+func (r *run) checkTurn(i int, to rung) {
+	w, l, c := r.w, &r.w.ledger, r.m.Groups[i]
+	name := c.Name
+	g := &w.groups[i]
+	r.check(!g.upgrading(), "%s is set to %s while it moves to %s", name, r.m.version(to), r.m.version(g.version))
+	r.check(w.cp.stable() && to == w.cp.spec, "%s goes to %s, and the control plane is not there", name, r.m.version(to))
+	r.check(l.workersBefore == complete, "%s goes to %s, and BeforeWorkersUpgrade did not let workers go", name, r.m.version(to))
+	r.check(l.workersAfter.open() && w.pending.has(afterWorkers), "%s goes to %s, and nobody will call AfterWorkersUpgrade", name, r.m.version(to))
+	r.check(!r.asRead.paused && !r.asRead.deleting, "%s goes to %s though the Cluster is paused or goes", name, r.m.version(to))
+	r.check(!r.asRead.groups[i].deferred, "%s goes to %s though it is deferred", name, r.m.version(to))
+	for j := range i + 1 {
+		r.check(!r.asRead.groups[j].inTopology || !r.asRead.groups[j].held, "%s goes to %s though %s holds the sequence", name, r.m.version(to), r.m.Groups[j].Name)
+	}
+	r.check(int(l.turn) <= i, "%s goes to %s after groups that follow it", name, r.m.version(to))
+	moving := 1
+	for j := range r.m.Groups {
+		if !w.groups[j].upgrading() {
+			continue
+		}
+		if r.m.Groups[j].Kind == c.Kind {
+			moving++
+		}
+		r.check(c.Kind == plan.MachineDeployment || r.m.Groups[j].Kind != plan.MachineDeployment, "%s goes to %s while %s moves", name, r.m.version(to), r.m.Groups[j].Name)
+	}
+	r.check(moving <= max(r.m.Concurrency, 1), "%s goes to %s, and then %d of its kind move", name, r.m.version(to), moving)
+	if c.MaxMinorStep > 0 {
+		lag, ok := r.m.version(g.version).Minor().Lag(r.m.version(to).Minor())
+		r.check(ok && lag <= c.MaxMinorStep, "%s goes from %s to %s, which is farther than it can", name, r.m.version(g.version), r.m.version(to))
+	}
+}
+
+// checkSkew checks every machine against every API server that may run beside it.
+func (r *run) checkSkew() {
+	w := r.w
+	for i := range r.m.Groups {
+		g := w.groups[i]
+		if !g.counts() {
+			continue
+		}
+		for _, kubelet := range [...]rung{g.version, g.oldest} {
+			for _, server := range [...]rung{w.cp.spec, w.cp.status} {
+				if server != 0 && !r.m.Skew.Allows(r.m.version(kubelet).Minor(), r.m.version(server).Minor()) {
+					r.check(false, "version skew: %s has kubelets of %s beside an API server of %s", r.m.Groups[i].Name, r.m.version(kubelet), r.m.version(server))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/engine/upgrade"
+	"github.com/windlass-dev/windlass/internal/sim"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// mutant is an engine that is broken in one way, where the fault shows, and what the exploration says about it.
+type mutant struct {
+	// see changes what the decider sees, decide what it decides.
+	see    func(*chain.State)
+	decide func(chain.State, *chain.Decision)
+	// carry takes the place of the engine, effects changes what the engine acts on.
+	carry   func(context.Context, chain.State, chain.Recorded, chain.Decision, time.Time, upgrade.Effects) (upgrade.Outcome, error)
+	effects func(upgrade.Effects) upgrade.Effects
+	config  sim.Config
+	want    string
+}
+
+func (m mutant) engine() sim.Engine {
+	return sim.Engine{
+		Decide: func(s chain.State, now time.Time) chain.Decision {
+			seen := s
+			seen.Groups, seen.Pending = slices.Clone(s.Groups), slices.Clone(s.Pending)
+			if m.see != nil {
+				m.see(&seen)
+			}
+			d := chain.Decide(seen, now)
+			if m.decide != nil {
+				m.decide(s, &d)
+			}
+			return d
+		},
+		Carry: func(ctx context.Context, s chain.State, r chain.Recorded, d chain.Decision, now time.Time, e upgrade.Effects) (upgrade.Outcome, error) {
+			if m.effects != nil {
+				e = m.effects(e)
+			}
+			if m.carry != nil {
+				return m.carry(ctx, s, r, d, now, e)
+			}
+			return upgrade.Carry(ctx, s, r, d, now, e)
+		},
+	}
+}
+
+// deaf hears every hook let it pass.
+type deaf struct {
+	upgrade.Effects
+	blocks, failures bool
+}
+
+func (d deaf) Call(ctx context.Context, call chain.CallHook, decision chain.Decision) (upgrade.Reply, error) {
+	reply, err := d.Effects.Call(ctx, call, decision)
+	if err != nil && d.failures {
+		return upgrade.Reply{}, nil
+	}
+	if d.blocks {
+		reply.RetryAfter = 0
+	}
+	return reply, err
+}
+
+// careless takes every record for written.
+type careless struct{ upgrade.Effects }
+
+func (c careless) Record(ctx context.Context, recorded chain.Recorded) error {
+	if slices.Contains(recorded.Pending, chain.AfterControlPlaneUpgrade) && recorded.Intent == nil {
+		recorded.Pending = slices.DeleteFunc(slices.Clone(recorded.Pending), func(h chain.Hook) bool { return h == chain.AfterControlPlaneUpgrade })
+	}
+	return c.Effects.Record(ctx, recorded)
+}
+
+// hasty records what follows an effect before the effect.
+func hasty(ctx context.Context, s chain.State, r chain.Recorded, d chain.Decision, now time.Time, e upgrade.Effects) (upgrade.Outcome, error) {
+	raise, ok := d.Action.(chain.RaiseControlPlane)
+	if !ok {
+		return upgrade.Carry(ctx, s, r, d, now, e)
+	}
+	if err := e.Record(ctx, raise.Then.Apply(r, raise.To, now)); err != nil {
+		return upgrade.Outcome{}, fmt.Errorf("recording: %w", err)
+	}
+	return upgrade.Outcome{}, e.Apply(ctx, d.Objects, raise.To)
+}
+
+func without(list chain.Pending, h chain.Hook) chain.Pending {
+	return slices.DeleteFunc(slices.Clone(list), func(other chain.Hook) bool { return other == h })
+}
+
+// editRecord changes what goes with an action.
+func editRecord(d *chain.Decision, edit func(*chain.Record)) {
+	switch a := d.Action.(type) {
+	case chain.CallHook:
+		edit(&a.Then)
+		d.Action = a
+	case chain.RaiseControlPlane:
+		edit(&a.Then)
+		d.Action = a
+	case chain.Note:
+		edit(&a.Record)
+		d.Action = a
+	}
+}
+
+func mutants() map[string]mutant {
+	plain := chainOf(2, sim.Faults{}, md("a", 30))
+	long := chainOf(4, sim.Faults{}, md("a", 30))
+	cuts := chainOf(2, sim.Faults{Cuts: 1}, md("a", 30))
+	answers := chainOf(1, sim.Faults{Answers: 1}, md("a", 30))
+	two := chainOf(1, sim.Faults{}, md("a", 30), md("b", 30))
+	pool := chainOf(1, sim.Faults{}, md("a", 30), mp("p", 30))
+	held := chainOf(1, sim.Faults{}, sim.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), Hold: true}, md("b", 30))
+	deferred := chainOf(1, sim.Faults{}, sim.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), Defer: true})
+	swaps := chainOf(2, sim.Faults{Swaps: 2, Cuts: 1, Answers: 1}, md("a", 30))
+	newGroup := chainOf(1, sim.Faults{}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment})
+	creation := chainOf(1, sim.Faults{Answers: 1}, sim.Group{Name: "a", Kind: plan.MachineDeployment})
+	creation.ControlPlane = version.Version{}
+	retarget := chainOf(2, sim.Faults{Retargets: 1}, md("a", 30))
+	retarget.Retargets = []version.Version{v(31)}
+	lax := version.SkewPolicy{Name: "lax", Rules: []version.SkewRule{{MaxLag: 9}}}
+	return map[string]mutant{
+		"skips skew":                {see: func(s *chain.State) { s.Skew = lax }, config: long, want: "version skew"},
+		"skips minors":              {decide: jump, config: plain, want: "at once"},
+		"drops the intent":          {decide: func(_ chain.State, d *chain.Decision) { editRecord(d, func(r *chain.Record) { r.Intent = nil }) }, config: plain, want: "stands still"},
+		"needs no intent":           {see: invent, config: plain, want: "BeforeControlPlaneUpgrade did not let it pass"},
+		"keeps the intent":          {decide: func(_ chain.State, d *chain.Decision) { editRecord(d, func(r *chain.Record) { r.ClearIntent = false }) }, config: plain, want: "stands still"},
+		"forgets AfterWorkers":      {see: func(s *chain.State) { s.Pending = without(s.Pending, chain.AfterWorkersUpgrade) }, config: plain, want: "BeforeWorkersUpgrade is to be called again"},
+		"forgets to announce":       {decide: silent, config: plain, want: "to be called again"},
+		"forgets AfterControlPlane": {effects: func(e upgrade.Effects) upgrade.Effects { return careless{e} }, config: plain, want: "before the last step is over"},
+		"raises twice":              {see: func(s *chain.State) { s.ControlPlane.Upgrading = false }, config: plain, want: "the control plane is not just there"},
+		"does not wait for machines": {
+			see: func(s *chain.State) {
+				for i := range s.Groups {
+					s.Groups[i].Upgrading, s.Groups[i].Oldest = false, s.Groups[i].Version
+				}
+			}, config: plain, want: "while a moves",
+		},
+		"ignores hold":             {see: func(s *chain.State) { edit(s, func(g *chain.Group) { g.Hold = false }) }, config: held, want: "holds the sequence"},
+		"ignores defer":            {see: func(s *chain.State) { edit(s, func(g *chain.Group) { g.Defer = false }) }, config: deferred, want: "though it is deferred"},
+		"ignores concurrency":      {see: func(s *chain.State) { s.Concurrency = 9 }, config: two, want: "2 of its kind move"},
+		"ignores the order":        {see: func(s *chain.State) { slices.Reverse(s.Groups) }, config: two, want: "after groups that follow it"},
+		"moves pools at once":      {decide: rush, config: pool, want: "while a moves"},
+		"ignores pauses":           {see: func(s *chain.State) { s.Paused = false }, config: chainOf(1, sim.Faults{Pauses: 1}, md("a", 30)), want: "paused"},
+		"ignores deletion":         {see: func(s *chain.State) { s.Deleting = false }, config: chainOf(1, sim.Faults{Deletions: 1}, md("a", 30)), want: "goes"},
+		"ignores annotations":      {see: func(s *chain.State) { s.Blockers = nil }, config: chainOf(1, sim.Faults{Blockers: 1}, md("a", 30)), want: "an annotation blocks the upgrade"},
+		"hears no block":           {effects: func(e upgrade.Effects) upgrade.Effects { return deaf{Effects: e, blocks: true} }, config: answers, want: "did not let"},
+		"hears no failure":         {effects: func(e upgrade.Effects) upgrade.Effects { return deaf{Effects: e, failures: true} }, config: answers, want: "did not let"},
+		"records before it acts":   {carry: hasty, config: plain, want: "to be called again for a step for which it is completed"},
+		"does not come back":       {carry: leave, config: answers, want: "nobody comes back"},
+		"reads no stamp":           {see: func(s *chain.State) { s.ControlPlane.Stamp = version.Version{} }, config: cuts, want: "before the last step is over"},
+		"reads no upgrade step":    {see: func(s *chain.State) { s.UpgradeStep = version.Version{} }, config: swaps, want: "to be called again"},
+		"reads no pending upgrade": {see: func(s *chain.State) { s.Pending = without(s.Pending, chain.AfterClusterUpgrade) }, config: plain, want: "in the middle of an upgrade"},
+		"ends too early":           {see: func(s *chain.State) { s.Groups = nil }, config: plain, want: "a is not at"},
+		"never ends": {decide: func(_ chain.State, d *chain.Decision) {
+			editRecord(d, func(r *chain.Record) { r.Remove = without(r.Remove, chain.AfterClusterUpgrade) })
+		}, config: plain, want: "stands still"},
+		"wavers":                  {decide: waver, config: plain, want: "does not end"},
+		"stands still":            {decide: still, config: plain, want: "stands still"},
+		"creates groups at once":  {decide: func(s chain.State, d *chain.Decision) { release(s, d, false) }, config: newGroup, want: "while the control plane changes"},
+		"writes what waits":       {decide: func(s chain.State, d *chain.Decision) { release(s, d, true) }, config: plain, want: "is written to"},
+		"creates unasked":         {see: func(s *chain.State) { s.Begun = true }, config: creation, want: "BeforeClusterCreate did not let it pass"},
+		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
+	}
+}
+
+func edit(s *chain.State, change func(*chain.Group)) {
+	for i := range s.Groups {
+		change(&s.Groups[i])
+	}
+}
+
+func jump(s chain.State, d *chain.Decision) {
+	if _, raises := d.Action.(chain.RaiseControlPlane); raises {
+		d.Objects.ControlPlane.Version = s.Target
+	}
+}
+
+// waver notes another target each time.
+func waver(s chain.State, d *chain.Decision) {
+	if s.Pending.Has(chain.AfterClusterUpgrade) {
+		other := s.Target
+		if s.ChainTarget == other {
+			other = s.ControlPlane.Version
+		}
+		d.Action = chain.Note{Record: chain.Record{ChainTarget: other}}
+	}
+}
+
+// invent pretends that the next step is announced.
+func invent(s *chain.State) {
+	if s.Intent == nil && s.ControlPlane.Version != s.Target {
+		s.Intent = &chain.Intent{From: s.ControlPlane.Version, To: v(int(s.ControlPlane.Version.Minor().Minor) + 1)}
+	}
+}
+
+// silent announces no workers step with the control plane's.
+func silent(_ chain.State, d *chain.Decision) {
+	if _, raises := d.Action.(chain.RaiseControlPlane); raises {
+		editRecord(d, func(r *chain.Record) {
+			r.Add = slices.DeleteFunc(slices.Clone(r.Add), func(h chain.Hook) bool { return h == chain.AfterWorkersUpgrade })
+		})
+	}
+}
+
+// rush sends pools on with the rest.
+func rush(_ chain.State, d *chain.Decision) {
+	if raise, ok := d.Action.(chain.RaiseWorkers); ok {
+		for i := range d.Objects.Groups {
+			d.Objects.Groups[i].Version, d.Objects.Groups[i].Hold = raise.To, false
+		}
+	}
+}
+
+func leave(ctx context.Context, s chain.State, r chain.Recorded, d chain.Decision, now time.Time, e upgrade.Effects) (upgrade.Outcome, error) {
+	outcome, err := upgrade.Carry(ctx, s, r, d, now, e)
+	outcome.RequeueAfter = 0
+	return outcome, err
+}
+
+func still(_ chain.State, d *chain.Decision) {
+	if _, moves := d.Action.(chain.RaiseWorkers); moves {
+		d.Action = chain.Wait{}
+		d.Objects = chain.Objects{Leave: true}
+	}
+}
+
+// release takes Hold from groups: from those that exist, or from those that do not.
+func release(s chain.State, d *chain.Decision, exist bool) {
+	for i := range d.Objects.Groups {
+		if s.Groups[i].Exists == exist {
+			d.Objects.Groups[i].Hold = false
+		}
+	}
+}
+
+// TestMutants breaks the decider and the engine on purpose: each fault must be found, or the exploration proves nothing.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	for name, m := range mutants() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m.config.Engine = m.engine()
+			report, err := sim.Explore(t.Context(), m.config, 20_000)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case report.Violation == nil:
+				t.Fatalf("the fault is not found in %d states", report.States)
+			case !strings.Contains(report.Violation.Problem, m.want):
+				t.Errorf("want %q, got\n%s", m.want, report.Violation)
+			}
+			t.Logf("found in %d states:\n%s", report.States, report.Violation)
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// world is all that there is at one moment. It is a value, and two worlds that are == are the same.
+type world struct {
+	// What people want.
+	target                                rung
+	source                                uint8
+	sourceDown, paused, deleting, blocker bool
+	// What is recorded on the Cluster.
+	pending     hooks
+	intent      intent
+	chainTarget rung
+	upgradeStep rung
+	okToDelete  bool
+	// The objects. begun says that one exists.
+	begun  bool
+	cp     controlPlane
+	groups [MaxGroups]group
+	// stock says that Cluster API's own engine is in charge.
+	stock bool
+	// answer is what the engine remembers of the last hook.
+	answer answer
+
+	ledger ledger
+	// faults is what is left of the budgets.
+	faults Faults
+}
+
+type intent struct {
+	from, to rung
+	workers  bool
+}
+
+type controlPlane struct {
+	exists, initialized bool
+	spec, status, stamp rung
+}
+
+func (c controlPlane) upgrading() bool { return c.status != 0 && c.status != c.spec }
+func (c controlPlane) stable() bool    { return c.exists && c.status == c.spec }
+
+type group struct {
+	inTopology, exists, deleting, deferred, held bool
+	version, oldest                              rung
+}
+
+func (g group) counts() bool    { return g.inTopology && g.exists && !g.deleting }
+func (g group) upgrading() bool { return g.counts() && g.version != g.oldest }
+
+// answer is that of a hook which did not let the Cluster pass.
+type answer struct {
+	hook   hook
+	step   rung
+	failed bool
+}
+
+// hook stands for a chain.Hook; 0 for none.
+type hook uint8
+
+const (
+	beforeCreate hook = iota + 1
+	afterInitialized
+	beforeCluster
+	beforeControlPlane
+	afterControlPlane
+	beforeWorkers
+	afterWorkers
+	afterCluster
+	beforeDelete
+)
+
+var hookNames = [...]chain.Hook{
+	beforeCreate: chain.BeforeClusterCreate, afterInitialized: chain.AfterControlPlaneInitialized, beforeCluster: chain.BeforeClusterUpgrade,
+	beforeControlPlane: chain.BeforeControlPlaneUpgrade, afterControlPlane: chain.AfterControlPlaneUpgrade, beforeWorkers: chain.BeforeWorkersUpgrade,
+	afterWorkers: chain.AfterWorkersUpgrade, afterCluster: chain.AfterClusterUpgrade, beforeDelete: chain.BeforeClusterDelete,
+}
+
+func (h hook) String() string { return string(hookNames[h]) }
+
+func hookOf(name chain.Hook) hook { return hook(max(0, slices.Index(hookNames[:], name))) } //nolint:gosec // a table of ten
+
+// hooks is a set of them.
+type hooks uint16
+
+func (s hooks) has(h hook) bool { return s&(1<<h) != 0 }
+func (s hooks) with(list ...hook) hooks {
+	for _, h := range list {
+		s |= 1 << h
+	}
+	return s
+}
+func (s hooks) without(h hook) hooks { return s &^ (1 << h) }
+
+func (s hooks) pending() chain.Pending {
+	if s == 0 {
+		return nil
+	}
+	var list chain.Pending
+	for h := range hook(len(hookNames)) {
+		if s.has(h) {
+			list = append(list, hookNames[h])
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// later is a moment at which an answer no longer holds.
+const later = time.Minute
+
+// read is what the engine reads of the world.
+func (m *model) read(w *world) (chain.State, chain.Recorded) {
+	r := chain.Recorded{Pending: w.pending.pending(), OKToDelete: w.okToDelete, UpgradeStep: m.version(w.upgradeStep)}
+	if w.intent.to != 0 {
+		r.Intent = &chain.Intent{From: m.version(w.intent.from), To: m.version(w.intent.to), Workers: w.intent.workers}
+	}
+	if w.chainTarget != 0 {
+		r.Chain = &chain.Progress{Target: m.version(w.chainTarget)}
+	}
+	s := chain.State{
+		Target: m.version(w.target), Begun: w.begun, Paused: w.paused, Deleting: w.deleting, Initialized: w.cp.initialized,
+		ControlPlane: chain.ControlPlane{
+			Exists: w.cp.exists, Provisioned: w.cp.status != 0, Version: m.version(w.cp.spec), Upgrading: w.cp.upgrading(), Stamp: m.version(w.cp.stamp),
+		},
+		Groups: m.readGroups(w), Source: m.source(w), Skew: m.Skew, Concurrency: m.Concurrency,
+	}
+	if w.sourceDown {
+		s.SourceProblem = "the extension does not answer"
+	}
+	if w.blocker {
+		s.Blockers = []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/somebody"}
+	}
+	if w.answer.hook != 0 {
+		s.Answers = []chain.Answer{{
+			Hook: hookNames[w.answer.hook], Step: m.version(w.answer.step), Failed: w.answer.failed, Message: "not now", Since: epoch, Until: epoch.Add(later),
+		}}
+	}
+	return s.With(r), r
+}
+
+func (m *model) readGroups(w *world) []chain.Group {
+	groups := make([]chain.Group, 0, len(m.Groups))
+	for i := range m.Groups {
+		g, c := &w.groups[i], &m.Groups[i]
+		if !g.inTopology {
+			continue
+		}
+		read := chain.Group{Name: c.Name, Kind: c.Kind, Exists: g.exists, Deleting: g.deleting, Defer: g.deferred, Hold: g.held, MaxMinorStep: c.MaxMinorStep}
+		if g.exists {
+			read.Version, read.Oldest, read.Upgrading = m.version(g.version), m.version(g.oldest), g.version != g.oldest
+		}
+		groups = append(groups, read)
+	}
+	return groups
+}
+
+// group finds a group of the topology by its name.
+func (m *model) group(name string) int {
+	return slices.IndexFunc(m.Groups, func(g Group) bool { return g.Name == name })
+}
+
+func (m *model) older(a, b rung) bool {
+	return version.Compare(m.version(a), m.version(b)) == version.Less
+}
