@@ -199,18 +199,21 @@ func (e *otherEngine) decideKind(kind plan.GroupKind, moves []move) {
 }
 
 func (e *otherEngine) decideGroup(g group, held, full bool) move {
-	steady := e.w.cp.stable() && !e.starts
-	if !g.exists {
-		if !steady || e.waits || e.blocked {
-			return move{waits: true}
-		}
+	steady := e.w.cp.stable() && !e.starts && !e.blocked
+	switch {
+	case g.exists && g.version == e.w.target:
+		return move{}
+	case g.exists:
+		return e.decideMove(g, held || g.deferred || full || !steady)
+	case !steady || e.waits:
+		return move{waits: true}
+	default:
 		return move{to: e.w.target}
 	}
-	if g.version == e.w.target {
-		return move{}
-	}
-	keptBack := held || g.deferred || e.blocked || full
-	if keptBack || !steady || e.waits && !e.forWorkers || len(e.plan.Workers) == 0 || e.workersAt(g.version) {
+}
+
+func (e *otherEngine) decideMove(g group, keptBack bool) move {
+	if keptBack || e.waits && !e.forWorkers || len(e.plan.Workers) == 0 || e.workersAt(g.version) {
 		return move{waits: true}
 	}
 	return move{to: e.m.rung(e.plan.Workers[0])}
