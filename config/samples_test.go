@@ -4,12 +4,16 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/upgradegate"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // readSamples decodes the documents of a file strictly.
@@ -73,6 +77,30 @@ func TestUpdaterSample(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestUpgradeGateSample holds steps as the examples' comments say.
+func TestUpgradeGateSample(t *testing.T) {
+	t.Parallel()
+	gates := readSamples[v1alpha1.UpgradeGate](t, "samples/upgradegate.yaml")
+	prod := upgradegate.Cluster{Namespace: "clusters", Name: "prod", UID: "u", Labels: map[string]string{"environment": "production"}}
+	// On a Monday.
+	monday := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		step gate.Step
+		want string
+	}{
+		"workers": {step: gate.Step{Hook: gate.BeforeWorkersUpgrade, Version: version.MustParse("v1.30.2")},
+			want: "gate maintenance: before workers v1.30.2: waits for the window Fri,Sat 22:00-04:00 Europe/Berlin, opens 2026-11-27T21:00:00Z"},
+		"control plane": {step: gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: version.MustParse("v1.33.0")},
+			want: "gate removed-apis: before control plane v1.33.0: needs approval: windlass approve prod -n clusters --gate removed-apis"},
+		"another minor": {step: gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: version.MustParse("v1.31.0")}},
+	} {
+		got := gate.Decide(tt.step, upgradegate.Select(gates, prod, tt.step), gate.Facts{}, monday)
+		if message := got.Message(tt.step); message != tt.want {
+			t.Errorf("%s: got %q, want %q", name, message, tt.want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fakeAPI serves the discovery, get, list and watch requests that commands make, for objects of any kind. Lists have one
+// fakeAPI serves the discovery, get, list, watch and merge patch requests that commands make, for objects of any kind. Lists have one
 // object a page, so that whoever forgets to go on sees too little.
 type fakeAPI struct {
 	mu sync.Mutex
@@ -45,7 +45,7 @@ var servedWith = map[string]map[string]string{
 		"clusters": "Cluster", "clusterclasses": "ClusterClass", "machinedeployments": "MachineDeployment", "machinesets": "MachineSet",
 		"machinepools": "MachinePool", "machines": "Machine", "machinehealthchecks": "MachineHealthCheck",
 	},
-	"windlass.dev/v1alpha1": {"upgradegraphs": "UpgradeGraph", "updaters": "Updater", "updatepolicies": "UpdatePolicy"},
+	"windlass.dev/v1alpha1": {"upgradegraphs": "UpgradeGraph", "updaters": "Updater", "updatepolicies": "UpdatePolicy", "upgradegates": "UpgradeGate"},
 }
 
 func newFakeAPI(folder string) (*fakeAPI, error) {
@@ -150,6 +150,10 @@ func (f *fakeAPI) put(object *unstructured.Unstructured) {
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
+	case r.Method == http.MethodPost && r.URL.Path == "/apis/authentication.k8s.io/v1/selfsubjectreviews":
+		reply(w, map[string]any{
+			"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1", "status": map[string]any{"userInfo": map[string]any{"username": "jane@example.com"}},
+		})
 	case r.URL.Path == "/api":
 		reply(w, map[string]any{"kind": "APIVersions", "versions": []string{"v1"}})
 	case r.URL.Path == "/apis":
@@ -226,6 +230,10 @@ func (f *fakeAPI) serveObjects(w http.ResponseWriter, r *http.Request, groupVers
 	}
 	if r.URL.Query().Get("watch") != "" {
 		f.serveWatch(w, r, groupVersion+" "+resource, matches)
+		return
+	}
+	if r.Method == http.MethodPatch {
+		f.patch(w, r, matches, groupVersion, resource)
 		return
 	}
 	f.mu.Lock()

@@ -76,6 +76,7 @@ It plans the shortest legal chain, shows it and says why before anything happens
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.AddCommand(newApproveCommand())
 	root.AddCommand(newDemoCommand())
 	root.AddCommand(newDevCommand())
 	root.AddCommand(newDoctorCommand())

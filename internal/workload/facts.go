@@ -97,12 +97,22 @@ func (f *Facts) list(ctx context.Context, cluster types.NamespacedName, what str
 			return fmt.Errorf("the API server of Cluster %s serves no %s", cluster, what)
 		}
 		if err != nil {
-			f.clients.Failed(ctx, cluster, remote, err)
-			return &unreachableError{cluster: cluster, reason: fmt.Sprintf("reading its %s: %s", what, describe(err))}
+			return f.failed(ctx, cluster, remote, what, err)
 		}
 		each()
 		if next = page.GetContinue(); next == "" {
 			return nil
 		}
 	}
+}
+
+// failed tells of a request that failed. That there was no answer has nothing to do with what was asked for, and is said in the same
+// words for all: which of several requests notices it first must not change a condition.
+func (f *Facts) failed(ctx context.Context, cluster types.NamespacedName, remote *connection, what string, err error) error {
+	f.clients.Failed(ctx, cluster, remote, err)
+	reason := describe(err)
+	if isAnswer(err) {
+		reason = fmt.Sprintf("reading its %s: %s", what, reason)
+	}
+	return &unreachableError{cluster: cluster, reason: reason}
 }

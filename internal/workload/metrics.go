@@ -44,8 +44,7 @@ func (f *Facts) DeprecatedAPIs(ctx context.Context, cluster types.NamespacedName
 		return nil, fmt.Errorf("the API server of Cluster %s: %w", cluster, err)
 	}
 	if err != nil {
-		f.clients.Failed(ctx, cluster, remote, err)
-		return nil, &unreachableError{cluster: cluster, reason: "reading its metrics: " + describe(err)}
+		return nil, f.failed(ctx, cluster, remote, "metrics", err)
 	}
 	apis, err := parseDeprecated(lines)
 	if err != nil {
@@ -72,7 +71,7 @@ func readMetrics(ctx context.Context, remote *connection) ([]byte, error) {
 	request.Header.Set("Accept", "text/plain;version=0.0.4")
 	response, err := remote.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("asking for them: %w", err)
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	switch response.StatusCode {

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/upgradegate"
+)
+
+// approver changes what holds a Cluster's upgrade.
+type approver struct {
+	client client.Client
+	config *rest.Config
+	held   held
+	out    io.Writer
+	now    time.Time
+}
+
+// nothingError says that there is nothing of what was asked for.
+func nothingError(format string, args ...any) error {
+	return &exitError{code: exitNoPlan, err: fmt.Errorf(format, args...)}
+}
+
+// approve approves steps. chosen says that the user has said which ones; else there must be one only.
+func (a approver) approve(ctx context.Context, steps []heldStep, chosen bool) error {
+	missing := slices.DeleteFunc(slices.Clone(steps), func(s heldStep) bool { return s.approved })
+	switch {
+	case len(steps) == 0:
+		return nothingError("nothing that was asked for waits for approval; see windlass approve %s -n %s --list", a.held.cluster.Name, a.held.cluster.Namespace)
+	case len(missing) > 1 && !chosen:
+		return chooseError(missing, "--gate, --step or --all-pending")
+	}
+	by := ""
+	if len(missing) > 0 {
+		by = a.whoAmI(ctx)
+	}
+	for _, s := range steps {
+		if s.approved {
+			fmt.Fprintf(a.out, "Approved already: %s, %s\n", s, s.author())
+			continue
+		}
+		err := a.changeApprovals(ctx, s.gate, func(approvals []v1alpha1.GateApprovalRecord) []v1alpha1.GateApprovalRecord {
+			return upgradegate.ComputeApproved(approvals, a.held.key(), s.step, by, a.now)
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "Approved: %s\n", s)
+	}
+	return nil
+}
+
+// revoke takes approvals back.
+func (a approver) revoke(ctx context.Context, steps []heldStep, chosen bool) error {
+	switch {
+	case len(steps) == 0:
+		return nothingError("no such approval is there; see windlass approve %s -n %s --list", a.held.cluster.Name, a.held.cluster.Namespace)
+	case len(steps) > 1 && !chosen:
+		return chooseError(steps, "--gate or --step")
+	}
+	for _, s := range steps {
+		err := a.changeApprovals(ctx, s.gate, func(approvals []v1alpha1.GateApprovalRecord) []v1alpha1.GateApprovalRecord {
+			return upgradegate.ComputeRevoked(approvals, a.held.key(), s.step)
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "Revoked: %s\n", s)
+	}
+	return nil
+}
+
+func chooseError(steps []heldStep, flags string) error {
+	words := make([]string, 0, len(steps))
+	for _, s := range steps {
+		words = append(words, "  "+s.String())
+	}
+	return fmt.Errorf("there are several; choose with %s:\n%s", flags, strings.Join(words, "\n"))
+}
+
+// changeApprovals writes the approvals of a gate. Others write its status at the same time.
+func (a approver) changeApprovals(ctx context.Context, name string, change func([]v1alpha1.GateApprovalRecord) []v1alpha1.GateApprovalRecord) error {
+	key := types.NamespacedName{Namespace: a.held.cluster.Namespace, Name: name}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var current v1alpha1.UpgradeGate
+		if err := a.client.Get(ctx, key, &current); err != nil {
+			return err
+		}
+		wanted := current.DeepCopy()
+		wanted.Status.Approvals = change(wanted.Status.Approvals)
+		return a.client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{}))
+	})
+	if err != nil {
+		return fmt.Errorf("writing the approvals of UpgradeGate %s: %w", key, err)
+	}
+	return nil
+}
+
+// whoAmI asks the API server for the name of the user. It is for people who look at the approval later, so that it may be missing.
+func (a approver) whoAmI(ctx context.Context) string {
+	c, err := authenticationclient.NewForConfig(a.config)
+	if err != nil {
+		return ""
+	}
+	review, err := c.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return ""
+	}
+	return review.Status.UserInfo.Username
+}
+
+// removeAnnotation takes away one annotation that holds an upgrade before it begins.
+func (a approver) removeAnnotation(ctx context.Context, name string) error {
+	key := name
+	if !strings.HasPrefix(name, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
+		key = clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + "/" + name
+	}
+	value, ok := a.held.cluster.Annotations[key]
+	if !ok {
+		return nothingError("Cluster %s/%s has no annotation %s", a.held.cluster.Namespace, a.held.cluster.Name, key)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: nil}}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	if err := a.client.Patch(ctx, a.held.cluster.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("taking away the annotation %s: %w", key, err)
+	}
+	fmt.Fprintf(a.out, "Taken away: annotation %s, which was %q\n", key, value)
+	return nil
+}
