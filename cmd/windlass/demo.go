@@ -188,7 +188,7 @@ func (o *demoOptions) upgrade(ctx context.Context, out io.Writer, plane *devplan
 	defer closeViewer()
 	failed, stopWatching := watchPlane(ctx, plane)
 	defer stopWatching()
-	result, err := demo.Run(failed, demo.Options{Plane: plane, Executable: executable, Plan: planOnPlane, Show: viewer, Now: time.Now}, scenario)
+	result, err := demo.Run(failed, demo.Options{Plane: plane, Executable: executable, Plan: o.plan, Show: viewer, Now: time.Now}, scenario)
 	closeViewer()
 	if err == nil {
 		return report(out, result)
@@ -243,6 +243,13 @@ func (o *demoOptions) finish(cmd *cobra.Command, plane *devplane.Plane, err erro
 		return errors.Join(errors.New("stopped; nothing is left running"), devplane.RemoveState(o.dev.stateDir))
 	}
 	return fmt.Errorf("%w\nThe logs of all parts are in %s", err, filepath.Join(o.dev.stateDir, "logs"))
+}
+
+// plan makes the plan of an upgrade by the engine that carries it out.
+func (o *demoOptions) plan(ctx context.Context, config *rest.Config, key types.NamespacedName, target version.Version) (plan.Request, error) {
+	request, err := planOnPlane(ctx, config, key, target)
+	request.Policy.Workers = o.engine.Workers()
+	return request, err
 }
 
 // planOnPlane makes the same request as "windlass plan CLUSTER --to ...".

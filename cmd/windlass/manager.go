@@ -19,6 +19,7 @@ import (
 type managerCommandOptions struct {
 	kubeconfig, context string
 	logs                *logs.Options
+	gates               bool
 	manager             manager.Options
 }
 
@@ -70,6 +71,7 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
+	o.manager.Extension.NoGates = !o.gates
 	restConfig, err := serverRESTConfig(o.kubeconfig, o.context)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/windlass-dev/windlass/internal/devplane"
+	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
 // Engine is whose core manager runs on a plane.
@@ -34,6 +35,14 @@ func (e Engine) Child() string {
 		return ManagerName
 	}
 	return devplane.CoreManager
+}
+
+// Workers is how the engine stops groups on the way.
+func (e Engine) Workers() plan.Workers {
+	if e == EngineWindlass {
+		return plan.WorkersPerGroup
+	}
+	return plan.WorkersShared
 }
 
 // Children are what a plane's configuration needs for the engine. executable is the windlass binary.

@@ -59,6 +59,10 @@ func TestConfigValidate(t *testing.T) {
 			},
 			want: []string{"child 1: capi-core is replaced by another child already"},
 		},
+		"arguments of nobody": {
+			change: func(c *Config) { c.Children = []Child{{Name: "a", Path: "/a", StockArgs: true}} },
+			want:   []string{`"a" asks for the arguments of a stock manager and replaces none`},
+		},
 		"child with everything wrong": {
 			change: func(c *Config) {
 				c.Children = []Child{{
