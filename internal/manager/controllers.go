@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/featuregate"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -83,7 +84,7 @@ func concurrency(n int) controller.Options { return controller.Options{MaxConcur
 // part is one controller.
 type part struct {
 	name string
-	// gated parts are added only where the feature gate says so.
+	// off is set where a feature gate leaves it out.
 	off bool
 	add func() error
 }
@@ -95,7 +96,7 @@ func (b *builder) addControllers(ctx context.Context) error {
 	parts := []part{
 		{name: "CRDMigrator", add: func() error {
 			return (&crdmigrator.CRDMigrator{
-				Client: c, APIReader: apiReader, SkipCRDMigrationPhases: b.checked.skipMigrationPhases, Config: computeMigrations(),
+				Client: c, APIReader: apiReader, SkipCRDMigrationPhases: b.checked.skipMigrationPhases, Config: computeMigrations(feature.Gates.Enabled),
 			}).SetupWithManager(ctx, b.mgr, concurrency(migrationConcurrency))
 		}},
 		{name: "ClusterClass", off: withoutTopology, add: func() error {
@@ -174,7 +175,7 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 
 // computeMigrations lists the kinds whose stored objects are brought to the version in which they are stored now. The rights for it
 // are those of Cluster API's core manager on these CustomResourceDefinitions.
-func computeMigrations() map[client.Object]crdmigrator.ByObjectConfig {
+func computeMigrations(enabled func(featuregate.Feature) bool) map[client.Object]crdmigrator.ByObjectConfig {
 	withStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
 	out := map[client.Object]crdmigrator.ByObjectConfig{
 		&addonsv1.ClusterResourceSetBinding{}: {},
@@ -188,13 +189,13 @@ func computeMigrations() map[client.Object]crdmigrator.ByObjectConfig {
 		&ipamv1.IPAddress{}:                   {},
 		&ipamv1.IPAddressClaim{}:              withStatus,
 	}
-	if feature.Gates.Enabled(feature.ClusterTopology) {
+	if enabled(feature.ClusterTopology) {
 		out[&clusterv1.ClusterClass{}] = withStatus
 	}
-	if feature.Gates.Enabled(feature.RuntimeSDK) {
+	if enabled(feature.RuntimeSDK) {
 		out[&runtimev1.ExtensionConfig{}] = withStatus
 	}
-	if feature.Gates.Enabled(feature.MachinePool) {
+	if enabled(feature.MachinePool) {
 		out[&clusterv1.MachinePool{}] = withStatus
 	}
 	return out

@@ -1,0 +1,53 @@
+package manager
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
+)
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	o.MachineSetPreflightChecks = []string{"", "KubeadmVersionSkew", "ControlPlaneIsStable"}
+	o.SkipCRDMigrationPhases = []string{"CleanupManagedFields"}
+	o.SyncMachineLabels, o.SyncMachineAnnotations = []string{"^a"}, []string{"b$", "c"}
+	got, err := o.check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sets.New(clusterv1.MachineSetPreflightCheckKubeadmVersionSkew, clusterv1.MachineSetPreflightCheckControlPlaneIsStable)
+	if diff := cmp.Diff(want, got.preflightChecks); diff != "" {
+		t.Errorf("checks (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]crdmigrator.Phase{crdmigrator.CleanupManagedFieldsPhase}, got.skipMigrationPhases); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+	if len(got.labels) != 1 || len(got.annotations) != 2 || !got.labels[0].MatchString("ab") || !got.annotations[0].MatchString("ab") {
+		t.Errorf("expressions are %v and %v", got.labels, got.annotations)
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Options){
+		"--remote-conditions-grace-period 50s is not longer than":     func(o *Options) { o.ConditionsGracePeriod = o.ConnectionGracePeriod },
+		"--remote-conditions-grace-period 1m59s is shorter than 2m0s": func(o *Options) { o.ConditionsGracePeriod = 2*time.Minute - time.Second },
+		"give both or none": func(o *Options) { o.ClientKeyFile = "key" },
+		`--machineset-preflight-checks "all" is unknown: use All, `:                           func(o *Options) { o.MachineSetPreflightChecks = []string{"all"} },
+		`--skip-crd-migration-phases "X" is unknown: use StorageVersionMigration, Cleanup`:    func(o *Options) { o.SkipCRDMigrationPhases = []string{"X"} },
+		"--additional-sync-machine-labels: error parsing regexp: missing closing ]: `[`":      func(o *Options) { o.SyncMachineLabels = []string{"a", "["} },
+		"--additional-sync-machine-annotations: error parsing regexp: missing closing ]: `[`": func(o *Options) { o.SyncMachineAnnotations = []string{"["} },
+	} {
+		o := DefaultOptions()
+		change(&o)
+		if _, err := o.check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
