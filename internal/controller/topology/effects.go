@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capicontroller "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,22 +76,50 @@ func (r *run) awaitCache(change topology.Change) {
 	r.controller.DeferNextReconcileUntilCacheUpToDate(r.cluster, kind, change.ResourceVersion)
 }
 
-// Record writes annotations, unless somebody has changed the Cluster since it was read.
+// Record writes annotations, unless somebody has changed the Cluster since it was read. Controllers write its status all the time, on which no
+// record depends: a conflict with one of those is none. Otherwise a hook that has let the Cluster pass would be called again for each.
 func (e *effects) Record(ctx context.Context, recorded chain.Recorded) error {
 	r := e.run
 	annotations, err := snapshot.WriteRecorded(r.cluster.Annotations, recorded)
 	if err != nil {
 		return err
 	}
-	written := r.cluster.DeepCopy()
-	written.Annotations = annotations
-	if err := r.Client.Patch(ctx, written, client.MergeFromWithOptions(r.cluster, client.MergeFromWithOptimisticLock{})); err != nil {
+	written, err := r.patchAnnotations(ctx, annotations)
+	for range recordRetries {
+		if !apierrors.IsConflict(err) || !r.onlyStatusChanged(ctx) {
+			break
+		}
+		written, err = r.patchAnnotations(ctx, annotations)
+	}
+	if err != nil {
 		return fmt.Errorf("patching Cluster %s: %w", client.ObjectKeyFromObject(r.cluster), err)
 	}
 	// Both carry what was written, so that neither the next record nor the status takes it back.
 	r.cluster.Annotations, r.cluster.ResourceVersion = written.Annotations, written.ResourceVersion
 	r.controller.DeferNextReconcileUntilCacheUpToDate(r.cluster, capicontroller.StructuredObject(clusterv1.GroupVersion, "Cluster"), written.ResourceVersion)
 	return nil
+}
+
+// recordRetries bounds how often a status may be written between the reading of a Cluster and the patch that follows it.
+const recordRetries = 5
+
+func (r *run) patchAnnotations(ctx context.Context, annotations map[string]string) (*clusterv1.Cluster, error) {
+	written := r.cluster.DeepCopy()
+	written.Annotations = annotations
+	return written, r.Client.Patch(ctx, written, client.MergeFromWithOptions(r.cluster, client.MergeFromWithOptimisticLock{}))
+}
+
+// onlyStatusChanged reports whether the Cluster differs from what was read by nothing but its status; it then stands for the present one.
+func (r *run) onlyStatusChanged(ctx context.Context) bool {
+	live := &clusterv1.Cluster{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(r.cluster), live); err != nil {
+		return false
+	}
+	if live.UID != r.cluster.UID || !equality.Semantic.DeepEqual(objectFacts(live), objectFacts(r.cluster)) {
+		return false
+	}
+	r.cluster.ResourceVersion = live.ResourceVersion
+	return true
 }
 
 // computeVersions gives every object of the topology its version. A group that the decision does not know, because the Cluster has changed since
