@@ -93,7 +93,7 @@ func TestRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []received{{
-		path: "/below/hooks.runtime.cluster.x-k8s.io/v1alpha1/generatepatches/mixed-case", query: "timeout=5s", contentType: "application/json",
+		path: "/below/hooks.runtime.cluster.x-k8s.io/v1alpha1/generatepatches/mixed-case", query: "timeout=20s", contentType: "application/json",
 		body: map[string]any{
 			"apiVersion": hooksV1, "kind": "GeneratePatchesRequest", "items": nil,
 			"settings": map[string]any{"both": "request", "request": "2", "config": "1"},

@@ -152,7 +152,10 @@ func TestFaults(t *testing.T) {
 			config.Spec.ClientConfig = tt.config
 			config.Spec.Settings = map[string]string{"password": "secret-setting"}
 			for i := range config.Status.Handlers {
-				config.Status.Handlers[i].TimeoutSeconds = 1
+				config.Status.Handlers[i].TimeoutSeconds = 30
+				if tt.want.fault == hookclient.FaultTimeout {
+					config.Status.Handlers[i].TimeoutSeconds = 1
+				}
 			}
 			warm(t, c, config)
 			for _, attempt := range []struct {

@@ -159,7 +159,7 @@ func extensionConfig(name string, handlers ...string) *runtimev1.ExtensionConfig
 		}
 		config.Status.Handlers = append(config.Status.Handlers, runtimev1.ExtensionHandler{
 			Name: parts[1] + "." + name, RequestHook: runtimev1.GroupVersionHook{APIVersion: hooksV1, Hook: parts[0]},
-			TimeoutSeconds: 5, FailurePolicy: policy,
+			TimeoutSeconds: 20, FailurePolicy: policy,
 		})
 	}
 	return config

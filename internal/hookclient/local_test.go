@@ -48,9 +48,9 @@ func (w *witness) take() []string {
 
 // handlers are what Windlass serves, in kind: a gate, an update and a plan, with answers that differ.
 func (w *witness) handlers() []server.ExtensionHandler {
-	seconds, policy := int32(1), runtimehooksv1.FailurePolicyIgnore
+	short, long, policy := int32(1), int32(30), runtimehooksv1.FailurePolicyIgnore
 	return []server.ExtensionHandler{
-		{Hook: runtimehooksv1.UpdateMachine, Name: "update", TimeoutSeconds: &seconds,
+		{Hook: runtimehooksv1.UpdateMachine, Name: "update", TimeoutSeconds: &long,
 			HandlerFunc: func(_ context.Context, request *runtimehooksv1.UpdateMachineRequest, response *runtimehooksv1.UpdateMachineResponse) {
 				w.note(request)
 				response.Status, response.Message, response.RetryAfterSeconds = runtimehooksv1.ResponseStatusSuccess, "<&>\u2028 half", 15
@@ -67,7 +67,7 @@ func (w *witness) handlers() []server.ExtensionHandler {
 				w.note(request)
 				response.Status, response.Message = runtimehooksv1.ResponseStatusFailure, "not on "+request.Cluster.Name
 			}},
-		{Hook: runtimehooksv1.AfterClusterUpgrade, Name: "hang", TimeoutSeconds: &seconds,
+		{Hook: runtimehooksv1.AfterClusterUpgrade, Name: "hang", TimeoutSeconds: &short,
 			HandlerFunc: func(ctx context.Context, _ *runtimehooksv1.AfterClusterUpgradeRequest, _ *runtimehooksv1.AfterClusterUpgradeResponse) {
 				<-ctx.Done()
 			}},
