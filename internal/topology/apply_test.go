@@ -33,7 +33,7 @@ func steady(t *testing.T, path string) *world {
 // again reconciles at the topology's version and expects exactly these writes.
 func (w *world) again(want ...string) topology.Result {
 	w.t.Helper()
-	return w.at(everywhere(w.cluster(), w.cluster().Spec.Topology.Version), topology.ApplyOptions{}, want...)
+	return w.at(everywhere(w.Cluster(), w.Cluster().Spec.Topology.Version), topology.ApplyOptions{}, want...)
 }
 
 func (w *world) at(versions topology.Versions, options topology.ApplyOptions, want ...string) topology.Result {
@@ -42,7 +42,7 @@ func (w *world) at(versions topology.Versions, options topology.ApplyOptions, wa
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	got := w.take()
+	got := w.Take()
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.t.Errorf("writes (-want +got):\n%s", diff)
 	}
@@ -51,11 +51,11 @@ func (w *world) at(versions topology.Versions, options topology.ApplyOptions, wa
 
 func (w *world) update(object client.Object, change func()) {
 	w.t.Helper()
-	if err := w.inner.Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+	if err := w.Inner.Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		w.t.Fatal(err)
 	}
 	change()
-	if err := w.inner.Update(w.t.Context(), object, client.FieldOwner("somebody")); err != nil {
+	if err := w.Inner.Update(w.t.Context(), object, client.FieldOwner("somebody")); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -63,7 +63,7 @@ func (w *world) update(object client.Object, change func()) {
 func TestApplyCreates(t *testing.T) {
 	enable(t)
 	w := newWorld(t, fixture("full"))
-	result, err := w.reconcile(everywhere(w.cluster(), "v1.31.0"), topology.ApplyOptions{})
+	result, err := w.reconcile(everywhere(w.Cluster(), "v1.31.0"), topology.ApplyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestApplyCreates(t *testing.T) {
 		"apply DevMachineTemplate", "apply KubeadmConfigTemplate", "apply MachineDeployment",
 		"apply DevMachinePool", "apply KubeadmConfig", "apply MachinePool",
 	}
-	if diff := cmp.Diff(want, w.take()); diff != "" {
+	if diff := cmp.Diff(want, w.Take()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if len(result.Changes) != len(want)-1 || len(w.events) != len(want)-1 {
@@ -87,7 +87,7 @@ func TestApplyCreates(t *testing.T) {
 
 	_, current := w.read()
 	shim := &corev1.Secret{}
-	if err := w.inner.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "c-shim"}, shim); err != nil {
+	if err := w.Inner.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "c-shim"}, shim); err != nil {
 		t.Fatal(err)
 	}
 	for _, object := range []*unstructured.Unstructured{current.InfrastructureCluster, current.ControlPlane.Object} {
@@ -104,7 +104,7 @@ func TestApplyCreates(t *testing.T) {
 
 	// The Cluster's controller becomes the owner: the shim goes.
 	w.again()
-	w.adopt()
+	w.Adopt()
 	w.again("delete *v1.Secret", "dry-run DevCluster", "dry-run DevCluster", "dry-run KubeadmControlPlane", "dry-run KubeadmControlPlane")
 	w.again()
 }
@@ -138,12 +138,12 @@ func TestApplyWritesOnlyChanges(t *testing.T) {
 	w.again()
 
 	// After a restart, and after a time, each object is asked about once.
-	for _, forget := range []func(){w.restart, func() { w.now = w.now.Add(30 * time.Minute) }, func() { w.objects.Forget(w.key) }} {
+	for _, forget := range []func(){w.restart, func() { w.now = w.now.Add(30 * time.Minute) }, func() { w.objects.Forget(w.Key) }} {
 		forget()
 		if _, err := w.reconcile(everywhere(current.Cluster, "v1.31.0"), topology.ApplyOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		asked := w.take()
+		asked := w.Take()
 		if len(asked) != 2*14 || slices.ContainsFunc(asked, func(request string) bool { return !strings.HasPrefix(request, "dry-run ") }) {
 			t.Errorf("%d requests: %s", len(asked), asked)
 		}
@@ -154,7 +154,7 @@ func TestApplyWritesOnlyChanges(t *testing.T) {
 func TestApplyVersions(t *testing.T) {
 	w := steady(t, fixture("full"))
 	w.setTopologyVersion("v1.32.0")
-	old := everywhere(w.cluster(), "v1.31.0")
+	old := everywhere(w.Cluster(), "v1.31.0")
 	_, before := w.read()
 
 	// What is held is left alone, although patches change with the topology's version; its MachineHealthCheck is not.
@@ -242,12 +242,12 @@ func TestApplyTemplateMetadata(t *testing.T) {
 // TestApplyGroups adds, holds and removes groups.
 func TestApplyGroups(t *testing.T) {
 	w := steady(t, fixture("full"))
-	cluster := w.cluster()
+	cluster := w.Cluster()
 	added := *cluster.Spec.Topology.Workers.MachineDeployments[1].DeepCopy()
 	added.Name = "z"
 	cluster.Spec.Topology.Workers.MachineDeployments = append(cluster.Spec.Topology.Workers.MachineDeployments[1:], added)
 	cluster.Spec.Topology.Workers.MachinePools = nil
-	if err := w.inner.Update(t.Context(), cluster); err != nil {
+	if err := w.Inner.Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
 	versions := everywhere(cluster, "v1.31.0")
@@ -265,7 +265,7 @@ func TestApplyGroups(t *testing.T) {
 		if _, err := w.objects.Apply(t.Context(), blueprint, stale, desired, everywhere(cluster, "v1.31.0"), topology.ApplyOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(w.take(), " "); got != want {
+		if got := strings.Join(w.Take(), " "); got != want {
 			t.Errorf("writes %q, want %q", got, want)
 		}
 	}
@@ -279,9 +279,9 @@ func TestApplyHealthCheck(t *testing.T) {
 		enabled bool
 		write   string
 	}{{true, "apply MachineHealthCheck"}, {false, "delete MachineHealthCheck"}} {
-		cluster := w.cluster()
+		cluster := w.Cluster()
 		cluster.Spec.Topology.Workers.MachineDeployments[1].HealthCheck.Enabled = new(step.enabled)
-		if err := w.inner.Update(t.Context(), cluster); err != nil {
+		if err := w.Inner.Update(t.Context(), cluster); err != nil {
 			t.Fatal(err)
 		}
 		w.again(step.write)
@@ -307,7 +307,7 @@ func TestApplyAfterFailures(t *testing.T) {
 					w := steady(t, fixture("full"))
 					w.setTopologyVersion("v1.32.0")
 					writes := 0
-					w.fail = func(verb, kind string) (error, bool) {
+					w.Fail = func(verb, kind string) (error, bool) {
 						if verb == "dry-run" {
 							return nil, false
 						}
@@ -320,16 +320,16 @@ func TestApplyAfterFailures(t *testing.T) {
 						}
 						return errLost, lost
 					}
-					_, err := w.reconcile(everywhere(w.cluster(), "v1.32.0"), topology.ApplyOptions{})
+					_, err := w.reconcile(everywhere(w.Cluster(), "v1.32.0"), topology.ApplyOptions{})
 					if err == nil && writes > failing {
 						t.Error("the failure was swallowed")
 					}
-					w.fail = nil
+					w.Fail = nil
 					w.restart()
-					if _, err := w.reconcile(everywhere(w.cluster(), "v1.32.0"), topology.ApplyOptions{}); err != nil {
+					if _, err := w.reconcile(everywhere(w.Cluster(), "v1.32.0"), topology.ApplyOptions{}); err != nil {
 						t.Fatal(err)
 					}
-					w.take()
+					w.Take()
 					w.again()
 					_, current := w.read()
 					for name, md := range current.MachineDeployments {
@@ -352,7 +352,7 @@ func (w *world) count(kind string) int {
 	w.t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: kind + "List"})
-	if err := w.inner.List(w.t.Context(), list); err != nil {
+	if err := w.Inner.List(w.t.Context(), list); err != nil {
 		w.t.Fatal(err)
 	}
 	return len(list.Items)
@@ -365,15 +365,15 @@ func TestCreateErrorsAreStable(t *testing.T) {
 		var messages []string
 		w := newWorld(t, fixture("full"))
 		attempts := 0
-		w.fail = func(verb, failing string) (error, bool) {
+		w.Fail = func(verb, failing string) (error, bool) {
 			if failing != kind || verb != "apply" {
 				return nil, false
 			}
 			attempts++
-			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, w.lastName, errors.New("name "+w.lastName+" is not liked")), false
+			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, w.LastName, errors.New("name "+w.LastName+" is not liked")), false
 		}
 		for range 2 {
-			_, err := w.reconcile(everywhere(w.cluster(), "v1.31.0"), topology.ApplyOptions{})
+			_, err := w.reconcile(everywhere(w.Cluster(), "v1.31.0"), topology.ApplyOptions{})
 			var create *topology.CreateError
 			if !errors.As(err, &create) || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is not liked") {
 				t.Fatalf("%s: %v", kind, err)
@@ -410,7 +410,7 @@ func TestApplyRefuses(t *testing.T) {
 	if desired, err = w.objects.ComputeDesired(t.Context(), blueprint, stale, versions); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.objects.Apply(t.Context(), blueprint, stale, desired, versions, topology.ApplyOptions{}); err == nil || len(w.take()) > 0 {
+	if _, err := w.objects.Apply(t.Context(), blueprint, stale, desired, versions, topology.ApplyOptions{}); err == nil || len(w.Take()) > 0 {
 		t.Errorf("a stale Cluster: %v", err)
 	}
 
@@ -428,7 +428,7 @@ func TestReadCurrentWithoutTemplates(t *testing.T) {
 	blueprint, current := w.read()
 	md := current.MachineDeployments["a"]
 	for _, object := range []client.Object{md.BootstrapTemplate, md.InfrastructureMachineTemplate} {
-		if err := w.inner.Delete(t.Context(), object); err != nil {
+		if err := w.Inner.Delete(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -436,7 +436,7 @@ func TestReadCurrentWithoutTemplates(t *testing.T) {
 		t.Errorf("a template of a MachineDeployment that stays: %v", err)
 	}
 	w.update(md.Object, func() { md.Object.Finalizers = []string{"cluster.x-k8s.io/machinedeployment"} })
-	if err := w.inner.Delete(t.Context(), md.Object); err != nil {
+	if err := w.Inner.Delete(t.Context(), md.Object); err != nil {
 		t.Fatal(err)
 	}
 	_, current = w.read()
@@ -446,7 +446,7 @@ func TestReadCurrentWithoutTemplates(t *testing.T) {
 	w.again()
 	duplicate := current.MachineDeployments["b"].Object.DeepCopy()
 	duplicate.ObjectMeta = metav1.ObjectMeta{Name: "copy", Namespace: duplicate.Namespace, Labels: duplicate.Labels}
-	if err := w.inner.Create(t.Context(), duplicate); err != nil {
+	if err := w.Inner.Create(t.Context(), duplicate); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.objects.ReadCurrent(t.Context(), current.Cluster, blueprint); err == nil || !strings.Contains(err.Error(), "second object") {

@@ -67,7 +67,7 @@ func TestComputeDesiredIsUpstreams(t *testing.T) {
 // generate calls upstream's generator as its controller does.
 func (w *world) generate(blueprint *scope.ClusterBlueprint, current *scope.ClusterState) *scope.ClusterState {
 	w.t.Helper()
-	generator, err := desiredstate.NewGenerator(w.client, noWorkloadCluster{}, patcher{},
+	generator, err := desiredstate.NewGenerator(w.Client, noWorkloadCluster{}, patcher{},
 		cache.New[cache.HookEntry](w.t.Context(), cache.HookCacheDefaultTTL), cache.New[desiredstate.GenerateUpgradePlanCacheEntry](w.t.Context(), cache.HookCacheDefaultTTL))
 	if err != nil {
 		w.t.Fatal(err)
@@ -90,7 +90,7 @@ func (w *world) provision() {
 	if err := unstructured.SetNestedField(object.Object, version, "status", "version"); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.inner.Update(w.t.Context(), object, client.FieldOwner("manager")); err != nil {
+	if err := w.Inner.Update(w.t.Context(), object, client.FieldOwner("manager")); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -175,13 +175,13 @@ func TestComputeDesiredIgnoresTheUpgrade(t *testing.T) {
 	w := newWorld(t, fixture("full"))
 	w.settle()
 	w.setTopologyVersion("v1.32.0")
-	cluster := w.cluster()
+	cluster := w.Cluster()
 	cluster.Annotations["runtime.cluster.x-k8s.io/pending-hooks"] = "AfterClusterUpgrade,AfterControlPlaneUpgrade"
 	cluster.Annotations[clusterv1.ClusterTopologyUpgradeStepAnnotation] = "v1.31.0"
-	if err := w.inner.Update(t.Context(), cluster); err != nil {
+	if err := w.Inner.Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	w.take()
+	w.Take()
 	blueprint, current := w.read()
 	versions := everywhere(cluster, "v1.31.0")
 	desired, err := w.objects.ComputeDesired(t.Context(), blueprint, current, versions)
@@ -191,7 +191,7 @@ func TestComputeDesiredIgnoresTheUpgrade(t *testing.T) {
 	if diff := cmp.Diff(cluster.Annotations, desired.Cluster.Annotations); diff != "" {
 		t.Errorf("annotations of the Cluster:\n%s", diff)
 	}
-	if requests := w.take(); len(requests) > 0 {
+	if requests := w.Take(); len(requests) > 0 {
 		t.Errorf("computing wrote: %s", requests)
 	}
 	delete(versions.MachineDeployments, "b")
@@ -202,9 +202,9 @@ func TestComputeDesiredIgnoresTheUpgrade(t *testing.T) {
 
 func (w *world) setTopologyVersion(version string) {
 	w.t.Helper()
-	cluster := w.cluster()
+	cluster := w.Cluster()
 	cluster.Spec.Topology.Version = version
-	if err := w.inner.Update(w.t.Context(), cluster); err != nil {
+	if err := w.Inner.Update(w.t.Context(), cluster); err != nil {
 		w.t.Fatal(err)
 	}
 }
