@@ -226,8 +226,8 @@ func (a *applier) applyControlPlane(ctx context.Context, blueprint *scope.Cluste
 		err = a.applyReferenced(ctx, place, current.ControlPlane.Object, object)
 	}
 	if err != nil {
-		if created {
-			a.cleanUp(ctx, err, []client.Object{machines})
+		if created && rejected(err) {
+			a.cleanUp(ctx, []client.Object{machines})
 		}
 		return err
 	}

@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,18 +45,22 @@ func (e *CreateError) Error() string { return fmt.Sprintf("creating %s: %s", e.K
 // Unwrap is the API server's error, whose message has the generated names.
 func (e *CreateError) Unwrap() error { return e.err }
 
+// sourceAddress is the near end of a connection in a message, whose port is another one each time.
+var sourceAddress = regexp.MustCompile(`\S+->`)
+
 func newCreateError(object client.Object, kind schema.GroupKind, err error) *CreateError {
-	if !rejected(err) {
-		// What a connection reports may hold ports and addresses.
-		return &CreateError{Kind: kind, Message: "the API server did not answer, or did not do it; details are in the log", err: err}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		// What a connection reports is different each time.
+		return &CreateError{Kind: kind, Message: "the API server did not answer; details are in the log", err: err}
 	}
-	message := strings.ReplaceAll(err.Error(), object.GetName(), "(generated name)")
+	message := strings.ReplaceAll(status.Status().Message, object.GetName(), "(generated name)")
 	for _, ref := range references(object) {
 		if ref.Name != "" {
 			message = strings.ReplaceAll(message, ref.Name, "(generated name)")
 		}
 	}
-	return &CreateError{Kind: kind, Message: message, err: err}
+	return &CreateError{Kind: kind, Message: sourceAddress.ReplaceAllString(message, ""), err: err}
 }
 
 // references are those of a group to objects whose names were generated with its own.
@@ -69,9 +74,13 @@ func references(object client.Object) []clusterv1.ContractVersionedObjectReferen
 	return nil
 }
 
-// rejected says whether the API server certainly did not carry out a request: it answered, and blames the request.
+// rejected says whether the API server certainly did not carry out a request: it answered, and blames the request. An intent that does not fit
+// the schema is one of those, although the API server calls it an internal error.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 &&
-		!apierrors.IsTimeout(err) && !apierrors.IsTooManyRequests(err)
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && !apierrors.IsTimeout(err) || strings.Contains(status.Status().Message, "typed patch object")
 }

@@ -95,6 +95,7 @@ func (a *applier) applyMachineDeployment(ctx context.Context, group string, curr
 	}
 
 	var created []client.Object
+	referred := false
 	err := func() error {
 		infrastructureTemplate, isNew, err := a.applyTemplate(ctx, infrastructure)
 		if err != nil {
@@ -107,10 +108,13 @@ func (a *applier) applyMachineDeployment(ctx context.Context, group string, curr
 		}
 		created = appendIf(created, isNew, bootstrapTemplate)
 		t.desired = withTemplates(desired.Object, infrastructureTemplate.GetName(), bootstrapTemplate.GetName())
+		referred = true
 		return a.apply(ctx, t, note)
 	}()
 	if err != nil {
-		a.cleanUp(ctx, err, created)
+		if !referred || rejected(err) {
+			a.cleanUp(ctx, created)
+		}
 		return err
 	}
 	if exists {
@@ -170,16 +174,16 @@ func (a *applier) createMachinePool(ctx context.Context, group string, desired *
 		{slot{roleMachinePoolBootstrap, group}, desired.BootstrapObject},
 	} {
 		if err := a.apply(ctx, target{slot: part.place, desired: part.object}, ""); err != nil {
-			a.cleanUp(ctx, err, created)
+			a.cleanUp(ctx, created)
 			return err
 		}
 		created = append(created, part.object)
 	}
-	if err := a.apply(ctx, target{slot: slot{roleMachinePool, group}, desired: desired.Object}, ""); err != nil {
-		a.cleanUp(ctx, err, created)
-		return err
+	err := a.apply(ctx, target{slot: slot{roleMachinePool, group}, desired: desired.Object}, "")
+	if rejected(err) {
+		a.cleanUp(ctx, created)
 	}
-	return nil
+	return err
 }
 
 // updateMachinePool updates a MachinePool's objects in place: they are objects of their own, not templates.

@@ -211,11 +211,8 @@ func (a *applier) applyTemplate(ctx context.Context, t template) (*unstructured.
 }
 
 // cleanUp deletes templates that were created for a step that failed, as far as it can. The garbage collector gets the rest with the Cluster.
-// A step of unknown outcome may have succeeded, and its object may refer to them; the next attempt finds them again.
-func (a *applier) cleanUp(ctx context.Context, failure error, created []client.Object) {
-	if !rejected(failure) {
-		return
-	}
+// The caller does not call it when the step's outcome is not known: it may have succeeded, and its object may refer to them.
+func (a *applier) cleanUp(ctx context.Context, created []client.Object) {
 	for _, object := range created {
 		if err := a.client.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
 			ctrl.LoggerFrom(ctx).Error(err, "Deleting a template that was created for nothing", "template", name(object))
