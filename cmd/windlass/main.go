@@ -85,6 +85,7 @@ It plans the shortest legal chain, shows it and says why before anything happens
 	root.AddCommand(newPlanCommand())
 	root.AddCommand(newStatusCommand())
 	root.AddCommand(newUpdaterCommand())
+	root.AddCommand(newVerifyCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		refuseUnknown(c)

@@ -105,9 +105,8 @@ func TestBackoff(t *testing.T) {
 		waits = append(waits, outcome.RequeueAfter)
 		answers, now = []chain.Answer{*outcome.Answer}, outcome.Answer.Until
 	}
-	want := []time.Duration{5, 5, 10, 20, 40, 80, 120, 120}
-	for i := range want {
-		want[i] *= time.Second
+	want := []time.Duration{
+		5 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 2 * time.Minute, 2 * time.Minute,
 	}
 	if diff := cmp.Diff(want, waits); diff != "" {
 		t.Errorf("waits (-want +got):\n%s", diff)
@@ -147,7 +146,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		since := epoch.Add(time.Duration(rapid.Int64().Draw(t, "since")))
 		s := chain.State{Answers: []chain.Answer{{Hook: chain.BeforeClusterUpgrade, Failed: true, Since: since}}}
 		d := chain.Decision{Action: chain.CallHook{Hook: chain.BeforeClusterUpgrade}, Objects: chain.Objects{Leave: true}}
-		outcome, err := upgrade.Carry(context.Background(), s, chain.Recorded{}, d, epoch, &effects{failCall: errFault})
+		outcome, err := upgrade.Carry(t.Context(), s, chain.Recorded{}, d, epoch, &effects{failCall: errFault})
 		if err != nil || outcome.RequeueAfter < 5*time.Second || outcome.RequeueAfter > 2*time.Minute {
 			t.Fatalf("%+v, %v", outcome, err)
 		}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/sim"
+	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const verifyLong = `Verify explores everything that can happen to an upgrade by Windlass' engine, and checks after every step what must
+always hold. It changes nothing, and calls no extension.
+
+It runs the engine itself, the code that "windlass manager" runs, in a simulated world that has the versions, groups
+and limits of this Cluster. Hooks block, fail or are not reached; the manager is killed between any two effects;
+annotations are set and removed; the target changes; Cluster API's own engine takes over and gives way again. Each of
+these comes at every point and in every order; see the output for which come together.
+
+What is checked after each step: version skew, machine by machine; the control plane goes one minor at a time and
+never back; the order of hooks, each completed once per step and none lost; no group moves before its turn, beyond the
+concurrency, or while an annotation keeps it back; what waits is left alone. And from every state: once nothing
+disturbs it any more, the upgrade ends at its target.
+
+The Cluster comes from flags, manifests or the management cluster, as with windlass plan. More than 4 groups are
+represented by 4; a note says by which.
+
+Exit codes: 0 everything that can happen was visited, and is safe; 1 a fault was found, not everything was visited
+(--max-states), or a usage or input error; 3 no legal plan exists.
+
+With -o json or -o yaml standard output holds one document, {namespace, cluster, from, to, safe, complete, states,
+transitions, seconds, groups, studies: [{name, varies, states, transitions, complete, seconds}], counterexample:
+{study, problem, trace}, notes}; when there is nothing to explore it is {error: {rule, item, version, message}}.
+safe without complete is no proof.`
+
+const verifyExample = `  # Is the upgrade that this Cluster is on, or would begin with its new version, safe whatever happens?
+  windlass verify my-cluster -n my-namespace --to v1.33.0
+
+  # Before it is merged
+  windlass verify -f clusterclass.yaml -f cluster.yaml --to v1.33.0
+
+  # From versions alone, for a script
+  windlass verify --from v1.30.0 --to v1.36.0 --versions v1.31.0,v1.32.0,v1.33.0,v1.34.0,v1.35.0,v1.36.0 -o json`
+
+// defaultMaxStates bounds one study: about half a minute, and 100 MB.
+const defaultMaxStates = 300_000
+
+// errUnsafe and errCutOff are why verify fails; both are shown already.
+var (
+	errUnsafe = errors.New("a fault was found")
+	errCutOff = errors.New("not everything was visited")
+)
+
+func newVerifyCommand() *cobra.Command {
+	o := &planOptions{kube: newKubeFlags(), engine: engineWindlass}
+	maxStates := defaultMaxStates
+	cmd := &cobra.Command{
+		Use:               "verify [CLUSTER]",
+		Short:             "Explore everything that can happen to an upgrade, and say whether it is safe",
+		Long:              verifyLong,
+		Example:           verifyExample,
+		Args:              planArgs(o),
+		ValidArgsFunction: o.completeCluster,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runVerify(cmd, o, args, maxStates)
+		},
+	}
+	flags := cmd.Flags()
+	o.addInventoryFlags(flags)
+	flags.StringSliceVar(&o.versions, "versions", nil, "`VERSIONS` that there are, comma separated; intermediate versions are chosen from them")
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
+	flags.StringVar(&o.skewPolicy, "skew-policy", version.SkewPolicies()[0].Name, "`POLICY` for how far kubelets may lag: "+strings.Join(skewPolicyNames(), " or "))
+	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the result: "+joinFormats(view.ReportFormats()))
+	flags.IntVar(&maxStates, "max-states", defaultMaxStates, "visit at most `N` states of each kind of disturbance; what is cut off is said, and is no success")
+	o.kube.AddFlags(flags)
+	mustRegister(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
+	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(view.ReportFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
+	mustRegister(cmd.RegisterFlagCompletionFunc("skew-policy", cobra.FixedCompletions(skewPolicyNames(), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.SetFlagErrorFunc(reportFlagError)
+	return cmd
+}
+
+// runVerify resolves what windlass plan resolves, plans, and explores the plan's execution.
+func runVerify(cmd *cobra.Command, o *planOptions, args []string, maxStates int) error {
+	in, err := parsePlanOptions(o, cmd.Flags().Changed)
+	if err == nil && !slices.Contains(view.ReportFormats(), in.format) {
+		err = &flagError{flag: "--output", problem: fmt.Sprintf("a verification has no format %q: choose one of %q", in.format, view.ReportFormats())}
+		in.format = view.Table
+	}
+	if err == nil && maxStates < 1 {
+		err = &flagError{flag: "--max-states", problem: "it must be at least 1"}
+	}
+	if err != nil {
+		return reportFailure(cmd, in, planRequest{}, err)
+	}
+	r, err := o.resolve(cmd.Context(), cmd, args, in)
+	if err != nil {
+		return reportFailure(cmd, in, r, err)
+	}
+	r.request.Policy = plan.Policy{Skew: in.policy.Skew, Workers: plan.WorkersPerGroup}
+	r = r.limitWorkers()
+	p, err := plan.Compute(r.request)
+	if err != nil {
+		return reportFailure(cmd, in, r, err)
+	}
+	result, err := explore(cmd.Context(), r, p, maxStates)
+	if err != nil {
+		return reportFailure(cmd, in, r, err)
+	}
+	return reportVerification(cmd, in.format, result)
+}
+
+// explore visits all that can happen to a plan.
+func explore(ctx context.Context, r planRequest, p plan.Plan, maxStates int) (view.Verification, error) {
+	result := view.Verification{From: r.request.Inventory.ControlPlane, To: r.request.Target, Notes: slices.Clone(r.notes)}
+	c := sim.Config{
+		ControlPlane: r.request.Inventory.ControlPlane, Target: r.request.Target, Sources: []plan.Source{r.request.Source}, Skew: r.request.Policy.Skew,
+	}
+	if r.updates != nil {
+		cluster := r.updates.facts.Objects.Cluster
+		result.Namespace, result.Cluster, c.Concurrency = cluster.Namespace, cluster.Name, concurrencyOf(cluster)
+	}
+	groups, note := sim.Represent(simulatedGroups(r.request.Inventory.Groups))
+	c.Groups = groups
+	if note != "" {
+		result.Notes = append(result.Notes, note)
+	}
+	for _, g := range groups {
+		result.Groups = append(result.Groups, g.Name)
+	}
+	for _, study := range sim.Studies(c, p.ControlPlane) {
+		began := time.Now()
+		report, err := sim.Explore(ctx, study.Config, maxStates)
+		if err != nil {
+			return result, fmt.Errorf("exploring %s: %w", study.Name, err)
+		}
+		result.Studies = append(result.Studies, view.VerifiedStudy{
+			Name: study.Name, Varies: study.Varies, States: report.States, Transitions: report.Transitions, Complete: report.Complete,
+			Seconds: time.Since(began).Seconds(),
+		})
+		if report.Violation != nil {
+			result.Counterexample = &view.Counterexample{Study: study.Name, Problem: report.Violation.Problem, Trace: report.Violation.Trace}
+			break
+		}
+	}
+	return result, nil
+}
+
+// simulatedGroups puts MachineDeployments first, as the engine does.
+func simulatedGroups(groups []plan.Group) []sim.Group {
+	simulated := make([]sim.Group, 0, len(groups))
+	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
+		for _, g := range groups {
+			if g.Kind == kind || g.Kind == "" && kind == plan.MachineDeployment {
+				simulated = append(simulated, sim.Group{Name: g.Name, Kind: kind, Version: g.Version, MaxMinorStep: g.MaxMinorStep})
+			}
+		}
+	}
+	return simulated
+}
+
+// concurrencyOf is how many groups may be upgrading at once.
+func concurrencyOf(cluster *clusterv1.Cluster) int {
+	n, err := strconv.Atoi(cluster.Annotations[clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation])
+	if err != nil {
+		return 1
+	}
+	return max(n, 1)
+}
+
+func reportVerification(cmd *cobra.Command, format view.Format, v view.Verification) error {
+	if err := view.WriteVerification(cmd.OutOrStdout(), format, v); err != nil {
+		return err
+	}
+	switch {
+	case v.Counterexample != nil:
+		return &exitError{code: exitFailure, silent: true, err: errUnsafe}
+	case !v.Complete():
+		return &exitError{code: exitFailure, silent: true, err: errCutOff}
+	default:
+		return nil
+	}
+}
