@@ -20,7 +20,16 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-const statusLong = `Status shows how the in-place updates of a Cluster's machines stand: for each group which UpdatePolicy counts and
+const statusLong = `Status shows how the upgrade of a Cluster stands, and the in-place updates of its machines.
+
+Of the upgrade, for a Cluster with a managed topology: which steps are done and how long they took, what is running and how many
+machines are there, what comes next, who holds it and since when, and when it should be done if it goes on as its own finished
+steps did. What is due now follows from the objects, by the rules that windlass manager goes by; no hook is called.
+That a hook holds the upgrade is what the Cluster's condition TopologyReconciled says, or an UpgradeGate; where the condition does not fit the
+objects, both are shown. It works for any controller of topologies, but only windlass manager records steps: under another one
+the steps that are done are known only from Events, and there is no ETA. What cannot be known is listed.
+
+Of updates in place: for each group which UpdatePolicy counts and
 how many machines are up to date, marked, queued, updating, finished, failed or waiting; for each machine under update the updater
 at work, its attempt and phase, since when, and when it should be done by how long the same updater took on other
 machines of the Cluster; what blocks a group; and which fields were not applied to running machines.
@@ -31,16 +40,22 @@ API has not noticed yet that its update has ended.
 It reads what is recorded on the objects, asks no updater, and changes nothing. What is recorded and cannot be
 read is said, and counted as unreadable.
 
---watch goes on until it is interrupted: on a terminal it draws the status anew when it has changed, elsewhere it
-prints a line for each change. With -o json or -o yaml each change prints a whole document.
+--watch goes on until it is interrupted, or the upgrade that it has seen under way is done: on a terminal it draws the status
+anew when it has changed, elsewhere it prints a line for each change. With -o json or -o yaml each change prints a whole document.
 
--o wide adds versions, operation ids, messages, queued machines and measured durations.`
+-o wide adds all steps and groups, versions, operation ids, messages, queued machines and measured durations.
+
+Exit status: 0 when the status was shown, whatever it is, and when a watch has ended; 1 for wrong usage, or when something that is needed
+cannot be read.`
 
 const statusExample = `  # How far are the machines of a Cluster?
   windlass status my-cluster -n my-namespace
 
-  # Follow an upgrade
+  # Follow an upgrade to its end
   windlass status my-cluster --watch
+
+  # What holds the upgrade, for a script
+  windlass status my-cluster -o json | jq '.upgrade.heldBy'
 
   # Which machines failed, for a script
   windlass status my-cluster -o json | jq '.updates[] | select(.state == "Failed")'`
@@ -56,7 +71,7 @@ func newStatusCommand() *cobra.Command {
 	o := &statusOptions{kube: newKubeFlags()}
 	cmd := &cobra.Command{
 		Use:               "status CLUSTER",
-		Short:             "Show how the in-place updates of a Cluster's machines stand",
+		Short:             "Show how the upgrade of a Cluster and the in-place updates of its machines stand",
 		Long:              statusLong,
 		Example:           statusExample,
 		Args:              clusterArg,
@@ -134,11 +149,14 @@ func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format)
 	if err != nil {
 		return err
 	}
+	if err := m.fetchUpgradeContext(cmd.Context(), &facts); err != nil {
+		return err
+	}
 	now := time.Now()
 	return view.WriteStatus(cmd.OutOrStdout(), format, status.Compute(facts, now), now)
 }
 
-// fetchStatus reads all that a status is computed from.
+// fetchStatus reads the objects that a status is computed from.
 func (m managementCluster) fetchStatus(ctx context.Context, key types.NamespacedName) (status.Facts, error) {
 	f := status.Facts{Cluster: &clusterv1.Cluster{}}
 	if err := m.get(ctx, "Cluster", key, f.Cluster); err != nil {
@@ -158,7 +176,11 @@ func (m managementCluster) fetchStatus(ctx context.Context, key types.Namespaced
 	if f.Machines, err = m.listMachines(ctx, key); err != nil {
 		return status.Facts{}, err
 	}
-	f.Policies, err = m.listUpdatePolicies(ctx, key.Namespace)
+	if f.Policies, err = m.listUpdatePolicies(ctx, key.Namespace); err != nil || !f.Cluster.Spec.Topology.IsDefined() {
+		return f, err
+	}
+	f.Upgrade = &status.UpgradeFacts{}
+	f.Upgrade.MachinePools, err = m.listMachinePools(ctx, key)
 	return f, err
 }
 
@@ -186,6 +208,13 @@ func (m managementCluster) listMachineDeployments(ctx context.Context, key types
 func (m managementCluster) listMachines(ctx context.Context, key types.NamespacedName) ([]*clusterv1.Machine, error) {
 	return list[*clusterv1.Machine](ctx, m, fmt.Sprintf("Machines of Cluster %s", key),
 		func() client.ObjectList { return &clusterv1.MachineList{} }, ofCluster(key))
+}
+
+// listMachinePools returns the pools of a Cluster; none where the server does not know them.
+func (m managementCluster) listMachinePools(ctx context.Context, key types.NamespacedName) ([]*clusterv1.MachinePool, error) {
+	found, err := list[*clusterv1.MachinePool](ctx, m, fmt.Sprintf("MachinePools of Cluster %s", key),
+		func() client.ObjectList { return &clusterv1.MachinePoolList{} }, ofCluster(key))
+	return found, ignoreNotFound(err)
 }
 
 // listUpdatePolicies returns the policies of a namespace; none where the server does not know them.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,5 +136,64 @@ func TestStatusScreen(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+const upgradingObjectsYAML = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: ClusterClass
+metadata: {name: class, namespace: classes}
+spec: {kubernetesVersions: [v1.31.2, v1.32.1]}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prod, namespace: team-a}
+spec:
+  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: prod-cp}
+  topology: {classRef: {name: class, namespace: classes}, version: v1.32.1}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: prod-cp, namespace: team-a}
+spec: {version: v1.32.1, replicas: 1}
+status: {version: v1.31.2}
+`
+
+// TestStatusWatchEnds checks that a watch ends, without an error, when the upgrade that it has seen is done.
+func TestStatusWatchEnds(t *testing.T) {
+	api, kubeconfig := startFakeAPI(t, upgradingObjectsYAML)
+	reader, writer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		cmd := newRootCommand()
+		cmd.SetArgs([]string{"status", "prod", "--watch", "--kubeconfig", kubeconfig})
+		cmd.SetOut(writer)
+		err := cmd.ExecuteContext(t.Context())
+		ended <- errors.Join(err, writer.Close())
+	}()
+	var seen []string
+	lines := bufio.NewScanner(reader)
+	for lines.Scan() {
+		seen = append(seen, lines.Text())
+		if strings.HasPrefix(lines.Text(), "| control plane") {
+			o := &unstructured.Unstructured{}
+			document := `{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: prod-cp, namespace: team-a},
+spec: {version: v1.32.1, replicas: 1}, status: {version: v1.32.1}}`
+			if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+				t.Fatal(err)
+			}
+			api.put(o)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the watch ends with %v", err)
+	}
+	if len(seen) == 0 || !strings.HasPrefix(seen[0], "Upgrade to v1.32.1: under way") {
+		t.Errorf("the first lines are %q, want the upgrade", seen)
+	}
+	isEnd := func(line string) bool {
+		return strings.HasSuffix(line, "Upgrade: UpToDate, to v1.32.1: everything is at v1.32.1")
+	}
+	if !slices.ContainsFunc(seen, isEnd) {
+		t.Errorf("the lines are %q, want the end of the upgrade", seen)
 	}
 }

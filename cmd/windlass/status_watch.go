@@ -72,7 +72,7 @@ func (s *statusScreen) show(r status.Report, now time.Time) error {
 	return view.WriteChanges(s.out, status.Changes(*before, r), now)
 }
 
-// watchStatus shows a Cluster's status until ctx ends, which is no error, or the Cluster cannot be read any more.
+// watchStatus shows a Cluster's status until an upgrade is done or ctx ends, which is no error, or the Cluster cannot be read any more.
 func watchStatus(ctx context.Context, m managementCluster, key types.NamespacedName, screen *statusScreen) error {
 	// Once without the cache: what cannot be read at all is said in the usual words, and the kind of control plane is known.
 	facts, err := m.fetchStatus(ctx, key)
@@ -102,30 +102,83 @@ func watchStatus(ctx context.Context, m managementCluster, key types.NamespacedN
 	if !c.WaitForCacheSync(ctx) {
 		return w.ended(ctx)
 	}
-	m.Reader, m.cached = c, true
-	return w.follow(ctx, m, key, screen)
+	cached := m
+	cached.Reader, cached.cached = c, true
+	return w.follow(ctx, statusReader{cached: cached, live: m, key: key}, screen)
 }
 
-// follow shows the status, and again whenever something has changed.
-func (w *statusWatch) follow(ctx context.Context, cached managementCluster, key types.NamespacedName, screen *statusScreen) error {
+// follow shows the status, and again whenever something has changed, until the upgrade that it has seen is done.
+func (w *statusWatch) follow(ctx context.Context, reader statusReader, screen *statusScreen) error {
+	upgrading := false
 	for {
-		facts, err := cached.fetchStatus(ctx, key)
+		now := time.Now()
+		facts, err := reader.read(ctx, now)
 		if ctx.Err() != nil {
 			return w.ended(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		now := time.Now()
-		if err := screen.show(status.Compute(facts, now), now); err != nil {
+		report := status.Compute(facts, now)
+		if err := screen.show(report, now); err != nil {
 			return err
+		}
+		upgrading = upgrading || isUpgrading(report)
+		if upgrading && isDone(report) {
+			return nil
+		}
+		var again <-chan time.Time
+		if facts.Upgrade != nil {
+			again = time.After(contextAge)
 		}
 		select {
 		case <-ctx.Done():
 			return w.ended(ctx)
 		case <-w.changed:
+		case <-again:
 		}
 	}
+}
+
+func isUpgrading(r status.Report) bool {
+	return r.Chain != nil && (r.Chain.State == status.ChainUpgrading || r.Chain.State == status.ChainHeld)
+}
+
+// isDone reports whether nothing is left to do. A machine whose update has ended without Cluster API having noticed counts as under update.
+func isDone(r status.Report) bool {
+	return r.Chain != nil && r.Chain.State == status.ChainUpToDate && len(r.Updates) == 0
+}
+
+// contextAge is how old what says how an upgrade goes on may get while it is followed: where plans come from, gates and Events. These are
+// not watched, because not everybody may, and because much of it is about other Clusters; most of what changes there changes the
+// Cluster's condition as well.
+const contextAge = 10 * time.Second
+
+// statusReader reads what a status is computed from while it is followed.
+type statusReader struct {
+	cached, live managementCluster
+	key          types.NamespacedName
+	// upgrade is what was last read of the upgrade's context, and readAt when that was.
+	upgrade *status.UpgradeFacts
+	readAt  time.Time
+}
+
+func (r *statusReader) read(ctx context.Context, now time.Time) (status.Facts, error) {
+	f, err := r.cached.fetchStatus(ctx, r.key)
+	if err != nil || f.Upgrade == nil {
+		return f, err
+	}
+	if r.upgrade != nil && now.Sub(r.readAt) < contextAge {
+		pools := f.Upgrade.MachinePools
+		f.Upgrade = new(*r.upgrade)
+		f.Upgrade.MachinePools = pools
+		return f, nil
+	}
+	if err := r.live.fetchUpgradeContext(ctx, &f); err != nil {
+		return f, err
+	}
+	r.upgrade, r.readAt = f.Upgrade, now
+	return f, nil
 }
 
 // statusWatch tells when something has changed.
@@ -145,6 +198,9 @@ func (w *statusWatch) ended(ctx context.Context) error {
 
 func watchedObjects(f status.Facts) []client.Object {
 	objects := []client.Object{&clusterv1.Cluster{}, &clusterv1.MachineDeployment{}, &clusterv1.Machine{}, &v1alpha1.UpdatePolicy{}}
+	if f.Upgrade != nil {
+		objects = append(objects, &clusterv1.MachinePool{})
+	}
 	if f.ControlPlane != nil {
 		kind := &unstructured.Unstructured{}
 		kind.SetGroupVersionKind(f.ControlPlane.GroupVersionKind())
@@ -160,7 +216,7 @@ func (w *statusWatch) newCache(m managementCluster, key types.NamespacedName) (c
 		DefaultNamespaces: map[string]cache.Config{key.Namespace: {}},
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&clusterv1.MachineDeployment{}: ofCluster, &clusterv1.Machine{}: ofCluster,
+			&clusterv1.MachineDeployment{}: ofCluster, &clusterv1.Machine{}: ofCluster, &clusterv1.MachinePool{}: ofCluster,
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
 			// Whatever else goes wrong may mend itself, and is tried again.

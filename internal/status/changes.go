@@ -47,7 +47,7 @@ func (l line) String() string {
 }
 
 func lines(r Report) []line {
-	var all []line
+	all := chainLines(r.Chain)
 	for _, g := range r.Groups {
 		all = append(all, line{subject: fmt.Sprintf("%s %s", g.Kind, g.Object), state: g.Policy.Describe(), gone: "gone"})
 	}

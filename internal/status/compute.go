@@ -62,6 +62,9 @@ func Compute(f Facts, now time.Time) Report {
 		r.Blocked = appendBlocked(r.Blocked, g.Kind, g.Object, g.Name, g.conditions)
 	}
 	sortReport(&r)
+	if f.Upgrade != nil && f.Cluster.Spec.Topology.IsDefined() {
+		r.Chain = new(computeChain(f, now))
+	}
 	return r
 }
 

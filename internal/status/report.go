@@ -1,5 +1,5 @@
-// Package status reports how the in-place updates of a cluster's machines stand: from what Cluster API and Windlass have
-// recorded on the objects, without asking anybody.
+// Package status reports how the upgrade of a cluster and the in-place updates of its machines stand: from what Cluster API and
+// Windlass have recorded on the objects, without asking anybody.
 //
 // Everything here is pure: no client, no clock, and inputs are never changed. All functions are safe for concurrent use.
 package status
@@ -25,12 +25,16 @@ type Facts struct {
 	MachineDeployments []*clusterv1.MachineDeployment
 	Machines           []*clusterv1.Machine
 	Policies           []v1alpha1.UpdatePolicy
+	// Upgrade is what the report on an upgrade needs besides; nil leaves that out.
+	Upgrade *UpgradeFacts
 }
 
 // Report is how the updates of a cluster stand. It holds points in time instead of durations, so that two reports of the
 // same facts are equal but for what the passing of time itself changes: whether an update is late.
 type Report struct {
 	Namespace, Cluster string
+	// Chain is how the upgrade stands; nil for a Cluster without a managed topology, or where it was not asked for.
+	Chain *Chain
 	// Groups are the control plane first, then the MachineDeployments by name.
 	Groups []Group
 	// Machines are all machines that belong to a group, by group, then by name.

@@ -44,7 +44,7 @@ const (
 	etaWidth     = 10
 )
 
-// WriteStatus shows how the updates of a cluster stand. now is what the ages of a table are counted from.
+// WriteStatus shows how the upgrade of a cluster and the updates of its machines stand. now is what the ages of a table are counted from.
 func WriteStatus(w io.Writer, f Format, r status.Report, now time.Time) error {
 	switch f {
 	case JSON, YAML:
@@ -60,10 +60,8 @@ func WriteStatus(w io.Writer, f Format, r status.Report, now time.Time) error {
 
 func statusTable(wide bool, r status.Report, now time.Time) string {
 	var text strings.Builder
-	rows := make([][]string, 0, len(r.Groups))
-	for _, g := range r.Groups {
-		rows = append(rows, []string{printable(g.Name), printable(g.Policy.Describe()), describeCounts(g)})
-	}
+	formatChain(&text, wide, r.Chain, now)
+	rows := groupRows(r.Groups, wide)
 	formatTable(&text, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
 	formatUpdates(&text, wide, r.Updates, now)
 	width := tableWidth
@@ -93,6 +91,43 @@ func statusTable(wide bool, r status.Report, now time.Time) string {
 		return p.Kind + " " + p.Name, fmt.Sprintf("annotation %s: %s", p.Annotation, p.Message)
 	})
 	return text.String()
+}
+
+// shownGroupRows is how many groups the narrow table tells apart.
+const shownGroupRows = 20
+
+// groupRows has a row for each group or, where there are very many, one for those of which the same is said: the policy, and which states
+// their machines are in.
+func groupRows(groups []status.Group, wide bool) [][]string {
+	var rows [][]string
+	var merged []status.Group
+	var members [][]string
+	index := map[string]int{}
+	for _, g := range groups {
+		if wide || len(groups) <= shownGroupRows || g.Name == status.ControlPlaneGroup {
+			rows = append(rows, []string{printable(g.Name), printable(g.Policy.Describe()), describeCounts(g)})
+			continue
+		}
+		key := g.Policy.Describe()
+		for _, s := range status.States() {
+			key = fmt.Sprintf("%s %t", key, g.Count[s] > 0)
+		}
+		i, known := index[key]
+		if !known {
+			i = len(merged)
+			index[key] = i
+			merged = append(merged, status.Group{Policy: g.Policy, Count: make(map[status.State]int)})
+			members = append(members, nil)
+		}
+		members[i] = append(members[i], g.Name)
+		for state, n := range g.Count {
+			merged[i].Count[state] += n
+		}
+	}
+	for i, g := range merged {
+		rows = append(rows, []string{describeGroups(members[i]), printable(g.Policy.Describe()), describeCounts(g)})
+	}
+	return rows
 }
 
 func limits(wide bool, widths ...int) []int {

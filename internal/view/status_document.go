@@ -12,6 +12,7 @@ import (
 type statusDocument struct {
 	Namespace string                   `json:"namespace"`
 	Cluster   string                   `json:"cluster"`
+	Upgrade   *upgradeDocument         `json:"upgrade,omitempty"`
 	Groups    []statusGroupDocument    `json:"groups"`
 	Machines  []statusMachineDocument  `json:"machines"`
 	Updates   []statusUpdateDocument   `json:"updates"`
@@ -104,7 +105,7 @@ type statusProblemDocument struct {
 
 func newStatusDocument(r status.Report) statusDocument {
 	d := statusDocument{
-		Namespace: r.Namespace, Cluster: r.Cluster,
+		Namespace: r.Namespace, Cluster: r.Cluster, Upgrade: newUpgradeDocument(r.Chain),
 		Groups:    make([]statusGroupDocument, 0, len(r.Groups)),
 		Machines:  make([]statusMachineDocument, 0, len(r.Machines)),
 		Updates:   make([]statusUpdateDocument, 0, len(r.Updates)),

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/status"
+)
+
+// fetchUpgradeContext reads what says how the upgrade of a Cluster with a managed topology goes on, and who holds it, into f. Who may
+// read the Cluster may often not read all of this: what is forbidden is left out, and for the plan that is said.
+func (m managementCluster) fetchUpgradeContext(ctx context.Context, f *status.Facts) error {
+	if f.Upgrade == nil {
+		return nil
+	}
+	if err := m.fetchPlanSource(ctx, f); err != nil {
+		return err
+	}
+	namespace := f.Cluster.Namespace
+	gates, err := list[*v1alpha1.UpgradeGate](ctx, m, "UpgradeGates of namespace "+namespace,
+		func() client.ObjectList { return &v1alpha1.UpgradeGateList{} }, []client.ListOption{client.InNamespace(namespace)})
+	if err := ignoreForbidden(ignoreNotFound(err)); err != nil {
+		return err
+	}
+	f.Upgrade.Gates = valuesOf(gates)
+	f.Upgrade.Events, err = m.listEvents(ctx, f.Cluster)
+	return ignoreForbidden(ignoreNotFound(err))
+}
+
+// fetchPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.
+func (m managementCluster) fetchPlanSource(ctx context.Context, f *status.Facts) error {
+	f.Upgrade.Source, f.Upgrade.SourceProblem = nil, ""
+	class, graphs, err := m.fetchSource(ctx, f.Cluster)
+	if ignoreForbidden(ignoreNotFound(err)) != nil {
+		return err
+	}
+	if err == nil {
+		f.Upgrade.Source, _, err = snapshot.Source(class, graphs)
+	}
+	if err != nil {
+		f.Upgrade.Source, f.Upgrade.SourceProblem = nil, err.Error()
+	}
+	return nil
+}
+
+// listEvents returns the Events that are about a Cluster.
+func (m managementCluster) listEvents(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Event, error) {
+	found, err := list[*corev1.Event](ctx, m, fmt.Sprintf("Events of Cluster %s", client.ObjectKeyFromObject(cluster)),
+		func() client.ObjectList { return &corev1.EventList{} }, []client.ListOption{
+			client.InNamespace(cluster.Namespace),
+			client.MatchingFields{"involvedObject.kind": "Cluster", "involvedObject.name": cluster.Name},
+		})
+	var about []corev1.Event
+	for _, e := range found {
+		if e.InvolvedObject.UID == cluster.UID {
+			about = append(about, *e)
+		}
+	}
+	return about, err
+}
+
+// ignoreForbidden returns nil for the error of an object that the user may not read.
+func ignoreForbidden(err error) error {
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,156 @@
+package status
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// UpgradeFacts are what the upgrade of a Cluster with a managed topology is read from, beside what Facts have for every Cluster.
+type UpgradeFacts struct {
+	MachinePools []*clusterv1.MachinePool
+	// Source says where the versions of the plan come from. Where it is nil, SourceProblem says why it is not known.
+	Source        plan.Source
+	SourceProblem string
+	// Gates are those of the Cluster's namespace.
+	Gates []v1alpha1.UpgradeGate
+	// Events are those that are about the Cluster.
+	Events []corev1.Event
+}
+
+// Chain is how the upgrade of a Cluster stands. Of hooks, that they are due is known from the rules, that they hold the Cluster only from
+// what the controller says: nothing is called.
+type Chain struct {
+	State  ChainState
+	Engine Engine
+	// From is what the control plane had when the upgrade began, Began when that was. Both are zero where nobody has recorded it.
+	From, Target version.Version
+	Began        time.Time
+	// Steps are what is done, then what is running, then what comes, in order.
+	Steps []Step
+	// Reason and Now are what the rules of a chain say about this moment, whatever the controller does.
+	Reason chain.Reason
+	Now    string
+	Holds  []Hold
+	ETA    Estimate
+	// Condition is the Cluster's TopologyReconciled; nil where there is none. Disagreement says where it and the objects differ; empty if
+	// they do not.
+	Condition    *metav1.Condition
+	Disagreement string
+	// NotKnown says, in sentences without capital and full stop, what cannot be told from the objects.
+	NotKnown []string
+	// Problem says why nothing else is known; empty otherwise.
+	Problem string
+}
+
+// ChainState is what the upgrade as a whole is at.
+type ChainState string
+
+// The states of an upgrade.
+const (
+	// ChainUpToDate: everything is at the target, and nothing is pending.
+	ChainUpToDate ChainState = "UpToDate"
+	// ChainUpgrading: there is something left to do.
+	ChainUpgrading ChainState = "Upgrading"
+	// ChainHeld: there is, but nothing moves until somebody lets it go on.
+	ChainHeld ChainState = "Held"
+	// ChainCreating, ChainDeleting, ChainPaused: it is not about an upgrade.
+	ChainCreating ChainState = "Creating"
+	ChainDeleting ChainState = "Deleting"
+	ChainPaused   ChainState = "Paused"
+	// ChainUnknown: the objects cannot be read; Problem says why.
+	ChainUnknown ChainState = "Unknown"
+)
+
+// Engine is which controller carries an upgrade out, as far as its traces on the objects tell.
+type Engine string
+
+// The engines.
+const (
+	// Windlass records the way of an upgrade, and every group follows a plan of its own.
+	Windlass Engine = "Windlass"
+	// ClusterAPI is any other; all groups share one list of stops.
+	ClusterAPI Engine = "ClusterAPI"
+)
+
+// StepState says whether a step is done.
+type StepState string
+
+// The states of a step.
+const (
+	StepDone    StepState = "Done"
+	StepRunning StepState = "Running"
+	StepNext    StepState = "Next"
+)
+
+// Step is one operation of an upgrade.
+type Step struct {
+	State StepState
+	Kind  plan.OperationKind
+	// GroupKind is that of Groups, which are in the order in which they move. Both are empty for the control plane, and for steps that are done:
+	// which groups took part is not recorded.
+	GroupKind plan.GroupKind
+	Groups    []string
+	// From is zero where it is not known.
+	From, To version.Version
+	// Updated of Machines are at To. Both are 0 for a step that is done, Updated also for one that comes.
+	Updated, Machines int
+	// Began and Ended are zero where they have not come, or are not known. The end of a step is when the hook that follows it let the
+	// upgrade go on.
+	Began, Ended time.Time
+}
+
+// HoldKind says what sort of thing holds an upgrade.
+type HoldKind string
+
+// The kinds of holds.
+const (
+	HeldByHook       HoldKind = "Hook"
+	HeldByGate       HoldKind = "UpgradeGate"
+	HeldByAnnotation HoldKind = "Annotation"
+	HeldByPause      HoldKind = "Pause"
+	// HeldByRule: no legal step exists.
+	HeldByRule HoldKind = "Rule"
+	// HeldByFailure: the controller says that it failed.
+	HeldByFailure HoldKind = "Failure"
+)
+
+// Hold is one thing that keeps an upgrade from going on.
+type Hold struct {
+	Kind HoldKind
+	// By names it: hooks, a gate, an annotation.
+	By string
+	// Message is what it says itself.
+	Message string
+	// Since is when it began; with AtEarliest it cannot have been before, but may have been later. Zero where it is not known.
+	Since      time.Time
+	AtEarliest bool
+}
+
+// Estimate is how long the rest of an upgrade takes if it goes on as its own finished steps went. It is no promise.
+type Estimate struct {
+	// Unknown says why there is none; empty where there is one.
+	Unknown string
+	// Least, Likely and Most are of all that was left at Since, by the shortest, mean and longest of the finished steps.
+	Least, Likely, Most time.Duration
+	// Since is the zero time while the upgrade is held: then they count from when it is let go.
+	Since time.Time
+}
+
+// Known reports whether there is an estimate.
+func (e Estimate) Known() bool { return e.Unknown == "" && e.Most > 0 }
+
+// Window is when the upgrade should end; zero while that depends on who holds it.
+func (e Estimate) Window() (earliest, latest time.Time) {
+	if !e.Known() || e.Since.IsZero() {
+		return time.Time{}, time.Time{}
+	}
+	return e.Since.Add(e.Least).UTC(), e.Since.Add(e.Most).UTC()
+}

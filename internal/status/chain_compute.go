@@ -1,0 +1,294 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// chainComputation is what a Chain is put together from.
+type chainComputation struct {
+	facts    Facts
+	state    chain.State
+	recorded chain.Recorded
+	engine   Engine
+	decision chain.Decision
+	// next is what the engine does after what is running.
+	next      []plan.Operation
+	condition *metav1.Condition
+	// observed are the steps that Events tell of.
+	observed []Step
+	notKnown []string
+}
+
+// computeChain reports on the upgrade of a Cluster with a managed topology. f.Upgrade is not nil. now is what the rules are asked
+// about; without answers of hooks, which only the controller has, they do not depend on it.
+func computeChain(f Facts, now time.Time) Chain {
+	state, recorded, err := snapshot.Chain(snapshot.Objects{
+		Cluster: f.Cluster, ControlPlane: f.ControlPlane, MachineDeployments: f.MachineDeployments, MachinePools: f.Upgrade.MachinePools,
+		Machines: f.Machines,
+	})
+	if err != nil {
+		return Chain{State: ChainUnknown, Problem: err.Error()}
+	}
+	c := &chainComputation{
+		facts: f, state: state, recorded: recorded,
+		condition: meta.FindStatusCondition(f.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition),
+	}
+	c.engine = c.computeEngine()
+	c.observed = c.observe()
+	c.findSource()
+	c.decide(now)
+	report := Chain{
+		Engine: c.engine, Target: c.state.Target, Reason: c.decision.Reason, Now: describeNow(c.decision), Condition: c.condition,
+		Steps: c.steps(), Holds: c.holds(),
+	}
+	if p := c.progress(); p != nil {
+		report.From, report.Began = p.From, p.Began.UTC()
+	}
+	report.State = c.chainState(report)
+	report.Disagreement = c.disagreement(report.State)
+	report.ETA = c.estimate(report)
+	report.NotKnown = c.notKnown
+	return report
+}
+
+// progress is the recorded way of the upgrade under way; nil where none is recorded, because another engine has gone on, or does all of it,
+// or because nothing has begun.
+func (c *chainComputation) progress() *chain.Progress {
+	if c.engine != Windlass {
+		return nil
+	}
+	return c.recorded.Chain
+}
+
+// computeEngine goes by the traces that engines leave. Ours stamps the control plane with each step, and another one takes the stamp away.
+// Before the first step of a chain it is told by its own words in the condition: Cluster API's begin with the kind of the control plane.
+func (c *chainComputation) computeEngine() Engine {
+	cp := c.state.ControlPlane
+	if !cp.Stamp.IsZero() && cp.Stamp.Equal(cp.Version) {
+		return Windlass
+	}
+	if p := c.recorded.Chain; p != nil {
+		if len(p.Steps) == 0 && cp.Version.Equal(p.From) {
+			return Windlass
+		}
+		c.notKnown = append(c.notKnown, "windlass manager began this upgrade, but another controller has taken the control plane's last step, and records none")
+		return ClusterAPI
+	}
+	if c.condition != nil && strings.Contains(c.condition.Message, itemPrefix+"control plane ") {
+		return Windlass
+	}
+	return ClusterAPI
+}
+
+// findSource gives the rules what the plan is made from. An extension is not asked; what it has answered the controller stands in
+// the Cluster's status.
+func (c *chainComputation) findSource() {
+	upgrade := c.facts.Upgrade
+	c.state.Source = upgrade.Source
+	if upgrade.Source != nil || upgrade.SourceProblem == "" {
+		return
+	}
+	answer, err := recordedPlan(c.facts.Cluster, c.state.ControlPlane.Version)
+	switch {
+	case err != nil:
+		c.state.SourceProblem = err.Error()
+		c.notKnown = append(c.notKnown, "what comes: "+c.state.SourceProblem)
+	case len(answer.ControlPlane) == 0 && !c.state.ControlPlane.Version.Equal(c.state.Target):
+		c.state.SourceProblem = upgrade.SourceProblem + "; the Cluster's status has no upgrade plan either"
+		c.notKnown = append(c.notKnown, "what comes: "+c.state.SourceProblem)
+	default:
+		if c.engine == Windlass {
+			// There it lists the stops of all groups together, and each group makes only its own.
+			answer.Workers = nil
+		}
+		c.state.Source = answer
+		c.notKnown = append(c.notKnown, "the plan is the one in the Cluster's status: "+upgrade.SourceProblem)
+	}
+}
+
+// recordedPlan is the rest of the plan in the Cluster's status. It may be from before the control plane's last step.
+func recordedPlan(cluster *clusterv1.Cluster, at version.Version) (plan.Response, error) {
+	var answer plan.Response
+	read := func(items []clusterv1.StatusUpgradePlanVersion, keep func(version.Version) bool) ([]version.Version, error) {
+		var versions []version.Version
+		for _, item := range items {
+			v, err := version.Parse(item.Version)
+			if err != nil {
+				return nil, fmt.Errorf("the upgrade plan in the Cluster's status: %w", err)
+			}
+			if keep(v) {
+				versions = append(versions, v)
+			}
+		}
+		return versions, nil
+	}
+	var err error
+	if status := cluster.Status.ControlPlane; status != nil {
+		answer.ControlPlane, err = read(status.UpgradePlan, func(version.Version) bool { return true })
+		if reached := slices.IndexFunc(answer.ControlPlane, at.Equal); reached >= 0 {
+			answer.ControlPlane = answer.ControlPlane[reached+1:]
+		}
+	}
+	if status := cluster.Status.Workers; status != nil && err == nil {
+		answer.Workers, err = read(status.UpgradePlan, func(v version.Version) bool {
+			return v.Equal(at) || slices.ContainsFunc(answer.ControlPlane, v.Equal)
+		})
+	}
+	return answer, err
+}
+
+// decide asks the rules what is due, and what comes.
+func (c *chainComputation) decide(now time.Time) {
+	if c.engine == Windlass {
+		c.decision = chain.Decide(c.state, now)
+		if c.state.SourceProblem == "" {
+			c.next = c.decision.Plan.Operations
+		}
+		return
+	}
+	c.next = c.shareStops()
+	c.decision = chain.Decide(c.state, now)
+	// What our engine would record first, another one knows otherwise, or not at all.
+	recorded := c.recorded
+	for range maxNotes {
+		note, isNote := c.decision.Action.(chain.Note)
+		if !isNote {
+			return
+		}
+		recorded = note.Record.Apply(recorded, c.state.ControlPlane.Version, now)
+		c.state.Pending, c.state.Intent = recorded.Pending, recorded.Intent
+		if recorded.Chain != nil {
+			c.state.ChainTarget = recorded.Chain.Target
+		}
+		c.decision = chain.Decide(c.state, now)
+	}
+}
+
+// maxNotes bounds how many records are looked past; no state of the rules has more than a few in a row.
+const maxNotes = 8
+
+// shareStops plans as Cluster API does, with one list of stops for all groups, and makes the rules follow that list. Without a plan
+// the rules say why there is none.
+func (c *chainComputation) shareStops() []plan.Operation {
+	inventory := plan.Inventory{ControlPlane: c.state.ControlPlane.Version, WorkersUpgrading: c.state.Pending.Has(chain.AfterWorkersUpgrade)}
+	for _, g := range c.state.Groups {
+		if g.Exists && !g.Deleting {
+			inventory.Groups = append(inventory.Groups, plan.Group{Name: g.Name, Kind: g.Kind, Version: g.Oldest})
+		}
+	}
+	shared, err := plan.Compute(plan.Request{Inventory: inventory, Target: c.state.Target, Source: c.state.Source})
+	if err != nil || c.state.SourceProblem != "" {
+		return nil
+	}
+	c.state.Source = plan.Response{ControlPlane: shared.ControlPlane, Workers: shared.Workers}
+	return shared.Operations
+}
+
+// describeNow says what is due, as the rules have it.
+func describeNow(d chain.Decision) string {
+	if d.Reason == chain.NoSource {
+		return "what comes is not known from here"
+	}
+	switch action := d.Action.(type) {
+	case chain.CallHook:
+		text := fmt.Sprintf("calls %s", action.Hook)
+		if !action.Step.IsZero() {
+			text += " for " + action.Step.String()
+		}
+		return text + ", where an extension is registered for it"
+	case chain.Note:
+		return "records: " + d.Message
+	case chain.RaiseWorkers:
+		return "begins: " + d.Message
+	case chain.Wait:
+		if d.Reason == chain.WorkersUpgrading {
+			return "waits for " + d.Message
+		}
+		return d.Message
+	case chain.RaiseControlPlane, chain.Create:
+		return d.Message
+	default:
+		return d.Message
+	}
+}
+
+func (c *chainComputation) chainState(report Chain) ChainState {
+	running := slices.ContainsFunc(report.Steps, func(s Step) bool { return s.State == StepRunning })
+	switch c.decision.Reason {
+	case chain.Paused:
+		return ChainPaused
+	case chain.DeletingCluster:
+		return ChainDeleting
+	case chain.Creating, chain.ControlPlaneProvisioning:
+		return ChainCreating
+	case chain.UpToDate:
+		return ChainUpToDate
+	case chain.CreatingGroups, chain.ControlPlaneUpgrading, chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.WorkersDeferred,
+		chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.BlockedByAnnotation, chain.Recording, chain.NoPath, chain.NoSource:
+	}
+	switch {
+	case c.state.Deleting:
+		return ChainDeleting
+	case !c.state.ControlPlane.Exists:
+		return ChainCreating
+	case len(report.Holds) > 0 && !running:
+		return ChainHeld
+	default:
+		return ChainUpgrading
+	}
+}
+
+// disagreement says where what the controller last said does not fit what the objects say: it may be down, or just about to look.
+func (c *chainComputation) disagreement(state ChainState) string {
+	const down = ": its controller has not looked since, or is down"
+	condition := c.condition
+	switch {
+	case condition == nil:
+		return "no controller has said anything about the topology yet: the Cluster has no condition TopologyReconciled"
+	case condition.ObservedGeneration > 0 && condition.ObservedGeneration < c.facts.Cluster.Generation:
+		return fmt.Sprintf("the condition TopologyReconciled is about generation %d of the Cluster, which is at %d%s",
+			condition.ObservedGeneration, c.facts.Cluster.Generation, down)
+	case condition.Status == metav1.ConditionTrue && (state == ChainUpgrading || state == ChainHeld):
+		return "the condition TopologyReconciled says that nothing is left to do, the objects say that the upgrade is not done" + down
+	case speaksOfUpgrade(*condition) && state == ChainUpToDate:
+		return "the condition TopologyReconciled speaks of an upgrade, the objects say that it is done" + down
+	}
+	if hooks := c.hooksOutOfTurn(); len(hooks) > 0 {
+		return fmt.Sprintf("the condition TopologyReconciled says that %s is blocking, by the objects it is not its turn%s", joinHooks(hooks), down)
+	}
+	return ""
+}
+
+func speaksOfUpgrade(condition metav1.Condition) bool {
+	return condition.Status == metav1.ConditionFalse && slices.Contains([]string{
+		clusterv1.ClusterTopologyReconciledClusterUpgradingReason, clusterv1.ClusterTopologyReconciledMachineDeploymentsUpgradeDeferredReason,
+		clusterv1.ClusterTopologyReconciledMachinePoolsUpgradeDeferredReason,
+	}, condition.Reason)
+}
+
+// hooksOutOfTurn are those that the condition says are blocking, although another one is due, or none.
+func (c *chainComputation) hooksOutOfTurn() []chain.Hook {
+	if c.decision.Reason == chain.BlockedByAnnotation {
+		// Cluster API shows such an annotation as an answer of the hook.
+		return nil
+	}
+	due, called := c.decision.Action.(chain.CallHook)
+	for _, line := range c.blockingLines() {
+		if hooks := hooksIn(line); len(hooks) > 0 && (!called || !slices.Contains(hooks, due.Hook)) {
+			return hooks
+		}
+	}
+	return nil
+}

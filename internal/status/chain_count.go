@@ -1,0 +1,94 @@
+package status
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+func (c *chainComputation) countControlPlane() (updated, machines int) {
+	updated, machines = c.countMachines(clusterv1.MachineControlPlaneLabel, "", c.state.ControlPlane.Version)
+	if c.facts.ControlPlane != nil {
+		// A control plane without replicas, or with ones of another shape, has as many as there are Machines.
+		if desired, given, err := unstructured.NestedInt64(c.facts.ControlPlane.Object, "spec", "replicas"); err == nil && given {
+			machines = int(desired)
+		}
+	}
+	return min(updated, machines), machines
+}
+
+// countMachines counts the Machines with a label that are not going, and those of them at a version.
+func (c *chainComputation) countMachines(label, value string, at version.Version) (updated, machines int) {
+	for _, m := range c.facts.Machines {
+		if got, labelled := m.Labels[label]; !labelled || got != value || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		machines++
+		if runs(m, at) {
+			updated++
+		}
+	}
+	return updated, machines
+}
+
+// countGroup counts the machines of a group, and those at a version. A group is as large as it should be, not as it happens to be while
+// machines are replaced.
+func (c *chainComputation) countGroup(g chain.Group, at version.Version) (updated, machines int) {
+	if g.Kind == plan.MachinePool {
+		return c.countPool(topologyName(g), at)
+	}
+	const label = clusterv1.ClusterTopologyMachineDeploymentNameLabel
+	updated, machines = c.countMachines(label, g.Name, at)
+	for _, md := range c.facts.MachineDeployments {
+		if md.Labels[label] == g.Name && md.Spec.Replicas != nil {
+			machines = int(*md.Spec.Replicas)
+		}
+	}
+	return min(updated, machines), machines
+}
+
+// countPool counts by what the pool reports where it has no Machines.
+func (c *chainComputation) countPool(name string, at version.Version) (updated, machines int) {
+	const label = clusterv1.ClusterTopologyMachinePoolNameLabel
+	updated, machines = c.countMachines(label, name, at)
+	for _, mp := range c.facts.Upgrade.MachinePools {
+		if mp.Labels[label] != name {
+			continue
+		}
+		if machines == 0 {
+			updated, machines = countReported(mp.Status.Versions, at)
+		}
+		if mp.Spec.Replicas != nil {
+			machines = int(*mp.Spec.Replicas)
+		}
+	}
+	return min(updated, machines), machines
+}
+
+// topologyName is a group's name in the Cluster; that of a pool whose name a MachineDeployment has as well has its kind before it.
+func topologyName(g chain.Group) string { return strings.TrimPrefix(g.Name, string(g.Kind)+"/") }
+
+func countReported(versions []clusterv1.StatusVersion, at version.Version) (updated, machines int) {
+	for _, r := range versions {
+		machines += int(r.Replicas)
+		if v, err := version.Parse(r.Version); err == nil && at.RunBy(v) {
+			updated += int(r.Replicas)
+		}
+	}
+	return updated, machines
+}
+
+// runs reports whether a Machine is at a version: by its kubelet, or before that is known by what it was made for.
+func runs(m *clusterv1.Machine, at version.Version) bool {
+	text := m.Spec.Version
+	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
+		text = m.Status.NodeInfo.KubeletVersion
+	}
+	v, err := version.Parse(text)
+	return err == nil && at.RunBy(v)
+}

@@ -1,0 +1,160 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+)
+
+// itemPrefix is what goes before the items of the condition's message, after its first line.
+const itemPrefix = "\n  * "
+
+// holds lists what keeps the upgrade from going on: what the rules see on the objects, then what the controller says of hooks, then gates,
+// which know exactly since when.
+func (c *chainComputation) holds() []Hold {
+	holds := c.ruleHolds()
+	if c.decision.Reason != chain.UpToDate {
+		for _, line := range c.blockingLines() {
+			if hold, isNew := c.conditionHold(line, holds); isNew {
+				holds = append(holds, hold)
+			}
+		}
+	}
+	if failure, failed := c.failure(); failed && !slices.ContainsFunc(holds, func(h Hold) bool { return h.Message == failure.Message }) {
+		holds = append(holds, failure)
+	}
+	return append(holds, c.gateHolds()...)
+}
+
+// conditionHold reads a line of the condition that says that something is blocking. An annotation that the rules have seen is not told twice.
+func (c *chainComputation) conditionHold(line string, holds []Hold) (hold Hold, isNew bool) {
+	hold = Hold{Kind: HeldByHook, By: cmp.Or(joinHooks(hooksIn(line)), "a hook"), Message: line, Since: c.earliest(), AtEarliest: true}
+	if !strings.Contains(line, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
+		return hold, true
+	}
+	hold.Kind, hold.By = HeldByAnnotation, "an annotation"
+	return hold, !slices.ContainsFunc(holds, func(h Hold) bool { return h.Kind == HeldByAnnotation })
+}
+
+// ruleHolds are what anybody can see who looks at the objects.
+func (c *chainComputation) ruleHolds() []Hold {
+	d := c.decision
+	switch d.Reason {
+	case chain.Paused:
+		return []Hold{{Kind: HeldByPause, By: "spec.paused, or the annotation " + clusterv1.PausedAnnotation, Message: d.Message}}
+	case chain.NoPath:
+		return []Hold{{Kind: HeldByRule, By: "the plan", Message: d.Message}}
+	case chain.BlockedByAnnotation:
+		return []Hold{{Kind: HeldByAnnotation, By: strings.Join(c.state.Blockers, ", "), Message: d.Message, Since: c.earliest(), AtEarliest: true}}
+	case chain.WorkersDeferred:
+		return []Hold{{Kind: HeldByAnnotation, By: strings.Join(c.deferrals(), ", "), Message: d.Message, Since: c.earliest(), AtEarliest: true}}
+	case chain.UpToDate, chain.DeletingCluster, chain.Creating, chain.CreatingGroups, chain.ControlPlaneProvisioning, chain.ControlPlaneUpgrading,
+		chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.Recording, chain.NoSource:
+	}
+	return nil
+}
+
+// deferrals are the annotations that keep groups back.
+func (c *chainComputation) deferrals() []string {
+	var found []string
+	if slices.ContainsFunc(c.state.Groups, func(g chain.Group) bool { return g.Defer }) {
+		found = append(found, clusterv1.ClusterTopologyDeferUpgradeAnnotation)
+	}
+	if slices.ContainsFunc(c.state.Groups, func(g chain.Group) bool { return g.Hold }) {
+		found = append(found, clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation)
+	}
+	return found
+}
+
+// earliest is a time before which what holds the upgrade now cannot have begun: the last thing that is known to have gone on. The
+// condition tells only when it turned False, which may be long before.
+func (c *chainComputation) earliest() time.Time {
+	var at time.Time
+	if c.condition != nil && c.condition.Status == metav1.ConditionFalse {
+		at = utc(c.condition.LastTransitionTime.Time)
+	}
+	if p := c.progress(); p != nil {
+		times := []time.Time{p.Began}
+		for _, s := range p.Steps {
+			times = append(times, s.Began, s.ControlPlane, s.Workers)
+		}
+		for _, t := range times {
+			if t.After(at) {
+				at = t.UTC()
+			}
+		}
+	}
+	return at
+}
+
+// blockingLines are the lines of the condition that say that something is blocking, whoever has worded them.
+func (c *chainComputation) blockingLines() []string {
+	if c.condition == nil || c.condition.Status != metav1.ConditionFalse || c.condition.Reason == clusterv1.ClusterTopologyReconciledFailedReason {
+		return nil
+	}
+	var blocking []string
+	for line := range strings.SplitSeq(c.condition.Message, itemPrefix) {
+		if strings.Contains(line, "blocking") || strings.Contains(line, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
+			blocking = append(blocking, line)
+		}
+	}
+	return blocking
+}
+
+// failure is what the controller says has gone wrong.
+func (c *chainComputation) failure() (Hold, bool) {
+	if c.condition == nil || c.condition.Status != metav1.ConditionFalse || c.condition.Reason != clusterv1.ClusterTopologyReconciledFailedReason {
+		return Hold{}, false
+	}
+	return Hold{
+		Kind: HeldByFailure, By: cmp.Or(joinHooks(hooksIn(c.condition.Message)), "the topology's controller"), Message: c.condition.Message,
+		Since: c.earliest(), AtEarliest: true,
+	}, true
+}
+
+func hooksIn(text string) []chain.Hook {
+	var found []chain.Hook
+	for _, h := range []chain.Hook{
+		chain.BeforeClusterCreate, chain.AfterControlPlaneInitialized, chain.BeforeClusterUpgrade, chain.BeforeControlPlaneUpgrade, chain.AfterControlPlaneUpgrade,
+		chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade, chain.AfterClusterUpgrade, chain.BeforeClusterDelete,
+	} {
+		if strings.Contains(text, string(h)) {
+			found = append(found, h)
+		}
+	}
+	return found
+}
+
+func joinHooks(hooks []chain.Hook) string {
+	names := make([]string, len(hooks))
+	for i, h := range hooks {
+		names[i] = string(h)
+	}
+	return strings.Join(names, ", ")
+}
+
+// gateHolds are the gates at which the Cluster waits. A gate learns that the Cluster has gone on only when it is asked again, so one counts
+// only where its step is due.
+func (c *chainComputation) gateHolds() []Hold {
+	due, called := c.decision.Action.(chain.CallHook)
+	if !called {
+		return nil
+	}
+	var holds []Hold
+	for _, g := range c.facts.Upgrade.Gates {
+		for _, w := range g.Status.Waiting {
+			if w.ClusterUID != string(c.facts.Cluster.UID) || string(w.At) != string(due.Hook) || w.Version != due.Step.String() {
+				continue
+			}
+			holds = append(holds, Hold{Kind: HeldByGate, By: g.Name, Message: w.Message, Since: utc(w.Since.Time)})
+		}
+	}
+	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.By, b.By) })
+	return holds
+}

@@ -1,0 +1,225 @@
+package status
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// steps puts the way of an upgrade together.
+func (c *chainComputation) steps() []Step {
+	var steps []Step
+	if p := c.progress(); p != nil {
+		steps = c.recordedSteps(*p)
+	} else if c.engine != Windlass && c.isUnderWay() {
+		steps = c.observedSteps()
+	}
+	running := c.runningSteps()
+	steps = append(steps, running...)
+	for _, o := range c.next {
+		if next, left := c.nextStep(o, running); left {
+			steps = append(steps, next)
+		}
+	}
+	return steps
+}
+
+// isUnderWay reports whether there is an upgrade whose steps could have been done already.
+func (c *chainComputation) isUnderWay() bool {
+	cp := c.state.ControlPlane
+	if !cp.Exists {
+		return false
+	}
+	return cp.Upgrading || !cp.Version.Equal(c.state.Target) || c.state.Pending.Has(chain.AfterClusterUpgrade) ||
+		slices.ContainsFunc(c.state.Groups, func(g chain.Group) bool {
+			return g.Exists && !g.Deleting && (g.Upgrading || !g.Version.Equal(c.state.Target))
+		})
+}
+
+// recordedSteps are the steps that are done. The last one is not while machines are on their way.
+func (c *chainComputation) recordedSteps(p chain.Progress) []Step {
+	var done []Step
+	from := p.From
+	if len(p.Steps) == chain.MaxSteps {
+		// Older ones may have been dropped.
+		from = version.Version{}
+		c.notKnown = append(c.notKnown, "steps before the first one shown: only the last steps are recorded")
+	}
+	for i, s := range p.Steps {
+		last := i == len(p.Steps)-1
+		if !last || !c.state.ControlPlane.Upgrading {
+			done = append(done, Step{State: StepDone, Kind: plan.ControlPlaneUpgrade, From: from, To: s.To, Began: s.Began.UTC(), Ended: utc(s.ControlPlane)})
+		}
+		if !s.Workers.IsZero() {
+			done = append(done, Step{State: StepDone, Kind: plan.WorkersUpgrade, To: s.To, Began: utc(s.ControlPlane), Ended: utc(s.Workers)})
+		}
+		from = s.To
+	}
+	return done
+}
+
+// utc leaves the zero time as it is.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// versionChange is how topology controllers word the Event of a step: `Updated KIND "NAMESPACE/NAME" with version change from A to B`.
+var versionChange = regexp.MustCompile(`^Updated (\S+) "[^"]*" with version change from (\S+) to (\S+)$`)
+
+// observe reads what Events tell of the steps of an upgrade whose engine does not record them: when they began, not when they ended.
+// Events from before the condition turned False are of earlier upgrades.
+func (c *chainComputation) observe() []Step {
+	if c.engine == Windlass || c.condition == nil || c.condition.Status != metav1.ConditionFalse {
+		return nil
+	}
+	events := slices.Clone(c.facts.Upgrade.Events)
+	slices.SortStableFunc(events, func(a, b corev1.Event) int {
+		return cmp.Or(eventTime(a).Compare(eventTime(b)), cmp.Compare(a.Message, b.Message))
+	})
+	var seen []Step
+	for _, e := range events {
+		s, isStep := c.readEvent(e)
+		if !isStep || eventTime(e).Before(c.condition.LastTransitionTime.Time) {
+			continue
+		}
+		// Every group has an Event of its own.
+		same := func(o Step) bool {
+			return o.Kind == s.Kind && o.GroupKind == s.GroupKind && o.From == s.From && o.To == s.To
+		}
+		if !slices.ContainsFunc(seen, same) {
+			seen = append(seen, s)
+		}
+	}
+	return seen
+}
+
+// observedSteps are those that Events tell of, and that are over: nothing is on its way there any more, and nothing has to go there.
+func (c *chainComputation) observedSteps() []Step {
+	c.notKnown = append(c.notKnown, "which steps are done, beyond what Events still tell: the controller of this upgrade records none")
+	return slices.DeleteFunc(slices.Clone(c.observed), func(s Step) bool {
+		if s.Kind == plan.ControlPlaneUpgrade {
+			return c.state.ControlPlane.Upgrading && c.state.ControlPlane.Version.Equal(s.To)
+		}
+		return slices.ContainsFunc(c.state.Groups, func(g chain.Group) bool { return g.Kind == s.GroupKind && g.Upgrading && g.Version.Equal(s.To) }) ||
+			slices.ContainsFunc(c.next, func(o plan.Operation) bool { return o.Kind == plan.WorkersUpgrade && o.To.Equal(s.To) })
+	})
+}
+
+func eventTime(e corev1.Event) time.Time {
+	for _, t := range []time.Time{e.FirstTimestamp.Time, e.EventTime.Time} {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return e.LastTimestamp.Time
+}
+
+func (c *chainComputation) readEvent(e corev1.Event) (Step, bool) {
+	match := versionChange.FindStringSubmatch(e.Message)
+	if match == nil {
+		return Step{}, false
+	}
+	from, errFrom := version.Parse(match[2])
+	to, errTo := version.Parse(match[3])
+	if errFrom != nil || errTo != nil {
+		return Step{}, false
+	}
+	s := Step{State: StepDone, Kind: plan.ControlPlaneUpgrade, From: from, To: to, Began: eventTime(e).UTC()}
+	switch kind := plan.GroupKind(match[1]); kind {
+	case plan.MachineDeployment, plan.MachinePool:
+		s.Kind, s.GroupKind = plan.WorkersUpgrade, kind
+		return s, true
+	default:
+		return s, c.facts.ControlPlane != nil && match[1] == c.facts.ControlPlane.GetKind()
+	}
+}
+
+// runningSteps are what is on its way: the control plane, and groups of one kind that go from and to one version as one step.
+func (c *chainComputation) runningSteps() []Step {
+	var running []Step
+	if cp := c.state.ControlPlane; cp.Exists && (cp.Upgrading || !cp.Provisioned) {
+		step := c.runningControlPlane()
+		step.Updated, step.Machines = c.countControlPlane()
+		running = append(running, step)
+	}
+	for _, g := range c.state.Groups {
+		if !g.Exists || g.Deleting || !g.Upgrading {
+			continue
+		}
+		updated, machines := c.countGroup(g, g.Version)
+		at := slices.IndexFunc(running, func(s Step) bool { return s.GroupKind == g.Kind && s.To.Equal(g.Version) && s.From.Equal(g.Oldest) })
+		if at < 0 {
+			at = len(running)
+			running = append(running, Step{
+				State: StepRunning, Kind: plan.WorkersUpgrade, GroupKind: g.Kind, From: g.Oldest, To: g.Version, Began: c.workersBegan(g),
+			})
+		}
+		running[at].Groups = append(running[at].Groups, g.Name)
+		running[at].Updated += updated
+		running[at].Machines += machines
+	}
+	return running
+}
+
+// runningControlPlane says where the control plane comes from, and since when, as far as that is known.
+func (c *chainComputation) runningControlPlane() Step {
+	step := Step{State: StepRunning, Kind: plan.ControlPlaneUpgrade, To: c.state.ControlPlane.Version}
+	if p := c.progress(); p != nil && len(p.Steps) > 0 && p.Steps[len(p.Steps)-1].To.Equal(step.To) {
+		last := len(p.Steps) - 1
+		step.Began, step.From = p.Steps[last].Began.UTC(), p.From
+		if last > 0 {
+			step.From = p.Steps[last-1].To
+		}
+	}
+	for _, seen := range c.observed {
+		if seen.Kind == step.Kind && seen.To.Equal(step.To) {
+			step.Began, step.From = seen.Began, seen.From
+		}
+	}
+	return step
+}
+
+// workersBegan is when the workers' step that a group is on began, which may be before the group's turn.
+func (c *chainComputation) workersBegan(g chain.Group) time.Time {
+	if p := c.progress(); p != nil && len(p.Steps) > 0 && p.Steps[len(p.Steps)-1].To.Equal(g.Version) {
+		return utc(p.Steps[len(p.Steps)-1].ControlPlane)
+	}
+	for _, seen := range c.observed {
+		if seen.GroupKind == g.Kind && seen.To.Equal(g.Version) {
+			return seen.Began
+		}
+	}
+	return time.Time{}
+}
+
+// nextStep is an operation of the plan without the groups that are on their way there already.
+func (c *chainComputation) nextStep(o plan.Operation, running []Step) (Step, bool) {
+	next := Step{State: StepNext, Kind: o.Kind, From: o.From, To: o.To}
+	if o.Kind == plan.ControlPlaneUpgrade {
+		_, next.Machines = c.countControlPlane()
+		return next, true
+	}
+	for _, name := range o.Groups {
+		moving := slices.ContainsFunc(running, func(s Step) bool { return s.To.Equal(o.To) && slices.Contains(s.Groups, name) })
+		i := slices.IndexFunc(c.state.Groups, func(g chain.Group) bool { return g.Name == name })
+		if moving || i < 0 {
+			continue
+		}
+		_, machines := c.countGroup(c.state.Groups[i], o.To)
+		next.GroupKind = c.state.Groups[i].Kind
+		next.Groups = append(next.Groups, name)
+		next.Machines += machines
+	}
+	return next, len(next.Groups) > 0
+}

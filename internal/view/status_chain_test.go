@@ -1,0 +1,146 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+func controlPlaneStep(state status.StepState, from, to string) status.Step {
+	return status.Step{State: state, Kind: plan.ControlPlaneUpgrade, From: version.MustParse(from), To: version.MustParse(to)}
+}
+
+func workersStep(state status.StepState, from, to string, groups ...string) status.Step {
+	return status.Step{
+		State: state, Kind: plan.WorkersUpgrade, GroupKind: plan.MachineDeployment, Groups: groups, From: version.MustParse(from), To: version.MustParse(to),
+	}
+}
+
+// upgradingChain is in the middle, with all that there is to show.
+func upgradingChain() *status.Chain {
+	done := controlPlaneStep(status.StepDone, "v1.30.2", "v1.31.4")
+	done.Began, done.Ended = ago(50*time.Minute), ago(46*time.Minute)
+	begun := controlPlaneStep(status.StepDone, "v1.31.4", "v1.32.8")
+	begun.Began = ago(40 * time.Minute)
+	running := workersStep(status.StepRunning, "v1.31.4", "v1.32.8", "md-0", "a\x1bb")
+	running.Updated, running.Machines, running.Began = 3, 12, ago(30*time.Minute)
+	next := workersStep(status.StepNext, "v1.31.4", "v1.32.8", "md-1", "md-2", "md-3", "md-4", "md-5")
+	next.Machines = 30
+	return &status.Chain{
+		State: status.ChainUpgrading, Engine: status.Windlass, From: version.MustParse("v1.30.2"), Target: version.MustParse("v1.33.1"), Began: ago(50 * time.Minute),
+		Steps: []status.Step{done, begun, running, next, controlPlaneStep(status.StepNext, "v1.32.8", "v1.33.1")},
+		Now:   "waits for MachineDeployments md-0, md-9 to v1.32.8", Reason: "WorkersUpgrading",
+		ETA: status.Estimate{Least: 40 * time.Minute, Likely: 50 * time.Minute, Most: 70 * time.Minute, Since: ago(30 * time.Minute)},
+		Condition: &metav1.Condition{
+			Status: metav1.ConditionTrue, Reason: "ReconcileSucceeded", Message: "Cluster is upgrading\n  * b\x1b[31m", LastTransitionTime: metav1.NewTime(ago(time.Hour)),
+		},
+		Disagreement: "the condition says one thing, the objects say another, and this sentence is long enough to be wrapped in a terminal",
+		NotKnown:     []string{"what Events do not tell any more", "why"},
+	}
+}
+
+func heldChain() *status.Chain {
+	c := upgradingChain()
+	c.State, c.Engine, c.From, c.Began, c.Steps = status.ChainHeld, status.ClusterAPI, version.Version{}, time.Time{}, nil
+	for i := range 40 {
+		state := status.StepDone
+		if i >= 20 {
+			state = status.StepNext
+		}
+		c.Steps = append(c.Steps, controlPlaneStep(state, fmt.Sprintf("v1.%d.0", i), fmt.Sprintf("v1.%d.0", i+1)))
+	}
+	c.Disagreement, c.NotKnown, c.Condition, c.ETA.Since = "", nil, nil, time.Time{}
+	c.Holds = []status.Hold{
+		{Kind: status.HeldByHook, By: "BeforeWorkersUpgrade", Message: "hook BeforeWorkersUpgrade for v1.32.8 is blocking: ask \x1b[31mthe team", Since: ago(3 * time.Hour), AtEarliest: true},
+		{Kind: status.HeldByGate, By: "approval", Message: "needs approval: windlass approve prod", Since: ago(2 * time.Hour)},
+		{Kind: status.HeldByRule, By: "the plan", Message: "there is no way"},
+	}
+	return c
+}
+
+func fleetGroups() []status.Group {
+	groups := []status.Group{{Name: "control plane", Kind: "KubeadmControlPlane", Object: "cp", Count: upToDate(3)}}
+	for i := range 300 {
+		g := status.Group{Name: fmt.Sprintf("md-%03d", i), Kind: "MachineDeployment", Count: upToDate(100)}
+		switch {
+		case i >= 200:
+			g.Count = make(map[status.State]int)
+			g.Count[status.Waiting] = 100
+		case i == 150:
+			g.Policy = status.Policy{Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone}
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+func TestChainGolden(t *testing.T) {
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = fmt.Sprintf("md-%03d", i)
+	}
+	fleet := upgradingChain()
+	fleet.Steps = []status.Step{workersStep(status.StepNext, "v1.31.4", "v1.32.8", many...)}
+	for name, r := range map[string]status.Report{
+		"upgrading": {Namespace: "team-a", Cluster: "prod", Chain: upgradingChain(), Groups: busyReport().Groups[:1]},
+		"held":      {Namespace: "team-a", Cluster: "prod", Chain: heldChain()},
+		"many":      {Namespace: "team-a", Cluster: "prod", Chain: fleet, Groups: fleetGroups()},
+	} {
+		for _, f := range StatusFormats() {
+			if name == "many" && f != Table {
+				continue
+			}
+			t.Run(name+"/"+string(f), func(t *testing.T) {
+				var got strings.Builder
+				if err := WriteStatus(&got, f, r, statusNow); err != nil {
+					t.Fatalf("WriteStatus: %v", err)
+				}
+				golden(t, "status-upgrade-"+name+"."+string(f), got.String())
+				checkText(t, f, got.String())
+			})
+		}
+	}
+}
+
+func TestChainHeadline(t *testing.T) {
+	to := version.MustParse("v1.33.1")
+	for _, test := range []struct {
+		chain status.Chain
+		want  string
+	}{
+		{status.Chain{State: status.ChainUnknown, Problem: "it is latest"}, "Upgrade: not known: it is latest"},
+		{status.Chain{State: status.ChainUpToDate, Target: to}, "Upgrade: none; everything is at v1.33.1."},
+		{status.Chain{State: status.ChainPaused, Now: "the Cluster is paused"}, "Upgrade: none under way; the Cluster is paused."},
+		{status.Chain{State: status.ChainUpgrading, Target: to, Engine: status.ClusterAPI}, "Upgrade to v1.33.1: under way, run by Cluster API."},
+	} {
+		if got := chainHeadline(&test.chain, statusNow); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestDescribeEstimate(t *testing.T) {
+	for _, test := range []struct {
+		estimate status.Estimate
+		want     string
+	}{
+		{status.Estimate{}, ""},
+		{status.Estimate{Unknown: "no data"}, "not known: no data"},
+		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute}, "3m0s to 5m0s once it is let go, if it goes on like this"},
+		{status.Estimate{Least: 3 * time.Minute, Most: 3 * time.Minute, Since: statusNow}, "in about 3m0s, if it goes on like this"},
+		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute, Since: ago(4 * time.Minute)}, "in 0s to 1m0s, if it goes on like this"},
+		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute, Since: ago(time.Hour)}, "55m ago, if it had gone on like this"},
+	} {
+		if got := describeEstimate(test.estimate, statusNow); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
