@@ -72,7 +72,8 @@ func (r Record) progress(old *Progress, controlPlane version.Version, now time.T
 		return nil
 	}
 	p := Progress{From: controlPlane, Began: now}
-	if old != nil {
+	// Of an upgrade that another engine has ended, the way may have been left.
+	if old != nil && !slices.Contains(r.Add, AfterClusterUpgrade) {
 		p = *old
 		p.Steps = slices.Clone(old.Steps)
 	}
@@ -83,7 +84,8 @@ func (r Record) progress(old *Progress, controlPlane version.Version, now time.T
 		p.Steps = append(p.Steps, Step{To: controlPlane, Began: now})
 		p.Steps = p.Steps[max(0, len(p.Steps)-MaxSteps):]
 	}
-	if last := len(p.Steps) - 1; last >= 0 {
+	// The last step that stands here need not be the control plane's: another engine may have taken one since.
+	if last := len(p.Steps) - 1; last >= 0 && p.Steps[last].To.Equal(controlPlane) {
 		if slices.Contains(r.Remove, AfterControlPlaneUpgrade) {
 			p.Steps[last].ControlPlane = now
 		}
