@@ -78,7 +78,14 @@ func explorations() map[string]sim.Config {
 	}, md("a", 30), mp("p", 29))
 	everything.Retargets = []version.Version{v(31)}
 	everything.Sources = append(everything.Sources, minors(31, 32))
+	one, two := version.MustParse("v1.31.1+rke2r1"), version.MustParse("v1.31.1+rke2r2")
+	builds := sim.Config{
+		ControlPlane: v(30), Target: two, Retargets: []version.Version{one}, Sources: []plan.Source{plan.VersionList{v(30), one, two}}, Groups: []sim.Group{md("a", 30), mp("p", 30)},
+		Faults:            sim.Faults{Cuts: all, Answers: all, Retargets: 2, Races: 1},
+		MayEndWithoutPath: true,
+	}
 	return map[string]sim.Config{
+		"builds of one release":              builds,
 		"one step, everything fails":         chainOf(1, sim.Faults{Cuts: all, Restarts: all, Answers: all, Blockers: 2, Pauses: 2, Races: 2}, md("a", 30), mp("p", 30)),
 		"annotations":                        chainOf(2, sim.Faults{Cuts: all, Annotations: 4, Races: 1}, md("a", 30), md("b", 30), mp("p", 30)),
 		"three groups and a pool":            together,

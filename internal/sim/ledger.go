@@ -186,6 +186,11 @@ func (r *run) recorded(old, now *world) {
 			r.removed(l, h)
 		}
 	}
+	step := rung(0)
+	if now.pending.has(afterCluster) {
+		step = now.cp.spec
+	}
+	r.check(r.stock || now.deleting || now.upgradeStep == step, "the upgrade step is %s, and the control plane's %s", r.m.version(now.upgradeStep), r.m.version(step))
 	if now.okToDelete && !old.okToDelete {
 		r.check(l.remove == passed, "the Cluster may be deleted, and BeforeClusterDelete did not let it go")
 		l.remove = complete

@@ -80,6 +80,14 @@ func (c careless) Record(ctx context.Context, recorded chain.Recorded) error {
 	return c.Effects.Record(ctx, recorded)
 }
 
+// stepless records no upgrade step.
+type stepless struct{ upgrade.Effects }
+
+func (s stepless) Record(ctx context.Context, recorded chain.Recorded) error {
+	recorded.UpgradeStep = version.Version{}
+	return s.Effects.Record(ctx, recorded)
+}
+
 // hasty records what follows an effect before the effect.
 func hasty(ctx context.Context, s chain.State, r chain.Recorded, d chain.Decision, now time.Time, e upgrade.Effects) (upgrade.Outcome, error) {
 	raise, ok := d.Action.(chain.RaiseControlPlane)
@@ -163,12 +171,13 @@ func mutants() map[string]mutant {
 		"never ends": {decide: func(_ chain.State, d *chain.Decision) {
 			editRecord(d, func(r *chain.Record) { r.Remove = without(r.Remove, chain.AfterClusterUpgrade) })
 		}, config: plain, want: "stands still"},
-		"wavers":                  {decide: waver, config: plain, want: "does not end"},
-		"stands still":            {decide: still, config: plain, want: "stands still"},
-		"creates groups at once":  {decide: func(s chain.State, d *chain.Decision) { release(s, d, false) }, config: newGroup, want: "while the control plane changes"},
-		"writes what waits":       {decide: func(s chain.State, d *chain.Decision) { release(s, d, true) }, config: plain, want: "is written to"},
-		"creates unasked":         {see: func(s *chain.State) { s.Begun = true }, config: creation, want: "BeforeClusterCreate did not let it pass"},
-		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
+		"forgets the upgrade step": {effects: func(e upgrade.Effects) upgrade.Effects { return stepless{e} }, config: plain, want: "the upgrade step is"},
+		"wavers":                   {decide: waver, config: plain, want: "does not end"},
+		"stands still":             {decide: still, config: plain, want: "stands still"},
+		"creates groups at once":   {decide: func(s chain.State, d *chain.Decision) { release(s, d, false) }, config: newGroup, want: "while the control plane changes"},
+		"writes what waits":        {decide: func(s chain.State, d *chain.Decision) { release(s, d, true) }, config: plain, want: "is written to"},
+		"creates unasked":          {see: func(s *chain.State) { s.Begun = true }, config: creation, want: "BeforeClusterCreate did not let it pass"},
+		"keeps to the old target":  {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
 	}
 }
 
