@@ -78,6 +78,8 @@ func explorations() map[string]sim.Config {
 	}, md("a", 30), mp("p", 29))
 	everything.Retargets = []version.Version{v(31)}
 	everything.Sources = append(everything.Sources, minors(31, 32))
+	strayed := chainOf(3, sim.Faults{Swaps: 2, Retargets: 2, Answers: 1, Blockers: 1, Races: 1}, md("a", 30))
+	strayed.Retargets = []version.Version{v(31), v(32)}
 	one, two := version.MustParse("v1.31.1+rke2r1"), version.MustParse("v1.31.1+rke2r2")
 	builds := sim.Config{
 		ControlPlane: v(30), Target: two, Retargets: []version.Version{one}, Sources: []plan.Source{plan.VersionList{v(30), one, two}}, Groups: []sim.Group{md("a", 30), mp("p", 30)},
@@ -99,6 +101,8 @@ func explorations() map[string]sim.Config {
 		"six minors, one at a time in place": chainOf(6, sim.Faults{Cuts: all, Answers: all, Annotations: 1, Races: 1}, limited, md("b", 30), mp("p", 28)),
 		"another engine":                     chainOf(3, sim.Faults{Swaps: 4, Answers: 2, Annotations: 1, Races: 1}, md("a", 30), mp("p", 29)),
 		"another engine, and crashes":        chainOf(3, sim.Faults{Swaps: 3, Cuts: 3}, md("a", 30)),
+		"another engine, and groups":         chainOf(2, sim.Faults{Swaps: 2, Groups: 2, Annotations: 1, Answers: 1}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
+		"another engine, and targets":        strayed,
 		"an extension makes the plans":       response,
 		"everything at once":                 everything,
 	}

@@ -1,0 +1,74 @@
+package sim_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/sim"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+func TestRepresent(t *testing.T) {
+	t.Parallel()
+	var alike, mixed []sim.Group
+	for i := range 9 {
+		alike = append(alike, md(fmt.Sprintf("m%d", i), 30))
+	}
+	for i := range 6 {
+		mixed = append(mixed, md(fmt.Sprintf("m%d", i), 30-i%5))
+	}
+	for name, tt := range map[string]struct {
+		groups []sim.Group
+		want   []string
+		note   string
+	}{
+		"few":                 {alike[:4], []string{"m0", "m1", "m2", "m3"}, ""},
+		"alike":               {append(alike[:9:9], mp("p", 30)), []string{"m0", "m1", "p"}, "10 groups are represented by m0, m1, p: "},
+		"pools alone":         {[]sim.Group{mp("p", 30), mp("q", 30), mp("r", 30), mp("s", 30), mp("t", 30)}, []string{"p"}, "5 groups are represented by p: "},
+		"more than there can": {append(mixed[:6:6], mp("p", 30)), []string{"m2", "m3", "m4", "p"}, "; 2 versions or kinds between those are not represented"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kept, note := sim.Represent(tt.groups)
+			var names []string
+			for _, g := range kept {
+				names = append(names, g.Name)
+			}
+			if diff := cmp.Diff(tt.want, names); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if !strings.Contains(note, tt.note) || (note == "") != (tt.note == "") {
+				t.Errorf("note %q, want %q in it", note, tt.note)
+			}
+		})
+	}
+}
+
+// TestStudies explores what windlass verify does, from a version list.
+func TestStudies(t *testing.T) {
+	t.Parallel()
+	c := chainOf(2, sim.Faults{}, md("a", 30), mp("p", 29))
+	for _, study := range sim.Studies(c, []version.Version{v(31), v(32)}) {
+		report, err := sim.Explore(t.Context(), study.Config, 50_000)
+		if err != nil || report.Violation != nil || !report.Complete || report.States < 30 || study.Varies == "" {
+			t.Errorf("%s: %+v, %v", study.Name, report, err)
+		}
+	}
+}
+
+// TestBadConfig refuses what cannot be simulated.
+func TestBadConfig(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]sim.Config{
+		"no target":       {ControlPlane: v(30)},
+		"too many groups": {ControlPlane: v(30), Target: v(31), Groups: make([]sim.Group, 5), Sources: []plan.Source{plan.NextMinor{}}},
+	} {
+		if _, err := sim.Explore(t.Context(), c, 10); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
