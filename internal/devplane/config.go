@@ -280,12 +280,7 @@ func (c Child) validate() error {
 	if c.Ready.URL != "" && c.Ready.TCP != "" {
 		errs = append(errs, fmt.Errorf("readiness of %q has a URL and a TCP address: set one", c.Name))
 	}
-	if c.Replaces != "" && !slices.Contains(StockManagers(), c.Replaces) {
-		errs = append(errs, fmt.Errorf("%q is to replace %q, which is not a stock manager: the names are %s", c.Name, c.Replaces, strings.Join(StockManagers(), ", ")))
-	}
-	if c.StockArgs && c.Replaces == "" {
-		errs = append(errs, fmt.Errorf("%q asks for the arguments of a stock manager and replaces none: name it in Replaces", c.Name))
-	}
+	errs = append(errs, c.validatePlace())
 	switch c.Restart {
 	case RestartNever, RestartAlways:
 	default:
@@ -297,6 +292,17 @@ func (c Child) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// validatePlace checks what the child says about the stock manager that it replaces.
+func (c Child) validatePlace() error {
+	switch {
+	case c.Replaces == "" && c.StockArgs:
+		return fmt.Errorf("%q asks for the arguments of a stock manager and replaces none: name it in Replaces", c.Name)
+	case c.Replaces != "" && !slices.Contains(StockManagers(), c.Replaces):
+		return fmt.Errorf("%q is to replace %q, which is not a stock manager: the names are %s", c.Name, c.Replaces, strings.Join(StockManagers(), ", "))
+	}
+	return nil
 }
 
 // validName keeps names usable as file names (logs, certificate folders) and as URL path segments.

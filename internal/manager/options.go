@@ -135,7 +135,7 @@ func parsePreflightChecks(names []string) (sets.Set[clusterv1.MachineSetPrefligh
 		clusterv1.MachineSetPreflightCheckAll, clusterv1.MachineSetPreflightCheckKubeadmVersionSkew, clusterv1.MachineSetPreflightCheckKubernetesVersionSkew,
 		clusterv1.MachineSetPreflightCheckControlPlaneIsStable, clusterv1.MachineSetPreflightCheckControlPlaneVersionSkew,
 	}
-	out := sets.Set[clusterv1.MachineSetPreflightCheck]{}
+	out := sets.New[clusterv1.MachineSetPreflightCheck]()
 	for _, name := range names {
 		check := clusterv1.MachineSetPreflightCheck(name)
 		switch {
