@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/internal/sim"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -112,24 +114,68 @@ func runVerify(cmd *cobra.Command, o *planOptions, args []string, maxStates int)
 	if err != nil {
 		return reportFailure(cmd, in, r, err)
 	}
-	result, err := explore(cmd.Context(), r, p, maxStates)
+	c, err := simulation(r, in)
+	if err != nil {
+		return reportFailure(cmd, in, r, err)
+	}
+	result, err := explore(cmd.Context(), r, c, p, maxStates)
 	if err != nil {
 		return reportFailure(cmd, in, r, err)
 	}
 	return reportVerification(cmd, in.format, result)
 }
 
-// explore visits all that can happen to a plan.
-func explore(ctx context.Context, r planRequest, p plan.Plan, maxStates int) (view.Verification, error) {
-	result := view.Verification{From: r.request.Inventory.ControlPlane, To: r.request.Target, Notes: slices.Clone(r.notes)}
+// simulation is what is explored: a Cluster at rest, or one with an upgrade under way where objects say so and flags do not say otherwise.
+func simulation(r planRequest, in planInput) (sim.Config, error) {
 	c := sim.Config{
 		ControlPlane: r.request.Inventory.ControlPlane, Target: r.request.Target, Sources: []plan.Source{r.request.Source}, Skew: r.request.Policy.Skew,
+		Groups: simulatedGroups(r.request.Inventory.Groups),
 	}
+	if r.updates == nil {
+		return c, nil
+	}
+	objects := r.updates.facts.Objects
+	overridden := !in.from.IsZero() || slices.ContainsFunc(in.groups, func(g plan.Group) bool { return !g.Version.IsZero() })
+	if overridden || objects.ControlPlane == nil {
+		c.Concurrency = concurrencyOf(objects.Cluster)
+		return c, nil
+	}
+	// Both read the same objects: one the oldest machines, the other what objects ask for and what is recorded.
+	now, err := snapshot.Take(objects, snapshot.Overrides{})
+	if err != nil {
+		return c, origins{}.describe(err)
+	}
+	state, recorded, err := snapshot.Chain(objects)
+	if err != nil {
+		return c, origins{}.describe(err)
+	}
+	c.Concurrency, c.Moving, c.Stamp, c.Recorded = state.Concurrency, now.Moving, state.ControlPlane.Stamp, recorded
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		at := slices.IndexFunc(state.Groups, func(read chain.Group) bool { return read.Name == g.Name })
+		if at < 0 {
+			continue
+		}
+		read := state.Groups[at]
+		g.Oldest, g.Version, g.Defer, g.Hold = g.Version, read.Version, read.Defer, read.Hold
+		if !read.Exists {
+			g.Oldest = version.Version{}
+		}
+	}
+	return c, nil
+}
+
+// explore visits all that can happen to a plan.
+func explore(ctx context.Context, r planRequest, c sim.Config, p plan.Plan, maxStates int) (view.Verification, error) {
+	result := view.Verification{From: c.ControlPlane, To: c.Target, Notes: slices.Clone(r.notes)}
 	if r.updates != nil {
 		cluster := r.updates.facts.Objects.Cluster
-		result.Namespace, result.Cluster, c.Concurrency = cluster.Namespace, cluster.Name, concurrencyOf(cluster)
+		result.Namespace, result.Cluster = cluster.Namespace, cluster.Name
 	}
-	groups, note := sim.Represent(simulatedGroups(r.request.Inventory.Groups))
+	if len(c.Recorded.Pending) > 0 {
+		result.Notes = append(result.Notes, fmt.Sprintf("an upgrade is under way: it is explored from where it is, with %s pending", joinHooks(c.Recorded.Pending)))
+	}
+	groups, note := sim.Represent(c.Groups)
 	c.Groups = groups
 	if note != "" {
 		result.Notes = append(result.Notes, note)
@@ -153,6 +199,14 @@ func explore(ctx context.Context, r planRequest, p plan.Plan, maxStates int) (vi
 		}
 	}
 	return result, nil
+}
+
+func joinHooks(pending chain.Pending) string {
+	names := make([]string, 0, len(pending))
+	for _, h := range pending {
+		names = append(names, string(h))
+	}
+	return strings.Join(names, ", ")
 }
 
 // simulatedGroups puts MachineDeployments first, as the engine does.

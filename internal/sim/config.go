@@ -16,6 +16,10 @@ import (
 type Config struct {
 	// ControlPlane is the version that the control plane has; zero when the topology is yet to be created.
 	ControlPlane version.Version
+	// Moving is the version that it still reports where it is on its way to ControlPlane, Stamp what stands on it as this engine's last step, and
+	// Recorded what stands on the Cluster, where an upgrade is under way to begin with.
+	Moving, Stamp version.Version
+	Recorded      chain.Recorded
 	// Target is spec.topology.version at the beginning. Retargets are what people may change it to.
 	Target    version.Version
 	Retargets []version.Version
@@ -161,7 +165,12 @@ func (m *model) start() world {
 	}
 	if !m.ControlPlane.IsZero() {
 		at := m.rung(m.ControlPlane)
-		w.begun, w.cp = true, controlPlane{exists: true, initialized: true, spec: at, status: at}
+		w.begun, w.cp = true, controlPlane{exists: true, initialized: true, spec: at, status: at, stamp: m.rung(m.Stamp)}
+		if !m.Moving.IsZero() {
+			w.cp.status = m.rung(m.Moving)
+		}
 	}
+	m.write(&w, m.Recorded)
+	w.ledger = w.inferLedger()
 	return w
 }

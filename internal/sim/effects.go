@@ -101,21 +101,26 @@ func (r *run) Record(_ context.Context, recorded chain.Recorded) error {
 	}
 	return r.attempt("the record", func() {
 		old := *r.w
-		r.w.pending = 0
-		for _, name := range recorded.Pending {
-			r.w.pending = r.w.pending.with(hookOf(name))
-		}
-		r.w.intent = intent{}
-		if i := recorded.Intent; i != nil {
-			r.w.intent = intent{from: r.m.rung(i.From), to: r.m.rung(i.To), workers: i.Workers}
-		}
-		r.w.chainTarget = 0
-		if recorded.Chain != nil {
-			r.w.chainTarget = r.m.rung(recorded.Chain.Target)
-		}
-		r.w.upgradeStep, r.w.okToDelete = r.m.rung(recorded.UpgradeStep), recorded.OKToDelete
+		r.m.write(r.w, recorded)
 		r.recorded(&old, r.w)
 	})
+}
+
+// write puts on the Cluster what is recorded.
+func (m *model) write(w *world, recorded chain.Recorded) {
+	w.pending, w.intent, w.chainTarget = 0, intent{}, 0
+	for _, name := range recorded.Pending {
+		if h := hookOf(name); h != 0 {
+			w.pending = w.pending.with(h)
+		}
+	}
+	if i := recorded.Intent; i != nil {
+		w.intent = intent{from: m.rung(i.From), to: m.rung(i.To), workers: i.Workers}
+	}
+	if recorded.Chain != nil {
+		w.chainTarget = m.rung(recorded.Chain.Target)
+	}
+	w.upgradeStep, w.okToDelete = m.rung(recorded.UpgradeStep), recorded.OKToDelete
 }
 
 // Call implements upgrade.Effects. Of a call whose answer is lost the engine knows as little as of one that fails.

@@ -41,6 +41,31 @@ type ledger struct {
 	forgiven bool
 }
 
+// inferLedger believes what is recorded: of a world that begins in the middle of an upgrade there is nothing else to go by.
+func (w *world) inferLedger() ledger {
+	owed := func(h hook) phase {
+		if w.pending.has(h) {
+			return due
+		}
+		return notDue
+	}
+	l := ledger{
+		began: w.pending.has(afterCluster), initialize: owed(afterInitialized), after: owed(afterCluster), controlPlane: owed(afterControlPlane),
+		workersBefore: owed(beforeWorkers), workersAfter: owed(afterWorkers),
+	}
+	if l.workersAfter == due && l.workersBefore == notDue {
+		l.workersBefore, l.moved = complete, true
+	}
+	switch {
+	case w.intent.to != 0 && w.intent.to == w.cp.spec && w.cp.stamp == w.cp.spec && w.upgradeStep != w.cp.spec, w.cp.upgrading():
+		l.controlPlane = due
+	case w.intent.to != 0 && w.intent.from == w.cp.spec:
+		l.announced = w.intent.to
+	}
+	l.replanned = l.began
+	return l
+}
+
 // of returns the phase of a hook that has one.
 func (l *ledger) of(h hook) *phase {
 	switch h {

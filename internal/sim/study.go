@@ -43,12 +43,15 @@ func Studies(c Config, route []version.Version) []Study {
 
 // likeness is what makes groups behave alike.
 type likeness struct {
-	kind    plan.GroupKind
-	version version.Version
-	step    uint32
+	kind                   plan.GroupKind
+	version, oldest        version.Version
+	step                   uint32
+	absent, deferred, hold bool
 }
 
-func likenessOf(g Group) likeness { return likeness{g.Kind, g.Version, g.MaxMinorStep} }
+func likenessOf(g Group) likeness {
+	return likeness{g.Kind, g.Version, g.Oldest, g.MaxMinorStep, g.Absent, g.Defer, g.Hold}
+}
 
 // Represent chooses at most MaxGroups groups that stand for all, in their order: one of each likeness, and a second MachineDeployment if there is one,
 // since order and concurrency show only among two. note says who was left out; it is empty when nobody was.
@@ -79,7 +82,7 @@ func Represent(groups []Group) (kept []Group, note string) {
 		kept = append(kept, groups[i])
 		names = append(names, groups[i].Name)
 	}
-	note = fmt.Sprintf("%d groups are represented by %s: groups of one kind at one version, which move as many minors at once, behave alike", len(groups), strings.Join(names, ", "))
+	note = fmt.Sprintf("%d groups are represented by %s: groups of one kind at one version, with the same limits and annotations, behave alike", len(groups), strings.Join(names, ", "))
 	if unseen > 0 {
 		note += fmt.Sprintf("; %d versions or kinds between those are not represented", unseen)
 	}
