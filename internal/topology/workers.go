@@ -94,33 +94,36 @@ func (a *applier) applyMachineDeployment(ctx context.Context, group string, curr
 		note = versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
 	}
 
-	var created []client.Object
-	referred := false
-	err := func() error {
-		infrastructureTemplate, isNew, err := a.applyTemplate(ctx, infrastructure)
-		if err != nil {
-			return err
-		}
-		created = appendIf(created, isNew, infrastructureTemplate)
-		bootstrapTemplate, isNew, err := a.applyTemplate(ctx, bootstrap)
-		if err != nil {
-			return err
-		}
-		created = appendIf(created, isNew, bootstrapTemplate)
-		t.desired = withTemplates(desired.Object, infrastructureTemplate.GetName(), bootstrapTemplate.GetName())
-		referred = true
-		return a.apply(ctx, t, note)
-	}()
-	if err != nil {
-		if !referred || rejected(err) {
-			a.cleanUp(ctx, created)
-		}
+	if err := a.applyWithTemplates(ctx, t, desired.Object, infrastructure, bootstrap, note); err != nil {
 		return err
 	}
 	if exists {
 		return nil
 	}
 	return a.applyHealthCheck(ctx, slot{roleMachineDeploymentHealthCheck, group}, nil, desired.MachineHealthCheck)
+}
+
+// applyWithTemplates applies the templates of a MachineDeployment, then itself with their names. What was created goes again when nothing can
+// refer to it.
+func (a *applier) applyWithTemplates(ctx context.Context, t target, desired *clusterv1.MachineDeployment, infrastructure, bootstrap template, note string) error {
+	var created []client.Object
+	infrastructureTemplate, isNew, err := a.applyTemplate(ctx, infrastructure)
+	if err != nil {
+		return err
+	}
+	created = appendIf(created, isNew, infrastructureTemplate)
+	bootstrapTemplate, isNew, err := a.applyTemplate(ctx, bootstrap)
+	if err != nil {
+		a.cleanUp(ctx, created)
+		return err
+	}
+	created = appendIf(created, isNew, bootstrapTemplate)
+	t.desired = withTemplates(desired, infrastructureTemplate.GetName(), bootstrapTemplate.GetName())
+	err = a.apply(ctx, t, note)
+	if err != nil && rejected(err) {
+		a.cleanUp(ctx, created)
+	}
+	return err
 }
 
 func appendIf(objects []client.Object, condition bool, object *unstructured.Unstructured) []client.Object {
