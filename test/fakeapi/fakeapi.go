@@ -45,10 +45,11 @@ type API struct {
 	LastName string
 
 	// dry is where dry runs happen.
-	dry      client.WithWatch
-	mu       sync.Mutex
-	requests []string
-	versions map[schema.GroupKind]string
+	dry        client.WithWatch
+	dryTracker *tracker
+	mu         sync.Mutex
+	requests   []string
+	versions   map[schema.GroupKind]string
 }
 
 // New returns an API server with the objects of a file.
@@ -60,7 +61,8 @@ func New(tb testing.TB, path string) *API {
 			tb.Fatal(err)
 		}
 	}
-	a.Inner, a.dry = a.build(), a.build()
+	a.dryTracker = newTracker(a.Scheme)
+	a.Inner, a.dry = a.build(newTracker(a.Scheme)), a.build(a.dryTracker)
 	a.Client = interceptor.NewClient(a.Inner, interceptor.Funcs{
 		Apply: a.apply,
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
@@ -83,8 +85,8 @@ func New(tb testing.TB, path string) *API {
 	return a
 }
 
-func (a *API) build() client.WithWatch {
-	return fake.NewClientBuilder().WithScheme(a.Scheme).WithObjectTracker(newTracker(a.Scheme)).WithReturnManagedFields().
+func (a *API) build(t *tracker) client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(a.Scheme).WithObjectTracker(t).WithReturnManagedFields().
 		WithStatusSubresource(&clusterv1.Cluster{}).WithIndex(&clusterv1.Cluster{}, index.ClusterClassRefPath, index.ClusterByClusterClassRef).Build()
 }
 
@@ -187,10 +189,7 @@ func (a *API) apply(ctx context.Context, c client.WithWatch, configuration runti
 			return c.Apply(ctx, configuration, options)
 		}
 		if found {
-			copied := existing.DeepCopy()
-			copied.SetResourceVersion("")
-			copied.SetFinalizers(nil) // the copy must go when it was looked at
-			if err := a.dry.Create(ctx, copied); err != nil {
+			if err := a.copyToDry(existing); err != nil {
 				return err
 			}
 		}
@@ -200,6 +199,22 @@ func (a *API) apply(ctx context.Context, c client.WithWatch, configuration runti
 		}
 		return withoutDots(configuration)
 	})
+}
+
+// copyToDry puts an object where dry runs happen, with just the owners of fields that it has: a request would make another one own them all.
+func (a *API) copyToDry(existing *unstructured.Unstructured) error {
+	var copied client.Object = existing.DeepCopy()
+	if typed, err := a.Scheme.New(existing.GroupVersionKind()); err == nil {
+		object, ok := typed.(client.Object)
+		if _, untyped := typed.(*unstructured.Unstructured); ok && !untyped {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(existing.Object, object); err != nil {
+				return err
+			}
+			copied = object
+		}
+	}
+	copied.SetFinalizers(nil) // the copy must go when it was looked at
+	return a.dryTracker.Add(copied)
 }
 
 // withoutDots removes from managed fields that a map of annotations is owned besides its entries: the fake client says so for lack of a

@@ -4,6 +4,7 @@
 package topology
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,11 +75,11 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, o Options, controllerOptions c
 	return r.watch(ctx, mgr, controllerOptions)
 }
 
-// ClassNotReconciledError says that the ClusterClass has changed and has not been looked at since.
-type ClassNotReconciledError struct{ Class string }
+// ClassNotReconciledError says that the ClusterClass cannot be used as it is.
+type ClassNotReconciledError struct{ Class, Problem string }
 
 func (e *ClassNotReconciledError) Error() string {
-	return fmt.Sprintf("ClusterClass %s is not reconciled: its status.observedGeneration is not its metadata.generation; its own conditions say why", e.Class)
+	return fmt.Sprintf("ClusterClass %s is not reconciled: %s; its own conditions say why", e.Class, e.Problem)
 }
 
 // Reconcile brings one Cluster a step on.
@@ -126,6 +127,8 @@ type run struct {
 
 	state    chain.State
 	recorded chain.Recorded
+	// kept is what the extension that makes plans has said; nil when none was asked.
+	kept *keptPlan
 	// decision is the last one; it is only there when decided.
 	decision chain.Decision
 	decided  bool
@@ -152,7 +155,7 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 		r.remember(outcome)
 		// What a record says is known without reading it again; what an effect on objects does is not.
 		if outcome.Recorded == nil || effects.changed {
-			return ctrl.Result{RequeueAfter: outcome.RequeueAfter}, nil
+			return ctrl.Result{RequeueAfter: cmp.Or(outcome.RequeueAfter, r.refusePlan())}, nil
 		}
 	}
 	return ctrl.Result{RequeueAfter: conflictRetry}, nil
@@ -219,8 +222,11 @@ func (r *run) readClass(ctx context.Context) error {
 	if err := r.Client.Get(ctx, key, r.class); err != nil {
 		return fmt.Errorf("getting ClusterClass %s: %w", key, err)
 	}
-	if r.class.Generation != r.class.Status.ObservedGeneration || !conditions.IsTrue(r.class, clusterv1.ClusterClassVariablesReadyCondition) {
-		return &ClassNotReconciledError{Class: key.String()}
+	if r.class.Generation != r.class.Status.ObservedGeneration {
+		return &ClassNotReconciledError{Class: key.String(), Problem: "its status.observedGeneration is not its metadata.generation"}
+	}
+	if !conditions.IsTrue(r.class, clusterv1.ClusterClassVariablesReadyCondition) {
+		return &ClassNotReconciledError{Class: key.String(), Problem: "its condition " + clusterv1.ClusterClassVariablesReadyCondition + " is not True"}
 	}
 	before := r.cluster.Spec.Topology.DeepCopy()
 	if problems := (&coreadmission.Cluster{}).DefaultAndValidateVariables(ctx, r.cluster, nil, r.class); len(problems) > 0 {

@@ -17,22 +17,48 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// plansKeptFor is how long an extension's plan is used for the same question: a plan that changes should be seen before long, and an extension
-// not be asked for every event.
-const plansKeptFor = 10 * time.Minute
+const (
+	// plansKeptFor is how long an extension's plan is used for the same question: a plan that changes should be seen before long, and an extension
+	// not be asked for every event.
+	plansKeptFor = 10 * time.Minute
+	// refusedFor is how long an answer is that stops the upgrade, or none at all: nothing else tells that there is a better one.
+	refusedFor = 30 * time.Second
+)
 
 type planCache = cache.Cache[keptPlan]
 
 func newPlanCache(ctx context.Context) planCache { return cache.New[keptPlan](ctx, plansKeptFor) }
 
-// keptPlan is an extension's answer to one question.
+// keptPlan is an extension's answer to one question, or why there is none.
 type keptPlan struct {
 	question string
 	response plan.Response
+	problem  error
+	asked    time.Time
+	// refused says that no upgrade can go on with it.
+	refused bool
 }
 
 // Key is the question.
 func (p keptPlan) Key() string { return p.question }
+
+// until is when the question is asked again.
+func (p keptPlan) until() time.Time {
+	if p.refused {
+		return p.asked.Add(refusedFor)
+	}
+	return p.asked.Add(plansKeptFor)
+}
+
+// refusePlan keeps an extension's answer that stops the upgrade for a short time only, and returns how long. It is zero where no extension's does.
+func (r *run) refusePlan() time.Duration {
+	if r.kept == nil || r.decision.Reason != chain.NoPath && r.decision.Reason != chain.NoSource {
+		return 0
+	}
+	r.kept.refused = true
+	r.plans.Add(*r.kept)
+	return max(r.kept.until().Sub(r.Now()), time.Second)
+}
 
 // readSource completes the state with where its versions come from, and how far its groups can be moved at once. Nothing is asked when everything
 // is where it should be. A problem of the source is not an error of the reconcile: what runs goes on.
@@ -81,8 +107,7 @@ func (r *run) readLimits(ctx context.Context) error {
 	return nil
 }
 
-// askForPlan asks a GenerateUpgradePlan extension. The versions of the workers' list come with what all of them must go through; this project's own
-// planner infers them, and so does the engine, for each group by itself.
+// askForPlan asks a GenerateUpgradePlan extension, unless its last answer to the same question still holds.
 func (r *run) askForPlan(ctx context.Context, extension string) (plan.Source, error) {
 	request := &runtimehooksv1.GenerateUpgradePlanRequest{
 		Cluster:                           *requestCluster(r.cluster),
@@ -91,24 +116,37 @@ func (r *run) askForPlan(ctx context.Context, extension string) (plan.Source, er
 		ToKubernetesVersion:               r.state.Target.String(),
 	}
 	question := fmt.Sprintf("%s %s %s %s %s %s", r.cluster.UID, r.class.UID, extension, request.FromControlPlaneKubernetesVersion, request.FromWorkersKubernetesVersion, request.ToKubernetesVersion)
-	if kept, ok := r.plans.Has(question); ok {
-		return kept.response, nil
+	kept, ok := r.plans.Has(question)
+	if now := r.Now(); !ok || !now.Before(kept.until()) {
+		kept = keptPlan{question: question, asked: now}
+		kept.response, kept.problem = r.callForPlan(ctx, extension, request)
+		kept.refused = kept.problem != nil
+		r.plans.Add(kept)
 	}
+	r.kept = &kept
+	if kept.problem != nil {
+		return nil, kept.problem
+	}
+	return kept.response, nil
+}
+
+// callForPlan calls the extension. The versions of the workers' list come with what all of them must go through; this project's own planner infers
+// them, and so does the engine, for each group by itself.
+func (r *run) callForPlan(ctx context.Context, extension string, request *runtimehooksv1.GenerateUpgradePlanRequest) (plan.Response, error) {
 	response := &runtimehooksv1.GenerateUpgradePlanResponse{}
 	if err := r.Runtime.CallExtension(ctx, runtimehooksv1.GenerateUpgradePlan, r.cluster, extension, request, response); err != nil {
-		return nil, err
+		return plan.Response{}, err
 	}
 	var source plan.Response
 	var err error
 	if source.ControlPlane, err = parseSteps(response.ControlPlaneUpgrades); err != nil {
-		return nil, fmt.Errorf("extension %q: controlPlaneUpgrades: %w", extension, err)
+		return plan.Response{}, fmt.Errorf("extension %q: controlPlaneUpgrades: %w", extension, err)
 	}
 	if extension != r.OwnPlanner {
 		if source.Workers, err = parseSteps(response.WorkersUpgrades); err != nil {
-			return nil, fmt.Errorf("extension %q: workersUpgrades: %w", extension, err)
+			return plan.Response{}, fmt.Errorf("extension %q: workersUpgrades: %w", extension, err)
 		}
 	}
-	r.plans.Add(keptPlan{question: question, response: source})
 	return source, nil
 }
 

@@ -68,10 +68,23 @@ func (r *run) setStatus(cluster *clusterv1.Cluster, reconcileErr error) {
 	} else {
 		v1beta1conditions.MarkFalse(cluster, clusterv1.TopologyReconciledV1Beta1Condition, v1beta1Reason(condition.Reason), v1beta1Severity(condition.Reason), "%s", condition.Message)
 	}
-	if !r.decided || r.decision.Reason == chain.NoSource || r.decision.Reason == chain.NoPath {
+	if !r.decided || !planned(r.state, r.decision) {
 		return
 	}
-	setPlans(&cluster.Status, planVersions(r.decision.Plan.ControlPlane), planVersions(chain.WorkersUpgrades(r.state.ControlPlane.Version, r.decision.Plan)))
+	controlPlane := r.decision.Plan.ControlPlane
+	if _, raised := r.decision.Action.(chain.RaiseControlPlane); raised {
+		controlPlane = controlPlane[1:]
+	}
+	setPlans(&cluster.Status, planVersions(controlPlane), planVersions(chain.WorkersUpgrades(r.state.ControlPlane.Version, r.decision.Plan)))
+}
+
+// planned reports whether the decision has a plan, even one without steps. Where it has none, because none was needed or could be had, the last one
+// stays in the status.
+func planned(s chain.State, d chain.Decision) bool {
+	if d.Objects.Leave || d.Reason == chain.NoSource || d.Reason == chain.NoPath || s.SourceProblem != "" {
+		return false
+	}
+	return len(d.Plan.ControlPlane) > 0 || !s.ControlPlane.Exists || s.ControlPlane.Version.Equal(s.Target)
 }
 
 // setPlans sets what is left for the control plane and for workers. A part of the status is only made where there is something to say.

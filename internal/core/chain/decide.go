@@ -70,6 +70,9 @@ func (d *decider) existing() Decision {
 }
 
 func (d *decider) computePlan() {
+	if d.s.SourceProblem != "" {
+		return // Nothing says where versions come from.
+	}
 	inventory := plan.Inventory{ControlPlane: d.s.ControlPlane.Version}
 	for _, g := range d.s.Groups {
 		if g.Exists && !g.Deleting {

@@ -124,6 +124,9 @@ func groupLine(g GroupStatus, controlPlane version.Version) string {
 	case Deferred:
 		return fmt.Sprintf("upgrade to version %s deferred by defer-upgrade or hold-upgrade-sequence annotations", controlPlane)
 	case Waiting:
+		if len(rest) == 0 {
+			return "pending upgrade" // There is no plan.
+		}
 		return "pending upgrade to version " + list(rest)
 	case ToCreate:
 		return "creation deferred while the control plane is upgraded"
