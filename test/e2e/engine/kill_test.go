@@ -1,0 +1,109 @@
+package engine_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/demo"
+	"github.com/windlass-dev/windlass/test/e2e/internal/rig"
+)
+
+var killed = inAsked("killed")
+
+// testKills upgrades a Cluster by three minors while the manager is killed again and again: no step is lost or taken twice, and a hook is called again
+// only across a kill.
+func (w *world) testKills(ctx context.Context, t *testing.T) {
+	t.Helper()
+	least := 8
+	if long() {
+		least = 50
+	}
+	v := versions()
+	w.AwaitArrived(ctx, t, killed, v[1])
+	stop := w.kill(ctx, t)
+	// A chain that ends before there were enough kills ends with the last one; the hook holds it until then.
+	last := rule{Cluster: killed.Name, Hook: "AfterClusterUpgrade", RetryAfterSeconds: 1, Message: "more kills"}
+	w.extension.set(t, last)
+	w.SetTarget(ctx, t, killed, v[4])
+	w.awaitMessage(ctx, t, killed, "hook AfterClusterUpgrade")
+	w.extension.set(t, rule{Cluster: killed.Name, Hook: last.Hook})
+	w.History.Await(ctx, t, "waiting until the last hook has passed", func() string { return w.History.Now(killed).Cluster.Hooks })
+	kills := stop()
+	w.AwaitArrived(ctx, t, killed, v[4])
+
+	w.History.CheckOrder(t, killed, rig.Ways{"": v[2:], "md-0": v[2:], "md-1": v[2:]}, 1)
+	order, repeated := completed(w.extension.calls(t, killed))
+	if diff := cmp.Diff(append(creationHooks(), upgradeHooks(v[2:]...)...), order); diff != "" {
+		t.Errorf("hooks (-want +got):\n%s", diff)
+	}
+	if kills < least || repeated > kills {
+		t.Errorf("the manager was killed %d times, want %d at least, and hooks were called %d times again", kills, least, repeated)
+	}
+	t.Logf("killed %d times; %d calls repeated", kills, repeated)
+}
+
+// kill kills the manager at random points, counted in states of objects, until the returned function is called; that one returns how often.
+func (w *world) kill(ctx context.Context, t *testing.T) (stop func() int) {
+	t.Helper()
+	const (
+		mostStates = 12
+		mostDelay  = 1500 * time.Millisecond
+	)
+	t.Logf("the seed is %d", *seed)
+	random := rand.New(rand.NewPCG(*seed, 0))
+	states := make(chan struct{}, 1024)
+	w.History.OnFact(func(f rig.Fact) {
+		if f.Cluster != killed {
+			return
+		}
+		select {
+		case states <- struct{}{}:
+		default:
+		}
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	kills := 0
+	var group sync.WaitGroup
+	group.Go(func() {
+		for w.awaitPoint(ctx, states, 1+random.IntN(mostStates), time.Duration(random.Int64N(int64(mostDelay)))) {
+			if _, err := w.KillChild(ctx, demo.ManagerName); err != nil {
+				if ctx.Err() == nil {
+					t.Errorf("killing the manager: %v", err)
+				}
+				return
+			}
+			kills++
+			if _, err := w.StartChild(context.WithoutCancel(ctx), demo.ManagerName); err != nil {
+				t.Errorf("starting the manager again: %v", err)
+				return
+			}
+		}
+	})
+	return func() int {
+		cancel()
+		group.Wait()
+		return kills
+	}
+}
+
+// awaitPoint waits for states to be written and a while longer: what matters is also what lies between. It is false when ctx has ended.
+func (w *world) awaitPoint(ctx context.Context, states <-chan struct{}, count int, delay time.Duration) bool {
+	for range count {
+		select {
+		case <-states:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	select {
+	case <-time.After(delay):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,217 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"text/template"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ClassName is the name of every ClusterClass.
+const ClassName = "small"
+
+// StartupVariable is the class's one variable: how long a worker's machine takes to start.
+const StartupVariable = "startup"
+
+// Class is a ClusterClass with machines in memory, a class of workers named "worker", and the variable StartupVariable. Either it lists Versions, or
+// Extension makes the plans.
+type Class struct {
+	Versions  []string
+	Extension string
+}
+
+var classManifest = template.Must(template.New("class").Parse(`
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: ClusterClass
+metadata: {name: small}
+spec:
+{{- if .Versions}}
+  kubernetesVersions: [{{range $i, $v := .Versions}}{{if $i}}, {{end}}{{$v}}{{end}}]
+{{- end}}
+{{- if .Extension}}
+  upgrade: {external: {generateUpgradePlanExtension: {{.Extension}}}}
+{{- end}}
+  controlPlane:
+    templateRef: {apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlaneTemplate, name: small}
+    machineInfrastructure:
+      templateRef: {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, name: control-plane}
+  infrastructure:
+    templateRef: {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevClusterTemplate, name: small}
+  workers:
+    machineDeployments:
+    - class: worker
+      bootstrap:
+        templateRef: {apiVersion: bootstrap.cluster.x-k8s.io/v1beta2, kind: KubeadmConfigTemplate, name: worker}
+      infrastructure:
+        templateRef: {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, name: worker}
+  variables:
+  - name: startup
+    required: true
+    schema: {openAPIV3Schema: {type: string, default: 1s}}
+  patches:
+  - name: startup
+    definitions:
+    - selector:
+        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+        kind: DevMachineTemplate
+        matchResources: {machineDeploymentClass: {names: [worker]}}
+      jsonPatches:
+      - op: replace
+        path: /spec/template/spec/backend/inMemory/vm/provisioning/startupDuration
+        valueFrom: {variable: startup}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: DevClusterTemplate
+metadata: {name: small}
+spec: {template: {spec: {backend: {inMemory: {}}}}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlaneTemplate
+metadata: {name: small}
+spec:
+  template:
+    spec:
+      kubeadmConfigSpec:
+        clusterConfiguration: {apiServer: {certSANs: [localhost, 127.0.0.1]}}
+        initConfiguration: {nodeRegistration: {criSocket: unix:///var/run/containerd/containerd.sock}}
+        joinConfiguration: {nodeRegistration: {criSocket: unix:///var/run/containerd/containerd.sock}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: DevMachineTemplate
+metadata: {name: control-plane}
+spec:
+  template:
+    spec:
+      backend:
+        inMemory:
+          vm: {provisioning: {startupDuration: 1s}}
+          node: {provisioning: {startupDuration: 1s}}
+          apiServer: {provisioning: {startupDuration: 1s}}
+          etcd: {provisioning: {startupDuration: 1s}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: DevMachineTemplate
+metadata: {name: worker}
+spec: {template: {spec: {backend: {inMemory: {vm: {provisioning: {startupDuration: 1s}}, node: {provisioning: {startupDuration: 1s}}}}}}}
+---
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+kind: KubeadmConfigTemplate
+metadata: {name: worker}
+spec: {template: {spec: {joinConfiguration: {nodeRegistration: {criSocket: unix:///var/run/containerd/containerd.sock}}}}}
+`))
+
+// ApplyClass creates the class and its templates in a namespace, and waits until Clusters can be made from it.
+func (p *Plane) ApplyClass(ctx context.Context, t *testing.T, namespace string, class Class) {
+	t.Helper()
+	var text strings.Builder
+	if err := classManifest.Execute(&text, class); err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(text.String(), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+		object.SetNamespace(namespace)
+		if err := p.Client.Create(ctx, object); err != nil {
+			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+	w, err := p.Client.Watch(ctx, &clusterv1.ClusterClassList{}, client.InNamespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	// A Cluster that is created before its class is ready is looked at again only half a minute later.
+	for event := range w.ResultChan() {
+		if seen, ok := event.Object.(*clusterv1.ClusterClass); ok && meta.IsStatusConditionTrue(seen.Status.Conditions, clusterv1.ClusterClassVariablesReadyCondition) {
+			return
+		}
+	}
+	t.Fatalf("the ClusterClass is not ready: %v", context.Cause(ctx))
+}
+
+// Group is a MachineDeployment of a Cluster.
+type Group struct {
+	Name        string
+	Replicas    int32
+	Annotations map[string]string
+}
+
+// NewCluster describes a Cluster of the class.
+func NewCluster(key types.NamespacedName, version string, controlPlane int32, groups ...Group) *clusterv1.Cluster {
+	c := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: clusterv1.ClusterSpec{
+			ClusterNetwork: clusterv1.ClusterNetwork{
+				Services: clusterv1.NetworkRanges{CIDRBlocks: []string{"10.128.0.0/12"}}, Pods: clusterv1.NetworkRanges{CIDRBlocks: []string{"192.168.0.0/16"}},
+				ServiceDomain: "cluster.local",
+			},
+			Topology: clusterv1.Topology{
+				ClassRef: clusterv1.ClusterClassRef{Name: ClassName}, Version: version, ControlPlane: clusterv1.ControlPlaneTopology{Replicas: &controlPlane},
+			},
+		},
+	}
+	for _, g := range groups {
+		c.Spec.Topology.Workers.MachineDeployments = append(c.Spec.Topology.Workers.MachineDeployments, g.Topology())
+	}
+	return c
+}
+
+// Topology is how a Cluster describes the group.
+func (g Group) Topology() clusterv1.MachineDeploymentTopology {
+	return clusterv1.MachineDeploymentTopology{
+		Class: "worker", Name: g.Name, Replicas: &g.Replicas, Metadata: clusterv1.ObjectMeta{Annotations: g.Annotations},
+	}
+}
+
+// Change changes a Cluster, again where a controller has written it in between.
+func (p *Plane) Change(ctx context.Context, t *testing.T, key types.NamespacedName, change func(*clusterv1.Cluster)) {
+	t.Helper()
+	if err := p.TryChange(ctx, key, change); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SetTarget sets the version that a Cluster is to go to.
+func (p *Plane) SetTarget(ctx context.Context, t *testing.T, key types.NamespacedName, to string) {
+	t.Helper()
+	p.Change(ctx, t, key, func(c *clusterv1.Cluster) { c.Spec.Topology.Version = to })
+}
+
+// TryChange is Change where a refusal is expected.
+func (p *Plane) TryChange(ctx context.Context, key types.NamespacedName, change func(*clusterv1.Cluster), options ...client.PatchOption) error {
+	cluster := &clusterv1.Cluster{}
+	if err := p.Client.Get(ctx, key, cluster); err != nil {
+		return fmt.Errorf("reading Cluster %s: %w", key, err)
+	}
+	changed := cluster.DeepCopy()
+	change(changed)
+	if err := p.Client.Patch(ctx, changed, client.MergeFrom(cluster), options...); err != nil {
+		return fmt.Errorf("changing Cluster %s: %w", key, err)
+	}
+	return nil
+}
+
+// Annotate sets annotations of a Cluster; nil removes one.
+func (p *Plane) Annotate(ctx context.Context, t *testing.T, key types.NamespacedName, annotations map[string]any) {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if err := p.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, data)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,156 @@
+// Package rig is what end-to-end tests of engines share: a development plane with the engine that is wanted, small Clusters of a ClusterClass, and
+// the history of everything that happened to them.
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/demo"
+	"github.com/windlass-dev/windlass/internal/devplane"
+)
+
+// Plane is a plane on which one of the engines runs.
+type Plane struct {
+	*devplane.Plane
+	Client client.WithWatch
+	// History sees everything that happens on the plane.
+	History *History
+	// StateDir holds the logs.
+	StateDir   string
+	executable string
+}
+
+// Start starts a plane that ends with the test.
+func Start(ctx context.Context, t *testing.T, engine demo.Engine) *Plane {
+	t.Helper()
+	executable, err := windlass()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := devplane.FindSource(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := devplane.Build(ctx, devplane.BuildOptions{SourceDir: source}); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(t.TempDir(), "state")
+	started, err := devplane.Start(ctx, devplane.Config{
+		StateDir: state, AssetsDir: devplane.DefaultOutDir(source), SupervisorPath: executable, Children: engine.Children(executable),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	//nolint:contextcheck // The test's own context has ended when the plane is stopped.
+	t.Cleanup(func() { stop(t, started, state) })
+	c := newClient(t, started.RESTConfig())
+	return &Plane{Plane: started, Client: c, History: follow(ctx, t, started.RESTConfig(), c.Scheme()), StateDir: state, executable: executable}
+}
+
+// Switch puts the other engine in the place of the one that runs.
+func (p *Plane) Switch(ctx context.Context, t *testing.T, to demo.Engine) {
+	t.Helper()
+	if err := demo.SwitchEngine(ctx, p.Plane, p.executable, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Remove removes what the tests of a package have built.
+func Remove() {
+	if binDir != "" {
+		_ = os.RemoveAll(binDir) // the system's temporary directory is cleaned anyway
+	}
+}
+
+// binDir is made by the first test that needs it.
+var binDir string
+
+// windlass is the binary, made once for this run.
+var windlass = sync.OnceValues(func() (string, error) {
+	source, err := devplane.FindSource(".")
+	if err != nil {
+		return "", err
+	}
+	if binDir, err = os.MkdirTemp("", "windlass-rig-"); err != nil {
+		return "", err
+	}
+	path := filepath.Join(binDir, "windlass")
+	build := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", path, "./cmd/windlass")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building windlass: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func stop(t *testing.T, p *devplane.Plane, state string) {
+	t.Helper()
+	if t.Failed() {
+		logLog(t, filepath.Join(state, "logs", demo.ManagerName+".log"))
+	}
+	//nolint:usetesting // The test's own context has ended by now.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := errors.Join(p.Stop(ctx), devplane.RemoveState(state)); err != nil {
+		t.Error(err)
+	}
+}
+
+// logLog keeps what the manager said, for a test that failed.
+func logLog(t *testing.T, file string) {
+	t.Helper()
+	const tail = 20_000
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	if keep := os.Getenv("WINDLASS_KEEP_LOGS"); keep != "" {
+		if err := os.WriteFile(filepath.Join(keep, filepath.Base(file)), data, 0o600); err != nil {
+			t.Log(err)
+		}
+	}
+	t.Logf("the end of %s:\n%s", filepath.Base(file), data[max(0, len(data)-tail):])
+}
+
+func newClient(t *testing.T, config *rest.Config) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.QPS = -1
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Namespace makes a namespace with these labels.
+func (p *Plane) Namespace(ctx context.Context, t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	if err := p.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}); err != nil {
+		t.Fatal(err)
+	}
+}
