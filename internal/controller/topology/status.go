@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/internal/core/text"
@@ -35,7 +36,7 @@ func (r *run) writeStatus(ctx context.Context, read *clusterv1.Cluster, reconcil
 	// What was recorded in between is no change any more.
 	before := read.DeepCopy()
 	before.Annotations, before.ResourceVersion = maps.Clone(r.cluster.Annotations), r.cluster.ResourceVersion
-	helper, err := patch.NewHelper(before, r.Client)
+	helper, err := patch.NewHelper(before, live{Client: r.Client, reader: r.APIReader})
 	if err != nil {
 		return fmt.Errorf("preparing the status of Cluster %s: %w", key(read), err)
 	}
@@ -53,6 +54,18 @@ func (r *run) writeStatus(ctx context.Context, read *clusterv1.Cluster, reconcil
 		return fmt.Errorf("writing the status of Cluster %s: %w", key(read), err)
 	}
 	return nil
+}
+
+// live reads past the cache. Conditions are merged with those that are there, by a patch that conflicts when these have been read from a cache which
+// does not show yet what this run, or another controller, has written a moment ago.
+type live struct {
+	client.Client
+	reader client.Reader
+}
+
+// Get reads one object as it is.
+func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return l.reader.Get(ctx, key, object, options...)
 }
 
 // setStatus sets the condition in both of its forms, and the plan that is left.

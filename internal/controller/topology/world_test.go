@@ -183,7 +183,9 @@ func (w *world) called(name string, cluster client.Object, request runtimehooksv
 		}
 		var versions []string
 		for _, step := range list {
-			versions = append(versions, fmt.Sprint(step.(map[string]any)["version"]))
+			if item, ok := step.(map[string]any); ok {
+				versions = append(versions, fmt.Sprint(item["version"]))
+			}
 		}
 		text = append(text, field+"="+strings.Join(versions, ","))
 	}
