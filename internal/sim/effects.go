@@ -217,10 +217,13 @@ func (r *run) create(to, stamp rung) error {
 }
 
 func (r *run) applyGroup(i int, o chain.Object) error {
-	g, to := &r.w.groups[i], r.m.rung(o.Version)
+	g, seen, to := &r.w.groups[i], r.asRead.groups[i], r.m.rung(o.Version)
 	switch {
-	case o.Hold || !g.inTopology || g.deleting:
+	case o.Hold || !g.inTopology || g.deleting || seen.deleting:
 		return nil
+	case seen.exists && !g.exists:
+		r.say("%s is gone", o.Name)
+		return errCut
 	case !g.exists:
 		r.check(to == r.asRead.target, "%s is created at %s", o.Name, o.Version)
 		return r.attempt(o.Name, func() {

@@ -73,11 +73,8 @@ func explorations() map[string]sim.Config {
 	response := chainOf(4, sim.Faults{Cuts: all, Answers: all, Restarts: all, Annotations: 1, Races: 1, Swaps: 1}, md("a", 30), mp("p", 30))
 	response.Extension = everySecond
 	six := chainOf(6, sim.Faults{Cuts: all, Restarts: all, Answers: all, Outages: 1, Blockers: 1, Annotations: 1, Races: 1, Pauses: 1}, md("a", 30), md("b", 29), md("c", 28), mp("p", 29))
-	everything := chainOf(2, sim.Faults{
-		Cuts: all, Restarts: all, Answers: all, Annotations: 1, Blockers: 1, Retargets: 1, Relists: 1, Outages: 1, Pauses: 1, Groups: 1, Races: 1, Swaps: 1, Deletions: 1,
-	}, md("a", 30), mp("p", 29))
+	everything := chainOf(2, sim.Faults{Cuts: 2, Answers: 2, Annotations: 1, Retargets: 1, Outages: 1, Groups: 1, Races: 1, Swaps: 1}, md("a", 30))
 	everything.Retargets = []version.Version{v(31)}
-	everything.Sources = append(everything.Sources, minors(31, 32))
 	strayed := chainOf(3, sim.Faults{Swaps: 2, Retargets: 2, Answers: 1, Blockers: 1, Races: 1}, md("a", 30))
 	strayed.Retargets = []version.Version{v(31), v(32)}
 	one, two := version.MustParse("v1.31.1+rke2r1"), version.MustParse("v1.31.1+rke2r2")
@@ -104,7 +101,7 @@ func explorations() map[string]sim.Config {
 		"another engine, and groups":         chainOf(2, sim.Faults{Swaps: 2, Groups: 2, Annotations: 1, Answers: 1}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
 		"another engine, and targets":        strayed,
 		"an extension makes the plans":       response,
-		"everything at once":                 everything,
+		"much at once":                       everything,
 	}
 }
 
@@ -131,6 +128,45 @@ func TestExplore(t *testing.T) {
 			if report.States < 100 {
 				t.Errorf("only %d states: the model does not move", report.States)
 			}
+		})
+	}
+}
+
+// TestWalk goes random ways, far into worlds that have too many states to visit them all: three groups and a pool, six minors, and all that can go
+// wrong, as often as it likes.
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	walks, steps := 20, 150
+	if os.Getenv("WINDLASS_LONG") == "1" {
+		walks, steps = 500, 400
+	}
+	const all = sim.Unlimited
+	c := chainOf(6, sim.Faults{
+		Cuts: all, Restarts: all, Answers: all, Annotations: all, Blockers: all, Retargets: all, Relists: all, Outages: all, Pauses: all, Groups: all, Races: all, Swaps: all,
+	}, md("a", 30), md("b", 29), sim.Group{Name: "c", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}, mp("p", 28))
+	c.Target, c.Retargets = v(32), []version.Version{v(30), v(31), v(33), v(34), v(35), v(36)}
+	c.Sources = append(c.Sources, plan.VersionList{v(30), v(31), version.MustParse("v1.31.4"), v(32), version.MustParse("v1.33.1"), v(33), v(34), v(35), v(36)})
+	c.Concurrency, c.MayEndWithoutPath = 2, true
+	// The other engine has no intents: cut off in the middle it loses what is not ours to find.
+	apart := c
+	apart.Faults.Swaps = 0
+	swapped := c
+	swapped.Faults.Cuts = 0
+	for name, c := range map[string]sim.Config{"crashes": apart, "engines": swapped, "both": c} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			transitions := 0
+			for seed := range uint64(walks) {
+				report, err := sim.Walk(t.Context(), c, seed, steps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if report.Violation != nil {
+					t.Fatalf("seed %d: %s", seed, report.Violation)
+				}
+				transitions += report.Transitions
+			}
+			t.Logf("%d walks of %d steps past %d transitions", walks, steps, transitions)
 		})
 	}
 }

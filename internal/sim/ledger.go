@@ -147,14 +147,14 @@ func (w *world) settled() bool { return w.cp.stable() && !w.ledger.controlPlane.
 func (r *run) checkClusterCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	if h == beforeCluster {
-		r.check(!l.began, "%s is called in the middle of an upgrade", h)
+		r.check(!l.began || l.forgiven, "%s is called in the middle of an upgrade", h)
 		r.check(!r.asRead.blocker, "%s is called though an annotation blocks the upgrade", h)
-		r.check(w.settled() && !l.workersAfter.open(), "%s is called before what came before it is over", h)
+		r.check(w.settled() && !l.workersAfter.open() || l.forgiven, "%s is called before what came before it is over", h)
 		r.check(step == r.asRead.target, "%s is called for %s", h, r.m.version(step))
 		return
 	}
-	over := w.settled() && !l.workersBefore.open() && !l.workersAfter.open()
-	r.check((l.began || l.forgiven) && over && step == w.cp.spec, "%s is called for %s before the upgrade is over", h, r.m.version(step))
+	over := l.began && w.settled() && !l.workersBefore.open() && !l.workersAfter.open()
+	r.check((over || l.forgiven) && step == w.cp.spec, "%s is called for %s before the upgrade is over", h, r.m.version(step))
 	r.check(!l.moved || l.forgiven, "%s is called, and AfterWorkersUpgrade was not", h)
 	if !r.stock {
 		r.checkEveryGroupAt(step, h.String()+" is called")
@@ -164,12 +164,13 @@ func (r *run) checkClusterCall(h hook, step rung) {
 func (r *run) checkControlPlaneCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	if h == afterControlPlane {
-		due := w.cp.stable() && l.controlPlane != notDue && step == w.cp.spec
-		r.check(due, "%s is called for %s, and the control plane is not just there", h, r.m.version(step))
+		due := w.cp.stable() && step == w.cp.spec
+		r.check(due && (l.controlPlane != notDue || l.forgiven), "%s is called for %s, and the control plane is not just there", h, r.m.version(step))
 		return
 	}
-	r.check(l.began || r.stock, "%s is called before BeforeClusterUpgrade", h)
-	r.check(w.settled() && !l.workersBefore.open() && !l.workersAfter.open(), "%s is called before the last step is over", h)
+	r.check(l.began || r.stock || l.forgiven, "%s is called before BeforeClusterUpgrade", h)
+	over := w.settled() && !l.workersBefore.open() && !l.workersAfter.open()
+	r.check(over || l.forgiven, "%s is called before the last step is over", h)
 	r.check(r.stock || l.announced != step || l.replanned, "%s is called again for %s though it is completed", h, r.m.version(step))
 }
 
@@ -177,10 +178,10 @@ func (r *run) checkWorkersCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	here := w.settled() && step == w.cp.spec
 	if h == beforeWorkers {
-		r.check(here && l.workersBefore != notDue, "%s is called for %s, and it is not its turn", h, r.m.version(step))
+		r.check(here && l.workersBefore != notDue || l.forgiven, "%s is called for %s, and it is not its turn", h, r.m.version(step))
 		return
 	}
-	r.check(here && l.workersBefore == complete, "%s is called for %s before BeforeWorkersUpgrade has let workers go", h, r.m.version(step))
+	r.check(here && l.workersBefore == complete || l.forgiven, "%s is called for %s before BeforeWorkersUpgrade has let workers go", h, r.m.version(step))
 	r.checkNoneMoves(h.String() + " is called")
 }
 
@@ -211,11 +212,7 @@ func (r *run) recorded(old, now *world) {
 			r.removed(l, h)
 		}
 	}
-	step := rung(0)
-	if now.pending.has(afterCluster) {
-		step = now.cp.spec
-	}
-	r.check(r.stock || now.deleting || now.upgradeStep == step, "the upgrade step is %s, and the control plane's %s", r.m.version(now.upgradeStep), r.m.version(step))
+	r.checkStep(now)
 	if now.okToDelete && !old.okToDelete {
 		r.check(l.remove == passed, "the Cluster may be deleted, and BeforeClusterDelete did not let it go")
 		l.remove = complete
@@ -224,6 +221,15 @@ func (r *run) recorded(old, now *world) {
 		r.check(l.next == now.intent.to || l.announced == now.intent.to, "a step to %s is announced, and BeforeControlPlaneUpgrade did not let it pass", r.m.version(now.intent.to))
 		l.announced = now.intent.to
 	}
+}
+
+// checkStep checks the upgrade step, which other controllers go by.
+func (r *run) checkStep(now *world) {
+	step := rung(0)
+	if now.pending.has(afterCluster) {
+		step = now.cp.spec
+	}
+	r.check(r.stock || now.deleting || now.upgradeStep == step, "the upgrade step is %s, and the control plane's %s", r.m.version(now.upgradeStep), r.m.version(step))
 }
 
 func (r *run) added(l *ledger, h hook) {
@@ -274,10 +280,10 @@ func (r *run) raisesControlPlane(to rung, stamp rung) {
 	r.check(!l.controlPlane.open() || l.forgiven, "the control plane goes on to %s, and AfterControlPlaneUpgrade for %s is lost", b, a)
 	r.check(!l.workersBefore.open() && !l.workersAfter.open() || l.forgiven, "the control plane goes on to %s, and hooks about workers for %s are lost", b, a)
 	r.check(l.next == to || l.announced == to, "the control plane goes to %s, and BeforeControlPlaneUpgrade did not let it pass", b)
-	r.check(l.began, "the control plane goes to %s, and BeforeClusterUpgrade did not let it pass", b)
+	r.check(l.began || l.forgiven, "the control plane goes to %s, and BeforeClusterUpgrade did not let it pass", b)
 	if !r.stock {
 		r.check(l.announced == to && w.intent.to == to, "the control plane goes to %s before that is recorded", b)
-		r.check(!l.moved, "the control plane goes on to %s, and AfterWorkersUpgrade for %s was not called", b, a)
+		r.check(!l.moved || l.forgiven, "the control plane goes on to %s, and AfterWorkersUpgrade for %s was not called", b, a)
 		r.check(stamp == to, "the control plane goes to %s and is stamped %s", b, r.m.version(stamp))
 		r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %s though the Cluster is paused or goes", b)
 		r.checkNoneMoves("the control plane goes on")
@@ -298,8 +304,8 @@ func (r *run) raisesGroup(i int, to rung) {
 	} else {
 		r.checkTurn(i, to)
 		l.moved = true
-		if !r.changed {
-			l.turn = uint8(i + 1) //nolint:gosec // at most MaxGroups
+		if l.turn = uint8(i + 1); r.changed { //nolint:gosec // at most MaxGroups
+			l.turn = 0
 		}
 	}
 	g.version = to
@@ -312,8 +318,8 @@ func (r *run) checkTurn(i int, to rung) {
 	g := &w.groups[i]
 	r.check(!g.upgrading(), "%s is set to %s while it moves to %s", name, r.m.version(to), r.m.version(g.version))
 	r.check(w.cp.stable() && to == w.cp.spec, "%s goes to %s, and the control plane is not there", name, r.m.version(to))
-	r.check(l.workersBefore == complete, "%s goes to %s, and BeforeWorkersUpgrade did not let workers go", name, r.m.version(to))
-	r.check(l.workersAfter.open() && w.pending.has(afterWorkers), "%s goes to %s, and nobody will call AfterWorkersUpgrade", name, r.m.version(to))
+	r.check(l.workersBefore == complete || l.forgiven, "%s goes to %s, and BeforeWorkersUpgrade did not let workers go", name, r.m.version(to))
+	r.check(l.workersAfter.open() && w.pending.has(afterWorkers) || l.forgiven, "%s goes to %s, and nobody will call AfterWorkersUpgrade", name, r.m.version(to))
 	r.check(!r.asRead.paused && !r.asRead.deleting, "%s goes to %s though the Cluster is paused or goes", name, r.m.version(to))
 	r.check(!r.asRead.groups[i].deferred, "%s goes to %s though it is deferred", name, r.m.version(to))
 	for j := range i + 1 {
