@@ -293,6 +293,9 @@ func requestName(labels map[string]string) (name string, writes bool) {
 	if labels["dry_run"] != "" {
 		name = dryRun + name
 	}
+	if labels["code"] == strconv.Itoa(http.StatusConflict) {
+		name += " (conflict)"
+	}
 	return name, true
 }
 
