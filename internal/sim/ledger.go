@@ -326,6 +326,17 @@ func (r *run) checkTurn(i int, to rung) {
 		r.check(!r.asRead.groups[j].inTopology || !r.asRead.groups[j].held, "%s goes to %s though %s holds the sequence", name, r.m.version(to), r.m.Groups[j].Name)
 	}
 	r.check(int(l.turn) <= i, "%s goes to %s after groups that follow it", name, r.m.version(to))
+	r.checkConcurrency(i, to)
+	if c.MaxMinorStep > 0 {
+		lag, ok := r.m.version(g.version).Minor().Lag(r.m.version(to).Minor())
+		r.check(ok && lag <= c.MaxMinorStep, "%s goes from %s to %s, which is farther than it can", name, r.m.version(g.version), r.m.version(to))
+	}
+}
+
+// checkConcurrency checks what else moves.
+func (r *run) checkConcurrency(i int, to rung) {
+	w, c := r.w, r.m.Groups[i]
+	name := c.Name
 	moving := 1
 	for j := range r.m.Groups {
 		if !w.groups[j].upgrading() {
@@ -337,10 +348,6 @@ func (r *run) checkTurn(i int, to rung) {
 		r.check(c.Kind == plan.MachineDeployment || r.m.Groups[j].Kind != plan.MachineDeployment, "%s goes to %s while %s moves", name, r.m.version(to), r.m.Groups[j].Name)
 	}
 	r.check(moving <= max(r.m.Concurrency, 1), "%s goes to %s, and then %d of its kind move", name, r.m.version(to), moving)
-	if c.MaxMinorStep > 0 {
-		lag, ok := r.m.version(g.version).Minor().Lag(r.m.version(to).Minor())
-		r.check(ok && lag <= c.MaxMinorStep, "%s goes from %s to %s, which is farther than it can", name, r.m.version(g.version), r.m.version(to))
-	}
 }
 
 // checkSkew checks every machine against every API server that may run beside it.

@@ -11,13 +11,12 @@ import (
 // Walk goes one random way of at most so many steps through c, checks what Explore checks, and returns the same report of the steps. It is for
 // configurations that have too many states to visit all. The same seed goes the same way.
 func Walk(ctx context.Context, c Config, seed uint64, steps int) (Report, error) {
-	report, trace, err := walk(ctx, c, seed, steps, false)
+	report, _, err := walk(ctx, c, seed, steps, false)
 	if err != nil || report.Violation == nil {
 		return report, err
 	}
 	// The same way once more, to say what happened on it.
-	_, trace, err = walk(ctx, c, seed, steps, true)
-	report.Violation.Trace = trace
+	_, report.Violation.Trace, err = walk(ctx, c, seed, steps, true)
 	return report, err
 }
 
