@@ -76,3 +76,11 @@ const (
 	// DesiredChangedReason: the desired state is not the one that was decided on.
 	DesiredChangedReason = "DesiredChanged"
 )
+
+// UpdateExtensionsConflictCondition is the type of a condition on an ExtensionConfig that says that another one registers the same hook for updates
+// in place for the same namespaces, so that Cluster API updates no machine there. It is there only while that is so.
+const UpdateExtensionsConflictCondition = "windlass.dev/UpdateExtensionsConflict"
+
+// SeveralExtensionsReason is the reason of UpdateExtensionsConflictCondition, and of the Event that goes with it: keep one of the extensions that the
+// message names, and register what the others do as Updaters.
+const SeveralExtensionsReason = "SeveralExtensions"

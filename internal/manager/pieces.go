@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/windlass-dev/windlass/internal/controller/extensionconfig"
 	"github.com/windlass-dev/windlass/internal/controller/topology"
 	"github.com/windlass-dev/windlass/internal/extension"
 	"github.com/windlass-dev/windlass/internal/hookclient"
@@ -69,7 +70,25 @@ func (b *builder) addRuntimeClient(context.Context) error {
 	}
 	b.runtimeClient = caller
 	if feature.Gates.Enabled(feature.RuntimeSDK) {
-		return nil // The controller of ExtensionConfigs makes it ready.
+		return b.addConflicts(caller) // The controller of ExtensionConfigs makes it ready.
 	}
 	return caller.WarmUp(&runtimev1.ExtensionConfigList{})
+}
+
+// addConflicts adds what says that extensions are in each other's way.
+func (b *builder) addConflicts(caller *hookclient.Client) error {
+	return (&extensionconfig.Reconciler{
+		Client: b.mgr.GetClient(), Recorder: b.mgr.GetEventRecorder(eventSource), Now: time.Now,
+		Conflicts: func(ctx context.Context) (map[string][]string, bool, error) {
+			if !caller.IsReady() {
+				return nil, false, nil
+			}
+			found, err := caller.Conflicts(ctx)
+			conflicts := make(map[string][]string, len(found))
+			for _, c := range found {
+				conflicts[c.Hook] = c.Extensions
+			}
+			return conflicts, true, err
+		},
+	}).SetupWithManager(b.mgr)
 }
