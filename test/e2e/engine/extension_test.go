@@ -305,6 +305,18 @@ func (e *extension) calls(t *testing.T, key types.NamespacedName) []call {
 	return calls
 }
 
+// count is how often the hook of a rule was called.
+func (e *extension) count(t *testing.T, key types.NamespacedName, r rule) int {
+	t.Helper()
+	n := 0
+	for _, c := range e.calls(t, key) {
+		if c.Hook == r.Hook && c.Step == r.Step {
+			n++
+		}
+	}
+	return n
+}
+
 // completed are the calls that let a Cluster pass, without questions for plans. Calls that repeat the one before are given once, and counted.
 func completed(calls []call) (order []string, repeated int) {
 	for _, c := range calls {

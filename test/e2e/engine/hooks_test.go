@@ -118,12 +118,7 @@ func (w *world) awaitCalls(ctx context.Context, t *testing.T, key types.Namespac
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		n := 0
-		for _, c := range w.extension.calls(t, key) {
-			if c.Hook == r.Hook && c.Step == r.Step {
-				n++
-			}
-		}
+		n := w.extension.count(t, key, r)
 		if n >= times {
 			return
 		}

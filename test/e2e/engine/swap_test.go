@@ -29,15 +29,16 @@ func (w *world) testSwaps(ctx context.Context, t *testing.T) {
 		return r
 	}
 	pass := func(r rule) { w.extension.set(t, rule{Cluster: r.Cluster, Hook: r.Hook, Step: r.Step}) }
-	blocks := func(hook, step string) {
+	// blocks waits until the engine that runs now has been blocked.
+	blocks := func(r rule) {
 		t.Helper()
-		w.awaitCalls(ctx, t, swapped, rule{Hook: hook, Step: step}, 2)
+		w.awaitCalls(ctx, t, swapped, r, w.extension.count(t, swapped, r)+2)
 	}
 
 	before := block("BeforeControlPlaneUpgrade", v[2])
 	after := block("AfterControlPlaneUpgrade", v[3])
 	w.SetTarget(ctx, t, swapped, v[3])
-	blocks(before.Hook, before.Step)
+	blocks(before)
 	w.Switch(ctx, t, demo.EngineStock) // a hook is blocking
 	pass(before)
 	w.awaitMoving(ctx, t, "", v[2])
@@ -46,7 +47,11 @@ func (w *world) testSwaps(ctx context.Context, t *testing.T) {
 	w.Switch(ctx, t, demo.EngineStock) // workers are upgrading
 	w.awaitMoving(ctx, t, "", v[3])
 	w.Switch(ctx, t, demo.EngineWindlass)
-	blocks(after.Hook, after.Step)
+	blocks(after)
+	w.Switch(ctx, t, demo.EngineStock)
+	blocks(after)
+	w.Switch(ctx, t, demo.EngineWindlass) // a hook is blocking
+	blocks(after)
 	w.Switch(ctx, t, demo.EngineStock)
 	pass(after)
 	w.awaitMoving(ctx, t, "md-0", v[3])
