@@ -95,7 +95,7 @@ func TestUpgradeGateSample(t *testing.T) {
 		"workers": {step: gate.Step{Hook: gate.BeforeWorkersUpgrade, Version: version.MustParse("v1.30.2")},
 			want: "gate maintenance: before workers v1.30.2: waits for the window Fri,Sat 22:00-04:00 Europe/Berlin, opens 2026-11-27T21:00:00Z"},
 		"control plane": {step: gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: version.MustParse("v1.33.0")},
-			want: "gate removed-apis: before control plane v1.33.0: needs approval: windlass approve prod -n clusters --gate removed-apis"},
+			want: `gate removed-apis: before control plane v1.33.0: needs approval: windlass approve prod -n clusters --gate removed-apis --step "before control plane v1.33.0"`},
 		"another minor": {step: gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: version.MustParse("v1.31.0")}},
 	} {
 		got := gate.Decide(tt.step, upgradegate.Select(gates, prod, tt.step), gate.Facts{}, monday)

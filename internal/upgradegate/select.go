@@ -37,10 +37,15 @@ func Select(gates []v1alpha1.UpgradeGate, c Cluster, step gate.Step) []gate.Gate
 		parsed := parse(g)
 		parsed.Problem = firstOf(clusterProblem, stepProblem, parsed.Problem)
 		parsed.Approved = IsApproved(g, c, step)
-		parsed.HowToApprove = fmt.Sprintf("windlass approve %s -n %s --gate %s", c.Name, c.Namespace, g.Name)
+		parsed.HowToApprove = howToApprove(g, c, step)
 		selected = append(selected, parsed)
 	}
 	return selected
+}
+
+// howToApprove names the step: pasted an hour later, the command must not approve what waits by then.
+func howToApprove(g *v1alpha1.UpgradeGate, c Cluster, step gate.Step) string {
+	return fmt.Sprintf("windlass approve %s -n %s --gate %s --step %q", c.Name, c.Namespace, g.Name, step)
 }
 
 func firstOf(texts ...string) string {

@@ -105,7 +105,7 @@ func TestSelectTranslates(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []gate.Gate{{
-		Name: "g", NeedsApproval: true, Approved: true, HowToApprove: "windlass approve prod -n ns --gate g",
+		Name: "g", NeedsApproval: true, Approved: true, HowToApprove: `windlass approve prod -n ns --gate g --step "before workers v1.32.4"`,
 		Windows: []gate.Window{{Location: berlin, Days: []time.Weekday{time.Saturday}, From: 22 * 60, To: 4 * 60}},
 		Checks:  []gate.Check{gate.EtcdHealthy, gate.NodesReady},
 	}}

@@ -30,6 +30,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+const needsApproval = `needs approval: windlass approve prod -n ns --gate g --step "before workers v1.32.4"`
+
 var (
 	workers = gate.Step{Hook: gate.BeforeWorkersUpgrade, Version: version.MustParse("v1.32.4")}
 	start   = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
@@ -154,7 +156,7 @@ func (w *world) status(t *testing.T) v1alpha1.UpgradeGateStatus {
 func TestLifeOfAGate(t *testing.T) {
 	w := newWorld(t, newGate(approval))
 	first := w.ask(t, workers)
-	if got := first.Message(workers); got != "gate g: before workers v1.32.4: needs approval: windlass approve prod -n ns --gate g" {
+	if got := first.Message(workers); got != "gate g: before workers v1.32.4: "+needsApproval {
 		t.Errorf("it says %q", got)
 	}
 	w.now = w.now.Add(time.Hour)
@@ -163,7 +165,7 @@ func TestLifeOfAGate(t *testing.T) {
 	}
 	waiting := w.status(t).Waiting
 	want := []v1alpha1.GateWaiting{{
-		Cluster: "prod", ClusterUID: "u1", At: "BeforeWorkersUpgrade", Version: "v1.32.4", Since: metav1.NewTime(start), Message: "needs approval: windlass approve prod -n ns --gate g",
+		Cluster: "prod", ClusterUID: "u1", At: "BeforeWorkersUpgrade", Version: "v1.32.4", Since: metav1.NewTime(start), Message: needsApproval,
 	}}
 	if diff := cmp.Diff(want, waiting, cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
 		t.Errorf("recorded (-want +got):\n%s", diff)
