@@ -8,13 +8,15 @@ import (
 	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/windlass-dev/windlass/internal/contract"
 )
 
 // addWebhooks adds admission and conversion of all kinds, at the paths that Cluster API's own registrations name. Kinds whose
 // feature gate is off are refused by their webhooks, so those are there in any case.
 func (b *builder) addWebhooks(context.Context) error {
 	conversion.SetAPIVersionGetter(func(ctx context.Context, kind schema.GroupKind) (string, error) {
-		return fetchAPIVersion(ctx, b.mgr.GetClient(), kind)
+		return contract.FetchAPIVersion(ctx, b.mgr.GetClient(), kind)
 	})
 	if err := b.addClusterWebhooks(); err != nil {
 		return err

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/contract"
 )
 
 // ApplyOptions say what an apply leaves alone and what it adds.
@@ -256,7 +258,7 @@ func (a *applier) withMachineTemplate(ctx context.Context, object, desired, mach
 	if machines.GetName() == desired.GetName() {
 		return object, nil
 	}
-	contractVersion, err := a.contractVersion(ctx, object.GroupVersionKind())
+	contractVersion, err := contract.FetchVersion(ctx, a.client, object.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/contract"
 )
 
 // ReadCurrent reads the objects that a Cluster has now. What the Cluster does not refer to yet is nil; the templates of a group that is
@@ -50,7 +52,7 @@ func (o *Objects) readControlPlane(ctx context.Context, cluster *clusterv1.Clust
 	if !blueprint.HasControlPlaneInfrastructureMachine() {
 		return state, nil
 	}
-	contractVersion, err := o.contractVersion(ctx, object.GroupVersionKind())
+	contractVersion, err := contract.FetchVersion(ctx, o.client, object.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
