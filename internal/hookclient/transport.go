@@ -57,9 +57,24 @@ func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatc
 			}
 		}
 	}
-	transport := &http.Transport{
+	transport := newTransport(trust, maxTimeout)
+	conn.http.Transport = transport
+	if watcher != nil {
+		trust.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return watcher.GetCertificate(nil) }
+		conn.http.Transport = &renewing{watcher: watcher, transport: transport}
+	}
+	return conn, nil
+}
+
+// newTransport returns what carries requests to an extension. It goes on making a connection when the request that asked for it is over,
+// for the next one; connecting and the TLS handshake may take so long each, so that a host that accepts connections and says nothing does not
+// collect them.
+func newTransport(trust *tls.Config, connecting time.Duration) *http.Transport {
+	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: connecting}).DialContext,
 		TLSClientConfig:     trust,
+		TLSHandshakeTimeout: connecting,
 		ForceAttemptHTTP2:   true,
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 8,
@@ -68,12 +83,6 @@ func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatc
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	conn.http.Transport = transport
-	if watcher != nil {
-		trust.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return watcher.GetCertificate(nil) }
-		conn.http.Transport = &renewing{watcher: watcher, transport: transport}
-	}
-	return conn, nil
 }
 
 // renewing makes new connections once the client certificate has changed. Those that there are cannot show another one; they are not
