@@ -120,14 +120,25 @@ func (l *local) answer(request *http.Request) (status int, body []byte, err erro
 	if err != nil {
 		return 0, nil, err
 	}
-	out, err := h.newResponse()
+	empty, err := h.newResponse()
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := json.NewDecoder(request.Body).Decode(in); err != nil {
-		return 0, nil, fmt.Errorf("decoding the request: %w", err)
+	out, ok := empty.(runtimehooksv1.ResponseObject)
+	if !ok {
+		return 0, nil, fmt.Errorf("a %T has no status", empty)
 	}
-	h.function.Call([]reflect.Value{reflect.ValueOf(request.Context()), reflect.ValueOf(in), reflect.ValueOf(out)})
+	sent, err := io.ReadAll(request.Body)
+	if err != nil {
+		return 0, nil, fmt.Errorf("reading the request: %w", err)
+	}
+	if err := json.Unmarshal(sent, in); err != nil {
+		// As upstream's server does, in its words. It is an answer: no failure policy makes Success of it.
+		out.SetStatus(runtimehooksv1.ResponseStatusFailure)
+		out.SetMessage("error unmarshalling request: " + err.Error())
+	} else {
+		h.function.Call([]reflect.Value{reflect.ValueOf(request.Context()), reflect.ValueOf(in), reflect.ValueOf(out)})
+	}
 	body, err = json.Marshal(out)
 	if err != nil {
 		return http.StatusInternalServerError, []byte("unable to marshal response: " + err.Error()), nil
