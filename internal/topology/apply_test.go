@@ -348,6 +348,48 @@ func TestApplyAfterFailures(t *testing.T) {
 	}
 }
 
+// TestApplyKeepsTemplatesInUse rotates templates, loses the answer to the write that refers to them, and tries again with a cache that shows nothing
+// of it, but now something is rejected: what the first attempt has put to use must stay.
+func TestApplyKeepsTemplatesInUse(t *testing.T) {
+	for _, owner := range []string{"KubeadmControlPlane", "MachineDeployment"} {
+		for _, rejected := range []string{"KubeadmConfigTemplate", owner} {
+			t.Run(owner+" then "+rejected, func(t *testing.T) {
+				w := steady(t, fixture("full"))
+				w.setTopologyVersion("v1.32.0")
+				versions := everywhere(w.Cluster(), "v1.32.0")
+				blueprint, stale := w.read()
+				desired, err := w.objects.ComputeDesired(t.Context(), blueprint, stale, versions)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// Two stale attempts at the control plane end with its old template, which the first one has deleted.
+				options := topology.ApplyOptions{HoldControlPlane: owner == "MachineDeployment"}
+				fail := func(failing string, result error, lost bool) {
+					w.Fail = func(verb, kind string) (error, bool) {
+						if verb == "apply" && kind == failing {
+							return result, lost
+						}
+						return nil, false
+					}
+					if _, err := w.objects.Apply(t.Context(), blueprint, stale, desired, versions, options); !errors.Is(err, result) {
+						t.Fatalf("%v instead of %v", err, result)
+					}
+					w.Fail = nil
+				}
+				fail(owner, errLost, true)
+				fail(rejected, invalid(rejected), false)
+				// It fails where a template is missing that is referred to.
+				w.read()
+				if _, err := w.reconcile(versions, topology.ApplyOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.Take()
+				w.again()
+			})
+		}
+	}
+}
+
 func (w *world) count(kind string) int {
 	w.t.Helper()
 	list := &unstructured.UnstructuredList{}

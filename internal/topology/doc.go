@@ -29,6 +29,7 @@
 // # Crashes
 //
 // Every effect can be repeated. A rotated template's name is computed from the template that it replaces and from its content, so a
-// process that died after creating it finds it again. Templates of a step that the API server rejected are deleted; when the
-// outcome of the step is not known (a timeout), they stay, because the object may refer to them already.
+// process that died after creating it finds it again. Templates of a step that the API server rejected are deleted, if the step has
+// created them itself; when the outcome of the step, or of an earlier attempt of it, is not known (a timeout), they stay, because the object may
+// refer to them already.
 package topology

@@ -17,7 +17,8 @@ import (
 type Options struct {
 	// Client reads from a cache, unstructured objects too, and writes. Its cache must keep managed fields.
 	Client client.Client
-	// APIReader reads from the API server: it prevents a second MachineDeployment for a topology name that the cache does not show yet.
+	// APIReader reads from the API server: it prevents a second MachineDeployment for a topology name that the cache does not show yet, and the
+	// deletion of a template whose use the cache does not show yet.
 	APIReader client.Reader
 	// Runtime calls the extensions of external patches. It may be nil while the feature gate RuntimeSDK is off.
 	Runtime runtimeclient.Client

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -183,7 +184,7 @@ type template struct {
 }
 
 // applyTemplate creates, changes or rotates a template. It returns the object as it is now wanted, whose name is a new one after a rotation,
-// and whether it was created.
+// and whether it was created by this call: one that an earlier attempt has created may be in use already.
 func (a *applier) applyTemplate(ctx context.Context, t template) (*unstructured.Unstructured, bool, error) {
 	result, err := a.assess(ctx, t.target, true)
 	if err != nil {
@@ -201,16 +202,32 @@ func (a *applier) applyTemplate(ctx context.Context, t template) (*unstructured.
 	rotated := result.intent.DeepCopy()
 	rotated.SetName(computeTemplateName(t.prefix, string(t.current.GetUID()), result.state.intent))
 	t.current, t.desired = nil, rotated
+	exists, err := a.existsLive(ctx, rotated)
+	if err != nil {
+		return nil, false, err
+	}
 	if result, err = a.assess(ctx, t.target, true); err != nil {
 		return nil, false, err
 	}
 	if err := a.write(ctx, t.target, result, fmt.Sprintf(" in the place of %q", replaced)); err != nil {
 		return nil, false, err
 	}
-	return rotated, true, nil
+	return rotated, !exists, nil
 }
 
-// cleanUp deletes templates that were created for a step that failed, as far as it can. The garbage collector gets the rest with the Cluster.
+// existsLive asks the API server itself whether there is such an object. What an earlier attempt came to, whose answer was lost, no cache need
+// show yet.
+func (a *applier) existsLive(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(object.GroupVersionKind())
+	err := a.apiReader.Get(ctx, client.ObjectKeyFromObject(object), found)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("getting %s %s: %w", object.GetKind(), name(object), err)
+	}
+	return err == nil, nil
+}
+
+// cleanUp deletes templates that this attempt of a step that failed has created, as far as it can. The garbage collector gets the rest with the Cluster.
 // The caller does not call it when the step's outcome is not known: it may have succeeded, and its object may refer to them.
 func (a *applier) cleanUp(ctx context.Context, created []client.Object) {
 	for _, object := range created {
