@@ -33,7 +33,9 @@ func (c *Client) call(
 	}
 	ignored = decideIgnored(computePolicy(hook.GroupHook(), to.policy), err)
 	result := computeResult(answer, ignored, err)
-	c.metrics.observe(to.call, result, time.Since(start))
+	took := time.Since(start)
+	c.metrics.observe(to.call, result, took)
+	c.metrics.stock.observe(hook, to.connection.base.Host, answer, err, took)
 	c.states.log(ctx, to.call, result, err)
 	if ignored {
 		if answer, err = c.newResponse(hook); err != nil {

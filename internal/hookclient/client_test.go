@@ -245,6 +245,9 @@ func gather(t *testing.T, registry *prometheus.Registry) (requests map[string]fl
 	}
 	requests, timed = map[string]float64{}, map[string]uint64{}
 	for _, family := range families {
+		if strings.HasPrefix(family.GetName(), "capi_runtime_sdk_") {
+			continue
+		}
 		for _, metric := range family.GetMetric() {
 			values := map[string]string{}
 			for _, label := range metric.GetLabel() {

@@ -158,7 +158,9 @@ func TestLocalIsLikeHTTP(t *testing.T) {
 // A request that a handler cannot decode is refused, also where the failure policy lets upgrades go on without an answer.
 func TestLocalRequestThatDoesNotDecode(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, func(o *hookclient.Options) { o.Local = map[string][]server.ExtensionHandler{"x": (&witness{}).handlers()} })
+	c := newClient(t, func(o *hookclient.Options) {
+		o.Local = map[string][]server.ExtensionHandler{"x": (&witness{}).handlers()}
+	})
 	config, err := c.Discover(t.Context(), extensionConfig("x"))
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ const (
 type callMetrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	stock    *stockMetrics
 }
 
 func newCallMetrics(registry prometheus.Registerer) (*callMetrics, error) {
@@ -41,6 +42,7 @@ func newCallMetrics(registry prometheus.Registerer) (*callMetrics, error) {
 			Help:    "How long requests to runtime extensions took, by hook and extension.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30},
 		}, labels),
+		stock: newStockMetrics(),
 	}
 	if registry == nil {
 		return m, nil
@@ -50,7 +52,7 @@ func newCallMetrics(registry prometheus.Registerer) (*callMetrics, error) {
 			return nil, fmt.Errorf("registering the metrics of hooks: %w", err)
 		}
 	}
-	return m, nil
+	return m, m.stock.register(registry)
 }
 
 func (m *callMetrics) observe(call Call, result string, took time.Duration) {
