@@ -15,7 +15,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/upgradegate"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // heldStep is a step of the Cluster's upgrade at a gate.
@@ -46,16 +45,11 @@ func (h held) waiting(g *v1alpha1.UpgradeGate) []v1alpha1.GateWaiting {
 func (h held) approvals(g *v1alpha1.UpgradeGate) []heldStep {
 	var steps []heldStep
 	for _, a := range g.Status.Approvals {
-		if step, ok := stepOf(a.At, a.Version); ok && a.ClusterUID == string(h.cluster.UID) {
+		if step, ok := upgradegate.StepOf(a.At, a.Version); ok && a.ClusterUID == string(h.cluster.UID) {
 			steps = append(steps, heldStep{gate: g.Name, step: step, approved: true, by: a.By, at: a.Time.Time})
 		}
 	}
 	return steps
-}
-
-func stepOf(at v1alpha1.GateHook, recorded string) (gate.Step, bool) {
-	parsed, err := version.Parse(recorded)
-	return gate.Step{Hook: gate.Hook(at), Version: parsed}, err == nil
 }
 
 // selectPending returns the steps that need approval, at gates where the Cluster waits; and, where the pattern names a whole
@@ -69,7 +63,7 @@ func (h held) selectPending(name string, pattern *gate.StepPattern) []heldStep {
 		}
 		var found []gate.Step
 		for _, w := range h.waiting(g) {
-			if step, ok := stepOf(w.At, w.Version); ok && (pattern == nil || pattern.Matches(step)) {
+			if step, ok := upgradegate.StepOf(w.At, w.Version); ok && (pattern == nil || pattern.Matches(step)) {
 				found = append(found, step)
 			}
 		}
@@ -94,15 +88,11 @@ func (h held) selectComing(g *v1alpha1.UpgradeGate, pattern gate.StepPattern) []
 }
 
 func (h held) describe(g *v1alpha1.UpgradeGate, step gate.Step) heldStep {
-	for _, a := range h.approvals(g) {
-		if a.step == step {
-			return a
-		}
-	}
-	return heldStep{gate: g.Name, step: step}
+	a, approved := upgradegate.FindApproval(g, h.key(), step)
+	return heldStep{gate: g.Name, step: step, approved: approved, by: a.By, at: a.Time.Time}
 }
 
-// selectApproved returns the steps that were approved.
+// selectApproved returns the steps that were approved. Where the pattern names a whole version, what approves that is among them.
 func (h held) selectApproved(name string, pattern *gate.StepPattern) []heldStep {
 	var steps []heldStep
 	for i := range h.gates {
@@ -110,7 +100,7 @@ func (h held) selectApproved(name string, pattern *gate.StepPattern) []heldStep 
 			continue
 		}
 		for _, a := range h.approvals(&h.gates[i]) {
-			if pattern == nil || pattern.Matches(a.step) {
+			if pattern == nil || pattern.Matches(a.step) || pattern.IsCoveredBy(a.step) {
 				steps = append(steps, a)
 			}
 		}

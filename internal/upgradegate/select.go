@@ -36,7 +36,7 @@ func Select(gates []v1alpha1.UpgradeGate, c Cluster, step gate.Step) []gate.Gate
 		}
 		parsed := parse(g)
 		parsed.Problem = firstOf(clusterProblem, stepProblem, parsed.Problem)
-		parsed.Approved = IsApproved(g, c, step)
+		_, parsed.Approved = FindApproval(g, c, step)
 		parsed.HowToApprove = howToApprove(g, c, step)
 		selected = append(selected, parsed)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 const (
@@ -21,15 +22,25 @@ const (
 	maxUserBytes = 256
 )
 
-// IsApproved reports whether a step of a Cluster was approved at a gate.
-func IsApproved(g *v1alpha1.UpgradeGate, c Cluster, step gate.Step) bool {
-	return slices.ContainsFunc(g.Status.Approvals, isFor(c, step))
+// FindApproval returns the approval of a step of a Cluster at a gate.
+func FindApproval(g *v1alpha1.UpgradeGate, c Cluster, step gate.Step) (v1alpha1.GateApprovalRecord, bool) {
+	if i := slices.IndexFunc(g.Status.Approvals, isFor(c, step)); i >= 0 {
+		return g.Status.Approvals[i], true
+	}
+	return v1alpha1.GateApprovalRecord{}, false
 }
 
 func isFor(c Cluster, step gate.Step) func(v1alpha1.GateApprovalRecord) bool {
 	return func(a v1alpha1.GateApprovalRecord) bool {
-		return a.ClusterUID == c.UID && gate.Hook(a.At) == step.Hook && a.Version == step.Version.String()
+		approved, ok := StepOf(a.At, a.Version)
+		return ok && a.ClusterUID == c.UID && approved.Covers(step)
 	}
+}
+
+// StepOf reads a step as it is recorded.
+func StepOf(at v1alpha1.GateHook, recorded string) (step gate.Step, ok bool) {
+	parsed, err := version.Parse(recorded)
+	return gate.Step{Hook: gate.Hook(at), Version: parsed}, err == nil
 }
 
 // ComputeApproved returns the approvals of a gate with one more. A step that was approved stays as it is. What another Cluster of

@@ -125,6 +125,7 @@ func TestApprovalHoldsForOneStep(t *testing.T) {
 		t.Errorf("approved once more (-want +got):\n%s", diff)
 	}
 	reborn, other := prod, prod
+	build := gate.Step{Hook: workers.Hook, Version: version.MustParse("v1.32.4+rke2r1")}
 	reborn.UID, other.Name, other.UID = "u2", "other", "u3"
 	for name, test := range map[string]struct {
 		cluster upgradegate.Cluster
@@ -134,16 +135,33 @@ func TestApprovalHoldsForOneStep(t *testing.T) {
 		"the step":                      {cluster: prod, step: workers, want: true},
 		"another Cluster":               {cluster: other, step: workers},
 		"another Cluster of that name":  {cluster: reborn, step: workers},
+		"a build of it":                 {cluster: prod, step: build, want: true},
+		"another release":               {cluster: prod, step: gate.Step{Hook: workers.Hook, Version: version.MustParse("v1.32.5+rke2r1")}},
 		"another hook":                  {cluster: prod, step: gate.Step{Hook: gate.AfterWorkersUpgrade, Version: workers.Version}},
 		"the same step of a later link": {cluster: prod, step: gate.Step{Hook: workers.Hook, Version: version.MustParse("v1.33.1")}},
 	} {
-		if got := upgradegate.IsApproved(&g, test.cluster, test.step); got != test.want {
+		if _, got := upgradegate.FindApproval(&g, test.cluster, test.step); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
 	if left := upgradegate.ComputeRevoked(g.Status.Approvals, prod, workers); len(left) != 0 {
 		t.Errorf("revoked, and left: %v", left)
 	}
+	// That of a build is for no other one.
+	g.Status.Approvals = upgradegate.ComputeApproved(nil, prod, build, "jane", now)
+	for v, want := range map[string]bool{"v1.32.4+rke2r1": true, "v1.32.4+rke2r2": false, "v1.32.4": false} {
+		if _, got := upgradegate.FindApproval(&g, prod, gate.Step{Hook: workers.Hook, Version: version.MustParse(v)}); got != want {
+			t.Errorf("v1.32.4+rke2r1 was approved, and %s: %t", v, got)
+		}
+	}
+	// What nobody can have approved approves nothing.
+	for _, v := range []string{"v1.32", "", "latest"} {
+		g.Status.Approvals[0].Version = v
+		if _, got := upgradegate.FindApproval(&g, prod, workers); got {
+			t.Errorf("an approval of %q is one of %s", v, workers)
+		}
+	}
+	g.Status.Approvals = upgradegate.ComputeApproved(nil, prod, workers, "jane", now)
 	taken := upgradegate.ComputeApproved(g.Status.Approvals, reborn, workers, "jane", now)
 	if len(taken) != 1 || taken[0].ClusterUID != "u2" {
 		t.Errorf("the approvals of a Cluster that is gone stay: %v", taken)

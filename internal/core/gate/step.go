@@ -58,6 +58,12 @@ type Step struct {
 // String is the step in words, such as "before workers v1.32.4".
 func (s Step) String() string { return s.Hook.String() + " " + s.Version.String() }
 
+// Covers reports whether an approval of the step is one of another: of the same, or, as in the versions of a gate, of any build of
+// it, where the step names none. Who approves v1.32.4 in advance need not know that it will be v1.32.4+rke2r1.
+func (s Step) Covers(other Step) bool {
+	return StepPattern{Hook: s.Hook, Release: Release{exact: s.Version}}.Matches(other)
+}
+
 // StepPattern selects steps: those at a hook, at a release.
 type StepPattern struct {
 	Hook    Hook
@@ -90,6 +96,12 @@ func ParseStepPattern(s string) (StepPattern, error) {
 
 // Matches reports whether a pattern selects a step.
 func (p StepPattern) Matches(s Step) bool { return p.Hook == s.Hook && p.Release.Matches(s.Version) }
+
+// IsCoveredBy reports whether a pattern names one whole version, and an approval of the step is one of that.
+func (p StepPattern) IsCoveredBy(s Step) bool {
+	exact, ok := p.Release.Exact()
+	return ok && s.Covers(Step{Hook: p.Hook, Version: exact})
+}
 
 // Release is a minor release with all its versions, or one version. The zero Release matches nothing.
 type Release struct {
