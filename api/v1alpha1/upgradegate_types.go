@@ -147,16 +147,17 @@ type UpgradeGateStatus struct {
 	// waitingCount is how many Clusters wait at the gate: the length of waiting.
 	// +optional
 	WaitingCount int32 `json:"waitingCount,omitempty"`
-	// waiting are the Clusters that wait at the gate. Beyond its bound Clusters wait just as well, but are not listed.
+	// waiting are the Clusters that wait at the gate. Beyond its bound Clusters wait just as well, but are not listed until others
+	// have passed.
 	// +optional
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=300
 	// +listType=map
 	// +listMapKey=cluster
 	Waiting []GateWaiting `json:"waiting,omitempty"`
 	// approvals are the steps that were approved. Each holds for one Cluster, by its uid, at one step to one version. It is kept
 	// until it is one of the oldest and the list is full; then, if it is still needed, it is asked for again.
 	// +optional
-	// +kubebuilder:validation:MaxItems=2000
+	// +kubebuilder:validation:MaxItems=400
 	// +listType=map
 	// +listMapKey=clusterUID
 	// +listMapKey=at
@@ -189,9 +190,9 @@ type GateWaiting struct {
 	// since is when the Cluster was first held at this step.
 	// +required
 	Since metav1.Time `json:"since,omitzero"`
-	// message says what is not met.
+	// message says what is not met; the whole of it is in the condition TopologyReconciled of the Cluster.
 	// +optional
-	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 }
 
@@ -219,7 +220,7 @@ type GateApprovalRecord struct {
 	Version string `json:"version,omitempty"`
 	// by is the user name of who approved, as the API server told it to `windlass approve`; the API server's audit log is the proof.
 	// +optional
-	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:MaxLength=128
 	By string `json:"by,omitempty"`
 	// time is when it was approved.
 	// +required

@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	// maxWaiting and maxApprovals are the bounds of the API.
-	maxWaiting, maxApprovals = 1000, 2000
+	// maxWaiting and maxApprovals are the bounds of the API. With them, and the bounds of texts, the largest gate takes less than
+	// the 1.5 MiB that etcd and the API server take in one request.
+	maxWaiting, maxApprovals = 300, 400
 	// maxApprovalsPerCluster is how many approvals of one Cluster are kept at a gate: more than a chain of six minors has steps.
 	maxApprovalsPerCluster = 64
-	// maxUserBytes is the bound of the API.
-	maxUserBytes = 256
+	// maxUserBytes and maxMessageBytes are the bounds of the API.
+	maxUserBytes, maxMessageBytes = 128, 256
 )
 
 // FindApproval returns the approval of a step of a Cluster at a gate.
@@ -81,7 +82,8 @@ func ComputeRevoked(approvals []v1alpha1.GateApprovalRecord, c Cluster, step gat
 
 // ComputeWaiting returns the status of a gate after it was asked about a step of a Cluster: with the Cluster among those that wait if
 // there is a message, without it if not, since a Cluster waits at one step at a time. Clusters that do not exist any more are left
-// out. The second result tells whether anything has changed.
+// out. Where the list is full, a Cluster is left out until there is room: to drop another instead, which is added again when it is asked
+// about, would write the gate with every question. The second result tells whether anything has changed.
 func ComputeWaiting(status v1alpha1.UpgradeGateStatus, c Cluster, step gate.Step, message string, exists func(name, uid string) bool, now time.Time) (v1alpha1.UpgradeGateStatus, bool) {
 	wanted := slices.Clone(status.Waiting)
 	wanted = slices.DeleteFunc(wanted, func(w v1alpha1.GateWaiting) bool {
@@ -90,7 +92,7 @@ func ComputeWaiting(status v1alpha1.UpgradeGateStatus, c Cluster, step gate.Step
 	if message != "" && exists(c.Name, c.UID) && len(wanted) < maxWaiting {
 		wanted = append(wanted, v1alpha1.GateWaiting{
 			Cluster: c.Name, ClusterUID: c.UID, At: v1alpha1.GateHook(step.Hook), Version: step.Version.String(),
-			Since: since(status.Waiting, c, step, now), Message: message,
+			Since: since(status.Waiting, c, step, now), Message: text.Bound(message, maxMessageBytes),
 		})
 	}
 	slices.SortFunc(wanted, func(a, b v1alpha1.GateWaiting) int { return cmp.Compare(a.Cluster, b.Cluster) })

@@ -171,7 +171,7 @@ func TestApprovalHoldsForOneStep(t *testing.T) {
 // However many approvals there are: the newest is kept, and the bounds hold.
 func TestApprovalsAreBounded(t *testing.T) {
 	t.Parallel()
-	for clusters, want := range map[int]int{1: 64, 400: 2000} {
+	for clusters, want := range map[int]int{1: 64, 30: 400} {
 		var approvals []v1alpha1.GateApprovalRecord
 		for i := range 2100 {
 			c := upgradegate.Cluster{Name: fmt.Sprint("c", i%clusters), UID: fmt.Sprint("u", i%clusters)}
@@ -185,7 +185,7 @@ func TestApprovalsAreBounded(t *testing.T) {
 		if len(approvals) != want {
 			t.Errorf("%d approvals of %d Clusters, want %d", len(approvals), clusters, want)
 		}
-		if len(approvals[0].By) > 256 {
+		if len(approvals[0].By) > 128 {
 			t.Errorf("by has %d bytes", len(approvals[0].By))
 		}
 	}
@@ -233,5 +233,23 @@ func TestComputeWaiting(t *testing.T) {
 	unknown := upgradegate.Cluster{Name: "made up", UID: "u9"}
 	if got, changed := upgradegate.ComputeWaiting(v1alpha1.UpgradeGateStatus{}, unknown, workers, "m", exists, now); changed {
 		t.Errorf("a Cluster that does not exist is recorded: %v", got)
+	}
+}
+
+// However many Clusters wait: the list is bounded, and those that are on it stay, so that questions of the others write nothing.
+func TestWaitingIsBounded(t *testing.T) {
+	t.Parallel()
+	exists := func(string, string) bool { return true }
+	var status v1alpha1.UpgradeGateStatus
+	for i := range 301 {
+		c := upgradegate.Cluster{Name: fmt.Sprintf("c%03d", i), UID: fmt.Sprint("u", i)}
+		var changed bool
+		status, changed = upgradegate.ComputeWaiting(status, c, workers, strings.Repeat("é", 300), exists, now.Add(time.Duration(i)*time.Second))
+		if want := i < 300; changed != want {
+			t.Fatalf("Cluster %d: changed is %t", i, changed)
+		}
+	}
+	if status.WaitingCount != 300 || len(status.Waiting[0].Message) > 256 {
+		t.Errorf("%d wait, with messages of %d bytes", status.WaitingCount, len(status.Waiting[0].Message))
 	}
 }
