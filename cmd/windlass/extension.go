@@ -105,7 +105,7 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	hooks, err := extension.Setup(ctx, mgr, extension.Options{
+	hooks, _, err := extension.Setup(ctx, mgr, extension.Options{
 		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, NoGates: !o.gates,
 	})
 	if err != nil {

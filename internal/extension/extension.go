@@ -71,24 +71,24 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// Setup adds the extension to a manager, and returns the server of its hooks. The manager's scheme must have what AddToScheme
-// registers. Hooks and guard are served once the manager leads.
-func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Server, error) {
+// Setup adds the extension to a manager, and returns the server of its hooks, and the limits of the updates in place that it does. The manager's
+// scheme must have what AddToScheme registers. Hooks and guard are served once the manager leads.
+func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Server, *Limits, error) {
 	if err := watchOwnKinds(ctx, mgr, o); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	clients, err := newClients(mgr)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	updaters := newUpdaterPool(clients.live)
 	engine := newEngine(mgr, clients, updaters)
 	if err := addControllers(mgr, clients, updaters, engine); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	guard, err := newGuard(mgr, clients)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	served := hookserver.Options{Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine}
 	if !o.NoGates {
@@ -98,12 +98,12 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Ser
 	}
 	hooks, err := newServer(mgr, o, guard, served)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := mgr.Add(hooks); err != nil {
-		return nil, fmt.Errorf("adding the hook server: %w", err)
+		return nil, nil, fmt.Errorf("adding the hook server: %w", err)
 	}
-	return hooks, nil
+	return hooks, &Limits{engine: engine}, nil
 }
 
 // clients are the two ways to the API server.

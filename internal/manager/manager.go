@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/windlass-dev/windlass/internal/controller/topology"
 	"github.com/windlass-dev/windlass/internal/extension"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 )
@@ -86,6 +87,7 @@ type builder struct {
 	mgr     ctrl.Manager
 
 	hooks         *hookserver.Server // nil where the extension is not served here
+	limits        topology.Limits    // nil where nothing is updated in place
 	runtimeClient runtimeclient.Client
 	clusterCache  clustercache.ClusterCache
 	secrets       cache.Cache
@@ -163,7 +165,10 @@ func (b *builder) addExtension(ctx context.Context) error {
 	if b.Extension.Port == 0 {
 		return nil
 	}
-	hooks, err := extension.Setup(ctx, b.mgr, b.Extension)
-	b.hooks = hooks
-	return err
+	hooks, limits, err := extension.Setup(ctx, b.mgr, b.Extension)
+	if err != nil {
+		return err
+	}
+	b.hooks, b.limits = hooks, limits
+	return nil
 }

@@ -27,13 +27,18 @@ const eventSource = "windlass"
 
 // addTopology adds the controller of Clusters with a topology: ours.
 func (b *builder) addTopology(ctx context.Context) error {
-	limits, err := extension.NewLimits(b.mgr)
-	if err != nil {
-		return err
+	if b.hooks == nil {
+		limits, err := extension.NewLimits(b.mgr, cacheSyncTimeout)
+		if err != nil {
+			return err
+		}
+		if limits != nil {
+			b.limits = limits
+		}
 	}
 	return topology.SetUp(ctx, b.mgr, topology.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: b.mgr.GetEventRecorder(eventSource), Now: time.Now,
-		Limits: limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, WatchFilter: b.WatchFilter,
+		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, WatchFilter: b.WatchFilter,
 	}, concurrency(b.Concurrency.ClusterTopology))
 }
 
