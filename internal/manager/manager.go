@@ -5,6 +5,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	goruntime "runtime"
@@ -53,6 +54,9 @@ func Run(ctx context.Context, restConfig *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := checkGates(feature.Gates.Enabled); err != nil {
+		return err
+	}
 	restConfig = o.completeRESTConfig(restConfig)
 	if err := version.CheckKubernetesVersion(restConfig, minimumKubernetesVersion()); err != nil {
 		return fmt.Errorf("looking at the management cluster at %s: %w", restConfig.Host, err)
@@ -61,7 +65,7 @@ func Run(ctx context.Context, restConfig *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := addChecks(mgr); err != nil {
+	if err := o.addChecks(mgr); err != nil {
 		return err
 	}
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
@@ -147,17 +151,42 @@ func (o Options) newManager(restConfig *rest.Config) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// addChecks has every replica count as ready and alive once its webhooks are served, whether it leads or not. The hooks of the
-// extension are no part of it: a new replica that waits for the lease of the old one must become ready for that to go.
-func addChecks(mgr ctrl.Manager) error {
+// addChecks has every replica count as alive once its webhooks are served, whether it leads or not, and as ready too: a new one that waits for the
+// lease of the old one must become ready for that to go. Where the extension is served, its hooks and its guard are by the leader alone, so a
+// replica that goes on waiting is not ready for long: the Service would lead calls to it that it refuses.
+func (o Options) addChecks(mgr ctrl.Manager) error {
 	started := func(r *http.Request) error { return mgr.GetWebhookServer().StartedChecker()(r) }
-	if err := mgr.AddReadyzCheck("webhook", started); err != nil {
+	ready := started
+	if o.Extension.Port != 0 {
+		start := time.Now()
+		ready = func(r *http.Request) error {
+			if err := checkLeads(mgr.Elected(), time.Since(start)); err != nil {
+				return err
+			}
+			return started(r)
+		}
+	}
+	if err := mgr.AddReadyzCheck("webhook", ready); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("webhook", started); err != nil {
 		return fmt.Errorf("adding the liveness check: %w", err)
 	}
 	return nil
+}
+
+// checkLeads returns an error for a replica that has run for so long without being elected. It has time to read its cache, for which the API server may
+// need its conversion webhooks, and for the old leader to go.
+func checkLeads(elected <-chan struct{}, runs time.Duration) error {
+	select {
+	case <-elected:
+		return nil
+	default:
+	}
+	if runs <= cacheSyncTimeout {
+		return nil
+	}
+	return errors.New("another replica leads, and serves the extension: with --extension-port run one replica")
 }
 
 // addExtension serves the extension in this process, where it is asked for.

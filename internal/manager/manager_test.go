@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -77,6 +78,29 @@ func TestFieldManager(t *testing.T) {
 	}
 	if in.UserAgent != "" || in.QPS != 0 {
 		t.Error("the input was changed")
+	}
+}
+
+// TestCheckLeads keeps calls of the extension from a replica that does not serve it, and readiness from standing in the way of a rollout.
+func TestCheckLeads(t *testing.T) {
+	t.Parallel()
+	waiting, leads := make(chan struct{}), make(chan struct{})
+	close(leads)
+	for _, tt := range []struct {
+		name    string
+		elected <-chan struct{}
+		runs    time.Duration
+		ready   bool
+	}{
+		{"a new replica", waiting, 0, true},
+		{"while the caches are read", waiting, cacheSyncTimeout, true},
+		{"one that goes on waiting", waiting, cacheSyncTimeout + time.Second, false},
+		{"the leader", leads, 0, true},
+		{"the leader later", leads, 24 * time.Hour, true},
+	} {
+		if err := checkLeads(tt.elected, tt.runs); (err == nil) != tt.ready {
+			t.Errorf("%s: %v", tt.name, err)
+		}
 	}
 }
 

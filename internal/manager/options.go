@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-base/featuregate"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
+	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/flags"
 
 	"github.com/windlass-dev/windlass/internal/extension"
@@ -127,6 +129,15 @@ func (o Options) check() (checked, error) {
 	}
 	c.annotations, err = compileAll("additional-sync-machine-annotations", o.SyncMachineAnnotations)
 	return c, err
+}
+
+// checkGates refuses feature gates with which upgrades would not be safe: only with ReconcilerRateLimiting does Cluster API hold a reconcile back until
+// the cache has what the last one wrote, and the topology controller decides what comes next by that.
+func checkGates(enabled func(featuregate.Feature) bool) error {
+	if enabled(feature.ClusterTopology) && !enabled(feature.ReconcilerRateLimiting) {
+		return errors.New("--feature-gates has ReconcilerRateLimiting=false: with ClusterTopology it must be on, as it is by default, or Clusters would be upgraded by what an outdated cache says")
+	}
+	return nil
 }
 
 // parsePreflightChecks leaves empty items out, as they come from a flag that is set to nothing.

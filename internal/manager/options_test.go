@@ -1,14 +1,17 @@
 package manager
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-base/featuregate"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
+	"sigs.k8s.io/cluster-api/feature"
 )
 
 func TestCheck(t *testing.T) {
@@ -49,5 +52,27 @@ func TestCheckRefuses(t *testing.T) {
 		if _, err := o.check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// TestCheckGates: the topology controller reads its own writes only with ReconcilerRateLimiting. RuntimeSDK is an option.
+func TestCheckGates(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		on   []featuregate.Feature
+		want string
+	}{
+		"none":                    {},
+		"no topology":             {on: []featuregate.Feature{feature.RuntimeSDK}},
+		"topology alone":          {on: []featuregate.Feature{feature.ClusterTopology, feature.RuntimeSDK}, want: "ReconcilerRateLimiting=false"},
+		"topology, rate limiting": {on: []featuregate.Feature{feature.ClusterTopology, feature.ReconcilerRateLimiting}},
+	} {
+		err := checkGates(func(f featuregate.Feature) bool { return slices.Contains(tt.on, f) })
+		if (err != nil) != (tt.want != "") || (err != nil && !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := checkGates(feature.Gates.Enabled); err != nil {
+		t.Errorf("by default: %v", err)
 	}
 }
