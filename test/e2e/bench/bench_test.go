@@ -82,14 +82,16 @@ func TestSideBySide(t *testing.T) {
 // measure does all parts with one engine, on one plane.
 func measure(ctx context.Context, t *testing.T, engine demo.Engine) map[string]measured {
 	t.Helper()
-	p := rig.Start(ctx, t, engine)
+	p := rig.StartAs(ctx, t, engine, managerName, "--profiler-address="+profilerAddress)
 	p.Namespace(ctx, t, namespace, nil)
 	p.ApplyClass(ctx, t, namespace, rig.Class{Versions: versions()})
 	m := newMeter(t, p, engine)
 	v, results := versions(), map[string]measured{}
 	part := func(name string, work func()) {
 		results[name] = m.during(ctx, t, work)
-		_, _ = fmt.Fprintf(os.Stderr, "%s, %s: %s\n", engine, name, results[name].took.Round(time.Second))
+		alone := make(map[demo.Engine]measured)
+		alone[engine] = results[name]
+		t.Logf("%s, %s\n%s", engine, name, table(alone))
 	}
 	if *large {
 		key := types.NamespacedName{Namespace: namespace, Name: "large"}

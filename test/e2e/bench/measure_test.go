@@ -35,6 +35,12 @@ func topologyResources() []string {
 	}
 }
 
+// The managers run with their profilers on, under one name. The plane has a network of its own, so the port is free.
+const (
+	managerName     = "measured"
+	profilerAddress = "127.0.0.1:9790"
+)
+
 // controllerFrames matches the functions of each engine's topology controller in a profile's stacks.
 func controllerFrames(e demo.Engine) string {
 	if e == demo.EngineWindlass {
@@ -121,7 +127,7 @@ func (m *meter) read(ctx context.Context, t *testing.T) figures {
 	}
 	for _, c := range status.Children {
 		switch c.Name {
-		case m.engine.Child():
+		case managerName:
 			f.cpu, f.rss, f.peak = c.CPU, c.ResidentBytes, c.PeakResidentBytes
 		case devplane.APIServer:
 			f.apiServerCPU = c.CPU
@@ -160,12 +166,12 @@ func (m *meter) diagnostics(ctx context.Context, t *testing.T) string {
 	}
 	for _, c := range status.Children {
 		for _, argument := range c.Command {
-			if address, ok := strings.CutPrefix(argument, "--diagnostics-address="); ok && c.Name == m.engine.Child() {
+			if address, ok := strings.CutPrefix(argument, "--diagnostics-address="); ok && c.Name == managerName {
 				return "http://" + address
 			}
 		}
 	}
-	t.Fatalf("no process %s has a diagnostics address", m.engine.Child())
+	t.Fatalf("no process %s has a diagnostics address", managerName)
 	return ""
 }
 
@@ -195,27 +201,15 @@ func fetch(ctx context.Context, c *http.Client, url string) ([]byte, error) {
 	return data, err
 }
 
-// profile takes profiles of the manager's CPU, one after another, until ctx ends.
+// profile takes profiles of the manager's CPU, one after another, until ctx ends or one fails.
 func (m *meter) profile(ctx context.Context) (files []string) {
-	const seconds = "20"
-	for i := 0; ctx.Err() == nil; i++ {
-		status, err := m.plane.Status(ctx)
-		if err != nil {
+	for ctx.Err() == nil {
+		data, err := fetch(ctx, m.http, "http://"+profilerAddress+"/debug/pprof/profile?seconds=10")
+		file := filepath.Join(m.dir, fmt.Sprintf("%s-%d.pprof", m.engine, time.Now().UnixNano()))
+		if err != nil || os.WriteFile(file, data, 0o600) != nil {
 			return files
 		}
-		for _, c := range status.Children {
-			for _, argument := range c.Command {
-				address, ok := strings.CutPrefix(argument, "--diagnostics-address=")
-				if !ok || c.Name != m.engine.Child() {
-					continue
-				}
-				data, err := fetch(ctx, m.http, "http://"+address+"/debug/pprof/profile?seconds="+seconds)
-				file := filepath.Join(m.dir, fmt.Sprintf("%s-%d-%d.pprof", m.engine, time.Now().UnixNano(), i))
-				if err == nil && os.WriteFile(file, data, 0o600) == nil {
-					files = append(files, file)
-				}
-			}
-		}
+		files = append(files, file)
 	}
 	return files
 }

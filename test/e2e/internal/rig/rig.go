@@ -39,6 +39,24 @@ type Plane struct {
 // Start starts a plane that ends with the test.
 func Start(ctx context.Context, t *testing.T, engine demo.Engine) *Plane {
 	t.Helper()
+	return start(ctx, t, func(executable, _ string) []devplane.Child { return engine.Children(executable) })
+}
+
+// StartAs is Start where the engine's process has a name and arguments of its own; such a plane's engine cannot be switched.
+func StartAs(ctx context.Context, t *testing.T, engine demo.Engine, name string, args ...string) *Plane {
+	t.Helper()
+	return start(ctx, t, func(executable, assets string) []devplane.Child {
+		child := demo.Manager(executable)
+		if engine == demo.EngineStock {
+			child.Path, child.Args = filepath.Join(assets, "bin", devplane.CoreManager), nil
+		}
+		child.Name, child.Args = name, append(child.Args, args...)
+		return []devplane.Child{child}
+	})
+}
+
+func start(ctx context.Context, t *testing.T, children func(executable, assets string) []devplane.Child) *Plane {
+	t.Helper()
 	executable, err := windlass()
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +69,9 @@ func Start(ctx context.Context, t *testing.T, engine demo.Engine) *Plane {
 		t.Fatal(err)
 	}
 	state := filepath.Join(t.TempDir(), "state")
+	assets := devplane.DefaultOutDir(source)
 	started, err := devplane.Start(ctx, devplane.Config{
-		StateDir: state, AssetsDir: devplane.DefaultOutDir(source), SupervisorPath: executable, Children: engine.Children(executable),
+		StateDir: state, AssetsDir: assets, SupervisorPath: executable, Children: children(executable, assets),
 	})
 	if err != nil {
 		t.Fatal(err)
