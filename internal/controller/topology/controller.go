@@ -100,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if statusErr := run.writeStatus(ctx, cluster, err); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
-	if apierrors.IsConflict(err) {
+	if outdated(err) {
 		// Somebody else has written the Cluster in between: what was decided on an older state is not carried out, nor is it worth a word.
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
@@ -196,6 +196,9 @@ func (r *run) read(ctx context.Context) error {
 		return err
 	}
 	if err := r.watchReferenced(ctx); err != nil {
+		return err
+	}
+	if err := r.repairOwnership(ctx); err != nil {
 		return err
 	}
 	if objects.Machines, err = r.groupMachines(ctx); err != nil {

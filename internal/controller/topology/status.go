@@ -30,7 +30,7 @@ const (
 // writeStatus writes what this run has changed of the Cluster as it was read: its status, and variables that had no value. Other controllers write
 // other conditions of the same Cluster, which Cluster API's helper keeps.
 func (r *run) writeStatus(ctx context.Context, read *clusterv1.Cluster, reconcileErr error) error {
-	if apierrors.IsConflict(reconcileErr) {
+	if outdated(reconcileErr) {
 		return nil
 	}
 	// What was recorded in between is no change any more.
