@@ -154,8 +154,9 @@ type UpgradeGateStatus struct {
 	// +listType=map
 	// +listMapKey=cluster
 	Waiting []GateWaiting `json:"waiting,omitempty"`
-	// approvals are the steps that were approved. Each holds for one Cluster, by its uid, at one step to one version. It is kept
-	// until it is one of the oldest and the list is full; then, if it is still needed, it is asked for again.
+	// approvals are the steps that were approved. Each holds for one Cluster, by its uid, at one step to one version, as long as the
+	// spec of the gate stays as it is. It is kept until the Cluster's upgrade has passed AfterClusterUpgrade, or the Cluster is gone,
+	// or it is one of the oldest and the list is full; if it is still needed, it is then asked for again.
 	// +optional
 	// +kubebuilder:validation:MaxItems=400
 	// +listType=map
@@ -218,6 +219,10 @@ type GateApprovalRecord struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
+	// generation is the metadata.generation of the gate that was approved at. The approval does not count when the gate's is another.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Generation int64 `json:"generation,omitempty"`
 	// by is the user name of who approved, as the API server told it to `windlass approve`; the API server's audit log is the proof.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

@@ -21,10 +21,12 @@ import (
 type heldStep struct {
 	gate string
 	step gate.Step
-	// approved says that it has been approved, by whom and when.
-	approved bool
-	by       string
-	at       time.Time
+	// approved says that it has been approved, by whom and when; outdated, that this was before the gate was changed.
+	approved, outdated bool
+	by                 string
+	at                 time.Time
+	// generation is that of the gate, as it was looked at.
+	generation int64
 }
 
 func (s heldStep) String() string { return fmt.Sprintf("gate %s: %s", s.gate, s.step) }
@@ -46,7 +48,7 @@ func (h held) approvals(g *v1alpha1.UpgradeGate) []heldStep {
 	var steps []heldStep
 	for _, a := range g.Status.Approvals {
 		if step, ok := upgradegate.StepOf(a.At, a.Version); ok && a.ClusterUID == string(h.cluster.UID) {
-			steps = append(steps, heldStep{gate: g.Name, step: step, approved: true, by: a.By, at: a.Time.Time})
+			steps = append(steps, heldStep{gate: g.Name, step: step, approved: true, outdated: upgradegate.IsOutdated(g, a), by: a.By, at: a.Time.Time})
 		}
 	}
 	return steps
@@ -89,7 +91,7 @@ func (h held) selectComing(g *v1alpha1.UpgradeGate, pattern gate.StepPattern) []
 
 func (h held) describe(g *v1alpha1.UpgradeGate, step gate.Step) heldStep {
 	a, approved := upgradegate.FindApproval(g, h.key(), step)
-	return heldStep{gate: g.Name, step: step, approved: approved, by: a.By, at: a.Time.Time}
+	return heldStep{gate: g.Name, step: step, approved: approved, by: a.By, at: a.Time.Time, generation: g.Generation}
 }
 
 // selectApproved returns the steps that were approved. Where the pattern names a whole version, what approves that is among them.
@@ -143,5 +145,9 @@ func (h held) write(out io.Writer) {
 }
 
 func (s heldStep) author() string {
-	return fmt.Sprintf("by %s at %s", text.Bound(cmp.Or(s.by, "somebody"), maxPrinted), s.at.UTC().Format(time.RFC3339))
+	author := fmt.Sprintf("by %s at %s", text.Bound(cmp.Or(s.by, "somebody"), maxPrinted), s.at.UTC().Format(time.RFC3339))
+	if s.outdated {
+		author += "; does not count: the gate has changed since"
+	}
+	return author
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -54,8 +55,11 @@ func (a approver) approve(ctx context.Context, steps []heldStep, chosen bool) er
 			fmt.Fprintf(a.out, "Approved already: %s, %s\n", s, s.author())
 			continue
 		}
-		err := a.changeApprovals(ctx, s.gate, func(approvals []v1alpha1.GateApprovalRecord) []v1alpha1.GateApprovalRecord {
-			return upgradegate.ComputeApproved(approvals, a.held.key(), s.step, by, a.now)
+		err := a.changeApprovals(ctx, s.gate, func(g *v1alpha1.UpgradeGate) ([]v1alpha1.GateApprovalRecord, error) {
+			if g.Generation != s.generation {
+				return nil, errors.New("it has been changed just now; look at it, and approve again")
+			}
+			return upgradegate.ComputeApproved(g, a.held.key(), s.step, by, a.now), nil
 		})
 		if err != nil {
 			return err
@@ -74,8 +78,8 @@ func (a approver) revoke(ctx context.Context, steps []heldStep, chosen bool) err
 		return chooseError(steps, "--gate or --step")
 	}
 	for _, s := range steps {
-		err := a.changeApprovals(ctx, s.gate, func(approvals []v1alpha1.GateApprovalRecord) []v1alpha1.GateApprovalRecord {
-			return upgradegate.ComputeRevoked(approvals, a.held.key(), s.step)
+		err := a.changeApprovals(ctx, s.gate, func(g *v1alpha1.UpgradeGate) ([]v1alpha1.GateApprovalRecord, error) {
+			return upgradegate.ComputeRevoked(g.Status.Approvals, a.held.key(), s.step), nil
 		})
 		if err != nil {
 			return err
@@ -94,7 +98,7 @@ func chooseError(steps []heldStep, flags string) error {
 }
 
 // changeApprovals writes the approvals of a gate. Others write its status at the same time.
-func (a approver) changeApprovals(ctx context.Context, name string, change func([]v1alpha1.GateApprovalRecord) []v1alpha1.GateApprovalRecord) error {
+func (a approver) changeApprovals(ctx context.Context, name string, change func(*v1alpha1.UpgradeGate) ([]v1alpha1.GateApprovalRecord, error)) error {
 	key := types.NamespacedName{Namespace: a.held.cluster.Namespace, Name: name}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var current v1alpha1.UpgradeGate
@@ -102,7 +106,11 @@ func (a approver) changeApprovals(ctx context.Context, name string, change func(
 			return err
 		}
 		wanted := current.DeepCopy()
-		wanted.Status.Approvals = change(wanted.Status.Approvals)
+		approvals, err := change(&current)
+		if err != nil {
+			return err
+		}
+		wanted.Status.Approvals = approvals
 		return a.client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{}))
 	})
 	if err != nil {

@@ -37,6 +37,7 @@ func Select(gates []v1alpha1.UpgradeGate, c Cluster, step gate.Step) []gate.Gate
 		parsed := parse(g)
 		parsed.Problem = firstOf(clusterProblem, stepProblem, parsed.Problem)
 		_, parsed.Approved = FindApproval(g, c, step)
+		parsed.ApprovedBefore = slices.ContainsFunc(g.Status.Approvals, isFor(c, step))
 		parsed.HowToApprove = howToApprove(g, c, step)
 		selected = append(selected, parsed)
 	}

@@ -21,14 +21,24 @@ const (
 	maxApprovalsPerCluster = 64
 	// maxUserBytes and maxMessageBytes are the bounds of the API.
 	maxUserBytes, maxMessageBytes = 128, 256
+	// youngest is far more than a cache is behind.
+	youngest = time.Minute
 )
 
-// FindApproval returns the approval of a step of a Cluster at a gate.
+// FindApproval returns the approval that counts for a step of a Cluster at a gate.
 func FindApproval(g *v1alpha1.UpgradeGate, c Cluster, step gate.Step) (v1alpha1.GateApprovalRecord, bool) {
-	if i := slices.IndexFunc(g.Status.Approvals, isFor(c, step)); i >= 0 {
-		return g.Status.Approvals[i], true
+	for _, a := range g.Status.Approvals {
+		if isFor(c, step)(a) && !IsOutdated(g, a) {
+			return a, true
+		}
 	}
 	return v1alpha1.GateApprovalRecord{}, false
+}
+
+// IsOutdated reports whether an approval was given before the spec of its gate was changed. It does not count: what was approved was
+// another gate.
+func IsOutdated(g *v1alpha1.UpgradeGate, a v1alpha1.GateApprovalRecord) bool {
+	return a.Generation != g.Generation
 }
 
 func isFor(c Cluster, step gate.Step) func(v1alpha1.GateApprovalRecord) bool {
@@ -45,16 +55,16 @@ func StepOf(at v1alpha1.GateHook, recorded string) (step gate.Step, ok bool) {
 }
 
 // ComputeApproved returns the approvals of a gate with one more. A step that was approved stays as it is. What another Cluster of
-// the same name had is dropped, and, where there are too many, the oldest.
-func ComputeApproved(approvals []v1alpha1.GateApprovalRecord, c Cluster, step gate.Step, by string, now time.Time) []v1alpha1.GateApprovalRecord {
-	if slices.ContainsFunc(approvals, isFor(c, step)) {
-		return approvals
+// the same name had is dropped, and what is outdated of the step, and, where there are too many, the oldest.
+func ComputeApproved(g *v1alpha1.UpgradeGate, c Cluster, step gate.Step, by string, now time.Time) []v1alpha1.GateApprovalRecord {
+	if _, ok := FindApproval(g, c, step); ok {
+		return g.Status.Approvals
 	}
-	kept := slices.DeleteFunc(slices.Clone(approvals), func(a v1alpha1.GateApprovalRecord) bool {
-		return a.Cluster == c.Name && a.ClusterUID != c.UID
+	kept := slices.DeleteFunc(slices.Clone(g.Status.Approvals), func(a v1alpha1.GateApprovalRecord) bool {
+		return a.Cluster == c.Name && a.ClusterUID != c.UID || isFor(c, step)(a)
 	})
 	kept = append(kept, v1alpha1.GateApprovalRecord{
-		Cluster: c.Name, ClusterUID: c.UID, At: v1alpha1.GateHook(step.Hook), Version: step.Version.String(),
+		Cluster: c.Name, ClusterUID: c.UID, At: v1alpha1.GateHook(step.Hook), Version: step.Version.String(), Generation: g.Generation,
 		By: text.Bound(by, maxUserBytes), Time: metav1.NewTime(now.UTC().Truncate(time.Second)),
 	})
 	// Newest last; those that were made in one second stay in their order.
@@ -78,6 +88,22 @@ func ComputeApproved(approvals []v1alpha1.GateApprovalRecord, c Cluster, step ga
 // ComputeRevoked returns the approvals of a gate without one.
 func ComputeRevoked(approvals []v1alpha1.GateApprovalRecord, c Cluster, step gate.Step) []v1alpha1.GateApprovalRecord {
 	return slices.DeleteFunc(slices.Clone(approvals), isFor(c, step))
+}
+
+// ComputeEnded returns the approvals of a gate after a Cluster's upgrade has passed its last step. That of the last step itself stays:
+// where other extensions hold the step, it is asked about again.
+func ComputeEnded(approvals []v1alpha1.GateApprovalRecord, c Cluster, last gate.Step) []v1alpha1.GateApprovalRecord {
+	return slices.DeleteFunc(slices.Clone(approvals), func(a v1alpha1.GateApprovalRecord) bool {
+		return a.ClusterUID == c.UID && !isFor(c, last)(a)
+	})
+}
+
+// ComputeExisting returns the approvals of a gate without those of Clusters that do not exist any more. One that is younger than
+// youngest stays: who reads from a cache may not know its Cluster yet.
+func ComputeExisting(approvals []v1alpha1.GateApprovalRecord, exists func(name, uid string) bool, now time.Time) []v1alpha1.GateApprovalRecord {
+	return slices.DeleteFunc(slices.Clone(approvals), func(a v1alpha1.GateApprovalRecord) bool {
+		return !exists(a.Cluster, a.ClusterUID) && now.Sub(a.Time.Time) > youngest
+	})
 }
 
 // ComputeWaiting returns the status of a gate after it was asked about a step of a Cluster: with the Cluster among those that wait if

@@ -99,13 +99,14 @@ func TestSelectTranslates(t *testing.T) {
 	t.Parallel()
 	g := newGate(window(func(*v1alpha1.GateWindow) {}))
 	g.Spec.Requires.Checks = []v1alpha1.GateCheck{"NodesReady", "EtcdHealthy"}
-	g.Status.Approvals = upgradegate.ComputeApproved(nil, prod, workers, "jane", now)
+	g.Status.Approvals = nil
+	g.Status.Approvals = upgradegate.ComputeApproved(&g, prod, workers, "jane", now)
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []gate.Gate{{
-		Name: "g", NeedsApproval: true, Approved: true, HowToApprove: `windlass approve prod -n ns --gate g --step "before workers v1.32.4"`,
+		Name: "g", NeedsApproval: true, Approved: true, ApprovedBefore: true, HowToApprove: `windlass approve prod -n ns --gate g --step "before workers v1.32.4"`,
 		Windows: []gate.Window{{Location: berlin, Days: []time.Weekday{time.Saturday}, From: 22 * 60, To: 4 * 60}},
 		Checks:  []gate.Check{gate.EtcdHealthy, gate.NodesReady},
 	}}
@@ -119,8 +120,9 @@ func TestSelectTranslates(t *testing.T) {
 func TestApprovalHoldsForOneStep(t *testing.T) {
 	t.Parallel()
 	g := newGate(nil)
-	g.Status.Approvals = upgradegate.ComputeApproved(nil, prod, workers, "jane", now)
-	again := upgradegate.ComputeApproved(g.Status.Approvals, prod, workers, "joe", now.Add(time.Hour))
+	g.Status.Approvals = nil
+	g.Status.Approvals = upgradegate.ComputeApproved(&g, prod, workers, "jane", now)
+	again := upgradegate.ComputeApproved(&g, prod, workers, "joe", now.Add(time.Hour))
 	if diff := cmp.Diff(g.Status.Approvals, again); diff != "" {
 		t.Errorf("approved once more (-want +got):\n%s", diff)
 	}
@@ -148,7 +150,8 @@ func TestApprovalHoldsForOneStep(t *testing.T) {
 		t.Errorf("revoked, and left: %v", left)
 	}
 	// That of a build is for no other one.
-	g.Status.Approvals = upgradegate.ComputeApproved(nil, prod, build, "jane", now)
+	g.Status.Approvals = nil
+	g.Status.Approvals = upgradegate.ComputeApproved(&g, prod, build, "jane", now)
 	for v, want := range map[string]bool{"v1.32.4+rke2r1": true, "v1.32.4+rke2r2": false, "v1.32.4": false} {
 		if _, got := upgradegate.FindApproval(&g, prod, gate.Step{Hook: workers.Hook, Version: version.MustParse(v)}); got != want {
 			t.Errorf("v1.32.4+rke2r1 was approved, and %s: %t", v, got)
@@ -161,8 +164,9 @@ func TestApprovalHoldsForOneStep(t *testing.T) {
 			t.Errorf("an approval of %q is one of %s", v, workers)
 		}
 	}
-	g.Status.Approvals = upgradegate.ComputeApproved(nil, prod, workers, "jane", now)
-	taken := upgradegate.ComputeApproved(g.Status.Approvals, reborn, workers, "jane", now)
+	g.Status.Approvals = nil
+	g.Status.Approvals = upgradegate.ComputeApproved(&g, prod, workers, "jane", now)
+	taken := upgradegate.ComputeApproved(&g, reborn, workers, "jane", now)
 	if len(taken) != 1 || taken[0].ClusterUID != "u2" {
 		t.Errorf("the approvals of a Cluster that is gone stay: %v", taken)
 	}
@@ -172,16 +176,18 @@ func TestApprovalHoldsForOneStep(t *testing.T) {
 func TestApprovalsAreBounded(t *testing.T) {
 	t.Parallel()
 	for clusters, want := range map[int]int{1: 64, 30: 400} {
-		var approvals []v1alpha1.GateApprovalRecord
+		g := newGate(nil)
 		for i := range 2100 {
 			c := upgradegate.Cluster{Name: fmt.Sprint("c", i%clusters), UID: fmt.Sprint("u", i%clusters)}
 			step := gate.Step{Hook: gate.BeforeWorkersUpgrade, Version: version.MustParse(fmt.Sprintf("v1.%d.%d", i%7, i))}
 			// Some in the same second.
-			approvals = upgradegate.ComputeApproved(approvals, c, step, strings.Repeat("é", 300), now.Add(time.Duration(i/2)*time.Second))
+			g.Status.Approvals = upgradegate.ComputeApproved(&g, c, step, strings.Repeat("é", 300), now.Add(time.Duration(i/2)*time.Second))
+			approvals := g.Status.Approvals
 			if newest := approvals[len(approvals)-1]; newest.ClusterUID != c.UID || newest.Version != step.Version.String() {
 				t.Fatalf("approval %d is not there, but %v", i, newest)
 			}
 		}
+		approvals := g.Status.Approvals
 		if len(approvals) != want {
 			t.Errorf("%d approvals of %d Clusters, want %d", len(approvals), clusters, want)
 		}
@@ -251,5 +257,51 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 	if status.WaitingCount != 300 || len(status.Waiting[0].Message) > 256 {
 		t.Errorf("%d wait, with messages of %d bytes", status.WaitingCount, len(status.Waiting[0].Message))
+	}
+}
+
+// An approval is one of the gate as it was: when its spec changes, the step is asked for again.
+func TestApprovalsOfAnotherGenerationDoNotCount(t *testing.T) {
+	t.Parallel()
+	g := newGate(func(g *v1alpha1.UpgradeGate) { g.Generation = 3 })
+	g.Status.Approvals = upgradegate.ComputeApproved(&g, prod, workers, "jane", now)
+	g.Generation++
+	selected := upgradegate.Select([]v1alpha1.UpgradeGate{g}, prod, workers)
+	want := `needs approval again, since the gate has changed: windlass approve prod -n ns --gate g --step "before workers v1.32.4"`
+	if got := gate.Decide(workers, selected, gate.Facts{}, now).Of("g"); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	g.Status.Approvals = upgradegate.ComputeApproved(&g, prod, workers, "joe", now)
+	if a, ok := upgradegate.FindApproval(&g, prod, workers); !ok || a.By != "joe" || len(g.Status.Approvals) != 1 {
+		t.Errorf("approved again: %v", g.Status.Approvals)
+	}
+}
+
+func TestApprovalsEnd(t *testing.T) {
+	t.Parallel()
+	g := newGate(nil)
+	last := gate.Step{Hook: gate.AfterClusterUpgrade, Version: workers.Version}
+	other := upgradegate.Cluster{Namespace: "ns", Name: "other", UID: "u2"}
+	for i, c := range []upgradegate.Cluster{prod, other} {
+		for _, step := range []gate.Step{workers, last} {
+			g.Status.Approvals = upgradegate.ComputeApproved(&g, c, step, "jane", now.Add(time.Duration(i)*time.Second))
+		}
+	}
+	of := func(approvals []v1alpha1.GateApprovalRecord) []string {
+		var got []string
+		for _, a := range approvals {
+			got = append(got, fmt.Sprintf("%s %s", a.Cluster, a.At))
+		}
+		return got
+	}
+	ended := of(upgradegate.ComputeEnded(g.Status.Approvals, prod, last))
+	if diff := cmp.Diff([]string{"prod AfterClusterUpgrade", "other BeforeWorkersUpgrade", "other AfterClusterUpgrade"}, ended); diff != "" {
+		t.Errorf("after the end (-want +got):\n%s", diff)
+	}
+	exists := func(_, uid string) bool { return uid == "u2" }
+	for after, want := range map[time.Duration]int{30 * time.Second: 4, time.Hour: 2} {
+		if got := of(upgradegate.ComputeExisting(g.Status.Approvals, exists, now.Add(after))); len(got) != want {
+			t.Errorf("%s after prod was deleted: %v", after, got)
+		}
 	}
 }

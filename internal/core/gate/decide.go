@@ -15,6 +15,8 @@ type Gate struct {
 	Problem string
 	// NeedsApproval says that a person has to approve the step, and Approved that one has.
 	NeedsApproval, Approved bool
+	// ApprovedBefore says that a person has approved the step, perhaps before the gate was changed, when it does not count.
+	ApprovedBefore bool
 	// HowToApprove is what to do to approve the step; it ends up in messages.
 	HowToApprove string
 	// Windows are when the step may begin; with none of them, at any time.
@@ -125,6 +127,9 @@ func decideFirst(g Gate, now time.Time) ([]Finding, time.Duration) {
 	retry := longestRetry
 	if g.NeedsApproval && !g.Approved {
 		message := "needs approval"
+		if g.ApprovedBefore {
+			message += " again, since the gate has changed"
+		}
 		if g.HowToApprove != "" {
 			message += ": " + g.HowToApprove
 		}

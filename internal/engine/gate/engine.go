@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/gate"
@@ -63,7 +64,9 @@ type Engine struct {
 func New(o Options) *Engine { return &Engine{Options: o, looking: semaphore.NewWeighted(maxLooking)} }
 
 // Ask returns whether a step of a Cluster's upgrade may go on. It answers within answerTimeout. What cannot be found out holds the
-// step, and is part of the verdict; an error is that of reading UpgradeGates.
+// step, and is part of the verdict; an error is that of reading UpgradeGates, or that approvals cannot
+// be dropped at the end of an upgrade, which would hold for another. What else goes wrong with the status of gates is logged: no
+// answer depends on it, and it is written with the next question.
 func (e *Engine) Ask(ctx context.Context, cluster *clusterv1.Cluster, step gate.Step) (gate.Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -78,6 +81,11 @@ func (e *Engine) Ask(ctx context.Context, cluster *clusterv1.Cluster, step gate.
 	gates, now := upgradegate.Select(all.Items, c, step), e.Now()
 	facts := e.readFacts(ctx, cluster, gate.Needs(gates, now))
 	verdict := gate.Decide(step, gates, facts, now)
-	e.recordWaiting(ctx, all.Items, c, step, verdict)
+	if err := e.record(ctx, all.Items, c, step, verdict); err != nil {
+		if ends(step, verdict) {
+			return gate.Verdict{}, fmt.Errorf("dropping the approvals of an upgrade at its end: %w", err)
+		}
+		log.FromContext(ctx).Error(err, "Which Clusters wait at gates is not recorded")
+	}
 	return verdict, nil
 }

@@ -175,7 +175,7 @@ func TestLifeOfAGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := upgradegate.Cluster{Namespace: "ns", Name: "prod", UID: "u1"}
-	g.Status.Approvals = upgradegate.ComputeApproved(g.Status.Approvals, c, workers, "jane", w.now)
+	g.Status.Approvals = upgradegate.ComputeApproved(&g, c, workers, "jane", w.now)
 	if err := w.Status().Update(t.Context(), &g); err != nil {
 		t.Fatal(err)
 	}
@@ -193,6 +193,30 @@ func TestLifeOfAGate(t *testing.T) {
 	// The upgrade has gone on by another way, so that the Cluster waits elsewhere, or nowhere.
 	if got := w.ask(t, gate.Step{Hook: gate.AfterClusterUpgrade, Version: later.Version}); len(got.Findings) != 0 || w.status(t).WaitingCount != 0 {
 		t.Errorf("it waits at %+v, and is recorded as %+v", got, w.status(t))
+	}
+}
+
+// At the end of an upgrade its approvals are dropped at all gates, also at those that are not asked about the end. While they cannot
+// be, the upgrade does not end.
+func TestEndOfAnUpgrade(t *testing.T) {
+	g := newGate(approval)
+	c := upgradegate.Cluster{Namespace: "ns", Name: "prod", UID: "u1"}
+	g.Status.Approvals = upgradegate.ComputeApproved(g, c, workers, "jane", start)
+	gone := upgradegate.Cluster{Namespace: "ns", Name: "gone", UID: "u0"}
+	g.Status.Approvals = upgradegate.ComputeApproved(g, gone, workers, "jane", start.Add(-time.Hour))
+	w := newWorld(t, g)
+	after := gate.Step{Hook: gate.AfterWorkersUpgrade, Version: workers.Version}
+	if w.ask(t, after); len(w.status(t).Approvals) != 1 || w.status(t).Approvals[0].Cluster != "prod" {
+		t.Errorf("before the end: %+v", w.status(t).Approvals)
+	}
+	last := gate.Step{Hook: gate.AfterClusterUpgrade, Version: workers.Version}
+	w.conflicts = 100
+	if _, err := w.engine.Ask(t.Context(), cluster(), last); err == nil || len(w.status(t).Approvals) != 1 {
+		t.Errorf("%v, and approvals %+v", err, w.status(t).Approvals)
+	}
+	w.conflicts = 0
+	if got := w.ask(t, last); len(got.Findings) != 0 || len(w.status(t).Approvals) != 0 {
+		t.Errorf("%+v, and approvals %+v", got, w.status(t).Approvals)
 	}
 }
 

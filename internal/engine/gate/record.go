@@ -2,40 +2,53 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/upgradegate"
 )
 
-// recordWaiting keeps the status of the gates of a namespace: two writes per gate and step, and one when what is waited for changes.
-// The answer does not depend on it, so that what goes wrong is logged; it is done again with the next question.
-func (e *Engine) recordWaiting(ctx context.Context, gates []v1alpha1.UpgradeGate, c upgradegate.Cluster, step gate.Step, verdict gate.Verdict) {
+// record keeps the status of the gates of a namespace: two writes per gate and step, one when what is waited for changes, and one at
+// the end of an upgrade with approvals.
+func (e *Engine) record(ctx context.Context, gates []v1alpha1.UpgradeGate, c upgradegate.Cluster, step gate.Step, verdict gate.Verdict) error {
 	var exists func(name, uid string) bool
+	var problems []error
 	for i := range gates {
 		g := &gates[i]
 		message := verdict.Of(g.Name)
-		if len(g.Status.Waiting) == 0 && message == "" {
+		if len(g.Status.Waiting) == 0 && len(g.Status.Approvals) == 0 && message == "" {
 			continue
 		}
 		if exists == nil {
 			var err error
 			if exists, err = e.readClusters(ctx, c.Namespace); err != nil {
-				log.FromContext(ctx).Error(err, "Which Clusters wait at gates is not recorded")
-				return
+				return err
 			}
 		}
-		if err := e.recordAt(ctx, g, c, step, message, exists); err != nil {
-			log.FromContext(ctx).Error(err, "Which Clusters wait at a gate is not recorded", "upgradeGate", client.ObjectKeyFromObject(g))
-		}
+		now := e.Now()
+		problems = append(problems, e.recordAt(ctx, g, func(status v1alpha1.UpgradeGateStatus) (v1alpha1.UpgradeGateStatus, bool) {
+			before := len(status.Approvals)
+			status.Approvals = upgradegate.ComputeExisting(status.Approvals, exists, now)
+			if ends(step, verdict) {
+				status.Approvals = upgradegate.ComputeEnded(status.Approvals, c, step)
+			}
+			status, changed := upgradegate.ComputeWaiting(status, c, step, message, exists, now)
+			return status, changed || len(status.Approvals) != before
+		}))
 	}
+	return errors.Join(problems...)
+}
+
+// ends reports whether an upgrade ends with a verdict: its approvals then hold no more.
+func ends(step gate.Step, verdict gate.Verdict) bool {
+	return step.Hook == gate.AfterClusterUpgrade && len(verdict.Findings) == 0
 }
 
 // readClusters returns which Clusters there are. A request names one that need not exist.
@@ -53,9 +66,8 @@ func (e *Engine) readClusters(ctx context.Context, namespace string) (func(name,
 
 // recordAt writes the status of one gate, if it is not so already. Approvals are written by others at the same time, so a write is
 // made for the status that was read only.
-func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, c upgradegate.Cluster, step gate.Step, message string, exists func(name, uid string) bool) error {
-	now := e.Now()
-	if _, changed := upgradegate.ComputeWaiting(g.Status, c, step, message, exists, now); !changed {
+func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, compute func(v1alpha1.UpgradeGateStatus) (v1alpha1.UpgradeGateStatus, bool)) error {
+	if _, changed := compute(g.Status); !changed {
 		return nil
 	}
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -67,7 +79,7 @@ func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, c upgrad
 		if err != nil {
 			return fmt.Errorf("reading UpgradeGate %s: %w", g.Name, err)
 		}
-		status, changed := upgradegate.ComputeWaiting(current.Status, c, step, message, exists, now)
+		status, changed := compute(current.Status)
 		if !changed {
 			return nil
 		}
