@@ -1,19 +1,19 @@
 package config_test
 
 import (
+	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -60,33 +60,54 @@ func stockCore(t *testing.T) map[string][]byte {
 	return buildOnDisk(t, filepath.Join(strings.TrimSpace(string(dir)), "core", "config", "default"))
 }
 
-// TestManagerReplacesStock holds the Deployment against Cluster API's own: whatever else there is of it must lead to ours.
+// TestManagerReplacesStock merges what is applied into Cluster API's own Deployment: image and command are Windlass', all else stays, whatever
+// somebody has set there, so that everything that leads to the Deployment still does and no feature gate changes.
 func TestManagerReplacesStock(t *testing.T) {
 	t.Parallel()
 	const key = "Deployment capi-controller-manager"
-	stock, ours := decodeOne[appsv1.Deployment](t, stockCore(t), key), decodeOne[appsv1.Deployment](t, buildOnDisk(t, "manager"), key)
-	options := cmp.Options{
-		cmpopts.IgnoreFields(corev1.Container{}, "Image", "ImagePullPolicy", "Command", "Args"),
-		cmpopts.SortSlices(func(a, b corev1.ContainerPort) bool { return a.Name < b.Name }),
-		cmpopts.IgnoreFields(corev1.PodSpec{}, "TerminationGracePeriodSeconds"),
-		cmpopts.IgnoreFields(corev1.SecurityContext{}, "ReadOnlyRootFilesystem"), // ours is stricter
+	stock := decodeOne[appsv1.Deployment](t, stockCore(t), key)
+	stock.Spec.Template.Spec.Containers[0].Args = []string{"--leader-elect", "--feature-gates=ClusterTopology=true,RuntimeSDK=false", "--kube-api-qps=50"}
+	patch, err := yaml.YAMLToJSON(buildOnDisk(t, "manager")[key])
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff(stock, ours, options); diff != "" {
-		t.Errorf("the Deployment differs from Cluster API's (-stock +ours):\n%s", diff)
+	before, err := json.Marshal(stock)
+	if err != nil {
+		t.Fatal(err)
 	}
-	flags := func(d appsv1.Deployment) []string {
-		var names []string
-		for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
-			name, _, _ := strings.Cut(arg, "=")
-			names = append(names, name)
+	after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.Deployment{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got appsv1.Deployment
+	if err := yaml.UnmarshalStrict(after, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := stock.DeepCopy()
+	want.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(40))
+	want.Spec.Template.Spec.Containers[0].Image = "windlass"
+	want.Spec.Template.Spec.Containers[0].Command = []string{"/windlass", "manager"}
+	if diff := cmp.Diff(*want, got); diff != "" {
+		t.Errorf("the Deployment (-want +got):\n%s", diff)
+	}
+}
+
+// TestManagerReadme holds the commands for the exchange: under a field manager of its own, applying takes nothing away that the same person has applied of
+// Cluster API's.
+func TestManagerReadme(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{
+		"kustomize build . | kubectl apply --server-side --force-conflicts --field-manager=windlass -f -\n",
+		"kubectl -n capi-system get deployment capi-controller-manager ",
+		`"containers":[{"name":"manager","image":"`,
+	} {
+		if !strings.Contains(string(readme), command) {
+			t.Errorf("README.md does not say %q", command)
 		}
-		return names
-	}
-	if diff := cmp.Diff(flags(stock), flags(ours)); diff != "" {
-		t.Errorf("flags (-stock +ours):\n%s", diff)
-	}
-	if got := ours.Spec.Template.Spec.Containers[0].Command; !slices.Equal(got, []string{"/windlass", "manager"}) {
-		t.Errorf("the command is %q", got)
 	}
 }
 
