@@ -60,9 +60,10 @@ type UpgradeGateSpec struct {
 
 // GateStep is a place in an upgrade.
 type GateStep struct {
-	// at is the lifecycle hook of Cluster API at which the gate is. A chain of minors has one BeforeClusterUpgrade at its
-	// beginning, with the target's version, and one AfterClusterUpgrade at its end, which holds the next upgrade; the others
-	// come at each version that the control plane, or the workers, stop at.
+	// at is the lifecycle hook of Cluster API at which the gate is. A chain of minors has a BeforeClusterUpgrade at its
+	// beginning, with the target's version (of Windlass' engine another one for each new target while it runs), and an
+	// AfterClusterUpgrade at its end, which holds the next upgrade; the others come at each version that the control plane, or
+	// the workers, stop at.
 	// +required
 	// +kubebuilder:validation:Enum=BeforeClusterUpgrade;BeforeControlPlaneUpgrade;AfterControlPlaneUpgrade;BeforeWorkersUpgrade;AfterWorkersUpgrade;AfterClusterUpgrade
 	At GateHook `json:"at,omitempty"`
@@ -98,8 +99,8 @@ type GateRequirements struct {
 	// +listType=atomic
 	Windows []GateWindow `json:"windows,omitempty"`
 	// checks are what is looked at in the cluster. NodesReady: every Node is Ready. EtcdHealthy: the control plane object says
-	// EtcdClusterHealthy, as that of kubeadm does. NoDeprecatedAPIs: the API server has seen no request for an API that the
-	// step's version removes. BudgetsCanBeSatisfied: no PodDisruptionBudget forbids every eviction for ever.
+	// EtcdClusterHealthy, as that of kubeadm does. NoDeprecatedAPIs: the API server, which has run for ten minutes at least,
+	// has seen no request for an API that the step's version removes. BudgetsCanBeSatisfied: no PodDisruptionBudget forbids every eviction for ever.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4

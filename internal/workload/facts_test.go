@@ -100,6 +100,11 @@ func TestFactsOfBudgets(t *testing.T) {
 	}
 }
 
+// startedBefore is a metric of when an API server started, before the time at which answers are given.
+func startedBefore(age time.Duration) string {
+	return fmt.Sprintf("process_start_time_seconds %g\n", float64(time.Now().Add(-age).Unix()))
+}
+
 // metrics is an excerpt of what a kube-apiserver of v1.31 answers.
 const metrics = `# HELP apiserver_request_total [STABLE] Counter of apiserver requests.
 # TYPE apiserver_request_total counter
@@ -114,7 +119,8 @@ apiserver_requested_deprecated_apis_of_somebody_else{removed_release="1.32"} 1
 
 func TestFactsOfDeprecatedAPIs(t *testing.T) {
 	w := newFactsWorld(t)
-	w.paths["/metrics"] = text(metrics)
+	old := startedBefore(time.Hour)
+	w.paths["/metrics"] = text(metrics + old)
 	got, err := w.facts.DeprecatedAPIs(t.Context(), cluster)
 	want := []gate.API{{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta3", Resource: "flowschemas", Subresource: "status", Removed: version.MustParse("v1.32.0").Minor()}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -122,10 +128,15 @@ func TestFactsOfDeprecatedAPIs(t *testing.T) {
 	}
 	line := `apiserver_requested_deprecated_apis{group="",removed_release="%s",resource="r",subresource="",version="v1"} 1` + "\n"
 	for name, test := range map[string]struct{ body, want string }{
-		"none in use":             {body: "apiserver_request_total 1\n"},
+		"none in use":             {body: "apiserver_request_total 1\n" + old},
 		"no API server":           {body: "process_cpu_seconds_total 1\n", want: "the API server of Cluster default/c: its answer to /metrics holds no metric of an API server"},
 		"an empty answer":         {want: "the API server of Cluster default/c: its answer to /metrics holds no metric of an API server"},
-		"a release that is none":  {body: fmt.Sprintf(line, "soon"), want: "the label removed_release"},
+		"just long enough":        {body: metrics + startedBefore(10*time.Minute)},
+		"started just now":        {body: metrics + startedBefore(9*time.Minute), want: "the metrics of Cluster default/c: they say nothing yet: the API server has started less than 10 minutes ago"},
+		"started in the future":   {body: metrics + startedBefore(-time.Hour), want: "they say nothing yet"},
+		"a start that is none":    {body: metrics + "process_start_time_seconds NaN\n", want: "they say nothing yet"},
+		"no start":                {body: metrics, want: "they do not say when the API server started"},
+		"a release that is none":  {body: fmt.Sprintf(line, "soon") + old, want: "the label removed_release"},
 		"a line that is none":     {body: "apiserver_requested_deprecated_apis{group=\n", want: "reading apiserver_requested_deprecated_apis"},
 		"a line without an end":   {body: strings.Repeat("x", 2<<20), want: "token too long"},
 		"more than anybody reads": {body: strings.Repeat(fmt.Sprintf(line, "1.32"), 10_000), want: "its metrics are too long to be read"},
@@ -137,6 +148,25 @@ func TestFactsOfDeprecatedAPIs(t *testing.T) {
 		}
 		// The cluster is asked again at once: an answer was no failure of the connection. One that does not end is.
 		w.now = w.now.Add(time.Minute)
+	}
+}
+
+// Whether an API server has run for long enough is told by its own clock.
+func TestFactsOfDeprecatedAPIsByTheServersClock(t *testing.T) {
+	w := newFactsWorld(t)
+	started := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for date, want := range map[string]string{
+		started.Add(9 * time.Minute).Format(http.TimeFormat):  "they say nothing yet",
+		started.Add(11 * time.Minute).Format(http.TimeFormat): "<nil>",
+		"yesterday": "its answer to /metrics has no date",
+	} {
+		w.paths["/metrics"] = func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Date", date)
+			_, _ = fmt.Fprintf(rw, "%sprocess_start_time_seconds %d\n", metrics, started.Unix())
+		}
+		if _, err := w.facts.DeprecatedAPIs(t.Context(), cluster); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("at %s: got %v, want %q", date, err, want)
+		}
 	}
 }
 
@@ -182,7 +212,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 // Credentials that are refused are read again.
 func TestFactsWithNewCredentials(t *testing.T) {
 	w := newFactsWorld(t)
-	w.paths["/metrics"] = text(metrics)
+	w.paths["/metrics"] = text(metrics + startedBefore(time.Hour))
 	if _, err := w.facts.DeprecatedAPIs(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -23,6 +24,11 @@ const (
 	// deprecatedMetric is 1 for every deprecated API that an API server has seen a request for since it started, and is not there
 	// for others (KEP-1693).
 	deprecatedMetric = "apiserver_requested_deprecated_apis"
+	// startMetric is when the process that answers started, in seconds since 1970.
+	startMetric = "process_start_time_seconds"
+	// soak is for how long an API server must have run, before what it has not been asked for says anything: a client that uses an
+	// API at all asks again after the server was restarted, at the latest when its watch ends, which is within ten minutes.
+	soak = 10 * time.Minute
 	// anyMetric begins the metrics of all API servers. Whoever answers without one is no API server, and does not know what is
 	// in use.
 	anyMetric = "apiserver_"
@@ -33,20 +39,21 @@ const (
 )
 
 // DeprecatedAPIs returns the APIs that a cluster's API server has seen requests for since it started, and that a later minor removes.
-// Of several API servers it is the one that answers: what only others were asked for is not seen.
+// Of several API servers it is the one that answers: what only others were asked for is not seen. What one that has just been started
+// says is an error: it has not been asked for much.
 func (f *Facts) DeprecatedAPIs(ctx context.Context, cluster types.NamespacedName) ([]gate.API, error) {
 	remote, err := f.clients.Client(ctx, cluster)
 	if err != nil {
 		return nil, &unreachableError{cluster: cluster, reason: err.Error()}
 	}
-	lines, err := readMetrics(ctx, remote)
+	found, err := readMetrics(ctx, remote)
 	if _, ok := errors.AsType[*metricsError](err); ok {
 		return nil, fmt.Errorf("the API server of Cluster %s: %w", cluster, err)
 	}
 	if err != nil {
 		return nil, f.failed(ctx, cluster, remote, "metrics", err)
 	}
-	apis, err := parseDeprecated(lines)
+	apis, err := parseDeprecated(found)
 	if err != nil {
 		return nil, fmt.Errorf("the metrics of Cluster %s: %w", cluster, err)
 	}
@@ -58,33 +65,46 @@ type metricsError struct{ problem string }
 
 func (e *metricsError) Error() string { return e.problem }
 
-// readMetrics returns the lines of the one metric.
-func readMetrics(ctx context.Context, remote *connection) ([]byte, error) {
+// samples are the metrics that count, of one answer.
+type samples struct {
+	// lines are those metrics.
+	lines []byte
+	// at is when the answer was given, by the clock of who gave it: it is compared with the start, which is by that clock, too.
+	at time.Time
+}
+
+// readMetrics returns the metrics that count.
+func readMetrics(ctx context.Context, remote *connection) (samples, error) {
 	path, err := url.JoinPath(remote.host, "metrics")
 	if err != nil {
-		return nil, fmt.Errorf("the URL of /metrics: %w", err)
+		return samples{}, fmt.Errorf("the URL of /metrics: %w", err)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("the request of /metrics: %w", err)
+		return samples{}, fmt.Errorf("the request of /metrics: %w", err)
 	}
 	request.Header.Set("Accept", "text/plain;version=0.0.4")
 	response, err := remote.http.Do(request)
 	if err != nil {
-		return nil, err
+		return samples{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized:
-		return nil, apierrors.NewUnauthorized("the credentials of its kubeconfig are refused")
+		return samples{}, apierrors.NewUnauthorized("the credentials of its kubeconfig are refused")
 	default:
-		return nil, &metricsError{problem: "its answer to /metrics is " + response.Status}
+		return samples{}, &metricsError{problem: "its answer to /metrics is " + response.Status}
 	}
-	return selectLines(io.LimitReader(response.Body, maxMetricsBytes+1))
+	at, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
+		return samples{}, &metricsError{problem: "its answer to /metrics has no date"}
+	}
+	lines, err := selectLines(io.LimitReader(response.Body, maxMetricsBytes+1))
+	return samples{lines: lines, at: at}, err
 }
 
-// selectLines keeps the lines of the one metric, of what may be hundreds of thousands.
+// selectLines keeps the lines of the metrics that count, of what may be hundreds of thousands.
 func selectLines(body io.Reader) ([]byte, error) {
 	var kept bytes.Buffer
 	known, read := false, 0
@@ -94,7 +114,7 @@ func selectLines(body io.Reader) ([]byte, error) {
 		line := lines.Bytes()
 		read += len(line) + 1
 		known = known || bytes.HasPrefix(line, []byte(anyMetric))
-		if bytes.HasPrefix(line, []byte(deprecatedMetric+"{")) {
+		if bytes.HasPrefix(line, []byte(deprecatedMetric+"{")) || bytes.HasPrefix(line, []byte(startMetric+" ")) {
 			kept.Write(line)
 			kept.WriteByte('\n')
 		}
@@ -111,12 +131,19 @@ func selectLines(body io.Reader) ([]byte, error) {
 	return kept.Bytes(), nil
 }
 
-// parseDeprecated reads the lines of the one metric.
-func parseDeprecated(lines []byte) ([]gate.API, error) {
+// parseDeprecated reads what an API server that has run for long enough says.
+func parseDeprecated(found samples) ([]gate.API, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(lines))
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(found.lines))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", deprecatedMetric, err)
+	}
+	start := families[startMetric].GetMetric()
+	if len(start) != 1 {
+		return nil, fmt.Errorf("they do not say when the API server started: %s is missing", startMetric)
+	}
+	if err := checkStart(start[0].GetUntyped().GetValue(), found.at); err != nil {
+		return nil, err
 	}
 	var apis []gate.API
 	for _, metric := range families[deprecatedMetric].GetMetric() {
@@ -140,4 +167,13 @@ func parseDeprecated(lines []byte) ([]gate.API, error) {
 		})
 	}
 	return apis, nil
+}
+
+// checkStart says why what an API server that started then has not been asked for says nothing, in words that do not count seconds.
+func checkStart(started float64, at time.Time) error {
+	if age := float64(at.Unix()) - started; age >= soak.Seconds() {
+		return nil
+	}
+	// Nor does a start that is no number.
+	return fmt.Errorf("they say nothing yet: the API server has started less than %d minutes ago, and does not know who uses what", int(soak.Minutes()))
 }
