@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/internal/sim"
@@ -137,7 +135,7 @@ func simulation(r planRequest, in planInput) (sim.Config, error) {
 	objects := r.updates.facts.Objects
 	overridden := !in.from.IsZero() || slices.ContainsFunc(in.groups, func(g plan.Group) bool { return !g.Version.IsZero() })
 	if overridden || objects.ControlPlane == nil {
-		c.Concurrency = concurrencyOf(objects.Cluster)
+		c.Concurrency = snapshot.Concurrency(objects.Cluster)
 		return c, nil
 	}
 	// Both read the same objects: one the oldest machines, the other what objects ask for and what is recorded.
@@ -220,15 +218,6 @@ func simulatedGroups(groups []plan.Group) []sim.Group {
 		}
 	}
 	return simulated
-}
-
-// concurrencyOf is how many groups may be upgrading at once.
-func concurrencyOf(cluster *clusterv1.Cluster) int {
-	n, err := strconv.Atoi(cluster.Annotations[clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation])
-	if err != nil {
-		return 1
-	}
-	return max(n, 1)
 }
 
 func reportVerification(cmd *cobra.Command, format view.Format, v view.Verification) error {

@@ -76,6 +76,9 @@ type Faults struct {
 	Races uint8
 	// Swaps put Cluster API's own engine in the place of this one, or back.
 	Swaps uint8
+	// Lags are restarts after which the control plane or a group is read as it was before its last write, until that is over or the engine
+	// reads it anew.
+	Lags uint8
 	// Deletions of the Cluster: one is all there can be.
 	Deletions uint8
 }
@@ -97,8 +100,11 @@ type model struct {
 	labelled bool
 }
 
-// epoch is the only moment that there is.
-var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+// epoch is the only moment that there is, but for longAgo: that of a step which was announced too long ago to count.
+var (
+	epoch   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	longAgo = epoch.Add(-time.Hour)
+)
 
 func newModel(c Config) (*model, error) {
 	m := &model{Config: c, versions: []version.Version{{}}}

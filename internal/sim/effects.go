@@ -115,7 +115,7 @@ func (m *model) write(w *world, recorded chain.Recorded) {
 		}
 	}
 	if i := recorded.Intent; i != nil {
-		w.intent = intent{from: m.rung(i.From), to: m.rung(i.To), workers: i.Workers}
+		w.intent = intent{from: m.rung(i.From), to: m.rung(i.To), workers: i.Workers, aged: !i.Passed.After(longAgo)}
 	}
 	if recorded.Chain != nil {
 		w.chainTarget = m.rung(recorded.Chain.Target)
@@ -174,6 +174,9 @@ func (r *run) Apply(_ context.Context, objects chain.Objects, stamp version.Vers
 		r.check(o.Kind == r.m.Groups[i].Kind, "%q is written as a %s", o.Name, o.Kind)
 		failures = append(failures, r.applyGroup(i, o))
 	}
+	for i := range r.m.Groups {
+		failures = append(failures, r.deletesGroup(i))
+	}
 	err := errors.Join(failures...)
 	if err != nil {
 		// A group that was kept back comes after others that were not.
@@ -194,7 +197,7 @@ func (r *run) applyControlPlane(o chain.Object, stamp rung) error {
 		r.say("the control plane goes to %s", o.Version)
 		return r.attempt("that", func() { r.raisesControlPlane(to, stamp) })
 	}
-	r.check(to == r.asRead.target, "the control plane waits at %s for its upgrade, and is written to", o.Version)
+	r.check(to == r.asRead.target || r.asRead.cp.lags, "the control plane waits at %s for its upgrade, and is written to", o.Version)
 	if stamp == w.cp.stamp {
 		return nil
 	}
@@ -234,9 +237,22 @@ func (r *run) applyGroup(i int, o chain.Object) error {
 		r.say("%s goes to %s", o.Name, o.Version)
 		return r.attempt("that", func() { r.raisesGroup(i, to) })
 	default:
-		r.check(to == r.asRead.target, "%s waits at %s for its upgrade, and is written to", o.Name, o.Version)
+		r.check(to == r.asRead.target || seen.lags, "%s waits at %s for its upgrade, and is written to", o.Name, o.Version)
 		return nil
 	}
+}
+
+// deletesGroup deletes a group that had left the topology when that was read. Its machines run until it is gone.
+func (r *run) deletesGroup(i int) error {
+	g := &r.w.groups[i]
+	if !r.asRead.groups[i].leaving() || !g.exists || g.deleting {
+		return nil
+	}
+	return r.attempt(r.m.Groups[i].Name, func() {
+		r.say("%s is deleted", r.m.Groups[i].Name)
+		g.deleting, g.lags = true, false
+		r.w.replan()
+	})
 }
 
 func (r *run) createsGroup(i int, to rung) {
@@ -244,7 +260,7 @@ func (r *run) createsGroup(i int, to rung) {
 	calm := w.cp.spec == to && !w.cp.upgrading() && !w.ledger.controlPlane.open()
 	r.check(r.stock || calm, "%s is created while the control plane changes", r.m.Groups[i].Name)
 	w.groups[i].exists, w.groups[i].version, w.groups[i].oldest = true, to, to
-	r.checkSkew()
+	r.checkSkew(false)
 }
 
 func (m *model) carry(r *run, state chain.State, recorded chain.Recorded, d chain.Decision) {

@@ -38,6 +38,12 @@ func (m *model) name(before string, v rung, after string) string {
 	return before + m.version(v).String() + after
 }
 
+// The labels of events that are nothing but time.
+const (
+	passes = "time passes"
+	ages   = "the announced step grows old"
+)
+
 // progress is what machines do by themselves.
 func (m *model) progress(w *world, list []event) []event {
 	cp := w.cp
@@ -45,10 +51,13 @@ func (m *model) progress(w *world, list []event) []event {
 		list = m.add(list, w, true, "the control plane is initialized", func(w *world) { w.cp.initialized = true })
 	}
 	if cp.exists && cp.status != cp.spec && w.noticed() {
-		list = m.add(list, w, false, m.name("the control plane is at ", cp.spec, ""), func(w *world) { w.cp.status = w.cp.spec })
+		list = m.add(list, w, false, m.name("the control plane is at ", cp.spec, ""), func(w *world) { w.cp.status, w.cp.lags = w.cp.spec, false })
+	}
+	if w.intent.to != 0 && !w.intent.aged {
+		list = m.add(list, w, false, ages, func(w *world) { w.intent.aged, w.ledger.next = true, 0 })
 	}
 	if w.answer.hook != 0 {
-		list = m.add(list, w, false, "time passes", func(w *world) { w.answer = answer{} })
+		list = m.add(list, w, false, passes, func(w *world) { w.answer = answer{} })
 	}
 	return m.machines(w, list)
 }
@@ -58,15 +67,23 @@ func (m *model) machines(w *world, list []event) []event {
 	for i, c := range m.Groups {
 		g := w.groups[i]
 		if g.exists && !g.deleting && g.version != g.oldest {
-			list = m.add(list, w, false, m.name(c.Name+" is at ", g.version, ""), func(w *world) { w.groups[i].oldest = w.groups[i].version })
+			list = m.add(list, w, false, m.name(c.Name+" is at ", g.version, ""), func(w *world) { w.groups[i].oldest, w.groups[i].lags = w.groups[i].version, false })
 		}
 		if g.exists && g.deleting {
 			list = m.add(list, w, false, c.Name+" is gone", func(w *world) {
-				w.groups[i].exists, w.groups[i].deleting, w.groups[i].version, w.groups[i].oldest = false, false, 0, 0
+				w.groups[i].goes()
 			})
 		}
 	}
 	return list
+}
+
+// goes removes the last machine of a group.
+func (g *group) goes() {
+	if !g.inTopology {
+		*g = group{}
+	}
+	g.exists, g.deleting, g.version, g.oldest = false, false, 0, 0
 }
 
 // people are those who pause, block and delete.
@@ -99,16 +116,8 @@ func (m *model) people(w *world, list []event) []event {
 // webhook.
 func (m *model) targets(w *world, list []event) []event {
 	if w.faults.Retargets > 0 {
-		for _, v := range append([]version.Version{m.Target}, m.Retargets...) {
-			to := m.rung(v)
-			if to == w.target || w.cp.exists && version.Compare(v, m.version(w.cp.spec)) == version.Less {
-				continue
-			}
-			list = m.add(list, w, true, m.name("the target becomes ", to, ""), func(w *world) {
-				spend(&w.faults.Retargets)
-				w.target = to
-				w.replan()
-			})
+		for _, to := range m.otherTargets(w) {
+			list = m.add(list, w, true, m.name("the target becomes ", to, ""), func(w *world) { w.retarget(to) })
 		}
 	}
 	if w.faults.Relists > 0 {
@@ -123,6 +132,24 @@ func (m *model) targets(w *world, list []event) []event {
 		}
 	}
 	return list
+}
+
+// otherTargets are the versions that the target may become.
+func (m *model) otherTargets(w *world) []rung {
+	var others []rung
+	for _, v := range append([]version.Version{m.Target}, m.Retargets...) {
+		to := m.rung(v)
+		if to != w.target && (!w.cp.exists || version.Compare(v, m.version(w.cp.spec)) != version.Less) {
+			others = append(others, to)
+		}
+	}
+	return others
+}
+
+func (w *world) retarget(to rung) {
+	spend(&w.faults.Retargets)
+	w.target = to
+	w.replan()
 }
 
 // replan says that what plans depend on has changed: workers may have to move again, in an order that begins anew.
@@ -144,23 +171,77 @@ func (m *model) groupEvents(w *world, i int, list []event) []event {
 		return list
 	}
 	if !g.inTopology {
-		return m.add(list, w, true, name+" is added", func(w *world) {
-			spend(&w.faults.Groups)
-			w.groups[i] = group{inTopology: true}
-			w.replan()
-		})
+		return m.additions(w, i, list)
 	}
 	list = m.add(list, w, true, name+" is removed", func(w *world) {
 		spend(&w.faults.Groups)
-		w.groups[i] = group{}
+		gone := &w.groups[i]
+		if gone.inTopology, gone.deferred, gone.held = false, false, false; !gone.exists {
+			*gone = group{}
+		}
 		w.replan()
 	})
 	if g.exists && !g.deleting {
 		list = m.add(list, w, false, "the object of "+name+" is deleted", func(w *world) {
 			spend(&w.faults.Groups)
-			w.groups[i].deleting = true
+			w.groups[i].deleting, w.groups[i].lags = true, false
 			w.replan()
 		})
+	}
+	return list
+}
+
+// additions puts a group into the topology, alone or with another target in one request. One that was in it, and is not gone yet, has its object still.
+func (m *model) additions(w *world, i int, list []event) []event {
+	add := func(w *world) {
+		spend(&w.faults.Groups)
+		w.groups[i].inTopology = true
+		w.replan()
+	}
+	name := m.Groups[i].Name
+	list = m.add(list, w, true, name+" is added", add)
+	if w.faults.Retargets == 0 {
+		return list
+	}
+	for _, to := range m.otherTargets(w) {
+		list = m.add(list, w, true, m.name(name+" is added, and the target becomes ", to, ""), func(w *world) {
+			add(w)
+			w.retarget(to)
+		})
+	}
+	return list
+}
+
+// lags are restarts after which something is read as it was before its last write, and what ends that.
+func (m *model) lags(w *world, list []event) []event {
+	if w.cp.lags {
+		list = m.add(list, w, false, "the control plane is read as it is", func(w *world) { w.cp.lags = false })
+	}
+	for i, c := range m.Groups {
+		if w.groups[i].lags {
+			list = m.add(list, w, false, c.Name+" is read as it is", func(w *world) { w.groups[i].lags = false })
+		}
+	}
+	if w.faults.Lags == 0 || w.stock {
+		return list
+	}
+	restart := func(w *world) {
+		spend(&w.faults.Lags)
+		w.answer = answer{}
+	}
+	if w.cp.upgrading() && !w.cp.lags {
+		list = m.add(list, w, false, "the engine restarts, and reads the control plane as it was", func(w *world) {
+			restart(w)
+			w.cp.lags = true
+		})
+	}
+	for i, c := range m.Groups {
+		if w.groups[i].upgrading() && !w.groups[i].lags {
+			list = m.add(list, w, false, "the engine restarts, and reads "+c.Name+" as it was", func(w *world) {
+				restart(w)
+				w.groups[i].lags = true
+			})
+		}
 	}
 	return list
 }
@@ -173,6 +254,7 @@ func (m *model) machinery(w *world, list []event) []event {
 			w.answer = answer{}
 		})
 	}
+	list = m.lags(w, list)
 	// The other engine knows nothing of a step that is over and not recorded; see the package's assumptions.
 	owed := w.ledger.controlPlane.open() && !w.pending.has(afterControlPlane) && !w.cp.upgrading()
 	if w.faults.Swaps > 0 && w.cp.exists && (w.stock || !owed) {
@@ -182,7 +264,10 @@ func (m *model) machinery(w *world, list []event) []event {
 		}
 		list = m.add(list, w, false, label, func(w *world) {
 			spend(&w.faults.Swaps)
-			w.stock, w.answer = !w.stock, answer{}
+			w.stock, w.answer, w.cp.lags = !w.stock, answer{}, false
+			for i := range w.groups {
+				w.groups[i].lags = false
+			}
 			w.replan()
 		})
 	}
@@ -201,8 +286,9 @@ func (w *world) behave() {
 		if g.deferred || g.held {
 			w.ledger.turn = 0
 		}
-		g.deferred, g.held = false, false
+		g.deferred, g.held, g.lags = false, false, false
 	}
+	w.cp.lags = false
 	w.faults = Faults{}
 }
 
@@ -220,7 +306,7 @@ func (w *world) settle() {
 	for i := range w.groups {
 		switch g := &w.groups[i]; {
 		case g.deleting:
-			g.exists, g.deleting, g.version, g.oldest = false, false, 0, 0
+			g.goes()
 		case g.exists:
 			g.oldest = g.version
 		}

@@ -149,7 +149,7 @@ func (m *model) steps(w world, visit func(next world, problem, label string) boo
 		return
 	}
 	for _, event := range events {
-		if event.label == "time passes" || event.to.stock != w.stock {
+		if event.label == passes || event.label == ages || event.to.stock != w.stock {
 			continue
 		}
 		spend(&event.to.faults.Races)
@@ -268,7 +268,11 @@ func (m *model) endsUnfinished(w *world) string {
 		return "the upgrade has ended, and the control plane is at " + m.version(w.cp.spec).String()
 	}
 	for i, c := range m.Groups {
-		if g := w.groups[i]; g.inTopology && (!g.exists || g.version != w.target || g.oldest != w.target) {
+		g := w.groups[i]
+		if g.leaving() {
+			return fmt.Sprintf("the upgrade has ended, and %s is still there", c.Name)
+		}
+		if g.inTopology && (!g.exists || g.version != w.target || g.oldest != w.target) {
 			return fmt.Sprintf("the upgrade has ended, and %s is at %s", c.Name, m.version(g.version))
 		}
 	}

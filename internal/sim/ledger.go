@@ -31,6 +31,9 @@ type ledger struct {
 	create, initialize, before, controlPlane, workersBefore, workersAfter, after, remove phase
 	// next is the step that BeforeControlPlaneUpgrade last let pass, announced the one for which that was recorded.
 	next, announced rung
+	// asked is the target that BeforeClusterUpgrade last let pass, allowed the farthest one for which that was recorded; zero where the other engine
+	// has begun the upgrade, and recorded none.
+	asked, allowed rung
 	// moved: a group has begun to move since AfterWorkersUpgrade was completed.
 	moved bool
 	// replanned: since the step began something has changed that a plan depends on, so workers may have to move again.
@@ -63,6 +66,9 @@ func (w *world) inferLedger() ledger {
 		l.announced = w.intent.to
 	}
 	l.replanned = l.began
+	if l.began {
+		l.allowed = w.chainTarget
+	}
 	return l
 }
 
@@ -109,6 +115,11 @@ func (r *run) called(h hook, step rung, passes bool) {
 		}
 		return
 	}
+	if h == beforeCluster {
+		if l.asked = 0; passes {
+			l.asked = step
+		}
+	}
 	p := l.of(h)
 	switch {
 	case passes:
@@ -147,7 +158,8 @@ func (w *world) settled() bool { return w.cp.stable() && !w.ledger.controlPlane.
 func (r *run) checkClusterCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	if h == beforeCluster {
-		r.check(!l.began || l.forgiven, "%s is called in the middle of an upgrade", h)
+		farther := l.allowed == 0 || step != l.allowed && !r.m.older(step, l.allowed)
+		r.check(!l.began || farther || l.forgiven, "%s is called for %s in the middle of an upgrade to %s", h, r.m.version(step), r.m.version(l.allowed))
 		r.check(!r.asRead.blocker, "%s is called though an annotation blocks the upgrade", h)
 		r.check(w.settled() && !l.workersAfter.open() || l.forgiven, "%s is called before what came before it is over", h)
 		r.check(step == r.asRead.target, "%s is called for %s", h, r.m.version(step))
@@ -171,7 +183,7 @@ func (r *run) checkControlPlaneCall(h hook, step rung) {
 	r.check(l.began || r.stock || l.forgiven, "%s is called before BeforeClusterUpgrade", h)
 	over := w.settled() && !l.workersBefore.open() && !l.workersAfter.open()
 	r.check(over || l.forgiven, "%s is called before the last step is over", h)
-	r.check(r.stock || l.announced != step || l.replanned, "%s is called again for %s though it is completed", h, r.m.version(step))
+	r.check(r.stock || l.announced != step || l.replanned || r.asRead.intent.aged, "%s is called again for %s though it is completed", h, r.m.version(step))
 }
 
 func (r *run) checkWorkersCall(h hook, step rung) {
@@ -187,7 +199,7 @@ func (r *run) checkWorkersCall(h hook, step rung) {
 
 func (r *run) checkNoneMoves(what string) {
 	for i := range r.m.Groups {
-		r.check(!r.w.groups[i].upgrading(), "%s while %s moves", what, r.m.Groups[i].Name)
+		r.check(!r.w.groups[i].upgrading() || r.asRead.groups[i].lags, "%s while %s moves", what, r.m.Groups[i].Name)
 	}
 }
 
@@ -195,7 +207,8 @@ func (r *run) checkEveryGroupAt(v rung, what string) {
 	for i := range r.m.Groups {
 		// A group that is added meanwhile may be missed, one that was there may not.
 		if g, seen := r.w.groups[i], r.asRead.groups[i]; g.inTopology && seen.inTopology && !g.deleting && !seen.deleting {
-			r.check(g.exists && g.version == v && g.oldest == v, "%s, and %s is not at %s", what, r.m.Groups[i].Name, r.m.version(v))
+			// So may one that the topology has since the target is another.
+			r.check(!g.exists && !seen.exists && v != r.asRead.target || g.exists && g.version == v && g.oldest == v, "%s, and %s is not at %s", what, r.m.Groups[i].Name, r.m.version(v))
 		}
 	}
 }
@@ -217,8 +230,27 @@ func (r *run) recorded(old, now *world) {
 		r.check(l.remove == passed, "the Cluster may be deleted, and BeforeClusterDelete did not let it go")
 		l.remove = complete
 	}
+	r.recordedTarget(old, now)
+	r.recordedIntent(old, now)
+}
+
+// recordedTarget checks that the upgrade goes no farther than those who were asked have let it.
+func (r *run) recordedTarget(old, now *world) {
+	l, to := &now.ledger, now.chainTarget
+	begins := now.pending.has(afterCluster) && !old.pending.has(afterCluster)
+	if r.stock || to == 0 || !begins && to == old.chainTarget {
+		return
+	}
+	nearer := !begins && (l.allowed == 0 || r.m.older(to, l.allowed))
+	r.check(nearer || l.asked == to || l.forgiven, "the upgrade goes on to %s, and BeforeClusterUpgrade did not let it pass", r.m.version(to))
+	l.allowed, l.asked, l.before = to, 0, notDue
+}
+
+func (r *run) recordedIntent(old, now *world) {
+	l := &now.ledger
 	if now.intent != old.intent && now.intent.to != 0 {
-		r.check(l.next == now.intent.to || l.announced == now.intent.to, "a step to %s is announced, and BeforeControlPlaneUpgrade did not let it pass", r.m.version(now.intent.to))
+		anew := old.intent.aged && !now.intent.aged
+		r.check(l.next == now.intent.to || l.announced == now.intent.to && !anew, "a step to %s is announced, and BeforeControlPlaneUpgrade did not let it pass", r.m.version(now.intent.to))
 		l.announced = now.intent.to
 	}
 }
@@ -240,6 +272,7 @@ func (r *run) added(l *ledger, h hook) {
 	case afterCluster:
 		r.check(l.before == passed, "an upgrade is begun, and BeforeClusterUpgrade did not let it pass")
 		l.before, l.after, l.began = notDue, due, true
+		l.allowed = 0
 	case afterControlPlane:
 		r.check(l.controlPlane.open() || l.forgiven, "AfterControlPlaneUpgrade is to be called again for a step for which it is completed")
 		l.controlPlane = due
@@ -263,7 +296,7 @@ func (r *run) removed(l *ledger, h hook) {
 	case afterWorkers:
 		l.moved, l.turn = false, 0
 	case afterCluster:
-		l.began, l.after = false, notDue
+		l.began, l.after, l.allowed = false, notDue, 0
 	case beforeCreate, afterInitialized, beforeCluster, beforeControlPlane, afterControlPlane, beforeWorkers, beforeDelete:
 	}
 }
@@ -282,8 +315,9 @@ func (r *run) raisesControlPlane(to rung, stamp rung) {
 	r.check(l.next == to || l.announced == to, "the control plane goes to %s, and BeforeControlPlaneUpgrade did not let it pass", b)
 	r.check(l.began || l.forgiven, "the control plane goes to %s, and BeforeClusterUpgrade did not let it pass", b)
 	if !r.stock {
-		r.check(l.announced == to && w.intent.to == to, "the control plane goes to %s before that is recorded", b)
+		r.check(l.announced == to && w.intent.to == to && !r.asRead.intent.aged, "the control plane goes to %s before that is recorded", b)
 		r.check(!l.moved || l.forgiven, "the control plane goes on to %s, and AfterWorkersUpgrade for %s was not called", b, a)
+		r.check(l.allowed == 0 || !r.m.older(l.allowed, to), "the control plane goes to %s, and BeforeClusterUpgrade has let the upgrade go to %s", b, r.m.version(l.allowed))
 		r.check(stamp == to, "the control plane goes to %s and is stamped %s", b, r.m.version(stamp))
 		r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %s though the Cluster is paused or goes", b)
 		r.checkNoneMoves("the control plane goes on")
@@ -291,7 +325,7 @@ func (r *run) raisesControlPlane(to rung, stamp rung) {
 	w.cp.spec, w.cp.stamp = to, stamp
 	l.controlPlane, l.workersBefore, l.workersAfter = due, notDue, notDue
 	l.next, l.announced, l.moved, l.replanned, l.turn = 0, 0, false, false, 0
-	r.checkSkew()
+	r.checkSkew(!r.stock)
 }
 
 // raisesGroup checks that a group may begin to move.
@@ -309,7 +343,7 @@ func (r *run) raisesGroup(i int, to rung) {
 		}
 	}
 	g.version = to
-	r.checkSkew()
+	r.checkSkew(false)
 }
 
 func (r *run) checkTurn(i int, to rung) {
@@ -339,7 +373,7 @@ func (r *run) checkConcurrency(i int, to rung) {
 	name := c.Name
 	moving := 1
 	for j := range r.m.Groups {
-		if !w.groups[j].upgrading() {
+		if j == i || !w.groups[j].upgrading() || r.asRead.groups[j].lags {
 			continue
 		}
 		if r.m.Groups[j].Kind == c.Kind {
@@ -350,12 +384,13 @@ func (r *run) checkConcurrency(i int, to rung) {
 	r.check(moving <= max(r.m.Concurrency, 1), "%s goes to %s, and then %d of its kind move", name, r.m.version(to), moving)
 }
 
-// checkSkew checks every machine against every API server that may run beside it.
-func (r *run) checkSkew() {
+// checkSkew checks every machine against every API server that may run beside it; also those of groups that are going, where all says so. Only a step of
+// this engine's control plane must wait for them: the other engine does not.
+func (r *run) checkSkew(all bool) {
 	w := r.w
 	for i := range r.m.Groups {
 		g := w.groups[i]
-		if !g.counts() {
+		if !g.exists || !all && !g.counts() {
 			continue
 		}
 		for _, kubelet := range [...]rung{g.version, g.oldest} {

@@ -15,6 +15,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 // mutant is an engine that is broken in one way, where the fault shows, and what the exploration says about it.
 type mutant struct {
 	// see changes what the decider sees, decide what it decides.
@@ -193,21 +195,18 @@ func jump(s chain.State, d *chain.Decision) {
 	}
 }
 
-// waver notes another target each time.
+// waver announces the next step otherwise each time.
 func waver(s chain.State, d *chain.Decision) {
-	if s.Pending.Has(chain.AfterClusterUpgrade) {
-		other := s.Target
-		if s.ChainTarget == other {
-			other = s.ControlPlane.Version
-		}
-		d.Action = chain.Note{Record: chain.Record{ChainTarget: other}}
+	if i := s.Intent; i != nil {
+		d.Action = chain.Note{Record: chain.Record{Intent: &chain.Intent{From: i.From, To: i.To, Workers: !i.Workers, Passed: i.Passed}}}
+		d.Objects.ControlPlane = chain.Object{Version: i.From, Hold: true}
 	}
 }
 
 // invent pretends that the next step is announced.
 func invent(s *chain.State) {
 	if s.Intent == nil && s.ControlPlane.Version != s.Target {
-		s.Intent = &chain.Intent{From: s.ControlPlane.Version, To: v(int(s.ControlPlane.Version.Minor().Minor) + 1)}
+		s.Intent = &chain.Intent{From: s.ControlPlane.Version, To: v(int(s.ControlPlane.Version.Minor().Minor) + 1), Passed: epoch}
 	}
 }
 

@@ -70,6 +70,8 @@ func (w *World) String() string {
 	}
 	for i, c := range w.m.Groups {
 		switch g := w.w.groups[i]; {
+		case g.leaving():
+			parts = append(parts, c.Name+" "+at(g.version, g.oldest)+" leaves")
 		case !g.inTopology:
 		case !g.exists:
 			parts = append(parts, c.Name+" -")

@@ -257,6 +257,12 @@ func (e *otherEngine) writeAll(step rung, asComputed hooks, moves []move) {
 			return
 		}
 	}
+	for i := range e.m.Groups {
+		if e.deletesGroup(i) != nil {
+			e.dead, w.ledger.forgiven = true, true
+			return
+		}
+	}
 	if last != w.pending {
 		e.write("the Cluster's marks", func() { w.pending = last })
 	}

@@ -36,12 +36,34 @@ type world struct {
 
 type intent struct {
 	from, to rung
-	workers  bool
+	// aged says that it was announced too long ago.
+	workers, aged bool
+}
+
+func (i intent) passed() time.Time {
+	if i.aged {
+		return longAgo
+	}
+	return epoch
 }
 
 type controlPlane struct {
 	exists, initialized bool
 	spec, status, stamp rung
+	// lags says that the engine reads it as it was before its last step.
+	lags bool
+}
+
+// asRead is what the engine reads.
+func (c controlPlane) asRead() controlPlane {
+	if !c.lags {
+		return c
+	}
+	c.spec = c.status
+	if c.stamp != 0 {
+		c.stamp = c.status
+	}
+	return c
 }
 
 func (c controlPlane) upgrading() bool { return c.status != 0 && c.status != c.spec }
@@ -50,10 +72,15 @@ func (c controlPlane) stable() bool    { return c.exists && c.status == c.spec }
 type group struct {
 	inTopology, exists, deleting, deferred, held bool
 	version, oldest                              rung
+	// lags says that the engine reads it as it was before it began to move.
+	lags bool
 }
 
 func (g group) counts() bool    { return g.inTopology && g.exists && !g.deleting }
 func (g group) upgrading() bool { return g.counts() && g.version != g.oldest }
+
+// leaving reports whether there are machines of a group that the topology does not have.
+func (g group) leaving() bool { return g.exists && !g.inTopology }
 
 // answer is that of a hook which did not let the Cluster pass.
 type answer struct {
@@ -120,18 +147,20 @@ const later = time.Minute
 func (m *model) read(w *world) (chain.State, chain.Recorded) {
 	r := chain.Recorded{Pending: w.pending.pending(), OKToDelete: w.okToDelete, UpgradeStep: m.version(w.upgradeStep)}
 	if w.intent.to != 0 {
-		r.Intent = &chain.Intent{From: m.version(w.intent.from), To: m.version(w.intent.to), Workers: w.intent.workers}
+		r.Intent = &chain.Intent{From: m.version(w.intent.from), To: m.version(w.intent.to), Workers: w.intent.workers, Passed: w.intent.passed()}
 	}
 	if w.chainTarget != 0 {
 		r.Chain = &chain.Progress{Target: m.version(w.chainTarget)}
 	}
+	cp := w.cp.asRead()
 	s := chain.State{
-		Target: m.version(w.target), Begun: w.begun, Paused: w.paused, Deleting: w.deleting, Initialized: w.cp.initialized,
+		Target: m.version(w.target), Begun: w.begun, Paused: w.paused, Deleting: w.deleting, Initialized: cp.initialized,
 		ControlPlane: chain.ControlPlane{
-			Exists: w.cp.exists, Provisioned: w.cp.status != 0, Version: m.version(w.cp.spec), Upgrading: w.cp.upgrading(), Stamp: m.version(w.cp.stamp),
+			Exists: cp.exists, Provisioned: cp.status != 0, Version: m.version(cp.spec), Upgrading: cp.upgrading(), Stamp: m.version(cp.stamp),
 		},
-		Groups: m.readGroups(w), Source: m.source(w), Skew: m.Skew, Concurrency: m.Concurrency,
+		Source: m.source(w), Skew: m.Skew, Concurrency: m.Concurrency,
 	}
+	s.Groups, s.Leaving = m.readGroups(w)
 	if w.sourceDown {
 		s.SourceProblem = "the extension does not answer"
 	}
@@ -146,20 +175,26 @@ func (m *model) read(w *world) (chain.State, chain.Recorded) {
 	return s.With(r), r
 }
 
-func (m *model) readGroups(w *world) []chain.Group {
-	groups := make([]chain.Group, 0, len(m.Groups))
+// readGroups returns the groups of the topology, and those that are leaving.
+func (m *model) readGroups(w *world) (groups, leaving []chain.Group) {
+	groups = make([]chain.Group, 0, len(m.Groups))
 	for i := range m.Groups {
 		g, c := &w.groups[i], &m.Groups[i]
-		if !g.inTopology {
-			continue
-		}
 		read := chain.Group{Name: c.Name, Kind: c.Kind, Exists: g.exists, Deleting: g.deleting, Defer: g.deferred, Hold: g.held, MaxMinorStep: c.MaxMinorStep}
 		if g.exists {
 			read.Version, read.Oldest, read.Upgrading = m.version(g.version), m.version(g.oldest), g.version != g.oldest
 		}
-		groups = append(groups, read)
+		if g.lags {
+			read.Version, read.Upgrading = read.Oldest, false
+		}
+		switch {
+		case g.inTopology:
+			groups = append(groups, read)
+		case g.exists:
+			leaving = append(leaving, read)
+		}
 	}
-	return groups
+	return groups, leaving
 }
 
 // group finds a group of the topology by its name.

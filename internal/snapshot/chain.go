@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,32 +22,39 @@ import (
 // groups. Objects.Machines must hold the Machines of all groups: unlike a plan, a step must not begin on what a status said before it
 // was up to date. The error is a *FieldError.
 func Chain(o Objects) (chain.State, chain.Recorded, error) {
-	recorded, err := ReadRecorded(o.Cluster)
-	if err != nil {
-		return chain.State{}, chain.Recorded{}, err
+	s, recorded, err := readChain(o)
+	if err != nil && (s.Paused || s.Deleting) {
+		// Nothing else counts, and what cannot be read must not keep a Cluster from being deleted.
+		recorded = readHooks(o.Cluster)
+		return chain.State{Paused: s.Paused, Deleting: s.Deleting}.With(recorded), recorded, nil
 	}
-	topology := o.Cluster.Spec.Topology
-	s := chain.State{
-		Begun:       o.Cluster.Spec.InfrastructureRef.IsDefined() || o.Cluster.Spec.ControlPlaneRef.IsDefined(),
-		Paused:      annotations.IsPaused(o.Cluster, o.Cluster),
-		Deleting:    !o.Cluster.DeletionTimestamp.IsZero(),
-		Initialized: conditions.IsTrue(o.Cluster, clusterv1.ClusterControlPlaneInitializedCondition),
-		Concurrency: concurrency(o.Cluster),
-		Blockers:    blockers(o.Cluster),
-	}
-	s = s.With(recorded)
-	if s.Target, err = parseField(Ref{Object: o.Cluster, Kind: "Cluster", Field: "spec.topology.version"}, topology.Version); err != nil {
-		return chain.State{}, chain.Recorded{}, err
-	}
-	if s.ControlPlane, err = chainControlPlane(o.ControlPlane); err != nil {
-		return chain.State{}, chain.Recorded{}, err
-	}
-	s.Groups, err = chainGroups(o)
 	return s, recorded, err
 }
 
-// concurrency is the value of the annotation for it; the admission webhook sees to it that it is a number.
-func concurrency(cluster *clusterv1.Cluster) int {
+// readChain returns what it has read also with an error.
+func readChain(o Objects) (chain.State, chain.Recorded, error) {
+	s := chain.State{Paused: annotations.IsPaused(o.Cluster, o.Cluster), Deleting: !o.Cluster.DeletionTimestamp.IsZero()}
+	recorded, err := ReadRecorded(o.Cluster)
+	if err != nil {
+		return s, recorded, err
+	}
+	s.Begun = o.Cluster.Spec.InfrastructureRef.IsDefined() || o.Cluster.Spec.ControlPlaneRef.IsDefined()
+	s.Initialized = conditions.IsTrue(o.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
+	s.Concurrency = Concurrency(o.Cluster)
+	s.Blockers = blockers(o.Cluster)
+	s = s.With(recorded)
+	if s.Target, err = parseField(Ref{Object: o.Cluster, Kind: "Cluster", Field: "spec.topology.version"}, o.Cluster.Spec.Topology.Version); err != nil {
+		return s, recorded, err
+	}
+	if s.ControlPlane, err = chainControlPlane(o.ControlPlane); err != nil {
+		return s, recorded, err
+	}
+	s.Groups, s.Leaving, err = chainGroups(o)
+	return s, recorded, err
+}
+
+// Concurrency is how many groups of one kind may be upgrading at once. The admission webhook sees to it that the annotation holds a number.
+func Concurrency(cluster *clusterv1.Cluster) int {
 	n, err := strconv.Atoi(cluster.GetAnnotations()[clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation])
 	if err != nil {
 		return 1
@@ -119,61 +127,95 @@ func reportedVersions(object *unstructured.Unstructured) []reportedVersion {
 	return nil
 }
 
-func chainGroups(o Objects) ([]chain.Group, error) {
+// chainGroups reads the groups of the topology, in its order, and those of it that it does not have any more, by name.
+func chainGroups(o Objects) (groups, leaving []chain.Group, err error) {
 	topology, err := topologyGroups(o.Cluster)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	objects, _, err := groupObjects(o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	machines := machineVersions(o.Machines)
+	machines := groupMachines(o.Machines)
 	unobserved := unobservedPools(o.MachinePools)
-	groups := make([]chain.Group, 0, len(topology))
+	groups = make([]chain.Group, 0, len(topology))
 	for _, t := range topology {
 		key := groupKey{kind: t.kind, topology: t.topology}
 		g := chain.Group{Name: t.name, Kind: t.kind}
 		g.Defer, g.Hold = heldBack(o.Cluster, key)
 		if object, exists := objects[key]; exists {
 			if err := readChainGroup(&g, object, machines[key]); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			g.Upgrading = g.Upgrading || unobserved[t.topology] && t.kind == plan.MachinePool
 		}
 		groups = append(groups, g)
+		delete(objects, key)
 	}
-	return groups, nil
+	for key, object := range objects {
+		g := chain.Group{Name: key.topology, Kind: key.kind}
+		if err := readChainGroup(&g, object, machines[key]); err != nil {
+			return nil, nil, err
+		}
+		leaving = append(leaving, g)
+	}
+	slices.SortFunc(leaving, func(a, b chain.Group) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return groups, leaving, nil
 }
 
-// readChainGroup reads what a group's object asks for and what its machines run. A machine counts by its kubelet's version, or
-// before that is known by its own spec; pools without Machines count by what their status reports of nodes.
-func readChainGroup(g *chain.Group, object groupObject, machines []reportedVersion) error {
+// groupMachines sorts Machines by their groups.
+func groupMachines(machines []*clusterv1.Machine) map[groupKey][]*clusterv1.Machine {
+	byGroup := map[groupKey][]*clusterv1.Machine{}
+	for _, m := range machines {
+		key := groupKey{kind: plan.MachineDeployment, topology: m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]}
+		if pool := m.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel]; pool != "" {
+			key = groupKey{kind: plan.MachinePool, topology: pool}
+		}
+		byGroup[key] = append(byGroup[key], m)
+	}
+	return byGroup
+}
+
+// readChainGroup reads what a group's object asks for and what its machines run. A machine is of the version that its kubelet reports; where that is
+// not known, or is no version, of the one that it was made for. It is where the template wants it when both are. Pools without
+// Machines count by what their status reports of nodes.
+func readChainGroup(g *chain.Group, object groupObject, machines []*clusterv1.Machine) error {
 	var err error
 	if g.Version, err = parseField(object.ref, object.template); err != nil {
 		return err
 	}
 	g.Exists, g.Oldest = true, g.Version
 	g.Deleting = object.ref.Object.GetDeletionTimestamp() != nil
+	for _, m := range machines {
+		runs := ""
+		if m.Status.NodeInfo != nil {
+			runs = m.Status.NodeInfo.KubeletVersion
+		}
+		readMachine(g, m.Spec.Version, runs)
+	}
 	if g.Kind == plan.MachinePool && len(machines) == 0 {
 		for _, r := range object.reported {
-			machines = append(machines, reportedVersion{ref: object.ref, version: r.Version})
-		}
-	}
-	for _, m := range machines {
-		v, err := parseField(m.ref, m.version)
-		if err != nil {
-			return err
-		}
-		if g.Version.RunBy(v) {
-			continue
-		}
-		g.Upgrading = true
-		if version.Compare(v, g.Oldest) == version.Less {
-			g.Oldest = v
+			readMachine(g, object.template, r.Version)
 		}
 	}
 	return nil
+}
+
+// readMachine adds one machine to its group: the version that it was made for, and what its kubelet reports, if it does.
+func readMachine(g *chain.Group, made, runs string) {
+	wanted, errMade := version.Parse(made)
+	kubelet, errRuns := version.Parse(runs)
+	if errRuns != nil {
+		kubelet = wanted
+	}
+	if errMade == nil && wanted.Equal(g.Version) && g.Version.RunBy(kubelet) {
+		return
+	}
+	g.Upgrading = true
+	if !kubelet.IsZero() && version.Compare(kubelet, g.Oldest) == version.Less {
+		g.Oldest = kubelet
+	}
 }
 
 // unobservedPools are the pools, by topology name, whose controller has not seen the latest template, or not reported on the nodes that there are:

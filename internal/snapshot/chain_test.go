@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -319,12 +321,6 @@ func TestChainErrors(t *testing.T) {
 		"a template without a version": {
 			objects: Objects{Cluster: cluster("v1.33.0", []string{"a"}, nil), MachineDeployments: []*clusterv1.MachineDeployment{deployment("a", "")}}, field: "spec.template.spec.version",
 		},
-		"a kubelet that says nothing sensible": {
-			objects: Objects{
-				Cluster: cluster("v1.33.0", []string{"a"}, nil), MachineDeployments: []*clusterv1.MachineDeployment{deployment("a", "v1.32.0")},
-				Machines: []*clusterv1.Machine{machine("1", mdName, "a", "v1.32.0", "unknown")},
-			}, field: "status.nodeInfo.kubeletVersion",
-		},
 	} {
 		_, _, err := Chain(tt.objects)
 		if field, ok := errors.AsType[*FieldError](err); !ok || field.Ref.Field != tt.field {
@@ -364,4 +360,66 @@ func TestChainIgnoresTheOrderOfObjects(t *testing.T) {
 			t.Fatal("the input was sorted")
 		}
 	})
+}
+
+func TestChainMachines(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		made, runs string
+		want       chain.Group
+	}{
+		"there":                              {"v1.32.0", "v1.32.0", chain.Group{Oldest: v("v1.32.0")}},
+		"there, in a distribution's words":   {"v1.32.0", "v1.32.0-eks-1", chain.Group{Oldest: v("v1.32.0")}},
+		"there, by a kubelet without sense":  {"v1.32.0", "custom_build", chain.Group{Oldest: v("v1.32.0")}},
+		"not made for it":                    {"v1.31.0", "v1.31.0", chain.Group{Oldest: v("v1.31.0"), Upgrading: true}},
+		"not made for it, without sense":     {"v1.31.0", "custom_build", chain.Group{Oldest: v("v1.31.0"), Upgrading: true}},
+		"in place: the kubelet is not there": {"v1.32.0", "v1.31.0", chain.Group{Oldest: v("v1.31.0"), Upgrading: true}},
+		"its spec follows its kubelet":       {"v1.31.0", "v1.32.0", chain.Group{Oldest: v("v1.32.0"), Upgrading: true}},
+		"nothing is known of it":             {"", "", chain.Group{Oldest: v("v1.32.0"), Upgrading: true}},
+	} {
+		tt.want.Name, tt.want.Kind, tt.want.Exists, tt.want.Version = "a", plan.MachineDeployment, true, v("v1.32.0")
+		s, _, err := Chain(Objects{
+			Cluster: cluster("v1.33.0", []string{"a"}, nil), MachineDeployments: []*clusterv1.MachineDeployment{deployment("a", "v1.32.0")},
+			Machines: []*clusterv1.Machine{machine("1", mdName, "a", tt.made, tt.runs)},
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff([]chain.Group{tt.want}, s.Groups); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestChainLeaving(t *testing.T) {
+	t.Parallel()
+	s, _, err := Chain(Objects{
+		Cluster:            cluster("v1.33.0", []string{"a"}, nil),
+		MachineDeployments: []*clusterv1.MachineDeployment{deployment("z", "v1.30.0"), deployment("a", "v1.32.0"), deployment("gone", "v1.31.0")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []chain.Group{
+		{Name: "gone", Kind: plan.MachineDeployment, Exists: true, Version: v("v1.31.0"), Oldest: v("v1.31.0")},
+		{Name: "z", Kind: plan.MachineDeployment, Exists: true, Version: v("v1.30.0"), Oldest: v("v1.30.0")},
+	}
+	if diff := cmp.Diff(want, s.Leaving); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A Cluster that is deleted goes, whatever stands in it.
+func TestChainDeletingUnreadable(t *testing.T) {
+	t.Parallel()
+	c := cluster("not a version", nil, nil)
+	c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	c.Annotations = map[string]string{v1alpha1.ChainIntentAnnotation: "{", runtimev1.OkToDeleteAnnotation: "", runtimev1.PendingHooksAnnotation: "AfterClusterUpgrade"}
+	s, recorded, err := Chain(Objects{Cluster: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Deleting || !s.OKToDelete || !recorded.Pending.Has(chain.AfterClusterUpgrade) {
+		t.Errorf("state %+v, recorded %+v", s, recorded)
+	}
 }

@@ -16,22 +16,27 @@ import (
 
 // ReadRecorded reads what a Cluster has recorded about its chain from its annotations. The error is a *FieldError.
 func ReadRecorded(cluster *clusterv1.Cluster) (chain.Recorded, error) {
-	annotations := cluster.GetAnnotations()
-	r := chain.Recorded{Pending: readPending(annotations[runtimev1.PendingHooksAnnotation])}
-	_, r.OKToDelete = annotations[runtimev1.OkToDeleteAnnotation]
+	r := readHooks(cluster)
 	if err := readJSON(cluster, v1alpha1.ChainIntentAnnotation, &r.Intent); err != nil {
 		return chain.Recorded{}, err
 	}
 	if err := readJSON(cluster, v1alpha1.ChainProgressAnnotation, &r.Chain); err != nil {
 		return chain.Recorded{}, err
 	}
-	step := annotations[clusterv1.ClusterTopologyUpgradeStepAnnotation]
+	step := cluster.GetAnnotations()[clusterv1.ClusterTopologyUpgradeStepAnnotation]
 	if step == "" {
 		return r, nil
 	}
 	var err error
 	r.UpgradeStep, err = parseField(annotationRef(cluster, clusterv1.ClusterTopologyUpgradeStepAnnotation), step)
 	return r, err
+}
+
+// readHooks reads what is recorded about hooks, which cannot be malformed.
+func readHooks(cluster *clusterv1.Cluster) chain.Recorded {
+	annotations := cluster.GetAnnotations()
+	_, mayGo := annotations[runtimev1.OkToDeleteAnnotation]
+	return chain.Recorded{Pending: readPending(annotations[runtimev1.PendingHooksAnnotation]), OKToDelete: mayGo}
 }
 
 // WriteRecorded returns the annotations with r in them. The input is not changed.

@@ -183,22 +183,14 @@ func (r *run) read(ctx context.Context) error {
 	if r.state, r.recorded, err = snapshot.Chain(objects); err != nil {
 		return err
 	}
+	if r.state.Deleting {
+		// Kinds may go with the Cluster; nothing must wait for their caches.
+		r.controller.ClearConsistencyStore(key(r.cluster), r.cluster.UID)
+	}
 	if r.state.Paused || r.state.Deleting {
 		return nil
 	}
-	if err := r.readClass(ctx); err != nil {
-		return err
-	}
-	if r.blueprint, err = r.objects.ReadBlueprint(ctx, r.cluster, r.class); err != nil {
-		return err
-	}
-	if r.current, err = r.objects.ReadCurrent(ctx, r.cluster, r.blueprint); err != nil {
-		return err
-	}
-	if err := r.watchReferenced(ctx); err != nil {
-		return err
-	}
-	if err := r.repairOwnership(ctx); err != nil {
+	if err := r.readTopology(ctx); err != nil {
 		return err
 	}
 	if objects.Machines, err = r.groupMachines(ctx); err != nil {
@@ -215,6 +207,24 @@ func (r *run) read(ctx context.Context) error {
 		return err
 	}
 	return r.readSource(ctx)
+}
+
+// readTopology reads the class, its templates and the objects that were made from them, and repairs those that the API server has damaged.
+func (r *run) readTopology(ctx context.Context) error {
+	if err := r.readClass(ctx); err != nil {
+		return err
+	}
+	var err error
+	if r.blueprint, err = r.objects.ReadBlueprint(ctx, r.cluster, r.class); err != nil {
+		return err
+	}
+	if r.current, err = r.objects.ReadCurrent(ctx, r.cluster, r.blueprint); err != nil {
+		return err
+	}
+	if err := r.watchReferenced(ctx); err != nil {
+		return err
+	}
+	return r.repairOwnership(ctx)
 }
 
 // readClass reads the ClusterClass, once it has been looked at, and completes the Cluster's variables from it: a class that did not

@@ -2,7 +2,9 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,13 +56,28 @@ func (e *effects) Apply(ctx context.Context, objects chain.Objects, stamp versio
 		e.changed = true
 		r.awaitCache(change)
 	}
-	if err != nil {
+	if err := errors.Join(err, r.readOwnWrite(ctx, result)); err != nil {
 		return err
 	}
 	e.applied = fingerprint
 	if len(result.Changes) == 0 && !hasExternalPatches(r.class) {
 		r.settled.remember(r.cluster, fingerprint, r.Now())
 	}
+	return nil
+}
+
+// readOwnWrite brings the Cluster up to date where the apply has written it, as it does when its objects are new: a record that follows
+// would otherwise be taken for one on an older state.
+func (r *run) readOwnWrite(ctx context.Context, result topology.Result) error {
+	if !slices.ContainsFunc(result.Changes, func(c topology.Change) bool { return c.Kind == clusterv1.GroupVersion.WithKind("Cluster") }) {
+		return nil
+	}
+	live := &clusterv1.Cluster{}
+	if err := r.APIReader.Get(ctx, key(r.cluster), live); err != nil {
+		return fmt.Errorf("getting Cluster %s: %w", key(r.cluster), err)
+	}
+	r.cluster.ObjectMeta = live.ObjectMeta
+	r.cluster.Spec.InfrastructureRef, r.cluster.Spec.ControlPlaneRef = live.Spec.InfrastructureRef, live.Spec.ControlPlaneRef
 	return nil
 }
 
@@ -96,7 +113,9 @@ func (e *effects) Record(ctx context.Context, recorded chain.Recorded) error {
 	}
 	// Both carry what was written, so that neither the next record nor the status takes it back.
 	r.cluster.Annotations, r.cluster.ResourceVersion = written.Annotations, written.ResourceVersion
-	r.controller.DeferNextReconcileUntilCacheUpToDate(r.cluster, capicontroller.StructuredObject(clusterv1.GroupVersion, "Cluster"), written.ResourceVersion)
+	if !r.state.Deleting {
+		r.controller.DeferNextReconcileUntilCacheUpToDate(r.cluster, capicontroller.StructuredObject(clusterv1.GroupVersion, "Cluster"), written.ResourceVersion)
+	}
 	return nil
 }
 

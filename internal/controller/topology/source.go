@@ -66,11 +66,10 @@ func (r *run) readSource(ctx context.Context) error {
 	if !needsPlan(r.state) {
 		return nil
 	}
-	if err := r.readLimits(ctx); err != nil {
-		return err
+	problem := r.readLimits(ctx)
+	if problem == nil {
+		r.state.Source, _, problem = snapshot.Source(r.class, nil)
 	}
-	var problem error
-	r.state.Source, _, problem = snapshot.Source(r.class, nil)
 	if extension, ok := errors.AsType[*snapshot.ExtensionError](problem); ok {
 		r.state.Source, problem = r.askForPlan(ctx, extension.Extension)
 	}
@@ -162,7 +161,7 @@ func parseSteps(steps []runtimehooksv1.UpgradeStep) ([]version.Version, error) {
 func oldestWorkers(s chain.State) version.Version {
 	var oldest version.Version
 	for _, g := range s.Groups {
-		if g.Exists && (oldest.IsZero() || version.Compare(g.Oldest, oldest) == version.Less || g.Oldest.SamePatch(oldest) && oldest.Equal(s.ControlPlane.Version)) {
+		if g.Exists && !g.Deleting && (oldest.IsZero() || version.Compare(g.Oldest, oldest) == version.Less || g.Oldest.SamePatch(oldest) && oldest.Equal(s.ControlPlane.Version)) {
 			oldest = g.Oldest
 		}
 	}

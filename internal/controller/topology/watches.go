@@ -58,7 +58,8 @@ func (r *run) watchReferenced(ctx context.Context) error {
 			continue
 		}
 		enqueue := handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &clusterv1.Cluster{})
-		err := r.tracker.Watch(ctrl.LoggerFrom(ctx), object, enqueue, predicates.ResourceIsTopologyOwned(r.Client.Scheme(), *r.tracker.PredicateLogger), relevant(referencedFacts))
+		err := r.tracker.Watch(ctrl.LoggerFrom(ctx), object, enqueue,
+			predicates.ResourceIsChanged(r.Client.Scheme(), *r.tracker.PredicateLogger), predicates.ResourceIsTopologyOwned(r.Client.Scheme(), *r.tracker.PredicateLogger), relevant(referencedFacts))
 		if err != nil {
 			return fmt.Errorf("watching %s: %w", object.GetKind(), err)
 		}
@@ -69,7 +70,7 @@ func (r *run) watchReferenced(ctx context.Context) error {
 // relevant lets an update pass when the facts that are taken from the object have changed, and everything that is not an update.
 func relevant(facts func(client.Object) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		// The periodic look at everything, which is an update without a change, passes for Clusters; for others theirs is enough.
+		// The periodic look at everything, which is an update without a change. Cluster API's builder lets it pass for Clusters only.
 		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
 			return true
 		}

@@ -58,7 +58,7 @@ func (d *decider) creating() Decision {
 func (d *decider) existing() Decision {
 	d.computePlan()
 	stages := []func() (Decision, bool){
-		d.recordTakenStep, d.controlPlaneSettles, d.afterInitialized, d.path, d.afterControlPlane, d.beforeWorkers, d.workers, d.afterWorkers,
+		d.readTooEarly, d.recordTakenStep, d.afterInitialized, d.controlPlaneSettles, d.path, d.afterControlPlane, d.beforeWorkers, d.workers, d.afterWorkers,
 		d.atTarget, d.nextUpgrade, d.nextStep,
 	}
 	for _, stage := range stages {
@@ -83,6 +83,16 @@ func (d *decider) computePlan() {
 		Inventory: inventory, Target: d.s.Target, Source: d.s.Source,
 		Policy: plan.Policy{Skew: d.s.Skew, Workers: plan.WorkersPerGroup},
 	})
+}
+
+// readTooEarly waits where the Cluster says that the control plane has been raised, and the control plane as it was read does not show it yet. What
+// follows the step must not be called for the version before it.
+func (d *decider) readTooEarly() (Decision, bool) {
+	at, step := d.s.ControlPlane.Version, d.s.UpgradeStep
+	if !d.s.Pending.Has(AfterControlPlaneUpgrade) || step.IsZero() || version.Compare(step, at) != version.Greater {
+		return Decision{}, false
+	}
+	return d.decide(Wait{}, ControlPlaneUpgrading, "the step of the control plane to %s is recorded, and it asks for %s", step, at), true
 }
 
 // recordTakenStep records the hooks that follow a step of the control plane which has been taken. It is part of
@@ -200,28 +210,43 @@ func (d *decider) atTarget() (Decision, bool) {
 }
 
 // nextUpgrade begins an upgrade: once for a whole chain. A chain that ended while its last hook was holding ends before the next begins; one
-// whose target was changed on the way goes on to the new one.
+// whose target was changed on the way goes on to the new one. Who let it begin has let it go as far as its target was then: for one that is farther
+// they are asked again.
 func (d *decider) nextUpgrade() (Decision, bool) {
 	if d.s.Pending.Has(AfterClusterUpgrade) {
-		if d.s.ChainTarget.Equal(d.s.Target) {
+		passed := d.s.ChainTarget
+		if passed.Equal(d.s.Target) {
 			return Decision{}, false
 		}
-		if !d.s.ChainTarget.IsZero() && d.s.completeAt(d.s.ChainTarget) {
-			return d.afterCluster(d.s.ChainTarget)
+		if !passed.IsZero() && d.s.completeAt(passed) {
+			return d.afterCluster(passed)
 		}
-		return d.note(Record{ChainTarget: d.s.Target}, "the upgrade goes on to %s", d.s.Target), true
+		if passed.IsZero() || version.Compare(d.s.Target, passed) == version.Less {
+			return d.note(Record{ChainTarget: d.s.Target}, "the upgrade goes on to %s", d.s.Target), true
+		}
 	}
 	if len(d.s.Blockers) > 0 {
 		return d.decide(Wait{}, BlockedByAnnotation, "the upgrade to %s waits while the Cluster has %s", d.s.Target, strings.Join(d.s.Blockers, ", ")), true
 	}
-	return d.call(BeforeClusterUpgrade, d.s.Target, Record{Add: []Hook{AfterClusterUpgrade}, ChainTarget: d.s.Target})
+	then := Record{ChainTarget: d.s.Target}
+	if !d.s.Pending.Has(AfterClusterUpgrade) {
+		then.Add = []Hook{AfterClusterUpgrade}
+	}
+	return d.call(BeforeClusterUpgrade, d.s.Target, then)
 }
+
+// intentHolds is how long a step may be taken that BeforeControlPlaneUpgrade let pass: long enough for a manager that comes back from a crash, and not so
+// long that a maintenance window which was open then is over.
+const intentHolds = 2 * time.Minute
 
 // nextStep begins the control plane's next step, which exists: the control plane is below the target, and the plan is legal.
 func (d *decider) nextStep() (Decision, bool) {
 	from, to := d.s.ControlPlane.Version, d.plan.ControlPlane[0]
-	intent := Intent{From: from, To: to, Workers: d.stopsAt(to)}
-	if i := d.s.Intent; i == nil || !i.From.Equal(from) || !i.To.Equal(to) {
+	if left := d.leftBehind(to); len(left) > 0 {
+		return d.decide(Wait{}, GroupsLeaving, "the control plane waits with its step to %s until %s, which lags too far behind for it, is gone", to, names(left)), true
+	}
+	intent := Intent{From: from, To: to, Workers: d.stopsAt(to), Passed: d.now.UTC().Truncate(time.Second)}
+	if i := d.s.Intent; i == nil || !i.From.Equal(from) || !i.To.Equal(to) || d.now.Sub(i.Passed) > intentHolds {
 		return d.call(BeforeControlPlaneUpgrade, to, Record{Intent: &intent})
 	}
 	decision := d.decide(RaiseControlPlane{To: to, Then: taken(intent)}, ControlPlaneStep, "the control plane goes from %s to %s", from, to)

@@ -57,7 +57,7 @@ func raised(s *chain.State) {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	stepHooks := []chain.Hook{chain.AfterControlPlaneUpgrade, chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade}
-	intent := &chain.Intent{From: v(30), To: v(31), Workers: true}
+	intent := &chain.Intent{From: v(30), To: v(31), Workers: true, Passed: now}
 	for name, tt := range map[string]struct {
 		state  chain.State
 		action chain.Action
@@ -130,9 +130,43 @@ func TestDecide(t *testing.T) {
 			at(31, raised, allMoved, pending()), chain.Note{Record: chain.Record{ClearIntent: true, ClearChainTarget: true}}, chain.Recording,
 		},
 		"workers go on later where skew allows it": {
-			at(33, raised), chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(32), Then: chain.Record{Intent: &chain.Intent{From: v(31), To: v(32)}}}, chain.HookDue,
+			at(33, raised), chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(32), Then: chain.Record{Intent: &chain.Intent{From: v(31), To: v(32), Passed: now}}}, chain.HookDue,
 		},
-		"the target changes in mid-chain": {at(33, raised, func(s *chain.State) { s.ChainTarget = v(31) }), chain.Note{Record: chain.Record{ChainTarget: v(33)}}, chain.Recording},
+		"the target comes nearer in mid-chain": {
+			at(32, raised, func(s *chain.State) { s.ChainTarget = v(33) }), chain.Note{Record: chain.Record{ChainTarget: v(32)}}, chain.Recording,
+		},
+		"who let the upgrade begin is asked about a farther target": {
+			at(33, raised, func(s *chain.State) { s.ChainTarget = v(31); s.Groups = s.Groups[:1] }),
+			chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: v(33), Then: chain.Record{ChainTarget: v(33)}}, chain.HookDue,
+		},
+		"an annotation holds a farther target": {
+			at(33, raised, func(s *chain.State) { s.ChainTarget = v(31); s.Blockers = []string{"x"} }), chain.Wait{}, chain.BlockedByAnnotation,
+		},
+		"an announced step grows old": {
+			at(31, begun, func(s *chain.State) {
+				s.Intent = &chain.Intent{From: v(30), To: v(31), Workers: true, Passed: now.Add(-time.Hour)}
+			}),
+			chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(31), Then: chain.Record{Intent: intent}}, chain.HookDue,
+		},
+		"the control plane is read too early": {
+			at(32, begun, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), func(s *chain.State) { s.UpgradeStep = v(31) }),
+			chain.Wait{}, chain.ControlPlaneUpgrading,
+		},
+		"a control plane that reports no version is initialized": {
+			at(30, pending(chain.AfterControlPlaneInitialized), func(s *chain.State) { s.ControlPlane.Provisioned = false }),
+			chain.CallHook{Hook: chain.AfterControlPlaneInitialized, Then: chain.Record{Remove: []chain.Hook{chain.AfterControlPlaneInitialized}}}, chain.HookDue,
+		},
+		"a group that left lags too far behind": {
+			at(34, begun, func(s *chain.State) {
+				s.ControlPlane.Version, s.Groups = v(33), nil
+				s.Leaving = []chain.Group{group("gone", plan.MachineDeployment)}
+			}),
+			chain.Wait{}, chain.GroupsLeaving,
+		},
+		"a group that is deleted lags too far behind": {
+			at(34, begun, func(s *chain.State) { s.ControlPlane.Version, s.Groups[0].Deleting, s.Groups = v(33), true, s.Groups[:1] }),
+			chain.Wait{}, chain.GroupsLeaving,
+		},
 		"the target changes at the end": {
 			at(33, raised, allMoved, func(s *chain.State) { s.ChainTarget = v(31) }),
 			chain.CallHook{Hook: chain.AfterClusterUpgrade, Step: v(31), Then: chain.Record{Remove: []chain.Hook{chain.AfterClusterUpgrade}, ClearChainTarget: true, ClearIntent: true}},
@@ -239,7 +273,7 @@ func TestDescribe(t *testing.T) {
 				"  * MachinePool p upgrade to version v1.31.0 deferred by defer-upgrade or hold-upgrade-sequence annotations"},
 		},
 		"the control plane begins a step": {
-			at(33, begun, func(s *chain.State) { s.Intent = &chain.Intent{From: v(30), To: v(31)} }),
+			at(33, begun, func(s *chain.State) { s.Intent = &chain.Intent{From: v(30), To: v(31), Passed: now} }),
 			chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.33.0\n  * control plane upgrading to version v1.31.0 (v1.32.0, v1.33.0 pending)\n" +
 				"  * MachineDeployment a pending upgrade to version v1.33.0\n  * MachinePool p pending upgrade to version v1.33.0"},
 		},

@@ -156,6 +156,8 @@ const (
 	WorkersUpgrading Reason = "WorkersUpgrading"
 	// WorkersDeferred: only groups that annotations keep back are missing.
 	WorkersDeferred Reason = "WorkersDeferred"
+	// GroupsLeaving: a group that is being deleted would lag too far behind the control plane's next step.
+	GroupsLeaving Reason = "GroupsLeaving"
 	// HookDue: a hook is called.
 	HookDue Reason = "HookDue"
 	// HookBlocking: a hook asked to wait.

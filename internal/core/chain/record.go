@@ -98,8 +98,12 @@ func (r Record) progress(old *Progress, controlPlane version.Version, now time.T
 
 // Equal reports whether r and o say the same.
 func (r Recorded) Equal(o Recorded) bool {
-	sameIntent := r.Intent == nil && o.Intent == nil || r.Intent != nil && o.Intent != nil && *r.Intent == *o.Intent
+	sameIntent := r.Intent == nil && o.Intent == nil || r.Intent != nil && o.Intent != nil && r.Intent.equal(*o.Intent)
 	return slices.Equal(r.Pending, o.Pending) && sameIntent && r.Chain.equal(o.Chain) && r.OKToDelete == o.OKToDelete && r.UpgradeStep == o.UpgradeStep
+}
+
+func (i Intent) equal(o Intent) bool {
+	return i.From == o.From && i.To == o.To && i.Workers == o.Workers && i.Passed.Equal(o.Passed)
 }
 
 func (p *Progress) equal(o *Progress) bool {

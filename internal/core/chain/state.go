@@ -43,6 +43,8 @@ type State struct {
 	ControlPlane ControlPlane
 	// Groups stand in the order of spec.topology.workers, MachineDeployments before MachinePools.
 	Groups []Group
+	// Leaving are groups whose objects exist though the topology does not have them any more. They are not moved, but their machines run.
+	Leaving []Group
 	// Source says where the versions of the plan come from; nil means plan.NextMinor.
 	Source plan.Source
 	// SourceProblem says why Source could not be had, when it could not; then no step begins.
@@ -84,7 +86,7 @@ type Group struct {
 	Name   string
 	Kind   plan.GroupKind
 	Exists bool
-	// Deleting says that its object is going; it is neither moved nor waited for.
+	// Deleting says that its object is going: it is not moved any more.
 	Deleting bool
 	// Version is what the object's template asks for, and Oldest the oldest version that one of its machines has.
 	Version, Oldest version.Version
@@ -102,6 +104,8 @@ type Intent struct {
 	To   version.Version `json:"to"`
 	// Workers says that some group stops at To, so that the hooks around a workers step are called.
 	Workers bool `json:"workers,omitempty"`
+	// Passed is when that was.
+	Passed time.Time `json:"passed,omitzero"`
 }
 
 // Answer is that of a hook which did not let the Cluster pass: it holds for the same hook and step, until a time.
@@ -161,5 +165,5 @@ func (s State) completeAt(v version.Version) bool {
 	if !s.ControlPlane.Version.Equal(v) || s.ControlPlane.Upgrading {
 		return false
 	}
-	return !slices.ContainsFunc(s.Groups, func(g Group) bool { return !g.Deleting && !g.stable(v) })
+	return !slices.ContainsFunc(s.Groups, func(g Group) bool { return g.Exists && !g.Deleting && !g.stable(v) })
 }

@@ -35,18 +35,27 @@ func (d *decider) stopsAt(v version.Version) bool {
 	return slices.ContainsFunc(d.plan.Groups, func(p plan.GroupPlan) bool { return slices.ContainsFunc(p.Upgrades, v.Equal) })
 }
 
+// leftBehind are the groups on their way out whose machines may not run beside a control plane at v.
+func (d *decider) leftBehind(v version.Version) []Group {
+	skew := d.s.Skew
+	if skew.Farthest() == 0 {
+		skew = version.KubernetesSkew()
+	}
+	deleting := slices.DeleteFunc(slices.Clone(d.s.Groups), func(g Group) bool { return !g.Exists || !g.Deleting })
+	return slices.DeleteFunc(append(deleting, d.s.Leaving...), func(g Group) bool { return skew.Allows(g.Oldest.Minor(), v.Minor()) })
+}
+
 // selectTurn selects which of the groups that must move begin now: in order, as many of one kind as may be upgrading at once, and MachinePools
 // only when no MachineDeployment moves or could. A deferred group is passed over; at a held one the sequence ends.
 func (d *decider) selectTurn(moves []Group) []Group {
 	var turn []Group
-	held := false
+	free := d.movable()
 	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
 		moving := d.s.moving(kind)
 		slots := max(d.s.Concurrency, 1) - moving
 		due := 0
 		for _, g := range d.s.kind(kind) {
-			held = held || g.Hold
-			if held || g.Defer || !slices.ContainsFunc(moves, g.is) {
+			if !slices.Contains(free, g.Name) || !slices.ContainsFunc(moves, g.is) {
 				continue
 			}
 			if due++; due <= slots {
@@ -130,7 +139,7 @@ func (d *decider) groupStatus() []GroupStatus {
 	return status
 }
 
-// movable are the names of the groups that no annotation keeps back.
+// movable are the names of the groups that no annotation keeps back: a deferred group is passed over, at a held one the sequence ends.
 func (d *decider) movable() []string {
 	var free []string
 	for _, g := range d.s.Groups {
@@ -144,9 +153,24 @@ func (d *decider) movable() []string {
 	return free
 }
 
+// upgradingMessage names the groups that move, by the version that they go to.
 func (d *decider) upgradingMessage() string {
-	moving := slices.DeleteFunc(slices.Clone(d.s.Groups), func(g Group) bool { return !g.moves() })
-	return fmt.Sprintf("%s to %s", names(moving), moving[0].Version)
+	var versions []version.Version
+	moving := map[version.Version][]Group{}
+	for _, g := range d.s.Groups {
+		if !g.moves() {
+			continue
+		}
+		if moving[g.Version] == nil {
+			versions = append(versions, g.Version)
+		}
+		moving[g.Version] = append(moving[g.Version], g)
+	}
+	parts := make([]string, len(versions))
+	for i, v := range versions {
+		parts[i] = fmt.Sprintf("%s to %s", names(moving[v]), v)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // shown is how many groups a message names.
