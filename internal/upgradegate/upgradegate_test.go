@@ -299,9 +299,9 @@ func TestApprovalsEnd(t *testing.T) {
 		t.Errorf("after the end (-want +got):\n%s", diff)
 	}
 	exists := func(_, uid string) bool { return uid == "u2" }
-	for after, want := range map[time.Duration]int{30 * time.Second: 4, time.Hour: 2} {
-		if got := of(upgradegate.ComputeExisting(g.Status.Approvals, exists, now.Add(after))); len(got) != want {
-			t.Errorf("%s after prod was deleted: %v", after, got)
+	for seconds, want := range map[int]int{30: 4, 3600: 2} {
+		if got := of(upgradegate.ComputeExisting(g.Status.Approvals, exists, now.Add(time.Duration(seconds)*time.Second))); len(got) != want {
+			t.Errorf("%d s after the approval, without prod: %v", seconds, got)
 		}
 	}
 }
