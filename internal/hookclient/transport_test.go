@@ -43,7 +43,9 @@ func TestSilentPeer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if response, err := transport.RoundTrip(request); err == nil {
+		response, err := transport.RoundTrip(request)
+		if err == nil {
+			_ = response.Body.Close()
 			t.Fatalf("it answers %s", response.Status)
 		}
 		cancel()
