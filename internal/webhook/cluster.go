@@ -109,7 +109,7 @@ func (w *Cluster) validateVersion(ctx context.Context, class *clusterv1.ClusterC
 	if refusal := offer.CheckTarget(change); refusal != nil {
 		return "", refuse(path, value, refusal)
 	}
-	return change.Warning(), nil
+	return offer.Warning(change), nil
 }
 
 func refuse(path *field.Path, value string, refusal *admit.Refusal) field.ErrorList {

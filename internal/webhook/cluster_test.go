@@ -249,7 +249,7 @@ func TestClassThatIsNotThere(t *testing.T) {
 }
 
 func TestChangedTarget(t *testing.T) {
-	const way = "the upgrade to v1.33.0 is under way: the step that is running is finished, then the upgrade goes on from v1.31.2 to "
+	const way = "the upgrade to v1.33.0 is under way: what has begun of it is finished, then the upgrade goes on from v1.31.2 to "
 	middle := cell{target: "v1.33.0", controlPlane: "v1.31.2", deployment: "v1.30.1", pool: "v1.31.2", pending: true, versions: list}
 	done := cell{target: "v1.31.2", pending: true, versions: list}
 	tests := map[string]struct {
@@ -263,13 +263,13 @@ func TestChangedTarget(t *testing.T) {
 		warning string
 	}{
 		"nearer":          {runs: middle, to: "v1.32.3", warning: way + "v1.32.3"},
-		"to where it is":  {runs: middle, to: "v1.31.2", warning: way + "v1.31.2"},
+		"to where it is":  {runs: middle, to: "v1.31.2", warning: "the upgrade to v1.33.0 is under way: the control plane stays at v1.31.2, workers follow, and the upgrade ends there"},
 		"below it":        {runs: middle, to: "v1.30.1", want: `Invalid value: "v1.30.1": it is older than the control plane's v1.31.2, and Kubernetes is never downgraded; accepted: v1.31.2, v1.32.3, v1.33.0`},
 		"not listed":      {runs: middle, to: "v1.32.9", want: `Invalid value: "v1.32.9": the ClusterClass does not list it in spec.kubernetesVersions; accepted: v1.31.2, v1.32.3, v1.33.0`},
 		"the hook is due": {runs: done, to: "v1.32.3", warning: "the upgrade to v1.31.2 is done but for the AfterClusterUpgrade hook: the upgrade to v1.32.3 begins when that has completed"},
 		"the last step runs": {
 			runs: cell{target: "v1.31.2", reported: "v1.30.1", deployment: "-", pool: "-", pending: true, versions: list}, to: "v1.32.3",
-			warning: "the upgrade to v1.31.2 is under way: the step that is running is finished, then the upgrade goes on from v1.31.2 to v1.32.3",
+			warning: "the upgrade to v1.31.2 is under way: the step of the control plane to v1.31.2 is finished, then the upgrade goes on from there to v1.32.3",
 		},
 		"a group that goes in the same request": {
 			runs: cell{target: "v1.33.0", deployment: "v1.27.0", versions: list}, to: "v1.33.0+other",

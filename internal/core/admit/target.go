@@ -156,22 +156,49 @@ func (o Offer) describeReachable(inventory plan.Inventory) string {
 }
 
 // Warning says what a person should know about a change that CheckTarget has accepted; empty where there is nothing to say.
-func (c Change) Warning() string {
+func (o Offer) Warning(c Change) string {
+	text := c.describe()
+	if text == "" || !o.Extension || c.To == c.Inventory.ControlPlane {
+		return text
+	}
+	return fmt.Sprintf("%s; whether a way leads to %s is found out when that is planned, and by `windlass plan CLUSTER --to %s` before", text, c.To, c.To)
+}
+
+// describe says what becomes of the upgrade to From. It promises no way to To.
+func (c Change) describe() string {
+	here := c.Inventory.ControlPlane
+	stays := c.To == here
 	switch {
-	case c.From.IsZero():
+	case c.From.IsZero() || !c.underWay() && !c.CompletionPending:
 		return ""
-	case c.underWay():
-		return fmt.Sprintf("the upgrade to %s is under way: the step that is running is finished, then the upgrade goes on from %s to %s",
-			c.From, c.Inventory.ControlPlane, c.To)
-	case c.CompletionPending:
+	case !c.underWay():
 		return fmt.Sprintf("the upgrade to %s is done but for the AfterClusterUpgrade hook: the upgrade to %s begins when that has completed", c.From, c.To)
+	case !c.hasBegun() && stays:
+		return fmt.Sprintf("the upgrade to %s has not begun: it is given up, and the Cluster stays at %s", c.From, here)
+	case !c.hasBegun():
+		return fmt.Sprintf("the upgrade to %s has not begun: one from %s to %s takes its place", c.From, here, c.To)
+	case c.Upgrading && stays:
+		return fmt.Sprintf("the upgrade to %s is under way: the step of the control plane to %s is finished, workers follow, and the upgrade ends there", c.From, here)
+	case c.Upgrading:
+		return fmt.Sprintf("the upgrade to %s is under way: the step of the control plane to %s is finished, then the upgrade goes on from there to %s", c.From, here, c.To)
+	case stays:
+		return fmt.Sprintf("the upgrade to %s is under way: the control plane stays at %s, workers follow, and the upgrade ends there", c.From, here)
 	default:
-		return ""
+		return fmt.Sprintf("the upgrade to %s is under way: what has begun of it is finished, then the upgrade goes on from %s to %s", c.From, here, c.To)
 	}
 }
 
 // underWay reports whether something has not reached From yet.
 func (c Change) underWay() bool {
-	behind := func(g plan.Group) bool { return g.Version != c.From }
-	return c.Upgrading || c.Inventory.ControlPlane != c.From || slices.ContainsFunc(c.Inventory.Groups, behind)
+	return c.Upgrading || c.Inventory.ControlPlane != c.From || c.hasGroupNotAt(c.From)
+}
+
+// hasBegun reports whether anything of the upgrade to From has happened: the hook before it has let it go on, or something is not at the
+// version of all else.
+func (c Change) hasBegun() bool {
+	return c.CompletionPending || c.Upgrading || c.hasGroupNotAt(c.Inventory.ControlPlane)
+}
+
+func (c Change) hasGroupNotAt(v version.Version) bool {
+	return slices.ContainsFunc(c.Inventory.Groups, func(g plan.Group) bool { return g.Version != v })
 }

@@ -126,20 +126,34 @@ func TestCheckTarget(t *testing.T) {
 }
 
 func TestWarning(t *testing.T) {
+	list := admit.Offer{Versions: vs(listed)}
+	extension := admit.Offer{Extension: true}
 	tests := map[string]struct {
+		offer  admit.Offer
 		change admit.Change
 		want   string
 	}{
-		"settled":      {admit.Change{From: v("v1.30.1"), To: v("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1")}, ""},
-		"unread":       {admit.Change{To: v("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1")}, ""},
-		"hook pending": {admit.Change{From: v("v1.30.1"), To: v("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.30.1 is done but for the AfterClusterUpgrade hook: the upgrade to v1.31.0 begins when that has completed"},
-		"on its way":   {admit.Change{From: v("v1.32.1"), To: v("v1.33.0"), Inventory: runs("v1.31.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the step that is running is finished, then the upgrade goes on from v1.31.1 to v1.33.0"},
-		"last step":    {admit.Change{From: v("v1.32.1"), To: v("v1.33.0"), Inventory: runs("v1.32.1"), Upgrading: true}, "the upgrade to v1.32.1 is under way: the step that is running is finished, then the upgrade goes on from v1.32.1 to v1.33.0"},
-		"workers":      {admit.Change{From: v("v1.32.1"), To: v("v1.33.0"), Inventory: runs("v1.32.1", "v1.31.1")}, "the upgrade to v1.32.1 is under way: the step that is running is finished, then the upgrade goes on from v1.32.1 to v1.33.0"},
+		"settled":      {list, admit.Change{From: v("v1.30.1"), To: v("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1")}, ""},
+		"unread":       {list, admit.Change{To: v("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1")}, ""},
+		"hook pending": {list, admit.Change{From: v("v1.30.1"), To: v("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.30.1 is done but for the AfterClusterUpgrade hook: the upgrade to v1.31.0 begins when that has completed"},
+		"on its way":   {list, admit.Change{From: v("v1.32.1"), To: v("v1.33.0"), Inventory: runs("v1.31.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: what has begun of it is finished, then the upgrade goes on from v1.31.1 to v1.33.0"},
+		"last step":    {list, admit.Change{From: v("v1.32.1"), To: v("v1.33.0"), Inventory: runs("v1.32.1"), Upgrading: true}, "the upgrade to v1.32.1 is under way: the step of the control plane to v1.32.1 is finished, then the upgrade goes on from there to v1.33.0"},
+		"workers":      {list, admit.Change{From: v("v1.32.1"), To: v("v1.33.0"), Inventory: runs("v1.32.1", "v1.31.1")}, "the upgrade to v1.32.1 is under way: what has begun of it is finished, then the upgrade goes on from v1.32.1 to v1.33.0"},
+		// Held before it has begun.
+		"not begun":       {list, admit.Change{From: v("v1.32.1"), To: v("v1.33.0"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: one from v1.31.1 to v1.33.0 takes its place"},
+		"taken back":      {list, admit.Change{From: v("v1.32.1"), To: v("v1.31.1"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: it is given up, and the Cluster stays at v1.31.1"},
+		"begun by a hook": {list, admit.Change{From: v("v1.32.1"), To: v("v1.33.0"), Inventory: runs("v1.31.1", "v1.31.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: what has begun of it is finished, then the upgrade goes on from v1.31.1 to v1.33.0"},
+		// To where the control plane is.
+		"ends early":              {list, admit.Change{From: v("v1.33.0"), To: v("v1.32.1"), Inventory: runs("v1.32.1", "v1.31.1"), CompletionPending: true}, "the upgrade to v1.33.0 is under way: the control plane stays at v1.32.1, workers follow, and the upgrade ends there"},
+		"ends early, in its step": {list, admit.Change{From: v("v1.33.0"), To: v("v1.32.1"), Inventory: runs("v1.32.1", "v1.31.1"), Upgrading: true}, "the upgrade to v1.33.0 is under way: the step of the control plane to v1.32.1 is finished, workers follow, and the upgrade ends there"},
+		// An extension knows the way, and is not asked.
+		"extension":             {extension, admit.Change{From: v("v1.33.0"), To: v("v1.40.0"), Inventory: runs("v1.32.1"), Upgrading: true}, "the upgrade to v1.33.0 is under way: the step of the control plane to v1.32.1 is finished, then the upgrade goes on from there to v1.40.0; whether a way leads to v1.40.0 is found out when that is planned, and by `windlass plan CLUSTER --to v1.40.0` before"},
+		"extension, ends early": {extension, admit.Change{From: v("v1.33.0"), To: v("v1.32.1"), Inventory: runs("v1.32.1", "v1.31.1")}, "the upgrade to v1.33.0 is under way: the control plane stays at v1.32.1, workers follow, and the upgrade ends there"},
+		"extension, settled":    {extension, admit.Change{From: v("v1.32.1"), To: v("v1.40.0"), Inventory: runs("v1.32.1")}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.change.Warning()); diff != "" {
+			if diff := cmp.Diff(test.want, test.offer.Warning(test.change)); diff != "" {
 				t.Error(diff)
 			}
 		})
