@@ -148,6 +148,7 @@ func chainGroups(o Objects) (groups, leaving []chain.Group, err error) {
 			if err := readChainGroup(&g, object, machines[key]); err != nil {
 				return nil, nil, err
 			}
+			g.Short = !g.Upgrading && countAt(g.Version, machines[key]) < object.replicas
 			g.Upgrading = g.Upgrading || unobserved[t.topology] && t.kind == plan.MachinePool
 		}
 		groups = append(groups, g)
@@ -162,6 +163,17 @@ func chainGroups(o Objects) (groups, leaving []chain.Group, err error) {
 	}
 	slices.SortFunc(leaving, func(a, b chain.Group) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
 	return groups, leaving, nil
+}
+
+// countAt counts the Machines that are made for a version, and stay.
+func countAt(v version.Version, machines []*clusterv1.Machine) int32 {
+	n := int32(0)
+	for _, m := range machines {
+		if made, err := version.Parse(m.Spec.Version); err == nil && made.Equal(v) && m.DeletionTimestamp.IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 // groupMachines sorts Machines by their groups.

@@ -391,6 +391,40 @@ func TestChainMachines(t *testing.T) {
 	}
 }
 
+func TestChainShort(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		replicas *int32
+		machines []string
+		going    bool
+		want     bool
+	}{
+		"one is missing":           {replicas: new(int32(2)), machines: []string{"v1.32.0"}, want: true},
+		"all are there":            {replicas: new(int32(2)), machines: []string{"v1.32.0", "v1.32.0"}},
+		"one that goes is missing": {replicas: new(int32(1)), machines: []string{"v1.32.0"}, going: true, want: true},
+		"one is the default":       {want: true},
+		"it moves anyway":          {replicas: new(int32(3)), machines: []string{"v1.31.0"}},
+	} {
+		md := deployment("a", "v1.32.0")
+		md.Spec.Replicas = tt.replicas
+		o := Objects{Cluster: cluster("v1.33.0", []string{"a"}, nil), MachineDeployments: []*clusterv1.MachineDeployment{md}}
+		for _, made := range tt.machines {
+			m := machine("1", mdName, "a", made, made)
+			if tt.going {
+				m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			}
+			o.Machines = append(o.Machines, m)
+		}
+		s, _, err := Chain(o)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if s.Groups[0].Short != tt.want {
+			t.Errorf("%s: short %t, want %t", name, s.Groups[0].Short, tt.want)
+		}
+	}
+}
+
 func TestChainLeaving(t *testing.T) {
 	t.Parallel()
 	s, _, err := Chain(Objects{

@@ -28,6 +28,8 @@ type groupObject struct {
 	// template is spec.template.spec.version, reported is status.versions.
 	template string
 	reported []clusterv1.StatusVersion
+	// replicas is how many machines a MachineDeployment should have.
+	replicas int32
 	// label is the name of its topology, empty for one that is not part of a topology.
 	label string
 }
@@ -133,6 +135,10 @@ func groupObjects(o Objects) (managed map[groupKey]groupObject, unmanaged []stri
 	for _, md := range o.MachineDeployments {
 		g := newGroupObject(plan.MachineDeployment, md, clusterv1.ClusterTopologyMachineDeploymentNameLabel)
 		g.template, g.reported = md.Spec.Template.Spec.Version, md.Status.Versions
+		g.replicas = 1
+		if md.Spec.Replicas != nil {
+			g.replicas = *md.Spec.Replicas
+		}
 		if err := add(plan.MachineDeployment, g); err != nil {
 			return nil, nil, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // ReadRecorded reads what a Cluster has recorded about its chain from its annotations. The error is a *FieldError.
@@ -28,8 +29,10 @@ func ReadRecorded(cluster *clusterv1.Cluster) (chain.Recorded, error) {
 		return r, nil
 	}
 	var err error
-	r.UpgradeStep, err = parseField(annotationRef(cluster, clusterv1.ClusterTopologyUpgradeStepAnnotation), step)
-	return r, err
+	if r.UpgradeStep, err = version.Parse(step); err != nil {
+		return chain.Recorded{}, &FieldError{Ref: annotationRef(cluster, clusterv1.ClusterTopologyUpgradeStepAnnotation), Problem: err.Error() + "; remove it, it is written anew", Err: err}
+	}
+	return r, nil
 }
 
 // readHooks reads what is recorded about hooks, which cannot be malformed.

@@ -54,7 +54,7 @@ func deployment(topology, template string, reported ...string) *clusterv1.Machin
 	if topology != "" {
 		md.Labels = map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: topology}
 	}
-	md.Spec.Template.Spec.Version = template
+	md.Spec.Template.Spec.Version, md.Spec.Replicas = template, new(int32(0))
 	md.Status.Versions = statusVersions(reported...)
 	return md
 }

@@ -116,7 +116,7 @@ func machineFacts(o client.Object) any {
 	if machine.Status.NodeInfo != nil {
 		kubelet = machine.Status.NodeInfo.KubeletVersion
 	}
-	return []any{machine.Spec.Version, kubelet, machine.Labels}
+	return []any{machine.Spec.Version, kubelet, machine.Labels, !machine.DeletionTimestamp.IsZero()}
 }
 
 func poolFacts(o client.Object) any {

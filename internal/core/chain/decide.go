@@ -86,13 +86,15 @@ func (d *decider) computePlan() {
 }
 
 // readTooEarly waits where the Cluster says that the control plane has been raised, and the control plane as it was read does not show it yet. What
-// follows the step must not be called for the version before it.
+// follows the step must not be called for the version before it, and nothing is written: the upgrade step above all, which tells of it.
 func (d *decider) readTooEarly() (Decision, bool) {
 	at, step := d.s.ControlPlane.Version, d.s.UpgradeStep
 	if !d.s.Pending.Has(AfterControlPlaneUpgrade) || step.IsZero() || version.Compare(step, at) != version.Greater {
 		return Decision{}, false
 	}
-	return d.decide(Wait{}, ControlPlaneUpgrading, "the step of the control plane to %s is recorded, and it asks for %s", step, at), true
+	decision := d.decide(Wait{}, ControlPlaneUpgrading, "the step of the control plane to %s is recorded, and it asks for %s", step, at)
+	decision.Objects.Leave = true
+	return decision, true
 }
 
 // recordTakenStep records the hooks that follow a step of the control plane which has been taken. It is part of
@@ -182,6 +184,8 @@ func (d *decider) workers() (Decision, bool) {
 		return d.raiseWorkers(turn), true
 	case d.s.anyUpgrading():
 		return d.decide(Wait{}, WorkersUpgrading, "%s", d.upgradingMessage()), true
+	case len(d.s.short(at)) > 0:
+		return d.decide(Wait{}, WorkersShort, "%s at %s until all of its machines are there", names(d.s.short(at)), at), true
 	case len(moves) > 0:
 		return d.decide(Wait{}, WorkersDeferred, "%s to %s, kept back by defer-upgrade or hold-upgrade-sequence", names(moves), at), true
 	default:

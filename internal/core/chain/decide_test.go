@@ -156,6 +156,20 @@ func TestDecide(t *testing.T) {
 			at(30, pending(chain.AfterControlPlaneInitialized), func(s *chain.State) { s.ControlPlane.Provisioned = false }),
 			chain.CallHook{Hook: chain.AfterControlPlaneInitialized, Then: chain.Record{Remove: []chain.Hook{chain.AfterControlPlaneInitialized}}}, chain.HookDue,
 		},
+		"a group lacks machines that could not join later": {
+			at(33, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, func(s *chain.State) { s.Groups[0].Short = true }),
+			chain.Wait{}, chain.WorkersShort,
+		},
+		"a group that lacks machines keeps the next one waiting": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), func(s *chain.State) {
+				s.Groups[0].Version, s.Groups[0].Oldest, s.Groups[0].Short = v(31), v(31), true
+			}),
+			chain.Wait{}, chain.WorkersShort,
+		},
+		"a group that lacks machines and is behind can go on": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), func(s *chain.State) { s.Groups[0].Short = true }),
+			chain.RaiseWorkers{To: v(31), Groups: []string{"a"}}, chain.WorkersStep,
+		},
 		"a group that left lags too far behind": {
 			at(34, begun, func(s *chain.State) {
 				s.ControlPlane.Version, s.Groups = v(33), nil
@@ -164,7 +178,9 @@ func TestDecide(t *testing.T) {
 			chain.Wait{}, chain.GroupsLeaving,
 		},
 		"a group that is deleted lags too far behind": {
-			at(34, begun, func(s *chain.State) { s.ControlPlane.Version, s.Groups[0].Deleting, s.Groups = v(33), true, s.Groups[:1] }),
+			at(34, begun, func(s *chain.State) {
+				s.ControlPlane.Version, s.Groups[0].Deleting, s.Groups = v(33), true, s.Groups[:1]
+			}),
 			chain.Wait{}, chain.GroupsLeaving,
 		},
 		"the target changes at the end": {

@@ -154,6 +154,8 @@ const (
 	WorkersStep Reason = "WorkersStep"
 	// WorkersUpgrading: groups are on their way.
 	WorkersUpgrading Reason = "WorkersUpgrading"
+	// WorkersShort: groups have arrived, and lack machines that could not join any more if the control plane went on.
+	WorkersShort Reason = "WorkersShort"
 	// WorkersDeferred: only groups that annotations keep back are missing.
 	WorkersDeferred Reason = "WorkersDeferred"
 	// GroupsLeaving: a group that is being deleted would lag too far behind the control plane's next step.

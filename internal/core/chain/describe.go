@@ -36,7 +36,7 @@ func Describe(s State, d Decision) Condition {
 	case NoPath, NoSource, HookFailed:
 		return Condition{Reason: ReconcileFailed, Message: d.Message}
 	case UpToDate, DeletingCluster, Creating, CreatingGroups, ControlPlaneProvisioning, ControlPlaneUpgrading, ControlPlaneStep, WorkersStep,
-		WorkersUpgrading, WorkersDeferred, GroupsLeaving, HookDue, HookBlocking, BlockedByAnnotation, Recording:
+		WorkersUpgrading, WorkersShort, WorkersDeferred, GroupsLeaving, HookDue, HookBlocking, BlockedByAnnotation, Recording:
 	}
 	switch {
 	case s.Deleting:
@@ -73,7 +73,7 @@ func upgradingReason(d Decision) string {
 }
 
 func blocked(d Decision) []string {
-	if d.Reason == HookBlocking || d.Reason == BlockedByAnnotation || d.Reason == GroupsLeaving {
+	if d.Reason == HookBlocking || d.Reason == BlockedByAnnotation || d.Reason == GroupsLeaving || d.Reason == WorkersShort {
 		return []string{d.Message}
 	}
 	return nil

@@ -92,6 +92,8 @@ type Group struct {
 	Version, Oldest version.Version
 	// Upgrading says that some machine is not at Version.
 	Upgrading bool
+	// Short says that there are fewer machines at Version than the group should have.
+	Short bool
 	// Defer and Hold are the annotations of the topology.
 	Defer, Hold bool
 	// MaxMinorStep bounds what the group's update method can do at once, in minors; 0 means any jump that skew allows.
@@ -147,11 +149,12 @@ func (s State) kind(kind plan.GroupKind) []Group {
 // moves reports whether the group is on its way.
 func (g Group) moves() bool { return g.Exists && !g.Deleting && g.Upgrading }
 
-// moving counts the groups of a kind that are on their way.
+// moving counts the groups of a kind that are on their way, or have arrived at the control plane's version and lack machines.
 func (s State) moving(kind plan.GroupKind) int {
 	n := 0
+	short := s.short(s.ControlPlane.Version)
 	for _, g := range s.kind(kind) {
-		if g.moves() {
+		if g.moves() || slices.ContainsFunc(short, g.is) {
 			n++
 		}
 	}
@@ -159,6 +162,14 @@ func (s State) moving(kind plan.GroupKind) int {
 }
 
 func (s State) anyUpgrading() bool { return slices.ContainsFunc(s.Groups, Group.moves) }
+
+// short are the groups at v that lack machines. While the control plane is at v too, they can be made; kubelets join only beside a control
+// plane of their own minor, so once it has gone on they cannot, until the group's own next stop.
+func (s State) short(v version.Version) []Group {
+	return slices.DeleteFunc(slices.Clone(s.Groups), func(g Group) bool {
+		return !g.Short || !g.Exists || g.Deleting || g.Upgrading || !g.Version.Equal(v)
+	})
+}
 
 // completeAt reports whether an upgrade to v is done but for the hooks that end it.
 func (s State) completeAt(v version.Version) bool {
