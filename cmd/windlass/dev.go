@@ -198,8 +198,16 @@ func reportRunning(ctx context.Context, plane *devplane.Plane, cmd *cobra.Comman
 	if err != nil {
 		return err
 	}
+	remedy := engineRemedy(status, devCommand(cmd))
 	if status.Phase != devplane.PhaseRunning {
-		return fmt.Errorf("the cluster is running, but its phase is %s: %s\nstop it with: windlass dev down", status.Phase, status.Message)
+		if remedy == "" {
+			remedy = fmt.Sprintf("the cluster is running, but its phase is %s: %s", status.Phase, status.Message)
+		}
+		return fmt.Errorf("%s\nto stop the cluster, and remove all that is on it: %s down", remedy, devCommand(cmd))
+	}
+	if remedy != "" {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "The cluster is running already, but %s\n", remedy)
+		return err
 	}
 	already := "The cluster is running already."
 	if engine, ok := demo.RunningEngine(status); ok {
@@ -220,15 +228,20 @@ func registerExtension(ctx context.Context, plane *devplane.Plane) error {
 	return demo.Register(ctx, plane, executable)
 }
 
-// usage tells what to do with a plane that runs, with the flags that it was started with.
-func usage(plane *devplane.Plane, cmd *cobra.Command) string {
+// devCommand is how to call another dev command for the same plane.
+func devCommand(cmd *cobra.Command) string {
 	words := []string{"windlass dev"}
 	for _, name := range []string{flagSource, flagStateDir, flagAssetsDir} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 			words = append(words, "--"+name+"="+flag.Value.String())
 		}
 	}
-	dev := strings.Join(words, " ")
+	return strings.Join(words, " ")
+}
+
+// usage tells what to do with a plane that runs, with the flags that it was started with.
+func usage(plane *devplane.Plane, cmd *cobra.Command) string {
+	dev := devCommand(cmd)
 	return fmt.Sprintf(`
   export KUBECONFIG=%s
   kubectl get clusters -A

@@ -47,7 +47,9 @@ func newDevEngineCommand(opts *devOptions) *cobra.Command {
 		Long: `Show or change whose core manager runs on the cluster: "stock" is Cluster API's, "windlass" this program's in its place.
 
 One is stopped, then the other is started. The cluster and what happens on it stay as they are, so this can be done in the middle of an
-upgrade. The extension is another process and goes on.`,
+upgrade. The extension is another process and goes on.
+
+A core manager that has ended, or was killed, stays down; naming its engine starts it again, and it goes on where the objects say it was.`,
 		Example: `  windlass dev engine
   windlass dev engine windlass
   windlass dev engine stock`,
@@ -77,7 +79,11 @@ func runDevEngine(cmd *cobra.Command, opts *devOptions, args []string) error {
 	running, ok := demo.RunningEngine(status)
 	switch {
 	case wanted == "" && !ok:
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "No engine is running.")
+		none := "No engine is running."
+		if remedy := engineRemedy(status, devCommand(cmd)); remedy != "" {
+			none += " " + remedy
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), none)
 		return err
 	case wanted == "":
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), running)
@@ -93,4 +99,20 @@ func runDevEngine(cmd *cobra.Command, opts *devOptions, args []string) error {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "The engine %s is running after %.1f s.\n", wanted, time.Since(started).Seconds())
 	return err
+}
+
+// engineRemedy says which engine has ended where none runs, and what starts it again; empty otherwise. dev is how dev commands are called.
+func engineRemedy(status devplane.Status, dev string) string {
+	if _, ok := demo.RunningEngine(status); ok {
+		return ""
+	}
+	for _, engine := range []demo.Engine{demo.EngineStock, demo.EngineWindlass} {
+		for _, child := range status.Children {
+			if child.Name == engine.Child() && child.State == devplane.ChildExited && child.LastExit != nil {
+				return fmt.Sprintf("%s has ended: %s (log: %s logs %s)\nto start it again, where it was: %s engine %s",
+					child.Name, child.LastExit, dev, child.Name, dev, engine)
+			}
+		}
+	}
+	return ""
 }

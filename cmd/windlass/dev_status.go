@@ -39,7 +39,7 @@ func newDevStatusCommand(opts *devOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printStatus(cmd.OutOrStdout(), output, status, time.Now()); err != nil {
+			if err := printStatus(cmd.OutOrStdout(), output, status, devCommand(cmd), time.Now()); err != nil {
 				return err
 			}
 			if status.Phase != devplane.PhaseRunning {
@@ -52,7 +52,8 @@ func newDevStatusCommand(opts *devOptions) *cobra.Command {
 	return cmd
 }
 
-func printStatus(out io.Writer, format string, status devplane.Status, now time.Time) error {
+// printStatus ends with what is wrong, and with what mends it where that is known. dev is how dev commands are called.
+func printStatus(out io.Writer, format string, status devplane.Status, dev string, now time.Time) error {
 	if format == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
@@ -80,11 +81,13 @@ func printStatus(out io.Writer, format string, status devplane.Status, now time.
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if status.Phase == devplane.PhaseRunning {
-		return nil
+	if status.Phase != devplane.PhaseRunning {
+		fmt.Fprintf(out, "\n%s\n", status.Message)
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n", status.Message)
-	return err
+	if remedy := engineRemedy(status, dev); remedy != "" {
+		fmt.Fprintf(out, "\n%s\n", remedy)
+	}
+	return nil
 }
 
 func formatBytes(n int64) string {
