@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,10 @@ concurrency, or while an annotation keeps it back; what waits is left alone. And
 disturbs it any more, the upgrade ends at its target.
 
 The Cluster comes from flags, manifests or the management cluster, as with windlass plan. More than 4 groups are
-represented by 4; a note says by which.
+represented by 4; a note says by which, and where those cannot show everything the answer is not complete.
 
 Exit codes: 0 everything that can happen was visited, and is safe; 1 a fault was found, not everything was visited
-(--max-states), or a usage or input error; 3 no legal plan exists.
+(--max-states, or groups that are not represented), or a usage or input error; 3 no legal plan exists.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, from, to, safe, complete, states,
 transitions, seconds, groups, studies: [{name, varies, states, transitions, complete, seconds}], counterexample:
@@ -53,6 +54,10 @@ const verifyExample = `  # Is the upgrade that this Cluster is on, or would begi
 
 // defaultMaxStates bounds one study: about half a minute, and 100 MB.
 const defaultMaxStates = 300_000
+
+// outside is what is not explored, and no bound of it.
+const outside = "not shown: Cluster API's own engine is put in charge after this one was killed between a step of the control plane and its record, and that step is over by then; " +
+	"it does not call that step's hooks"
 
 // errUnsafe and errCutOff are why verify fails; both are shown already.
 var (
@@ -156,10 +161,15 @@ func simulation(r planRequest, in planInput) (sim.Config, error) {
 		}
 		read := state.Groups[at]
 		g.Oldest, g.Version, g.Defer, g.Hold = g.Version, read.Version, read.Defer, read.Hold
+		g.Deleting = read.Deleting
 		if !read.Exists {
 			g.Oldest = version.Version{}
 		}
 	}
+	for _, left := range state.Leaving {
+		c.Groups = append(c.Groups, sim.Group{Name: left.Name, Kind: left.Kind, Version: left.Version, Oldest: left.Oldest, Absent: true, Deleting: left.Deleting})
+	}
+	slices.SortStableFunc(c.Groups, func(a, b sim.Group) int { return cmp.Compare(a.Kind, b.Kind) })
 	return c, nil
 }
 
@@ -173,12 +183,13 @@ func explore(ctx context.Context, r planRequest, c sim.Config, p plan.Plan, maxS
 	if len(c.Recorded.Pending) > 0 {
 		result.Notes = append(result.Notes, fmt.Sprintf("an upgrade is under way: it is explored from where it is, with %s pending", joinHooks(c.Recorded.Pending)))
 	}
-	groups, note := sim.Represent(c.Groups)
-	c.Groups = groups
-	if note != "" {
-		result.Notes = append(result.Notes, note)
+	represented := sim.Represent(c.Groups, c.Concurrency)
+	c.Groups, result.Unrepresented = represented.Groups, !represented.Complete
+	if represented.Note != "" {
+		result.Notes = append(result.Notes, represented.Note)
 	}
-	for _, g := range groups {
+	result.Notes = append(result.Notes, outside)
+	for _, g := range c.Groups {
 		result.Groups = append(result.Groups, g.Name)
 	}
 	for _, study := range sim.Studies(c, p.ControlPlane) {

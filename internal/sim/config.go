@@ -51,8 +51,9 @@ type Group struct {
 	// has; zero means Version.
 	Version, Oldest version.Version
 	MaxMinorStep    uint32
-	// Absent says that the topology does not have the group to begin with.
-	Absent bool
+	// Absent says that the topology does not have the group to begin with; with a Version it has left it, and its machines run. Deleting says that
+	// its object is going.
+	Absent, Deleting bool
 	// Defer and Hold are the annotations of the topology.
 	Defer, Hold bool
 }
@@ -166,7 +167,7 @@ func (m *model) start() world {
 			oldest = g.Version
 		}
 		w.groups[i] = group{
-			inTopology: !g.Absent, exists: !g.Version.IsZero(), version: m.rung(g.Version), oldest: m.rung(oldest), deferred: g.Defer, held: g.Hold,
+			inTopology: !g.Absent, exists: !g.Version.IsZero(), deleting: g.Deleting, version: m.rung(g.Version), oldest: m.rung(oldest), deferred: g.Defer, held: g.Hold,
 		}
 	}
 	if !m.ControlPlane.IsZero() {

@@ -12,7 +12,11 @@
 // lease). The engine reads its own writes, and may miss what others write while it acts. While the other engine is in charge, a control plane's
 // step lasts longer than that engine needs to notice it, and nobody hands the Cluster over to it between a finished step and its record: it
 // would lose the hooks of that step, since it keeps no intent. Where that engine is killed between two of its writes, hooks may be called twice:
-// what it has called then stands nowhere.
+// what it has called then stands nowhere. It does not wait for groups that are leaving, and where it begins an upgrade while the target of an earlier one
+// is recorded, this engine may ask about its target again.
+//
+// After a restart the control plane or a group may be read as it was before its last write, and no older; of the control plane only when the Cluster
+// tells of that write. What was read of a group too late does not count against the engine where it is about order and concurrency; skew does.
 //
 // The product makes several decisions on one reading of the objects, as long as it only writes records. Here everything is read again before each:
 // that allows more, since a reading that is out of date is among what races do.

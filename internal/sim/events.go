@@ -31,11 +31,11 @@ func (m *model) add(list []event, w *world, cluster bool, label string, edit fun
 }
 
 // name says what an event is about, where that is wanted.
-func (m *model) name(before string, v rung, after string) string {
+func (m *model) name(before string, v rung) string {
 	if !m.labelled {
 		return ""
 	}
-	return before + m.version(v).String() + after
+	return before + m.version(v).String()
 }
 
 // The labels of events that are nothing but time.
@@ -51,7 +51,7 @@ func (m *model) progress(w *world, list []event) []event {
 		list = m.add(list, w, true, "the control plane is initialized", func(w *world) { w.cp.initialized = true })
 	}
 	if cp.exists && cp.status != cp.spec && w.noticed() {
-		list = m.add(list, w, false, m.name("the control plane is at ", cp.spec, ""), func(w *world) { w.cp.status, w.cp.lags = w.cp.spec, false })
+		list = m.add(list, w, false, m.name("the control plane is at ", cp.spec), func(w *world) { w.cp.status, w.cp.lags = w.cp.spec, false })
 	}
 	if w.intent.to != 0 && !w.intent.aged {
 		list = m.add(list, w, false, ages, func(w *world) { w.intent.aged, w.ledger.next = true, 0 })
@@ -67,23 +67,24 @@ func (m *model) machines(w *world, list []event) []event {
 	for i, c := range m.Groups {
 		g := w.groups[i]
 		if g.exists && !g.deleting && g.version != g.oldest {
-			list = m.add(list, w, false, m.name(c.Name+" is at ", g.version, ""), func(w *world) { w.groups[i].oldest, w.groups[i].lags = w.groups[i].version, false })
+			list = m.add(list, w, false, m.name(c.Name+" is at ", g.version), func(w *world) { w.groups[i].oldest, w.groups[i].lags = w.groups[i].version, false })
 		}
 		if g.exists && g.deleting {
 			list = m.add(list, w, false, c.Name+" is gone", func(w *world) {
-				w.groups[i].goes()
+				w.groups[i] = w.groups[i].gone()
 			})
 		}
 	}
 	return list
 }
 
-// goes removes the last machine of a group.
-func (g *group) goes() {
+// gone is g when its last machine is.
+func (g group) gone() group {
 	if !g.inTopology {
-		*g = group{}
+		return group{}
 	}
 	g.exists, g.deleting, g.version, g.oldest = false, false, 0, 0
+	return g
 }
 
 // people are those who pause, block and delete.
@@ -117,7 +118,7 @@ func (m *model) people(w *world, list []event) []event {
 func (m *model) targets(w *world, list []event) []event {
 	if w.faults.Retargets > 0 {
 		for _, to := range m.otherTargets(w) {
-			list = m.add(list, w, true, m.name("the target becomes ", to, ""), func(w *world) { w.retarget(to) })
+			list = m.add(list, w, true, m.name("the target becomes ", to), func(w *world) { w.retarget(to) })
 		}
 	}
 	if w.faults.Relists > 0 {
@@ -204,7 +205,7 @@ func (m *model) additions(w *world, i int, list []event) []event {
 		return list
 	}
 	for _, to := range m.otherTargets(w) {
-		list = m.add(list, w, true, m.name(name+" is added, and the target becomes ", to, ""), func(w *world) {
+		list = m.add(list, w, true, m.name(name+" is added, and the target becomes ", to), func(w *world) {
 			add(w)
 			w.retarget(to)
 		})
@@ -212,38 +213,29 @@ func (m *model) additions(w *world, i int, list []event) []event {
 	return list
 }
 
-// lags are restarts after which something is read as it was before its last write, and what ends that.
+// lags are restarts after which something is read as it was before its last write, and what ends that. Of the control plane this is so only when
+// the Cluster tells of its step; see the package's assumptions.
 func (m *model) lags(w *world, list []event) []event {
-	if w.cp.lags {
-		list = m.add(list, w, false, "the control plane is read as it is", func(w *world) { w.cp.lags = false })
-	}
+	recorded := w.pending.has(afterControlPlane) && w.upgradeStep == w.cp.spec
+	list = m.lagging(w, list, "the control plane", w.cp.upgrading() && recorded, func(w *world) *bool { return &w.cp.lags })
 	for i, c := range m.Groups {
-		if w.groups[i].lags {
-			list = m.add(list, w, false, c.Name+" is read as it is", func(w *world) { w.groups[i].lags = false })
-		}
-	}
-	if w.faults.Lags == 0 || w.stock {
-		return list
-	}
-	restart := func(w *world) {
-		spend(&w.faults.Lags)
-		w.answer = answer{}
-	}
-	if w.cp.upgrading() && !w.cp.lags {
-		list = m.add(list, w, false, "the engine restarts, and reads the control plane as it was", func(w *world) {
-			restart(w)
-			w.cp.lags = true
-		})
-	}
-	for i, c := range m.Groups {
-		if w.groups[i].upgrading() && !w.groups[i].lags {
-			list = m.add(list, w, false, "the engine restarts, and reads "+c.Name+" as it was", func(w *world) {
-				restart(w)
-				w.groups[i].lags = true
-			})
-		}
+		list = m.lagging(w, list, c.Name, w.groups[i].upgrading(), func(w *world) *bool { return &w.groups[i].lags })
 	}
 	return list
+}
+
+// lagging are the events of one object. may says that it has been written to not long ago.
+func (m *model) lagging(w *world, list []event, name string, may bool, lags func(*world) *bool) []event {
+	switch {
+	case *lags(w):
+		return m.add(list, w, false, name+" is read as it is", func(w *world) { *lags(w) = false })
+	case may && w.faults.Lags > 0 && !w.stock:
+		return m.add(list, w, false, "the engine restarts, and reads "+name+" as it was", func(w *world) {
+			*lags(w), w.answer = spend(&w.faults.Lags), answer{}
+		})
+	default:
+		return list
+	}
 }
 
 // machinery is what happens to the engine itself.
@@ -306,7 +298,7 @@ func (w *world) settle() {
 	for i := range w.groups {
 		switch g := &w.groups[i]; {
 		case g.deleting:
-			g.goes()
+			*g = g.gone()
 		case g.exists:
 			g.oldest = g.version
 		}

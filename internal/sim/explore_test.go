@@ -77,6 +77,12 @@ func explorations() map[string]sim.Config {
 	everything.Retargets = []version.Version{v(31)}
 	strayed := chainOf(3, sim.Faults{Swaps: 2, Retargets: 2, Answers: 1, Blockers: 1, Races: 1}, md("a", 30))
 	strayed.Retargets = []version.Version{v(31), v(32)}
+	late := chainOf(3, sim.Faults{Lags: 2, Cuts: 2, Restarts: 1, Answers: 1, Retargets: 1, Annotations: 1}, md("a", 30), md("b", 29))
+	late.Retargets = []version.Version{v(31), v(32)}
+	swapped := chainOf(2, sim.Faults{Lags: 2, Swaps: 2, Cuts: 1, Answers: 1}, md("a", 30))
+	leave := chainOf(6, sim.Faults{Groups: 2, Cuts: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 28))
+	come := chainOf(3, sim.Faults{Groups: 2, Retargets: 2, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true})
+	come.Target, come.Retargets = v(31), []version.Version{v(32), v(33)}
 	one, two := version.MustParse("v1.31.1+rke2r1"), version.MustParse("v1.31.1+rke2r2")
 	builds := sim.Config{
 		ControlPlane: v(30), Target: two, Retargets: []version.Version{one}, Sources: []plan.Source{plan.VersionList{v(30), one, two}}, Groups: []sim.Group{md("a", 30), mp("p", 30)},
@@ -102,15 +108,19 @@ func explorations() map[string]sim.Config {
 		"another engine, and targets":        strayed,
 		"an extension makes the plans":       response,
 		"much at once":                       everything,
+		"late reads":                         late,
+		"late reads, and another engine":     swapped,
+		"groups leave on a long way":         leave,
+		"groups come with another target":    come,
 	}
 }
 
-// TestExplore visits all that can happen, within bounds, and checks after every step what must always hold. From every state it
+// TestExplore visits all that can happen, and without WINDLASS_LONG=1 as much of that as is near the beginning, and checks after every step what must always hold. From every state it
 // also lets the world behave, and checks that the upgrade then ends.
 func TestExplore(t *testing.T) {
 	t.Parallel()
-	limit := 4_000
-	if os.Getenv("WINDLASS_LONG") == "1" {
+	limit, long := 4_000, os.Getenv("WINDLASS_LONG") == "1"
+	if long {
 		limit = 3_000_000
 	}
 	for name, c := range explorations() {
@@ -125,6 +135,9 @@ func TestExplore(t *testing.T) {
 				t.Fatal(report.Violation)
 			}
 			t.Logf("%d states, %d transitions, depth %d, all: %v, %s", report.States, report.Transitions, report.Depth, report.Complete, time.Since(began).Round(time.Millisecond))
+			if long && !report.Complete {
+				t.Errorf("not everything is visited in %d states", report.States)
+			}
 			if report.States < 100 {
 				t.Errorf("only %d states: the model does not move", report.States)
 			}
@@ -142,7 +155,7 @@ func TestWalk(t *testing.T) {
 	}
 	const all = sim.Unlimited
 	c := chainOf(6, sim.Faults{
-		Cuts: all, Restarts: all, Answers: all, Annotations: all, Blockers: all, Retargets: all, Relists: all, Outages: all, Pauses: all, Groups: all, Races: all, Swaps: all,
+		Cuts: all, Restarts: all, Answers: all, Annotations: all, Blockers: all, Retargets: all, Relists: all, Outages: all, Pauses: all, Groups: all, Races: all, Swaps: all, Lags: all,
 	}, md("a", 30), md("b", 29), sim.Group{Name: "c", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}, mp("p", 28))
 	c.Target, c.Retargets = v(32), []version.Version{v(30), v(31), v(33), v(34), v(35), v(36)}
 	c.Sources = append(c.Sources, plan.VersionList{v(30), v(31), version.MustParse("v1.31.4"), v(32), version.MustParse("v1.33.1"), v(33), v(34), v(35), v(36)})

@@ -158,19 +158,28 @@ func (w *world) settled() bool { return w.cp.stable() && !w.ledger.controlPlane.
 func (r *run) checkClusterCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	if h == beforeCluster {
-		farther := l.allowed == 0 || step != l.allowed && !r.m.older(step, l.allowed)
-		r.check(!l.began || farther || l.forgiven, "%s is called for %s in the middle of an upgrade to %s", h, r.m.version(step), r.m.version(l.allowed))
+		r.check(!l.began || r.farther(step) || l.forgiven, "%s is called for %s in the middle of an upgrade to %s", h, r.m.version(step), r.m.version(l.allowed))
 		r.check(!r.asRead.blocker, "%s is called though an annotation blocks the upgrade", h)
 		r.check(w.settled() && !l.workersAfter.open() || l.forgiven, "%s is called before what came before it is over", h)
 		r.check(step == r.asRead.target, "%s is called for %s", h, r.m.version(step))
 		return
 	}
-	over := l.began && w.settled() && !l.workersBefore.open() && !l.workersAfter.open()
-	r.check((over || l.forgiven) && step == w.cp.spec, "%s is called for %s before the upgrade is over", h, r.m.version(step))
+	r.check((l.began && w.over() || l.forgiven) && step == w.cp.spec, "%s is called for %s before the upgrade is over", h, r.m.version(step))
 	r.check(!l.moved || l.forgiven, "%s is called, and AfterWorkersUpgrade was not", h)
 	if !r.stock {
 		r.checkEveryGroupAt(step, h.String()+" is called")
 	}
+}
+
+// over reports whether the last step is over, that of workers included.
+func (w *world) over() bool {
+	return w.settled() && !w.ledger.workersBefore.open() && !w.ledger.workersAfter.open()
+}
+
+// farther reports whether who let the upgrade begin has not let it go as far as that; of an upgrade that the other engine has begun nobody knows.
+func (r *run) farther(to rung) bool {
+	allowed := r.w.ledger.allowed
+	return allowed == 0 || to != allowed && !r.m.older(to, allowed)
 }
 
 func (r *run) checkControlPlaneCall(h hook, step rung) {
@@ -181,9 +190,9 @@ func (r *run) checkControlPlaneCall(h hook, step rung) {
 		return
 	}
 	r.check(l.began || r.stock || l.forgiven, "%s is called before BeforeClusterUpgrade", h)
-	over := w.settled() && !l.workersBefore.open() && !l.workersAfter.open()
-	r.check(over || l.forgiven, "%s is called before the last step is over", h)
-	r.check(r.stock || l.announced != step || l.replanned || r.asRead.intent.aged, "%s is called again for %s though it is completed", h, r.m.version(step))
+	r.check(w.over() || l.forgiven, "%s is called before the last step is over", h)
+	again := l.announced == step && !l.replanned && !r.asRead.intent.aged
+	r.check(r.stock || !again, "%s is called again for %s though it is completed", h, r.m.version(step))
 }
 
 func (r *run) checkWorkersCall(h hook, step rung) {
@@ -197,9 +206,15 @@ func (r *run) checkWorkersCall(h hook, step rung) {
 	r.checkNoneMoves(h.String() + " is called")
 }
 
+// moves reports whether a group is on its way, and the engine could know that: a group that comes back while it acts, or was read late, it cannot.
+func (r *run) moves(i int) bool {
+	seen := r.asRead.groups[i]
+	return r.w.groups[i].upgrading() && seen.counts() && !seen.lags
+}
+
 func (r *run) checkNoneMoves(what string) {
 	for i := range r.m.Groups {
-		r.check(!r.w.groups[i].upgrading() || r.asRead.groups[i].lags, "%s while %s moves", what, r.m.Groups[i].Name)
+		r.check(!r.moves(i), "%s while %s moves", what, r.m.Groups[i].Name)
 	}
 }
 
@@ -315,17 +330,24 @@ func (r *run) raisesControlPlane(to rung, stamp rung) {
 	r.check(l.next == to || l.announced == to, "the control plane goes to %s, and BeforeControlPlaneUpgrade did not let it pass", b)
 	r.check(l.began || l.forgiven, "the control plane goes to %s, and BeforeClusterUpgrade did not let it pass", b)
 	if !r.stock {
-		r.check(l.announced == to && w.intent.to == to && !r.asRead.intent.aged, "the control plane goes to %s before that is recorded", b)
-		r.check(!l.moved || l.forgiven, "the control plane goes on to %s, and AfterWorkersUpgrade for %s was not called", b, a)
-		r.check(l.allowed == 0 || !r.m.older(l.allowed, to), "the control plane goes to %s, and BeforeClusterUpgrade has let the upgrade go to %s", b, r.m.version(l.allowed))
-		r.check(stamp == to, "the control plane goes to %s and is stamped %s", b, r.m.version(stamp))
-		r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %s though the Cluster is paused or goes", b)
-		r.checkNoneMoves("the control plane goes on")
+		r.checkOwnStep(to, stamp)
 	}
 	w.cp.spec, w.cp.stamp = to, stamp
 	l.controlPlane, l.workersBefore, l.workersAfter = due, notDue, notDue
 	l.next, l.announced, l.moved, l.replanned, l.turn = 0, 0, false, false, 0
 	r.checkSkew(!r.stock)
+}
+
+// checkOwnStep checks what the other engine does not keep to.
+func (r *run) checkOwnStep(to, stamp rung) {
+	w, l := r.w, &r.w.ledger
+	a, b := r.m.version(w.cp.spec), r.m.version(to)
+	r.check(l.announced == to && w.intent.to == to && !r.asRead.intent.aged, "the control plane goes to %s before that is recorded", b)
+	r.check(!l.moved || l.forgiven, "the control plane goes on to %s, and AfterWorkersUpgrade for %s was not called", b, a)
+	r.check(l.allowed == 0 || !r.m.older(l.allowed, to), "the control plane goes to %s, and BeforeClusterUpgrade has let the upgrade go to %s", b, r.m.version(l.allowed))
+	r.check(stamp == to, "the control plane goes to %s and is stamped %s", b, r.m.version(stamp))
+	r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %s though the Cluster is paused or goes", b)
+	r.checkNoneMoves("the control plane goes on")
 }
 
 // raisesGroup checks that a group may begin to move.
@@ -369,11 +391,11 @@ func (r *run) checkTurn(i int, to rung) {
 
 // checkConcurrency checks what else moves.
 func (r *run) checkConcurrency(i int, to rung) {
-	w, c := r.w, r.m.Groups[i]
+	c := r.m.Groups[i]
 	name := c.Name
 	moving := 1
 	for j := range r.m.Groups {
-		if j == i || !w.groups[j].upgrading() || r.asRead.groups[j].lags {
+		if j == i || !r.moves(j) {
 			continue
 		}
 		if r.m.Groups[j].Kind == c.Kind {

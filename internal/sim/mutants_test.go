@@ -136,6 +136,10 @@ func mutants() map[string]mutant {
 	creation.ControlPlane = version.Version{}
 	retarget := chainOf(2, sim.Faults{Retargets: 1}, md("a", 30))
 	retarget.Retargets = []version.Version{v(31)}
+	farther := chainOf(2, sim.Faults{Retargets: 1, Blockers: 1}, md("a", 30))
+	farther.Target, farther.Retargets = v(31), []version.Version{v(32)}
+	leaves := chainOf(4, sim.Faults{Groups: 1}, md("a", 30))
+	leaves.Skew = version.KubernetesSkew()
 	lax := version.SkewPolicy{Name: "lax", Rules: []version.SkewRule{{MaxLag: 9}}}
 	return map[string]mutant{
 		"skips skew":                {see: func(s *chain.State) { s.Skew = lax }, config: long, want: "version skew"},
@@ -179,7 +183,15 @@ func mutants() map[string]mutant {
 		"creates groups at once":   {decide: func(s chain.State, d *chain.Decision) { release(s, d, false) }, config: newGroup, want: "while the control plane changes"},
 		"writes what waits":        {decide: func(s chain.State, d *chain.Decision) { release(s, d, true) }, config: plain, want: "is written to"},
 		"creates unasked":          {see: func(s *chain.State) { s.Begun = true }, config: creation, want: "BeforeClusterCreate did not let it pass"},
-		"keeps to the old target":  {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
+		"takes steps of long ago":  {see: func(s *chain.State) { renew(s) }, config: plain, want: "before that is recorded"},
+		"asks about no new target": {see: assume, config: farther, want: "BeforeClusterUpgrade has let the upgrade go to v1.31.0"},
+		"forgets leaving machines": {see: func(s *chain.State) { s.Leaving = nil }, config: leaves, want: "version skew"},
+		"forgets deleted machines": {see: func(s *chain.State) {
+			s.Groups = slices.DeleteFunc(s.Groups, func(g chain.Group) bool { return g.Deleting })
+		}, config: leaves, want: "version skew"},
+		"believes late reads":     {see: func(s *chain.State) { s.UpgradeStep = version.Version{} }, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the control plane is not just there"},
+		"writes on late reads":    {decide: insist, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the upgrade step is v1.30.0"},
+		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
 	}
 }
 
@@ -200,6 +212,29 @@ func waver(s chain.State, d *chain.Decision) {
 	if i := s.Intent; i != nil {
 		d.Action = chain.Note{Record: chain.Record{Intent: &chain.Intent{From: i.From, To: i.To, Workers: !i.Workers, Passed: i.Passed}}}
 		d.Objects.ControlPlane = chain.Object{Version: i.From, Hold: true}
+	}
+}
+
+// assume takes any target for one that was asked about.
+func assume(s *chain.State) {
+	if !s.ChainTarget.IsZero() {
+		s.ChainTarget = s.Target
+	}
+}
+
+// insist keeps up what is there where all is to be left alone.
+func insist(s chain.State, d *chain.Decision) {
+	if d.Objects.Leave && s.ControlPlane.Exists && !s.Paused && !s.Deleting {
+		d.Objects.Leave = false
+	}
+}
+
+// renew takes an announced step for one of now.
+func renew(s *chain.State) {
+	if s.Intent != nil {
+		fresh := *s.Intent
+		fresh.Passed = epoch
+		s.Intent = &fresh
 	}
 }
 

@@ -257,15 +257,19 @@ func (e *otherEngine) writeAll(step rung, asComputed hooks, moves []move) {
 			return
 		}
 	}
-	for i := range e.m.Groups {
-		if e.deletesGroup(i) != nil {
-			e.dead, w.ledger.forgiven = true, true
-			return
-		}
-	}
-	if last != w.pending {
+	if e.deletesGroups() && last != w.pending {
 		e.write("the Cluster's marks", func() { w.pending = last })
 	}
+}
+
+func (e *otherEngine) deletesGroups() bool {
+	for i := range e.m.Groups {
+		if e.deletesGroup(i) != nil {
+			e.dead, e.w.ledger.forgiven = true, true
+			return false
+		}
+	}
+	return true
 }
 
 func (e *otherEngine) writeControlPlane() bool {

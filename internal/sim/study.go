@@ -36,6 +36,8 @@ func Studies(c Config, route []version.Version) []Study {
 			Faults{Annotations: 2, Cuts: 2, Races: 1}),
 		targets,
 		with("groups", "a group is removed from the topology or its object is deleted; two effects are lost or unanswered", Faults{Groups: 1, Cuts: 2}),
+		with("reads", "after restarts the control plane or a group is read as it was before its last write, twice; an annotation of a group changes; an effect is lost or unanswered",
+			Faults{Lags: 2, Annotations: 1, Cuts: 1}),
 		with("engines", "Cluster API's own engine takes over and gives way again at any point; a hook blocks or fails", Faults{Swaps: 2, Answers: 1}),
 		with("deletion", "the Cluster is deleted at any point; any hook blocks or fails; any effect is lost or unanswered", Faults{Deletions: 1, Answers: all, Cuts: all}),
 	}
@@ -47,46 +49,86 @@ type likeness struct {
 	version, oldest        version.Version
 	step                   uint32
 	absent, deferred, hold bool
+	deleting               bool
 }
 
 func likenessOf(g Group) likeness {
-	return likeness{g.Kind, g.Version, g.Oldest, g.MaxMinorStep, g.Absent, g.Defer, g.Hold}
+	return likeness{g.Kind, g.Version, g.Oldest, g.MaxMinorStep, g.Absent, g.Defer, g.Hold, g.Deleting}
 }
 
-// Represent chooses at most MaxGroups groups that stand for all, in their order: one of each likeness, and a second MachineDeployment if there is one,
-// since order and concurrency show only among two. note says who was left out; it is empty when nobody was.
-func Represent(groups []Group) (kept []Group, note string) {
+// Represented are the groups that stand for all of an upgrade.
+type Represented struct {
+	// Groups are at most MaxGroups, in their order.
+	Groups []Group
+	// Note says who was left out; it is empty when nobody was. Complete says that they can show all that can happen to all.
+	Note     string
+	Complete bool
+}
+
+// Represent chooses at most MaxGroups groups that stand for all: one of each likeness, and of each kind as many more as it takes to see more than
+// may move at once, since order and concurrency show only among those.
+func Represent(groups []Group, concurrency int) Represented {
 	if len(groups) <= MaxGroups {
-		return groups, ""
+		return Represented{Groups: groups, Complete: true}
 	}
-	seen := map[likeness]bool{}
-	var first, more []int
-	for i, g := range groups {
-		if l := likenessOf(g); !seen[l] {
-			seen[l] = true
-			first = append(first, i)
-		} else if g.Kind == plan.MachineDeployment {
-			more = append(more, i)
-		}
-	}
-	unseen := 0
-	if len(first) > MaxGroups {
-		unseen = len(first) - MaxGroups
-		first = extremes(groups, first)
-	} else {
-		first = append(first, more[:min(len(more), 1, MaxGroups-len(first))]...)
-	}
-	slices.Sort(first)
-	names := make([]string, 0, len(first))
-	for _, i := range first {
-		kept = append(kept, groups[i])
+	chosen, unseen := representatives(groups, max(concurrency, 1))
+	r := Represented{}
+	names := make([]string, 0, len(chosen))
+	for _, i := range chosen {
+		r.Groups = append(r.Groups, groups[i])
 		names = append(names, groups[i].Name)
 	}
-	note = fmt.Sprintf("%d groups are represented by %s: groups of one kind at one version, with the same limits and annotations, behave alike", len(groups), strings.Join(names, ", "))
+	r.Note = fmt.Sprintf("%d groups are represented by %s: groups of one kind at one version, with the same limits and annotations, behave alike", len(groups), strings.Join(names, ", "))
 	if unseen > 0 {
-		note += fmt.Sprintf("; %d versions or kinds between those are not represented", unseen)
+		r.Note += fmt.Sprintf("; %d versions or kinds between those are not represented", unseen)
 	}
-	return kept, note
+	crowded := crowded(groups, r.Groups, max(concurrency, 1))
+	if crowded != "" {
+		r.Note += fmt.Sprintf("; that no more than %d move at once is not shown of %ss", concurrency, crowded)
+	}
+	r.Complete = unseen == 0 && crowded == ""
+	return r
+}
+
+// representatives are the places of those who stand for all. unseen is how many likenesses nobody stands for.
+func representatives(groups []Group, concurrency int) (chosen []int, unseen int) {
+	seen := map[likeness]bool{}
+	count := map[plan.GroupKind]int{plan.MachineDeployment: 0, plan.MachinePool: 0}
+	var more []int
+	for i, g := range groups {
+		if l := likenessOf(g); seen[l] {
+			more = append(more, i)
+		} else {
+			seen[l] = true
+			count[g.Kind]++
+			chosen = append(chosen, i)
+		}
+	}
+	if len(chosen) > MaxGroups {
+		unseen = len(chosen) - MaxGroups
+		chosen = extremes(groups, chosen)
+	}
+	for _, i := range more {
+		if kind := groups[i].Kind; len(chosen) < MaxGroups && count[kind] <= concurrency {
+			count[kind]++
+			chosen = append(chosen, i)
+		}
+	}
+	slices.Sort(chosen)
+	return chosen, unseen
+}
+
+// crowded is a kind of which some are left out, and not more are kept than may move at once; empty when there is none.
+func crowded(all, kept []Group, concurrency int) plan.GroupKind {
+	count := func(groups []Group, kind plan.GroupKind) int {
+		return len(slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return g.Kind != kind }))
+	}
+	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
+		if n := count(kept, kind); n < count(all, kind) && n <= concurrency {
+			return kind
+		}
+	}
+	return ""
 }
 
 // extremes keeps those that are farthest behind, and the last to move, which is a MachinePool where there is one.

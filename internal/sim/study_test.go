@@ -25,24 +25,28 @@ func TestRepresent(t *testing.T) {
 		groups []sim.Group
 		want   []string
 		note   string
+		at     int
+		whole  bool
 	}{
-		"few":                 {alike[:4], []string{"m0", "m1", "m2", "m3"}, ""},
-		"alike":               {append(alike[:9:9], mp("p", 30)), []string{"m0", "m1", "p"}, "10 groups are represented by m0, m1, p: "},
-		"pools alone":         {[]sim.Group{mp("p", 30), mp("q", 30), mp("r", 30), mp("s", 30), mp("t", 30)}, []string{"p"}, "5 groups are represented by p: "},
-		"more than there can": {append(mixed[:6:6], mp("p", 30)), []string{"m2", "m3", "m4", "p"}, "; 2 versions or kinds between those are not represented"},
+		"few":                 {alike[:4], []string{"m0", "m1", "m2", "m3"}, "", 9, true},
+		"alike":               {append(alike[:9:9], mp("p", 30)), []string{"m0", "m1", "p"}, "10 groups are represented by m0, m1, p: ", 1, true},
+		"three at once":       {alike, []string{"m0", "m1", "m2", "m3"}, "9 groups are represented by m0, m1, m2, m3: ", 3, true},
+		"four at once":        {alike, []string{"m0", "m1", "m2", "m3"}, "; that no more than 4 move at once is not shown of MachineDeployments", 4, false},
+		"pools alone":         {[]sim.Group{mp("p", 30), mp("q", 30), mp("r", 30), mp("s", 30), mp("t", 30)}, []string{"p", "q"}, "5 groups are represented by p, q: ", 0, true},
+		"more than there can": {append(mixed[:6:6], mp("p", 30)), []string{"m2", "m3", "m4", "p"}, "; 2 versions or kinds between those are not represented", 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept, note := sim.Represent(tt.groups)
+			r := sim.Represent(tt.groups, tt.at)
 			var names []string
-			for _, g := range kept {
+			for _, g := range r.Groups {
 				names = append(names, g.Name)
 			}
 			if diff := cmp.Diff(tt.want, names); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if !strings.Contains(note, tt.note) || (note == "") != (tt.note == "") {
-				t.Errorf("note %q, want %q in it", note, tt.note)
+			if !strings.Contains(r.Note, tt.note) || (r.Note == "") != (tt.note == "") || r.Complete != tt.whole {
+				t.Errorf("note %q, want %q in it; complete: %v", r.Note, tt.note, r.Complete)
 			}
 		})
 	}

@@ -14,8 +14,10 @@ type Verification struct {
 	Namespace, Cluster string
 	From, To           version.Version
 	// Groups are the names of those that were explored.
-	Groups  []string
-	Studies []VerifiedStudy
+	Groups []string
+	// Unrepresented says that those do not stand for all that there are.
+	Unrepresented bool
+	Studies       []VerifiedStudy
 	// Counterexample is nil when none was found.
 	Counterexample *Counterexample
 	Notes          []string
@@ -38,6 +40,9 @@ type Counterexample struct {
 
 // Complete reports whether everything was visited.
 func (v Verification) Complete() bool {
+	if v.Unrepresented {
+		return false
+	}
 	for _, s := range v.Studies {
 		if !s.Complete {
 			return false
