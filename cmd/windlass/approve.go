@@ -114,7 +114,7 @@ func (o *approveOptions) run(cmd *cobra.Command, name string) error {
 	case o.revoked:
 		return a.revoke(ctx, held.selectApproved(o.gate, pattern), o.gate != "" || pattern != nil)
 	default:
-		return a.approve(ctx, held.selectPending(o.gate, pattern), o.allPending || o.gate != "" || pattern != nil)
+		return a.approve(ctx, held.selectPending(o.gate, pattern), o.allPending || o.gate != "" || pattern != nil, held.explainNone(o.gate, pattern))
 	}
 }
 

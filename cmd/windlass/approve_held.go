@@ -135,7 +135,8 @@ func (h held) write(out io.Writer) {
 			key, text.Bound(h.cluster.Annotations[key], maxPrinted), h.cluster.Name, h.cluster.Namespace, name)
 	}
 	if waits.Len() == 0 {
-		fmt.Fprintf(out, "Nothing holds an upgrade of Cluster %s/%s.\n", h.cluster.Namespace, h.cluster.Name)
+		fmt.Fprintf(out, "No gate and no before-upgrade annotation holds an upgrade of Cluster %s/%s; what else may hold it: windlass status %s -n %s\n",
+			h.cluster.Namespace, h.cluster.Name, h.cluster.Name, h.cluster.Namespace)
 	} else {
 		fmt.Fprintf(out, "Held upgrade of Cluster %s/%s:\n%s", h.cluster.Namespace, h.cluster.Name, waits.String())
 	}

@@ -37,12 +37,12 @@ func nothingError(format string, args ...any) error {
 	return &exitError{code: exitNoPlan, err: fmt.Errorf(format, args...)}
 }
 
-// approve approves steps. chosen says that the user has said which ones; else there must be one only.
-func (a approver) approve(ctx context.Context, steps []heldStep, chosen bool) error {
+// approve approves steps. chosen says that the user has said which ones; else there must be one only. why is why there are none.
+func (a approver) approve(ctx context.Context, steps []heldStep, chosen bool, why string) error {
 	missing := slices.DeleteFunc(slices.Clone(steps), func(s heldStep) bool { return s.approved })
 	switch {
 	case len(steps) == 0:
-		return nothingError("nothing that was asked for waits for approval; see windlass approve %s -n %s --list", a.held.cluster.Name, a.held.cluster.Namespace)
+		return nothingError("%s; see windlass approve %s -n %s --list", why, a.held.cluster.Name, a.held.cluster.Namespace)
 	case len(missing) > 1 && !chosen:
 		return chooseError(missing, "--gate, --step or --all-pending")
 	}
@@ -64,7 +64,7 @@ func (a approver) approve(ctx context.Context, steps []heldStep, chosen bool) er
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "Approved: %s\n", s)
+		fmt.Fprintf(a.out, "Approved: %s; it counts when the gate is asked next, within a minute\n", s)
 	}
 	return nil
 }
