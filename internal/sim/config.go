@@ -80,6 +80,8 @@ type Faults struct {
 	// Lags are restarts after which the control plane or a group is read as it was before its last write, until that is over or the engine
 	// reads it anew.
 	Lags uint8
+	// Shortages are groups whose machines at the version of the template are too few for a while.
+	Shortages uint8
 	// Deletions of the Cluster: one is all there can be.
 	Deletions uint8
 }

@@ -260,7 +260,7 @@ func (r *run) createsGroup(i int, to rung) {
 	calm := w.cp.spec == to && !w.cp.upgrading() && !w.ledger.controlPlane.open()
 	r.check(r.stock || calm, "%s is created while the control plane changes", r.m.Groups[i].Name)
 	w.groups[i].exists, w.groups[i].version, w.groups[i].oldest = true, to, to
-	r.checkSkew(false)
+	r.checkGroupSkew(i)
 }
 
 func (m *model) carry(r *run, state chain.State, recorded chain.Recorded, d chain.Decision) {

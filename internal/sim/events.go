@@ -69,6 +69,7 @@ func (m *model) machines(w *world, list []event) []event {
 		if g.exists && !g.deleting && g.version != g.oldest {
 			list = m.add(list, w, false, m.name(c.Name+" is at ", g.version), func(w *world) { w.groups[i].oldest, w.groups[i].lags = w.groups[i].version, false })
 		}
+		list = m.shortages(w, i, list)
 		if g.exists && g.deleting {
 			list = m.add(list, w, false, c.Name+" is gone", func(w *world) {
 				w.groups[i] = w.groups[i].gone()
@@ -78,12 +79,25 @@ func (m *model) machines(w *world, list []event) []event {
 	return list
 }
 
+// shortages are machines that a group lacks, and gets as long as they can join.
+func (m *model) shortages(w *world, i int, list []event) []event {
+	g, name := w.groups[i], m.Groups[i].Name
+	switch {
+	case g.short && w.joins(i):
+		return m.add(list, w, false, name+" has all its machines", func(w *world) { w.groups[i].short = false })
+	case w.faults.Shortages > 0 && g.counts() && !g.short && !g.upgrading():
+		return m.add(list, w, false, name+" lacks machines", func(w *world) { w.groups[i].short = spend(&w.faults.Shortages) })
+	default:
+		return list
+	}
+}
+
 // gone is g when its last machine is.
 func (g group) gone() group {
 	if !g.inTopology {
 		return group{}
 	}
-	g.exists, g.deleting, g.version, g.oldest = false, false, 0, 0
+	g.exists, g.deleting, g.short, g.version, g.oldest = false, false, false, 0, 0
 	return g
 }
 
@@ -301,6 +315,7 @@ func (w *world) settle() {
 			*g = g.gone()
 		case g.exists:
 			g.oldest = g.version
+			g.short = g.short && !w.joins(i)
 		}
 	}
 }

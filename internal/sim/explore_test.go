@@ -110,6 +110,7 @@ func explorations() map[string]sim.Config {
 		"much at once":                       everything,
 		"late reads":                         late,
 		"late reads, and another engine":     swapped,
+		"machines are missing":               chainOf(3, sim.Faults{Shortages: 3, Annotations: 1, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 30)),
 		"groups leave on a long way":         leave,
 		"groups come with another target":    come,
 	}
@@ -155,7 +156,7 @@ func TestWalk(t *testing.T) {
 	}
 	const all = sim.Unlimited
 	c := chainOf(6, sim.Faults{
-		Cuts: all, Restarts: all, Answers: all, Annotations: all, Blockers: all, Retargets: all, Relists: all, Outages: all, Pauses: all, Groups: all, Races: all, Swaps: all, Lags: all,
+		Cuts: all, Restarts: all, Answers: all, Annotations: all, Blockers: all, Retargets: all, Relists: all, Outages: all, Pauses: all, Groups: all, Races: all, Swaps: all, Lags: all, Shortages: all,
 	}, md("a", 30), md("b", 29), sim.Group{Name: "c", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}, mp("p", 28))
 	c.Target, c.Retargets = v(32), []version.Version{v(30), v(31), v(33), v(34), v(35), v(36)}
 	c.Sources = append(c.Sources, plan.VersionList{v(30), v(31), version.MustParse("v1.31.4"), v(32), version.MustParse("v1.33.1"), v(33), v(34), v(35), v(36)})

@@ -212,9 +212,15 @@ func (r *run) moves(i int) bool {
 	return r.w.groups[i].upgrading() && seen.counts() && !seen.lags
 }
 
+// lacks reports whether this engine must wait for machines of a group: beside the next version of the control plane they could not join.
+func (r *run) lacks(i int) bool {
+	return !r.stock && r.w.groups[i].short && r.w.joins(i) && r.asRead.groups[i].short && r.asRead.groups[i].counts() && r.asRead.joins(i)
+}
+
 func (r *run) checkNoneMoves(what string) {
 	for i := range r.m.Groups {
 		r.check(!r.moves(i), "%s while %s moves", what, r.m.Groups[i].Name)
+		r.check(!r.lacks(i), "%s while %s lacks machines", what, r.m.Groups[i].Name)
 	}
 }
 
@@ -364,8 +370,8 @@ func (r *run) raisesGroup(i int, to rung) {
 			l.turn = 0
 		}
 	}
-	g.version = to
-	r.checkSkew(false)
+	g.version, g.short = to, false
+	r.checkGroupSkew(i)
 }
 
 func (r *run) checkTurn(i int, to rung) {
@@ -395,7 +401,7 @@ func (r *run) checkConcurrency(i int, to rung) {
 	name := c.Name
 	moving := 1
 	for j := range r.m.Groups {
-		if j == i || !r.moves(j) {
+		if j == i || !r.moves(j) && !r.lacks(j) {
 			continue
 		}
 		if r.m.Groups[j].Kind == c.Kind {
@@ -406,20 +412,22 @@ func (r *run) checkConcurrency(i int, to rung) {
 	r.check(moving <= max(r.m.Concurrency, 1), "%s goes to %s, and then %d of its kind move", name, r.m.version(to), moving)
 }
 
-// checkSkew checks every machine against every API server that may run beside it; also those of groups that are going, where all says so. Only a step of
-// this engine's control plane must wait for them: the other engine does not.
+// checkSkew checks the machines of all groups against the API servers that may run beside them, also of groups that are going, where all says so. Only
+// a step of this engine's control plane must wait for those: the other engine does not.
 func (r *run) checkSkew(all bool) {
-	w := r.w
 	for i := range r.m.Groups {
-		g := w.groups[i]
-		if !g.exists || !all && !g.counts() {
-			continue
+		if g := r.w.groups[i]; g.exists && (all || g.counts()) {
+			r.checkGroupSkew(i)
 		}
-		for _, kubelet := range [...]rung{g.version, g.oldest} {
-			for _, server := range [...]rung{w.cp.spec, w.cp.status} {
-				if server != 0 && !r.m.Skew.Allows(r.m.version(kubelet).Minor(), r.m.version(server).Minor()) {
-					r.check(false, "version skew: %s has kubelets of %s beside an API server of %s", r.m.Groups[i].Name, r.m.version(kubelet), r.m.version(server))
-				}
+	}
+}
+
+func (r *run) checkGroupSkew(i int) {
+	w, g := r.w, r.w.groups[i]
+	for _, kubelet := range [...]rung{g.version, g.oldest} {
+		for _, server := range [...]rung{w.cp.spec, w.cp.status} {
+			if server != 0 && !r.m.Skew.Allows(r.m.version(kubelet).Minor(), r.m.version(server).Minor()) {
+				r.check(false, "version skew: %s has kubelets of %s beside an API server of %s", r.m.Groups[i].Name, r.m.version(kubelet), r.m.version(server))
 			}
 		}
 	}

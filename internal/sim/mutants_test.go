@@ -191,6 +191,7 @@ func mutants() map[string]mutant {
 		}, config: leaves, want: "version skew"},
 		"believes late reads":     {see: func(s *chain.State) { s.UpgradeStep = version.Version{} }, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the control plane is not just there"},
 		"writes on late reads":    {decide: insist, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the upgrade step is v1.30.0"},
+		"misses no machines":      {see: func(s *chain.State) { edit(s, func(g *chain.Group) { g.Short = false }) }, config: chainOf(1, sim.Faults{Shortages: 1}, md("a", 30)), want: "while a lacks machines"},
 		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
 	}
 }

@@ -72,12 +72,18 @@ func (c controlPlane) stable() bool    { return c.exists && c.status == c.spec }
 type group struct {
 	inTopology, exists, deleting, deferred, held bool
 	version, oldest                              rung
-	// lags says that the engine reads it as it was before it began to move.
-	lags bool
+	// lags says that the engine reads it as it was before it began to move, short that machines are missing.
+	lags, short bool
 }
 
 func (g group) counts() bool    { return g.inTopology && g.exists && !g.deleting }
 func (g group) upgrading() bool { return g.counts() && g.version != g.oldest }
+
+// joins reports whether machines of a group that is not on its way could join the control plane.
+func (w *world) joins(i int) bool {
+	g := w.groups[i]
+	return g.exists && g.version == g.oldest && g.version == w.cp.spec
+}
 
 // leaving reports whether there are machines of a group that the topology does not have.
 func (g group) leaving() bool { return g.exists && !g.inTopology }
@@ -182,7 +188,7 @@ func (m *model) readGroups(w *world) (groups, leaving []chain.Group) {
 		g, c := &w.groups[i], &m.Groups[i]
 		read := chain.Group{Name: c.Name, Kind: c.Kind, Exists: g.exists, Deleting: g.deleting, Defer: g.deferred, Hold: g.held, MaxMinorStep: c.MaxMinorStep}
 		if g.exists {
-			read.Version, read.Oldest, read.Upgrading = m.version(g.version), m.version(g.oldest), g.version != g.oldest
+			read.Version, read.Oldest, read.Upgrading, read.Short = m.version(g.version), m.version(g.oldest), g.version != g.oldest, g.short
 		}
 		if g.lags {
 			read.Version, read.Upgrading = read.Oldest, false
