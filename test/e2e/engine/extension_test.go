@@ -317,13 +317,13 @@ func (e *extension) count(t *testing.T, key types.NamespacedName, r rule) int {
 	return n
 }
 
-// completed are the calls that let a Cluster pass, without questions for plans. Calls that repeat the one before are given once, and counted.
-func completed(calls []call) (order []string, repeated int) {
+// completed are the calls that let a Cluster pass, without questions for plans. Calls that repeat the one before are given once, and apart.
+func completed(calls []call) (order, repeated []string) {
 	for _, c := range calls {
 		switch {
 		case c.Hook == generateUpgradePlan || !c.Passed:
 		case len(order) > 0 && order[len(order)-1] == c.String():
-			repeated++
+			repeated = append(repeated, c.String())
 		default:
 			order = append(order, c.String())
 		}

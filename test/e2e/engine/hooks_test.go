@@ -68,8 +68,8 @@ func (w *world) checkCalls(t *testing.T) {
 	v := versions()
 	calls := w.extension.calls(t, hooked)
 	order, repeated := completed(calls)
-	if diff := cmp.Diff(append(creationHooks(), upgradeHooks(v[2], v[3])...), order); diff != "" || repeated > 0 {
-		t.Errorf("%d repeated; hooks (-want +got):\n%s", repeated, diff)
+	if diff := cmp.Diff(append(creationHooks(), upgradeHooks(v[2], v[3])...), order); diff != "" || len(repeated) > 0 {
+		t.Errorf("called again: %q; hooks (-want +got):\n%s", repeated, diff)
 	}
 	find := func(text string) call {
 		i := slices.IndexFunc(calls, func(c call) bool { return c.String() == text })
