@@ -157,6 +157,9 @@ func (o Offer) describeReachable(inventory plan.Inventory) string {
 
 // Warning says what a person should know about a change that CheckTarget has accepted; empty where there is nothing to say.
 func (o Offer) Warning(c Change) string {
+	if c.From.IsZero() {
+		return ""
+	}
 	text := c.describe()
 	if text == "" || !o.Extension || c.To == c.Inventory.ControlPlane {
 		return text
@@ -169,7 +172,7 @@ func (c Change) describe() string {
 	here := c.Inventory.ControlPlane
 	stays := c.To == here
 	switch {
-	case c.From.IsZero() || !c.underWay() && !c.CompletionPending:
+	case !c.underWay() && !c.CompletionPending:
 		return ""
 	case !c.underWay():
 		return fmt.Sprintf("the upgrade to %s is done but for the AfterClusterUpgrade hook: the upgrade to %s begins when that has completed", c.From, c.To)
