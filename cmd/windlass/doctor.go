@@ -114,7 +114,7 @@ func (o *doctorOptions) gather(cmd *cobra.Command, name string) (doctor.Facts, e
 	if len(o.files) > 0 {
 		return manifestFacts(cmd, o.files, *o.kube.Namespace, name)
 	}
-	m, namespace, err := connect(o.kube)
+	m, namespace, err := connectUnlessManifests(o.kube)
 	if err != nil {
 		return doctor.Facts{}, err
 	}

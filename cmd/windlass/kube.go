@@ -54,6 +54,18 @@ type managementCluster struct {
 	cached bool
 }
 
+// errNoCluster says that nothing names a management cluster.
+var errNoCluster = errors.New("it names no cluster; choose one with --kubeconfig or KUBECONFIG")
+
+// connectUnlessManifests is connect for commands that read manifests instead.
+func connectUnlessManifests(kube *genericclioptions.ConfigFlags) (managementCluster, string, error) {
+	m, namespace, err := connect(kube)
+	if errors.Is(err, errNoCluster) {
+		err = fmt.Errorf("%w, or give manifests with -f", err)
+	}
+	return m, namespace, err
+}
+
 // connect returns the management cluster that the flags choose, and the namespace to look in.
 func connect(kube *genericclioptions.ConfigFlags) (managementCluster, string, error) {
 	// What goes wrong in the background reaches standard error by way of client-go's log. Without a logger controller-runtime
@@ -96,7 +108,7 @@ func checkKubeconfig(loader clientcmd.ClientConfig, config *rest.Config) error {
 		return fmt.Errorf("loading it: %w", err)
 	}
 	if api.IsConfigEmpty(&raw) && config.BearerTokenFile == "" {
-		return errors.New("it names no cluster; choose one with --kubeconfig or KUBECONFIG, or give manifests with -f")
+		return errNoCluster
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -52,8 +53,20 @@ func run() int {
 			return code
 		}
 	}
-	fmt.Fprintf(os.Stderr, "windlass: %v\n", err)
+	fmt.Fprintln(os.Stderr, "windlass: "+describeConflict(err.Error()))
 	return code
+}
+
+// conflict is what cobra says of flags that exclude each other, which is no type of its own: the flags that were given.
+var conflict = regexp.MustCompile(`^if any flags in the group \[[^]]*\] are set none of the others can be; \[([^]]*)\] were all set$`)
+
+// describeConflict says such a message in words that name the flags as they are written; others it leaves as they are.
+func describeConflict(message string) string {
+	found := conflict.FindStringSubmatch(message)
+	if found == nil {
+		return message
+	}
+	return "--" + strings.Join(strings.Fields(found[1]), " and --") + " cannot be given together: leave one away"
 }
 
 // interruptible returns a context that the first Ctrl-C or SIGTERM ends. The second one ends the program, however long the command

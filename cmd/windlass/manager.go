@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -61,6 +62,18 @@ With --extension-port it also does what "windlass extension" does. Do not run th
 	return cmd
 }
 
+// podNamespaceFile is where controller-runtime finds the namespace of the lease.
+const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// checkInPod finds what would keep the lease from being found, in words that name our flag.
+func checkInPod() error {
+	if _, err := os.Stat(podNamespaceFile); err != nil {
+		return fmt.Errorf("--leader-elect works in a pod only, because the lease of capi-controller-manager is in the pod's namespace: leave it away here, "+
+			"and see that no capi-controller-manager runs beside this one: %w", err)
+	}
+	return nil
+}
+
 func (o *managerCommandOptions) run(ctx context.Context) error {
 	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
 		return fmt.Errorf("setting up the log: %w", err)
@@ -72,6 +85,11 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 		}
 	}
 	o.manager.Extension.NoGates = !o.gates
+	if o.manager.LeaderElection.Enabled {
+		if err := checkInPod(); err != nil {
+			return err
+		}
+	}
 	restConfig, err := serverRESTConfig(o.kubeconfig, o.context)
 	if err != nil {
 		return err

@@ -113,6 +113,7 @@ func TestManagerErrors(t *testing.T) {
 		"a client certificate without key": {
 			args: []string{"--kubeconfig", kubeconfig, "--runtime-extension-client-cert-file=a"}, want: []string{"--runtime-extension-client-key-file", "give both or none"},
 		},
+		"leader election outside a pod":    {args: []string{"--kubeconfig", kubeconfig, "--leader-elect"}, want: []string{"--leader-elect works in a pod only"}},
 		"a regular expression":             {args: []string{"--kubeconfig", kubeconfig, "--additional-sync-machine-labels=("}, want: []string{"--additional-sync-machine-labels", "missing closing"}},
 		"an extension without certificate": {args: []string{"--kubeconfig", kubeconfig, "--extension-port=9444"}, want: []string{"reading the serving certificate", "--extension-cert-dir must hold"}},
 		"a client CA that is not there": {

@@ -19,7 +19,7 @@ func (o *planOptions) resolveLive(ctx context.Context, name string, in planInput
 	if in.noWorkers || in.unnamed {
 		return planRequest{}, &flagError{flag: "--no-workers, --workers-from", problem: "they are for plans from flags alone; use --group NAME=VERSION to override a group of the Cluster"}
 	}
-	m, namespace, err := connect(o.kube)
+	m, namespace, err := connectUnlessManifests(o.kube)
 	if err != nil {
 		return planRequest{}, err
 	}
