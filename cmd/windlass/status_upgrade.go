@@ -30,6 +30,12 @@ func (m managementCluster) fetchUpgradeContext(ctx context.Context, f *status.Fa
 		return err
 	}
 	f.Upgrade.Gates = valuesOf(gates)
+	key := client.ObjectKeyFromObject(f.Cluster)
+	f.Upgrade.MachineSets, err = list[*clusterv1.MachineSet](ctx, m, fmt.Sprintf("MachineSets of Cluster %s", key),
+		func() client.ObjectList { return &clusterv1.MachineSetList{} }, ofCluster(key))
+	if err := ignoreForbidden(ignoreNotFound(err)); err != nil {
+		return err
+	}
 	f.Upgrade.Events, err = m.listEvents(ctx, f.Cluster)
 	return ignoreForbidden(ignoreNotFound(err))
 }

@@ -21,7 +21,7 @@ type chainTest struct {
 }
 
 func chainTests() []chainTest {
-	return slices.Concat(windlassTests(), clusterAPITests(), otherTests())
+	return slices.Concat(windlassTests(), clusterAPITests(), otherTests(), machineTests())
 }
 
 func windlassTests() []chainTest {
@@ -80,7 +80,7 @@ func windlassTests() []chainTest {
 			"Next WorkersUpgrade v1.31.0->v1.32.0 [md-0 md-1] 0/4",
 			"Next ControlPlaneUpgrade v1.32.0->v1.33.0 [] 0/3",
 			"Next WorkersUpgrade v1.32.0->v1.33.0 [md-0 md-1] 0/4",
-			"held by Hook BeforeWorkersUpgrade: hook BeforeWorkersUpgrade for v1.32.0 is blocking: ask the team +16m0s true",
+			"held by Hook BeforeWorkersUpgrade: hook BeforeWorkersUpgrade for v1.32.0 is blocking: ask the team +20m0s false",
 			"held by UpgradeGate approval: needs approval +20m0s false",
 			"held by UpgradeGate night: needs approval +20m0s false",
 			"eta  19m0s..19m30s..20m0s",

@@ -57,6 +57,9 @@ func computeChain(f Facts, now time.Time) Chain {
 		report.From, report.Began = p.From, p.Began.UTC()
 	}
 	report.State = c.chainState(report)
+	if report.State == ChainCreating && c.state.ControlPlane.Provisioned {
+		report.Now = fmt.Sprintf("the Cluster is being created at %s: its control plane is not initialized yet", c.state.Target)
+	}
 	report.Disagreement = c.disagreement(report.State)
 	report.ETA = c.estimate(report)
 	report.NotKnown = c.notKnown
@@ -213,7 +216,7 @@ func describeNow(d chain.Decision) string {
 	case chain.RaiseWorkers:
 		return "begins: " + d.Message
 	case chain.Wait:
-		if d.Reason == chain.WorkersUpgrading {
+		if d.Reason == chain.WorkersUpgrading || d.Reason == chain.WorkersShort {
 			return "waits for " + d.Message
 		}
 		return d.Message
@@ -234,20 +237,32 @@ func (c *chainComputation) chainState(report Chain) ChainState {
 	case chain.Creating, chain.ControlPlaneProvisioning:
 		return ChainCreating
 	case chain.UpToDate:
-		return ChainUpToDate
-	case chain.CreatingGroups, chain.ControlPlaneUpgrading, chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.WorkersDeferred,
-		chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.BlockedByAnnotation, chain.Recording, chain.NoPath, chain.NoSource:
+		return c.restingState()
+	case chain.CreatingGroups, chain.ControlPlaneUpgrading, chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.WorkersShort,
+		chain.WorkersDeferred, chain.GroupsLeaving, chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.BlockedByAnnotation, chain.Recording, chain.NoPath, chain.NoSource:
 	}
+	_, waits := c.decision.Action.(chain.Wait)
+	held := slices.ContainsFunc(report.Holds, func(h Hold) bool { return h.Kind != HeldByMachines })
 	switch {
 	case c.state.Deleting:
 		return ChainDeleting
 	case !c.state.ControlPlane.Exists:
 		return ChainCreating
-	case len(report.Holds) > 0 && !running:
+	case waits && !c.isUnderWay():
+		return c.restingState()
+	case held && !running:
 		return ChainHeld
 	default:
 		return ChainUpgrading
 	}
+}
+
+// restingState is where an upgrade is when there is none.
+func (c *chainComputation) restingState() ChainState {
+	if c.beingCreated() {
+		return ChainCreating
+	}
+	return ChainUpToDate
 }
 
 // disagreement says where what the controller last said does not fit what the objects say: it may be down, or just about to look.

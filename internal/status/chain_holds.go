@@ -18,18 +18,18 @@ const itemPrefix = "\n  * "
 // holds lists what keeps the upgrade from going on: what the rules see on the objects, then what the controller says of hooks, then gates,
 // which know exactly since when.
 func (c *chainComputation) holds() []Hold {
-	holds := c.ruleHolds()
+	holds, gates := c.ruleHolds(), c.gateHolds()
 	if c.decision.Reason != chain.UpToDate {
 		for _, line := range c.blockingLines() {
 			if hold, isNew := c.conditionHold(line, holds); isNew {
-				holds = append(holds, hold)
+				holds = append(holds, c.sinceGates(hold, gates))
 			}
 		}
 	}
 	if failure, failed := c.failure(); failed && !slices.ContainsFunc(holds, func(h Hold) bool { return h.Message == failure.Message }) {
 		holds = append(holds, failure)
 	}
-	return append(holds, c.gateHolds()...)
+	return slices.Concat(holds, gates, c.machineHolds())
 }
 
 // conditionHold reads a line of the condition that says that something is blocking. An annotation that the rules have seen is not told twice.
@@ -40,6 +40,20 @@ func (c *chainComputation) conditionHold(line string, holds []Hold) (hold Hold, 
 	}
 	hold.Kind, hold.By = HeldByAnnotation, "an annotation"
 	return hold, !slices.ContainsFunc(holds, func(h Hold) bool { return h.Kind == HeldByAnnotation })
+}
+
+// sinceGates tells of a hook since when it holds where gates answer it: they know exactly.
+func (c *chainComputation) sinceGates(hold Hold, gates []Hold) Hold {
+	due, called := c.decision.Action.(chain.CallHook)
+	if hold.Kind != HeldByHook || !called || !slices.Contains(hooksIn(hold.Message), due.Hook) {
+		return hold
+	}
+	for _, g := range gates {
+		if hold.AtEarliest || g.Since.Before(hold.Since) {
+			hold.Since, hold.AtEarliest = g.Since, false
+		}
+	}
+	return hold
 }
 
 // ruleHolds are what anybody can see who looks at the objects.
@@ -55,7 +69,7 @@ func (c *chainComputation) ruleHolds() []Hold {
 	case chain.WorkersDeferred:
 		return []Hold{{Kind: HeldByAnnotation, By: strings.Join(c.deferrals(), ", "), Message: d.Message, Since: c.earliest(), AtEarliest: true}}
 	case chain.UpToDate, chain.DeletingCluster, chain.Creating, chain.CreatingGroups, chain.ControlPlaneProvisioning, chain.ControlPlaneUpgrading,
-		chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.Recording, chain.NoSource:
+		chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.WorkersShort, chain.GroupsLeaving, chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.Recording, chain.NoSource:
 	}
 	return nil
 }

@@ -51,6 +51,9 @@ type testGroup struct {
 	// kubelets are the versions of its machines.
 	kubelets    []string
 	annotations map[string]string
+	// missing is how many machines the group lacks; scaling is what its MachineSet says of that.
+	missing int
+	scaling string
 }
 
 func versions(texts ...string) plan.VersionList {
@@ -136,7 +139,14 @@ func (u upgrade) addGroup(f *Facts, index int, g testGroup) {
 	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 		Name: "prod-" + g.name, Namespace: "team-a", Labels: map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: g.name},
 	}}
-	md.Spec.Template.Spec.Version, md.Spec.Replicas = g.template, new(int32(len(g.kubelets)))
+	md.Spec.Template.Spec.Version, md.Spec.Replicas = g.template, new(int32(len(g.kubelets)+g.missing))
+	if g.scaling != "" {
+		ms := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: md.Name + "-x", Namespace: md.Namespace, Labels: md.Labels}}
+		ms.Status.Conditions = []metav1.Condition{{
+			Type: clusterv1.ScalingUpCondition, Status: metav1.ConditionTrue, Message: g.scaling, LastTransitionTime: metav1.NewTime(after(time.Minute)),
+		}}
+		f.Upgrade.MachineSets = append(f.Upgrade.MachineSets, ms)
+	}
 	f.MachineDeployments = append(f.MachineDeployments, md)
 	for i, kubelet := range g.kubelets {
 		m := machine(fmt.Sprintf("%s-%d-%d", g.name, index, i))

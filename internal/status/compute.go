@@ -58,6 +58,7 @@ func Compute(f Facts, now time.Time) Report {
 	}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[key]
+		g.Missing = max(0, g.replicas-(g.Machines-g.Count[Deleting]))
 		r.Groups = append(r.Groups, g.Group)
 		r.Blocked = appendBlocked(r.Blocked, g.Kind, g.Object, g.Name, g.conditions)
 	}
@@ -95,6 +96,8 @@ type groupFacts struct {
 	// desired is the version that the group's owner desires, as it is written there.
 	desired    string
 	conditions []metav1.Condition
+	// replicas is how many machines the group should have; 0 where it does not say.
+	replicas int
 }
 
 type groupsByKey map[groupKey]*groupFacts
@@ -113,24 +116,29 @@ func (g groupsByKey) of(m *clusterv1.Machine) *groupFacts {
 func listGroups(f Facts) groupsByKey {
 	groups := groupsByKey{}
 	if f.ControlPlane != nil {
-		// A version of another shape says nothing.
+		// What has another shape says nothing.
 		desired, _, _ := unstructured.NestedString(f.ControlPlane.Object, "spec", "version")
+		replicas, _, _ := unstructured.NestedInt64(f.ControlPlane.Object, "spec", "replicas")
 		groups[""] = &groupFacts{
 			Group: Group{
 				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
 				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane)),
 			},
-			desired: desired, conditions: readConditions(f.ControlPlane),
+			desired: desired, conditions: readConditions(f.ControlPlane), replicas: int(replicas),
 		}
 	}
 	for _, md := range f.MachineDeployments {
+		replicas := 0
+		if md.Spec.Replicas != nil {
+			replicas = int(*md.Spec.Replicas)
+		}
 		groups[groupKey(md.Name)] = &groupFacts{
 			Group: Group{
 				Name: cmp.Or(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.Name),
 				Kind: "MachineDeployment", Object: md.Name,
 				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md)),
 			},
-			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions,
+			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions, replicas: replicas,
 		}
 	}
 	return groups

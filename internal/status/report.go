@@ -88,9 +88,10 @@ type Group struct {
 	// Kind and Object name the object that owns the group.
 	Kind, Object string
 	Policy       Policy
-	// Machines counts all machines of the group, and Count those of each state.
-	Machines int
-	Count    map[State]int
+	// Machines counts all machines of the group, and Count those of each state. Missing is how many fewer there are, without those that go,
+	// than the group's replicas.
+	Machines, Missing int
+	Count             map[State]int
 }
 
 // Machine is one machine, and where its update is.

@@ -112,6 +112,7 @@ func groupRows(groups []status.Group, wide bool) [][]string {
 		for _, s := range status.States() {
 			key = fmt.Sprintf("%s %t", key, g.Count[s] > 0)
 		}
+		key = fmt.Sprintf("%s %t", key, g.Missing > 0)
 		i, known := index[key]
 		if !known {
 			i = len(merged)
@@ -123,6 +124,8 @@ func groupRows(groups []status.Group, wide bool) [][]string {
 		for state, n := range g.Count {
 			merged[i].Count[state] += n
 		}
+		merged[i].Missing += g.Missing
+		merged[i].Machines += g.Machines
 	}
 	for i, g := range merged {
 		rows = append(rows, []string{describeGroups(members[i]), printable(g.Policy.Describe()), describeCounts(g)})
@@ -153,10 +156,15 @@ func describeCounts(g status.Group) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, stateWords[s]))
 		}
 	}
+	text := strings.Join(parts, ", ")
 	if len(parts) == 0 {
-		return "none"
+		text = "none"
 	}
-	return strings.Join(parts, ", ")
+	if g.Missing > 0 {
+		there := g.Machines - g.Count[status.Deleting]
+		text = fmt.Sprintf("%d of %d: %s", there, there+g.Missing, text)
+	}
+	return text
 }
 
 func formatUpdates(text *strings.Builder, wide bool, updates []status.Update, now time.Time) {

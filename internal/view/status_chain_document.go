@@ -46,7 +46,7 @@ type stepDocument struct {
 }
 
 type holdDocument struct {
-	// Kind is Hook, UpgradeGate, Annotation, Pause, Rule or Failure.
+	// Kind is Hook, UpgradeGate, Annotation, Pause, Rule, Machines or Failure.
 	Kind    string    `json:"kind"`
 	By      string    `json:"by"`
 	Message string    `json:"message"`

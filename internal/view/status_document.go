@@ -28,6 +28,8 @@ type statusGroupDocument struct {
 	Object   string               `json:"object"`
 	Policy   statusPolicyDocument `json:"policy"`
 	Machines int                  `json:"machines"`
+	// Missing is how many fewer there are than the group's replicas.
+	Missing int `json:"missing"`
 	// States has every state, also those that no machine is in.
 	States map[status.State]int `json:"states"`
 }
@@ -142,7 +144,7 @@ func newStatusDocument(r status.Report) statusDocument {
 
 func newStatusGroupDocument(g status.Group) statusGroupDocument {
 	d := statusGroupDocument{
-		Name: g.Name, Kind: g.Kind, Object: g.Object, Machines: g.Machines, States: make(map[status.State]int),
+		Name: g.Name, Kind: g.Kind, Object: g.Object, Machines: g.Machines, Missing: g.Missing, States: make(map[status.State]int),
 		Policy: statusPolicyDocument{
 			Name: g.Policy.Name, Strategy: string(g.Policy.Strategy), Fallback: string(g.Policy.Fallback),
 			MaxInFlight: g.Policy.MaxInFlight, MaxAttempts: g.Policy.MaxAttempts,
