@@ -150,6 +150,8 @@ metadata: {name: prod, namespace: team-a}
 spec:
   controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: prod-cp}
   topology: {classRef: {name: class, namespace: classes}, version: v1.32.1}
+status:
+  conditions: [{type: ControlPlaneInitialized, status: "True", reason: Initialized, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]
 ---
 apiVersion: controlplane.cluster.x-k8s.io/v1beta2
 kind: KubeadmControlPlane
