@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -127,8 +129,8 @@ func (m *model) people(w *world, list []event) []event {
 	return list
 }
 
-// targets are changes of where the upgrade goes, and of what it goes through. A target that is older than the control plane is refused by the
-// webhook.
+// targets are changes of where the upgrade goes, and of what it goes through. A target that is older than the control plane, or than a group, is
+// refused by the webhook.
 func (m *model) targets(w *world, list []event) []event {
 	if w.faults.Retargets > 0 {
 		for _, to := range m.otherTargets(w) {
@@ -154,7 +156,9 @@ func (m *model) otherTargets(w *world) []rung {
 	var others []rung
 	for _, v := range append([]version.Version{m.Target}, m.Retargets...) {
 		to := m.rung(v)
-		if to != w.target && (!w.cp.exists || version.Compare(v, m.version(w.cp.spec)) != version.Less) {
+		older := func(than rung) bool { return version.Compare(v, m.version(than)) == version.Less }
+		newer := slices.ContainsFunc(w.groups[:len(m.Groups)], func(g group) bool { return g.exists && older(g.version) })
+		if to != w.target && !newer && (!w.cp.exists || !older(w.cp.spec)) {
 			others = append(others, to)
 		}
 	}

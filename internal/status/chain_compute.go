@@ -228,7 +228,6 @@ func describeNow(d chain.Decision) string {
 }
 
 func (c *chainComputation) chainState(report Chain) ChainState {
-	running := slices.ContainsFunc(report.Steps, func(s Step) bool { return s.State == StepRunning })
 	switch c.decision.Reason {
 	case chain.Paused:
 		return ChainPaused
@@ -241,6 +240,12 @@ func (c *chainComputation) chainState(report Chain) ChainState {
 	case chain.CreatingGroups, chain.ControlPlaneUpgrading, chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.WorkersShort,
 		chain.WorkersDeferred, chain.GroupsLeaving, chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.BlockedByAnnotation, chain.Recording, chain.NoPath, chain.NoSource:
 	}
+	return c.movingState(report)
+}
+
+// movingState is where a Cluster is that is neither paused nor at rest for certain.
+func (c *chainComputation) movingState(report Chain) ChainState {
+	running := slices.ContainsFunc(report.Steps, func(s Step) bool { return s.State == StepRunning })
 	_, waits := c.decision.Action.(chain.Wait)
 	held := slices.ContainsFunc(report.Holds, func(h Hold) bool { return h.Kind != HeldByMachines })
 	switch {

@@ -27,23 +27,11 @@ func (c *chainComputation) machineHolds() []Hold {
 	}
 	short := 0
 	for _, g := range c.state.Groups {
-		if !g.Exists || g.Deleting {
-			continue
+		hold, lacks := c.groupHold(g)
+		if lacks {
+			short++
 		}
-		hold := Hold{Kind: HeldByMachines, By: g.Name}
-		message, since := blockedMessage(c.groupConditions(g))
-		hold.Message, hold.Since, hold.AtEarliest = message, utc(since.Time), message != ""
-		if !g.Upgrading {
-			has, wants := c.countGroup(g, g.Version)
-			if g.Kind != plan.MachineDeployment || has >= wants || c.beingCreated() && message == "" {
-				continue
-			}
-			if short++; short > shownGroups {
-				continue
-			}
-			hold.Message = strings.TrimSuffix(fmt.Sprintf("%d of %d machines at %s are there: %s", has, wants, g.Version, message), ": ")
-		}
-		if hold.Message != "" {
+		if hold.Message != "" && (!lacks || short <= shownGroups) {
 			holds = append(holds, hold)
 		}
 	}
@@ -51,6 +39,24 @@ func (c *chainComputation) machineHolds() []Hold {
 		holds = append(holds, Hold{Kind: HeldByMachines, By: fmt.Sprintf("%d more groups", more), Message: "they lack machines too"})
 	}
 	return holds
+}
+
+// groupHold is what blocks the machines of one group, without a message where nothing does; lacks says that it has arrived and lacks machines.
+func (c *chainComputation) groupHold(g chain.Group) (hold Hold, lacks bool) {
+	if !g.Exists || g.Deleting {
+		return Hold{}, false
+	}
+	message, since := blockedMessage(c.groupConditions(g))
+	hold = Hold{Kind: HeldByMachines, By: g.Name, Message: message, Since: utc(since.Time), AtEarliest: message != ""}
+	if g.Upgrading {
+		return hold, false
+	}
+	has, wants := c.countGroup(g, g.Version)
+	if g.Kind != plan.MachineDeployment || has >= wants || c.beingCreated() && message == "" {
+		return Hold{}, false
+	}
+	hold.Message = strings.TrimSuffix(fmt.Sprintf("%d of %d machines at %s are there: %s", has, wants, g.Version, message), ": ")
+	return hold, true
 }
 
 // groupConditions are those of a MachineDeployment, then those of its MachineSets, which tell of single Machines.

@@ -67,13 +67,21 @@ func chainHeadline(c *status.Chain, now time.Time) string {
 		return "Upgrade: not known: " + c.Problem
 	case status.ChainUpToDate:
 		return fmt.Sprintf("Upgrade: none; everything is at %s.", c.Target)
-	case status.ChainCreating, status.ChainDeleting, status.ChainPaused:
+	case status.ChainCreating, status.ChainDeleting:
 		return fmt.Sprintf("Upgrade: none under way; %s.", c.Now)
+	case status.ChainPaused:
+		if len(c.Steps) == 0 {
+			return fmt.Sprintf("Upgrade: none under way; %s.", c.Now)
+		}
 	case status.ChainUpgrading, status.ChainHeld:
 	}
 	words := "under way"
-	if c.State == status.ChainHeld {
+	switch c.State {
+	case status.ChainHeld:
 		words = "held"
+	case status.ChainPaused:
+		words = "paused"
+	case status.ChainUnknown, status.ChainUpToDate, status.ChainCreating, status.ChainDeleting, status.ChainUpgrading:
 	}
 	from := ""
 	if !c.From.IsZero() {
