@@ -2,14 +2,11 @@ package snapshot
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -50,12 +47,7 @@ func workersUpgrading(cluster *clusterv1.Cluster, controlPlane string) bool {
 	if step := annotations[clusterv1.ClusterTopologyUpgradeStepAnnotation]; step != "" && step != controlPlane {
 		return false
 	}
-	for hook := range strings.SplitSeq(annotations[runtimev1.PendingHooksAnnotation], ",") {
-		if hook == runtimecatalog.HookName(runtimehooksv1.AfterWorkersUpgrade) {
-			return true
-		}
-	}
-	return false
+	return Pending(cluster).Has(chain.AfterWorkersUpgrade)
 }
 
 // observedControlPlane returns the oldest version in the status when that differs from the spec's. The control plane

@@ -39,7 +39,7 @@ func ReadRecorded(cluster *clusterv1.Cluster) (chain.Recorded, error) {
 func readHooks(cluster *clusterv1.Cluster) chain.Recorded {
 	annotations := cluster.GetAnnotations()
 	_, mayGo := annotations[runtimev1.OkToDeleteAnnotation]
-	return chain.Recorded{Pending: readPending(annotations[runtimev1.PendingHooksAnnotation]), OKToDelete: mayGo}
+	return chain.Recorded{Pending: Pending(cluster), OKToDelete: mayGo}
 }
 
 // WriteRecorded returns the annotations with r in them. The input is not changed.
@@ -75,9 +75,10 @@ func WriteRecorded(annotations map[string]string, r chain.Recorded) (map[string]
 	return written, nil
 }
 
-func readPending(value string) chain.Pending {
+// Pending returns the hooks that a Cluster has recorded the intent to call, sorted, each once.
+func Pending(cluster *clusterv1.Cluster) chain.Pending {
 	var pending chain.Pending
-	for name := range strings.SplitSeq(value, ",") {
+	for name := range strings.SplitSeq(cluster.GetAnnotations()[runtimev1.PendingHooksAnnotation], ",") {
 		if name != "" {
 			pending = append(pending, chain.Hook(name))
 		}

@@ -3,18 +3,14 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/core/admit"
+	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -85,7 +81,7 @@ func (w *Cluster) readChange(ctx context.Context, before, after *clusterv1.Clust
 		Inventory:         state.Inventory,
 		Provisioning:      isProvisioning(objects.ControlPlane),
 		Upgrading:         !state.Moving.IsZero(),
-		CompletionPending: isCompletionPending(after),
+		CompletionPending: snapshot.Pending(after).Has(chain.AfterClusterUpgrade),
 	}
 	if from, err := version.Parse(before.Spec.Topology.Version); err == nil {
 		change.From = from
@@ -152,12 +148,6 @@ func isProvisioning(controlPlane *unstructured.Unstructured) bool {
 	}
 	reported, _, err := unstructured.NestedString(controlPlane.Object, "status", "version")
 	return err != nil || reported == ""
-}
-
-// isCompletionPending reports whether the intent to call AfterClusterUpgrade is recorded.
-func isCompletionPending(cluster *clusterv1.Cluster) bool {
-	pending := strings.Split(cluster.Annotations[runtimev1.PendingHooksAnnotation], ",")
-	return slices.Contains(pending, runtimecatalog.HookName(runtimehooksv1.AfterClusterUpgrade))
 }
 
 // specVersion returns a control plane's spec.version; zero where it cannot be read.

@@ -71,27 +71,11 @@ func computeFingerprint(blueprint *scope.ClusterBlueprint, current *scope.Cluste
 		}
 	}
 	for _, object := range involved(blueprint, current) {
-		if err := encoder.Encode(identityOf(object)); err != nil {
+		if err := encoder.Encode([]any{object.GetUID(), readMetadata(object)}); err != nil {
 			return "", fmt.Errorf("computing what the topology's objects depend on: %w", err)
 		}
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
-}
-
-type identity struct {
-	UID         types.UID
-	Generation  int64
-	Labels      map[string]string
-	Annotations map[string]string
-	Owners      []metav1.OwnerReference
-	Deleting    bool
-}
-
-func identityOf(object metav1.Object) identity {
-	return identity{
-		UID: object.GetUID(), Generation: object.GetGeneration(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
-		Owners: object.GetOwnerReferences(), Deleting: object.GetDeletionTimestamp() != nil,
-	}
 }
 
 // involved lists all objects in a stable order; one that does not exist is an empty one.

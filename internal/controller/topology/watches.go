@@ -86,12 +86,14 @@ type metadataFacts struct {
 	Deleting    bool
 }
 
-func objectFacts(o client.Object) any {
+func readMetadata(o metav1.Object) metadataFacts {
 	return metadataFacts{
 		Generation: o.GetGeneration(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(), Owners: o.GetOwnerReferences(),
 		Deleting: o.GetDeletionTimestamp() != nil,
 	}
 }
+
+func objectFacts(o client.Object) any { return readMetadata(o) }
 
 func clusterFacts(o client.Object) any {
 	cluster, ok := o.(*clusterv1.Cluster)
