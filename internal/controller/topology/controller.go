@@ -185,7 +185,7 @@ func (r *run) read(ctx context.Context) error {
 	}
 	if r.state.Deleting {
 		// Kinds may go with the Cluster; nothing must wait for their caches.
-		r.controller.ClearConsistencyStore(key(r.cluster), r.cluster.UID)
+		r.controller.ClearConsistencyStore(client.ObjectKeyFromObject(r.cluster), r.cluster.UID)
 	}
 	if r.state.Paused || r.state.Deleting {
 		return nil

@@ -73,8 +73,8 @@ func (r *run) readOwnWrite(ctx context.Context, result topology.Result) error {
 		return nil
 	}
 	live := &clusterv1.Cluster{}
-	if err := r.APIReader.Get(ctx, key(r.cluster), live); err != nil {
-		return fmt.Errorf("getting Cluster %s: %w", key(r.cluster), err)
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(r.cluster), live); err != nil {
+		return fmt.Errorf("getting Cluster %s: %w", client.ObjectKeyFromObject(r.cluster), err)
 	}
 	r.cluster.ObjectMeta = live.ObjectMeta
 	r.cluster.Spec.InfrastructureRef, r.cluster.Spec.ControlPlaneRef = live.Spec.InfrastructureRef, live.Spec.ControlPlaneRef

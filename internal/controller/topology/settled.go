@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/topology"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -37,7 +38,7 @@ type settledAt struct {
 func (s *settled) is(cluster *clusterv1.Cluster, fingerprint string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last, known := s.byCluster[key(cluster)]
+	last, known := s.byCluster[client.ObjectKeyFromObject(cluster)]
 	return known && last.fingerprint == fingerprint && now.Sub(last.at) < settledFor
 }
 
@@ -47,17 +48,13 @@ func (s *settled) remember(cluster *clusterv1.Cluster, fingerprint string, now t
 	if s.byCluster == nil {
 		s.byCluster = map[types.NamespacedName]settledAt{}
 	}
-	s.byCluster[key(cluster)] = settledAt{fingerprint: fingerprint, at: now}
+	s.byCluster[client.ObjectKeyFromObject(cluster)] = settledAt{fingerprint: fingerprint, at: now}
 }
 
 func (s *settled) forget(cluster types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byCluster, cluster)
-}
-
-func key(cluster *clusterv1.Cluster) types.NamespacedName {
-	return types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
 }
 
 // computeFingerprint covers everything that desired objects are made from and compared with: of each object, in place of its content, the

@@ -6,6 +6,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/topology"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -78,7 +79,7 @@ func TestSettled(t *testing.T) {
 	if !s.is(cluster, "one", now.Add(settledFor-1)) || s.is(cluster, "one", now.Add(settledFor)) || s.is(cluster, "two", now) || s.is(other, "one", now) {
 		t.Error("what was remembered does not hold for just this Cluster, fingerprint and time")
 	}
-	s.forget(key(cluster))
+	s.forget(client.ObjectKeyFromObject(cluster))
 	if s.is(cluster, "one", now) {
 		t.Error("what was forgotten holds")
 	}

@@ -38,7 +38,7 @@ func (r *run) writeStatus(ctx context.Context, read *clusterv1.Cluster, reconcil
 	before.Annotations, before.ResourceVersion = maps.Clone(r.cluster.Annotations), r.cluster.ResourceVersion
 	helper, err := patch.NewHelper(before, live{Client: r.Client, reader: r.APIReader})
 	if err != nil {
-		return fmt.Errorf("preparing the status of Cluster %s: %w", key(read), err)
+		return fmt.Errorf("preparing the status of Cluster %s: %w", client.ObjectKeyFromObject(read), err)
 	}
 	after := before.DeepCopy()
 	r.cluster.Spec.Topology.DeepCopyInto(&after.Spec.Topology)
@@ -51,7 +51,7 @@ func (r *run) writeStatus(ctx context.Context, read *clusterv1.Cluster, reconcil
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("writing the status of Cluster %s: %w", key(read), err)
+		return fmt.Errorf("writing the status of Cluster %s: %w", client.ObjectKeyFromObject(read), err)
 	}
 	return nil
 }
