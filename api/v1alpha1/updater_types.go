@@ -60,18 +60,29 @@ type UpdaterSpec struct {
 }
 
 // InProcessUpdater names an updater that is part of Windlass.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.k8sd) == (self.kind == 'K8sd')",message="set k8sd where kind is K8sd, and only there"
 type InProcessUpdater struct {
-	// kind is Simulated.
+	// kind is Simulated for one that does nothing but set the kubelet version of simulated nodes, and K8sd for one that refreshes the snap of
+	// Canonical Kubernetes.
 	// +required
-	// +kubebuilder:validation:Enum=Simulated
+	// +kubebuilder:validation:Enum=Simulated;K8sd
 	Kind InProcessKind `json:"kind,omitempty"`
+	// k8sd says how k8sd on the nodes is reached, and whom to trust as k8sd. It is required where kind is K8sd.
+	// +optional
+	K8sd *K8sdConfig `json:"k8sd,omitempty"`
 }
 
 // InProcessKind names an updater that is part of Windlass.
 type InProcessKind string
 
-// SimulatedUpdater sets the kubelet version of simulated nodes, and nothing else. It is for development.
-const SimulatedUpdater InProcessKind = "Simulated"
+// The updaters that are part of Windlass.
+const (
+	// SimulatedUpdater sets the kubelet version of simulated nodes, and nothing else. It is for development.
+	SimulatedUpdater InProcessKind = "Simulated"
+	// K8sdUpdater asks k8sd on each node to refresh the node's snap of Canonical Kubernetes.
+	K8sdUpdater InProcessKind = "K8sd"
+)
 
 // RemoteUpdater says how to reach an updater. The connection is always TLS, and the updater's certificate is always verified.
 //
