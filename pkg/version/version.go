@@ -253,6 +253,19 @@ func ParseMinor(s string) (Minor, error) {
 	return v.Minor(), nil
 }
 
+// MarshalText writes the minor as String does.
+func (m Minor) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what ParseMinor does.
+func (m *Minor) UnmarshalText(text []byte) error {
+	parsed, err := ParseMinor(string(text))
+	if err != nil {
+		return err
+	}
+	*m = parsed
+	return nil
+}
+
 // Next returns the following minor of the same major.
 func (m Minor) Next() Minor {
 	m.Minor++

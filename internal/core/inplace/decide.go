@@ -182,15 +182,27 @@ func decideBegin(f Facts) Verdict {
 	if f.Policy.MaxInFlight > 0 && f.InFlight >= f.Policy.MaxInFlight {
 		return wait(nil, pollQueue, ReasonQueued, "not started: as many machines as maxInFlight allows (%d) are being updated", f.Policy.MaxInFlight)
 	}
-	p := &Progress{
+	return startStep(&Progress{
 		ID: f.FreshID, Decision: d.ID, Target: d.Target,
 		From: f.Node.Kubelet, To: f.Desired,
 		Steps: append([]Step(nil), steps...),
 		Dirty: append([]cover.Pointer(nil), dirty...),
 		Began: f.Now,
+	}, f)
+}
+
+// Start begins an update by these steps that needs no decision of Cluster API's, such as one that an annotation asks for. before is what an earlier
+// update, which this one takes the place of, did to the node; nil if there was none.
+func Start(f Facts, steps []Step, within *Within, before *Progress) Verdict {
+	p := &Progress{ID: f.FreshID, From: f.Node.Kubelet, To: f.Desired, Within: within, Steps: append([]Step(nil), steps...), Began: f.Now}
+	if before != nil {
+		p.Cordoned, p.Drained = before.Cordoned, before.Drained
 	}
 	return startStep(p, f)
 }
+
+// Expire ends the current attempt for a reason that Decide does not know of.
+func Expire(f Facts, why string) Verdict { return attemptFailed(f, why) }
 
 // ended reports whether the update that Cluster API asks for is the one that is recorded as finished. Where the machine moved
 // to a MachineSet, the decision may be gone by then with the MachineSet that held it, or another MachineSet may have added
@@ -285,6 +297,9 @@ func decideVerifying(f Facts) Verdict {
 	if problem == "" {
 		return stepEnded(f)
 	}
+	if f.Node.Unknown == "" && p.beyond(f.Node.Kubelet) {
+		return failed(f, problem)
+	}
 	if f.Node.Unknown == "" && f.Now.Sub(p.Started) > f.Policy.AttemptTimeout {
 		who := "it says that it is done"
 		if len(p.Steps) == 0 {
@@ -319,7 +334,7 @@ func decideSoaking(f Facts) Verdict {
 	if problem := nodeProblem(f); problem != "" {
 		if f.Node.Unknown == "" {
 			if f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout {
-				return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.To, f.Policy.Soak, problem))
+				return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.goal(), f.Policy.Soak, problem))
 			}
 			// A kubelet that falls back to another version leaves the node Ready; the soak begins anew all the same.
 			p.Verified = nil
@@ -335,7 +350,7 @@ func decideSoaking(f Facts) Verdict {
 		since = f.Node.ReadySince
 	}
 	if left := f.Policy.Soak - f.Now.Sub(since); left > 0 {
-		return wait(&p, left, ReasonSoaking, "all updaters are done; the node must stay Ready at %s until %s", p.To, since.Add(f.Policy.Soak).UTC().Format(time.RFC3339))
+		return wait(&p, left, ReasonSoaking, "all updaters are done; the node must stay Ready at %s until %s", p.goal(), since.Add(f.Policy.Soak).UTC().Format(time.RFC3339))
 	}
 	if p.Cordoned && f.Node.Unschedulable {
 		return Verdict{Progress: &p, Action: Uncordon{}}

@@ -150,8 +150,8 @@ func nodeProblem(f Facts) string {
 		return "the workload cluster cannot be asked: " + n.Unknown
 	case !n.Exists:
 		return "the node was not found in the workload cluster"
-	case !f.Progress.To.RunBy(n.Kubelet):
-		return fmt.Sprintf("the node's kubelet reports %s, not %s", orDefault(n.Kubelet.String(), "no version"), f.Progress.To)
+	case !f.Progress.reached(n.Kubelet):
+		return fmt.Sprintf("the node's kubelet reports %s, not %s", orDefault(n.Kubelet.String(), "no version"), f.Progress.goal())
 	case !n.Ready:
 		return "the node is not Ready: " + orDefault(n.NotReady, "no reason given")
 	}

@@ -2,6 +2,7 @@
 package inplace
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
@@ -76,6 +77,8 @@ type Progress struct {
 	// From and To are Kubernetes versions; From is the kubelet's at the start.
 	From version.Version `json:"from,omitzero"`
 	To   version.Version `json:"to,omitzero"`
+	// Within says, where To is not known before, with which versions the update may end.
+	Within *Within `json:"within,omitempty"`
 	// Steps are the steps that have not ended, the first of which is the current one; Done are those that have.
 	Steps []Step     `json:"steps"`
 	Done  []Finished `json:"done,omitempty"`
@@ -103,6 +106,46 @@ type Progress struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Dirty are the fields that differ and are not applied.
 	Dirty []cover.Pointer `json:"dirty,omitempty"`
+}
+
+// Within is a range of minors, both ends included: an update whose exact version is not known before must end in it.
+type Within struct {
+	Oldest version.Minor `json:"oldest"`
+	Newest version.Minor `json:"newest"`
+}
+
+// Has reports whether a version is in the range.
+func (w Within) Has(v version.Version) bool {
+	return !v.Minor().Before(w.Oldest) && !w.Newest.Before(v.Minor())
+}
+
+// String names the range for people.
+func (w Within) String() string {
+	if w.Oldest == w.Newest {
+		return "a release of " + w.Oldest.String()
+	}
+	return fmt.Sprintf("a release from %s to %s", w.Oldest, w.Newest)
+}
+
+// goal names what a node must report at the end.
+func (p *Progress) goal() string {
+	if p.Within != nil {
+		return p.Within.String()
+	}
+	return p.To.String()
+}
+
+// reached reports whether a kubelet is what the update is to end with.
+func (p *Progress) reached(kubelet version.Version) bool {
+	if p.Within != nil {
+		return !kubelet.IsZero() && p.Within.Has(kubelet)
+	}
+	return p.To.RunBy(kubelet)
+}
+
+// beyond reports whether a kubelet is newer than the update may end with: no waiting mends that.
+func (p *Progress) beyond(kubelet version.Version) bool {
+	return p.Within != nil && !kubelet.IsZero() && p.Within.Newest.Before(kubelet.Minor())
 }
 
 // Owed is what an update that was given up has not done. The Machine's objects carry the desired state of that update already,
