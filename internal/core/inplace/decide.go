@@ -293,7 +293,7 @@ func decideBackingOff(f Facts) Verdict {
 // that the node is Ready at the desired version, never that the updater said so.
 func decideVerifying(f Facts) Verdict {
 	p := f.Progress
-	problem := nodeProblem(f)
+	problem := NodeProblem(f)
 	if problem == "" {
 		return stepEnded(f)
 	}
@@ -331,7 +331,7 @@ func stepEnded(f Facts) Verdict {
 
 func decideSoaking(f Facts) Verdict {
 	p := *f.Progress
-	if problem := nodeProblem(f); problem != "" {
+	if problem := NodeProblem(f); problem != "" {
 		if f.Node.Unknown == "" {
 			if f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout {
 				return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.goal(), f.Policy.Soak, problem))

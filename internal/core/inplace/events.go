@@ -141,9 +141,9 @@ func backoff(attempt int) time.Duration {
 	return wait
 }
 
-// nodeProblem says why the node does not count as updated; empty if it does. Versions are compared as versions: a build that
+// NodeProblem says why the node does not count as updated; empty if it does. Versions are compared as versions: a build that
 // the desired version does not name does not matter.
-func nodeProblem(f Facts) string {
+func NodeProblem(f Facts) string {
 	n := f.Node
 	switch {
 	case n.Unknown != "":

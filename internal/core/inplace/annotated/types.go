@@ -197,7 +197,7 @@ type Action interface{ action() }
 type (
 	// Rest ends the reconcile: the next one comes with the next change of the object.
 	Rest struct{}
-	// Wait ends the reconcile and says when the next one is due.
+	// Wait ends the reconcile and says when the next one is due; 0 means at once.
 	Wait struct{ After time.Duration }
 	// Ask finds out which updaters carry Option out. Planned takes the answer.
 	Ask struct{ Option Option }

@@ -1,0 +1,274 @@
+package annotated
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+)
+
+// poll is when something is looked at again that no event tells of.
+const poll = 5 * time.Second
+
+// DecideMachine says what happens next to a machine. It is a function of the facts: after a crash at any point, reading the facts again and deciding again
+// leads to the same end.
+func DecideMachine(f Machine) MachineVerdict {
+	switch {
+	case f.Deleting:
+		// Who holds the lock and does not exist any longer loses it to the next machine that wants it.
+		return f.rest(State{})
+	case f.Unreadable != "":
+		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "what is recorded of the upgrade cannot be read: " + f.Unreadable +
+			"; see how far the machine is, then remove the annotation windlass.dev/in-place-upgrade from it"})
+	case f.Upgrade == nil && f.Marks.To != "":
+		return begin(f)
+	case f.Upgrade == nil:
+		return decideIdle(f)
+	case f.Upgrade.IsFinal():
+		return decideFinal(f)
+	default:
+		return decideRunning(f)
+	}
+}
+
+// decideIdle tidies up a machine that nobody asks to upgrade.
+func decideIdle(f Machine) MachineVerdict {
+	if f.Marks.Status == InProgress && f.Marks.ChangeID != "" {
+		// Another controller began it, and nobody knows any longer with which option. Its lock stays, so that nothing else begins beside it.
+		return f.rest(State{Reason: ReasonRecordUnreadable, Message: fmt.Sprintf(
+			"change %s may run on the node, but the annotation that says to what is gone; set it again to have the change followed, or remove the status once the change has ended", f.Marks.ChangeID)})
+	}
+	v := f.rest(State{})
+	if f.Marks.Status == InProgress {
+		v.After.Marks.Status = ""
+		v.Event = Event{Kind: Cancelled, Message: "cancelled before anything was done"}
+	}
+	if f.Holder == f.Name {
+		v.Action = ReleaseLock{}
+	}
+	return v
+}
+
+// decideFinal decides about an upgrade that was refused or has failed finally.
+func decideFinal(f Machine) MachineVerdict {
+	u := f.Upgrade
+	switch {
+	case f.Marks.To == "":
+		if v, ok := uncordon(f, u.Progress); ok {
+			return v
+		}
+		v := f.rest(State{})
+		v.After.Upgrade, v.After.Retry = nil, false
+		return v
+	case f.Marks.To != u.Option, f.Retry:
+		return begin(f)
+	}
+	return f.rest(State{Reason: failureReason(u), Message: u.Why() + ". Set the annotation to another option, set windlass.dev/update-retry to try again, or remove the annotation to give up"})
+}
+
+func failureReason(u *Upgrade) Reason {
+	if u.Reason != "" {
+		return u.Reason
+	}
+	return ReasonFailed
+}
+
+// decideRunning carries an upgrade on, or gives it up where a person wants something else and no change runs on the node.
+func decideRunning(f Machine) MachineVerdict {
+	u := *f.Upgrade
+	switch {
+	case f.Paused:
+		return f.wait(poll, ReasonPaused, "the machine or its Cluster is paused; the upgrade goes on when it is not")
+	case f.Remediating:
+		return f.wait(poll, ReasonRemediating, "the machine is up for remediation, so it is left alone")
+	}
+	if f.Marks.To != u.Option && idle(f) {
+		return giveUp(f)
+	}
+	if f.Marks.To != "" || u.Cancelled {
+		return carryOn(f)
+	}
+	u.Cancelled = true
+	f.Upgrade = &u
+	v := f.rest(State{Going: true, Reason: ReasonCancelled, Message: fmt.Sprintf("cancelled; what runs of %s on the node is followed to its end", u.Option)})
+	v.Event = Event{Kind: Cancelled, Message: v.State.Message}
+	v.Action = Wait{After: 0}
+	return v
+}
+
+// idle reports whether no change runs on the node, so that the upgrade can be given up. One that has ended, on a node that shows it, is not given up: its
+// release can be recorded. Where the node does not show it, a person may be about to mend just that.
+func idle(f Machine) bool {
+	p := f.Upgrade.Progress
+	switch p.Phase {
+	case inplace.Draining, inplace.BackingOff, inplace.Failed:
+		return true
+	case inplace.Verifying, inplace.Soaking:
+		return f.Marks.To != "" && inplace.NodeProblem(f.facts()) != ""
+	case inplace.Updating:
+	}
+	return false
+}
+
+// giveUp ends an upgrade that somebody has withdrawn, or replaced by another option.
+func giveUp(f Machine) MachineVerdict {
+	if v, ok := uncordon(f, f.Upgrade.Progress); ok {
+		return v
+	}
+	if f.Marks.To != "" {
+		return begin(f)
+	}
+	v := f.rest(State{})
+	v.After.Upgrade, v.After.Retry, v.After.Marks.Status, v.After.Marks.ChangeID = nil, false, "", ""
+	if !f.Upgrade.Cancelled {
+		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("the upgrade to %s was cancelled while no change ran on the node", f.Upgrade.Option)}
+	}
+	return v
+}
+
+// uncordon makes a node schedulable that an upgrade has cordoned, before nobody knows that any longer. A node that cannot be reached keeps nobody from
+// giving up.
+func uncordon(f Machine, p *inplace.Progress) (MachineVerdict, bool) {
+	if p == nil || !p.Cordoned || !f.Node.Unschedulable || !f.Node.Exists || f.Node.Unknown != "" {
+		return MachineVerdict{}, false
+	}
+	v := f.rest(State{Going: true, Reason: ReasonCancelled, Message: "making the node schedulable again"})
+	v.Action = Uncordon{}
+	return v, true
+}
+
+// carryOn takes the upgrade a step farther. What package inplace waits for without a limit is limited here: an upgrade that an annotation asks for ends, if
+// need be as failed, also where the node is never seen again.
+func carryOn(f Machine) MachineVerdict {
+	facts, p := f.facts(), f.Upgrade.Progress
+	over := f.Now.Sub(p.Started) > f.Policy.AttemptTimeout
+	switch {
+	case p.Phase == inplace.Draining && over:
+		return take(f, inplace.Expire(facts, fmt.Sprintf("the node was not drained within %s", f.Policy.AttemptTimeout)))
+	case p.Phase == inplace.Verifying && over && f.Node.Unknown != "",
+		p.Phase == inplace.Soaking && f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout && f.Node.Unknown != "":
+		return take(f, inplace.Expire(facts, fmt.Sprintf("the node was not seen for %s: %s", f.Policy.AttemptTimeout, f.Node.Unknown)))
+	}
+	return take(f, inplace.Decide(facts))
+}
+
+// facts are those of package inplace for the recorded progress.
+func (f Machine) facts() inplace.Facts {
+	facts := inplace.Facts{Now: f.Now, FreshID: f.FreshID, Policy: f.Policy, Node: f.Node}
+	if f.Upgrade != nil && f.Upgrade.Progress != nil {
+		facts.Progress, facts.Desired = f.Upgrade.Progress, f.Upgrade.Progress.To
+	}
+	// A node that is not Ready runs nothing that a drain could move, and must not keep its own repair from happening.
+	facts.Policy.Drain = f.Policy.Drain && f.Node.Exists && f.Node.Ready && f.Node.Unknown == ""
+	return facts
+}
+
+// Drained takes the end of a drain.
+func Drained(f Machine) MachineVerdict { return take(f, inplace.Drained(f.facts())) }
+
+// StillDraining answers while a drain goes on.
+func StillDraining(f Machine, message string) MachineVerdict {
+	return take(f, inplace.StillDraining(f.facts(), message))
+}
+
+// Answered takes an updater's answer to the Call that was decided on f.
+func Answered(f Machine, a inplace.Answer) MachineVerdict {
+	return take(f, inplace.Answered(f.facts(), a))
+}
+
+// take puts what package inplace decided into the terms of annotations.
+func take(f Machine, decided inplace.Verdict) MachineVerdict {
+	v := f.rest(State{})
+	before := f.Upgrade.Progress
+	u := *f.Upgrade
+	if decided.Progress != nil {
+		u.Progress = decided.Progress
+	}
+	v.After.Upgrade = &u
+	v.After.Marks.Status = InProgress
+	if u.Progress.Phase != inplace.Draining {
+		// From the first request on nobody knows what is installed.
+		v.After.Marks.Release = ""
+	}
+	if u.Progress.Phase == inplace.BackingOff && before.Phase != inplace.BackingOff {
+		v.After.Marks.LastFailed = stamp(f.Now)
+		v.Event = Event{Kind: AttemptFailed, Message: fmt.Sprintf("attempt %d to reach %s failed: %s", u.Progress.Attempt, u.Option, u.Progress.LastError)}
+	}
+	switch a := decided.Action.(type) {
+	case inplace.Wait:
+		v.Action, v.State = Wait{After: a.After}, State{Going: true, Reason: Reason(a.Reason), Message: a.Message}
+	case inplace.Drain:
+		v.Action, v.State = Drain{}, State{Going: true, Reason: Reason(inplace.ReasonDraining), Message: "draining the node"}
+	case inplace.Call:
+		v.Action = Call{Step: a.Step, Operation: a.Operation, Option: u.Option}
+		v.State = State{Going: true, Reason: Reason(inplace.ReasonUpdating), Message: fmt.Sprintf("updater %q brings the machine to %s", a.Step.Updater, u.Option)}
+	case inplace.Uncordon:
+		v.Action, v.State = Uncordon{}, State{Going: true, Reason: Reason(inplace.ReasonSoaking), Message: "making the node schedulable again"}
+	case inplace.Finish:
+		return finish(f, v)
+	case inplace.Refuse:
+		return fail(f, v, a)
+	case inplace.AbandonUpdate, inplace.Complete:
+		return fail(f, v, inplace.Refuse{Message: fmt.Sprintf("the recorded upgrade to %s cannot be carried on", u.Option)})
+	}
+	return v
+}
+
+// finish records that the release is on the node. Where the annotation asks for another one by now, it stays.
+func finish(f Machine, v MachineVerdict) MachineVerdict {
+	option := f.Upgrade.Option
+	v.After.Upgrade = nil
+	v.After.Marks = Marks{To: f.Marks.To, Status: Done, Release: option}
+	if f.Marks.To == option {
+		v.After.Marks.To = ""
+	}
+	v.State, v.Action = State{}, Rest{}
+	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded in place to %s; the kubelet reports %s", option, f.Node.Kubelet)}
+	return v
+}
+
+// fail records that no attempt is left.
+func fail(f Machine, v MachineVerdict, refused inplace.Refuse) MachineVerdict {
+	u := *v.After.Upgrade
+	p := *u.Progress
+	if p.Phase != inplace.Failed {
+		p.Phase, p.LastError, p.NotBefore = inplace.Failed, refused.Message, nil
+	}
+	u.Progress = &p
+	v.After.Upgrade = &u
+	v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
+	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("the upgrade to %s failed: %s", u.Option, p.LastError)}
+	v.State, v.Action = State{Reason: ReasonFailed, Message: p.LastError}, Rest{}
+	return v
+}
+
+// refuse records that an option is refused before anything is done for it. What is installed stays on record.
+func (f Machine) refuse(reason Reason, message string) MachineVerdict {
+	v := f.rest(State{Reason: reason, Message: message})
+	v.After.Upgrade = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message}
+	v.After.Retry = false
+	v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
+	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}
+	return v
+}
+
+// With returns the facts with what has been recorded since.
+func (f Machine) With(after MachineAfter) Machine {
+	f.Marks, f.Upgrade, f.Retry = after.Marks, after.Upgrade, after.Retry
+	return f
+}
+
+// rest leaves everything as it is.
+func (f Machine) rest(s State) MachineVerdict {
+	return MachineVerdict{After: MachineAfter{Marks: f.Marks, Upgrade: f.Upgrade, Retry: f.Retry}, State: s, Action: Rest{}}
+}
+
+func (f Machine) wait(after time.Duration, reason Reason, format string, args ...any) MachineVerdict {
+	v := f.rest(State{Going: true, Reason: reason, Message: strings.TrimSpace(fmt.Sprintf(format, args...))})
+	v.Action = Wait{After: after}
+	return v
+}
+
+// stamp writes a time as the wire format has it.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC1123Z) }
