@@ -44,7 +44,7 @@ func begin(f Machine) MachineVerdict {
 	case h != nil && h.final:
 		return f.refuse(h.reason, h.message)
 	case h != nil:
-		return f.wait(poll, h.reason, "not started: %s", h.message)
+		return f.wait(h.reason, "not started: %s", h.message)
 	case f.ControlPlane && f.Holder == "":
 		v := f.rest(State{Going: true, Reason: ReasonLocked, Message: "taking the lock of the control plane"})
 		v.Action = TakeLock{}
@@ -64,7 +64,7 @@ func Planned(f Machine, plan Plan) MachineVerdict {
 	case plan.Refused != "":
 		return f.refuse(ReasonNoUpdater, plan.Refused)
 	case plan.Unknown != "":
-		return f.wait(poll, Reason(inplace.ReasonUpdaterUnknown), "not started: %s", plan.Unknown)
+		return f.wait(Reason(inplace.ReasonUpdaterUnknown), "not started: %s", plan.Unknown)
 	}
 	kubelet := f.kubelet()
 	for _, s := range plan.Steps {
@@ -122,6 +122,17 @@ func (f Machine) kubelet() version.Version {
 	return f.Spec
 }
 
+// refuseMinor refuses another minor for what a topology owns.
+func refuseMinor(cluster string, spec version.Version, o Option) *hold {
+	return refuses(ReasonTopologyOwned, "%s", MinorOfTopology(cluster, spec, o))
+}
+
+// MinorOfTopology says why an option of another minor is refused for an object that the topology of a Cluster owns, and what to do instead.
+func MinorOfTopology(cluster string, spec version.Version, o Option) string {
+	return fmt.Sprintf("Cluster %s has a topology, which says %s, and %s is another minor: its next step would be blocked, or undo this one. "+
+		"Change spec.topology.version of the Cluster instead; releases of %s may be asked for here", cluster, spec, o, spec.Minor())
+}
+
 // computeTarget computes what the option means for the machine: the version, or the minors between which it must end.
 func computeTarget(f Machine) (target, *hold) {
 	option, err := ParseOption(f.Marks.To)
@@ -166,8 +177,7 @@ func checkObject(f Machine, t target) *hold {
 	current := f.kubelet()
 	switch {
 	case known && f.Topology != "" && minor != f.Spec.Minor():
-		return refuses(ReasonTopologyOwned, "Cluster %s has a topology, which says %s, and %s is another minor: its next step would be blocked, or undo this one. "+
-			"Change spec.topology.version of the Cluster instead; releases of %s may be asked for here", f.Topology, f.Spec, t.option, f.Spec.Minor())
+		return refuseMinor(f.Topology, f.Spec, t.option)
 	case known && minor.Before(current.Minor()):
 		return refuses(ReasonDowngrade, "the machine runs %s, and %s is an older minor; Kubernetes cannot go back", current, t.option)
 	case f.Paused:
@@ -180,37 +190,40 @@ func checkObject(f Machine, t target) *hold {
 	return nil
 }
 
-// checkSkew looks at what the other machines of the cluster run. A worker's kubelet must not be newer than an API server; two API servers may be one
-// minor apart (KEP and version skew policy of Kubernetes).
+// checkSkew looks at what the other machines of the cluster run: a worker's kubelet must not be newer than an API server, nor too old for it, and two API
+// servers may be one minor apart (Kubernetes' version skew policy).
 func checkSkew(f Machine, t target) *hold {
 	minor, known := t.option.Minor()
-	if !known {
+	switch {
+	case !known:
 		return nil
-	}
-	skew := version.KubernetesSkew()
-	if !f.ControlPlane {
-		for _, p := range f.Peers {
-			if p.Kubelet.IsZero() || skew.Allows(minor, p.Kubelet.Minor()) {
-				continue
-			}
-			if f.ControlPlaneFirst != "" && p.Kubelet.Minor().Before(minor) {
-				return holds(ReasonControlPlaneFirst, "%s", f.ControlPlaneFirst)
-			}
-			return refuses(ReasonSkew, "control plane Machine %s runs %s, beside which no kubelet of %s may run; upgrade the control plane first, or ask for another release", p.Name, p.Kubelet, minor)
-		}
-		return nil
-	}
-	if lag, ok := f.kubelet().Minor().Lag(minor); !ok || lag > 1 {
-		return refuses(ReasonSkew, "the machine runs %s, and a control plane goes one minor at a time; ask for a release of %s first", f.kubelet(), f.kubelet().Minor().Next())
+	case f.ControlPlane:
+		return checkControlPlaneSkew(f, minor)
 	}
 	for _, p := range f.Peers {
-		if p.Kubelet.IsZero() || apart(p.Kubelet.Minor(), minor) <= 1 {
+		if p.Kubelet.IsZero() || version.KubernetesSkew().Allows(minor, p.Kubelet.Minor()) {
 			continue
 		}
-		return refuses(ReasonSkew, "control plane Machine %s runs %s, and API servers may be one minor apart; bring it to within one minor of %s first", p.Name, p.Kubelet, minor)
+		if f.ControlPlaneFirst != "" && p.Kubelet.Minor().Before(minor) {
+			return holds(ReasonControlPlaneFirst, "%s", f.ControlPlaneFirst)
+		}
+		return refuses(ReasonSkew, "control plane Machine %s runs %s, beside which no kubelet of %s may run; upgrade the control plane first, or ask for another release", p.Name, p.Kubelet, minor)
 	}
-	if !f.OldestWorker.IsZero() && !skew.Allows(f.OldestWorker.Minor(), minor) {
-		return refuses(ReasonSkew, "a worker runs %s, which is too old beside a control plane of %s; upgrade the workers first", f.OldestWorker, minor)
+	return nil
+}
+
+func checkControlPlaneSkew(f Machine, minor version.Minor) *hold {
+	current := f.kubelet()
+	if apart(current.Minor(), minor) > 1 {
+		return refuses(ReasonSkew, "the machine runs %s, and a control plane goes one minor at a time; ask for a release of %s first", current, current.Minor().Next())
+	}
+	for _, p := range f.Peers {
+		if !p.Kubelet.IsZero() && apart(p.Kubelet.Minor(), minor) > 1 {
+			return refuses(ReasonSkew, "control plane Machine %s runs %s, and API servers may be one minor apart; bring it to within one minor of %s first", p.Name, p.Kubelet, minor)
+		}
+	}
+	if !f.OldestWorker.IsZero() && !version.KubernetesSkew().Allows(f.OldestWorker.Minor(), minor) {
+		return refuses(ReasonSkew, "a worker runs %s, which may not run beside a control plane of %s; upgrade the workers first", f.OldestWorker, minor)
 	}
 	return nil
 }

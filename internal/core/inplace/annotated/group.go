@@ -13,21 +13,20 @@ import (
 // API server's: a machine that was marked a moment ago and does not show it would not count.
 func DecideGroup(f Group) GroupVerdict {
 	f.Members = sorted(f.Members)
+	running := f.Record != nil && f.Record.Ended == nil
 	switch {
 	case f.Deleting:
 		return f.rest(State{})
 	case f.Unreadable != "":
 		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "what is recorded of the upgrade cannot be read: " + f.Unreadable + "; remove the annotation windlass.dev/in-place-upgrade"})
-	case f.Marks.To == "" && f.Record != nil && f.Record.Ended == nil:
+	case f.Marks.To == "" && running:
 		return cancel(f)
 	case f.Marks.To == "":
 		return decideJoined(f)
-	case f.Record == nil || f.Record.Ended != nil || f.Record.Option != f.Marks.To:
+	case !running || f.Record.Option != f.Marks.To || f.Record.Refused && f.Retry:
 		return beginGroup(f)
-	case f.Record.Refused && !f.Retry:
-		return f.rest(State{Reason: f.Record.Reason, Message: f.Record.Message})
 	case f.Record.Refused:
-		return beginGroup(f)
+		return f.rest(State{Reason: f.Record.Reason, Message: f.Record.Message})
 	case f.Paused:
 		return f.wait(ReasonPaused, "the group or its Cluster is paused; no machine begins")
 	}
@@ -52,29 +51,44 @@ func rank(m Member) int {
 
 // beginGroup records that the group is brought to what its annotation asks for, or refuses that.
 func beginGroup(f Group) GroupVerdict {
-	option, err := ParseOption(f.Marks.To)
-	if err != nil {
-		return f.refuse(ReasonBadOption, err.Error())
-	}
-	if minor, known := option.Minor(); known && f.Topology != "" && minor != f.Spec.Minor() {
-		return f.refuse(ReasonTopologyOwned, fmt.Sprintf("Cluster %s has a topology, which says %s, and %s is another minor: its next step would be blocked, or undo this one. "+
-			"Change spec.topology.version of the Cluster instead; releases of %s may be asked for here", f.Topology, f.Spec, option, f.Spec.Minor()))
-	}
-	if minor, known := option.Minor(); known && !f.Spec.IsZero() && minor.Before(f.Spec.Minor()) {
-		return f.refuse(ReasonDowngrade, fmt.Sprintf("the group's spec says %s, and %s is an older minor; Kubernetes cannot go back", f.Spec, option))
+	if h := checkGroup(f); h != nil {
+		return f.refuse(h.reason, h.message)
 	}
 	if f.Paused {
 		return f.wait(ReasonPaused, "not started: the group or its Cluster is paused")
 	}
-	record := &Record{Option: f.Marks.To, Began: f.Now}
-	if old := f.Record; old != nil && old.Ended == nil && old.Option != f.Marks.To && !old.Refused {
-		record.Superseded = supersede(old.Superseded, old.Option, f.Marks.To)
-	}
 	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: "upgrading machines to " + f.Marks.To})
-	v.After = GroupAfter{Marks: Marks{To: f.Marks.To, Status: InProgress}, Record: record}
+	v.After = GroupAfter{Marks: Marks{To: f.Marks.To, Status: InProgress}, Record: f.newRecord()}
 	v.Event = Event{Kind: Started, Message: fmt.Sprintf("upgrading %d machines in place to %s", len(counted(f.Members)), f.Marks.To)}
 	v.Action = Wait{}
 	return v
+}
+
+// checkGroup says why the group cannot be brought to what its annotation asks for.
+func checkGroup(f Group) *hold {
+	option, err := ParseOption(f.Marks.To)
+	if err != nil {
+		return refuses(ReasonBadOption, "%v", err)
+	}
+	minor, known := option.Minor()
+	switch {
+	case !known || f.Spec.IsZero():
+		return nil
+	case f.Topology != "" && minor != f.Spec.Minor():
+		return refuseMinor(f.Topology, f.Spec, option)
+	case minor.Before(f.Spec.Minor()):
+		return refuses(ReasonDowngrade, "the group's spec says %s, and %s is an older minor; Kubernetes cannot go back", f.Spec, option)
+	}
+	return nil
+}
+
+// newRecord is the record of an upgrade that begins, or is refused, in place of the one that may run.
+func (f Group) newRecord() *Record {
+	record := &Record{Option: f.Marks.To, Began: f.Now}
+	if old := f.Record; old != nil && old.Ended == nil && old.Option != f.Marks.To {
+		record.Superseded = supersede(old.Superseded, old.Option, f.Marks.To)
+	}
+	return record
 }
 
 // maxSuperseded bounds the options that are remembered.
@@ -167,31 +181,32 @@ func (f Group) resume() GroupVerdict {
 
 // decideNext marks the next machine, or ends the upgrade.
 func (f Group) decideNext(members []Member) GroupVerdict {
-	left, flying, rolling := 0, 0, ""
-	for _, m := range members {
-		if inFlight(m) {
-			flying++
-		}
-		if m.Marks.Release != f.Record.Option || inFlight(m) {
-			left++
-		}
-		if !m.Spec.IsZero() && m.Spec != f.Spec {
-			rolling = m.Name
-		}
-	}
+	flying := countFlying(members)
+	left := slices.ContainsFunc(members, func(m Member) bool { return m.Marks.Release != f.Record.Option || inFlight(m) })
+	rolled := slices.IndexFunc(members, func(m Member) bool { return !m.Spec.IsZero() && m.Spec != f.Spec })
 	switch {
-	case left == 0 && len(members) >= f.Replicas:
+	case !left && len(members) >= f.Replicas:
 		return f.end(members)
-	case left == 0:
+	case !left:
 		return f.wait(ReasonMachinesHeld, "%s; waiting for machines that do not exist yet", f.count(members))
-	case rolling != "":
-		return f.wait(ReasonBusy, "%s; Cluster API rolls the group out: Machine %s is not of version %s yet", f.count(members), rolling, f.Spec)
+	case rolled >= 0:
+		return f.wait(ReasonBusy, "%s; Cluster API rolls the group out: Machine %s is not of version %s yet", f.count(members), members[rolled].Name, f.Spec)
 	case f.ControlPlaneFirst != "":
 		return f.wait(ReasonControlPlaneFirst, "%s; %s", f.count(members), f.ControlPlaneFirst)
 	case flying >= f.limit():
 		return f.wait(ReasonMachines, "%s", f.count(members))
 	}
 	return f.markNext(members, flying)
+}
+
+func countFlying(members []Member) int {
+	flying := 0
+	for _, m := range members {
+		if inFlight(m) {
+			flying++
+		}
+	}
+	return flying
 }
 
 // markNext marks the first machine that can begin. One that has the release and is not Ready any longer keeps the others from beginning.
@@ -282,32 +297,33 @@ func cancel(f Group) GroupVerdict {
 
 // decideJoined gives a machine that has joined the release of its group. Machines that were upgraded by hand keep what they have.
 func decideJoined(f Group) GroupVerdict {
-	r := f.Record
+	v := f.rest(State{})
 	switch {
 	case f.Marks.Status == InProgress || f.Marks.Status == Failed:
-		v := f.rest(State{})
 		v.After.Marks.Status, v.After.Retry = "", false
 		return v
 	case f.Marks.Release == "" || f.Paused || f.ControlPlaneFirst != "":
-		return f.rest(State{})
+		return v
 	case stale(f):
-		v := f.rest(State{})
-		v.After = GroupAfter{Marks: Marks{To: f.Marks.To}}
+		v.After = GroupAfter{}
 		return v
 	}
-	flying := 0
-	for _, m := range counted(f.Members) {
-		if inFlight(m) {
-			flying++
-		}
+	members := counted(f.Members)
+	if countFlying(members) >= f.limit() {
+		return v
 	}
-	for _, m := range counted(f.Members) {
-		joined := m.Marks == (Marks{}) && m.Upgrade == nil && !m.NoNode && m.Held == "" && (r == nil || r.Ended == nil || m.Created.After(*r.Ended))
-		if joined && flying < f.limit() {
-			return f.act(Mark{Member: m.Name, To: f.Marks.Release})
-		}
+	if i := slices.IndexFunc(members, f.hasJoined); i >= 0 {
+		return f.act(Mark{Member: members[i].Name, To: f.Marks.Release})
 	}
-	return f.rest(State{})
+	return v
+}
+
+// hasJoined reports whether a machine came after the group's upgrade, and nobody has upgraded it.
+func (f Group) hasJoined(m Member) bool {
+	if m.Marks != (Marks{}) || m.Upgrade != nil || m.NoNode || m.Held != "" {
+		return false
+	}
+	return f.Record == nil || f.Record.Ended == nil || m.Created.After(*f.Record.Ended)
 }
 
 // stale reports whether the group's release is about a version that its spec has left behind: a machine that joins comes with the newer one, and must not
@@ -346,10 +362,8 @@ func (f Group) count(members []Member) string {
 
 func (f Group) refuse(reason Reason, message string) GroupVerdict {
 	v := f.rest(State{Reason: reason, Message: message})
-	record := &Record{Option: f.Marks.To, Began: f.Now, Reason: reason, Message: message, Refused: true}
-	if old := f.Record; old != nil && old.Ended == nil && old.Option != f.Marks.To && !old.Refused {
-		record.Superseded = supersede(old.Superseded, old.Option, f.Marks.To)
-	}
+	record := f.newRecord()
+	record.Reason, record.Message, record.Refused = reason, message, true
 	v.After.Record, v.After.Retry, v.After.Marks.Status = record, false, Failed
 	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}
 	return v

@@ -79,9 +79,9 @@ func decideRunning(f Machine) MachineVerdict {
 	u := *f.Upgrade
 	switch {
 	case f.Paused:
-		return f.wait(poll, ReasonPaused, "the machine or its Cluster is paused; the upgrade goes on when it is not")
+		return f.wait(ReasonPaused, "the machine or its Cluster is paused; the upgrade goes on when it is not")
 	case f.Remediating:
-		return f.wait(poll, ReasonRemediating, "the machine is up for remediation, so it is left alone")
+		return f.wait(ReasonRemediating, "the machine is up for remediation, so it is left alone")
 	}
 	if f.Marks.To != u.Option && idle(f) {
 		return giveUp(f)
@@ -264,9 +264,9 @@ func (f Machine) rest(s State) MachineVerdict {
 	return MachineVerdict{After: MachineAfter{Marks: f.Marks, Upgrade: f.Upgrade, Retry: f.Retry}, State: s, Action: Rest{}}
 }
 
-func (f Machine) wait(after time.Duration, reason Reason, format string, args ...any) MachineVerdict {
+func (f Machine) wait(reason Reason, format string, args ...any) MachineVerdict {
 	v := f.rest(State{Going: true, Reason: reason, Message: strings.TrimSpace(fmt.Sprintf(format, args...))})
-	v.Action = Wait{After: after}
+	v.Action = Wait{After: poll}
 	return v
 }
 

@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -44,40 +45,60 @@ func ParseOption(text string) (Option, error) {
 		return Option{}, fmt.Errorf("it is longer than %d bytes", maxOption)
 	}
 	method, value, found := strings.Cut(text, "=")
-	o := Option{Method: Method(method), Value: value}
 	if !found {
 		return Option{}, fmt.Errorf("%q is not an option: write channel=, revision=, localPath= or version= and a value, such as version=v1.31.2", text)
 	}
+	o := Option{Method: Method(method), Value: value}
+	var err error
 	switch o.Method {
 	case Channel:
-		if !channelSyntax.MatchString(value) {
-			return Option{}, fmt.Errorf("%q is not a channel: write channel=TRACK/RISK, such as channel=1.31-classic/stable", value)
-		}
-		if m := trackMinor.FindStringSubmatch(value); m != nil {
-			minor, err := version.ParseMinor(m[1])
-			if err != nil {
-				return Option{}, fmt.Errorf("the track of channel %q: %w", value, err)
-			}
-			o.minor = minor
-		}
+		o.minor, err = parseChannel(value)
 	case Revision:
-		if !revisionSyntax.MatchString(value) {
-			return Option{}, fmt.Errorf("%q is not a revision: write revision= and a number above 0, such as revision=1234", value)
-		}
+		err = checkRevision(value)
 	case LocalPath:
-		if !path.IsAbs(value) || path.Clean(value) != value || value == "/" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' }) {
-			return Option{}, fmt.Errorf("%q is not a file on the machine: write localPath= and an absolute path without . or .., such as localPath=/opt/k8s.snap", value)
-		}
+		err = checkLocalPath(value)
 	case Version:
-		exact, err := version.Parse(value)
-		if err != nil {
-			return Option{}, fmt.Errorf("the version: %w", err)
+		if o.exact, err = version.Parse(value); err != nil {
+			err = fmt.Errorf("the version: %w", err)
 		}
-		o.exact, o.minor = exact, exact.Minor()
+		o.minor = o.exact.Minor()
 	default:
-		return Option{}, fmt.Errorf("%q is not a method: write channel=, revision=, localPath= or version= and a value, such as version=v1.31.2", method)
+		err = fmt.Errorf("%q is not a method: write channel=, revision=, localPath= or version= and a value, such as version=v1.31.2", method)
+	}
+	if err != nil {
+		return Option{}, err
 	}
 	return o, nil
+}
+
+// parseChannel returns the minor that a channel's track names; zero if it names none.
+func parseChannel(channel string) (version.Minor, error) {
+	if !channelSyntax.MatchString(channel) {
+		return version.Minor{}, fmt.Errorf("%q is not a channel: write channel=TRACK/RISK, such as channel=1.31-classic/stable", channel)
+	}
+	m := trackMinor.FindStringSubmatch(channel)
+	if m == nil {
+		return version.Minor{}, nil
+	}
+	minor, err := version.ParseMinor(m[1])
+	if err != nil {
+		return version.Minor{}, fmt.Errorf("the track of channel %q: %w", channel, err)
+	}
+	return minor, nil
+}
+
+func checkRevision(revision string) error {
+	if !revisionSyntax.MatchString(revision) {
+		return fmt.Errorf("%q is not a revision: write revision= and a number above 0, such as revision=1234", revision)
+	}
+	return nil
+}
+
+func checkLocalPath(file string) error {
+	if !path.IsAbs(file) || path.Clean(file) != file || file == "/" || strings.ContainsFunc(file, unicode.IsControl) {
+		return fmt.Errorf("%q is not a file on the machine: write localPath= and an absolute path without . or .., such as localPath=/opt/k8s.snap", file)
+	}
+	return nil
 }
 
 // String returns the option as it is written.
