@@ -105,7 +105,7 @@ func attemptOver(f Facts, a Answer) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	p := *f.Progress
-	p.Unanswered = a.Outcome == Unknown
+	p.Unanswered, p.Unended = a.Outcome == Unknown, true
 	return attemptFailed(withProgress(f, &p), fmt.Sprintf("no result after %s; last answer: %s", f.Policy.AttemptTimeout, orDefault(a.Message, "in progress"))), true
 }
 

@@ -100,6 +100,8 @@ type Progress struct {
 	LastError string `json:"lastError,omitempty"`
 	// Unanswered says that the last attempt ended with its time while the updater could not be asked: it may have worked.
 	Unanswered bool `json:"unanswered,omitempty"`
+	// Unended says that the last attempt ended with its time and without a result: its change may still run.
+	Unended bool `json:"unended,omitempty"`
 	// Drained says that the node was drained for this update.
 	Drained bool `json:"drained,omitempty"`
 	// Cordoned says that the node was cordoned for this update, and must be uncordoned after it.

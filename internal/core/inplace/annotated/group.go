@@ -27,8 +27,6 @@ func DecideGroup(f Group) GroupVerdict {
 		return beginGroup(f)
 	case f.Record.Refused:
 		return f.rest(State{Reason: f.Record.Reason, Message: f.Record.Message})
-	case f.Paused:
-		return f.wait(ReasonPaused, "the group or its Cluster is paused; no machine begins")
 	}
 	return decideMembers(f)
 }
@@ -110,7 +108,7 @@ func counted(members []Member) []Member {
 func inFlight(m Member) bool {
 	switch {
 	case m.Upgrade != nil:
-		return !m.Upgrade.IsFinal() || m.Marks.To != "" && m.Marks.To != m.Upgrade.Option
+		return m.Upgrade.IsRunning() || m.Marks.To != "" && m.Marks.To != m.Upgrade.Option
 	case m.Marks.Status == InProgress && m.Marks.ChangeID != "":
 		return true
 	}
@@ -129,6 +127,9 @@ func given(m Member, r *Record) bool {
 
 // decideMembers takes the machines one step farther.
 func decideMembers(f Group) GroupVerdict {
+	if f.Paused {
+		return f.wait(ReasonPaused, "the group or its Cluster is paused; no machine begins")
+	}
 	members := counted(f.Members)
 	for _, m := range members {
 		// It runs, or waits, for what the group no longer wants. It is in flight already, so it gets the new option at once.

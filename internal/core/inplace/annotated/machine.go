@@ -54,6 +54,8 @@ func decideIdle(f Machine) MachineVerdict {
 func decideFinal(f Machine) MachineVerdict {
 	u := f.Upgrade
 	switch {
+	case f.Marks.To == "" && u.isUnended():
+		return follow(f)
 	case f.Marks.To == "":
 		if v, ok := uncordon(f, u.Progress); ok {
 			return v
@@ -83,10 +85,12 @@ func decideRunning(f Machine) MachineVerdict {
 	case f.Remediating:
 		return f.wait(ReasonRemediating, "the machine is up for remediation, so it is left alone")
 	}
-	if f.Marks.To != u.Option && idle(f) {
+	switch {
+	case f.Marks.To == "" && u.Cancelled && u.isUnended():
+		return follow(f)
+	case f.Marks.To != u.Option && idle(f):
 		return giveUp(f)
-	}
-	if f.Marks.To != "" || u.Cancelled {
+	case f.Marks.To != "" || u.Cancelled:
 		return carryOn(f)
 	}
 	u.Cancelled = true
@@ -102,8 +106,10 @@ func decideRunning(f Machine) MachineVerdict {
 func idle(f Machine) bool {
 	p := f.Upgrade.Progress
 	switch p.Phase {
-	case inplace.Draining, inplace.BackingOff, inplace.Failed:
+	case inplace.Draining, inplace.Failed:
 		return true
+	case inplace.BackingOff:
+		return f.Marks.To != "" || !p.Unended
 	case inplace.Verifying, inplace.Soaking:
 		return f.Marks.To != "" && inplace.NodeProblem(f.facts()) != ""
 	case inplace.Updating:
@@ -113,11 +119,11 @@ func idle(f Machine) bool {
 
 // giveUp ends an upgrade that somebody has withdrawn, or replaced by another option.
 func giveUp(f Machine) MachineVerdict {
-	if v, ok := uncordon(f, f.Upgrade.Progress); ok {
-		return v
-	}
 	if f.Marks.To != "" {
 		return begin(f)
+	}
+	if v, ok := uncordon(f, f.Upgrade.Progress); ok {
+		return v
 	}
 	v := f.rest(State{})
 	v.After.Upgrade, v.After.Retry, v.After.Marks.Status, v.After.Marks.ChangeID = nil, false, "", ""
@@ -125,6 +131,33 @@ func giveUp(f Machine) MachineVerdict {
 		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("the upgrade to %s was cancelled while no change ran on the node", f.Upgrade.Option)}
 	}
 	return v
+}
+
+// follow asks how a change goes on that nobody wants any longer and that was not seen to end. Its request is the one that began it, so it begins nothing.
+func follow(f Machine) MachineVerdict {
+	p := f.Upgrade.Progress
+	v := f.wait(ReasonCancelled, "given up, but updater %q has not said that its change has ended; where nobody can tell any longer, remove the annotation windlass.dev/in-place-upgrade", p.Steps[0].Updater)
+	v.Action = Call{Step: p.Steps[0], Operation: p.Operation, Option: f.Upgrade.Option}
+	return v
+}
+
+// followed takes the answer to follow.
+func followed(f Machine, a inplace.Answer) MachineVerdict {
+	u, p := *f.Upgrade, *f.Upgrade.Progress
+	switch a.Outcome {
+	case inplace.Finishes:
+		p.Phase, p.Started, p.Unended, p.LastError = inplace.Verifying, f.Now, false, ""
+		u.Cancelled = true
+	case inplace.Fails:
+		p.Unended = false
+	case inplace.InProgress, inplace.Unknown:
+		v := follow(f)
+		v.Action = Wait{After: poll}
+		return v
+	}
+	u.Progress = &p
+	f.Upgrade = &u
+	return DecideMachine(f)
 }
 
 // uncordon makes a node schedulable that an upgrade has cordoned, before nobody knows that any longer. A node that cannot be reached keeps nobody from
@@ -174,6 +207,9 @@ func StillDraining(f Machine, message string) MachineVerdict {
 
 // Answered takes an updater's answer to the Call that was decided on f.
 func Answered(f Machine, a inplace.Answer) MachineVerdict {
+	if f.Marks.To == "" && f.Upgrade.isUnended() {
+		return followed(f, a)
+	}
 	return take(f, inplace.Answered(f.facts(), a))
 }
 
@@ -245,6 +281,11 @@ func fail(f Machine, v MachineVerdict, refused inplace.Refuse) MachineVerdict {
 
 // refuse records that an option is refused before anything is done for it. What is installed stays on record.
 func (f Machine) refuse(reason Reason, message string) MachineVerdict {
+	if f.Upgrade != nil {
+		if v, ok := uncordon(f, f.Upgrade.Progress); ok {
+			return v
+		}
+	}
 	v := f.rest(State{Reason: reason, Message: message})
 	v.After.Upgrade = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message}
 	v.After.Retry = false

@@ -86,6 +86,17 @@ func (u *Upgrade) IsFinal() bool {
 	return u != nil && (u.Progress == nil || u.Progress.Phase == inplace.Failed)
 }
 
+// IsRunning reports whether something may be happening on the machine: also after a failure, where an attempt ended with its time, and its change was never
+// seen to end.
+func (u *Upgrade) IsRunning() bool {
+	return u != nil && (!u.IsFinal() || u.isUnended())
+}
+
+// isUnended reports whether no attempt is under way, and the change of the last one may still run.
+func (u *Upgrade) isUnended() bool {
+	return u.Progress != nil && u.Progress.Unended && (u.Progress.Phase == inplace.BackingOff || u.Progress.Phase == inplace.Failed)
+}
+
 // Why says why a final upgrade ended.
 func (u *Upgrade) Why() string {
 	if u.Progress != nil {

@@ -1,0 +1,240 @@
+package annotated_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// machine is a machine of a world: what stands on its object, and what is true of it.
+type machine struct {
+	name    string
+	marks   annotated.Marks
+	upgrade *annotated.Upgrade
+	retry   bool
+	node    inplace.Node
+	// installed is what is really on the node; running, which change runs there, and operation, by which request it began.
+	installed, running, operation string
+	// cordoned says that the upgrade has cordoned the node.
+	cordoned bool
+}
+
+// world is a group, its machines, and the lock of the control plane.
+type world struct {
+	now          time.Time
+	controlPlane bool
+	limit        int
+	policy       inplace.Policy
+	marks        annotated.Marks
+	record       *annotated.Record
+	retry        bool
+	machines     []machine
+	holder       string
+	ids          int
+	// byHand says that a person has marked a machine, so that more are in flight than the group allows.
+	byHand    bool
+	violation string
+}
+
+var (
+	start0  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	current = version.MustParse("v1.31.1")
+)
+
+func newWorld(controlPlane bool, machines int) world {
+	w := world{now: start0, controlPlane: controlPlane, limit: 1, policy: inplace.Policy{MaxInFlight: 1, Drain: true, MaxAttempts: 2, AttemptTimeout: time.Minute}}
+	for i := range machines {
+		w.machines = append(w.machines, machine{
+			name: "m" + strconv.Itoa(i), installed: "old",
+			node: inplace.Node{Exists: true, Ready: true, ReadySince: start0, Kubelet: current},
+		})
+	}
+	return w
+}
+
+func (w world) clone() world {
+	w.machines = slices.Clone(w.machines)
+	return w
+}
+
+func (w *world) violate(format string, args ...any) {
+	if w.violation == "" {
+		w.violation = fmt.Sprintf(format, args...)
+	}
+}
+
+// busy reports whether something may be happening on a machine.
+func (m *machine) busy() bool {
+	return m.running != "" || m.upgrade.IsRunning()
+}
+
+// facts are a machine's, as an engine reads them.
+func (w *world) facts(i int) annotated.Machine {
+	m := &w.machines[i]
+	w.ids++
+	f := annotated.Machine{
+		Now: w.now, FreshID: "u" + strconv.Itoa(w.ids), Name: m.name, Marks: m.marks, Upgrade: m.upgrade, Retry: m.retry, Spec: current,
+		ControlPlane: w.controlPlane, Node: m.node, Policy: w.policy, Holder: w.holder,
+	}
+	for j := range w.machines {
+		if p := &w.machines[j]; j != i && w.controlPlane {
+			peer := annotated.Peer{Name: p.name, Kubelet: p.node.Kubelet, NotReady: p.node.NotReady}
+			if p.upgrade.IsRunning() {
+				peer.Busy = "is being upgraded"
+			}
+			f.Peers = append(f.Peers, peer)
+		}
+	}
+	return f
+}
+
+// save records what a verdict says, and checks it.
+func (w *world) save(i int, v annotated.MachineVerdict) {
+	m := &w.machines[i]
+	changed := v.After.Marks != m.marks || v.After.Retry != m.retry || !reflect.DeepEqual(v.After.Upgrade, m.upgrade)
+	if v.Event.Kind != annotated.NoEvent && !changed {
+		w.violate("%s: an Event %q without a change of state", m.name, v.Event.Message)
+	}
+	if v.After.Marks.Status == annotated.Failed && v.After.Upgrade.IsFinal() && v.After.Upgrade.Why() == "" {
+		w.violate("%s: failed without a reason", m.name)
+	}
+	m.marks, m.upgrade, m.retry = v.After.Marks, v.After.Upgrade, v.After.Retry
+	w.check()
+}
+
+// check holds the world against what must never be.
+func (w *world) check() {
+	flying := 0
+	for i := range w.machines {
+		m := &w.machines[i]
+		if m.marks.Release != "" && m.marks.Release != m.installed {
+			w.violate("%s: %s is recorded, and %s is on the node", m.name, m.marks.Release, m.installed)
+		}
+		if m.busy() {
+			flying++
+		}
+	}
+	if w.controlPlane && flying > 1 {
+		w.violate("%d control plane machines in flight", flying)
+	}
+	if !w.controlPlane && !w.byHand && flying > w.limit {
+		w.violate("%d machines in flight, and %d are allowed", flying, w.limit)
+	}
+}
+
+// call lets the updater of a machine do something, and answers.
+func (w *world) call(i int, c annotated.Call, answer string) inplace.Answer {
+	m := &w.machines[i]
+	if w.controlPlane && w.holder != m.name {
+		w.violate("%s: an updater is called without the lock", m.name)
+	}
+	for j := range w.machines {
+		if w.controlPlane && j != i && w.machines[j].busy() {
+			w.violate("%s: an updater is called while %s is in flight", m.name, w.machines[j].name)
+		}
+	}
+	if m.running != "" && m.operation != c.Operation {
+		// A change of an attempt that ran out of time: the updater waits for its end before it begins another.
+		m.installed, m.running = m.running, ""
+	}
+	m.running, m.operation = c.Option, c.Operation
+	end := func(works bool) {
+		if works {
+			m.installed = c.Option
+		}
+		m.running = ""
+	}
+	switch answer {
+	case "done":
+		end(true)
+		return inplace.Answer{Outcome: inplace.Finishes}
+	case "fails":
+		end(false)
+		return inplace.Answer{Outcome: inplace.Fails, Message: "it failed"}
+	case "done in silence":
+		end(true)
+		return inplace.Answer{Outcome: inplace.Unknown, Message: "no answer"}
+	}
+	return inplace.Answer{Outcome: inplace.InProgress, Message: "working"}
+}
+
+// group are the group's facts.
+func (w *world) group() annotated.Group {
+	g := annotated.Group{
+		Now: w.now, ControlPlane: w.controlPlane, Marks: w.marks, Record: w.record, Retry: w.retry, Spec: current, Replicas: len(w.machines), MaxInFlight: w.limit,
+		CannotRaise: "it is a model",
+	}
+	for i := range w.machines {
+		m := &w.machines[i]
+		g.Members = append(g.Members, annotated.Member{
+			Name: m.name, Created: start0, Marks: m.marks, Upgrade: m.upgrade, NotReady: m.node.NotReady, Kubelet: m.node.Kubelet, Spec: current,
+		})
+	}
+	return g
+}
+
+// saveGroup records what a verdict says, and checks it.
+func (w *world) saveGroup(v annotated.GroupVerdict) {
+	if v.Event.Kind != annotated.NoEvent && v.After.Marks == w.marks && v.After.Retry == w.retry && reflect.DeepEqual(v.After.Record, w.record) {
+		w.violate("group: an Event %q without a change of state", v.Event.Message)
+	}
+	if release := v.After.Marks.Release; release != "" && release != w.marks.Release {
+		for i := range w.machines {
+			if w.machines[i].installed != release {
+				w.violate("group: %s is recorded, and %s has %s", release, w.machines[i].name, w.machines[i].installed)
+			}
+		}
+	}
+	if v.After.Marks.Status == annotated.Failed && (v.After.Record == nil || v.After.Record.Message == "") {
+		w.violate("group: failed without a reason")
+	}
+	w.marks, w.record, w.retry = v.After.Marks, v.After.Record, v.After.Retry
+}
+
+// carryOutGroup does what was decided about the group.
+func (w *world) carryOutGroup(a annotated.GroupAction) {
+	find := func(name string) *machine {
+		return &w.machines[slices.IndexFunc(w.machines, func(m machine) bool { return m.name == name })]
+	}
+	switch a := a.(type) {
+	case annotated.Mark:
+		m := find(a.Member)
+		m.marks.To = a.To
+		if m.upgrade.IsFinal() || m.upgrade == nil {
+			m.marks.Status, m.marks.LastFailed, m.marks.ChangeID, m.retry = "", "", "", false
+		}
+	case annotated.Unmark:
+		if m := find(a.Member); m.marks.To == a.To {
+			m.marks.To = ""
+		}
+	case annotated.RetryMember:
+		find(a.Member).retry = true
+	case annotated.Raise, annotated.Rest, annotated.Wait:
+	}
+}
+
+// carryOut does what was decided about a machine, and reports whether to decide again.
+func (w *world) carryOut(i int, a annotated.Action) (again bool) {
+	m := &w.machines[i]
+	switch a.(type) {
+	case annotated.TakeLock:
+		if w.holder == "" {
+			w.holder = m.name
+		}
+		return true
+	case annotated.ReleaseLock:
+		if w.holder == m.name {
+			w.holder = ""
+		}
+	case annotated.Uncordon:
+		m.node.Unschedulable, m.cordoned = false, false
+		return true
+	}
+	return false
+}
