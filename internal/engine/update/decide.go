@@ -167,6 +167,9 @@ func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Sel
 	if err != nil {
 		return nil, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
 	}
+	if coverage, err = e.withPresent(ctx, q, coverage); err != nil {
+		return nil, err
+	}
 	asked, err := ask.All(ctx, coverage, updaters, failsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
 		return e.callCanUpdate(ctx, q, u, current)
 	})

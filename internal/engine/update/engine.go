@@ -6,6 +6,7 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -39,6 +40,8 @@ type Options struct {
 	NewID func() string
 	// Events take what people should see.
 	Events events.EventRecorder
+	// Prefix begins the keys of annotations that ask for upgrades in place; empty means the default.
+	Prefix string
 }
 
 // Engine serves the hooks. It is safe for concurrent use.
@@ -55,6 +58,7 @@ type Engine struct {
 
 // New returns an Engine.
 func New(o Options) *Engine {
+	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: newSettled()}
 }
 

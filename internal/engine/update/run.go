@@ -56,6 +56,9 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 		return Reply{}, err
 	}
 	if r.facts.Progress == nil {
+		if reply, waits := waitsForAnnotated(r.machine); waits {
+			return reply, nil
+		}
 		return r.begin(ctx)
 	}
 	return r.carryOn(ctx, inplace.Decide(r.facts))
