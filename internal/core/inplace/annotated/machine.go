@@ -147,7 +147,7 @@ func followed(f Machine, a inplace.Answer) MachineVerdict {
 	switch a.Outcome {
 	case inplace.Finishes:
 		p.Phase, p.Started, p.Unended, p.LastError = inplace.Verifying, f.Now, false, ""
-		u.Cancelled = true
+		u.Cancelled = u.Cancelled || f.Marks.To == ""
 	case inplace.Fails:
 		p.Unended = false
 	case inplace.InProgress, inplace.Unknown:
@@ -207,7 +207,7 @@ func StillDraining(f Machine, message string) MachineVerdict {
 
 // Answered takes an updater's answer to the Call that was decided on f.
 func Answered(f Machine, a inplace.Answer) MachineVerdict {
-	if f.Marks.To == "" && f.Upgrade.isUnended() {
+	if f.Upgrade.isUnended() {
 		return followed(f, a)
 	}
 	return take(f, inplace.Answered(f.facts(), a))
@@ -282,6 +282,9 @@ func fail(f Machine, v MachineVerdict, refused inplace.Refuse) MachineVerdict {
 // refuse records that an option is refused before anything is done for it. What is installed stays on record.
 func (f Machine) refuse(reason Reason, message string) MachineVerdict {
 	if f.Upgrade != nil {
+		if f.Upgrade.isUnended() {
+			return follow(f)
+		}
 		if v, ok := uncordon(f, f.Upgrade.Progress); ok {
 			return v
 		}

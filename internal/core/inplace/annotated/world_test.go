@@ -58,9 +58,10 @@ func newWorld(controlPlane bool, machines int) world {
 	return w
 }
 
-func (w world) clone() world {
-	w.machines = slices.Clone(w.machines)
-	return w
+func (w *world) clone() world {
+	c := *w
+	c.machines = slices.Clone(w.machines)
+	return c
 }
 
 func (w *world) violate(format string, args ...any) {
@@ -235,6 +236,7 @@ func (w *world) carryOut(i int, a annotated.Action) (again bool) {
 	case annotated.Uncordon:
 		m.node.Unschedulable, m.cordoned = false, false
 		return true
+	case annotated.Ask, annotated.Drain, annotated.Call, annotated.Rest, annotated.Wait:
 	}
 	return false
 }

@@ -1,0 +1,359 @@
+package annotated_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+)
+
+// The faults of the original that upgrades by annotations must not have (section 4 of the facts about updates in place). Those that are about requests to
+// k8sd (3, 4, 5) are tested in internal/updater/k8sd, those about what is written to the API server also in internal/engine/annotated.
+
+// driver takes a world through reconciles, with nothing going wrong that a test does not ask for.
+type driver struct {
+	*testing.T
+	world
+	events []annotated.EventKind
+}
+
+func drive(t *testing.T, controlPlane bool, machines int) *driver {
+	t.Helper()
+	t.Parallel()
+	return &driver{T: t, world: newWorld(controlPlane, machines)}
+}
+
+// machineOnce reconciles a machine; its updater answers as told. It returns the state that people see, and whether the updater was asked.
+func (d *driver) machineOnce(i int, answer string) (annotated.State, bool) {
+	d.Helper()
+	f := d.facts(i)
+	v, asked := annotated.DecideMachine(f), false
+	for range 20 {
+		d.save(i, v)
+		if v.Event.Kind != annotated.NoEvent {
+			d.events = append(d.events, v.Event.Kind)
+		}
+		if d.violation != "" {
+			d.Fatal(d.violation)
+		}
+		f = d.facts(i)
+		switch a := v.Action.(type) {
+		case annotated.Ask:
+			v = annotated.Planned(f, annotated.Plan{Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}})
+		case annotated.Drain:
+			d.machines[i].node.Unschedulable, d.machines[i].cordoned = true, true
+			f.Node = d.machines[i].node
+			v = annotated.Drained(f)
+		case annotated.Call:
+			asked = true
+			said := d.call(i, a, answer)
+			f.Node = d.machines[i].node
+			v = annotated.Answered(f, said)
+		case annotated.TakeLock, annotated.Uncordon, annotated.ReleaseLock, annotated.Rest, annotated.Wait:
+			if !d.carryOut(i, a) {
+				return v.State, asked
+			}
+			v = annotated.DecideMachine(d.facts(i))
+		}
+	}
+	d.Fatal("no end of actions")
+	return annotated.State{}, false
+}
+
+func (d *driver) groupOnce() annotated.GroupVerdict {
+	d.Helper()
+	v := annotated.DecideGroup(d.group())
+	d.saveGroup(v)
+	if v.Event.Kind != annotated.NoEvent {
+		d.events = append(d.events, v.Event.Kind)
+	}
+	d.carryOutGroup(v.Action)
+	if d.check(); d.violation != "" {
+		d.Fatal(d.violation)
+	}
+	return v
+}
+
+// want compares the marks of a machine, without the time of a failure.
+func (d *driver) want(i int, want annotated.Marks) {
+	d.Helper()
+	got := d.machines[i].marks
+	got.LastFailed = ""
+	if got != want {
+		d.Errorf("machine %d: %+v, want %+v", i, got, want)
+	}
+}
+
+func TestFault1_ToChangedWhileAChangeRuns(t *testing.T) {
+	d := drive(t, true, 1)
+	d.machines[0].marks.To = optionA
+	d.machineOnce(0, "works")
+	d.machines[0].marks.To = optionB
+	// The running change is followed to its end; what it installed is recorded, and nothing else.
+	d.machineOnce(0, "done")
+	d.want(0, annotated.Marks{To: optionB, Status: annotated.Done, Release: optionA})
+	d.machineOnce(0, "done")
+	d.want(0, annotated.Marks{Status: annotated.Done, Release: optionB})
+}
+
+func TestFault2_RetryHasBackoffAndCap(t *testing.T) {
+	d := drive(t, false, 1)
+	m := &d.machines[0]
+	m.marks.To = optionA
+	d.machineOnce(0, "fails")
+	if m.upgrade.Progress.Phase != inplace.BackingOff {
+		t.Fatalf("%+v", m.upgrade.Progress)
+	}
+	if _, asked := d.machineOnce(0, "done"); asked {
+		t.Error("asked again at once")
+	}
+	d.now = d.now.Add(time.Minute)
+	d.machineOnce(0, "fails")
+	d.want(0, annotated.Marks{To: optionA, Status: annotated.Failed})
+	for range 10 {
+		d.now = d.now.Add(time.Hour)
+		if state, asked := d.machineOnce(0, "done"); asked || state.Going || state.Message == "" {
+			t.Fatalf("asked %v, %+v", asked, state)
+		}
+	}
+	m.retry = true
+	d.machineOnce(0, "done")
+	d.want(0, annotated.Marks{Status: annotated.Done, Release: optionA})
+	if m.retry {
+		t.Error("the wish for a retry stays")
+	}
+}
+
+func TestFault6_BadOptionFailsAndKeepsTheRelease(t *testing.T) {
+	for _, to := range []string{"nonsense", "channel=", "revision=0", "revision=1;reboot", "localPath=k8s.snap", "localPath=/a/../b", "version=1", "=", "snap=1", "channel=1.31/stable/x/y"} {
+		t.Run(to, func(t *testing.T) {
+			d := drive(t, true, 1)
+			m := &d.machines[0]
+			m.installed = optionA
+			m.marks = annotated.Marks{To: to, Status: annotated.Done, Release: optionA}
+			state, asked := d.machineOnce(0, "done")
+			d.want(0, annotated.Marks{To: to, Status: annotated.Failed, Release: optionA})
+			if asked || state.Reason != annotated.ReasonBadOption || d.holder != "" {
+				t.Errorf("asked %v, %+v, lock %q", asked, state, d.holder)
+			}
+			// A good one is heeded at once.
+			m.marks.To = optionB
+			d.machineOnce(0, "done")
+			d.want(0, annotated.Marks{Status: annotated.Done, Release: optionB})
+		})
+	}
+}
+
+func TestFault7_AllMachineSetsCount(t *testing.T) {
+	// The members of a group are those of all its MachineSets: the decider has no notion of one. The engine's part is tested beside it.
+	d := drive(t, false, 3)
+	d.marks.To = optionA
+	for range 40 {
+		d.groupOnce()
+		for i := range d.machines {
+			d.machineOnce(i, "done")
+		}
+	}
+	for i := range d.machines {
+		d.want(i, annotated.Marks{Status: annotated.Done, Release: optionA})
+	}
+	if d.marks.Release != optionA {
+		t.Errorf("%+v", d.marks)
+	}
+}
+
+func TestFault8_LeftoverLastFailedDoesNotBlock(t *testing.T) {
+	d := drive(t, false, 2)
+	for i := range d.machines {
+		d.machines[i].marks.LastFailed = "Sat, 07 Nov 2024 13:30:00 +0400"
+	}
+	d.marks.To = optionA
+	for range 20 {
+		d.groupOnce()
+		for i := range d.machines {
+			d.machineOnce(i, "done")
+		}
+	}
+	for i := range d.machines {
+		d.want(i, annotated.Marks{Status: annotated.Done, Release: optionA})
+		if d.machines[i].marks.LastFailed != "" {
+			t.Error("the time of a failure outlives a success")
+		}
+	}
+}
+
+func TestFault9_NeverTwoControlPlaneMachines(t *testing.T) {
+	d := drive(t, true, 3)
+	for i := range d.machines {
+		d.machines[i].marks.To = optionA
+	}
+	// The world checks at each step. A change whose attempt ran out of time keeps the lock, also when its annotation goes.
+	d.machineOnce(0, "works")
+	d.now = d.now.Add(2 * time.Minute)
+	d.machineOnce(0, "works")
+	d.machines[0].marks.To = ""
+	for range 5 {
+		d.now = d.now.Add(2 * time.Minute)
+		d.machineOnce(0, "works")
+		if state, asked := d.machineOnce(1, "done"); asked || state.Reason != annotated.ReasonLocked {
+			t.Fatalf("asked %v, %+v", asked, state)
+		}
+	}
+	d.machineOnce(0, "done")
+	d.machineOnce(0, "done")
+	d.want(0, annotated.Marks{Status: annotated.Done, Release: optionA})
+	if _, asked := d.machineOnce(1, "done"); !asked {
+		t.Error("the next machine does not begin")
+	}
+}
+
+func TestFault10_BrokenNodeIsRepaired(t *testing.T) {
+	for name, node := range map[string]inplace.Node{
+		"not Ready":        {Exists: true, NotReady: "kubelet stopped", Kubelet: current},
+		"cannot be asked":  {Unknown: "connection refused"},
+		"does not exist":   {},
+		"cordoned already": {Exists: true, NotReady: "kubelet stopped", Kubelet: current, Unschedulable: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, true, 3)
+			m := &d.machines[0]
+			m.node = node
+			m.marks.To = optionA
+			if _, asked := d.machineOnce(0, "done"); !asked {
+				t.Fatal("the updater is not asked")
+			}
+			if m.cordoned {
+				t.Error("a broken node is drained")
+			}
+			// It stays broken: that is reported in the end.
+			for range 20 {
+				d.now = d.now.Add(2 * time.Minute)
+				d.machineOnce(0, "done")
+			}
+			d.want(0, annotated.Marks{To: optionA, Status: annotated.Failed})
+			// Another option is its repair.
+			m.marks.To = optionB
+			if _, asked := d.machineOnce(0, "done"); !asked {
+				t.Fatal("the repair does not begin")
+			}
+			m.node = inplace.Node{Exists: true, Ready: true, Kubelet: current}
+			d.machineOnce(0, "done")
+			d.want(0, annotated.Marks{Status: annotated.Done, Release: optionB})
+		})
+	}
+}
+
+func TestFault10_BrokenNodeComesFirst(t *testing.T) {
+	d := drive(t, false, 3)
+	d.machines[2].node.Ready, d.machines[2].node.NotReady = false, "kubelet stopped"
+	d.marks.To = optionA
+	d.groupOnce()
+	if v := d.groupOnce(); v.Action != (annotated.Mark{Member: "m2", To: optionA}) {
+		t.Errorf("%+v", v.Action)
+	}
+}
+
+func TestFault11_NodeMustBeReadyBeforeTheNext(t *testing.T) {
+	d := drive(t, true, 3)
+	d.policy.Soak = 30 * time.Second
+	d.marks.To = optionA
+	d.groupOnce()
+	d.groupOnce()
+	d.machineOnce(0, "done")
+	if state, _ := d.machineOnce(0, "done"); state.Reason != annotated.Reason(inplace.ReasonSoaking) {
+		t.Errorf("%+v", state)
+	}
+	if v := d.groupOnce(); v.Action == nil || v.State.Reason != annotated.ReasonMachines {
+		t.Errorf("%+v", v)
+	}
+	d.now = d.now.Add(time.Minute)
+	d.machineOnce(0, "done")
+	d.machineOnce(0, "done")
+	d.want(0, annotated.Marks{Status: annotated.Done, Release: optionA})
+	// It breaks after its soak: nothing else begins.
+	d.machines[0].node.Ready, d.machines[0].node.NotReady = false, "flap"
+	if v := d.groupOnce(); v.State.Reason != annotated.ReasonMachinesHeld || !strings.Contains(v.State.Message, "m0") {
+		t.Errorf("%+v", v)
+	}
+	d.machines[1].marks.To = optionA
+	if state, asked := d.machineOnce(1, "done"); asked || state.Reason != annotated.ReasonControlPlaneUnhealthy {
+		t.Errorf("asked %v, %+v", asked, state)
+	}
+}
+
+func TestFault12_OneEventPerChange(t *testing.T) {
+	d := drive(t, false, 1)
+	d.machines[0].marks.To = optionA
+	for range 5 {
+		d.machineOnce(0, "works")
+	}
+	d.machineOnce(0, "fails")
+	for range 5 {
+		d.machineOnce(0, "works")
+	}
+	d.now = d.now.Add(time.Minute)
+	for range 5 {
+		d.machineOnce(0, "works")
+	}
+	d.machineOnce(0, "fails")
+	for range 5 {
+		d.machineOnce(0, "works")
+	}
+	want := []annotated.EventKind{annotated.Started, annotated.AttemptFailed, annotated.FailedFinally}
+	if len(d.events) != len(want) || d.events[0] != want[0] || d.events[1] != want[1] || d.events[2] != want[2] {
+		t.Errorf("%v, want %v", d.events, want)
+	}
+}
+
+func TestFault13_RemovedToCancels(t *testing.T) {
+	d := drive(t, false, 3)
+	d.marks.To = optionA
+	d.groupOnce()
+	d.groupOnce()
+	d.machineOnce(0, "works")
+	d.marks.To = ""
+	for range 10 {
+		d.groupOnce()
+		for i := range d.machines {
+			d.machineOnce(i, "works")
+		}
+	}
+	d.want(0, annotated.Marks{Status: annotated.InProgress})
+	// The change is followed to its end, and its release is recorded; nothing else has begun.
+	d.machineOnce(0, "done")
+	d.want(0, annotated.Marks{Status: annotated.Done, Release: optionA})
+	d.want(1, annotated.Marks{})
+	d.want(2, annotated.Marks{})
+	if d.marks != (annotated.Marks{}) || d.record != nil {
+		t.Errorf("group %+v %+v", d.marks, d.record)
+	}
+	cancelled := 0
+	for _, e := range d.events {
+		if e == annotated.Cancelled {
+			cancelled++
+		}
+	}
+	if cancelled != 2 { // The group's, and the machine's.
+		t.Errorf("%d Events say that it was cancelled", cancelled)
+	}
+}
+
+func TestFault13_RemovedToIsNotRetried(t *testing.T) {
+	d := drive(t, true, 1)
+	d.machines[0].marks.To = optionA
+	d.machineOnce(0, "works")
+	d.machines[0].marks.To = ""
+	d.machineOnce(0, "works")
+	d.machineOnce(0, "fails")
+	for range 5 {
+		d.now = d.now.Add(time.Hour)
+		if _, asked := d.machineOnce(0, "done"); asked {
+			t.Error("a cancelled upgrade is tried again")
+		}
+	}
+	if m := d.machines[0]; m.upgrade != nil || m.cordoned || d.holder != "" {
+		t.Errorf("%+v, lock %q", m, d.holder)
+	}
+}

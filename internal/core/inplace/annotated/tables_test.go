@@ -1,0 +1,331 @@
+package annotated_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+func TestParseOption(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"channel=1.31-classic/stable": "v1.31", "channel=1.31/stable": "v1.31", "channel=latest/edge": "", "channel=1.31": "v1.31", "channel=1.310x/stable": "",
+		"revision=123": "", "revision=x3": "", "localPath=/opt/k8s.snap": "", "localPath=/opt/a=b.snap": "", "version=v1.31.2": "v1.31", "version=1.31.2": "v1.31",
+	} {
+		o, err := annotated.ParseOption(text)
+		minor, known := o.Minor()
+		if err != nil || o.String() != text || known != (want != "") || known && minor.String() != want {
+			t.Errorf("%s: %v %v %v, error %v", text, o, minor, known, err)
+		}
+	}
+	for _, text := range []string{"", "=", "channel", "channel=", "channel= ", "channel=a/b/c/d", "revision=", "revision=-1", "revision=1.5", "localPath=", "localPath=/", "localPath=/a/../b", "localPath=/a\n", "version=", "version=v1.31", "Channel=1.31", strings.Repeat("x", 5000)} {
+		if o, err := annotated.ParseOption(text); err == nil {
+			t.Errorf("%q passes as %v", text, o)
+		}
+	}
+}
+
+func FuzzParseOption(f *testing.F) {
+	f.Add("channel=1.31-classic/stable")
+	f.Fuzz(func(t *testing.T, text string) {
+		if o, err := annotated.ParseOption(text); err == nil && o.String() != text {
+			t.Errorf("%q became %q", text, o)
+		}
+	})
+}
+
+// well is a machine that can be upgraded.
+func well() annotated.Machine {
+	return annotated.Machine{
+		Now: start0, FreshID: "u1", Name: "m0", Marks: annotated.Marks{To: "version=v1.31.2"}, Spec: current,
+		Node:   inplace.Node{Exists: true, Ready: true, Kubelet: current},
+		Policy: inplace.Policy{MaxAttempts: 2, AttemptTimeout: time.Minute},
+	}
+}
+
+func at(v string) version.Version { return version.MustParse(v) }
+
+// TestBegin holds an upgrade back, or refuses it, for each reason there is.
+func TestBegin(t *testing.T) {
+	t.Parallel()
+	controlPlane := func(f *annotated.Machine) { f.ControlPlane, f.Holder = true, "m0" }
+	peer := func(v string) annotated.Peer { return annotated.Peer{Name: "cp1", Kubelet: at(v)} }
+	for name, tt := range map[string]struct {
+		edit func(*annotated.Machine)
+		// reason is empty where the upgrade may begin; final says that it is refused.
+		reason annotated.Reason
+		final  bool
+		words  string
+	}{
+		"patch release":                   {func(*annotated.Machine) {}, "", false, ""},
+		"next minor, control plane there": {func(f *annotated.Machine) { f.Marks.To, f.Peers = "version=v1.32.0", []annotated.Peer{peer("v1.32.1")} }, "", false, ""},
+		"worker ahead of control plane":   {func(f *annotated.Machine) { f.Marks.To, f.Peers = "version=v1.32.0", []annotated.Peer{peer("v1.31.1")} }, annotated.ReasonSkew, true, "upgrade the control plane first"},
+		"worker, control plane on its way": {func(f *annotated.Machine) {
+			f.Marks.To, f.Peers, f.ControlPlaneFirst = "version=v1.32.0", []annotated.Peer{peer("v1.31.1")}, "control plane first"
+		}, annotated.ReasonControlPlaneFirst, false, "control plane first"},
+		"worker patch, control plane busy":   {func(f *annotated.Machine) { f.ControlPlaneFirst = "control plane first" }, annotated.ReasonControlPlaneFirst, false, ""},
+		"worker too old for control plane":   {func(f *annotated.Machine) { f.Peers = []annotated.Peer{peer("v1.35.0")} }, annotated.ReasonSkew, true, "may run"},
+		"older minor":                        {func(f *annotated.Machine) { f.Marks.To = "channel=1.30/stable" }, annotated.ReasonDowngrade, true, "cannot go back"},
+		"topology, other minor":              {func(f *annotated.Machine) { f.Topology, f.Marks.To = "c", "version=v1.32.0" }, annotated.ReasonTopologyOwned, true, "spec.topology.version of the Cluster"},
+		"topology, channel of another minor": {func(f *annotated.Machine) { f.Topology, f.Marks.To = "c", "channel=1.32-classic/stable" }, annotated.ReasonTopologyOwned, true, "Cluster c"},
+		"topology, patch release":            {func(f *annotated.Machine) { f.Topology = "c" }, "", false, ""},
+		"topology, revision":                 {func(f *annotated.Machine) { f.Topology, f.Marks.To = "c", "revision=7" }, "", false, ""},
+		"paused":                             {func(f *annotated.Machine) { f.Paused = true }, annotated.ReasonPaused, false, ""},
+		"up for remediation":                 {func(f *annotated.Machine) { f.Remediating = true }, annotated.ReasonRemediating, false, ""},
+		"updated by Cluster API":             {func(f *annotated.Machine) { f.Busy = "Cluster API updates it" }, annotated.ReasonBusy, false, "Cluster API updates it"},
+		"control plane, single machine":      {func(f *annotated.Machine) { controlPlane(f); f.Marks.To = "version=v1.32.0" }, "", false, ""},
+		"control plane, two minors":          {func(f *annotated.Machine) { controlPlane(f); f.Marks.To = "version=v1.33.0" }, annotated.ReasonSkew, true, "one minor at a time"},
+		"control plane, peer far behind": {func(f *annotated.Machine) {
+			controlPlane(f)
+			f.Marks.To, f.Peers = "version=v1.32.0", []annotated.Peer{peer("v1.30.0")}
+		}, annotated.ReasonSkew, true, "cp1"},
+		"control plane, workers too old": {func(f *annotated.Machine) {
+			controlPlane(f)
+			f.Marks.To, f.OldestWorker = "version=v1.32.0", at("v1.28.3")
+		}, annotated.ReasonSkew, true, "upgrade the workers first"},
+		"control plane, locked": {func(f *annotated.Machine) { controlPlane(f); f.Holder = "m1" }, annotated.ReasonLocked, false, "m1"},
+		"control plane, peer busy": {func(f *annotated.Machine) {
+			controlPlane(f)
+			f.Peers = []annotated.Peer{{Name: "cp1", Kubelet: current, Busy: "is being upgraded"}}
+		}, annotated.ReasonLocked, false, "cp1"},
+		"control plane, peer not Ready": {func(f *annotated.Machine) {
+			controlPlane(f)
+			f.Peers = []annotated.Peer{{Name: "cp1", NotReady: "no node"}}
+		}, annotated.ReasonControlPlaneUnhealthy, false, "no node"},
+		"control plane, etcd": {func(f *annotated.Machine) {
+			controlPlane(f)
+			f.Peers, f.Etcd = []annotated.Peer{peer("v1.31.1")}, "member cp1 is not healthy"
+		}, annotated.ReasonEtcdUnhealthy, false, "member cp1"},
+		"control plane, etcd of the only one": {func(f *annotated.Machine) { controlPlane(f); f.Etcd = "not healthy" }, "", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := well()
+			tt.edit(&f)
+			v := annotated.DecideMachine(f)
+			if _, asks := v.Action.(annotated.Ask); asks != (tt.reason == "") || tt.reason != "" && v.State.Reason != tt.reason {
+				t.Fatalf("%T, %+v", v.Action, v.State)
+			}
+			refused := v.After.Upgrade.IsFinal()
+			if refused != tt.final || refused == v.State.Going || !strings.Contains(v.State.Message, tt.words) {
+				t.Errorf("refused %v, %+v", refused, v.State)
+			}
+			if want := map[bool]annotated.Status{true: annotated.Failed}[tt.final]; v.After.Marks.Status != want {
+				t.Errorf("status %q", v.After.Marks.Status)
+			}
+		})
+	}
+}
+
+// TestLeftAlone does nothing to a machine that is being deleted, and tells of records that nobody can read.
+func TestLeftAlone(t *testing.T) {
+	t.Parallel()
+	running := well()
+	running.Upgrade = &annotated.Upgrade{Option: "version=v1.31.2", Progress: &inplace.Progress{ID: "u", Phase: inplace.Updating, Steps: []inplace.Step{{Updater: "u"}}, Operation: "u-1"}}
+	for name, edit := range map[string]func(*annotated.Machine){
+		"deleting": func(f *annotated.Machine) { f.Deleting = true }, "unreadable": func(f *annotated.Machine) { f.Unreadable = "no JSON" },
+		"paused": func(f *annotated.Machine) { f.Paused = true }, "up for remediation": func(f *annotated.Machine) { f.Remediating = true },
+	} {
+		f := running
+		edit(&f)
+		v := annotated.DecideMachine(f)
+		switch v.Action.(type) {
+		case annotated.Rest, annotated.Wait:
+		default:
+			t.Errorf("%s: %T", name, v.Action)
+		}
+		if diff := cmp.Diff(annotated.MachineAfter{Marks: f.Marks, Upgrade: f.Upgrade}, v.After); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestStates takes the annotations of section 4, as another controller may have left them, and says what is made of them.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	to, done := optionA, annotated.Marks{Status: annotated.Done, Release: optionA}
+	for name, tt := range map[string]struct {
+		marks annotated.Marks
+		want  annotated.Marks
+		asked bool
+	}{
+		"nothing":                               {annotated.Marks{}, annotated.Marks{}, false},
+		"to":                                    {annotated.Marks{To: to}, done, true},
+		"to, other release":                     {annotated.Marks{To: to, Status: annotated.Done, Release: "old"}, done, true},
+		"done":                                  {annotated.Marks{Status: annotated.Done, Release: "old"}, annotated.Marks{Status: annotated.Done, Release: "old"}, false},
+		"in-progress, before the change id":     {annotated.Marks{To: to, Status: annotated.InProgress}, done, true},
+		"in-progress, begun by another":         {annotated.Marks{To: to, Status: annotated.InProgress, ChangeID: "7"}, done, true},
+		"done by another, not tidied up":        {annotated.Marks{To: to, Status: annotated.Done, ChangeID: "7"}, done, true},
+		"in-progress, to removed, nothing runs": {annotated.Marks{Status: annotated.InProgress}, annotated.Marks{}, false},
+		"in-progress, to removed, change runs":  {annotated.Marks{Status: annotated.InProgress, ChangeID: "7"}, annotated.Marks{Status: annotated.InProgress, ChangeID: "7"}, false},
+		"failed by another, to there":           {annotated.Marks{To: to, Status: annotated.Failed, LastFailed: "x"}, done, true},
+		"failed, to removed":                    {annotated.Marks{Status: annotated.Failed, LastFailed: "x"}, annotated.Marks{Status: annotated.Failed, LastFailed: "x"}, false},
+		"change id without status":              {annotated.Marks{To: to, ChangeID: "7"}, done, true},
+		"a status that nobody knows":            {annotated.Marks{To: to, Status: "paused"}, done, true},
+		"only a leftover time":                  {annotated.Marks{LastFailed: "x"}, annotated.Marks{LastFailed: "x"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, false, 1)
+			m := &d.machines[0]
+			m.installed, m.marks = "old", tt.marks
+			if tt.marks.To == "" && tt.marks.Release == "" {
+				m.installed = ""
+			}
+			_, asked := d.machineOnce(0, "done")
+			if diff := cmp.Diff(tt.want, m.marks); diff != "" || asked != tt.asked {
+				t.Errorf("asked %v (-want +got)\n%s", asked, diff)
+			}
+			if adopted := tt.marks.ChangeID != "" && tt.marks.To != "" && tt.marks.Status != ""; adopted && m.cordoned {
+				t.Error("a node whose change runs is drained")
+			}
+		})
+	}
+}
+
+// TestGroupRefuses refuses what a group cannot be brought to, before any machine begins.
+func TestGroupRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		to, topology string
+		want         annotated.Reason
+	}{
+		"nonsense": {"nonsense", "", annotated.ReasonBadOption}, "topology": {"version=v1.32.0", "c", annotated.ReasonTopologyOwned}, "older": {"version=v1.30.0", "", annotated.ReasonDowngrade},
+	} {
+		w := newWorld(false, 2)
+		g := w.group()
+		g.Marks = annotated.Marks{To: tt.to, Status: annotated.Done, Release: "old"}
+		g.Topology = tt.topology
+		v := annotated.DecideGroup(g)
+		if v.State.Reason != tt.want || v.After.Marks != (annotated.Marks{To: tt.to, Status: annotated.Failed, Release: "old"}) || v.Event.Kind != annotated.FailedFinally {
+			t.Errorf("%s: %+v", name, v)
+		}
+		g.Marks, g.Record = v.After.Marks, v.After.Record
+		if again := annotated.DecideGroup(g); again.Event.Kind != annotated.NoEvent || again.State.Going {
+			t.Errorf("%s: again %+v", name, again)
+		}
+		g.Retry = true
+		if retried := annotated.DecideGroup(g); retried.After.Retry {
+			t.Errorf("%s: the wish for a retry stays", name)
+		}
+	}
+}
+
+// ended is a group whose upgrade has ended at v1.31.1.
+func ended() annotated.Group {
+	w := newWorld(false, 2)
+	g := w.group()
+	at := start0.Add(time.Hour)
+	g.Marks = annotated.Marks{Status: annotated.Done, Release: optionA}
+	g.Record = &annotated.Record{Option: optionA, Ended: &at, Version: current, Spec: current}
+	for i := range g.Members {
+		g.Members[i].Marks = annotated.Marks{Status: annotated.Done, Release: optionA}
+	}
+	g.Members = append(g.Members, annotated.Member{Name: "new", Created: at.Add(time.Minute), Kubelet: current, Spec: current})
+	return g
+}
+
+// TestJoined gives a machine that has joined the release of its group, unless somebody else decides about it.
+func TestJoined(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		edit func(*annotated.Group)
+		want annotated.GroupAction
+	}{
+		"joins":                        {func(*annotated.Group) {}, annotated.Mark{Member: "new", To: optionA}},
+		"no node yet":                  {func(g *annotated.Group) { g.Members[2].NoNode = true }, annotated.Rest{}},
+		"held":                         {func(g *annotated.Group) { g.Members[2].Held = "paused" }, annotated.Rest{}},
+		"deleted":                      {func(g *annotated.Group) { g.Members[2].Deleting = true }, annotated.Rest{}},
+		"upgraded by hand":             {func(g *annotated.Group) { g.Members[2].Marks.Release = optionB }, annotated.Rest{}},
+		"was there before":             {func(g *annotated.Group) { g.Members[2].Created = start0 }, annotated.Rest{}},
+		"another joins":                {func(g *annotated.Group) { g.Members[1].Marks.To = optionA }, annotated.Rest{}},
+		"spec moved on":                {func(g *annotated.Group) { g.Spec = at("v1.32.0") }, annotated.Rest{}},
+		"control plane":                {func(g *annotated.Group) { g.ControlPlaneFirst = "first" }, annotated.Rest{}},
+		"paused":                       {func(g *annotated.Group) { g.Paused = true }, annotated.Rest{}},
+		"of another controller":        {func(g *annotated.Group) { g.Record = nil }, annotated.Mark{Member: "new", To: optionA}},
+		"of another controller, older": {func(g *annotated.Group) { g.Record, g.Marks.Release = nil, "channel=1.30/stable" }, annotated.Rest{}},
+	} {
+		g := ended()
+		tt.edit(&g)
+		v := annotated.DecideGroup(g)
+		if diff := cmp.Diff(tt.want, v.Action); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+		if gone := v.After.Marks.Release == ""; gone != (name == "spec moved on" || name == "of another controller, older") {
+			t.Errorf("%s: %+v", name, v.After.Marks)
+		}
+	}
+}
+
+// TestEnd raises the version of a group's spec where nothing is replaced for it, and says why it does not.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	group := func(kubelets ...string) annotated.Group {
+		w := newWorld(false, len(kubelets))
+		g := w.group()
+		g.CannotRaise = ""
+		g.Marks, g.Record = annotated.Marks{To: optionB, Status: annotated.InProgress}, &annotated.Record{Option: optionB}
+		for i, k := range kubelets {
+			g.Members[i].Kubelet, g.Members[i].Marks = at(k), annotated.Marks{Status: annotated.Done, Release: optionB}
+		}
+		return g
+	}
+	for name, tt := range map[string]struct {
+		group annotated.Group
+		edit  func(*annotated.Group)
+		raise string
+		words string
+	}{
+		"raised":        {group("v1.32.1", "v1.32.1"), func(*annotated.Group) {}, "v1.32.1", ""},
+		"same version":  {group("v1.31.1"), func(*annotated.Group) {}, "", "all 1 machines"},
+		"topology":      {group("v1.31.2"), func(g *annotated.Group) { g.Topology = "c" }, "", "all 1 machines"},
+		"not alike":     {group("v1.32.1", "v1.32.2"), func(*annotated.Group) {}, "", "different versions"},
+		"would replace": {group("v1.32.1"), func(g *annotated.Group) { g.CannotRaise = "make an UpdatePolicy" }, "", "make an UpdatePolicy"},
+		"no machines":   {group(), func(*annotated.Group) {}, "", "all 0 machines"},
+	} {
+		tt.edit(&tt.group)
+		v := annotated.DecideGroup(tt.group)
+		if raise, ok := v.Action.(annotated.Raise); ok != (tt.raise != "") || ok && raise.Version != at(tt.raise) {
+			t.Errorf("%s: %+v", name, v.Action)
+		}
+		if !strings.Contains(v.Event.Message, tt.words) || tt.raise == "" && v.After.Marks != (annotated.Marks{Status: annotated.Done, Release: optionB}) {
+			t.Errorf("%s: %+v %+v", name, v.Event, v.After.Marks)
+		}
+	}
+}
+
+// TestGroupIsPure decides alike about machines in any order, and changes no input.
+func TestGroupIsPure(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Bool().Draw(t, "control plane"), 4)
+		for i := range w.machines {
+			m := &w.machines[i]
+			m.marks.To = rapid.SampledFrom([]string{"", optionA, optionB}).Draw(t, "to")
+			m.marks.Release = rapid.SampledFrom([]string{"", optionA}).Draw(t, "release")
+			if rapid.Bool().Draw(t, "failed") {
+				m.upgrade = &annotated.Upgrade{Option: optionA, Message: "no"}
+			}
+		}
+		w.marks = annotated.Marks{To: rapid.SampledFrom([]string{"", optionA, "x"}).Draw(t, "group to"), Release: rapid.SampledFrom([]string{"", optionB}).Draw(t, "group release")}
+		if rapid.Bool().Draw(t, "record") {
+			w.record = &annotated.Record{Option: optionA, Superseded: []string{optionB}}
+		}
+		g := w.group()
+		before := w.group()
+		want := annotated.DecideGroup(g)
+		if diff := cmp.Diff(before, g); diff != "" {
+			t.Fatalf("the input changed: %s", diff)
+		}
+		g.Members = rapid.Permutation(g.Members).Draw(t, "members")
+		if diff := cmp.Diff(want, annotated.DecideGroup(g)); diff != "" {
+			t.Fatalf("the order counts: %s", diff)
+		}
+	})
+}
