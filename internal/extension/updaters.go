@@ -24,7 +24,7 @@ import (
 // connections, and what they learnt by discovery. It is safe for concurrent use.
 type updaterPool struct {
 	live  client.Client
-	nodes port.Nodes
+	nodes *workload.Nodes
 
 	mu   sync.Mutex
 	open map[types.UID]openUpdater
@@ -72,6 +72,8 @@ func (p *updaterPool) newUpdater(u *v1alpha1.Updater) (port.Updater, error) {
 	switch {
 	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.SimulatedUpdater:
 		return simulated.New(simulated.Options{Nodes: p.nodes, NodeName: p.nodeName})
+	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater && u.Spec.InProcess.K8sd != nil:
+		return p.newK8sd(*u.Spec.InProcess.K8sd)
 	case u.Spec.Remote != nil:
 		return p.newRemote(u.Name, u.Spec.Remote)
 	}

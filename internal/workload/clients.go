@@ -40,6 +40,8 @@ type connection struct {
 	client.Client
 	http *http.Client
 	host string
+	// upgrades speaks HTTP/1.1, whose connections can become ones of another protocol, and has no time limit of its own.
+	upgrades *http.Client
 }
 
 const (
@@ -144,7 +146,9 @@ func (k *kubeconfigClients) connect(ctx context.Context, cluster types.Namespace
 	}
 	limitConfig(config)
 	made := &connection{host: config.Host}
-	made.http, err = rest.HTTPClientFor(config)
+	if made.http, err = rest.HTTPClientFor(config); err == nil {
+		made.upgrades, err = rest.HTTPClientFor(upgradeConfig(config))
+	}
 	if err == nil {
 		made.Client, err = client.New(config, client.Options{HTTPClient: made.http, Scheme: remoteScheme(), Mapper: remoteMapper()})
 	}
@@ -205,6 +209,15 @@ func checkServer(cluster *clientcmdapi.Cluster) error {
 	default:
 		return nil
 	}
+}
+
+// upgradeConfig is the configuration for connections that become ones of another protocol.
+func upgradeConfig(config *rest.Config) *rest.Config {
+	upgrades := rest.CopyConfig(config)
+	upgrades.NextProtos = []string{"http/1.1"}
+	// A limit would end what the connection has become, too; its user has a context for that.
+	upgrades.Timeout = 0
+	return upgrades
 }
 
 func limitConfig(config *rest.Config) {
