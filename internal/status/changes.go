@@ -28,6 +28,9 @@ func Changes(before, after Report) []string {
 			changes = append(changes, l.subject+": "+l.gone)
 		}
 	}
+	for _, c := range ComputeUpgradeChanges(before.InPlace, after.InPlace) {
+		changes = append(changes, "in-place upgrade of "+c.Text)
+	}
 	return changes
 }
 

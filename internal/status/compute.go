@@ -62,6 +62,9 @@ func Compute(f Facts, now time.Time) Report {
 		r.Groups = append(r.Groups, g.Group)
 		r.Blocked = appendBlocked(r.Blocked, g.Kind, g.Object, g.Name, g.conditions)
 	}
+	var problems []Problem
+	r.InPlace, problems = ComputeInPlace(f, now)
+	r.Problems = append(r.Problems, problems...)
 	sortReport(&r)
 	if f.Upgrade != nil && f.Cluster.Spec.Topology.IsDefined() {
 		r.Chain = new(computeChain(f, now))
@@ -96,6 +99,7 @@ type groupFacts struct {
 	// desired is the version that the group's owner desires, as it is written there.
 	desired    string
 	conditions []metav1.Condition
+	owner      metav1.Object
 	// replicas is how many machines the group should have; 0 where it does not say.
 	replicas int
 }
@@ -124,7 +128,7 @@ func listGroups(f Facts) groupsByKey {
 				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
 				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane)),
 			},
-			desired: desired, conditions: readConditions(f.ControlPlane), replicas: int(replicas),
+			desired: desired, conditions: readConditions(f.ControlPlane), owner: f.ControlPlane, replicas: int(replicas),
 		}
 	}
 	for _, md := range f.MachineDeployments {
@@ -138,7 +142,7 @@ func listGroups(f Facts) groupsByKey {
 				Kind: "MachineDeployment", Object: md.Name,
 				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md)),
 			},
-			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions, replicas: replicas,
+			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions, owner: md, replicas: replicas,
 		}
 	}
 	return groups

@@ -40,7 +40,7 @@ func controlPlaneMachine(m *clusterv1.Machine) {
 	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 }
 
-func annotated(t *testing.T, annotation string, value any) func(*clusterv1.Machine) {
+func withAnnotation(t *testing.T, annotation string, value any) func(*clusterv1.Machine) {
 	t.Helper()
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -116,8 +116,8 @@ func facts(machines ...*clusterv1.Machine) Facts {
 // TestState checks what each machine counts as.
 func TestState(t *testing.T) {
 	failedHook := condition("Updating", metav1.ConditionTrue, clusterv1.MachineInPlaceUpdateFailedReason, "please check controller logs")
-	working := annotated(t, v1alpha1.UpdateProgressAnnotation, progress())
-	failed := annotated(t, v1alpha1.UpdateProgressAnnotation, progress(func(p *inplace.Progress) { p.Phase = inplace.Failed }))
+	working := withAnnotation(t, v1alpha1.UpdateProgressAnnotation, progress())
+	failed := withAnnotation(t, v1alpha1.UpdateProgressAnnotation, progress(func(p *inplace.Progress) { p.Phase = inplace.Failed }))
 	old := func(m *clusterv1.Machine) { m.Spec.Version = "v1.31.2" }
 	targeted := summary()
 	targeted.Target, targeted.To = "prod-md-0-new", version.MustParse("v1.32.1")
@@ -137,16 +137,16 @@ func TestState(t *testing.T) {
 		{"refused before it began", machine("m", marked, failedHook), Failed},
 		{"refused earlier, mark gone", machine("m", failedHook, upToDate), UpToDate},
 		{"ended, and Cluster API does not know yet", machine("m", handed, notUpToDate, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""),
-			annotated(t, v1alpha1.LastUpdateAnnotation, summary())), Finished},
-		{"ended, of a MachineSet", machine("m", handed, ofSet, annotated(t, v1alpha1.LastUpdateAnnotation, targeted)), Finished},
-		{"ended at another version", machine("m", handed, ofSet, old, annotated(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
-		{"ended in another MachineSet", machine("m", handed, annotated(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
+			withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary())), Finished},
+		{"ended, of a MachineSet", machine("m", handed, ofSet, withAnnotation(t, v1alpha1.LastUpdateAnnotation, targeted)), Finished},
+		{"ended at another version", machine("m", handed, ofSet, old, withAnnotation(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
+		{"ended in another MachineSet", machine("m", handed, withAnnotation(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
 		{"marked again after another update", machine("m", marked, ofSet, notUpToDate,
-			condition("Updating", metav1.ConditionFalse, "NotUpdating", ""), annotated(t, v1alpha1.LastUpdateAnnotation, targeted)), Marked},
+			condition("Updating", metav1.ConditionFalse, "NotUpdating", ""), withAnnotation(t, v1alpha1.LastUpdateAnnotation, targeted)), Marked},
 		{"handed over again after another update", machine("m", handed, notUpToDate,
-			condition("Updating", metav1.ConditionFalse, "NotUpdating", ""), annotated(t, v1alpha1.LastUpdateAnnotation, summary())), Queued},
+			condition("Updating", metav1.ConditionFalse, "NotUpdating", ""), withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary())), Queued},
 		{"ended, and its owner does not know yet", machine("m", condition("UpToDate", metav1.ConditionFalse, clusterv1.MachineUpToDateUpdatingReason, ""),
-			annotated(t, v1alpha1.LastUpdateAnnotation, summary())), Finished},
+			withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary())), Finished},
 		{"under way, by another than Windlass", machine("m", condition("UpToDate", metav1.ConditionFalse, clusterv1.MachineUpToDateUpdatingReason, "")), Updating},
 		{"under way", machine("m", marked, working, notUpToDate), Updating},
 		{"under way, the mark not seen yet", machine("m", working, upToDate), Updating},
@@ -172,7 +172,7 @@ func TestState(t *testing.T) {
 // TestComputeUpdate checks what is said about a machine under update.
 func TestComputeUpdate(t *testing.T) {
 	inProgress := condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", `In-place update in progress: updater "kubeadm" (2 of 2), attempt 1: kubelet restarts`)
-	measured := machine("measured", upToDate, annotated(t, v1alpha1.LastUpdateAnnotation,
+	measured := machine("measured", upToDate, withAnnotation(t, v1alpha1.LastUpdateAnnotation,
 		summary(inplace.Finished{Updater: "kubeadm", Seconds: 100}, inplace.Finished{Updater: "os", Seconds: 60})))
 	common := Update{
 		Machine: "m", Group: "md-0", State: Updating, Phase: inplace.Updating, Updater: "kubeadm", Step: 2, Steps: 2, Attempt: 1, MaxAttempts: 5,
@@ -185,7 +185,7 @@ func TestComputeUpdate(t *testing.T) {
 		return u
 	}
 	with := func(change func(*inplace.Progress)) *clusterv1.Machine {
-		return machine("m", marked, inProgress, annotated(t, v1alpha1.UpdateProgressAnnotation, progress(change)))
+		return machine("m", marked, inProgress, withAnnotation(t, v1alpha1.UpdateProgressAnnotation, progress(change)))
 	}
 	for _, test := range []struct {
 		name     string
@@ -243,10 +243,10 @@ func TestComputeUpdate(t *testing.T) {
 		{"marked, nobody knows where to", []*clusterv1.Machine{machine("m", marked)}, Update{
 			Machine: "m", Group: "md-0", State: Marked, MaxAttempts: 5, Message: "Cluster API has not changed its spec yet",
 		}},
-		{"finished", []*clusterv1.Machine{machine("m", handed, inProgress, annotated(t, v1alpha1.LastUpdateAnnotation, summary()))}, Update{
+		{"finished", []*clusterv1.Machine{machine("m", handed, inProgress, withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary()))}, Update{
 			Machine: "m", Group: "md-0", State: Finished, To: common.To, Message: "Cluster API has not noticed yet",
 		}},
-		{"a decision's condition is left", []*clusterv1.Machine{machine("m", handed, inProgress, annotated(t, v1alpha1.UpdateProgressAnnotation, progress()),
+		{"a decision's condition is left", []*clusterv1.Machine{machine("m", handed, inProgress, withAnnotation(t, v1alpha1.UpdateProgressAnnotation, progress()),
 			condition(v1alpha1.UpdateBlockedCondition, metav1.ConditionTrue, v1alpha1.NotCoveredReason, "not covered: x"))}, common},
 		{"refused, with the reason on the Machine", []*clusterv1.Machine{machine("m", marked,
 			condition("Updating", metav1.ConditionTrue, clusterv1.MachineInPlaceUpdateFailedReason, "please check controller logs"),
@@ -276,7 +276,7 @@ func counts(states ...State) map[State]int {
 // TestBlockedMachines checks which conditions count on a Machine whose update has begun: it goes on, whatever was said before.
 func TestBlockedMachines(t *testing.T) {
 	begun := func(phase inplace.Phase, started time.Time) func(*clusterv1.Machine) {
-		return annotated(t, v1alpha1.UpdateProgressAnnotation, progress(func(p *inplace.Progress) { p.Phase, p.Started = phase, started }))
+		return withAnnotation(t, v1alpha1.UpdateProgressAnnotation, progress(func(p *inplace.Progress) { p.Phase, p.Started = phase, started }))
 	}
 	for _, test := range []struct {
 		name, reason string
@@ -302,9 +302,9 @@ func TestBlockedMachines(t *testing.T) {
 func TestReport(t *testing.T) {
 	f := facts(
 		machine("cp-1", controlPlaneMachine, upToDate),
-		machine("b", upToDate, annotated(t, v1alpha1.LastUpdateAnnotation, summary(inplace.Finished{Updater: "kubeadm", Seconds: 90}))),
-		machine("a", upToDate, annotated(t, v1alpha1.LastUpdateAnnotation, summary(inplace.Finished{Updater: "kubeadm", Seconds: 60}, inplace.Finished{Updater: "kubeadm", Seconds: -1})),
-			annotated(t, v1alpha1.DirtyFieldsAnnotation, []map[string]any{
+		machine("b", upToDate, withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary(inplace.Finished{Updater: "kubeadm", Seconds: 90}))),
+		machine("a", upToDate, withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary(inplace.Finished{Updater: "kubeadm", Seconds: 60}, inplace.Finished{Updater: "kubeadm", Seconds: -1})),
+			withAnnotation(t, v1alpha1.DirtyFieldsAnnotation, []map[string]any{
 				{"object": "Machine", "path": "/spec/b", "since": start}, {"object": "InfrastructureMachine", "path": "/spec/image", "since": start},
 			})),
 		machine("c", marked, raw(v1alpha1.UpdateProgressAnnotation, `{"phase": 7}`), raw(v1alpha1.DirtyFieldsAnnotation, "nonsense")),
@@ -419,7 +419,7 @@ func TestComputeNeverPanics(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	working := func(change ...func(*inplace.Progress)) *clusterv1.Machine {
-		return machine("m", marked, annotated(t, v1alpha1.UpdateProgressAnnotation, progress(change...)),
+		return machine("m", marked, withAnnotation(t, v1alpha1.UpdateProgressAnnotation, progress(change...)),
 			condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", `updater "kubeadm" (2 of 2), attempt 1: 12 s`))
 	}
 	otherMessage := working()
@@ -436,7 +436,7 @@ func TestChanges(t *testing.T) {
 			[]string{"Machine m (md-0): Updating, to v1.32.1, by kubeadm (2 of 2), attempt 2"}},
 		{"backs off", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase, p.LastError = inplace.BackingOff, "apt is locked" })),
 			[]string{"Machine m (md-0): Updating (BackingOff), to v1.32.1, by kubeadm (2 of 2), attempt 1: apt is locked"}},
-		{"finishes", facts(working()), facts(machine("m", handed, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""), annotated(t, v1alpha1.LastUpdateAnnotation, summary()))),
+		{"finishes", facts(working()), facts(machine("m", handed, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""), withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary()))),
 			[]string{"Machine m (md-0): Finished, to v1.32.1: Cluster API has not noticed yet"}},
 		{"fails", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase, p.LastError = inplace.Failed, "disk full" })),
 			[]string{"Machine m (md-0): Failed, to v1.32.1, by kubeadm (2 of 2), attempt 1: disk full"}},

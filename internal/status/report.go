@@ -7,6 +7,7 @@ package status
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -25,6 +26,10 @@ type Facts struct {
 	MachineDeployments []*clusterv1.MachineDeployment
 	Machines           []*clusterv1.Machine
 	Policies           []v1alpha1.UpdatePolicy
+	// Prefix begins the keys of the annotations that ask for upgrades in place; empty means v1alpha1.DefaultInPlaceUpgradePrefix. Lock is the control
+	// plane's lock; nil where it does not exist.
+	Prefix string
+	Lock   *corev1.ConfigMap
 	// Upgrade is what the report on an upgrade needs besides; nil leaves that out.
 	Upgrade *UpgradeFacts
 }
@@ -41,6 +46,8 @@ type Report struct {
 	Machines []Machine
 	// Updates are the machines under update, by group, then by name; those that wait for their turn are among them.
 	Updates []Update
+	// InPlace are the upgrades that annotations ask for; nil where there are none.
+	InPlace *InPlaceUpgrades
 	// Blocked are the objects that say that an update of theirs does not go on by itself.
 	Blocked []Blocked
 	// Dirty are the fields that Machines carry but that were not applied, by Machine, then by field.

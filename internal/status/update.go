@@ -114,17 +114,7 @@ func computeUpdate(m *clusterv1.Machine, rec record, state State, g *groupFacts,
 		}
 		return u
 	}
-	u.Phase, u.Attempt, u.Operation, u.LastError = p.Phase, p.Attempt, p.Operation, p.LastError
-	u.From, u.To = p.From, p.To
-	u.Began, u.Since = p.Began.UTC(), p.Started.UTC()
-	u.Steps = len(p.Done) + len(p.Steps)
-	u.Step = u.Steps
-	if len(p.Steps) > 0 {
-		u.Updater, u.Step = p.Steps[0].Updater, len(p.Done)+1
-	}
-	if p.NotBefore != nil {
-		u.NotBefore = p.NotBefore.UTC()
-	}
+	u = withProgress(u, p)
 	u.ETA = computeETA(p, durations, g.Policy.Soak, now)
 	return u
 }

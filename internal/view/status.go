@@ -64,6 +64,7 @@ func statusTable(wide bool, r status.Report, now time.Time) string {
 	rows := groupRows(r.Groups, wide)
 	formatTable(&text, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
 	formatUpdates(&text, wide, r.Updates, now)
+	formatInPlace(&text, wide, r.InPlace, now)
 	width := tableWidth
 	if wide {
 		width = unbounded

@@ -10,12 +10,14 @@ import (
 // lists are never null. Times are RFC 3339 in UTC; those that are not known are left out.
 
 type statusDocument struct {
-	Namespace string                   `json:"namespace"`
-	Cluster   string                   `json:"cluster"`
-	Upgrade   *upgradeDocument         `json:"upgrade,omitempty"`
-	Groups    []statusGroupDocument    `json:"groups"`
-	Machines  []statusMachineDocument  `json:"machines"`
-	Updates   []statusUpdateDocument   `json:"updates"`
+	Namespace string                  `json:"namespace"`
+	Cluster   string                  `json:"cluster"`
+	Upgrade   *upgradeDocument        `json:"upgrade,omitempty"`
+	Groups    []statusGroupDocument   `json:"groups"`
+	Machines  []statusMachineDocument `json:"machines"`
+	Updates   []statusUpdateDocument  `json:"updates"`
+	// InPlace is left out where no annotation asks for an upgrade in place.
+	InPlace   *inPlaceDocument         `json:"inPlaceUpgrades,omitempty"`
 	Blocked   []statusBlockedDocument  `json:"blocked"`
 	Dirty     []statusDirtyDocument    `json:"dirtyFields"`
 	Durations []statusDurationDocument `json:"durations"`
@@ -107,7 +109,7 @@ type statusProblemDocument struct {
 
 func newStatusDocument(r status.Report) statusDocument {
 	d := statusDocument{
-		Namespace: r.Namespace, Cluster: r.Cluster, Upgrade: newUpgradeDocument(r.Chain),
+		Namespace: r.Namespace, Cluster: r.Cluster, Upgrade: newUpgradeDocument(r.Chain), InPlace: newInPlaceDocument(r.InPlace),
 		Groups:    make([]statusGroupDocument, 0, len(r.Groups)),
 		Machines:  make([]statusMachineDocument, 0, len(r.Machines)),
 		Updates:   make([]statusUpdateDocument, 0, len(r.Updates)),

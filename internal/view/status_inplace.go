@@ -1,0 +1,230 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/status"
+)
+
+// Widths of columns of the narrow tables of upgrades that annotations ask for. With their bars they fill tableWidth.
+const (
+	upgradeStateWidth    = 10
+	upgradeOptionWidth   = 28
+	upgradeUpdaterWidth  = 18
+	upgradeMachinesWidth = 18
+)
+
+// formatInPlace shows the upgrades that annotations ask for, where any goes on or waits for somebody.
+func formatInPlace(text *strings.Builder, wide bool, r *status.InPlaceUpgrades, now time.Time) {
+	if r == nil {
+		return
+	}
+	groups := slices.DeleteFunc(slices.Clone(r.Groups), func(g status.GroupUpgrade) bool { return !wide && !g.State.IsOpen() })
+	machines := slices.DeleteFunc(slices.Clone(r.Machines), func(m status.MachineUpgrade) bool { return !wide && !m.State.IsOpen() })
+	if len(groups) == 0 && len(machines) == 0 && r.Lock == nil {
+		return
+	}
+	text.WriteString("\nUpgrades in place that annotations ask for:\n")
+	formatGroupUpgrades(text, wide, groups, now)
+	formatMachineUpgrades(text, wide, machines, now)
+	if r.Lock != nil {
+		text.WriteString("\n" + printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
+	}
+	width := tableWidth
+	if wide {
+		width = unbounded
+	}
+	said := saidOfUpgrades(groups, machines)
+	formatList(text, "Why", width, len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
+}
+
+// saidOfUpgrades pairs what there is to say about upgrades with what it is about.
+func saidOfUpgrades(groups []status.GroupUpgrade, machines []status.MachineUpgrade) [][2]string {
+	var said [][2]string
+	add := func(subject string, a status.Asking, words string) {
+		switch {
+		case words == "":
+		case a.Reason != "":
+			said = append(said, [2]string{subject, fmt.Sprintf("%s: %s", a.Reason, words)})
+		default:
+			said = append(said, [2]string{subject, words})
+		}
+	}
+	for _, g := range groups {
+		add(g.Kind+" "+g.Object, g.Asking, g.Text())
+	}
+	for _, m := range machines {
+		add("Machine "+m.Machine, m.Asking, m.Text())
+	}
+	return said
+}
+
+func formatGroupUpgrades(text *strings.Builder, wide bool, groups []status.GroupUpgrade, now time.Time) {
+	if len(groups) == 0 {
+		return
+	}
+	rows := make([][]string, 0, len(groups))
+	for _, g := range groups {
+		rows = append(rows, []string{printable(g.Name), string(g.State), describeOption(g.Asking), g.Count(), formatAge(now, g.Began)})
+	}
+	formatTable(text, []string{"Group", "State", "Option", "Machines", "Began"}, rows,
+		limits(wide, groupWidth, upgradeStateWidth, upgradeOptionWidth, upgradeMachinesWidth, sinceWidth))
+}
+
+func formatMachineUpgrades(text *strings.Builder, wide bool, machines []status.MachineUpgrade, now time.Time) {
+	if len(machines) == 0 {
+		return
+	}
+	text.WriteString("\n")
+	rows := make([][]string, 0, len(machines))
+	for _, m := range machines {
+		since := m.Work.Since
+		if since.IsZero() {
+			since = m.Told
+		}
+		row := []string{printable(m.Machine), describeUpgradePhase(m), describeOption(m.Asking), describeUpdater(m.Work), formatAge(now, since)}
+		if wide {
+			row = append(row, orDash(printable(m.Group)), describeHand(m.ByHand), describeAttempt(m.Work), orDash(printable(m.ChangeID)), orDash(printable(m.Release)))
+		}
+		rows = append(rows, row)
+	}
+	head := []string{"Machine", "State", "Option", "Updater", "Since"}
+	widths := limits(wide, groupWidth, upgradeStateWidth, upgradeOptionWidth, upgradeUpdaterWidth, sinceWidth)
+	if wide {
+		head = append(head, "Group", "Asked by", "Attempt", "Change", "Release")
+		widths = append(widths, limits(true, make([]int, 5)...)...)
+	} else {
+		for i, m := range machines {
+			if m.ByHand {
+				rows[i][0] += " (by hand)"
+			}
+		}
+	}
+	formatTable(text, head, rows, widths)
+}
+
+func describeUpgradePhase(m status.MachineUpgrade) string {
+	if m.Work.Phase != "" && m.State == status.UpgradeRunning {
+		return printable(string(m.Work.Phase))
+	}
+	return string(m.State)
+}
+
+func describeHand(byHand bool) string {
+	if byHand {
+		return "hand"
+	}
+	return "group"
+}
+
+func describeOption(a status.Asking) string {
+	words := orDash(a.Option)
+	if a.To != "" && a.To != a.Option {
+		words += ", then " + a.To
+	}
+	return printable(words)
+}
+
+// inPlaceDocument is a part of the stable interface of `windlass status -o json`.
+type inPlaceDocument struct {
+	Groups   []GroupUpgradeDocument   `json:"groups"`
+	Machines []MachineUpgradeDocument `json:"machines"`
+	// Lock is left out where nobody holds it.
+	Lock *lockDocument `json:"lock,omitempty"`
+}
+
+// AskingDocument is what upgrades of groups and of Machines have in common. It is a part of the stable interface of `windlass status` and `windlass upgrade`.
+type AskingDocument struct {
+	State string `json:"state"`
+	// Option is what is carried out, and To what the annotation asks for: another one, where it was changed. Release is what is installed.
+	Option  string `json:"option"`
+	To      string `json:"to"`
+	Release string `json:"release"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// GroupUpgradeDocument is the upgrade of a group.
+type GroupUpgradeDocument struct {
+	Group  string `json:"group"`
+	Kind   string `json:"kind"`
+	Object string `json:"object"`
+	AskingDocument
+	Machines int       `json:"machines"`
+	Done     int       `json:"done"`
+	InFlight int       `json:"inFlight"`
+	Failed   int       `json:"failed"`
+	Began    time.Time `json:"began,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+}
+
+// MachineUpgradeDocument is the upgrade of one Machine.
+type MachineUpgradeDocument struct {
+	Machine string `json:"machine"`
+	// Group is empty for a Machine of no group.
+	Group  string `json:"group"`
+	ByHand bool   `json:"byHand"`
+	AskingDocument
+	Phase     string    `json:"phase"`
+	Updater   string    `json:"updater"`
+	Step      int       `json:"step"`
+	Steps     int       `json:"steps"`
+	Attempt   int       `json:"attempt"`
+	Operation string    `json:"operation"`
+	ChangeID  string    `json:"changeID"`
+	Began     time.Time `json:"began,omitzero"`
+	Since     time.Time `json:"since,omitzero"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	LastError string    `json:"lastError"`
+	// ETA is left out where it is unknown.
+	ETA time.Time `json:"eta,omitzero"`
+}
+
+type lockDocument struct {
+	// Machine is empty where Problem says why it cannot be told.
+	Machine string    `json:"machine"`
+	Problem string    `json:"problem"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+func newInPlaceDocument(r *status.InPlaceUpgrades) *inPlaceDocument {
+	if r == nil {
+		return nil
+	}
+	d := &inPlaceDocument{Groups: make([]GroupUpgradeDocument, 0, len(r.Groups)), Machines: make([]MachineUpgradeDocument, 0, len(r.Machines))}
+	for _, g := range r.Groups {
+		d.Groups = append(d.Groups, NewGroupUpgradeDocument(g))
+	}
+	for _, m := range r.Machines {
+		d.Machines = append(d.Machines, NewMachineUpgradeDocument(m))
+	}
+	if l := r.Lock; l != nil {
+		d.Lock = &lockDocument{Machine: l.Machine, Problem: l.Problem, Since: l.Since}
+	}
+	return d
+}
+
+func newAskingDocument(a status.Asking) AskingDocument {
+	return AskingDocument{State: string(a.State), Option: a.Option, To: a.To, Release: a.Release, Reason: string(a.Reason), Message: a.Message}
+}
+
+// NewGroupUpgradeDocument returns what programs read of a group's upgrade.
+func NewGroupUpgradeDocument(g status.GroupUpgrade) GroupUpgradeDocument {
+	return GroupUpgradeDocument{
+		Group: g.Name, Kind: g.Kind, Object: g.Object, AskingDocument: newAskingDocument(g.Asking),
+		Machines: g.Machines, Done: g.Done, InFlight: g.InFlight, Failed: g.Failed, Began: g.Began, Ended: g.Ended,
+	}
+}
+
+// NewMachineUpgradeDocument returns what programs read of a Machine's upgrade.
+func NewMachineUpgradeDocument(m status.MachineUpgrade) MachineUpgradeDocument {
+	w := m.Work
+	return MachineUpgradeDocument{
+		Machine: m.Machine, Group: m.Group, ByHand: m.ByHand, AskingDocument: newAskingDocument(m.Asking),
+		Phase: string(w.Phase), Updater: w.Updater, Step: w.Step, Steps: w.Steps, Attempt: w.Attempt, Operation: w.Operation, ChangeID: m.ChangeID,
+		Began: w.Began, Since: w.Since, NotBefore: w.NotBefore, LastError: w.LastError, ETA: w.ETA.At,
+	}
+}
