@@ -127,6 +127,7 @@ func TestFault2_RetryHasBackoffAndCap(t *testing.T) {
 }
 
 func TestFault6_BadOptionFailsAndKeepsTheRelease(t *testing.T) {
+	t.Parallel()
 	for _, to := range []string{"nonsense", "channel=", "revision=0", "revision=1;reboot", "localPath=k8s.snap", "localPath=/a/../b", "version=1", "=", "snap=1", "channel=1.31/stable/x/y"} {
 		t.Run(to, func(t *testing.T) {
 			d := drive(t, true, 1)
@@ -184,6 +185,56 @@ func TestFault8_LeftoverLastFailedDoesNotBlock(t *testing.T) {
 	}
 }
 
+// TestFault2_FailedMachineStopsTheGroup begins no further machine until a person asks for another try.
+func TestFault2_FailedMachineStopsTheGroup(t *testing.T) {
+	d := drive(t, false, 3)
+	d.marks.To = optionA
+	d.limit = 2
+	for range 20 {
+		d.groupOnce()
+		d.machineOnce(0, "fails")
+		d.machineOnce(1, "done")
+		if _, asked := d.machineOnce(2, "done"); asked && d.machines[0].upgrade.IsFinal() && d.machines[2].marks.Release == "" {
+			t.Fatal("a machine begins after another has failed")
+		}
+		d.now = d.now.Add(time.Minute)
+	}
+	if d.marks.Status != annotated.Failed || !strings.Contains(d.record.Message, "m0") {
+		t.Fatalf("%+v %+v", d.marks, d.record)
+	}
+	d.retry = true
+	for range 10 {
+		d.groupOnce()
+		for i := range d.machines {
+			d.machineOnce(i, "done")
+		}
+	}
+	if d.marks != (annotated.Marks{Status: annotated.Done, Release: optionA}) || d.retry {
+		t.Errorf("%+v, retry %v", d.marks, d.retry)
+	}
+}
+
+// TestFault1_GroupMovesOn gives machines that wait, or have failed, the group's new option at once, and withdraws any of its options when it is cancelled.
+func TestFault1_GroupMovesOn(t *testing.T) {
+	d := drive(t, false, 2)
+	d.marks.To = optionA
+	d.groupOnce()
+	d.groupOnce()
+	d.marks.To = optionB
+	d.groupOnce()
+	if v := d.groupOnce(); v.Action != (annotated.Mark{Member: "m0", To: optionB}) {
+		t.Fatalf("%+v", v.Action)
+	}
+	d.machines[1].marks.To = optionA
+	d.marks.To = ""
+	for range 4 {
+		d.groupOnce()
+	}
+	if d.machines[0].marks.To != "" || d.machines[1].marks.To != "" || d.record != nil {
+		t.Errorf("%+v %+v", d.machines[0].marks, d.machines[1].marks)
+	}
+}
+
 func TestFault9_NeverTwoControlPlaneMachines(t *testing.T) {
 	d := drive(t, true, 3)
 	for i := range d.machines {
@@ -209,7 +260,75 @@ func TestFault9_NeverTwoControlPlaneMachines(t *testing.T) {
 	}
 }
 
+// TestFault9_BadOptionDoesNotHideAChange keeps the lock where an option that is refused comes while a change may still run.
+func TestFault9_BadOptionDoesNotHideAChange(t *testing.T) {
+	d := drive(t, true, 2)
+	d.machines[0].marks.To = optionA
+	d.machineOnce(0, "works")
+	d.now = d.now.Add(2 * time.Minute)
+	d.machineOnce(0, "works")
+	d.machines[0].marks.To = "nonsense"
+	d.machineOnce(0, "works")
+	d.machines[0].marks.To = ""
+	d.machineOnce(0, "works")
+	if d.holder != "m0" || !d.machines[0].upgrade.IsRunning() {
+		t.Fatalf("lock %q, %+v", d.holder, d.machines[0].upgrade)
+	}
+	d.machineOnce(0, "fails")
+	d.machineOnce(0, "fails")
+	if d.holder != "" || d.machines[0].upgrade != nil {
+		t.Errorf("lock %q, %+v", d.holder, d.machines[0].upgrade)
+	}
+}
+
+// TestFault9_UnendedChangeCounts lets no other worker of the group begin while a change may still run that was given up.
+func TestFault9_UnendedChangeCounts(t *testing.T) {
+	d := drive(t, false, 2)
+	d.marks.To = optionA
+	d.groupOnce()
+	d.groupOnce()
+	for range 4 {
+		d.machineOnce(0, "works")
+		d.now = d.now.Add(2 * time.Minute)
+	}
+	if !d.machines[0].upgrade.IsFinal() || !d.machines[0].upgrade.IsRunning() {
+		t.Fatalf("%+v", d.machines[0].upgrade)
+	}
+	d.machines[0].marks.To = ""
+	for range 5 {
+		if v := d.groupOnce(); v.Action == (annotated.Mark{Member: "m1", To: optionA}) {
+			t.Fatal("another machine begins")
+		}
+	}
+	d.machineOnce(0, "fails")
+	d.machineOnce(0, "fails")
+	for range 3 {
+		d.groupOnce()
+	}
+	if d.machines[0].marks.To+d.machines[1].marks.To == "" {
+		t.Error("no machine begins after it")
+	}
+}
+
+// TestFault10_BlockedDrainIsReported ends a drain that a budget blocks, as failed in the end.
+func TestFault10_BlockedDrainIsReported(t *testing.T) {
+	t.Parallel()
+	f := well()
+	f.Upgrade = &annotated.Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{
+		ID: "u", Phase: inplace.Draining, Attempt: 2, Started: start0, Steps: []inplace.Step{{Updater: "u", NeedsDrain: true}}, Operation: "u-2",
+	}}
+	f.Now = start0.Add(f.Policy.AttemptTimeout)
+	if v := annotated.StillDraining(f, "a budget blocks"); v.After.Upgrade.IsFinal() || !strings.Contains(v.State.Message, "a budget blocks") {
+		t.Errorf("%+v", v.State)
+	}
+	f.Now = f.Now.Add(time.Second)
+	if v := annotated.DecideMachine(f); !v.After.Upgrade.IsFinal() || !strings.Contains(v.Event.Message, "drained") {
+		t.Errorf("%+v %+v", v.After.Upgrade, v.Event)
+	}
+}
+
 func TestFault10_BrokenNodeIsRepaired(t *testing.T) {
+	t.Parallel()
 	for name, node := range map[string]inplace.Node{
 		"not Ready":        {Exists: true, NotReady: "kubelet stopped", Kubelet: current},
 		"cannot be asked":  {Unknown: "connection refused"},

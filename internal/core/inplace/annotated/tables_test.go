@@ -136,9 +136,8 @@ func TestLeftAlone(t *testing.T) {
 		f := running
 		edit(&f)
 		v := annotated.DecideMachine(f)
-		switch v.Action.(type) {
-		case annotated.Rest, annotated.Wait:
-		default:
+		_, rests := v.Action.(annotated.Rest)
+		if _, waits := v.Action.(annotated.Wait); !rests && !waits {
 			t.Errorf("%s: %T", name, v.Action)
 		}
 		if diff := cmp.Diff(annotated.MachineAfter{Marks: f.Marks, Upgrade: f.Upgrade}, v.After); diff != "" {
