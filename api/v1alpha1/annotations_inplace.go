@@ -58,6 +58,8 @@ const (
 	InPlaceUpgradeDoneEvent       = "InPlaceUpgradeDone"
 	InPlaceUpgradeFailedEvent     = "InPlaceUpgradeFailed"
 	InPlaceUpgradeCancelledEvent  = "InPlaceUpgradeCancelled"
+	// InPlaceUpgradeAttemptFailedEvent: another attempt follows.
+	InPlaceUpgradeAttemptFailedEvent = "InPlaceUpgradeAttemptFailed"
 )
 
 // The lock that a control plane Machine holds while it is upgraded: a ConfigMap named after its Cluster, with LockKey in its data.

@@ -1,0 +1,233 @@
+package annotated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// joinedPoll is when a group is looked at again one of whose machines has joined and cannot be upgraded yet. That its node has come shows in its status,
+// which is not watched.
+const joinedPoll = 15 * time.Second
+
+// Group takes the upgrade of a MachineDeployment or control plane as far as it goes without waiting. It is idempotent, and may be cut short at any point.
+func (e *Engine) Group(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	seen := metadataOf(gvk)
+	if err := e.Client.Get(ctx, key, seen); err != nil {
+		if apierrors.IsNotFound(err) {
+			return Result{}, nil
+		}
+		return Result{}, fmt.Errorf("reading the metadata of %s %s: %w", gvk.Kind, key, err)
+	}
+	if !e.keys.AsksGroup(seen.Annotations) {
+		return Result{}, nil
+	}
+	r, err := e.readGroup(ctx, gvk, key)
+	if err != nil || r == nil {
+		return Result{}, err
+	}
+	result, err := r.carryOn(ctx)
+	if errors.Is(err, errStartOver) {
+		return Result{Now: true}, nil
+	}
+	return result, err
+}
+
+// groupRun is one reconcile of a group.
+type groupRun struct {
+	*Engine
+	gvk        schema.GroupVersionKind
+	object     *unstructured.Unstructured
+	conditions []metav1.Condition
+	cluster    *clusterv1.Cluster
+	machines   []clusterv1.Machine
+	facts      core.Group
+	// kubeletsRead says that the facts tell what the nodes report, not what the Machines say of it.
+	kubeletsRead bool
+}
+
+// carryOn decides, records and acts once.
+func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
+	v := r.decide(ctx)
+	before, err := r.keys.encodeGroup(core.GroupAfter{Marks: r.facts.Marks, Record: r.facts.Record, Retry: r.facts.Retry})
+	if err != nil {
+		return Result{}, err
+	}
+	after, err := r.keys.encodeGroup(v.After)
+	if err != nil {
+		return Result{}, err
+	}
+	if v.State == (core.State{}) {
+		// Once nothing is recorded nobody looks at the group any longer, so the condition goes first.
+		if err := r.show(ctx, v.State); err != nil {
+			return Result{}, err
+		}
+	}
+	patch := difference(before, after)
+	if len(patch) > 0 {
+		if err := startOverOnConflict(r.patch(ctx, r.object, patch)); err != nil {
+			return Result{}, err
+		}
+		r.emit(ctx, r.gvk.Kind, r.object, v.Event)
+	}
+	if isRest(v.Action) && v.State != (core.State{}) {
+		if err := r.show(ctx, v.State); err != nil {
+			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String())
+		}
+	}
+	return r.carryOut(ctx, v.Action, len(patch) > 0)
+}
+
+// isRest reports whether nothing is done just now. What is done at once need not be shown: each change of a condition is a write.
+func isRest(a core.GroupAction) bool {
+	switch a.(type) {
+	case core.Rest, core.Wait:
+		return true
+	case core.Mark, core.Unmark, core.RetryMember, core.Raise:
+	}
+	return false
+}
+
+// decide decides on the facts. Cluster API notes the kubelet of a node a while after it has changed, so at the end the nodes themselves are asked.
+func (r *groupRun) decide(ctx context.Context) core.GroupVerdict {
+	v := core.DecideGroup(r.facts)
+	_, raises := v.Action.(core.Raise)
+	if r.kubeletsRead || !raises && v.Event.Kind != core.Ended {
+		return v
+	}
+	for i := range r.machines {
+		if name := r.machines[i].Status.NodeRef.Name; name != "" && r.machines[i].DeletionTimestamp.IsZero() {
+			if node := r.Nodes.Node(ctx, client.ObjectKeyFromObject(r.cluster), name); node.Exists && node.Unknown == "" {
+				r.facts.Members[i].Kubelet = node.Kubelet
+			}
+		}
+	}
+	r.kubeletsRead = true
+	return core.DecideGroup(r.facts)
+}
+
+// carryOut carries out one action.
+func (r *groupRun) carryOut(ctx context.Context, a core.GroupAction, changed bool) (Result, error) {
+	switch a := a.(type) {
+	case core.Rest:
+		if changed {
+			return Result{Now: true}, nil
+		}
+		return Result{After: r.pollJoined()}, nil
+	case core.Wait:
+		return Result{After: a.After, Now: a.After <= 0}, nil
+	case core.Mark:
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) annotationPatch { return r.mark(m, a.To) })
+	case core.Unmark:
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) annotationPatch {
+			if m.Annotations[r.keys.To] != a.To {
+				return nil
+			}
+			return annotationPatch{r.keys.To: nil}
+		})
+	case core.RetryMember:
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) annotationPatch {
+			if has(m, v1alpha1.UpdateRetryAnnotation) {
+				return nil
+			}
+			return annotationPatch{v1alpha1.UpdateRetryAnnotation: new(string)}
+		})
+	case core.Raise:
+		if err := startOverOnConflict(r.raise(ctx, a.Version)); err != nil {
+			return Result{}, err
+		}
+		logFor(ctx).Info("Raised the version of a group whose machines run it", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "version", a.Version.String())
+		return Result{Now: true}, nil
+	}
+	return Result{}, fmt.Errorf("no way to carry out %T", a)
+}
+
+// edit writes annotations of a machine of the group, and has the group looked at again: at once, or after a moment where there was nothing to write.
+func (r *groupRun) edit(ctx context.Context, member string, compute func(*clusterv1.Machine) annotationPatch) (Result, error) {
+	for i := range r.machines {
+		m := &r.machines[i]
+		if m.Name != member {
+			continue
+		}
+		p := compute(m)
+		if len(p) == 0 {
+			return Result{After: nextStep}, nil
+		}
+		if err := startOverOnConflict(r.patch(ctx, m, p)); err != nil {
+			return Result{}, err
+		}
+		logFor(ctx).Info("Changed what a machine of a group is asked for", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "machine", member, "to", m.Annotations[r.keys.To])
+		return Result{Now: true}, nil
+	}
+	return Result{}, fmt.Errorf("%s %s has no Machine %s", r.gvk.Kind, client.ObjectKeyFromObject(r.object), member)
+}
+
+// mark asks for the upgrade of a machine. What an earlier one left goes, unless it runs.
+func (r *groupRun) mark(m *clusterv1.Machine, to string) annotationPatch {
+	p := annotationPatch{r.keys.To: &to}
+	u, unreadable := readRecord[core.Upgrade](m.Annotations)
+	if unreadable != "" || u.IsRunning() {
+		return p
+	}
+	for _, key := range []string{r.keys.Status, r.keys.LastFailed, r.keys.ChangeID, v1alpha1.UpdateRetryAnnotation} {
+		if has(m, key) {
+			p[key] = nil
+		}
+	}
+	return p
+}
+
+// versionPath is where a group's version is.
+func versionPath(controlPlane bool) []string {
+	if controlPlane {
+		return []string{"spec", "version"}
+	}
+	return []string{"spec", "template", "spec", "version"}
+}
+
+// raise sets the version of the group's spec, if the group is still what was read.
+func (r *groupRun) raise(ctx context.Context, to version.Version) error {
+	fields := map[string]any{"metadata": map[string]any{"resourceVersion": r.object.GetResourceVersion()}}
+	if err := unstructured.SetNestedField(fields, to.String(), versionPath(r.facts.ControlPlane)...); err != nil {
+		return fmt.Errorf("making a patch of the version: %w", err)
+	}
+	return r.patchFields(ctx, r.object, fields)
+}
+
+// pollJoined is when to look again for machines that have joined and have not got the group's release yet; 0 where there are none.
+func (r *groupRun) pollJoined() time.Duration {
+	if r.facts.Deleting || r.facts.Marks.Release == "" {
+		return 0
+	}
+	record := r.facts.Record
+	for _, m := range r.facts.Members {
+		later := record == nil || record.Ended == nil || m.Created.After(*record.Ended)
+		if m.Marks == (core.Marks{}) && m.Upgrade == nil && !m.Deleting && later {
+			return joinedPoll
+		}
+	}
+	return 0
+}
+
+// show shows how the upgrade stands, on kinds whose list of conditions is Cluster API's own.
+func (r *groupRun) show(ctx context.Context, s core.State) error {
+	if r.gvk != deploymentKind && r.gvk != kubeadmControlPlaneKind {
+		return nil
+	}
+	return r.applyCondition(ctx, r.gvk, r.object, &r.conditions, s)
+}

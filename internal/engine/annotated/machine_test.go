@@ -1,0 +1,180 @@
+package annotated
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+)
+
+// TestMachine upgrades a worker by each kind of option, from the annotation to the end.
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		option, updater, kubelet, wantSpec string
+	}{
+		{toVersion, "kubelet", to, to},
+		{toChannel, "k8sd", "v1.31.9", from},
+	} {
+		t.Run(tt.option, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.register()
+			cp := newMachine("cp-0", "kcp")
+			w.add(cp, newMachine("a", ""))
+			w.nodes.Edit(inCluster, "cp-0", func(n *inplace.Node) { n.Kubelet = inplaceVersion(to) })
+			w.sync()
+			w.nodes.SetDrain(inCluster, "a", 2)
+			w.ask("a", tt.option)
+			w.step()
+			if c := condition(w.machine("a").Status.Conditions); c == nil || c.Status != metav1.ConditionTrue || c.Reason != string(inplace.ReasonDraining) {
+				t.Errorf("the condition is %+v while the node is drained", c)
+			}
+			w.untilDone("a", tt.option)
+			m := w.machine("a")
+			if c := condition(m.Status.Conditions); c != nil {
+				t.Errorf("the condition is left: %+v", c)
+			}
+			if _, left := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]; left || m.Spec.Version != from {
+				t.Errorf("left are %v, and the spec says %s", m.Annotations, m.Spec.Version)
+			}
+			if diff := cmp.Diff([]string{"InProgress", "Done"}, w.said("a")); diff != "" {
+				t.Errorf("Events (-want +got):\n%s", diff)
+			}
+			node := w.nodes.Node(t.Context(), inCluster, "a")
+			if node.Kubelet.String() != tt.kubelet || node.Unschedulable {
+				t.Errorf("the node is %+v", node)
+			}
+			u := w.updaters[tt.updater]
+			if diff := cmp.Diff(map[string]int{"a": 1}, work(u)); diff != "" {
+				t.Errorf("work (-want +got):\n%s", diff)
+			}
+			desired := u.requests[0].Desired.Machine
+			if desired.Spec.Version != tt.wantSpec || desired.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation] != tt.option || desired.Annotations[v1alpha1.OperationIDAnnotation] == "" {
+				t.Errorf("the updater was shown version %s and %v", desired.Spec.Version, desired.Annotations)
+			}
+			if w.lockHolder() != "" {
+				t.Error("a worker took the lock")
+			}
+		})
+	}
+}
+
+// TestMachineAtRest costs no read of the API server where nothing is asked for, and one of the lock for a control plane Machine.
+func TestMachineAtRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.add(newMachine("a", ""), newMachine("done", ""), newMachine("cp", "kcp"))
+	w.annotate(w.machine("done"), map[string]any{keys.Release: toChannel, keys.Status: "done"})
+	w.annotate(w.machine("cp"), map[string]any{keys.Release: toChannel, keys.Status: "done"})
+	for name, want := range map[string]int{"a": 0, "done": 0, "gone": 0, "cp": 1} {
+		w.liveReads = 0
+		if result, err := w.reconcile(name); err != nil || result != (Result{}) || w.liveReads != want {
+			t.Errorf("%s: %+v, %v, %d reads, want %d", name, result, err, w.liveReads, want)
+		}
+	}
+}
+
+// TestFault1_ToChangedInFlight has a person change the annotation while a change runs, at the worst moment: just before a write.
+func TestFault1_ToChangedInFlight(t *testing.T) {
+	t.Parallel()
+	const next = "version=v1.31.5"
+	for at := 1; at <= 12; at++ {
+		w := newWorld(t)
+		kubelet, _ := w.register()
+		w.add(newMachine("a", ""))
+		w.ask("a", toVersion)
+		writes := 0
+		w.onWrite = func(verb string, object clientObject) {
+			if object.GetName() == "a" && verb == "patch" {
+				if writes++; writes == at {
+					w.ask("a", next)
+				}
+			}
+		}
+		w.until("it rests", func() bool { m := w.marks("a"); return m.To == "" })
+		if got := w.marks("a"); writes >= at && got.Release != next {
+			t.Fatalf("changed before write %d: %+v", at, got)
+		}
+		for _, request := range kubelet.requests {
+			if o := request.Desired.Machine.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation]; o != toVersion && o != next {
+				t.Errorf("the updater was asked for %s", o)
+			}
+		}
+		if got := w.nodes.Node(t.Context(), inCluster, "a").Kubelet.String(); writes >= at && got != "v1.31.5" {
+			t.Errorf("changed before write %d: the node runs %s", at, got)
+		}
+	}
+}
+
+// TestPolicy holds where the policy comes from.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	policy := func(name string) *v1alpha1.UpdatePolicy {
+		return &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.UpdatePolicySpec{
+			Strategy: v1alpha1.RollingUpdate, Targets: []v1alpha1.UpdateTarget{{ClusterName: "c"}}, SoakSeconds: 7, MaxAttempts: 2, AttemptTimeoutSeconds: 60,
+		}}
+	}
+	base := inplace.Policy{MaxInFlight: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute, Soak: 40 * time.Second, Drain: true}
+	own := inplace.Policy{MaxInFlight: 1, MaxAttempts: 2, AttemptTimeout: time.Minute, Soak: 7 * time.Second}
+	without := func(p inplace.Policy, drain bool) inplace.Policy { p.Drain = drain; return p }
+	for name, tt := range map[string]struct {
+		objects        []clientObject
+		machine, group string
+		want           inplace.Policy
+		busy           bool
+	}{
+		"none":                       {want: base},
+		"one":                        {objects: []clientObject{policy("p")}, want: own},
+		"two":                        {objects: []clientObject{policy("p"), policy("q")}, want: base, busy: true},
+		"drain said on the group":    {group: "false", want: without(base, false)},
+		"drain said on the machine":  {group: "false", machine: "true", objects: []clientObject{policy("p")}, want: without(own, true)},
+		"something else on machines": {machine: "maybe", group: "false", want: without(base, false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			md := newGroup(deploymentKind, "md", 1)
+			md.SetAnnotations(map[string]string{v1alpha1.InPlaceUpgradeDrainAnnotation: tt.group})
+			w := newWorld(t, append(tt.objects, typed(t, md))...)
+			m := newMachine("a", "")
+			m.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation] = tt.machine
+			w.add(m)
+			r, err := w.engine.readMachine(t.Context(), keyOf("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, r.facts.Policy); diff != "" || tt.busy != (r.facts.Busy != "") {
+				t.Errorf("busy %q; policy (-want +got):\n%s", r.facts.Busy, diff)
+			}
+		})
+	}
+}
+
+// TestRefused ends in a final failure with the reason, and goes on when a person changes the annotation.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.add(newMachine("a", ""))
+	w.annotate(w.machine("a"), map[string]any{keys.Release: "revision=1", keys.To: toChannel})
+	for range 4 {
+		w.step()
+	}
+	m := w.machine("a")
+	if got := w.marks("a"); got.Status != core.Failed || got.Release != "revision=1" || got.LastFailed == "" {
+		t.Errorf("marks are %+v", got)
+	}
+	if c := condition(m.Status.Conditions); c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(core.ReasonNoUpdater) {
+		t.Errorf("the condition is %+v", c)
+	}
+	w.register()
+	w.annotate(m, map[string]any{keys.To: "channel=1.30-classic/stable"})
+	w.untilDone("a", "channel=1.30-classic/stable")
+	if diff := cmp.Diff([]string{"Failed", "InProgress", "Done"}, w.said("a")); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,204 @@
+package annotated
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/ask"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// plan finds out which updaters bring the machine to what the option says.
+func (r *machineRun) plan(ctx context.Context, option core.Option) core.Plan {
+	updaters, err := r.selectUpdaters(ctx)
+	if err != nil {
+		return core.Plan{Unknown: cut(err.Error())}
+	}
+	if exact, ok := option.Exact(); ok {
+		return r.planVersion(ctx, exact, updaters)
+	}
+	for i := range updaters {
+		if in := updaters[i].Spec.InProcess; in != nil && in.Kind == v1alpha1.K8sdUpdater {
+			return core.Plan{Steps: []inplace.Step{{Updater: updaters[i].Name, SetsVersion: true, MaxMinors: int(updaters[i].Spec.Transitions.MaxMinors)}}}
+		}
+	}
+	return core.Plan{Refused: fmt.Sprintf("%s is for an Updater with spec.inProcess.kind %s, and none selects the machine; register one, or ask for a version with version=",
+		option, v1alpha1.K8sdUpdater)}
+}
+
+// selectUpdaters returns the updaters for the machine, in order.
+func (r *machineRun) selectUpdaters(ctx context.Context) ([]v1alpha1.Updater, error) {
+	var updaters v1alpha1.UpdaterList
+	if err := r.Client.List(ctx, &updaters); err != nil {
+		return nil, fmt.Errorf("listing Updaters: %w", err)
+	}
+	ns := metadataOf(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.machine.Namespace}, ns); err != nil {
+		return nil, fmt.Errorf("reading Namespace %s: %w", r.machine.Namespace, err)
+	}
+	return updatepolicy.SelectUpdaters(updaters.Items, ns.Labels, r.machine.Labels)
+}
+
+// planVersion asks the updaters about the Machine with another version and no other change. What the machine runs counts, not what its spec says: the spec
+// may be ahead.
+func (r *machineRun) planVersion(ctx context.Context, to version.Version, updaters []v1alpha1.Updater) core.Plan {
+	node := r.facts.Node
+	if node.Unknown != "" || !node.Exists {
+		return core.Plan{Unknown: "what the machine runs is not known: " + orDefault(node.Unknown, "its node does not exist")}
+	}
+	if to.RunBy(node.Kubelet) {
+		return core.Plan{}
+	}
+	objects, err := r.desired(ctx)
+	if err != nil {
+		return core.Plan{Unknown: cut(err.Error())}
+	}
+	current, err := machineAt(objects, node.Kubelet)
+	if err != nil {
+		return core.Plan{Unknown: cut(err.Error())}
+	}
+	desired, err := machineAt(objects, to)
+	if err != nil {
+		return core.Plan{Unknown: cut(err.Error())}
+	}
+	nothing, err := cover.New(cover.Machine, current, desired, nil)
+	if err != nil {
+		return core.Plan{Unknown: cut("comparing the objects of the Machine: " + err.Error())}
+	}
+	coverage, err := ask.All(ctx, nothing, updaters, failsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+		return r.canUpdate(ctx, u, current, desired)
+	})
+	if problem, ok := errors.AsType[*ask.Error](err); ok {
+		return core.Plan{Unknown: cut(fmt.Sprintf("updater %q could not be asked what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err))}
+	}
+	if err != nil {
+		return core.Plan{Unknown: cut(err.Error())}
+	}
+	return planOf(coverage.Result(), to, updaters)
+}
+
+// planOf makes steps of what is covered.
+func planOf(result cover.Result, to version.Version, updaters []v1alpha1.Updater) core.Plan {
+	if len(result.Uncovered) > 0 {
+		problems := []string{fmt.Sprintf("no Updater that selects the machine changes its version to %s; register one that covers %s %s", to, result.Uncovered[0].Part, result.Uncovered[0].Path)}
+		for _, err := range result.Errors {
+			problems = append(problems, err.Error())
+		}
+		return core.Plan{Refused: cut(strings.Join(problems, "; "))}
+	}
+	limits := map[string]int32{}
+	for i := range updaters {
+		limits[updaters[i].Name] = updaters[i].Spec.Transitions.MaxMinors
+	}
+	var plan core.Plan
+	for _, c := range result.Plan {
+		plan.Steps = append(plan.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, MaxMinors: int(limits[c.Updater])})
+	}
+	return plan
+}
+
+// failsOpen reports whether an updater that cannot be asked counts as covering nothing.
+func failsOpen(u *v1alpha1.Updater) bool {
+	return u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore
+}
+
+// canUpdate asks one updater.
+func (r *machineRun) canUpdate(ctx context.Context, u *v1alpha1.Updater, current, desired cover.Objects) (cover.Patches, error) {
+	opened, err := r.Open(ctx, u)
+	if err != nil {
+		return cover.Patches{}, fmt.Errorf("opening updater %q: %w", u.Name, err)
+	}
+	request := &runtimehooksv1.CanUpdateMachineRequest{}
+	if err := ask.SetMachine(current, &request.Current); err != nil {
+		return cover.Patches{}, err
+	}
+	if err := ask.SetMachine(desired, &request.Desired); err != nil {
+		return cover.Patches{}, err
+	}
+	return opened.CanUpdateMachine(ctx, request)
+}
+
+// machineAt returns the objects with a version.
+func machineAt(objects runtimehooksv1.UpdateMachineRequestObjects, v version.Version) (cover.Objects, error) {
+	m := objects.Machine
+	m.Spec.Version = v.String()
+	data, err := json.Marshal(m)
+	if err != nil {
+		return cover.Objects{}, fmt.Errorf("encoding the Machine: %w", err)
+	}
+	return cover.Objects{Machine: data, Infrastructure: objects.InfrastructureMachine.Raw, Bootstrap: objects.BootstrapConfig.Raw}, nil
+}
+
+// desired reads the objects of the machine as Cluster API shows them to its hooks: without status.
+func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineRequestObjects, error) {
+	m := r.machine
+	infrastructure, err := r.readReferenced(ctx, m.Namespace, m.Spec.InfrastructureRef)
+	if err != nil {
+		return runtimehooksv1.UpdateMachineRequestObjects{}, err
+	}
+	bootstrap, err := r.readReferenced(ctx, m.Namespace, m.Spec.Bootstrap.ConfigRef)
+	if err != nil {
+		return runtimehooksv1.UpdateMachineRequestObjects{}, err
+	}
+	return runtimehooksv1.UpdateMachineRequestObjects{
+		Machine: clusterv1.Machine{
+			TypeMeta:   metav1.TypeMeta{APIVersion: machineKind.GroupVersion().String(), Kind: machineKind.Kind},
+			ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, Labels: maps.Clone(m.Labels), Annotations: maps.Clone(m.Annotations)},
+			Spec:       *m.Spec.DeepCopy(),
+		},
+		InfrastructureMachine: runtime.RawExtension{Raw: infrastructure}, BootstrapConfig: runtime.RawExtension{Raw: bootstrap},
+	}, nil
+}
+
+// call asks the updater of a step to bring the machine to the option, or how that goes on.
+func (r *machineRun) call(ctx context.Context, a core.Call) inplace.Answer {
+	ctx, cancel := context.WithTimeout(ctx, callBudget)
+	defer cancel()
+	u := &v1alpha1.Updater{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: a.Step.Updater}, u); err != nil {
+		return inplace.Answer{Message: fmt.Sprintf("reading Updater %q: %v", a.Step.Updater, err)}
+	}
+	opened, err := r.Open(ctx, u)
+	if err != nil {
+		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}
+	}
+	objects, err := r.desired(ctx)
+	if err != nil {
+		return inplace.Answer{Message: err.Error()}
+	}
+	if objects.Machine.Annotations == nil {
+		objects.Machine.Annotations = map[string]string{}
+	}
+	objects.Machine.Annotations[v1alpha1.OperationIDAnnotation] = a.Operation
+	objects.Machine.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation] = a.Option
+	if option, err := core.ParseOption(a.Option); err == nil {
+		if exact, ok := option.Exact(); ok {
+			objects.Machine.Spec.Version = exact.String()
+		}
+	}
+	return opened.UpdateMachine(ctx, &runtimehooksv1.UpdateMachineRequest{Desired: objects})
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

@@ -1,0 +1,100 @@
+package annotated
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/core/text"
+)
+
+const (
+	action = "UpgradeInPlace"
+	// maxMessage bounds messages of Events and conditions, in bytes.
+	maxMessage = 1024
+)
+
+func cut(s string) string { return text.Bound(s, maxMessage) }
+
+// emit tells of a change of state, once it was recorded.
+func (e *Engine) emit(ctx context.Context, kind string, object client.Object, event core.Event) {
+	eventType, reason := corev1.EventTypeNormal, ""
+	switch event.Kind {
+	case core.NoEvent:
+		return
+	case core.Started:
+		reason = v1alpha1.InPlaceUpgradeInProgressEvent
+	case core.Ended:
+		reason = v1alpha1.InPlaceUpgradeDoneEvent
+	case core.FailedFinally:
+		eventType, reason = corev1.EventTypeWarning, v1alpha1.InPlaceUpgradeFailedEvent
+	case core.Cancelled:
+		reason = v1alpha1.InPlaceUpgradeCancelledEvent
+	case core.AttemptFailed:
+		eventType, reason = corev1.EventTypeWarning, v1alpha1.InPlaceUpgradeAttemptFailedEvent
+	}
+	message := cut(event.Message)
+	logFor(ctx).Info("Upgrade in place: "+reason, "kind", kind, "object", client.ObjectKeyFromObject(object).String(), "message", message)
+	e.Events.Eventf(object, nil, eventType, reason, action, "%s", message)
+}
+
+// report tells of what was recorded on a Machine.
+func (r *machineRun) report(ctx context.Context, v core.MachineVerdict) {
+	r.emit(ctx, machineKind.Kind, r.machine, v.Event)
+	before, after := phaseOf(r.facts.Upgrade), phaseOf(v.After.Upgrade)
+	if v.Event.Kind == core.NoEvent && before != after && after != "" {
+		logFor(ctx).Info("The upgrade in place goes on", "machine", client.ObjectKeyFromObject(r.machine).String(), "phase", after)
+	}
+}
+
+func phaseOf(u *core.Upgrade) string {
+	if u == nil || u.Progress == nil {
+		return ""
+	}
+	return string(u.Progress.Phase)
+}
+
+// show shows how the upgrade stands. That it cannot be shown keeps nothing from happening.
+func (r *machineRun) show(ctx context.Context, s core.State) {
+	if err := r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, s); err != nil {
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
+	}
+}
+
+// settled keeps a message for a while: that of a drain changes with every pod, and each change would be a write.
+type settled struct {
+	mu   sync.Mutex
+	last map[types.UID]settledMessage
+}
+
+type settledMessage struct {
+	text string
+	at   time.Time
+}
+
+// settleFor is how long a message stays.
+const settleFor = 30 * time.Second
+
+func newSettled() *settled { return &settled{last: map[types.UID]settledMessage{}} }
+
+// settle returns the message to show, which is one from a moment ago if there is one. Old ones are forgotten.
+func (s *settled) settle(uid types.UID, text string, now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, m := range s.last {
+		if now.Sub(m.at) >= settleFor {
+			delete(s.last, other)
+		}
+	}
+	if m, ok := s.last[uid]; ok {
+		return m.text
+	}
+	s.last[uid] = settledMessage{text: text, at: now}
+	return text
+}
