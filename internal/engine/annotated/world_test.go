@@ -205,6 +205,8 @@ type world struct {
 	ids       int
 	faults    faults
 	liveReads int
+	// applies counts conditions that were written.
+	applies int
 	// onWrite, if there is one, is called before each write of the engine.
 	onWrite func(verb string, object client.Object)
 	// groups are reconciled by step, besides all Machines.
@@ -231,7 +233,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	if !slices.ContainsFunc(objects, func(o client.Object) bool { _, ok := o.(*clusterv1.Cluster); return ok }) {
 		objects = append(objects, newCluster())
 	}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &controlplanev1.KubeadmControlPlane{}).Build()
 	w.api = w.intercepted()
 	w.restart()
@@ -256,10 +258,33 @@ func (w *world) intercepted() client.WithWatch {
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return write("patch", o, func() error { return c.Patch(ctx, o, patch, opts...) })
 		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-			return w.faults.around("status apply", func() error { return c.SubResource(sub).Apply(ctx, o, opts...) })
+		SubResourceApply: func(ctx context.Context, _ client.Client, _ string, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+			return w.faults.around("status apply", func() error { return w.applyCondition(ctx, o) })
 		},
 	})
+}
+
+// applyCondition does what server-side apply does to a list of conditions by their types, for which the fake client takes no list.
+func (w *world) applyCondition(ctx context.Context, configuration runtime.ApplyConfiguration) error {
+	w.applies++
+	intent := &unstructured.Unstructured{}
+	if err := convert(configuration, &intent.Object); err != nil {
+		return err
+	}
+	object := unstructuredOf(intent.GroupVersionKind())
+	if err := w.client.Get(ctx, client.ObjectKeyFromObject(intent), object); err != nil {
+		return err
+	}
+	conditions := slices.DeleteFunc(conditionsOf(object), func(c metav1.Condition) bool { return c.Type == v1alpha1.InPlaceUpgradeCondition })
+	conditions = append(conditions, conditionsOf(intent)...)
+	var list []any
+	if err := convert(conditions, &list); err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedSlice(object.Object, list, "status", "conditions"); err != nil {
+		return err
+	}
+	return w.client.Status().Update(ctx, object)
 }
 
 // restart makes a new engine: what only memory holds is lost.
