@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -21,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/extension"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/webhook"
@@ -34,6 +37,7 @@ type extensionOptions struct {
 	certDir, clientCAName   string
 	healthAddr, metricsAddr string
 	leaderElect, gates      bool
+	inPlace                 inPlaceFlags
 	namespace               string
 	log                     logOptions
 }
@@ -81,6 +85,7 @@ it, run one. The manifests for all of this are in config/.`,
 	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to whoever reaches it (default: none)")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
+	o.inPlace.addFlags(flags)
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.addFlags(flags)
 	if err := cmd.MarkFlagRequired("cert-dir"); err != nil {
@@ -94,6 +99,10 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err := o.log.apply(logs); err != nil {
 		return err
 	}
+	upgrades, err := o.inPlace.check()
+	if err != nil {
+		return err
+	}
 	if err := checkCertificates("cert-dir", o.certDir, "client-ca-name", o.clientCAName); err != nil {
 		return err
 	}
@@ -101,12 +110,12 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := o.newManager(restConfig)
+	mgr, err := o.newManager(restConfig, upgrades)
 	if err != nil {
 		return err
 	}
 	hooks, _, err := extension.Setup(ctx, mgr, extension.Options{
-		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, NoGates: !o.gates,
+		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, NoGates: !o.gates, InPlaceUpgrades: upgrades,
 	})
 	if err != nil {
 		return err
@@ -171,7 +180,7 @@ func serverRESTConfig(kubeconfig, contextName string) (*rest.Config, error) {
 // waiting so long that the guard misses its deadline.
 func unthrottle(config *rest.Config) { config.QPS = -1 }
 
-func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager, error) {
+func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades extension.InPlaceUpgrades) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := extension.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -192,7 +201,7 @@ func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager,
 		// The lease is given back once nothing is under way any more, so that the next replica need not wait for its end.
 		LeaderElectionReleaseOnCancel: true,
 		// Managed fields are half of an object, and nothing here looks at them.
-		Cache: cache.Options{DefaultTransform: slim},
+		Cache: cache.Options{DefaultTransform: slim(upgrades)},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
 		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
 	})
@@ -204,11 +213,39 @@ func (o *extensionOptions) newManager(restConfig *rest.Config) (manager.Manager,
 
 // slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, and what
 // extension.SlimMachine does.
-func slim(object any) (any, error) {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return object, nil //nolint:nilerr // It is no object, so there is nothing to drop.
+func slim(upgrades extension.InPlaceUpgrades) toolscache.TransformFunc {
+	slimMachine := extension.SlimMachine(upgrades)
+	return func(object any) (any, error) {
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			return object, nil //nolint:nilerr // It is no object, so there is nothing to drop.
+		}
+		accessor.SetManagedFields(nil)
+		return slimMachine(object)
 	}
-	accessor.SetManagedFields(nil)
-	return extension.SlimMachine(object)
+}
+
+// inPlaceFlags are the flags about upgrades in place that annotations ask for.
+type inPlaceFlags struct {
+	on     bool
+	prefix string
+}
+
+func (f *inPlaceFlags) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.on, "in-place-upgrades", true, "carry out the upgrades in place that annotations on Machines, MachineDeployments and control planes ask for; one process for a management cluster is enough")
+	flags.StringVar(&f.prefix, flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix, "what the keys of these annotations begin with")
+}
+
+const flagInPlacePrefix = "in-place-upgrade-prefix"
+
+// check finds a prefix with which there are no annotations.
+func (f *inPlaceFlags) check() (extension.InPlaceUpgrades, error) {
+	upgrades := extension.InPlaceUpgrades{Off: !f.on, Prefix: f.prefix}
+	if f.prefix == "" {
+		return upgrades, fmt.Errorf("--%s is empty; leave it away for %s", flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix)
+	}
+	if err := upgrades.Check(); err != nil {
+		return upgrades, fmt.Errorf("--%s: %w", flagInPlacePrefix, err)
+	}
+	return upgrades, nil
 }

@@ -9,22 +9,28 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/extension"
 )
 
-// TestSlim keeps in the cache what maxInFlight is counted by.
+// TestSlim keeps in the cache what maxInFlight is counted by, and what asks for upgrades in place.
 func TestSlim(t *testing.T) {
 	t.Parallel()
+	slim := slim(extension.InPlaceUpgrades{Prefix: "example.com/upgrade-"})
 	object := func(kind string) *metav1.PartialObjectMetadata {
 		o := &metav1.PartialObjectMetadata{}
 		o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
 		o.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
-		o.Annotations = map[string]string{v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", "other": "long"}
+		o.Annotations = map[string]string{
+			v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1", "other": "long",
+		}
 		return o
 	}
 	for kind, annotations := range map[string]map[string]string{
-		"Machine": {v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: ""},
-		"Cluster": {v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", "other": "long"},
+		"Machine": {v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1"},
+		"Cluster": {
+			v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1", "other": "long",
+		},
 	} {
 		want := object(kind)
 		want.ManagedFields, want.Annotations = nil, annotations

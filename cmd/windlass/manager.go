@@ -21,6 +21,7 @@ type managerCommandOptions struct {
 	kubeconfig, context string
 	logs                *logs.Options
 	gates               bool
+	inPlace             inPlaceFlags
 	manager             manager.Options
 }
 
@@ -36,7 +37,8 @@ It serves the same webhooks, reconciles the same objects, has the same flags, an
 two runs with --leader-elect, the other waits. So one may be exchanged for the other at any time, also in the middle of an
 upgrade. The manifests are in config/manager.
 
-With --extension-port it also does what "windlass extension" does. Do not run that beside it then.`,
+With --extension-port it also does what "windlass extension" does. Do not run that beside it then. In either case it carries out
+the upgrades in place that annotations ask for, where the CRDs of Windlass are installed.`,
 		Example: `  # In a cluster, with the arguments of capi-controller-manager:
   windlass manager --leader-elect --feature-gates=ClusterTopology=true,RuntimeSDK=true
 
@@ -84,7 +86,11 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	o.manager.Extension.NoGates = !o.gates
+	upgrades, err := o.inPlace.check()
+	if err != nil {
+		return err
+	}
+	o.manager.Extension.NoGates, o.manager.Extension.InPlaceUpgrades = !o.gates, upgrades
 	if o.manager.LeaderElection.Enabled {
 		if err := checkInPod(); err != nil {
 			return err

@@ -131,5 +131,6 @@ func (o *managerCommandOptions) addExtensionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&e.ClientCAName, flagExtensionClientCA, e.ClientCAName, "file in it with the CA that must have signed the callers' certificates (default: callers need none)")
 	fs.IntVar(&e.GuardPort, "extension-guard-port", e.GuardPort, "port of the admission webhook that guards Machines (default: --extension-port)")
 	fs.BoolVar(&o.gates, "extension-gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --extension-gates=false they hold nothing")
+	o.inPlace.addFlags(fs)
 	fs.StringVar(&o.manager.ExtensionConfig, "extension-config", o.manager.ExtensionConfig, "name of the ExtensionConfig under which it is registered: this process calls itself directly")
 }

@@ -59,6 +59,8 @@ type Options struct {
 	ClientCAName string
 	// NoGates leaves out the lifecycle hooks, and with them UpgradeGates.
 	NoGates bool
+	// InPlaceUpgrades are those that annotations ask for.
+	InPlaceUpgrades InPlaceUpgrades
 }
 
 // AddToScheme registers every type that the extension reads or writes.
@@ -82,8 +84,11 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Ser
 		return nil, nil, err
 	}
 	updaters := newUpdaterPool(clients.live)
-	engine := newEngine(mgr, clients, updaters)
+	engine := newEngine(mgr, clients, updaters, o.InPlaceUpgrades)
 	if err := addControllers(mgr, clients, updaters, engine); err != nil {
+		return nil, nil, err
+	}
+	if err := addInPlaceUpgrades(mgr, clients, updaters, o.InPlaceUpgrades); err != nil {
 		return nil, nil, err
 	}
 	guard, err := newGuard(mgr, clients)
@@ -130,10 +135,11 @@ func newClients(mgr manager.Manager) (clients, error) {
 	return clients{cached: cached, live: live}, nil
 }
 
-func newEngine(mgr manager.Manager, c clients, updaters *updaterPool) *update.Engine {
+func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades) *update.Engine {
 	return update.New(update.Options{
 		Client: c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
 		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
+		Prefix: o.prefix(),
 	})
 }
 
@@ -191,23 +197,6 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 		return fmt.Errorf("adding the sweeper of blocked groups: %w", err)
 	}
 	return nil
-}
-
-// SlimMachine is a cache's transformation of Machines. Of those that are cached by their metadata only, as here, it drops what
-// nothing looks at: managed fields, which are half of an object, and annotations that are not about updates. Whole
-// Machines stay whole.
-func SlimMachine(object any) (any, error) {
-	machine, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok || machine.Kind != "Machine" {
-		return object, nil
-	}
-	machine.SetManagedFields(nil)
-	for key := range machine.Annotations {
-		if key != v1alpha1.UpdateProgressAnnotation && key != clusterv1.UpdateInProgressAnnotation {
-			delete(machine.Annotations, key)
-		}
-	}
-	return machine, nil
 }
 
 // watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds, and

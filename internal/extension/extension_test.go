@@ -26,9 +26,10 @@ func TestSlimMachine(t *testing.T) {
 		p.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
 		return p
 	}
-	slim := meta(v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation)
+	to := v1alpha1.DefaultInPlaceUpgradePrefix + v1alpha1.InPlaceUpgradeTo
+	slim := meta(v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation, v1alpha1.InPlaceUpgradeAnnotation, to)
 	slim.ManagedFields = nil
-	all := []string{v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation, "other"}
+	all := []string{v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation, v1alpha1.InPlaceUpgradeAnnotation, to, "other"}
 	for name, tt := range map[string]struct{ in, want any }{
 		"metadata of a Machine":    {partial("Machine", meta(all...)), partial("Machine", slim)},
 		"metadata of a MachineSet": {partial("MachineSet", meta(all...)), partial("MachineSet", meta(all...))},
@@ -37,7 +38,7 @@ func TestSlimMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := SlimMachine(tt.in)
+			got, err := SlimMachine(InPlaceUpgrades{})(tt.in)
 			if err != nil {
 				t.Fatal(err)
 			}

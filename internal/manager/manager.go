@@ -125,7 +125,7 @@ func (o Options) newManager(restConfig *rest.Config) (ctrl.Manager, error) {
 		goruntime.SetBlockProfileRate(1)
 	}
 	objects := setup.ManagerCacheOptions(scheme, sourceName, o.WatchNamespace, o.SyncPeriod)
-	objects.ByObject[&clusterv1.Machine{}] = cache.ByObject{Transform: extension.SlimMachine}
+	objects.ByObject[&clusterv1.Machine{}] = cache.ByObject{Transform: extension.SlimMachine(o.Extension.InPlaceUpgrades)}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Controller: config.Controller{
 			UsePriorityQueue: new(feature.Gates.Enabled(feature.PriorityQueue)),
@@ -189,10 +189,11 @@ func checkLeads(elected <-chan struct{}, runs time.Duration) error {
 	return errors.New("another replica leads, and serves the extension: with --extension-port run one replica")
 }
 
-// addExtension serves the extension in this process, where it is asked for.
+// addExtension serves the extension in this process, where it is asked for. What annotations ask for does not depend on its hooks.
 func (b *builder) addExtension(ctx context.Context) error {
+	b.Extension.InPlaceUpgrades.WatchFilter = b.WatchFilter
 	if b.Extension.Port == 0 {
-		return nil
+		return extension.SetUpInPlaceUpgrades(b.mgr, b.Extension.InPlaceUpgrades)
 	}
 	hooks, limits, err := extension.Setup(ctx, b.mgr, b.Extension)
 	if err != nil {

@@ -53,7 +53,8 @@ type Options struct {
 
 	// ClientCertFile and ClientKeyFile, in PEM, authenticate this manager to runtime extensions; empty: it does not.
 	ClientCertFile, ClientKeyFile string
-	// Extension is served in this process unless its Port is 0.
+	// Extension is served in this process unless its Port is 0. The upgrades in place that annotations ask for are carried out in either case, unless
+	// they are off.
 	Extension extension.Options
 	// ExtensionConfig is the name of the ExtensionConfig under which it is registered.
 	ExtensionConfig string
