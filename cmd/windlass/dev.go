@@ -79,7 +79,7 @@ namespaces are not permitted, it shares the network of this machine and says whi
 	opts.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		newDevBuildCommand(opts), newDevUpCommand(opts), newDevDownCommand(opts), newDevStatusCommand(opts),
-		newDevEngineCommand(opts), newDevUpdaterCommand(opts), newDevKubectlCommand(opts), newDevLogsCommand(opts), newDevSuperviseCommand(),
+		newDevEngineCommand(opts), newDevUpdaterCommand(opts), newDevK8sdCommand(opts), newDevKubectlCommand(opts), newDevLogsCommand(opts), newDevSuperviseCommand(),
 	)
 	return cmd
 }

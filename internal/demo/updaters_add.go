@@ -51,22 +51,9 @@ func AddUpdater(ctx context.Context, plane *devplane.Plane, executable string, u
 	if err != nil {
 		return err
 	}
-	if child(status, ExtensionName) == nil {
-		return errors.New("the extension does not run on this cluster, so nobody would ask an updater: start the cluster with it")
-	}
-	if child(status, u.Process()) != nil {
-		return fmt.Errorf("there is an updater %q already: choose another name, or delete it first", u.Name)
-	}
-	c, err := connect(plane)
+	c, err := checkNewUpdater(ctx, plane, status, u)
 	if err != nil {
 		return err
-	}
-	err = c.Get(ctx, client.ObjectKey{Name: u.Name}, &v1alpha1.Updater{})
-	if err == nil {
-		return fmt.Errorf("there is an Updater %q already, which was registered by other means: choose another name, or delete it with kubectl first", u.Name)
-	}
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading Updater %s: %w", u.Name, err)
 	}
 	if _, err := RegisterUpdater(ctx, plane, executable, u); err != nil {
 		cleanupCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
@@ -74,6 +61,28 @@ func AddUpdater(ctx context.Context, plane *devplane.Plane, executable string, u
 		return errors.Join(err, removeUpdater(cleanupCtx, plane, c, u))
 	}
 	return nil
+}
+
+// checkNewUpdater sees that an updater would be asked, and that nobody has its name. It returns a client of the plane.
+func checkNewUpdater(ctx context.Context, plane *devplane.Plane, status devplane.Status, u SimulatedUpdater) (client.WithWatch, error) {
+	if child(status, ExtensionName) == nil {
+		return nil, errors.New("the extension does not run on this cluster, so nobody would ask an updater: start the cluster with it")
+	}
+	if child(status, u.Process()) != nil {
+		return nil, fmt.Errorf("there is an updater %q already: choose another name, or delete it first", u.Name)
+	}
+	c, err := connect(plane)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Get(ctx, client.ObjectKey{Name: u.Name}, &v1alpha1.Updater{})
+	if err == nil {
+		return nil, fmt.Errorf("there is an Updater %q already, which was registered by other means: choose another name, or delete it with kubectl first", u.Name)
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading Updater %s: %w", u.Name, err)
+	}
+	return c, nil
 }
 
 // RemoveUpdater unregisters an updater that AddUpdater or RegisterUpdater started, and ends it.

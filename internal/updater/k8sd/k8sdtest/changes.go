@@ -15,6 +15,8 @@ type machine struct {
 	state   MachineState
 	running *change
 	changes map[string]*change
+	// history has all that ever began, in order, those that were forgotten too.
+	history []*change
 
 	faultsMu sync.Mutex
 	faults   Faults
@@ -22,11 +24,12 @@ type machine struct {
 
 // change is a change as snapd has them.
 type change struct {
-	id         string
-	option     Option
-	begun, end time.Time
-	completed  bool
-	failed     string
+	id     string
+	option Option
+	// end is when it is due, ended when it really ended.
+	begun, end, ended time.Time
+	completed         bool
+	failed            string
 }
 
 // status is snapd's word for how far it is.
@@ -71,6 +74,7 @@ func (s *Server) begin(m *machine, option Option) *change {
 	now := s.options.Now()
 	m.running = &change{id: id, option: option, begun: now, end: now.Add(duration)}
 	m.changes[id] = m.running
+	m.history = append(m.history, m.running)
 	m.state.Refreshes++
 	if s.realClock {
 		time.AfterFunc(duration, func() {
@@ -89,6 +93,7 @@ func (s *Server) settle(m *machine) {
 		return
 	}
 	m.running, c.completed = nil, true
+	defer func() { c.ended = s.options.Now() }()
 	if c.failed = m.lastingFaults().FailChanges; c.failed != "" {
 		return
 	}

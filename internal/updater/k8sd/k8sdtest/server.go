@@ -75,6 +75,16 @@ type MachineState struct {
 	Running string `json:"running,omitempty"`
 }
 
+// Change is a change that has begun.
+type Change struct {
+	ID     string    `json:"id"`
+	Option Option    `json:"option"`
+	Begun  time.Time `json:"begun"`
+	// Ended is zero while it goes on. Failed says why it ended in Error.
+	Ended  time.Time `json:"ended,omitzero"`
+	Failed string    `json:"failed,omitempty"`
+}
+
 // Server is a k8sd for many machines, which it tells apart by their tokens. It is safe for concurrent use.
 type Server struct {
 	options     Options
@@ -325,6 +335,22 @@ func (s *Server) Machine(name string) (state MachineState, ok bool) {
 		state.Running = m.running.id
 	}
 	return state, true
+}
+
+// Changes returns the changes that have begun on a machine, in order, those that it has forgotten too.
+func (s *Server) Changes(name string) []Change {
+	m := s.machine(name)
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.settle(m)
+	all := make([]Change, 0, len(m.history))
+	for _, c := range m.history {
+		all = append(all, Change{ID: c.id, Option: c.option, Begun: c.begun, Ended: c.ended, Failed: c.failed})
+	}
+	return all
 }
 
 func (s *Server) machine(name string) *machine {
