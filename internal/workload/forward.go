@@ -105,16 +105,18 @@ func forward(ctx context.Context, remote *connection, namespace, pod string, por
 	if err != nil {
 		return nil, fmt.Errorf("starting SPDY: %w", err)
 	}
-	// Streams know no contexts.
-	stop := context.AfterFunc(ctx, func() { _ = upgraded.Close() })
 	c := &forwardedConn{connection: made, name: pod, ended: make(chan struct{})}
-	err = c.open(port)
-	if !stop() && err == nil {
+	opened := make(chan error, 1)
+	// Streams know no contexts, and wait for their answer for half a minute though the connection is gone.
+	go func() { opened <- c.open(port) }()
+	select {
+	case err = <-opened:
+	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	if err != nil {
-		_ = made.Close()
-		return nil, fmt.Errorf("opening streams: %w", errors.Join(err, ctx.Err()))
+		_, _ = upgraded.Close(), made.Close() // It cannot be used any more, however they end.
+		return nil, fmt.Errorf("opening streams: %w", err)
 	}
 	return c, nil
 }

@@ -115,7 +115,7 @@ func TestServer(t *testing.T) {
 	now.Store(120)
 	expect(t, s, "ta", status, `{"changeId":"4"}`, 200, `{"status":"Error","completed":true,"errorMessage":"bad luck"}`)
 	got, _ := s.Machine("a")
-	if diff := cmp.Diff(k8sdtest.MachineState{Installed: k8sdtest.Option{Channel: "new"}, Refreshes: 2, Completed: 1, Requests: 13}, got); diff != "" {
+	if diff := cmp.Diff(k8sdtest.MachineState{Installed: k8sdtest.Option{Channel: "new"}, Refreshes: 2, Completed: 1, Requests: 14}, got); diff != "" {
 		t.Error(diff)
 	}
 	s.RemoveMachine("b")
@@ -187,7 +187,11 @@ func TestFingerprint(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	want := fmt.Sprintf("%X", sha256.Sum256(conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Raw))
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		t.Fatalf("the connection is a %T", conn)
+	}
+	want := fmt.Sprintf("%X", sha256.Sum256(secure.ConnectionState().PeerCertificates[0].Raw))
 	if got := strings.ReplaceAll(s.Fingerprint(), ":", ""); got != want {
 		t.Errorf("the fingerprint is %s, want %s", got, want)
 	}
