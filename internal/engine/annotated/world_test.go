@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -196,12 +198,14 @@ type world struct {
 	*testing.T
 	engine *Engine
 	// client is the test's own, api the engine's.
-	client    client.WithWatch
-	api       client.WithWatch
-	nodes     *porttest.Nodes
-	updaters  map[string]*installer
-	events    *recorder
-	now       time.Time
+	client   client.WithWatch
+	api      client.WithWatch
+	nodes    *porttest.Nodes
+	updaters map[string]*installer
+	events   *recorder
+	now      time.Time
+	// tick is how much time passes between two steps.
+	tick      time.Duration
 	ids       int
 	faults    faults
 	liveReads int
@@ -228,6 +232,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w := &world{
 		T: t, nodes: porttest.NewNodes(), updaters: map[string]*installer{}, events: &recorder{said: map[string][]string{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		tick: 5 * time.Second,
 	}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if !slices.ContainsFunc(objects, func(o client.Object) bool { _, ok := o.(*clusterv1.Cluster); return ok }) {
@@ -284,7 +289,18 @@ func (w *world) applyCondition(ctx context.Context, configuration runtime.ApplyC
 	if err := unstructured.SetNestedSlice(object.Object, list, "status", "conditions"); err != nil {
 		return err
 	}
-	return w.client.Status().Update(ctx, object)
+	typed, err := w.client.Scheme().New(object.GroupVersionKind())
+	if err != nil {
+		return w.client.Status().Update(ctx, object)
+	}
+	if err := convert(object.Object, typed); err != nil {
+		return err
+	}
+	changed, ok := typed.(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is no object", typed)
+	}
+	return w.client.Status().Update(ctx, changed)
 }
 
 // restart makes a new engine: what only memory holds is lost.
@@ -435,8 +451,11 @@ func (w *world) marks(name string) core.Marks {
 
 // reconcile reconciles a Machine, as a process that may die in it, and starts the next one.
 func (w *world) reconcile(name string) (Result, error) {
-	return w.survive(func() (Result, error) { return w.engine.Machine(w.Context(), keyOf(name)) })
+	return w.survive(func() (Result, error) { return w.engine.Machine(w.quiet(), keyOf(name)) })
 }
+
+// quiet is the context of the engine, without a log.
+func (w *world) quiet() context.Context { return ctrl.LoggerInto(w.Context(), logr.Discard()) }
 
 func (w *world) survive(f func() (Result, error)) (result Result, err error) {
 	defer func() {
@@ -456,7 +475,7 @@ func (w *world) survive(f func() (Result, error)) (result Result, err error) {
 func (w *world) step() {
 	w.Helper()
 	for _, g := range w.groups {
-		if _, err := w.survive(func() (Result, error) { return w.engine.Group(w.Context(), g.gvk, keyOf(g.name)) }); err != nil && !errors.Is(err, errDied) {
+		if _, err := w.survive(func() (Result, error) { return w.engine.Group(w.quiet(), g.gvk, keyOf(g.name)) }); err != nil && !errors.Is(err, errDied) {
 			w.Fatalf("%s: %v", g.name, err)
 		}
 	}
@@ -466,7 +485,7 @@ func (w *world) step() {
 		}
 	}
 	w.sync()
-	w.now = w.now.Add(5 * time.Second)
+	w.now = w.now.Add(w.tick)
 }
 
 // until steps until something is so.
