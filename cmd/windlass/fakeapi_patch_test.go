@@ -69,3 +69,23 @@ func (f *fakeAPI) changeOne(matches func(*unstructured.Unstructured) bool, group
 	}
 	return nil
 }
+
+// remove removes the objects that match, and tells those who watch.
+func (f *fakeAPI) remove(groupVersion, resource string, matches func(*unstructured.Unstructured) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var left []*unstructured.Unstructured
+	for _, o := range f.resources[groupVersion][resource] {
+		if !matches(o) {
+			left = append(left, o)
+			continue
+		}
+		f.version++
+		gone := o.DeepCopy()
+		gone.SetResourceVersion(strconv.Itoa(f.version))
+		f.log = append(f.log, fakeEvent{version: f.version, resource: groupVersion + " " + resource, Type: "DELETED", Object: gone.Object})
+	}
+	f.resources[groupVersion][resource] = left
+	close(f.changed)
+	f.changed = make(chan struct{})
+}

@@ -50,6 +50,8 @@ type managementCluster struct {
 	mapper meta.RESTMapper
 	scheme *runtime.Scheme
 	config *rest.Config
+	// prefix begins the keys of the annotations that ask for upgrades in place; empty means the usual one.
+	prefix string
 	// cached says that Reader answers from memory, and knows no pages.
 	cached bool
 }

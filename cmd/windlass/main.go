@@ -21,6 +21,8 @@ const (
 	exitFailure = 1
 	// exitNoPlan means that the input was understood and that no legal upgrade plan exists for it.
 	exitNoPlan = 3
+	// exitUnfinished means that what was begun goes on, and was not followed to its end.
+	exitUnfinished = 4
 )
 
 // buildVersion is set by the linker; see the Makefile.
@@ -98,6 +100,7 @@ It plans the shortest legal chain, shows it and says why before anything happens
 	root.AddCommand(newPlanCommand())
 	root.AddCommand(newStatusCommand())
 	root.AddCommand(newUpdaterCommand())
+	root.AddCommand(newUpgradeCommand(systemClock()))
 	root.AddCommand(newVerifyCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -34,6 +34,10 @@ how many machines are up to date, marked, queued, updating, finished, failed or 
 at work, its attempt and phase, since when, and when it should be done by how long the same updater took on other
 machines of the Cluster; what blocks a group; and which fields were not applied to running machines.
 
+Of upgrades in place that annotations ask for (docs/annotations.md): for each group the option, how many of its machines have it, are
+in flight or have failed; for each machine the phase and since when, and whether it was marked by hand; what waits, and for what; who holds the
+lock of the control plane. Those that have ended are shown by -o wide, json and yaml.
+
 A marked machine is one that Cluster API has chosen, but whose spec it has not changed yet; of a finished one Cluster
 API has not noticed yet that its update has ended.
 
@@ -63,6 +67,7 @@ const statusExample = `  # How far are the machines of a Cluster?
 // statusOptions are the flags of windlass status.
 type statusOptions struct {
 	output string
+	prefix string
 	watch  bool
 	kube   *genericclioptions.ConfigFlags
 }
@@ -81,7 +86,10 @@ func newStatusCommand() *cobra.Command {
 			if err != nil {
 				return reportFailure(cmd, planInput{format: view.Table}, planRequest{}, &flagError{flag: "--output", problem: err.Error(), err: err})
 			}
-			if err := o.run(cmd, args[0], format); err != nil {
+			if err = checkPrefix(o.prefix); err == nil {
+				err = o.run(cmd, args[0], format)
+			}
+			if err != nil {
 				return reportFailure(cmd, planInput{format: format}, planRequest{}, err)
 			}
 			return nil
@@ -90,6 +98,7 @@ func newStatusCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the status: "+joinFormats(view.StatusFormats()))
 	flags.BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
+	addPrefixFlag(flags, &o.prefix)
 	o.kube.AddFlags(flags)
 	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(view.StatusFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.SetFlagErrorFunc(reportFlagError)
@@ -141,6 +150,7 @@ func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format)
 	if err != nil {
 		return err
 	}
+	m.prefix = o.prefix
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	if o.watch {
 		return watchStatus(cmd.Context(), m, key, newStatusScreen(cmd.OutOrStdout(), format))
@@ -152,13 +162,16 @@ func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format)
 	if err := m.fetchUpgradeContext(cmd.Context(), &facts); err != nil {
 		return err
 	}
+	if err := m.fetchLock(cmd.Context(), &facts); err != nil {
+		return err
+	}
 	now := time.Now()
 	return view.WriteStatus(cmd.OutOrStdout(), format, status.Compute(facts, now), now)
 }
 
 // fetchStatus reads the objects that a status is computed from.
 func (m managementCluster) fetchStatus(ctx context.Context, key types.NamespacedName) (status.Facts, error) {
-	f := status.Facts{Cluster: &clusterv1.Cluster{}}
+	f := status.Facts{Cluster: &clusterv1.Cluster{}, Prefix: m.prefix}
 	if err := m.get(ctx, "Cluster", key, f.Cluster); err != nil {
 		return status.Facts{}, err
 	}

@@ -79,6 +79,13 @@ func watchStatus(ctx context.Context, m managementCluster, key types.NamespacedN
 	if err != nil {
 		return err
 	}
+	return watchObjects(ctx, m, key, watchedObjects(facts), func(ctx context.Context, w *statusWatch, cached managementCluster) error {
+		return w.follow(ctx, statusReader{cached: cached, live: m, key: key}, screen)
+	})
+}
+
+// watchObjects watches kinds of objects of a Cluster while follow runs, which gets what reads them from memory. That the watch ended with ctx is no error.
+func watchObjects(ctx context.Context, m managementCluster, key types.NamespacedName, kinds []client.Object, follow func(context.Context, *statusWatch, managementCluster) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := &statusWatch{changed: make(chan struct{}, 1), fail: cancel}
@@ -86,7 +93,7 @@ func watchStatus(ctx context.Context, m managementCluster, key types.NamespacedN
 	if err != nil {
 		return err
 	}
-	for _, o := range watchedObjects(facts) {
+	for _, o := range kinds {
 		if err := w.add(ctx, c, o); err != nil {
 			return err
 		}
@@ -104,7 +111,7 @@ func watchStatus(ctx context.Context, m managementCluster, key types.NamespacedN
 	}
 	cached := m
 	cached.Reader, cached.cached = c, true
-	return w.follow(ctx, statusReader{cached: cached, live: m, key: key}, screen)
+	return follow(ctx, w, cached)
 }
 
 // follow shows the status, and again whenever something has changed, until the upgrade that it has seen is done.
@@ -127,17 +134,21 @@ func (w *statusWatch) follow(ctx context.Context, reader statusReader, screen *s
 		if upgrading && isDone(report) {
 			return nil
 		}
-		var again <-chan time.Time
-		if facts.Upgrade != nil {
-			again = time.After(contextAge)
-		}
 		select {
 		case <-ctx.Done():
 			return w.ended(ctx)
 		case <-w.changed:
-		case <-again:
+		case <-readAgain(facts):
 		}
 	}
+}
+
+// readAgain tells when what is not watched must be read again, if it is a part of what is shown.
+func readAgain(f status.Facts) <-chan time.Time {
+	if f.Upgrade == nil && f.Lock == nil {
+		return nil
+	}
+	return time.After(contextAge)
 }
 
 func isUpgrading(r status.Report) bool {
@@ -165,7 +176,10 @@ type statusReader struct {
 
 func (r *statusReader) read(ctx context.Context, now time.Time) (status.Facts, error) {
 	f, err := r.cached.fetchStatus(ctx, r.key)
-	if err != nil || f.Upgrade == nil {
+	if err != nil {
+		return f, err
+	}
+	if err := r.live.fetchLock(ctx, &f); err != nil || f.Upgrade == nil {
 		return f, err
 	}
 	if r.upgrade != nil && now.Sub(r.readAt) < contextAge {

@@ -67,7 +67,7 @@ func upgradeLines(r *InPlaceUpgrades) []upgradeLine {
 // Describe says who holds a lock.
 func (l Lock) Describe() string {
 	if l.Problem != "" {
-		return l.Problem
+		return "held by somebody: " + l.Problem
 	}
 	return "held by Machine " + l.Machine
 }

@@ -116,7 +116,7 @@ func readLock(c *corev1.ConfigMap) *Lock {
 		return l
 	}
 	if l.Machine = holder.MachineName; l.Machine == "" {
-		return nil
+		l.Problem = fmt.Sprintf("ConfigMap %s does not say who holds it", c.Name)
 	}
 	return l
 }

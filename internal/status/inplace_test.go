@@ -210,7 +210,7 @@ func TestLock(t *testing.T) {
 		want       *Lock
 	}{
 		{"held", `{"machineName":"cp-1","machineNamespace":"team-a"}`, &Lock{Machine: "cp-1", Since: start}},
-		{"nobody", `{}`, nil},
+		{"nobody", `{}`, &Lock{Problem: "ConfigMap prod-cp-inplace-upgrade-lock does not say who holds it", Since: start}},
 		{"unreadable", `{`, &Lock{Problem: "ConfigMap prod-cp-inplace-upgrade-lock does not say who holds it: unexpected end of JSON input", Since: start}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

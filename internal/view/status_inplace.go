@@ -29,6 +29,9 @@ func formatInPlace(text *strings.Builder, wide bool, r *status.InPlaceUpgrades, 
 	}
 	text.WriteString("\nUpgrades in place that annotations ask for:\n")
 	formatGroupUpgrades(text, wide, groups, now)
+	if len(groups) > 0 && len(machines) > 0 {
+		text.WriteString("\n")
+	}
 	formatMachineUpgrades(text, wide, machines, now)
 	if r.Lock != nil {
 		text.WriteString("\n" + printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
@@ -78,7 +81,6 @@ func formatMachineUpgrades(text *strings.Builder, wide bool, machines []status.M
 	if len(machines) == 0 {
 		return
 	}
-	text.WriteString("\n")
 	rows := make([][]string, 0, len(machines))
 	for _, m := range machines {
 		since := m.Work.Since

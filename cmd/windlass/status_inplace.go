@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/status"
+)
+
+func addPrefixFlag(flags *pflag.FlagSet, prefix *string) {
+	flags.StringVar(prefix, "prefix", v1alpha1.DefaultInPlaceUpgradePrefix, "`PREFIX` of the annotations that ask for upgrades in place, as windlass extension or manager has it")
+}
+
+// checkPrefix refuses what the API server would not take as the beginning of an annotation's key.
+func checkPrefix(prefix string) error {
+	if problems := validation.IsQualifiedName(prefix + v1alpha1.InPlaceUpgradeLastFailedAttemptAt); len(problems) > 0 {
+		return &flagError{flag: "--prefix", problem: fmt.Sprintf("%q cannot begin the key of an annotation: %s", prefix, strings.Join(problems, "; "))}
+	}
+	return nil
+}
+
+// fetchLock reads the control plane's lock into f where an annotation asks for the upgrade of one of its machines. Who may read the Cluster may often not
+// read ConfigMaps: then it is left out.
+func (m managementCluster) fetchLock(ctx context.Context, f *status.Facts) error {
+	marked := func(c *clusterv1.Machine) bool {
+		_, controlPlane := c.Labels[clusterv1.MachineControlPlaneLabel]
+		return controlPlane && slices.ContainsFunc(slices.Collect(maps.Keys(c.Annotations)), func(key string) bool {
+			return key == v1alpha1.InPlaceUpgradeAnnotation || strings.HasPrefix(key, m.prefix)
+		})
+	}
+	if !slices.ContainsFunc(f.Machines, marked) {
+		return nil
+	}
+	lock := &corev1.ConfigMap{}
+	key := types.NamespacedName{Namespace: f.Cluster.Namespace, Name: f.Cluster.Name + v1alpha1.InPlaceUpgradeLockSuffix}
+	err := m.get(ctx, "ConfigMap", key, lock)
+	if err == nil {
+		f.Lock = lock
+	}
+	return ignoreForbidden(ignoreNotFound(err))
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/view"
+)
+
+const upgradeLong = `Upgrade asks for an upgrade in place, by an annotation: of one Machine, or of the machines of a MachineDeployment or a control
+plane, one after another. Windlass (windlass extension or manager, with --in-place-upgrades) carries it out.
+
+OPTION is version=v1.31.2 for any updater, or channel=1.31-classic/stable, revision=123 or localPath=/opt/k8s.snap for k8sd.
+
+Then it follows what happens, and prints a line for each change until the upgrade has ended. Changes in quick succession may come as one.
+What it refuses at once is what the controllers would refuse: they look at more, such as the versions of other machines.
+
+--retry asks for another try of what has failed, as --to does with the option that has failed. --cancel takes the annotation away: no further machine
+begins, and what runs on a machine is followed to its end.
+
+Exit status:
+  0  the upgrade has ended well, or with --cancel, nothing runs any longer; with --wait=false or --dry-run, nothing speaks against it
+  1  wrong usage, or the management cluster cannot be read or written
+  3  it was refused, has failed, was cancelled or replaced by another option, or the object is gone; or there is nothing to retry or cancel
+  4  it was interrupted, or --timeout has passed: the upgrade goes on
+
+With -o json each change is one line of JSON: {time, change, machine} or {time, change, group}, where machine and group have the fields of
+"windlass status -o json" (inPlaceUpgrades). A failure is one more line, {error: {rule, message}}, with the rule Refused (3) or Unfinished (4).
+With --dry-run it is one object, {dryRun, kind, namespace, name, annotations, machines}; an annotation that is null is removed.`
+
+const upgradeExample = `  # One machine
+  windlass upgrade machine my-machine -n my-namespace --to version=v1.31.2
+
+  # What would be written, and which machines come when?
+  windlass upgrade machinedeployment my-pool --to channel=1.31-classic/stable --dry-run
+
+  # A control plane, by the name of its Cluster
+  windlass upgrade controlplane my-cluster --to version=v1.31.2 --timeout 1h
+
+  # Try again what has failed; withdraw it
+  windlass upgrade machinedeployment my-pool --retry
+  windlass upgrade machinedeployment my-pool --cancel`
+
+// upgradeClock is the time, for tests to replace.
+type upgradeClock struct {
+	now   func() time.Time
+	after func(time.Duration) <-chan time.Time
+}
+
+func systemClock() upgradeClock { return upgradeClock{now: time.Now, after: time.After} }
+
+// upgradeOptions are the flags of windlass upgrade.
+type upgradeOptions struct {
+	to, prefix, output          string
+	retry, cancel, dryRun, wait bool
+	// drain counts where drainSet says so.
+	drain, drainSet bool
+	timeout         time.Duration
+	kube            *genericclioptions.ConfigFlags
+	clock           upgradeClock
+}
+
+func newUpgradeCommand(clock upgradeClock) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "upgrade",
+		Short:   "Upgrade machines in place, by an annotation, and follow it",
+		Long:    upgradeLong,
+		Example: upgradeExample,
+	}
+	for _, kind := range []struct {
+		kind    upgradeKind
+		use     string
+		short   string
+		aliases []string
+	}{
+		{kindMachine, "machine NAME", "Upgrade one Machine in place", []string{"machines"}},
+		{kindMachineDeployment, "machinedeployment NAME", "Upgrade the machines of a MachineDeployment in place", []string{"machinedeployments", "md"}},
+		{kindControlPlane, "controlplane NAME", "Upgrade the machines of a control plane in place; NAME is that of the Cluster or of the control plane object", []string{"controlplanes", "cp"}},
+	} {
+		o := &upgradeOptions{kube: newKubeFlags(), clock: clock}
+		sub := &cobra.Command{
+			Use: kind.use, Short: kind.short, Long: kind.short + ".\n\n" + upgradeLong, Aliases: kind.aliases,
+			Args:              func(cmd *cobra.Command, args []string) error { return upgradeArgs(cmd, o, args) },
+			ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				o.drainSet = cmd.Flags().Changed("drain")
+				return o.report(cmd, o.run(cmd, kind.kind, args[0]))
+			},
+		}
+		o.addFlags(sub)
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+func (o *upgradeOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.to, "to", "", "`OPTION` to upgrade to, such as version=v1.31.2")
+	flags.BoolVar(&o.retry, "retry", false, "try again what has failed")
+	flags.BoolVar(&o.cancel, "cancel", false, "withdraw the upgrade; what runs on a machine ends")
+	flags.BoolVar(&o.drain, "drain", true, "drain nodes, whatever the UpdatePolicy says; --drain=false for no drain")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would be written and which machines come when, and write nothing")
+	flags.BoolVar(&o.wait, "wait", true, "follow the upgrade to its end")
+	flags.DurationVar(&o.timeout, "timeout", 0, "follow for at most this `TIME`, such as 30m; 0 for no limit. The upgrade goes on")
+	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of what is printed: "+joinFormats(upgradeFormats()))
+	addPrefixFlag(flags, &o.prefix)
+	o.kube.AddFlags(flags)
+	cmd.MarkFlagsMutuallyExclusive("to", "retry", "cancel")
+	cmd.MarkFlagsMutuallyExclusive("drain", "cancel")
+	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(upgradeFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.SetFlagErrorFunc(reportFlagError)
+}
+
+func upgradeFormats() []view.Format { return []view.Format{view.Table, view.JSON} }
+
+func upgradeArgs(cmd *cobra.Command, o *upgradeOptions, args []string) error {
+	switch len(args) {
+	case 0:
+		return o.report(cmd, &flagError{flag: "NAME", problem: "it is missing"})
+	case 1:
+		return nil
+	default:
+		return o.report(cmd, &flagError{flag: "NAME", problem: fmt.Sprintf("there can be one only, not %q", args)})
+	}
+}
+
+// check refuses flags that cannot be carried out.
+func (o *upgradeOptions) check() error {
+	if _, err := view.ParseFormatOf(o.output, upgradeFormats()); err != nil {
+		return &flagError{flag: "--output", problem: err.Error(), err: err}
+	}
+	if o.to == "" && !o.retry && !o.cancel {
+		return &flagError{flag: "--to", problem: "it is missing; say what to upgrade to, such as --to version=v1.31.2, or give --retry or --cancel"}
+	}
+	if o.to != "" {
+		if _, err := annotated.ParseOption(o.to); err != nil {
+			return &flagError{flag: "--to", problem: err.Error(), err: err}
+		}
+	}
+	if o.timeout < 0 {
+		return &flagError{flag: "--timeout", problem: "it is negative"}
+	}
+	return checkPrefix(o.prefix)
+}
+
+func (o *upgradeOptions) run(cmd *cobra.Command, kind upgradeKind, name string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	m, namespace, err := connect(o.kube)
+	if err != nil {
+		return err
+	}
+	m.prefix = o.prefix
+	target, err := m.findUpgradeTarget(ctx, kind, types.NamespacedName{Namespace: namespace, Name: name})
+	if err != nil {
+		return err
+	}
+	before, err := target.read(ctx, m, o.clock.now())
+	if err != nil {
+		return err
+	}
+	w, err := o.computeWrite(target, before)
+	if err != nil {
+		return err
+	}
+	p := upgradePrinter{out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), json: o.output == string(view.JSON)}
+	p.noteAll(w.notes)
+	if o.dryRun {
+		return p.dryRun(target, o.prefix, before, w)
+	}
+	written, err := m.writeAnnotations(ctx, target, w.annotations)
+	if err != nil {
+		return err
+	}
+	if err := p.said(w.done); err != nil {
+		return err
+	}
+	f := follower{target: target, intent: w.intent, written: written, timeout: o.timeout, clock: o.clock, printer: p, shown: before.quiet()}
+	if !o.wait {
+		return f.show(ctx, m)
+	}
+	return f.follow(ctx, m)
+}
+
+// report says what went wrong in the format that was asked for.
+func (o *upgradeOptions) report(cmd *cobra.Command, err error) error {
+	coded, ok := errors.AsType[*exitError](err)
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		format := view.Table
+		if o.output == string(view.JSON) {
+			format = view.JSON
+		}
+		return reportFailure(cmd, planInput{format: format}, planRequest{}, err)
+	case o.output != string(view.JSON):
+		return err
+	}
+	rule := ruleRefused
+	if coded.code == exitUnfinished {
+		rule = ruleUnfinished
+	}
+	if writeErr := writeLine(cmd.OutOrStdout(), map[string]any{"error": map[string]string{"rule": rule, "message": err.Error()}}); writeErr != nil {
+		return errors.Join(err, writeErr)
+	}
+	coded.silent = true
+	return err
+}
+
+// Values of error.rule of windlass upgrade beside those of other commands.
+const (
+	ruleRefused    = "Refused"
+	ruleUnfinished = "Unfinished"
+)
+
+// writeLine writes a value as one line of JSON.
+func writeLine(out io.Writer, value any) error {
+	if err := json.NewEncoder(out).Encode(value); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/view"
+)
+
+// upgradePrinter says what happens: to out as lines, or as JSON with one object a line; to notes what people should know besides.
+type upgradePrinter struct {
+	out, notes io.Writer
+	json       bool
+}
+
+func (p upgradePrinter) note(text string) { fmt.Fprintf(p.notes, "windlass: note: %s\n", text) }
+
+func (p upgradePrinter) noteAll(notes []string) {
+	for _, n := range notes {
+		p.note(n)
+	}
+}
+
+// said says what was done; programs learn it from the first change.
+func (p upgradePrinter) said(text string) error {
+	if p.json {
+		return nil
+	}
+	if _, err := fmt.Fprintln(p.out, text); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// upgradeChangeDocument is a line of `windlass upgrade -o json`, a stable interface: fields are never renamed or removed.
+type upgradeChangeDocument struct {
+	Time   time.Time `json:"time"`
+	Change string    `json:"change"`
+	// Machine or Group is left out, both where something is not there any longer.
+	Machine *view.MachineUpgradeDocument `json:"machine,omitempty"`
+	Group   *view.GroupUpgradeDocument   `json:"group,omitempty"`
+}
+
+func (p upgradePrinter) changes(changes []status.UpgradeChange, now time.Time) error {
+	if !p.json {
+		lines := make([]string, 0, len(changes))
+		for _, c := range changes {
+			lines = append(lines, c.Text)
+		}
+		return view.WriteChanges(p.out, lines, now)
+	}
+	for _, c := range changes {
+		d := upgradeChangeDocument{Time: now.UTC(), Change: c.Text}
+		if c.Machine != nil {
+			d.Machine = new(view.NewMachineUpgradeDocument(*c.Machine))
+		}
+		if c.Group != nil {
+			d.Group = new(view.NewGroupUpgradeDocument(*c.Group))
+		}
+		if err := writeLine(p.out, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dryRunDocument is what `windlass upgrade --dry-run -o json` prints, a stable interface.
+type dryRunDocument struct {
+	DryRun    bool   `json:"dryRun"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Annotations are set; those that are null are removed.
+	Annotations map[string]*string `json:"annotations"`
+	// Machines are in the order in which they would be upgraded; empty where an upgrade is cancelled.
+	Machines []planned `json:"machines"`
+}
+
+// dryRun says what would be written, and which machines it is about.
+func (p upgradePrinter) dryRun(t upgradeTarget, prefix string, v upgradeView, w upgradeWrite) error {
+	d := dryRunDocument{DryRun: true, Kind: t.name, Namespace: t.key.Namespace, Name: t.key.Name, Annotations: w.annotations, Machines: []planned{}}
+	if !w.intent.cancel {
+		d.Machines = computeOrder(v, prefix, w.intent.option)
+	}
+	if p.json {
+		return writeLine(p.out, d)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s would be written:\n", t)
+	for _, key := range slices.Sorted(maps.Keys(d.Annotations)) {
+		if value := d.Annotations[key]; value != nil {
+			fmt.Fprintf(&text, "  %s: %q\n", key, *value)
+		} else {
+			fmt.Fprintf(&text, "  %s: removed\n", key)
+		}
+	}
+	text.WriteString(describeOrder(t, d.Machines, w.intent))
+	return p.said(strings.TrimSuffix(text.String(), "\n"))
+}
+
+func describeOrder(t upgradeTarget, machines []planned, intent upgradeIntent) string {
+	var text strings.Builder
+	switch {
+	case intent.cancel:
+		return "No further machine would begin; what runs on one is followed to its end.\n"
+	case len(machines) == 0:
+		return "It has no machines now; those that join would get " + intent.option + ".\n"
+	case t.kind == kindMachine:
+		fmt.Fprintf(&text, "To %s would be brought:\n", intent.option)
+	case t.kind == kindControlPlane:
+		fmt.Fprintf(&text, "To %s would be brought, one at a time, in this order:\n", intent.option)
+	default:
+		fmt.Fprintf(&text, "To %s would be brought, as many at once as the UpdatePolicy of the group allows, or one, in this order:\n", intent.option)
+	}
+	for i, m := range machines {
+		fmt.Fprintf(&text, "  %d. %s", i+1, m.Machine)
+		if m.Kubelet != "" {
+			fmt.Fprintf(&text, ", which runs %s", m.Kubelet)
+		}
+		if m.NotReady {
+			text.WriteString(", whose node is not known to be Ready")
+		}
+		if m.There {
+			text.WriteString(": nothing to do, it has that already")
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}

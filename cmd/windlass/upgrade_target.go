@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/status"
+)
+
+// upgradeKind is what windlass upgrade can be asked for, as it is written there.
+type upgradeKind string
+
+const (
+	kindMachine           upgradeKind = "machine"
+	kindMachineDeployment upgradeKind = "machinedeployment"
+	kindControlPlane      upgradeKind = "controlplane"
+)
+
+// upgradeTarget is the object that is asked to be upgraded.
+type upgradeTarget struct {
+	kind upgradeKind
+	// object has the kind and name of the object, and nothing else that is used.
+	object client.Object
+	// name is the object's kind, for people.
+	name    string
+	key     types.NamespacedName
+	cluster *clusterv1.Cluster
+}
+
+func (t upgradeTarget) String() string { return t.name + " " + t.key.String() }
+
+// command is how to ask something else of the same object.
+func (t upgradeTarget) command(flag string) string {
+	return fmt.Sprintf("windlass upgrade %s %s -n %s %s", t.kind, t.key.Name, t.key.Namespace, flag)
+}
+
+// findUpgradeTarget finds the object of that name, and its Cluster.
+func (m managementCluster) findUpgradeTarget(ctx context.Context, kind upgradeKind, key types.NamespacedName) (upgradeTarget, error) {
+	t := upgradeTarget{kind: kind, key: key}
+	cluster := ""
+	switch kind {
+	case kindMachine:
+		machine := &clusterv1.Machine{}
+		t.object, t.name = machine, "Machine"
+		if err := m.get(ctx, t.name, key, machine); err != nil {
+			return upgradeTarget{}, err
+		}
+		cluster = machine.Spec.ClusterName
+	case kindMachineDeployment:
+		md := &clusterv1.MachineDeployment{}
+		t.object, t.name = md, "MachineDeployment"
+		if err := m.get(ctx, t.name, key, md); err != nil {
+			return upgradeTarget{}, err
+		}
+		cluster = md.Spec.ClusterName
+	case kindControlPlane:
+		return m.findControlPlane(ctx, key)
+	}
+	t.cluster = &clusterv1.Cluster{}
+	return t, m.get(ctx, "Cluster", types.NamespacedName{Namespace: key.Namespace, Name: cluster}, t.cluster)
+}
+
+// findControlPlane finds a control plane by the name of its Cluster, or else by its own.
+func (m managementCluster) findControlPlane(ctx context.Context, key types.NamespacedName) (upgradeTarget, error) {
+	cluster := &clusterv1.Cluster{}
+	err := m.get(ctx, "Cluster", key, cluster)
+	if server, ok := errors.AsType[*serverError](err); ok && apierrors.IsNotFound(server.err) {
+		cluster, err = m.findClusterOf(ctx, key)
+	}
+	if err != nil {
+		return upgradeTarget{}, err
+	}
+	if !cluster.Spec.ControlPlaneRef.IsDefined() {
+		return upgradeTarget{}, nothingError("Cluster %s refers to no control plane object; upgrade its Machines one by one", key)
+	}
+	object, err := m.fetchControlPlane(ctx, cluster)
+	if err != nil {
+		return upgradeTarget{}, err
+	}
+	return upgradeTarget{kind: kindControlPlane, object: object, name: object.GetKind(), key: client.ObjectKeyFromObject(object), cluster: cluster}, nil
+}
+
+func (m managementCluster) findClusterOf(ctx context.Context, controlPlane types.NamespacedName) (*clusterv1.Cluster, error) {
+	clusters, err := list[*clusterv1.Cluster](ctx, m, "Clusters", func() client.ObjectList { return &clusterv1.ClusterList{} }, []client.ListOption{client.InNamespace(controlPlane.Namespace)})
+	if err != nil {
+		return nil, err
+	}
+	var found *clusterv1.Cluster
+	for _, c := range clusters {
+		if c.Spec.ControlPlaneRef.Name != controlPlane.Name {
+			continue
+		}
+		if found != nil {
+			return nil, &flagError{flag: "NAME", problem: fmt.Sprintf("the control planes of Clusters %s and %s have that name; name the Cluster", found.Name, c.Name)}
+		}
+		found = c
+	}
+	if found == nil {
+		return nil, &flagError{flag: "NAME", problem: fmt.Sprintf("%s is neither a Cluster nor the control plane of one", controlPlane)}
+	}
+	return found, nil
+}
+
+// upgradeView is how an upgrade stands: the object as it was read, its machines where it is a group, and what follows from them.
+type upgradeView struct {
+	object   client.Object
+	machines []*clusterv1.Machine
+	upgrades *status.InPlaceUpgrades
+	// asking is what stands on the object itself.
+	asking status.Asking
+}
+
+// read reads the object, and its machines where it is a group. Only Machines of the group are looked at.
+func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.Time) (upgradeView, error) {
+	object, ok := t.object.DeepCopyObject().(client.Object)
+	if !ok {
+		return upgradeView{}, fmt.Errorf("%T is no object of the API", t.object)
+	}
+	if err := m.get(ctx, t.name, t.key, object); err != nil {
+		return upgradeView{}, err
+	}
+	v := upgradeView{object: object}
+	f := status.Facts{Cluster: t.cluster, Prefix: m.prefix}
+	switch o := object.(type) {
+	case *clusterv1.Machine:
+		v.machines = []*clusterv1.Machine{o}
+	case *clusterv1.MachineDeployment:
+		f.MachineDeployments = []*clusterv1.MachineDeployment{o}
+	case *unstructured.Unstructured:
+		f.ControlPlane = o
+	}
+	if t.kind != kindMachine {
+		all, err := m.listMachines(ctx, client.ObjectKeyFromObject(t.cluster))
+		if err != nil {
+			return upgradeView{}, err
+		}
+		for _, machine := range all {
+			if t.owns(machine) {
+				v.machines = append(v.machines, machine)
+			}
+		}
+	}
+	f.Machines = v.machines
+	v.upgrades, _ = status.ComputeInPlace(f, now)
+	v.asking = v.find(t)
+	return v, nil
+}
+
+// owns reports whether a Machine of the Cluster belongs to the group.
+func (t upgradeTarget) owns(m *clusterv1.Machine) bool {
+	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	if t.kind == kindControlPlane {
+		return controlPlane
+	}
+	return !controlPlane && m.Labels[clusterv1.MachineDeploymentNameLabel] == t.key.Name
+}
+
+func (v upgradeView) find(t upgradeTarget) status.Asking {
+	switch {
+	case v.upgrades == nil:
+	case t.kind == kindMachine && len(v.upgrades.Machines) > 0:
+		return v.upgrades.Machines[0].Asking
+	case t.kind != kindMachine && len(v.upgrades.Groups) > 0:
+		return v.upgrades.Groups[0].Asking
+	}
+	return status.Asking{State: status.UpgradeIdle}
+}
+
+// quiet returns what need not be shown, because it is there before anything has happened: Machines that nothing is asked of.
+func (v upgradeView) quiet() *status.InPlaceUpgrades {
+	if v.upgrades == nil {
+		return nil
+	}
+	quiet := &status.InPlaceUpgrades{}
+	for _, m := range v.upgrades.Machines {
+		if !m.State.IsOpen() {
+			quiet.Machines = append(quiet.Machines, m)
+		}
+	}
+	return quiet
+}
