@@ -205,10 +205,8 @@ func (u *planUpdates) besidesVersion(g snapshot.UpdateGroup) string {
 // openForPreview opens an updater to ask it what it covers, which takes nothing but its answer.
 func openForPreview(_ context.Context, u v1alpha1.Updater) (port.Updater, error) {
 	switch {
-	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.SimulatedUpdater:
-		return simulated.New(simulated.Options{Nodes: noNodes{}, NodeName: noNodeName})
 	case u.Spec.InProcess != nil:
-		return nil, fmt.Errorf("this release does not know the kind %q", u.Spec.InProcess.Kind)
+		return openInProcessForPreview(*u.Spec.InProcess)
 	case u.Spec.Remote == nil:
 		return nil, errors.New("it is neither inProcess nor remote")
 	case u.Spec.Remote.Protocol == v1alpha1.HandOverProtocol:
@@ -226,6 +224,17 @@ func openForPreview(_ context.Context, u v1alpha1.Updater) (port.Updater, error)
 			return loopbackUpdater{Updater: opened, url: u.Spec.Remote.URL}, nil
 		}
 		return opened, nil
+	}
+}
+
+func openInProcessForPreview(u v1alpha1.InProcessUpdater) (port.Updater, error) {
+	switch {
+	case u.Kind == v1alpha1.SimulatedUpdater:
+		return simulated.New(simulated.Options{Nodes: noNodes{}, NodeName: noNodeName})
+	case u.Kind == v1alpha1.K8sdUpdater && u.K8sd != nil:
+		return openK8sdForPreview(*u.K8sd)
+	default:
+		return nil, fmt.Errorf("this release does not know the kind %q", u.Kind)
 	}
 }
 
@@ -267,7 +276,7 @@ func (l loopbackUpdater) elsewhere(err error) error {
 type noNodes struct{ port.Nodes }
 
 func noNodeName(context.Context, types.NamespacedName) (string, error) {
-	return "", errors.New("nothing is updated by a preview")
+	return "", errPreview
 }
 
 // manifestUpdates prepares the question for a Cluster of manifests. class may be nil.

@@ -18,6 +18,8 @@ func CheckUpdater(u *v1alpha1.Updater) error {
 	switch {
 	case (u.Spec.InProcess == nil) == (u.Spec.Remote == nil):
 		problems = append(problems, field.Required(root, "set exactly one of inProcess and remote"))
+	case u.Spec.InProcess != nil && (u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater) != (u.Spec.InProcess.K8sd != nil):
+		problems = append(problems, field.Required(root.Child("inProcess"), "set k8sd where kind is K8sd, and only there"))
 	case u.Spec.Remote != nil && (u.Spec.Remote.URL == "") == (u.Spec.Remote.Service == nil):
 		problems = append(problems, field.Required(root.Child("remote"), "set exactly one of url and service"))
 	}

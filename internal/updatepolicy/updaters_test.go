@@ -77,6 +77,8 @@ func TestSelectUpdatersErrors(t *testing.T) {
 			want: `Updater "u" cannot be used: spec.namespaceSelector: Invalid value: "Is" is not a valid label selector operator`,
 		},
 		"a selector, of other namespaces": {edit: func(s *v1alpha1.UpdaterSpec) { s.Selector, s.NamespaceSelector = broken(), labelled("no", "such") }},
+		"k8sd without k8sd":               {edit: func(s *v1alpha1.UpdaterSpec) { s.InProcess.Kind = v1alpha1.K8sdUpdater }, want: `Updater "u" cannot be used: spec.inProcess: Required value: set k8sd where kind is K8sd, and only there`},
+		"k8sd for another":                {edit: func(s *v1alpha1.UpdaterSpec) { s.InProcess.K8sd = &v1alpha1.K8sdConfig{} }, want: `Updater "u" cannot be used: spec.inProcess: Required value: set k8sd where kind is K8sd, and only there`},
 		"neither kind":                    {edit: func(s *v1alpha1.UpdaterSpec) { s.InProcess = nil }, want: `Updater "u" cannot be used: spec: Required value: set exactly one of inProcess and remote`},
 		"both kinds": {
 			edit: func(s *v1alpha1.UpdaterSpec) { s.Remote = &v1alpha1.RemoteUpdater{URL: "https://x"} },
