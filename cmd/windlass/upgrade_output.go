@@ -47,6 +47,9 @@ type upgradeChangeDocument struct {
 }
 
 func (p upgradePrinter) changes(changes []status.UpgradeChange, now time.Time) error {
+	if len(changes) == 0 {
+		return nil
+	}
 	if !p.json {
 		lines := make([]string, 0, len(changes))
 		for _, c := range changes {
