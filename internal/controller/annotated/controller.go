@@ -36,6 +36,8 @@ const (
 type Engine interface {
 	Machine(ctx context.Context, key types.NamespacedName) (annotated.Result, error)
 	Group(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (annotated.Result, error)
+	// Sweep is called once a process leads.
+	Sweep(ctx context.Context) error
 }
 
 // Options are what the controllers work with.
@@ -104,7 +106,36 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("setting up the controller of control planes' kinds: %w", err)
 	}
+	if err := mgr.Add(&sweeper{engine: o.Engine, every: sweepRetry}); err != nil {
+		return fmt.Errorf("adding the sweeper of upgrades in place: %w", err)
+	}
 	return nil
+}
+
+// sweepRetry is when a sweep that failed is tried again.
+const sweepRetry = 15 * time.Second
+
+// sweeper is a manager.Runnable that runs on the leader only.
+type sweeper struct {
+	engine Engine
+	every  time.Duration
+}
+
+// Start sweeps once, and returns when that has worked or ctx is cancelled.
+func (s *sweeper) Start(ctx context.Context) error {
+	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("in-place-upgrade"))
+	for {
+		err := s.engine.Sweep(ctx)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for what upgrades in place have left")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(s.every):
+		}
+	}
 }
 
 // result puts what the engine says into the terms of controllers. A rate limit of its own would only delay what must be looked at at once.

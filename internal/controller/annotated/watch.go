@@ -75,14 +75,18 @@ func (c *controllers) filtered() predicate.Predicate {
 	})
 }
 
-// marked lets Machines pass that are, or were until now, asked to be upgraded, when something changes about that.
+// marked lets Machines pass that are, or were until now, asked to be upgraded, when something changes about that. When a process starts, any Machine of a
+// control plane may hold the lock.
 func (c *controllers) marked() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return c.Keys.Marked(e.Object.GetAnnotations()) },
+		CreateFunc: func(e event.CreateEvent) bool {
+			_, controlPlane := e.Object.GetLabels()[clusterv1.MachineControlPlaneLabel]
+			return controlPlane || c.Keys.Marked(e.Object.GetAnnotations())
+		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return c.changed(e) && (c.Keys.Marked(e.ObjectOld.GetAnnotations()) || c.Keys.Marked(e.ObjectNew.GetAnnotations()))
 		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool { return c.Keys.Marked(e.Object.GetAnnotations()) },
 	}
 }
 
@@ -94,7 +98,7 @@ func (c *controllers) asked() predicate.Predicate {
 			changed := c.changed(e) || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
 			return changed && (c.Keys.AsksGroup(e.ObjectOld.GetAnnotations()) || c.Keys.AsksGroup(e.ObjectNew.GetAnnotations()))
 		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool { return c.Keys.AsksGroup(e.Object.GetAnnotations()) },
 	}
 }
 

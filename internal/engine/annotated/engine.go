@@ -62,11 +62,12 @@ type Engine struct {
 	keys     Keys
 	locks    locks
 	draining *settled
+	shown    *shownSet
 }
 
 // New returns an Engine.
 func New(o Options) *Engine {
-	return &Engine{Options: o, keys: NewKeys(o.Prefix), locks: locks{client: o.Client, live: o.Live}, draining: newSettled()}
+	return &Engine{Options: o, keys: NewKeys(o.Prefix), locks: locks{client: o.Client, live: o.Live}, draining: newSettled(), shown: newShownSet()}
 }
 
 // Result says when an object must be looked at again though nothing changes.

@@ -30,11 +30,12 @@ func (e *Engine) Group(ctx context.Context, gvk schema.GroupVersionKind, key typ
 	seen := metadataOf(gvk)
 	if err := e.Client.Get(ctx, key, seen); err != nil {
 		if apierrors.IsNotFound(err) {
+			e.shown.remove(gvk.GroupKind(), key)
 			return Result{}, nil
 		}
 		return Result{}, fmt.Errorf("reading the metadata of %s %s: %w", gvk.Kind, key, err)
 	}
-	if !e.keys.AsksGroup(seen.Annotations) {
+	if !e.keys.AsksGroup(seen.Annotations) && !e.shown.has(gvk.GroupKind(), key) {
 		return Result{}, nil
 	}
 	r, err := e.readGroup(ctx, gvk, key)

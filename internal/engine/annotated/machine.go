@@ -34,22 +34,23 @@ func (e *Engine) Machine(ctx context.Context, key types.NamespacedName) (Result,
 	return result, err
 }
 
-// isConcerned tells without a live read whether there may be something to do. Only a control plane Machine that rests after an upgrade is looked at
-// farther: it may still hold the lock.
+// isConcerned tells without a live read whether there may be something to do. Only a control plane Machine is looked at farther: it may still hold the
+// lock.
 func (e *Engine) isConcerned(ctx context.Context, key types.NamespacedName) (bool, error) {
 	m := metadataOf(clusterv1.GroupVersion.WithKind("Machine"))
 	if err := e.Client.Get(ctx, key, m); err != nil {
 		if apierrors.IsNotFound(err) {
+			e.shown.remove(machineKind.GroupKind(), key)
 			return false, nil
 		}
 		return false, fmt.Errorf("reading the metadata of Machine %s: %w", key, err)
 	}
 	marks := e.keys.marks(m.Annotations)
 	_, recorded := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]
-	if recorded || marks.To != "" || marks.Status == core.InProgress {
+	if recorded || marks.To != "" || marks.Status == core.InProgress || e.shown.has(machineKind.GroupKind(), key) {
 		return true, nil
 	}
-	if _, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]; !controlPlane || marks.Release == "" && marks.Status == "" {
+	if !isControlPlane(m) {
 		return false, nil
 	}
 	held, err := e.locks.read(ctx, types.NamespacedName{Namespace: key.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]})

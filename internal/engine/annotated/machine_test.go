@@ -69,10 +69,10 @@ func TestMachine(t *testing.T) {
 func TestMachineAtRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.add(newMachine("a", ""), newMachine("done", ""), newMachine("cp", "kcp"))
+	w.add(newMachine("a", ""), newMachine("done", ""), newMachine("cp", "kcp"), newMachine("cp-new", "kcp"))
 	w.annotate(w.machine("done"), map[string]any{keys.Release: toChannel, keys.Status: "done"})
 	w.annotate(w.machine("cp"), map[string]any{keys.Release: toChannel, keys.Status: "done"})
-	for name, want := range map[string]int{"a": 0, "done": 0, "gone": 0, "cp": 1} {
+	for name, want := range map[string]int{"a": 0, "done": 0, "gone": 0, "cp": 1, "cp-new": 1} {
 		w.liveReads = 0
 		if result, err := w.reconcile(name); err != nil || result != (Result{}) || w.liveReads != want {
 			t.Errorf("%s: %+v, %v, %d reads, want %d", name, result, err, w.liveReads, want)

@@ -65,15 +65,16 @@ func (e *Engine) patchFields(ctx context.Context, object client.Object, fields m
 func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind, object client.Object, conditions *[]metav1.Condition, s core.State) error {
 	old := meta.FindStatusCondition(*conditions, v1alpha1.InPlaceUpgradeCondition)
 	if s == (core.State{}) {
-		if old == nil {
-			return nil
+		if old != nil {
+			if err := e.applyConditions(ctx, gvk, object, nil); err != nil {
+				return err
+			}
 		}
-		if err := e.applyConditions(ctx, gvk, object, nil); err != nil {
-			return err
-		}
+		e.shown.remove(gvk.GroupKind(), client.ObjectKeyFromObject(object))
 		*conditions = slices.DeleteFunc(slices.Clone(*conditions), func(c metav1.Condition) bool { return c.Type == v1alpha1.InPlaceUpgradeCondition })
 		return nil
 	}
+	e.shown.add(gvk.GroupKind(), client.ObjectKeyFromObject(object))
 	c := metav1.Condition{
 		Type: v1alpha1.InPlaceUpgradeCondition, Status: metav1.ConditionFalse, Reason: string(s.Reason), Message: cut(s.Message), LastTransitionTime: metav1.NewTime(e.now()),
 	}

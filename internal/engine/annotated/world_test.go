@@ -102,10 +102,11 @@ func (n *deadlyNodes) Uncordon(ctx context.Context, cluster types.NamespacedName
 	return n.faults.around("uncordon", func() error { return n.Nodes.Uncordon(ctx, cluster, node) })
 }
 
-// installer is an updater that works: it takes two polls for an operation, and does each once.
+// installer is an updater that works: it takes some polls for an operation, and does each once.
 type installer struct {
 	w *world
-	// covers says that it changes versions, mute that it cannot be asked.
+	// takes is how many polls an operation takes; covers says that it changes versions, mute that it cannot be asked.
+	takes  int
 	covers bool
 	mute   error
 	// answer, if there is one, takes the place of the work.
@@ -151,7 +152,7 @@ func (i *installer) work(m *clusterv1.Machine) inplace.Answer {
 	key := m.Name + " " + m.Annotations[v1alpha1.OperationIDAnnotation]
 	i.flying[m.Name] = true
 	i.most = max(i.most, len(i.flying))
-	if i.polls[key]++; i.polls[key] < 2 {
+	if i.polls[key]++; i.polls[key] < i.takes {
 		return inplace.Answer{Outcome: inplace.InProgress, Message: "working", RetryAfter: time.Second}
 	}
 	if i.completed[key] == 0 {
@@ -305,7 +306,7 @@ func (w *world) applyCondition(ctx context.Context, configuration runtime.ApplyC
 
 // restart makes a new engine: what only memory holds is lost.
 func (w *world) restart() {
-	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kubeadmControlPlaneKind.GroupVersion(), rke2Kind.GroupVersion()})
 	for _, kind := range []schema.GroupVersionKind{kubeadmControlPlaneKind, ck8sKind, rke2Kind} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
@@ -330,13 +331,13 @@ func (w *world) register() (installs, k8sd *installer) {
 	w.Helper()
 	installs = w.updater("kubelet", v1alpha1.UpdaterSpec{Remote: &v1alpha1.RemoteUpdater{URL: "https://127.0.0.1:1", TimeoutSeconds: 1, FailurePolicy: v1alpha1.UpdaterFail}})
 	installs.covers = true
-	k8sd = w.updater("k8sd", v1alpha1.UpdaterSpec{Order: 1, InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.K8sdUpdater}})
+	k8sd = w.updater("k8sd", v1alpha1.UpdaterSpec{Order: 1, InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.K8sdUpdater, K8sd: &v1alpha1.K8sdConfig{}}})
 	return installs, k8sd
 }
 
 func (w *world) updater(name string, spec v1alpha1.UpdaterSpec) *installer {
 	w.Helper()
-	i := &installer{w: w, polls: map[string]int{}, completed: map[string]int{}, flying: map[string]bool{}}
+	i := &installer{w: w, takes: 2, polls: map[string]int{}, completed: map[string]int{}, flying: map[string]bool{}}
 	w.updaters[name] = i
 	if err := w.client.Create(w.Context(), &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}); err != nil {
 		w.Fatal(err)
@@ -463,6 +464,9 @@ func (w *world) survive(f func() (Result, error)) (result Result, err error) {
 		case nil:
 		case errDied:
 			w.restart()
+			if problem := w.engine.Sweep(w.quiet()); problem != nil {
+				w.Fatal(problem)
+			}
 			err = errDied
 		default:
 			panic(r)
@@ -491,7 +495,7 @@ func (w *world) step() {
 // until steps until something is so.
 func (w *world) until(what string, is func() bool) {
 	w.Helper()
-	const most = 400
+	const most = 150
 	for range most {
 		if is() {
 			return
