@@ -18,11 +18,14 @@ import (
 )
 
 func addPrefixFlag(flags *pflag.FlagSet, prefix *string) {
-	flags.StringVar(prefix, "prefix", v1alpha1.DefaultInPlaceUpgradePrefix, "`PREFIX` of the annotations that ask for upgrades in place, as windlass extension or manager has it")
+	flags.StringVar(prefix, "prefix", v1alpha1.DefaultInPlaceUpgradePrefix, "`PREFIX` of the annotations that ask for upgrades in place, as --in-place-upgrade-prefix of windlass extension or manager")
 }
 
 // checkPrefix refuses what the API server would not take as the beginning of an annotation's key.
 func checkPrefix(prefix string) error {
+	if prefix == "" {
+		return &flagError{flag: "--prefix", problem: "it is empty; leave it away for " + v1alpha1.DefaultInPlaceUpgradePrefix}
+	}
 	if problems := validation.IsQualifiedName(prefix + v1alpha1.InPlaceUpgradeLastFailedAttemptAt); len(problems) > 0 {
 		return &flagError{flag: "--prefix", problem: fmt.Sprintf("%q cannot begin the key of an annotation: %s", prefix, strings.Join(problems, "; "))}
 	}

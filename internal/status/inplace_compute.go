@@ -125,7 +125,7 @@ func (m memberFacts) failed() bool {
 func (m memberFacts) inFlight() bool {
 	a := m.asked
 	if a.record != nil {
-		return !a.record.IsFinal() || a.marks.To != "" && a.marks.To != a.record.Option
+		return a.record.IsRunning() || a.marks.To != "" && a.marks.To != a.record.Option
 	}
 	return a.marks.To != "" || a.marks.Status == annotated.InProgress && a.marks.ChangeID != ""
 }
