@@ -60,7 +60,10 @@ func newAPIServer(t *testing.T) *apiServer {
 		s.answer(w, &policyv1.PodDisruptionBudgetList{TypeMeta: kind("policy/v1", "PodDisruptionBudgetList"), Items: s.budgets})
 	})
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods/{name}/eviction", s.evict)
-	s.Server = httptest.NewTLSServer(s.authorize(mux))
+	s.Server = httptest.NewUnstartedServer(s.authorize(mux))
+	// As API servers do: what becomes another protocol must ask for HTTP/1.1.
+	s.EnableHTTP2 = true
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
 }

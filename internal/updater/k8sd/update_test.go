@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -172,10 +173,11 @@ func TestHangs(t *testing.T) {
 	w := newWorld(t)
 	w.faults(t, k8sdtest.Faults{Hang: true})
 	for _, option := range []string{newSnap, local} {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		got := w.askWith(ctx, t, option, option)
+		// The caller's time runs from the record on: what comes before it is not what hangs.
+		ctx, cancel := context.WithCancel(t.Context())
+		w.onAnnotate = func(int, string) error { time.AfterFunc(200*time.Millisecond, cancel); return nil }
+		w.expect(t, w.askWith(ctx, t, option, option), inplace.Unknown, "canceled", 0)
 		cancel()
-		w.expect(t, got, inplace.Unknown, "deadline exceeded", 0)
 		if diff := cmp.Diff("requesting", w.record(t)["state"]); diff != "" {
 			t.Error(diff)
 		}
@@ -467,4 +469,27 @@ func TestPrefix(t *testing.T) {
 	if w.annotations()["example.com/upgrade-change-id"] != "1" {
 		t.Errorf("annotations are %v", w.annotations())
 	}
+}
+
+// Requests about one machine are served one after another, and none waits longer than its caller.
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.faults(t, k8sdtest.Faults{Hang: true})
+	asked := make(chan struct{})
+	var once sync.Once
+	w.onAnnotate = func(int, string) error { once.Do(func() { close(asked) }); return nil }
+	u, first := w.updater(t), make(chan inplace.Answer)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { first <- u.UpdateMachine(ctx, porttest.UpdateMachine(machine, porttest.UpdaterTo, "a")) }()
+	<-asked
+	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	got := u.UpdateMachine(short, porttest.UpdateMachine(machine, porttest.UpdaterTo, "b"))
+	w.expect(t, got, inplace.Unknown, "another request about Machine default/m did not end in time", 0)
+	cancel()
+	w.expect(t, <-first, inplace.Unknown, "canceled", 0)
+	w.onAnnotate = nil
+	w.faults(t, k8sdtest.Faults{})
+	w.expect(t, u.UpdateMachine(t.Context(), porttest.UpdateMachine(machine, porttest.UpdaterTo, "a")), inplace.InProgress, "change 1 has begun", 1)
 }
