@@ -124,18 +124,20 @@ type sweeper struct {
 // Start sweeps once, and returns when that has worked or ctx is cancelled.
 func (s *sweeper) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("in-place-upgrade"))
-	for {
+	for ctx.Err() == nil {
 		err := s.engine.Sweep(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
 			return nil
 		}
-		ctrl.LoggerFrom(ctx).Error(err, "Looking for what upgrades in place have left")
+		if ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Looking for what upgrades in place have left")
+		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-time.After(s.every):
 		}
 	}
+	return nil
 }
 
 // result puts what the engine says into the terms of controllers. A rate limit of its own would only delay what must be looked at at once.

@@ -215,7 +215,7 @@ func TestLockIsReleasedByItsHolderOnly(t *testing.T) {
 	w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
 	w.put(lockMap(lockOf("cp-0")))
 	w.annotate(w.machine("cp-0"), map[string]any{keys.Status: "done", keys.Release: toChannel})
-	w.onWrite = func(verb string, object client.Object) {
+	w.onWrite = func(verb string, _ client.Object) {
 		if verb == "delete" {
 			changed := lockMap(lockOf("cp-1"))
 			if err := w.client.Update(t.Context(), changed); err != nil {

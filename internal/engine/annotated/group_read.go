@@ -52,7 +52,10 @@ func (e *Engine) readGroup(ctx context.Context, gvk schema.GroupVersionKind, key
 	if err := r.readPolicy(ctx); err != nil {
 		return nil, err
 	}
-	return r, r.readOrder(ctx)
+	if err := r.readOrder(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // clusterName finds the Cluster that a group belongs to: control plane objects name it by label or owner only.

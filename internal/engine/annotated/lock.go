@@ -49,8 +49,8 @@ func (l locks) read(ctx context.Context, cluster types.NamespacedName) (lock, er
 		}
 		return lock{}, fmt.Errorf("reading the lock ConfigMap %s: %w", key, err)
 	}
-	var info lockInformation
-	if err := json.Unmarshal([]byte(found.Data[v1alpha1.InPlaceUpgradeLockKey]), &info); err != nil || info.MachineName == "" {
+	info, ok := readLock(found)
+	if !ok {
 		return lock{object: found, holder: fmt.Sprintf("unknown (look at %s in ConfigMap %s, which cannot be read)", v1alpha1.InPlaceUpgradeLockKey, key)}, nil
 	}
 	holder := types.NamespacedName{Namespace: info.MachineNamespace, Name: info.MachineName}
@@ -68,6 +68,11 @@ func (l locks) read(ctx context.Context, cluster types.NamespacedName) (lock, er
 		return lock{object: found, holder: holder.String()}, nil
 	}
 	return lock{object: found, holder: holder.Name}, nil
+}
+
+func readLock(object *corev1.ConfigMap) (info lockInformation, ok bool) {
+	err := json.Unmarshal([]byte(object.Data[v1alpha1.InPlaceUpgradeLockKey]), &info)
+	return info, err == nil && info.MachineName != ""
 }
 
 // take takes the lock for a Machine, unless another one that exists holds it; who holds it then is for read to say.

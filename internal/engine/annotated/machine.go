@@ -146,7 +146,8 @@ func (r *machineRun) settle(ctx context.Context, v core.MachineVerdict) (changed
 	return len(patch) > 0, nil
 }
 
-// tidy removes what would be left on a Machine with nothing recorded: the condition, and the lock, which nobody would look for.
+// tidy removes what would be left on a Machine with nothing recorded: the condition, and the lock, which nobody would look for. A lock that may go, and
+// changes hands before what was decided with it is recorded, changes nothing: whoever takes it waits for what the record still says.
 func (r *machineRun) tidy(ctx context.Context, v core.MachineVerdict) error {
 	_, releases := v.Action.(core.ReleaseLock)
 	forgotten := v.After.Upgrade == nil && v.After.Marks == (core.Marks{})
@@ -195,9 +196,7 @@ func (r *machineRun) carryOut(ctx context.Context, a core.Action, changed bool) 
 	case core.TakeLock:
 		return r.takeLock(ctx)
 	case core.ReleaseLock:
-		if err := r.releaseLock(ctx); err != nil {
-			return core.MachineVerdict{}, nil, err
-		}
+		// It was released before what was decided with it was recorded.
 		return r.again(ctx)
 	case core.Drain:
 		return r.drain(ctx)
@@ -210,13 +209,18 @@ func (r *machineRun) carryOut(ctx context.Context, a core.Action, changed bool) 
 		r.readNode(ctx)
 		return core.Answered(r.facts, answer), nil, nil
 	case core.Uncordon:
-		if err := r.Nodes.Uncordon(ctx, r.clusterKey(), r.machine.Status.NodeRef.Name); err != nil {
-			return core.MachineVerdict{}, nil, fmt.Errorf("uncordoning the node of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
-		}
-		r.readNode(ctx)
-		return r.again(ctx)
+		return r.uncordon(ctx)
 	}
 	return core.MachineVerdict{}, nil, fmt.Errorf("no way to carry out %T", a)
+}
+
+// uncordon makes the node schedulable again.
+func (r *machineRun) uncordon(ctx context.Context) (core.MachineVerdict, *Result, error) {
+	if err := r.Nodes.Uncordon(ctx, r.clusterKey(), r.machine.Status.NodeRef.Name); err != nil {
+		return core.MachineVerdict{}, nil, fmt.Errorf("uncordoning the node of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
+	}
+	r.readNode(ctx)
+	return r.again(ctx)
 }
 
 // again decides anew.

@@ -269,19 +269,26 @@ func (e *Engine) controlPlaneFirst(ctx context.Context, cluster *clusterv1.Clust
 		}
 	}
 	for i := range machines {
-		m := &machines[i]
-		marks := e.keys.marks(m.Annotations)
-		u, unreadable := readRecord[core.Upgrade](m.Annotations)
-		switch {
-		case marks.To != "" && u.IsFinal() && u.Option == marks.To:
-			return fmt.Sprintf("the upgrade of control plane Machine %s to %s has failed; mend that, or remove its annotation", m.Name, marks.To), nil
-		case marks.To != "":
-			return fmt.Sprintf("control plane Machine %s is upgraded to %s first", m.Name, marks.To), nil
-		case unreadable != "" || u.IsRunning():
-			return fmt.Sprintf("the upgrade of control plane Machine %s has not ended", m.Name), nil
+		if upgrade := e.upgradeOf(&machines[i]); upgrade != "" {
+			return upgrade, nil
 		}
 	}
 	return "", nil
+}
+
+// upgradeOf says which upgrade of a control plane Machine is asked for, or under way; empty for none.
+func (e *Engine) upgradeOf(m *clusterv1.Machine) string {
+	marks := e.keys.marks(m.Annotations)
+	u, unreadable := readRecord[core.Upgrade](m.Annotations)
+	switch {
+	case marks.To != "" && u.IsFinal() && u.Option == marks.To:
+		return fmt.Sprintf("the upgrade of control plane Machine %s to %s has failed; mend that, or remove its annotation", m.Name, marks.To)
+	case marks.To != "":
+		return fmt.Sprintf("control plane Machine %s is upgraded to %s first", m.Name, marks.To)
+	case unreadable != "" || u.IsRunning():
+		return fmt.Sprintf("the upgrade of control plane Machine %s has not ended", m.Name)
+	}
+	return ""
 }
 
 // controlPlaneObject reads the metadata of a Cluster's control plane; nil where it has none.
