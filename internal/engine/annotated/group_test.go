@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
@@ -77,7 +78,7 @@ func inPlaceOnly(maxInFlight int32) *v1alpha1.UpdatePolicy {
 	}}
 }
 
-// TestCluster upgrades a control plane of three and a MachineDeployment with two MachineSets, asked for at once.
+// TestFault7_ClusterWithTwoMachineSets upgrades a control plane of three and a MachineDeployment with two MachineSets, asked for at once.
 func TestFault7_ClusterWithTwoMachineSets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inPlaceOnly(2))
@@ -185,7 +186,7 @@ func TestRaise(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var objects []clientObject
+			var objects []client.Object
 			if tt.policy != nil {
 				objects = append(objects, tt.policy)
 			}
@@ -223,7 +224,7 @@ func TestKubeletsAreReadFromNodes(t *testing.T) {
 	}
 }
 
-// TestGroupCancelled withdraws what has not begun, and follows what has.
+// TestFault13_GroupCancelled withdraws what has not begun, and follows what has.
 func TestFault13_GroupCancelled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inPlaceOnly(2))
@@ -330,14 +331,14 @@ func TestGroupHolds(t *testing.T) {
 	second := inPlaceOnly(1)
 	second.Name = "twin"
 	for name, tt := range map[string]struct {
-		objects []clientObject
+		objects []client.Object
 		edit    func(*clusterv1.Machine)
 		want    string
 	}{
 		"paused":         {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.PausedAnnotation] = "" }, want: "it or its Cluster is paused"},
 		"remediating":    {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.RemediateMachineAnnotation] = "" }, want: "it is up for remediation"},
 		"updated":        {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.UpdateInProgressAnnotation] = "" }, want: "Cluster API updates it in place"},
-		"two policies":   {objects: []clientObject{inPlaceOnly(1), second}, edit: func(*clusterv1.Machine) {}, want: "UpdatePolicies"},
+		"two policies":   {objects: []client.Object{inPlaceOnly(1), second}, edit: func(*clusterv1.Machine) {}, want: "UpdatePolicies"},
 		"no record":      {edit: func(m *clusterv1.Machine) { m.Annotations[v1alpha1.InPlaceUpgradeAnnotation] = "{" }, want: "cannot be read"},
 		"not in the API": {edit: func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" }, want: "it has no node yet"},
 	} {
@@ -361,7 +362,7 @@ func TestGroupHolds(t *testing.T) {
 	}
 }
 
-// TestGroupCrashAnywhere has the process die at every effect of a group's upgrade.
+// TestFault5_GroupCrashAnywhere has the process die at every effect of a group's upgrade.
 func TestFault5_GroupCrashAnywhere(t *testing.T) {
 	t.Parallel()
 	for at := 1; ; at++ {
@@ -401,7 +402,7 @@ func TestGroupAtRest(t *testing.T) {
 	}
 }
 
-// TestNotReadyFirst upgrades a machine whose node is not Ready before the others: that may be what mends it.
+// TestFault10_BrokenNodeFirst upgrades a machine whose node is not Ready before the others: that may be what mends it.
 func TestFault10_BrokenNodeFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

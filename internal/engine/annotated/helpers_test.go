@@ -10,8 +10,6 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-type clientObject = client.Object
-
 func inplaceVersion(s string) version.Version { return version.MustParse(s) }
 
 // typed is a MachineDeployment as its own type.

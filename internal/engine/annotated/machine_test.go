@@ -1,11 +1,14 @@
 package annotated
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
@@ -90,7 +93,7 @@ func TestFault1_ToChangedInFlight(t *testing.T) {
 		w.add(newMachine("a", ""))
 		w.ask("a", toVersion)
 		writes := 0
-		w.onWrite = func(verb string, object clientObject) {
+		w.onWrite = func(verb string, object client.Object) {
 			if object.GetName() == "a" && verb == "patch" {
 				if writes++; writes == at {
 					w.ask("a", next)
@@ -124,16 +127,16 @@ func TestPolicy(t *testing.T) {
 	own := inplace.Policy{MaxInFlight: 1, MaxAttempts: 2, AttemptTimeout: time.Minute, Soak: 7 * time.Second}
 	without := func(p inplace.Policy, drain bool) inplace.Policy { p.Drain = drain; return p }
 	for name, tt := range map[string]struct {
-		objects        []clientObject
+		objects        []client.Object
 		machine, group string
 		want           inplace.Policy
 		busy           bool
 	}{
 		"none":                       {want: base},
-		"one":                        {objects: []clientObject{policy("p")}, want: own},
-		"two":                        {objects: []clientObject{policy("p"), policy("q")}, want: base, busy: true},
+		"one":                        {objects: []client.Object{policy("p")}, want: own},
+		"two":                        {objects: []client.Object{policy("p"), policy("q")}, want: base, busy: true},
 		"drain said on the group":    {group: "false", want: without(base, false)},
-		"drain said on the machine":  {group: "false", machine: "true", objects: []clientObject{policy("p")}, want: without(own, true)},
+		"drain said on the machine":  {group: "false", machine: "true", objects: []client.Object{policy("p")}, want: without(own, true)},
 		"something else on machines": {machine: "maybe", group: "false", want: without(base, false)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,8 +158,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestRefused ends in a final failure with the reason, and goes on when a person changes the annotation.
-func TestRefused(t *testing.T) {
+// TestFault6_RefusedKeepsTheRelease ends in a final failure with the reason, and goes on when a person changes the annotation.
+func TestFault6_RefusedKeepsTheRelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.add(newMachine("a", ""))
@@ -176,5 +179,89 @@ func TestRefused(t *testing.T) {
 	w.untilDone("a", "channel=1.30-classic/stable")
 	if diff := cmp.Diff([]string{"Failed", "InProgress", "Done"}, w.said("a")); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
+// TestFault12_ConflictIsNoSecondEvent holds that a write of Cluster API's in between delays nothing: what was decided is recorded all the same, and told once.
+func TestFault12_ConflictIsNoSecondEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kubelet, _ := w.register()
+	w.add(newMachine("a", ""))
+	w.ask("a", toVersion)
+	w.until("it began", func() bool { return len(kubelet.requests) == 1 })
+	n := 0
+	w.onWrite = func(verb string, object client.Object) {
+		if object.GetName() == "a" && verb == "patch" {
+			// The second try comes through.
+			if n++; n%2 == 1 {
+				w.annotate(w.machine("a"), map[string]any{"example.com/other": fmt.Sprint(n)})
+			}
+		}
+	}
+	for range 30 {
+		result, err := w.reconcile("a")
+		if err != nil || result.Now {
+			t.Fatalf("a reconcile was for nothing: %+v, %v", result, err)
+		}
+		w.now = w.now.Add(5 * time.Second)
+	}
+	if got := w.marks("a"); n < 3 || got != (core.Marks{Status: core.Done, Release: toVersion}) {
+		t.Errorf("after %d writes: %+v", n, got)
+	}
+	if diff := cmp.Diff([]string{"InProgress", "Done"}, w.said("a")); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
+// TestFault8_LeftoverFailureDoesNotBlock upgrades a machine that carries the time of an old failure, and one that an older program left failed.
+func TestFault8_LeftoverFailureDoesNotBlock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.register()
+	w.add(newMachine("a", ""))
+	w.annotate(w.machine("a"), map[string]any{keys.LastFailed: "Sat, 7 Nov 2024 13:30:00 +0400", keys.Status: "failed", keys.To: toVersion})
+	w.untilDone("a", toVersion)
+}
+
+// TestSweep removes what is left where an annotation was taken away while no process ran.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.add(newMachine("a", ""), newMachine("b", ""))
+	w.put(newGroup(deploymentKind, "md", 2))
+	w.groups = []groupKey{{deploymentKind, "md"}}
+	w.annotate(w.machine("a"), map[string]any{keys.To: toVersion, clusterv1.PausedAnnotation: ""})
+	w.annotate(w.machine("b"), map[string]any{keys.To: toVersion, clusterv1.PausedAnnotation: ""})
+	w.annotate(w.group(deploymentKind, "md"), map[string]any{keys.To: toVersion, clusterv1.PausedAnnotation: ""})
+	w.step()
+	conditions := func() (found []string) {
+		for _, m := range w.machines() {
+			if condition(m.Status.Conditions) != nil {
+				found = append(found, m.Name)
+			}
+		}
+		if condition(conditionsOf(w.group(deploymentKind, "md"))) != nil {
+			found = append(found, "md")
+		}
+		return found
+	}
+	if diff := cmp.Diff([]string{"a", "b", "md"}, conditions()); diff != "" {
+		t.Fatalf("conditions (-want +got):\n%s", diff)
+	}
+	w.restart()
+	w.annotate(w.machine("a"), map[string]any{keys.To: nil})
+	w.annotate(w.group(deploymentKind, "md"), map[string]any{keys.To: nil})
+	if err := w.engine.Sweep(w.quiet()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"b"}, conditions()); diff != "" {
+		t.Errorf("conditions after a restart (-want +got):\n%s", diff)
+	}
+	// While a process runs it knows by itself.
+	w.annotate(w.machine("b"), map[string]any{keys.To: nil})
+	w.step()
+	if left := conditions(); len(left) != 0 {
+		t.Errorf("left are conditions of %v", left)
 	}
 }
