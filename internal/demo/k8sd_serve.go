@@ -52,7 +52,6 @@ func ServeK8sd(ctx context.Context, o K8sdOptions) error {
 		return fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	s := &k8sdStandIn{live: live, nodes: workload.New(live, time.Now)}
-	//nolint:contextcheck // Refreshes go on with nobody waiting; they end with the server.
 	if s.server, err = k8sdtest.New(k8sdtest.Options{Address: o.Address, Duration: o.Duration, Apply: s.refreshed}); err != nil {
 		return err
 	}

@@ -82,6 +82,9 @@ func start(ctx context.Context, t *testing.T, children func(executable, assets s
 	return &Plane{Plane: started, Client: c, History: follow(ctx, t, started.RESTConfig(), c.Scheme()), StateDir: state, executable: executable}
 }
 
+// Executable is the windlass binary that the plane runs.
+func (p *Plane) Executable() string { return p.executable }
+
 // Switch puts the other engine in the place of the one that runs.
 func (p *Plane) Switch(ctx context.Context, t *testing.T, to demo.Engine) {
 	t.Helper()
