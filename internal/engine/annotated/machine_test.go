@@ -265,3 +265,24 @@ func TestSweep(t *testing.T) {
 		t.Errorf("left are conditions of %v", left)
 	}
 }
+
+// TestBeginIsDecidedAnew: what an upgrade begins by must be what is now. Had somebody taken the annotation away and set it again in between, the lock might be
+// another machine's.
+func TestBeginIsDecidedAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.register()
+	w.add(newMachine("cp", "kcp"))
+	w.ask("cp", toVersion)
+	w.onWrite = func(verb string, object client.Object) {
+		if object.GetName() == "cp" && verb == "patch" {
+			w.onWrite = nil
+			w.annotate(w.machine("cp"), map[string]any{"example.com/other": ""})
+		}
+	}
+	result, err := w.reconcile("cp")
+	if _, began := w.machine("cp").Annotations[v1alpha1.InPlaceUpgradeAnnotation]; err != nil || !result.Now || began {
+		t.Errorf("%+v, %v, began %t", result, err, began)
+	}
+	w.untilDone("cp", toVersion)
+}
