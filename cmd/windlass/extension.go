@@ -232,11 +232,14 @@ type inPlaceFlags struct {
 }
 
 func (f *inPlaceFlags) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.on, "in-place-upgrades", true, "carry out the upgrades in place that annotations on Machines, MachineDeployments and control planes ask for; one process for a management cluster is enough")
+	flags.BoolVar(&f.on, flagInPlace, true, "carry out the upgrades in place that annotations on Machines, MachineDeployments and control planes ask for, unless another process does (windlass manager: only with --extension-port by default)")
 	flags.StringVar(&f.prefix, flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix, "what the keys of these annotations begin with")
 }
 
-const flagInPlacePrefix = "in-place-upgrade-prefix"
+const (
+	flagInPlace       = "in-place-upgrades"
+	flagInPlacePrefix = "in-place-upgrade-prefix"
+)
 
 // check finds a prefix with which there are no annotations.
 func (f *inPlaceFlags) check() (extension.InPlaceUpgrades, error) {

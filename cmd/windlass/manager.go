@@ -37,8 +37,8 @@ It serves the same webhooks, reconciles the same objects, has the same flags, an
 two runs with --leader-elect, the other waits. So one may be exchanged for the other at any time, also in the middle of an
 upgrade. The manifests are in config/manager.
 
-With --extension-port it also does what "windlass extension" does. Do not run that beside it then. In either case it carries out
-the upgrades in place that annotations ask for, where the CRDs of Windlass are installed.`,
+With --extension-port it also does what "windlass extension" does. Do not run that beside it then. Without that port, and
+without "windlass extension" beside it, --in-place-upgrades has it carry out the upgrades in place that annotations ask for.`,
 		Example: `  # In a cluster, with the arguments of capi-controller-manager:
   windlass manager --leader-elect --feature-gates=ClusterTopology=true,RuntimeSDK=true
 
@@ -46,7 +46,10 @@ the upgrades in place that annotations ask for, where the CRDs of Windlass are i
   windlass manager --leader-elect --feature-gates=ClusterTopology=true,RuntimeSDK=true,InPlaceUpdates=true \
     --extension-port=9444 --extension-cert-dir=/etc/windlass/tls`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.setInPlaceDefault(cmd.Flags().Changed(flagInPlace))
+			return o.run(cmd.Context())
+		},
 	}
 	flags := o.flagSets()
 	cmd.Flags().SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
@@ -62,6 +65,13 @@ the upgrades in place that annotations ask for, where the CRDs of Windlass are i
 		return nil
 	})
 	return cmd
+}
+
+// setInPlaceDefault leaves upgrades in place that annotations ask for to the process that serves the extension, unless the flag is set.
+func (o *managerCommandOptions) setInPlaceDefault(set bool) {
+	if !set {
+		o.inPlace.on = o.manager.Extension.Port != 0
+	}
 }
 
 // podNamespaceFile is where controller-runtime finds the namespace of the lease.

@@ -141,3 +141,22 @@ func TestManagerErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestManagerLeavesInPlaceUpgradesToTheExtension has one of two processes carry out what annotations ask for.
+func TestManagerLeavesInPlaceUpgradesToTheExtension(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		port    int
+		set, on bool
+		want    bool
+	}{
+		"beside an extension": {port: 0, on: true}, "with the extension": {port: 9444, on: true, want: true},
+		"without, asked for": {set: true, on: true, want: true}, "with, not wanted": {port: 9444, set: true},
+	} {
+		o := managerCommandOptions{inPlace: inPlaceFlags{on: tt.on}}
+		o.manager.Extension.Port = tt.port
+		if o.setInPlaceDefault(tt.set); o.inPlace.on != tt.want {
+			t.Errorf("%s: %v", name, o.inPlace.on)
+		}
+	}
+}

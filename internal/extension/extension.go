@@ -83,7 +83,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Ser
 	if err != nil {
 		return nil, nil, err
 	}
-	updaters := newUpdaterPool(clients.live)
+	updaters := newUpdaterPool(clients.live, o.InPlaceUpgrades.prefix())
 	engine := newEngine(mgr, clients, updaters, o.InPlaceUpgrades)
 	if err := addControllers(mgr, clients, updaters, engine); err != nil {
 		return nil, nil, err

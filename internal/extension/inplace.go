@@ -60,7 +60,7 @@ func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades) error {
 	if err != nil {
 		return err
 	}
-	return addInPlaceUpgrades(mgr, c, newUpdaterPool(c.live), o)
+	return addInPlaceUpgrades(mgr, c, newUpdaterPool(c.live, o.prefix()), o)
 }
 
 func addInPlaceUpgrades(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades) error {

@@ -23,7 +23,7 @@ const k8sdProxyPort = 2380
 
 func (p *updaterPool) newK8sd(config v1alpha1.K8sdConfig) (port.Updater, error) {
 	return k8sd.New(k8sd.Options{
-		Config: config, Machines: liveMachines{p.live}, Secret: p.secret, Kubelet: p.kubelet, Forward: p.forwardToK8sd,
+		Config: config, Prefix: p.prefix, Machines: liveMachines{p.live}, Secret: p.secret, Kubelet: p.kubelet, Forward: p.forwardToK8sd,
 	})
 }
 

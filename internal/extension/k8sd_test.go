@@ -65,7 +65,7 @@ func TestK8sdFromThePool(t *testing.T) {
 		Port: server.Port(), Reach: v1alpha1.K8sdDirect, DirectHost: "127.0.0.1",
 		TLS: v1alpha1.K8sdTLS{Fingerprints: []string{server.Fingerprint()}}, Channel: "{minor}/stable",
 	})
-	opened, err := newUpdaterPool(live).Open(t.Context(), u)
+	opened, err := newUpdaterPool(live, "example.com/upgrade-").Open(t.Context(), u)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestK8sdFromThePool(t *testing.T) {
 	if err := live.Get(t.Context(), k8sdMachine, &machine); err != nil {
 		t.Fatal(err)
 	}
-	if a := machine.Annotations; a["kept"] == "" || a["v1beta2.k8sd.io/in-place-upgrade-change-id"] != "1" || !strings.Contains(a[v1alpha1.RefreshAnnotation], `"channel=1.32/stable"`) {
+	if a := machine.Annotations; a["kept"] == "" || a["example.com/upgrade-change-id"] != "1" || !strings.Contains(a[v1alpha1.RefreshAnnotation], `"channel=1.32/stable"`) {
 		t.Errorf("annotations are %v", a)
 	}
 }
@@ -109,7 +109,7 @@ func TestAnnotateMachine(t *testing.T) {
 // Where the workload cluster cannot be asked, the answer says so; an Updater that cannot be used is not opened.
 func TestK8sdFails(t *testing.T) {
 	t.Parallel()
-	pool := newUpdaterPool(newLive(t))
+	pool := newUpdaterPool(newLive(t), "")
 	opened, err := pool.Open(t.Context(), k8sdUpdater(&v1alpha1.K8sdConfig{TLS: v1alpha1.K8sdTLS{InsecureSkipVerify: true}, Channel: "{minor}"}))
 	if err != nil {
 		t.Fatal(err)

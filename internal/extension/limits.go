@@ -40,7 +40,7 @@ func NewLimits(mgr manager.Manager, syncTimeout time.Duration) (*Limits, error) 
 	if err := mgr.Add(&firstRead{cache: mgr.GetCache(), timeout: syncTimeout}); err != nil {
 		return nil, fmt.Errorf("adding what reads UpdatePolicies: %w", err)
 	}
-	return &Limits{engine: newEngine(mgr, c, newUpdaterPool(c.live), InPlaceUpgrades{})}, nil
+	return &Limits{engine: newEngine(mgr, c, newUpdaterPool(c.live, InPlaceUpgrades{}.prefix()), InPlaceUpgrades{})}, nil
 }
 
 // GroupMinors returns how many minors the Machines of a MachineDeployment can be moved at once; 0 means any number that skew allows.

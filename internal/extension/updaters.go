@@ -25,6 +25,8 @@ import (
 type updaterPool struct {
 	live  client.Client
 	nodes *workload.Nodes
+	// prefix begins the keys of annotations that ask for upgrades in place.
+	prefix string
 
 	mu   sync.Mutex
 	open map[types.UID]openUpdater
@@ -36,8 +38,8 @@ type openUpdater struct {
 }
 
 // newUpdaterPool returns an empty pool. live reads Machines from the API server.
-func newUpdaterPool(live client.Client) *updaterPool {
-	return &updaterPool{live: live, nodes: workload.New(live, time.Now), open: map[types.UID]openUpdater{}}
+func newUpdaterPool(live client.Client, prefix string) *updaterPool {
+	return &updaterPool{live: live, nodes: workload.New(live, time.Now), prefix: prefix, open: map[types.UID]openUpdater{}}
 }
 
 // Open returns the updater that is registered under an object.
