@@ -208,6 +208,26 @@ func TestLockRace(t *testing.T) {
 	}
 }
 
+// TestLockShowsTheControlPlaneAnew: who held the lock until a moment ago may have left the control plane in another state than it was read in.
+func TestLockShowsTheControlPlaneAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.register()
+	w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
+	w.ask("cp-0", toVersion)
+	w.onWrite = func(verb string, _ client.Object) {
+		if verb == "create" {
+			w.nodes.Edit(inCluster, "cp-1", func(n *inplace.Node) { n.Ready, n.NotReady = false, "kubelet is down" })
+			w.sync()
+		}
+	}
+	w.step()
+	m := w.machine("cp-0")
+	if c := condition(m.Status.Conditions); c == nil || c.Reason != string(core.ReasonControlPlaneUnhealthy) || m.Annotations[v1alpha1.InPlaceUpgradeAnnotation] != "" {
+		t.Errorf("the condition is %+v, annotations %v", c, m.Annotations)
+	}
+}
+
 // TestLockIsReleasedByItsHolderOnly leaves a lock that has changed hands in the meantime.
 func TestLockIsReleasedByItsHolderOnly(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/engine/cplock"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -60,14 +61,14 @@ type Options struct {
 type Engine struct {
 	Options
 	keys     Keys
-	locks    locks
+	locks    cplock.Locks
 	draining *settled
 	shown    *shownSet
 }
 
 // New returns an Engine.
 func New(o Options) *Engine {
-	return &Engine{Options: o, keys: NewKeys(o.Prefix), locks: locks{client: o.Client, live: o.Live}, draining: newSettled(), shown: newShownSet()}
+	return &Engine{Options: o, keys: NewKeys(o.Prefix), locks: cplock.New(o.Client, o.Live), draining: newSettled(), shown: newShownSet()}
 }
 
 // Result says when an object must be looked at again though nothing changes.

@@ -53,8 +53,8 @@ func (e *Engine) isConcerned(ctx context.Context, key types.NamespacedName) (boo
 	if !isControlPlane(m) {
 		return false, nil
 	}
-	held, err := e.locks.read(ctx, types.NamespacedName{Namespace: key.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]})
-	return held.holder == key.Name, err
+	held, err := e.locks.Read(ctx, types.NamespacedName{Namespace: key.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]})
+	return held.Holder == key.Name, err
 }
 
 // machineRun is one reconcile of a Machine.
@@ -125,8 +125,8 @@ func (r *machineRun) settle(ctx context.Context, v core.MachineVerdict) (changed
 	}
 	patch := difference(before, after)
 	if v.State == (core.State{}) {
-		// Once nothing is recorded nobody looks at the Machine any longer, so what must go goes first.
-		if err := r.tidy(ctx, v); err != nil {
+		// Once nothing is recorded nobody looks at the Machine any longer, so the condition goes first.
+		if err := r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, core.State{}); err != nil {
 			return false, err
 		}
 	}
@@ -144,19 +144,6 @@ func (r *machineRun) settle(ctx context.Context, v core.MachineVerdict) (changed
 	case core.Ask, core.TakeLock, core.ReleaseLock, core.Drain, core.Call, core.Uncordon:
 	}
 	return len(patch) > 0, nil
-}
-
-// tidy removes what would be left on a Machine with nothing recorded: the condition, and the lock, which nobody would look for. A lock that may go, and
-// changes hands before what was decided with it is recorded, changes nothing: whoever takes it waits for what the record still says.
-func (r *machineRun) tidy(ctx context.Context, v core.MachineVerdict) error {
-	_, releases := v.Action.(core.ReleaseLock)
-	forgotten := v.After.Upgrade == nil && v.After.Marks == (core.Marks{})
-	if r.facts.Holder == r.facts.Name && (releases || forgotten) {
-		if err := r.releaseLock(ctx); err != nil {
-			return err
-		}
-	}
-	return r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, core.State{})
 }
 
 // begins reports whether an upgrade is recorded that was not on record before.
@@ -196,7 +183,9 @@ func (r *machineRun) carryOut(ctx context.Context, a core.Action, changed bool) 
 	case core.TakeLock:
 		return r.takeLock(ctx)
 	case core.ReleaseLock:
-		// It was released before what was decided with it was recorded.
+		if err := r.releaseLock(ctx); err != nil {
+			return core.MachineVerdict{}, nil, err
+		}
 		return r.again(ctx)
 	case core.Drain:
 		return r.drain(ctx)
@@ -231,7 +220,7 @@ func (r *machineRun) again(ctx context.Context) (core.MachineVerdict, *Result, e
 
 // takeLock takes the lock, and looks at the control plane again: whoever held it a moment ago may have changed it.
 func (r *machineRun) takeLock(ctx context.Context) (core.MachineVerdict, *Result, error) {
-	if err := r.locks.take(ctx, r.cluster, r.machine.Name); err != nil {
+	if err := r.locks.Take(ctx, r.cluster, r.machine.Name); err != nil {
 		return core.MachineVerdict{}, nil, err
 	}
 	for _, read := range []func(context.Context) error{r.readLock, r.readControlPlane} {
@@ -244,7 +233,7 @@ func (r *machineRun) takeLock(ctx context.Context) (core.MachineVerdict, *Result
 }
 
 func (r *machineRun) releaseLock(ctx context.Context) error {
-	if err := r.locks.release(ctx, r.clusterKey(), r.machine.Name); err != nil {
+	if err := r.locks.Release(ctx, r.clusterKey(), r.machine.Name); err != nil {
 		return err
 	}
 	return r.readLock(ctx)

@@ -85,8 +85,8 @@ func (r *machineRun) readLock(ctx context.Context) error {
 	if !r.facts.ControlPlane {
 		return nil
 	}
-	found, err := r.locks.read(ctx, r.clusterKey())
-	r.facts.Holder = found.holder
+	found, err := r.locks.Read(ctx, r.clusterKey())
+	r.facts.Holder = found.Holder
 	return err
 }
 
