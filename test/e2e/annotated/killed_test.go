@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
@@ -159,13 +156,10 @@ func (c *cluster) checkEventsOnce(ctx context.Context, t *testing.T, kills int) 
 	}
 }
 
-// checkTidy sees that nobody holds the lock, and that no node is left cordoned.
+// checkTidy waits until nobody holds the lock, and sees that no node is left cordoned.
 func (c *cluster) checkTidy(ctx context.Context, t *testing.T) {
 	t.Helper()
-	lock := types.NamespacedName{Namespace: c.name, Name: c.name + v1alpha1.InPlaceUpgradeLockSuffix}
-	if err := c.client.Get(ctx, lock, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the lock ConfigMap is still there: %v", err)
-	}
+	c.story.awaitNoLock(ctx, t, c.key())
 	for name, node := range c.nodes(ctx, t) {
 		if node.Spec.Unschedulable {
 			t.Errorf("Node %s is left cordoned", name)

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,7 +93,7 @@ func follow(ctx context.Context, t *testing.T, config *rest.Config, scheme *runt
 		t.Fatal(err)
 	}
 	s := &story{cache: c, changed: make(chan struct{}), latest: map[types.UID]state{}, heard: func(state) {}}
-	for _, object := range []client.Object{&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &controlplanev1.KubeadmControlPlane{}, &eventsv1.Event{}} {
+	for _, object := range []client.Object{&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &controlplanev1.KubeadmControlPlane{}, &corev1.ConfigMap{}, &eventsv1.Event{}} {
 		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			t.Fatal(err)
@@ -266,6 +268,20 @@ func (s *story) events(ctx context.Context, t *testing.T, kind string, key types
 		}
 	}
 	return said
+}
+
+// awaitNoLock waits until nobody holds the lock of a Cluster's control plane.
+func (s *story) awaitNoLock(ctx context.Context, t *testing.T, cluster types.NamespacedName) {
+	t.Helper()
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + v1alpha1.InPlaceUpgradeLockSuffix}
+	s.await(ctx, t, "waiting until the lock is released", func() string {
+		lock := &corev1.ConfigMap{}
+		err := s.cache.Get(ctx, key, lock)
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("%v, %v", lock.Data, err)
+	})
 }
 
 // lines tells what there is, for people.
