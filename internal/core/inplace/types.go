@@ -100,7 +100,7 @@ type Progress struct {
 	LastError string `json:"lastError,omitempty"`
 	// Unanswered says that the last attempt ended with its time while the updater could not be asked: it may have worked.
 	Unanswered bool `json:"unanswered,omitempty"`
-	// Unended says that the last attempt ended with its time and without a result: its change may still run.
+	// Unended says that an attempt ended with its time and without a result, and no later one has had one: its change may still run.
 	Unended bool `json:"unended,omitempty"`
 	// Drained says that the node was drained for this update.
 	Drained bool `json:"drained,omitempty"`
@@ -206,6 +206,8 @@ type Answer struct {
 	Message string
 	// RetryAfter is when to ask again, for InProgress.
 	RetryAfter time.Duration
+	// NotBegun says that it is certain that nothing of the operation has begun.
+	NotBegun bool
 }
 
 // Outcome is the kind of an Answer.

@@ -18,6 +18,10 @@ type Record struct {
 	Message string `json:"message,omitempty"`
 	// Refused says that the group itself was refused, not one of its machines.
 	Refused bool `json:"refused,omitempty"`
+	// RetryAsked is when a person last asked for another try: machines that had failed before are tried again.
+	RetryAsked *time.Time `json:"retryAsked,omitempty"`
+	// Previous is the record of the upgrade that ended well before this one was refused.
+	Previous *Record `json:"previous,omitempty"`
 	// Ended is when the upgrade ended well; Version what the machines then ran, and Spec the version of the group's spec at that time. A group whose spec
 	// has changed since gives its release to no machine.
 	Ended   *time.Time      `json:"ended,omitempty"`
@@ -33,8 +37,9 @@ type Member struct {
 	Upgrade *Upgrade
 	// Deleting says that the machine goes. Such a machine does not count.
 	Deleting bool
-	// Held says why the machine must be left alone; empty if it need not.
-	Held string
+	// Held says why the machine must be left alone; empty if it need not. Updating says that this is because Cluster API updates it.
+	Held     string
+	Updating bool
 	// NotReady says why the node is not Ready; empty if it is. A machine without a node has NoNode.
 	NotReady string
 	NoNode   bool

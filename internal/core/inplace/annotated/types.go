@@ -74,9 +74,10 @@ type Upgrade struct {
 	Option string `json:"option"`
 	// Progress is how far it has come; nil where it was refused before anything was done.
 	Progress *inplace.Progress `json:"progress,omitempty"`
-	// Reason and Message say why it was refused.
-	Reason  Reason `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
+	// Reason and Message say why it was refused, and At when.
+	Reason  Reason    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at,omitzero"`
 	// Cancelled says that the annotation was removed and an Event has said so.
 	Cancelled bool `json:"cancelled,omitempty"`
 }
@@ -165,12 +166,14 @@ type Machine struct {
 	ControlPlane bool
 	Node         inplace.Node
 	Policy       inplace.Policy
-	// Peers are the other machines of the control plane; for a worker, all of them.
+	// Peers are the other machines of the control plane; for a worker, all of them, or the control plane itself where it has no machines.
 	Peers []Peer
 	// OldestWorker is the oldest kubelet among the workers; zero if there are none. It counts for a control plane Machine.
 	OldestWorker version.Version
 	// Etcd says what is wrong with etcd apart from this machine's member; empty for nothing. It counts for a control plane Machine.
 	Etcd string
+	// OwnEtcd says what is wrong with this machine's own etcd member; empty for nothing, and where it has none.
+	OwnEtcd string
 	// ControlPlaneFirst says, for a worker, which upgrade of the control plane is under way or asked for; empty for none.
 	ControlPlaneFirst string
 	// Holder is the name of the machine that holds the control plane's lock; empty if nobody does.
@@ -223,6 +226,10 @@ type (
 		Step      inplace.Step
 		Operation string
 		Option    string
+		// Follow says that nobody wants the change any longer: what runs of it is followed to its end, and nothing may begin.
+		Follow bool
+		// Unheard says, with Follow, that the updater was not heard of at the end of the operation's time, so that it may not know of it.
+		Unheard bool
 	}
 	// Uncordon makes the node schedulable again.
 	Uncordon struct{}
