@@ -95,28 +95,68 @@ func TestFault11_NodeBeforeTheNext(t *testing.T) {
 	w.untilDone("cp-1", toVersion)
 }
 
-// TestFault11_EtcdBeforeTheNext holds that a machine waits while the etcd member of another one is not healthy, and that its own does not count.
+// TestFault11_EtcdBeforeTheNext holds that a machine waits while the etcd member of another one is not healthy, or not known to be, and that its own does not
+// keep it from beginning.
 func TestFault11_EtcdBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.register()
+	kubelet, _ := w.register()
 	w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
-	unhealthy := func(name string, status metav1.ConditionStatus) {
-		m := w.machine(name)
-		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: "EtcdMemberHealthy", Status: status, Reason: "r", Message: "no leader"})
-		if err := w.client.Status().Update(t.Context(), m); err != nil {
-			t.Fatal(err)
+	w.etcd("cp-0", metav1.ConditionUnknown)
+	w.ask("cp-0", toVersion)
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
+		w.etcd("cp-1", status)
+		w.step()
+		if c := condition(w.machine("cp-0").Status.Conditions); c == nil || c.Reason != string(core.ReasonEtcdUnhealthy) || !strings.Contains(c.Message, "no leader") || w.lockHolder() != "" {
+			t.Errorf("the condition is %+v, the lock %q", c, w.lockHolder())
 		}
 	}
-	unhealthy("cp-1", metav1.ConditionFalse)
-	w.ask("cp-0", toVersion)
-	w.step()
-	if c := condition(w.machine("cp-0").Status.Conditions); c == nil || c.Reason != string(core.ReasonEtcdUnhealthy) || !strings.Contains(c.Message, "no leader") || w.lockHolder() != "" {
-		t.Errorf("the condition is %+v, the lock %q", c, w.lockHolder())
-	}
-	unhealthy("cp-1", metav1.ConditionTrue)
-	unhealthy("cp-0", metav1.ConditionFalse)
+	w.etcd("cp-1", metav1.ConditionTrue)
+	w.until("cp-0 has begun", func() bool { return len(kubelet.requests) > 0 })
+	w.etcd("cp-0", metav1.ConditionTrue)
 	w.untilDone("cp-0", toVersion)
+}
+
+// etcd sets what is known of the etcd member of a machine.
+func (w *world) etcd(name string, status metav1.ConditionStatus) {
+	w.Helper()
+	m := w.machine(name)
+	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: "EtcdMemberHealthy", Status: status, Reason: "r", Message: "no leader"})
+	if err := w.client.Status().Update(w.Context(), m); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestOwnEtcd holds where a machine's own etcd member is looked at.
+func TestOwnEtcd(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		machine *clusterv1.Machine
+		status  metav1.ConditionStatus
+		want    string
+	}{
+		"no condition": {newMachine("m", "kcp"), "", ""},
+		"healthy":      {newMachine("m", "kcp"), metav1.ConditionTrue, ""},
+		"unhealthy":    {newMachine("m", "kcp"), metav1.ConditionFalse, "control plane Machine m has the condition EtcdMemberHealthy False (r): no leader"},
+		"not known":    {newMachine("m", "kcp"), metav1.ConditionUnknown, "control plane Machine m has the condition EtcdMemberHealthy Unknown (r): no leader"},
+		"a worker":     {newMachine("m", ""), metav1.ConditionFalse, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.add(tt.machine)
+			if tt.status != "" {
+				w.etcd("m", tt.status)
+			}
+			r, err := w.engine.readMachine(t.Context(), keyOf("m"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, r.facts.OwnEtcd); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
 }
 
 // TestLock holds who gets the lock, and that nobody loses it to another one.

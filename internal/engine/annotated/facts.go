@@ -85,13 +85,14 @@ func notReady(m *clusterv1.Machine) string {
 	return "it is not known whether its node is Ready"
 }
 
-// etcdProblem says what is wrong with the etcd member of a control plane Machine; empty for nothing, and where there is no such condition.
+// etcdProblem says what is wrong with the etcd member of a control plane Machine; empty for nothing, and where there is no such condition. What is not known
+// is a problem: a KubeadmControlPlane says so of all its members where etcd does not answer, as it does not without its quorum.
 func etcdProblem(m *clusterv1.Machine) string {
 	for _, kind := range []string{
 		controlplanev1.KubeadmControlPlaneMachineEtcdMemberHealthyCondition, controlplanev1.KubeadmControlPlaneMachineEtcdPodHealthyCondition,
 	} {
-		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
-			return cut(fmt.Sprintf("control plane Machine %s has the condition %s False (%s): %s", m.Name, kind, c.Reason, c.Message))
+		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			return cut(fmt.Sprintf("control plane Machine %s has the condition %s %s (%s): %s", m.Name, kind, c.Status, c.Reason, c.Message))
 		}
 	}
 	return ""

@@ -49,6 +49,9 @@ func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*ma
 		Deleting: !m.DeletionTimestamp.IsZero(), Paused: isPaused(r.cluster, m), Remediating: isRemediating(m), Busy: updatedByClusterAPI(m),
 		Topology: topologyOf(r.cluster, m), ControlPlane: isControlPlane(m),
 	}
+	if r.facts.ControlPlane {
+		r.facts.OwnEtcd = etcdProblem(m)
+	}
 	r.facts.Upgrade, r.facts.Unreadable = readRecord[core.Upgrade](m.Annotations)
 	// One that cannot be read shows when an upgrade begins, as a version that is too far from every other.
 	r.facts.Spec, _ = version.Parse(m.Spec.Version)
