@@ -196,7 +196,7 @@ func decideBegin(f Facts) Verdict {
 func Start(f Facts, steps []Step, within *Within, before *Progress) Verdict {
 	p := &Progress{ID: f.FreshID, From: f.Node.Kubelet, To: f.Desired, Within: within, Steps: append([]Step(nil), steps...), Began: f.Now}
 	if before != nil {
-		p.Cordoned, p.Drained = before.Cordoned, before.Drained
+		p.Cordoned, p.Drained, p.Unended = before.Cordoned, before.Drained, before.Unended
 	}
 	return startStep(p, f)
 }
@@ -280,7 +280,7 @@ func decideBackingOff(f Facts) Verdict {
 		return wait(f.Progress, p.NotBefore.Sub(f.Now), ReasonBackingOff, "%s failed: %s; the next attempt is at %s",
 			position(&p), p.LastError, p.NotBefore.UTC().Format(time.RFC3339))
 	}
-	p.Phase, p.Started, p.NotBefore, p.Unanswered, p.Unended = Updating, f.Now, nil, false, false
+	p.Phase, p.Started, p.NotBefore, p.Unanswered = Updating, f.Now, nil, false
 	p.Attempt++
 	nextOperation(&p)
 	if mustDrain(&p, f) {
@@ -369,7 +369,7 @@ func decideFailed(f Facts) Verdict {
 		p.Phase, p.Started, p.LastError, p.Verified = Soaking, f.Now, "", nil
 		return Decide(withProgress(f, &p))
 	}
-	p.StepBegan, p.Unanswered, p.Unended = f.Now, false, false
+	p.StepBegan, p.Unanswered = f.Now, false
 	return startStep(&p, f)
 }
 

@@ -70,6 +70,12 @@ func StillDraining(f Facts, message string) Verdict {
 
 // Answered takes an updater's answer to the Call that was decided on f.
 func Answered(f Facts, a Answer) Verdict {
+	if a.Outcome == Finishes || a.Outcome == Fails {
+		// An updater ends what it began earlier before it begins again, or finds it done.
+		ended := *f.Progress
+		ended.Unended = false
+		f = withProgress(f, &ended)
+	}
 	p := f.Progress
 	switch a.Outcome {
 	case InProgress:
@@ -105,7 +111,7 @@ func attemptOver(f Facts, a Answer) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	p := *f.Progress
-	p.Unanswered, p.Unended = a.Outcome == Unknown, true
+	p.Unanswered, p.Unended = a.Outcome == Unknown, p.Unended || !a.NotBegun
 	return attemptFailed(withProgress(f, &p), fmt.Sprintf("no result after %s; last answer: %s", f.Policy.AttemptTimeout, orDefault(a.Message, "in progress"))), true
 }
 

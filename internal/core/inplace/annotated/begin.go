@@ -30,8 +30,8 @@ type target struct {
 	within *inplace.Within
 }
 
-// begin decides whether the upgrade that the annotation asks for may begin. The order matters: first what a person must mend, then what passes by itself; the
-// lock comes last, so that nobody holds it and waits.
+// begin decides whether the upgrade that the annotation asks for may begin. The order matters: first what a person must mend, then what passes by itself, then
+// the updaters, and the lock last. With the lock all of it is decided once more.
 func begin(f Machine) MachineVerdict {
 	t, h := computeTarget(f)
 	for _, check := range []func(Machine, target) *hold{checkObject, checkSkew, checkControlPlane, checkOrder} {
@@ -44,37 +44,63 @@ func begin(f Machine) MachineVerdict {
 	case h != nil && h.final:
 		return f.refuse(h.reason, h.message)
 	case h != nil:
-		return f.wait(h.reason, "not started: %s", h.message)
-	case f.ControlPlane && f.Holder == "":
-		v := f.rest(State{Going: true, Reason: ReasonLocked, Message: "taking the lock of the control plane"})
-		v.Action = TakeLock{}
-		return v
+		return f.standBy(f.wait(h.reason, "not started: %s", h.message))
 	}
 	v := f.rest(State{Going: true, Reason: Reason(inplace.ReasonUpdating), Message: "finding updaters for " + f.Marks.To})
 	v.Action = Ask{Option: t.option}
 	return v
 }
 
+// standBy gives the lock back where a machine waits that has done nothing yet: what it waits for may be waiting for the lock.
+func (f Machine) standBy(v MachineVerdict) MachineVerdict {
+	if f.Holder == f.Name && (f.Upgrade == nil || f.Upgrade.Progress == nil) {
+		v.Action = ReleaseLock{}
+	}
+	return v
+}
+
 // Planned takes the answer to the Ask that was decided on f: the upgrade begins, unless no updater can do it.
 func Planned(f Machine, plan Plan) MachineVerdict {
 	t, h := computeTarget(f)
-	switch {
-	case h != nil:
-		return f.refuse(h.reason, h.message)
-	case plan.Refused != "":
-		return f.refuse(ReasonNoUpdater, plan.Refused)
-	case plan.Unknown != "":
-		return f.wait(Reason(inplace.ReasonUpdaterUnknown), "not started: %s", plan.Unknown)
+	if h == nil {
+		h = checkPlan(f, t, plan)
 	}
-	kubelet := f.kubelet()
-	for _, s := range plan.Steps {
-		minor, known := t.option.Minor()
-		if lag, ok := kubelet.Minor().Lag(minor); known && ok && s.MaxMinors > 0 && int64(lag) > int64(s.MaxMinors) {
-			return f.refuse(ReasonNoUpdater, fmt.Sprintf("updater %q moves a kubelet by at most %d minors at once, and from %s to %s are %d; go by way of a minor in between",
-				s.Updater, s.MaxMinors, kubelet, minor, lag))
-		}
+	switch {
+	case h != nil && h.final:
+		return f.refuse(h.reason, h.message)
+	case h != nil:
+		return f.standBy(f.wait(h.reason, "not started: %s", h.message))
+	case f.Upgrade != nil && f.Upgrade.isUnended() && len(plan.Steps) > 0 && plan.Steps[0].Updater != f.Upgrade.Progress.Steps[0].Updater:
+		// Another updater knows nothing of what the earlier one may still be doing.
+		return follow(f)
+	case f.ControlPlane && f.Holder == "":
+		v := f.rest(State{Going: true, Reason: ReasonLocked, Message: "taking the lock of the control plane"})
+		v.Action = TakeLock{}
+		return v
 	}
 	return start(f, t, plan.Steps)
+}
+
+// checkPlan says why the upgrade cannot begin by these updaters.
+func checkPlan(f Machine, t target, plan Plan) *hold {
+	switch {
+	case plan.Refused != "":
+		return refuses(ReasonNoUpdater, "%s", plan.Refused)
+	case plan.Unknown != "":
+		return holds(Reason(inplace.ReasonUpdaterUnknown), "%s", plan.Unknown)
+	}
+	kubelet := f.kubelet()
+	minor, known := t.option.Minor()
+	lag, ok := kubelet.Minor().Lag(minor)
+	if !known || !ok {
+		return nil
+	}
+	for _, s := range plan.Steps {
+		if s.MaxMinors > 0 && int64(lag) > int64(s.MaxMinors) {
+			return refuses(ReasonNoUpdater, "updater %q moves a kubelet by at most %d minors at once, and from %s to %s are %d; go by way of a minor in between", s.Updater, s.MaxMinors, kubelet, minor, lag)
+		}
+	}
+	return nil
 }
 
 // start records the upgrade, and takes the first step.
@@ -84,29 +110,38 @@ func start(f Machine, t target, steps []inplace.Step) MachineVerdict {
 		before = f.Upgrade.Progress
 	}
 	adopted := adopts(f)
-	steps = append([]inplace.Step(nil), steps...)
-	if !t.desired.IsZero() && f.Node.Unknown == "" && f.Node.Exists && t.desired.RunBy(f.Node.Kubelet) && !adopted {
-		// It is there already, as when a control plane machine's neighbour was brought there by hand.
-		steps = nil
-	}
-	for i := range steps {
-		steps[i].NeedsDrain = !adopted
-	}
+	steps = selectSteps(f, t, steps, before)
 	f.Upgrade = nil
 	facts := f.facts()
+	facts.Policy.Drain = f.Policy.Drain && f.canDrain(before)
 	facts.Desired = t.desired
-	u := &Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{}}
 	marks := f.Marks
 	marks.LastFailed = ""
 	if !adopted {
 		marks.ChangeID = ""
 	}
+	u := &Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{}}
 	f.Marks, f.Upgrade, f.Retry = marks, u, false
 	v := take(f, inplace.Start(facts, steps, t.within, before))
 	if v.Event.Kind == NoEvent {
 		v.Event = Event{Kind: Started, Message: "upgrading in place to " + u.Option}
 	}
 	return v
+}
+
+// selectSteps returns what has to be done: nothing where the machine runs the version already, as when it was brought there by hand, unless an earlier change
+// may still run there. Nodes are drained for it, but not for a change that runs already.
+func selectSteps(f Machine, t target, steps []inplace.Step, before *inplace.Progress) []inplace.Step {
+	adopted := adopts(f)
+	there := !t.desired.IsZero() && f.Node.Unknown == "" && f.Node.Exists && t.desired.RunBy(f.Node.Kubelet)
+	if there && !adopted && (before == nil || !before.Unended) {
+		return nil
+	}
+	steps = append([]inplace.Step(nil), steps...)
+	for i := range steps {
+		steps[i].NeedsDrain = !adopted
+	}
+	return steps
 }
 
 // adopts reports whether another controller began the change that the annotation asks for, and it is to be followed.
@@ -148,18 +183,26 @@ func computeTarget(f Machine) (target, *hold) {
 		t.within = &inplace.Within{Oldest: minor, Newest: minor}
 		return t, nil
 	}
-	current := f.kubelet().Minor()
-	t.within = &inplace.Within{Oldest: current, Newest: current.Next()}
-	switch {
-	case f.Topology != "":
-		t.within = &inplace.Within{Oldest: f.Spec.Minor(), Newest: f.Spec.Minor()}
-	case !f.ControlPlane:
-		t.within.Newest = current
-		if oldest, ok := oldestPeer(f.Peers); ok && current.Before(oldest) {
-			t.within.Newest = oldest
-		}
-	}
+	t.within = computeWithin(f)
 	return t, nil
+}
+
+// computeWithin computes where an upgrade may end whose version nobody knows before: what is found on the node then must fit the rest of the cluster.
+func computeWithin(f Machine) *inplace.Within {
+	if f.Topology != "" {
+		return &inplace.Within{Oldest: f.Spec.Minor(), Newest: f.Spec.Minor()}
+	}
+	current := f.kubelet().Minor()
+	oldest, known := oldestPeer(f.Peers)
+	within := &inplace.Within{Oldest: current, Newest: current}
+	switch {
+	case !f.ControlPlane && known && current.Before(oldest):
+		within.Newest = oldest
+	case !f.ControlPlane, known && oldest.Before(current):
+	case f.OldestWorker.IsZero() || version.KubernetesSkew().Allows(f.OldestWorker.Minor(), current.Next()):
+		within.Newest = current.Next()
+	}
+	return within
 }
 
 func oldestPeer(peers []Peer) (oldest version.Minor, ok bool) {
@@ -199,6 +242,9 @@ func checkSkew(f Machine, t target) *hold {
 		return nil
 	case f.ControlPlane:
 		return checkControlPlaneSkew(f, minor)
+	}
+	if _, seen := oldestPeer(f.Peers); !seen && minor != f.kubelet().Minor() {
+		return holds(ReasonSkew, "which version the control plane has is not known, so it cannot be told whether a kubelet of %s may run beside it", minor)
 	}
 	for _, p := range f.Peers {
 		if p.Kubelet.IsZero() || version.KubernetesSkew().Allows(minor, p.Kubelet.Minor()) {

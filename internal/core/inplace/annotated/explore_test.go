@@ -40,11 +40,11 @@ func (s *state) key() string {
 		if marks.LastFailed != "" {
 			marks.LastFailed = "before"
 		}
-		b = fmt.Appendf(b, "|%v %t %s %s %t %t %t %t", marks, m.retry, m.installed, m.running, m.cordoned, m.node.Ready, m.node.Unschedulable, m.upgrade == nil)
+		b = fmt.Appendf(b, "|%v %t %s %s %t %t %t %t", marks, m.retry, m.installed, m.running, m.cordoned, m.node.Ready && m.node.Unknown == "", m.node.Unschedulable, m.upgrade == nil)
 		if u := m.upgrade; u != nil {
 			b = fmt.Appendf(b, " %s %s %t %t", u.Option, u.Reason, u.Cancelled, u.Progress == nil)
 			if p := u.Progress; p != nil {
-				b = fmt.Appendf(b, " %s %d %d %t %t %t %t %s", p.Phase, p.Attempt, len(p.Steps), p.Cordoned, p.Drained, p.Operation == m.operation, p.Unended, s.age(p.Started))
+				b = fmt.Appendf(b, " %s %d %d %t %t %t %t %t %s", p.Phase, p.Attempt, len(p.Steps), p.Cordoned, p.Drained, p.Unanswered, p.Operation == m.operation, p.Unended, s.age(p.Started))
 				if p.NotBefore != nil {
 					b = fmt.Appendf(b, " %t", s.now.Before(*p.NotBefore))
 				}
@@ -58,7 +58,7 @@ func (s *state) recordKey() string {
 	if s.record == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s %v %t %s", s.record.Option, s.record.Superseded, s.record.Ended != nil, s.record.Message)
+	return fmt.Sprintf("%s %v %t %s %t", s.record.Option, s.record.Superseded, s.record.Ended != nil, s.record.Message, s.record.RetryAsked != nil)
 }
 
 // age says on which side of the attempt's time limit a time is.
@@ -99,13 +99,19 @@ func settle(s state, i int, v annotated.MachineVerdict, label string, depth int)
 	switch a := v.Action.(type) {
 	case annotated.Ask:
 		again(s, annotated.Planned(f, annotated.Plan{Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}}), label+", planned")
+		for _, plan := range []annotated.Plan{{Refused: "no updater"}, {Unknown: "updater away"}} {
+			if next := s.copy(); next.failures > 0 {
+				next.failures--
+				again(next, annotated.Planned(f, plan), label+", "+plan.Refused+plan.Unknown)
+			}
+		}
 	case annotated.Drain:
 		s.machines[i].node.Unschedulable, s.machines[i].cordoned = true, true
 		crash(s.copy(), "after draining")
 		f.Node = s.machines[i].node
 		again(s, annotated.Drained(f), label+", drained")
 	case annotated.Call:
-		for _, answer := range []string{"done", "works", "fails", "done in silence"} {
+		for _, answer := range []string{"done", "works", "fails", "done in silence", "lost", "unreachable"} {
 			next := s.copy()
 			if answer != "done" && answer != "works" {
 				if next.failures == 0 {
@@ -165,6 +171,9 @@ func surroundings(s state) []step {
 	last := len(s.machines) - 1
 	add("m-last to B", s.edits > 0 && last > 0, func(s *state) { s.edits--; s.byHand = true; s.machines[last].marks.To = optionB })
 	add("retry group", s.retries > 0 && !s.retry, func(s *state) { s.retries--; s.retry = true })
+	away := s.machines[0].node.Unknown != ""
+	add("cluster away", s.flaps > 0 && !away, func(s *state) { s.flaps--; s.setUnknown("away") })
+	add("cluster back", away, func(s *state) { s.setUnknown("") })
 	for i := range s.machines {
 		m := &s.machines[i]
 		add("retry "+m.name, s.retries > 0 && !m.retry && m.upgrade.IsFinal(), func(s *state) { s.retries--; s.machines[i].retry = true })
@@ -180,6 +189,12 @@ func surroundings(s state) []step {
 	return all
 }
 
+func (s *state) setUnknown(why string) {
+	for i := range s.machines {
+		s.machines[i].node.Unknown = why
+	}
+}
+
 func successors(s state) []step {
 	all := append(reconcileGroup(s), surroundings(s)...)
 	for i := range s.machines {
@@ -193,7 +208,7 @@ func fair(s state) string {
 	s = s.copy()
 	s.budget = budget{}
 	for i := range s.machines {
-		s.machines[i].node.Ready, s.machines[i].node.NotReady = true, ""
+		s.machines[i].node.Ready, s.machines[i].node.NotReady, s.machines[i].node.Unknown = true, "", ""
 	}
 	quiet := 0
 	for range 200 {

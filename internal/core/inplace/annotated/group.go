@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/windlass-dev/windlass/pkg/version"
 )
+
+// groupPoll is when a group is looked at again though none of its machines is farther: what it waits for may be elsewhere.
+const groupPoll = 15 * time.Second
 
 // DecideGroup says what happens next to a group: at most one thing. Like DecideMachine it is a function of the facts. The facts must be as fresh as the
 // API server's: a machine that was marked a moment ago and does not show it would not count.
@@ -89,6 +93,17 @@ func (f Group) newRecord() *Record {
 	return record
 }
 
+// lastEnded is the record of the last upgrade that ended well, unless another has begun since.
+func (f Group) lastEnded() *Record {
+	switch {
+	case f.Record == nil:
+		return nil
+	case f.Record.Ended != nil:
+		return f.Record
+	}
+	return f.Record.Previous
+}
+
 // maxSuperseded bounds the options that are remembered.
 const maxSuperseded = 8
 
@@ -137,20 +152,23 @@ func decideMembers(f Group) GroupVerdict {
 			return f.act(Mark{Member: m.Name, To: f.Record.Option})
 		}
 	}
+	if f.Retry {
+		return f.resume()
+	}
 	for _, m := range members {
 		if failed(m, f.Record.Option) {
 			return f.decideFailed(members, m)
 		}
 	}
-	if f.Record.Message != "" || f.Retry {
+	if f.Record.Message != "" {
 		return f.resume()
 	}
 	return f.decideNext(members)
 }
 
-// decideFailed decides about a group with a failed machine: nothing begins any more, unless a person asks for another try.
+// decideFailed decides about a group with a failed machine: nothing begins any more, unless a person has asked for another try since it failed.
 func (f Group) decideFailed(members []Member, m Member) GroupVerdict {
-	if f.Retry {
+	if asked := f.Record.RetryAsked; asked != nil && m.Upgrade.failedAt().Before(*asked) {
 		return f.act(RetryMember{Member: m.Name})
 	}
 	record := *f.Record
@@ -166,10 +184,14 @@ func (f Group) decideFailed(members []Member, m Member) GroupVerdict {
 	return v
 }
 
-// resume goes on after a failure that is none any longer.
+// resume goes on after a failure that is none any longer, or that is to be tried again.
 func (f Group) resume() GroupVerdict {
 	record := *f.Record
 	record.Reason, record.Message = "", ""
+	if f.Retry {
+		asked := f.Now
+		record.RetryAsked = &asked
+	}
 	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: "going on to " + record.Option})
 	v.After.Record, v.After.Retry = &record, false
 	if f.Marks.Status != InProgress {
@@ -184,7 +206,7 @@ func (f Group) resume() GroupVerdict {
 func (f Group) decideNext(members []Member) GroupVerdict {
 	flying := countFlying(members)
 	left := slices.ContainsFunc(members, func(m Member) bool { return m.Marks.Release != f.Record.Option || inFlight(m) })
-	rolled := slices.IndexFunc(members, func(m Member) bool { return !m.Spec.IsZero() && m.Spec != f.Spec })
+	rolled := slices.IndexFunc(members, func(m Member) bool { return !m.Spec.IsZero() && !f.Spec.IsZero() && m.Spec != f.Spec })
 	switch {
 	case !left && len(members) >= f.Replicas:
 		return f.end(members)
@@ -203,7 +225,7 @@ func (f Group) decideNext(members []Member) GroupVerdict {
 func countFlying(members []Member) int {
 	flying := 0
 	for _, m := range members {
-		if inFlight(m) {
+		if inFlight(m) || m.Updating {
 			flying++
 		}
 	}
@@ -289,7 +311,7 @@ func cancel(f Group) GroupVerdict {
 		}
 	}
 	v := f.rest(State{})
-	v.After = GroupAfter{Marks: Marks{Release: f.Marks.Release}}
+	v.After = GroupAfter{Marks: Marks{Release: f.Marks.Release}, Record: f.Record.Previous}
 	if !f.Record.Refused {
 		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("cancelled: no further machine begins to upgrade to %s", f.Record.Option)}
 	}
@@ -310,7 +332,7 @@ func decideJoined(f Group) GroupVerdict {
 		return v
 	}
 	members := counted(f.Members)
-	if countFlying(members) >= f.limit() {
+	if unplaced(f) || countFlying(members) >= f.limit() {
 		return v
 	}
 	if i := slices.IndexFunc(members, f.hasJoined); i >= 0 {
@@ -341,6 +363,19 @@ func stale(f Group) bool {
 	return known && minor.Before(f.Spec.Minor())
 }
 
+// unplaced reports whether nobody knows to which version the group's release belongs: another controller has recorded it, and it names none.
+func unplaced(f Group) bool {
+	if f.Record != nil && f.Record.Ended != nil {
+		return false
+	}
+	option, err := ParseOption(f.Marks.Release)
+	if err != nil {
+		return true
+	}
+	_, known := option.Minor()
+	return !known
+}
+
 // count says how far the group is.
 func (f Group) count(members []Member) string {
 	done, flying, failures := 0, 0, 0
@@ -364,7 +399,7 @@ func (f Group) count(members []Member) string {
 func (f Group) refuse(reason Reason, message string) GroupVerdict {
 	v := f.rest(State{Reason: reason, Message: message})
 	record := f.newRecord()
-	record.Reason, record.Message, record.Refused = reason, message, true
+	record.Reason, record.Message, record.Refused, record.Previous = reason, message, true, f.lastEnded()
 	v.After.Record, v.After.Retry, v.After.Marks.Status = record, false, Failed
 	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}
 	return v
@@ -386,7 +421,7 @@ func (f Group) summary() string {
 
 func (f Group) wait(reason Reason, format string, args ...any) GroupVerdict {
 	v := f.rest(State{Going: true, Reason: reason, Message: fmt.Sprintf(format, args...)})
-	v.Action = Wait{After: poll}
+	v.Action = Wait{After: groupPoll}
 	return v
 }
 

@@ -1,6 +1,7 @@
 package annotated
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -66,14 +67,16 @@ func decideFinal(f Machine) MachineVerdict {
 	case f.Marks.To != u.Option, f.Retry:
 		return begin(f)
 	}
-	return f.rest(State{Reason: failureReason(u), Message: u.Why() + ". Set the annotation to another option, set windlass.dev/update-retry to try again, or remove the annotation to give up"})
+	// One that was refused has done nothing, so it has no need of the lock.
+	return f.standBy(f.rest(f.finalState()))
 }
 
-func failureReason(u *Upgrade) Reason {
-	if u.Reason != "" {
-		return u.Reason
+// finalState is what people see of an upgrade that was refused or has failed finally.
+func (f Machine) finalState() State {
+	return State{
+		Reason:  cmp.Or(f.Upgrade.Reason, ReasonFailed),
+		Message: f.Upgrade.Why() + ". Set the annotation to another option, set windlass.dev/update-retry to try again, or remove the annotation to give up",
 	}
-	return ReasonFailed
 }
 
 // decideRunning carries an upgrade on, or gives it up where a person wants something else and no change runs on the node.
@@ -106,9 +109,7 @@ func decideRunning(f Machine) MachineVerdict {
 func idle(f Machine) bool {
 	p := f.Upgrade.Progress
 	switch p.Phase {
-	case inplace.Draining, inplace.Failed:
-		return true
-	case inplace.BackingOff:
+	case inplace.Draining, inplace.BackingOff, inplace.Failed:
 		return f.Marks.To != "" || !p.Unended
 	case inplace.Verifying, inplace.Soaking:
 		return f.Marks.To != "" && inplace.NodeProblem(f.facts()) != ""
@@ -127,17 +128,19 @@ func giveUp(f Machine) MachineVerdict {
 	}
 	v := f.rest(State{})
 	v.After.Upgrade, v.After.Retry, v.After.Marks.Status, v.After.Marks.ChangeID = nil, false, "", ""
-	if !f.Upgrade.Cancelled {
+	if p := f.Upgrade.Progress; p.Cordoned && f.Node.Unknown != "" {
+		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("the upgrade to %s was cancelled; its node stays cordoned, because it cannot be asked: %s", f.Upgrade.Option, f.Node.Unknown)}
+	} else if !f.Upgrade.Cancelled {
 		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("the upgrade to %s was cancelled while no change ran on the node", f.Upgrade.Option)}
 	}
 	return v
 }
 
-// follow asks how a change goes on that nobody wants any longer and that was not seen to end. Its request is the one that began it, so it begins nothing.
+// follow asks how a change goes on that nobody wants any longer and that was not seen to end.
 func follow(f Machine) MachineVerdict {
 	p := f.Upgrade.Progress
 	v := f.wait(ReasonCancelled, "given up, but updater %q has not said that its change has ended; where nobody can tell any longer, remove the annotation windlass.dev/in-place-upgrade", p.Steps[0].Updater)
-	v.Action = Call{Step: p.Steps[0], Operation: p.Operation, Option: f.Upgrade.Option}
+	v.Action = Call{Step: p.Steps[0], Operation: p.Operation, Option: f.Upgrade.Option, Follow: true, Unheard: p.Unanswered}
 	return v
 }
 
@@ -160,10 +163,15 @@ func followed(f Machine, a inplace.Answer) MachineVerdict {
 	return DecideMachine(f)
 }
 
-// uncordon makes a node schedulable that an upgrade has cordoned, before nobody knows that any longer. A node that cannot be reached keeps nobody from
-// giving up.
+// uncordon makes a node schedulable that an upgrade has cordoned, before nobody knows that any longer. A node that cannot be asked for longer than an
+// attempt may take keeps nobody from giving up.
 func uncordon(f Machine, p *inplace.Progress) (MachineVerdict, bool) {
-	if p == nil || !p.Cordoned || !f.Node.Unschedulable || !f.Node.Exists || f.Node.Unknown != "" {
+	switch {
+	case p == nil || !p.Cordoned:
+		return MachineVerdict{}, false
+	case f.Node.Unknown != "" && f.Now.Sub(p.Started) <= f.Policy.AttemptTimeout:
+		return f.wait(ReasonCancelled, "given up; waiting for the node, which is to be made schedulable again: %s", f.Node.Unknown), true
+	case f.Node.Unknown != "" || !f.Node.Exists || !f.Node.Unschedulable:
 		return MachineVerdict{}, false
 	}
 	v := f.rest(State{Going: true, Reason: ReasonCancelled, Message: "making the node schedulable again"})
@@ -177,6 +185,9 @@ func carryOn(f Machine) MachineVerdict {
 	facts, p := f.facts(), f.Upgrade.Progress
 	over := f.Now.Sub(p.Started) > f.Policy.AttemptTimeout
 	switch {
+	case p.Phase == inplace.Draining && over && f.Node.Unknown != "":
+		// Its upgrade may be what makes the cluster answer again.
+		return take(f, inplace.Drained(facts))
 	case p.Phase == inplace.Draining && over:
 		return take(f, inplace.Expire(facts, fmt.Sprintf("the node was not drained within %s", f.Policy.AttemptTimeout)))
 	case p.Phase == inplace.Verifying && over && f.Node.Unknown != "",
@@ -192,9 +203,20 @@ func (f Machine) facts() inplace.Facts {
 	if f.Upgrade != nil && f.Upgrade.Progress != nil {
 		facts.Progress, facts.Desired = f.Upgrade.Progress, f.Upgrade.Progress.To
 	}
-	// A node that is not Ready runs nothing that a drain could move, and must not keep its own repair from happening.
-	facts.Policy.Drain = f.Policy.Drain && f.Node.Exists && f.Node.Ready && f.Node.Unknown == ""
+	facts.Policy.Drain = f.Policy.Drain && f.canDrain(facts.Progress)
+	if p := facts.Progress; p != nil && f.OwnEtcd != "" && facts.Node.Ready && (p.Phase == inplace.Verifying || p.Phase == inplace.Soaking) {
+		facts.Node.Ready, facts.Node.NotReady = false, f.OwnEtcd
+	}
 	return facts
+}
+
+// canDrain reports whether a drain may do any good. A node that is not Ready runs nothing that could be moved, and must not keep its own repair from
+// happening. Of one that cannot be asked nobody knows: its drain waits until it can, for a while, once.
+func (f Machine) canDrain(p *inplace.Progress) bool {
+	if f.Node.Unknown != "" {
+		return p == nil || !p.Drained
+	}
+	return f.Node.Exists && f.Node.Ready
 }
 
 // Drained takes the end of a drain.
@@ -237,7 +259,7 @@ func take(f Machine, decided inplace.Verdict) MachineVerdict {
 	case inplace.Drain:
 		v.Action, v.State = Drain{}, State{Going: true, Reason: Reason(inplace.ReasonDraining), Message: "draining the node"}
 	case inplace.Call:
-		v.Action = Call{Step: a.Step, Operation: a.Operation, Option: u.Option}
+		v.Action = Call{Step: a.Step, Operation: a.Operation, Option: u.Option, Follow: f.Marks.To != u.Option}
 		v.State = State{Going: true, Reason: Reason(inplace.ReasonUpdating), Message: fmt.Sprintf("updater %q brings the machine to %s", a.Step.Updater, u.Option)}
 	case inplace.Uncordon:
 		v.Action, v.State = Uncordon{}, State{Going: true, Reason: Reason(inplace.ReasonSoaking), Message: "making the node schedulable again"}
@@ -290,7 +312,7 @@ func (f Machine) refuse(reason Reason, message string) MachineVerdict {
 		}
 	}
 	v := f.rest(State{Reason: reason, Message: message})
-	v.After.Upgrade = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message}
+	v.After.Upgrade = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message, At: f.Now}
 	v.After.Retry = false
 	v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
 	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}

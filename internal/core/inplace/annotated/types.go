@@ -95,7 +95,18 @@ func (u *Upgrade) IsRunning() bool {
 
 // isUnended reports whether no attempt is under way, and the change of the last one may still run.
 func (u *Upgrade) isUnended() bool {
-	return u.Progress != nil && u.Progress.Unended && (u.Progress.Phase == inplace.BackingOff || u.Progress.Phase == inplace.Failed)
+	if u.Progress == nil || !u.Progress.Unended || len(u.Progress.Steps) == 0 {
+		return false
+	}
+	return u.Progress.Phase == inplace.Draining || u.Progress.Phase == inplace.BackingOff || u.Progress.Phase == inplace.Failed
+}
+
+// failedAt is when a final upgrade ended.
+func (u *Upgrade) failedAt() time.Time {
+	if u.Progress != nil {
+		return u.Progress.Started
+	}
+	return u.At
 }
 
 // Why says why a final upgrade ended.

@@ -120,6 +120,9 @@ func (w *world) check() {
 		if m.busy() {
 			flying++
 		}
+		if w.controlPlane && m.running != "" && w.holder != m.name {
+			w.violate("%s: %s runs, and the lock is with %q", m.name, m.running, w.holder)
+		}
 	}
 	if w.controlPlane && flying > 1 {
 		w.violate("%d control plane machines in flight", flying)
@@ -140,29 +143,63 @@ func (w *world) call(i int, c annotated.Call, answer string) inplace.Answer {
 			w.violate("%s: an updater is called while %s is in flight", m.name, w.machines[j].name)
 		}
 	}
-	if m.running != "" && m.operation != c.Operation {
-		// A change of an attempt that ran out of time: the updater waits for its end before it begins another.
-		m.installed, m.running = m.running, ""
+	own := m.operation == c.Operation
+	switch {
+	case answer == "unreachable":
+		return inplace.Answer{Outcome: inplace.Unknown, Message: "unreachable", NotBegun: !own && m.running == ""}
+	case m.running != "" && !own && (answer == "works" || answer == "lost"):
+		return inplace.Answer{Outcome: inplace.InProgress, Message: "waiting for an earlier change"}
+	case m.running != "" && !own:
+		// The updater waits for the end of an earlier change before it begins.
+		m.end(answer == "done" || answer == "done in silence")
+	}
+	if c.Follow {
+		return m.follow(own, answer)
+	}
+	if !own && m.marks.To != c.Option {
+		w.violate("%s: a change to %s begins, and %q is asked for", m.name, c.Option, m.marks.To)
 	}
 	m.running, m.operation = c.Option, c.Operation
-	end := func(works bool) {
-		if works {
-			m.installed = c.Option
-		}
-		m.running = ""
+	return m.work(answer)
+}
+
+// end ends what runs on a machine.
+func (m *machine) end(works bool) {
+	if works {
+		m.installed = m.running
 	}
+	m.running = ""
+}
+
+// work takes the change that runs a step farther.
+func (m *machine) work(answer string) inplace.Answer {
 	switch answer {
 	case "done":
-		end(true)
+		m.end(true)
 		return inplace.Answer{Outcome: inplace.Finishes}
 	case "fails":
-		end(false)
+		m.end(false)
 		return inplace.Answer{Outcome: inplace.Fails, Message: "it failed"}
 	case "done in silence":
-		end(true)
+		m.end(true)
+		return inplace.Answer{Outcome: inplace.Unknown, Message: "no answer"}
+	case "lost":
 		return inplace.Answer{Outcome: inplace.Unknown, Message: "no answer"}
 	}
 	return inplace.Answer{Outcome: inplace.InProgress, Message: "working"}
+}
+
+// follow says how a change goes on that nobody wants, and begins none.
+func (m *machine) follow(own bool, answer string) inplace.Answer {
+	switch {
+	case !own:
+		return inplace.Answer{Outcome: inplace.Fails, Message: "nothing was begun"}
+	case m.running != "":
+		return m.work(answer)
+	case m.upgrade != nil && m.installed == m.upgrade.Option:
+		return inplace.Answer{Outcome: inplace.Finishes}
+	}
+	return inplace.Answer{Outcome: inplace.Fails, Message: "it has failed"}
 }
 
 // group are the group's facts.
