@@ -85,7 +85,12 @@ func replicasOf(object *unstructured.Unstructured) int {
 
 // specVersion is the version of a group's spec; zero where there is none, or none that can be read.
 func specVersion(object *unstructured.Unstructured, controlPlane bool) version.Version {
-	text, _, _ := unstructured.NestedString(object.Object, versionPath(controlPlane)...)
+	return versionAt(object, versionPath(controlPlane)...)
+}
+
+// versionAt reads a version; zero where there is none, or none that can be read.
+func versionAt(object *unstructured.Unstructured, path ...string) version.Version {
+	text, _, _ := unstructured.NestedString(object.Object, path...)
 	v, err := version.Parse(text)
 	if err != nil {
 		return version.Version{}

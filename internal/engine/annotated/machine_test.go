@@ -13,6 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestMachine upgrades a worker by each kind of option, from the annotation to the end.
@@ -153,6 +154,48 @@ func TestPolicy(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, r.facts.Policy); diff != "" || tt.busy != (r.facts.Busy != "") {
 				t.Errorf("busy %q; policy (-want +got):\n%s", r.facts.Busy, diff)
+			}
+		})
+	}
+}
+
+// TestHostedControlPlane upgrades workers as far as a control plane without Machines allows.
+func TestHostedControlPlane(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		spec, status map[string]any
+		want         []core.Peer
+	}{
+		"its own version":        {map[string]any{"version": to}, map[string]any{"version": from}, []core.Peer{{Name: "HostedControlPlane hosted", Kubelet: inplaceVersion(from)}}},
+		"no status":              {map[string]any{"version": to}, nil, []core.Peer{{Name: "HostedControlPlane hosted", Kubelet: inplaceVersion(to)}}},
+		"no version":             {nil, nil, []core.Peer{{Name: "HostedControlPlane hosted"}}},
+		"one that nobody parses": {map[string]any{"version": int64(1)}, map[string]any{"version": "latest"}, []core.Peer{{Name: "HostedControlPlane hosted"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if err := w.client.Delete(t.Context(), newHosted(nil, nil)); err != nil {
+				t.Fatal(err)
+			}
+			w.add(newMachine("a", ""))
+			w.ask("a", toVersion)
+			peers := func() []core.Peer {
+				r, err := w.engine.readMachine(t.Context(), keyOf("a"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.facts.Peers
+			}
+			if got := peers(); len(got) != 0 {
+				t.Errorf("without any control plane: %+v", got)
+			}
+			w.put(newHosted(tt.spec, tt.status))
+			if diff := cmp.Diff(tt.want, peers(), cmp.AllowUnexported(version.Version{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			w.add(newMachine("cp-0", "kcp"))
+			if got := peers(); len(got) != 1 || got[0].Name != "cp-0" {
+				t.Errorf("beside a Machine: %+v", got)
 			}
 		})
 	}

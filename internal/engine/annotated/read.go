@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -117,8 +118,31 @@ func (r *machineRun) readControlPlane(ctx context.Context) error {
 	if r.facts.ControlPlane {
 		return nil
 	}
+	if len(machines) == 0 {
+		if r.facts.Peers, err = r.controlPlanePeers(ctx); err != nil {
+			return err
+		}
+	}
 	r.facts.ControlPlaneFirst, err = r.controlPlaneFirst(ctx, r.cluster, machines)
 	return err
+}
+
+// controlPlanePeers reads a control plane without Machines, such as a hosted or managed one, as if it were one; none where the Cluster has no control plane.
+func (r *machineRun) controlPlanePeers(ctx context.Context) ([]core.Peer, error) {
+	object := &unstructured.Unstructured{}
+	found, err := r.readControlPlaneObject(ctx, r.cluster, object)
+	if err != nil || !found {
+		return nil, err
+	}
+	return []core.Peer{{Name: object.GetKind() + " " + object.GetName(), Kubelet: controlPlaneVersion(object)}}, nil
+}
+
+// controlPlaneVersion is the version that a control plane has, or where it does not say so, that it should have; zero where there is none.
+func controlPlaneVersion(object *unstructured.Unstructured) version.Version {
+	if current := versionAt(object, "status", "version"); !current.IsZero() {
+		return current
+	}
+	return versionAt(object, "spec", "version")
 }
 
 // listMachines lists Machines of a Cluster, page by page, and sorted by name.
@@ -296,22 +320,32 @@ func (e *Engine) upgradeOf(m *clusterv1.Machine) string {
 
 // controlPlaneObject reads the metadata of a Cluster's control plane; nil where it has none.
 func (e *Engine) controlPlaneObject(ctx context.Context, cluster *clusterv1.Cluster) (*metav1.PartialObjectMetadata, error) {
+	object := &metav1.PartialObjectMetadata{}
+	found, err := e.readControlPlaneObject(ctx, cluster, object)
+	if err != nil || !found {
+		return nil, err
+	}
+	return object, nil
+}
+
+// readControlPlaneObject reads a Cluster's control plane into object; found is false where it has none.
+func (e *Engine) readControlPlaneObject(ctx context.Context, cluster *clusterv1.Cluster, object client.Object) (found bool, err error) {
 	ref := cluster.Spec.ControlPlaneRef
 	if ref.Name == "" {
-		return nil, nil //nolint:nilnil // There is none, which is no error.
+		return false, nil
 	}
 	mapping, err := e.Mapper.RESTMapping(ref.GroupKind())
 	if err != nil {
-		return nil, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
+		return false, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
 	}
-	object := metadataOf(mapping.GroupVersionKind)
+	object.GetObjectKind().SetGroupVersionKind(mapping.GroupVersionKind)
 	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil, nil //nolint:nilnil // It is gone, and asks for nothing.
+			return false, nil // It is gone, and asks for nothing.
 		}
-		return nil, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, cluster.Namespace, ref.Name, err)
+		return false, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, cluster.Namespace, ref.Name, err)
 	}
-	return object, nil
+	return true, nil
 }
 
 // readReferenced reads an object that a Machine refers to, whole; nil where it refers to none.

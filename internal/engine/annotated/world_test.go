@@ -46,7 +46,9 @@ var (
 	inCluster = types.NamespacedName{Namespace: namespace, Name: "c"}
 
 	ck8sKind = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "CK8sControlPlane"}
-	rke2Kind = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta1", Kind: "RKE2ControlPlane"}
+	// hostedKind is of control planes without Machines.
+	hostedKind = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta1", Kind: "HostedControlPlane"}
+	rke2Kind   = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta1", Kind: "RKE2ControlPlane"}
 )
 
 // recorder keeps Events by the object's name.
@@ -108,7 +110,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		T: t, nodes: porttest.NewNodes(), updaters: map[string]*installer{}, events: &recorder{said: map[string][]string{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		tick: 5 * time.Second,
 	}
-	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, newHosted(map[string]any{"version": "v1.31.9"}, nil))
 	if !slices.ContainsFunc(objects, func(o client.Object) bool { _, ok := o.(*clusterv1.Cluster); return ok }) {
 		objects = append(objects, newCluster())
 	}
@@ -180,7 +182,7 @@ func (w *world) applyCondition(ctx context.Context, configuration runtime.ApplyC
 // restart makes a new engine: what only memory holds is lost.
 func (w *world) restart() {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kubeadmControlPlaneKind.GroupVersion(), rke2Kind.GroupVersion()})
-	for _, kind := range []schema.GroupVersionKind{kubeadmControlPlaneKind, ck8sKind, rke2Kind} {
+	for _, kind := range []schema.GroupVersionKind{kubeadmControlPlaneKind, ck8sKind, rke2Kind, hostedKind} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	live := interceptor.NewClient(w.client, interceptor.Funcs{
@@ -218,8 +220,20 @@ func (w *world) updater(name string, spec v1alpha1.UpdaterSpec) *installer {
 	return i
 }
 
+// newCluster makes a Cluster whose control plane is a hosted one. Where a test has Machines for it, they are what counts.
 func newCluster() *clusterv1.Cluster {
-	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c", UID: "c-uid"}}
+	return &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c", UID: "c-uid"},
+		Spec:       clusterv1.ClusterSpec{ControlPlaneRef: clusterv1.ContractVersionedObjectReference{APIGroup: hostedKind.Group, Kind: hostedKind.Kind, Name: "hosted"}},
+	}
+}
+
+func newHosted(spec, status map[string]any) *unstructured.Unstructured {
+	object := unstructuredOf(hostedKind)
+	object.SetNamespace(namespace)
+	object.SetName("hosted")
+	object.Object["spec"], object.Object["status"] = spec, status
+	return object
 }
 
 // newMachine makes a worker of MachineDeployment md, or with cp a machine of the control plane of that name.
