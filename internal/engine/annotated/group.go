@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -149,7 +151,13 @@ func (r *groupRun) carryOut(ctx context.Context, a core.GroupAction, changed boo
 			return annotationPatch{v1alpha1.UpdateRetryAnnotation: new(string)}
 		})
 	case core.Raise:
-		if err := startOverOnConflict(r.raise(ctx, a.Version)); err != nil {
+		err := r.raise(ctx, a.Version)
+		if isRefusal(err) {
+			// Asking again does not help, and the machines have what was asked for.
+			r.facts.CannotRaise = fmt.Sprintf("the API server refuses it: %s; set %s yourself when that is mended", text.Bound(err.Error(), maxMessage/2), versionField(r.facts.ControlPlane))
+			return r.carryOn(ctx)
+		}
+		if err := startOverOnConflict(err); err != nil {
 			return Result{}, err
 		}
 		logFor(ctx).Info("Raised the version of a group whose machines run it", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "version", a.Version.String())
@@ -201,6 +209,8 @@ func versionPath(controlPlane bool) []string {
 	return []string{"spec", "template", "spec", "version"}
 }
 
+func versionField(controlPlane bool) string { return strings.Join(versionPath(controlPlane), ".") }
+
 // raise sets the version of the group's spec, if the group is still what was read.
 func (r *groupRun) raise(ctx context.Context, to version.Version) error {
 	fields := map[string]any{"metadata": map[string]any{"resourceVersion": r.object.GetResourceVersion()}}
@@ -208,6 +218,11 @@ func (r *groupRun) raise(ctx context.Context, to version.Version) error {
 		return fmt.Errorf("making a patch of the version: %w", err)
 	}
 	return r.patchFields(ctx, r.object, fields)
+}
+
+// isRefusal reports whether the API server, or an admission webhook, says no to a change for what it is.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }
 
 // pollJoined is when to look again for machines that have joined and have not got the group's release yet; 0 where there are none.

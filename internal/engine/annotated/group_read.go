@@ -169,10 +169,7 @@ func (r *groupRun) readOrder(ctx context.Context) error {
 // cannotRaise says why the version of the group's spec cannot be raised without its machines being replaced; empty if it can. It can where Cluster API asks
 // whether it may update them in place, and nothing else is allowed.
 func (r *groupRun) cannotRaise(policy updatepolicy.Selected, conflict string) string {
-	field := "spec.version"
-	if !r.facts.ControlPlane {
-		field = "spec.template.spec.version"
-	}
+	field := versionField(r.facts.ControlPlane)
 	switch {
 	case r.facts.Topology != "":
 		return fmt.Sprintf("it is that of Cluster %s's topology", r.facts.Topology)

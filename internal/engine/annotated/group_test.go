@@ -1,6 +1,7 @@
 package annotated
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -198,6 +200,57 @@ func TestRaise(t *testing.T) {
 			w.untilGroupDone(tt.gvk, "g", toVersion)
 			if got := specVersion(w.group(tt.gvk, "g"), tt.gvk != deploymentKind).String(); got != tt.want {
 				t.Errorf("the spec says %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestRaiseRefused ends an upgrade whose machines are there, where the API server does not take the new version, and says so. What may be otherwise the next
+// time is tried again.
+func TestRaiseRefused(t *testing.T) {
+	t.Parallel()
+	resource := clusterv1.GroupVersion.WithResource("machinedeployments").GroupResource()
+	for name, tt := range map[string]struct {
+		err  error
+		note string
+	}{
+		"invalid":        {apierrors.NewInvalid(deploymentKind.GroupKind(), "md", nil), "the API server refuses it: "},
+		"forbidden":      {apierrors.NewForbidden(resource, "md", errors.New("no")), "no; set spec.template.spec.version yourself"},
+		"by a webhook":   {apierrors.NewBadRequest("admission webhook \"x\" denied the request: freeze"), "freeze; set spec.template.spec.version yourself"},
+		"long words":     {apierrors.NewBadRequest(strings.Repeat("x", 3000)), "; set spec.template.spec.version yourself"},
+		"a webhook away": {apierrors.NewInternalError(errors.New("failed calling webhook")), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, inPlaceOnly(1))
+			w.register()
+			w.tick = time.Minute
+			w.addGroup(deploymentKind, "md", "w-0")
+			w.askGroup(deploymentKind, "md", toVersion)
+			w.until("its machine is there", func() bool { return w.marks("w-0").Release == toVersion })
+			w.refuse = func(data string) error {
+				if strings.Contains(data, `"template"`) {
+					return tt.err
+				}
+				return nil
+			}
+			_, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md"))
+			if err == nil {
+				// That the condition goes is a change, after which all is decided anew.
+				_, err = w.engine.Group(w.quiet(), deploymentKind, keyOf("md"))
+			}
+			ended := w.groupMarks(deploymentKind, "md") == core.Marks{Status: core.Done, Release: toVersion}
+			if tt.note == "" {
+				if err == nil || ended {
+					t.Errorf("ended %t, %v", ended, err)
+				}
+				return
+			}
+			if err != nil || !ended || specVersion(w.group(deploymentKind, "md"), false).String() != from {
+				t.Errorf("ended %t, %v, the spec says %s", ended, err, specVersion(w.group(deploymentKind, "md"), false))
+			}
+			if note := w.events.notes["md"]; !strings.Contains(note, "the version of the spec stays "+from) || !strings.Contains(note, tt.note) {
+				t.Errorf("the Event says %q", note)
 			}
 		})
 	}

@@ -51,13 +51,14 @@ var (
 	rke2Kind   = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta1", Kind: "RKE2ControlPlane"}
 )
 
-// recorder keeps Events by the object's name.
+// recorder keeps Events by the object's name, and of each object the last message.
 type recorder struct {
-	mu   sync.Mutex
-	said map[string][]string
+	mu    sync.Mutex
+	said  map[string][]string
+	notes map[string]string
 }
 
-func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	object, ok := regarding.(client.Object)
@@ -65,6 +66,7 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _
 		panic(fmt.Sprintf("%T is no object", regarding))
 	}
 	r.said[object.GetName()] = append(r.said[object.GetName()], strings.TrimPrefix(reason, "InPlaceUpgrade"))
+	r.notes[object.GetName()] = fmt.Sprintf(note, args...)
 }
 
 var _ events.EventRecorder = (*recorder)(nil)
@@ -89,6 +91,8 @@ type world struct {
 	applies int
 	// onWrite, if there is one, is called before each write of the engine.
 	onWrite func(verb string, object client.Object)
+	// refuse, if there is one, is shown each patch, and its error keeps it from being made.
+	refuse func(patch string) error
 	// groups are reconciled by step, besides all Machines.
 	groups []groupKey
 }
@@ -107,7 +111,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		}
 	}
 	w := &world{
-		T: t, nodes: porttest.NewNodes(), updaters: map[string]*installer{}, events: &recorder{said: map[string][]string{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		T: t, nodes: porttest.NewNodes(), updaters: map[string]*installer{}, events: &recorder{said: map[string][]string{}, notes: map[string]string{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		tick: 5 * time.Second,
 	}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, newHosted(map[string]any{"version": "v1.31.9"}, nil))
@@ -137,12 +141,28 @@ func (w *world) intercepted() client.WithWatch {
 			return write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return write("patch", o, func() error { return c.Patch(ctx, o, patch, opts...) })
+			return write("patch", o, func() error {
+				if err := w.refusal(o, patch); err != nil {
+					return err
+				}
+				return c.Patch(ctx, o, patch, opts...)
+			})
 		},
 		SubResourceApply: func(ctx context.Context, _ client.Client, _ string, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 			return w.faults.around("status apply", func() error { return w.applyCondition(ctx, o) })
 		},
 	})
+}
+
+func (w *world) refusal(object client.Object, patch client.Patch) error {
+	if w.refuse == nil {
+		return nil
+	}
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	return w.refuse(string(data))
 }
 
 // applyCondition does what server-side apply does to a list of conditions by their types, for which the fake client takes no list.
