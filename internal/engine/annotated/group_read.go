@@ -133,7 +133,7 @@ func (r *groupRun) readMembers(ctx context.Context, conflict string) error {
 func (r *groupRun) member(m *clusterv1.Machine, conflict string) core.Member {
 	member := core.Member{
 		Name: m.Name, Created: m.CreationTimestamp.Time, Marks: r.keys.marks(m.Annotations), Deleting: !m.DeletionTimestamp.IsZero(),
-		NotReady: notReady(m), NoNode: m.Status.NodeRef.Name == "", Kubelet: kubeletOf(m),
+		NotReady: notReady(m), NoNode: m.Status.NodeRef.Name == "", Kubelet: kubeletOf(m), Updating: updatedByClusterAPI(m) != "",
 	}
 	member.Spec, _ = version.Parse(m.Spec.Version)
 	var unreadable string

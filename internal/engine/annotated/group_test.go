@@ -415,6 +415,27 @@ func TestGroupHolds(t *testing.T) {
 	}
 }
 
+// TestUpdating tells machines that Cluster API updates from others that are held.
+func TestUpdating(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addGroup(deploymentKind, "md", "moving", "paused", "updating")
+	w.annotate(w.machine("moving"), map[string]any{clusterv1.PendingAcknowledgeMoveAnnotation: "", clusterv1.PausedAnnotation: ""})
+	w.annotate(w.machine("paused"), map[string]any{clusterv1.PausedAnnotation: ""})
+	w.annotate(w.machine("updating"), map[string]any{clusterv1.UpdateInProgressAnnotation: ""})
+	r, err := w.engine.readGroup(t.Context(), deploymentKind, keyOf("md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, m := range r.facts.Members {
+		got[m.Name] = m.Updating
+	}
+	if diff := cmp.Diff(map[string]bool{"moving": true, "paused": false, "updating": true}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestFault5_GroupCrashAnywhere has the process die at every effect of a group's upgrade.
 func TestFault5_GroupCrashAnywhere(t *testing.T) {
 	t.Parallel()
