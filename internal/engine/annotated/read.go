@@ -1,6 +1,7 @@
 package annotated
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,6 +206,8 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 	annotations := []string{r.machine.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation]}
 	if object != nil {
 		annotations = append(annotations, object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation])
+		// A controller of control planes need not hand its labels on.
+		r.facts.Topology = cmp.Or(r.facts.Topology, topologyOf(r.cluster, object))
 	}
 	for _, value := range annotations {
 		if value == "true" || value == "false" {
@@ -221,6 +224,14 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 	if !ok {
 		return nil, nil, nil
 	}
+	if gvk != deploymentKind {
+		// The version in which the kind is watched already: reading another one would begin another watch.
+		mapping, err := e.Mapper.RESTMapping(gvk.GroupKind())
+		if err != nil {
+			return nil, nil, fmt.Errorf("finding the API version of %s: %w", gvk.GroupKind(), err)
+		}
+		gvk = mapping.GroupVersionKind
+	}
 	object := metadataOf(gvk)
 	if err := e.Client.Get(ctx, key, object); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -235,7 +246,8 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 	return &group, object, nil
 }
 
-// OwnerOf returns kind and key of the object whose group a Machine belongs to: a MachineDeployment, or a control plane object.
+// OwnerOf returns kind and key of the object whose group a Machine belongs to: a MachineDeployment, or a control plane object in the version that its
+// controller wrote.
 func OwnerOf(m metav1.Object) (schema.GroupVersionKind, types.NamespacedName, bool) {
 	key := types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetLabels()[clusterv1.MachineDeploymentNameLabel]}
 	if !isControlPlane(m) {

@@ -93,6 +93,8 @@ type world struct {
 	onWrite func(verb string, object client.Object)
 	// refuse, if there is one, is shown each patch, and its error keeps it from being made.
 	refuse func(patch string) error
+	// onRead, if there is one, is called before each read of the engine from its cache.
+	onRead func(object client.Object)
 	// groups are reconciled by step, besides all Machines.
 	groups []groupKey
 }
@@ -134,6 +136,12 @@ func (w *world) intercepted() client.WithWatch {
 		return w.faults.around(fmt.Sprintf("%s of %T", verb, object), do)
 	}
 	return interceptor.NewClient(w.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if w.onRead != nil {
+				w.onRead(o)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
 		},
