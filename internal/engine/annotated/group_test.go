@@ -390,7 +390,6 @@ func TestGroupHolds(t *testing.T) {
 	}{
 		"paused":         {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.PausedAnnotation] = "" }, want: "it or its Cluster is paused"},
 		"remediating":    {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.RemediateMachineAnnotation] = "" }, want: "it is up for remediation"},
-		"updated":        {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.UpdateInProgressAnnotation] = "" }, want: "Cluster API updates it in place"},
 		"two policies":   {objects: []client.Object{inPlaceOnly(1), second}, edit: func(*clusterv1.Machine) {}, want: "UpdatePolicies"},
 		"no record":      {edit: func(m *clusterv1.Machine) { m.Annotations[v1alpha1.InPlaceUpgradeAnnotation] = "{" }, want: "cannot be read"},
 		"not in the API": {edit: func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" }, want: "it has no node yet"},
@@ -412,27 +411,6 @@ func TestGroupHolds(t *testing.T) {
 				t.Errorf("the condition is %+v, marks %+v", c, w.marks("a"))
 			}
 		})
-	}
-}
-
-// TestUpdating tells machines that Cluster API updates from others that are held.
-func TestUpdating(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.addGroup(deploymentKind, "md", "moving", "paused", "updating")
-	w.annotate(w.machine("moving"), map[string]any{clusterv1.PendingAcknowledgeMoveAnnotation: "", clusterv1.PausedAnnotation: ""})
-	w.annotate(w.machine("paused"), map[string]any{clusterv1.PausedAnnotation: ""})
-	w.annotate(w.machine("updating"), map[string]any{clusterv1.UpdateInProgressAnnotation: ""})
-	r, err := w.engine.readGroup(t.Context(), deploymentKind, keyOf("md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]bool{}
-	for _, m := range r.facts.Members {
-		got[m.Name] = m.Updating
-	}
-	if diff := cmp.Diff(map[string]bool{"moving": true, "paused": false, "updating": true}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
