@@ -80,6 +80,8 @@ type installer struct {
 	// answer, if there is one, takes the place of the work.
 	answer func(request *runtimehooksv1.UpdateMachineRequest) inplace.Answer
 
+	// asked counts the questions what it covers.
+	asked int
 	polls map[string]int
 	// completed counts finished work by machine and operation.
 	completed map[string]int
@@ -90,6 +92,7 @@ type installer struct {
 }
 
 func (i *installer) CanUpdateMachine(_ context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
+	i.asked++
 	if i.mute != nil || !i.covers {
 		return cover.Patches{}, i.mute
 	}

@@ -67,8 +67,8 @@ type machineRun struct {
 	policy string
 	// workersRead says that the facts tell of the workers.
 	workersRead bool
-	// called says that an updater was asked to do something.
-	called bool
+	// called says that an updater was asked to do something, spent that something else may have taken most of the time there is for that.
+	called, spent bool
 }
 
 // carryOn decides, records and acts, until there is something to wait for.
@@ -177,6 +177,7 @@ func (r *machineRun) carryOut(ctx context.Context, a core.Action, changed bool) 
 	case core.Wait:
 		return core.MachineVerdict{}, &Result{After: a.After, Now: a.After <= 0}, nil
 	case core.Ask:
+		r.spent = true
 		plan := r.plan(ctx, a.Option)
 		r.readNode(ctx)
 		return core.Planned(r.facts, plan), nil, nil
@@ -190,7 +191,7 @@ func (r *machineRun) carryOut(ctx context.Context, a core.Action, changed bool) 
 	case core.Drain:
 		return r.drain(ctx)
 	case core.Call:
-		if r.called {
+		if r.called || r.spent {
 			return core.MachineVerdict{}, &Result{After: nextStep}, nil
 		}
 		r.called = true
@@ -248,6 +249,7 @@ func (r *machineRun) drain(ctx context.Context) (core.MachineVerdict, *Result, e
 	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(r.facts.Upgrade.Progress.Started) > limit {
 		return core.Drained(r.facts), nil, nil
 	}
+	r.spent = true
 	status, err := r.Nodes.Drain(ctx, r.clusterKey(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
 	if err != nil {
 		status.Done, status.Message = false, err.Error() // What fails is tried again.
