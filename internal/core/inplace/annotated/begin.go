@@ -108,6 +108,9 @@ func start(f Machine, t target, steps []inplace.Step) MachineVerdict {
 	var before *inplace.Progress
 	if f.Upgrade != nil {
 		before = f.Upgrade.Progress
+		if before == nil && f.Upgrade.Cordoned {
+			before = &inplace.Progress{Cordoned: true}
+		}
 	}
 	adopted := adopts(f)
 	steps = selectSteps(f, t, steps, before)

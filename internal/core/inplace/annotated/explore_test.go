@@ -42,7 +42,7 @@ func (s *state) key() string {
 		}
 		b = fmt.Appendf(b, "|%v %t %s %s %t %t %t %t", marks, m.retry, m.installed, m.running, m.cordoned, m.node.Ready && m.node.Unknown == "", m.node.Unschedulable, m.upgrade == nil)
 		if u := m.upgrade; u != nil {
-			b = fmt.Appendf(b, " %s %s %t %t", u.Option, u.Reason, u.Cancelled, u.Progress == nil)
+			b = fmt.Appendf(b, " %s %s %t %t %t", u.Option, u.Reason, u.Cancelled, u.Cordoned, u.Progress == nil)
 			if p := u.Progress; p != nil {
 				b = fmt.Appendf(b, " %s %d %d %t %t %t %t %t %s", p.Phase, p.Attempt, len(p.Steps), p.Cordoned, p.Drained, p.Unanswered, p.Operation == m.operation, p.Unended, s.age(p.Started))
 				if p.NotBefore != nil {

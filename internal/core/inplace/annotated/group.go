@@ -168,7 +168,7 @@ func decideMembers(f Group) GroupVerdict {
 
 // decideFailed decides about a group with a failed machine: nothing begins any more, unless a person has asked for another try since it failed.
 func (f Group) decideFailed(members []Member, m Member) GroupVerdict {
-	if asked := f.Record.RetryAsked; asked != nil && m.Upgrade.failedAt().Before(*asked) {
+	if asked := f.Record.RetryAsked; asked != nil && m.Upgrade.endedAt().Before(*asked) {
 		return f.act(RetryMember{Member: m.Name})
 	}
 	record := *f.Record

@@ -58,7 +58,7 @@ func decideFinal(f Machine) MachineVerdict {
 	case f.Marks.To == "" && u.isUnended():
 		return follow(f)
 	case f.Marks.To == "":
-		if v, ok := uncordon(f, u.Progress); ok {
+		if v, ok := uncordon(f); ok {
 			return v
 		}
 		v := f.rest(State{})
@@ -66,6 +66,12 @@ func decideFinal(f Machine) MachineVerdict {
 		return v
 	case f.Marks.To != u.Option, f.Retry:
 		return begin(f)
+	case u.Cordoned && f.Node.Unknown != "":
+		v := f.rest(f.finalState())
+		v.Action = Wait{After: poll}
+		return v
+	case u.Cordoned:
+		return uncordonRefused(f)
 	}
 	// One that was refused has done nothing, so it has no need of the lock.
 	return f.standBy(f.rest(f.finalState()))
@@ -123,7 +129,7 @@ func giveUp(f Machine) MachineVerdict {
 	if f.Marks.To != "" {
 		return begin(f)
 	}
-	if v, ok := uncordon(f, f.Upgrade.Progress); ok {
+	if v, ok := uncordon(f); ok {
 		return v
 	}
 	v := f.rest(State{})
@@ -165,11 +171,11 @@ func followed(f Machine, a inplace.Answer) MachineVerdict {
 
 // uncordon makes a node schedulable that an upgrade has cordoned, before nobody knows that any longer. A node that cannot be asked for longer than an
 // attempt may take keeps nobody from giving up.
-func uncordon(f Machine, p *inplace.Progress) (MachineVerdict, bool) {
+func uncordon(f Machine) (MachineVerdict, bool) {
 	switch {
-	case p == nil || !p.Cordoned:
+	case !f.Upgrade.hasCordoned():
 		return MachineVerdict{}, false
-	case f.Node.Unknown != "" && f.Now.Sub(p.Started) <= f.Policy.AttemptTimeout:
+	case f.Node.Unknown != "" && f.Now.Sub(f.Upgrade.endedAt()) <= f.Policy.AttemptTimeout:
 		return f.wait(ReasonCancelled, "given up; waiting for the node, which is to be made schedulable again: %s", f.Node.Unknown), true
 	case f.Node.Unknown != "" || !f.Node.Exists || !f.Node.Unschedulable:
 		return MachineVerdict{}, false
@@ -177,6 +183,18 @@ func uncordon(f Machine, p *inplace.Progress) (MachineVerdict, bool) {
 	v := f.rest(State{Going: true, Reason: ReasonCancelled, Message: "making the node schedulable again"})
 	v.Action = Uncordon{}
 	return v, true
+}
+
+// uncordonRefused makes a node schedulable that could not be asked when an upgrade was refused.
+func uncordonRefused(f Machine) MachineVerdict {
+	if v, ok := uncordon(f); ok {
+		return v
+	}
+	u := *f.Upgrade
+	u.Cordoned = false
+	v := f.rest(f.finalState())
+	v.After.Upgrade = &u
+	return v
 }
 
 // carryOn takes the upgrade a step farther. What package inplace waits for without a limit is limited here: an upgrade that an annotation asks for ends, if
@@ -303,16 +321,18 @@ func fail(f Machine, v MachineVerdict, refused inplace.Refuse) MachineVerdict {
 
 // refuse records that an option is refused before anything is done for it. What is installed stays on record.
 func (f Machine) refuse(reason Reason, message string) MachineVerdict {
+	cordoned := false
 	if f.Upgrade != nil {
 		if f.Upgrade.isUnended() {
 			return follow(f)
 		}
-		if v, ok := uncordon(f, f.Upgrade.Progress); ok {
+		if v, ok := uncordon(f); ok {
 			return v
 		}
+		cordoned = f.Upgrade.hasCordoned() && f.Node.Unknown != ""
 	}
 	v := f.rest(State{Reason: reason, Message: message})
-	v.After.Upgrade = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message, At: f.Now}
+	v.After.Upgrade = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message, At: f.Now, Cordoned: cordoned}
 	v.After.Retry = false
 	v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
 	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}

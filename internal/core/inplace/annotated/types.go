@@ -78,6 +78,8 @@ type Upgrade struct {
 	Reason  Reason    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
 	At      time.Time `json:"at,omitzero"`
+	// Cordoned says that an upgrade which this one took the place of has cordoned the node, which could not be asked when this one was refused.
+	Cordoned bool `json:"cordoned,omitempty"`
 	// Cancelled says that the annotation was removed and an Event has said so.
 	Cancelled bool `json:"cancelled,omitempty"`
 }
@@ -101,8 +103,11 @@ func (u *Upgrade) isUnended() bool {
 	return u.Progress.Phase == inplace.Draining || u.Progress.Phase == inplace.BackingOff || u.Progress.Phase == inplace.Failed
 }
 
-// failedAt is when a final upgrade ended.
-func (u *Upgrade) failedAt() time.Time {
+// hasCordoned reports whether the upgrade, or one before it, has cordoned the node.
+func (u *Upgrade) hasCordoned() bool { return u.Cordoned || u.Progress != nil && u.Progress.Cordoned }
+
+// endedAt is since when a final upgrade has been final, and of another one since when it is in its phase.
+func (u *Upgrade) endedAt() time.Time {
 	if u.Progress != nil {
 		return u.Progress.Started
 	}

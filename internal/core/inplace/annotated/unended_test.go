@@ -272,3 +272,22 @@ func TestWithin(t *testing.T) {
 		t.Errorf("%+v", v.State)
 	}
 }
+
+// TestRefusalRemembersTheCordon makes a node schedulable that could not be asked for long when the option after its upgrade was refused.
+func TestRefusalRemembersTheCordon(t *testing.T) {
+	d := drive(t, false, 1)
+	m := &d.machines[0]
+	m.marks.To = optionA
+	d.machineOnce(0, "fails")
+	d.now = d.now.Add(time.Hour)
+	m.marks.To, m.node.Unknown = "nonsense", "no answer"
+	d.machineOnce(0, "done")
+	if state, _ := d.machineOnce(0, "done"); state.Reason != annotated.ReasonBadOption || !m.cordoned {
+		t.Fatalf("%+v", state)
+	}
+	m.node.Unknown = ""
+	d.machineOnce(0, "done")
+	if m.cordoned || m.upgrade.Cordoned {
+		t.Errorf("%+v", m.upgrade)
+	}
+}
