@@ -3,7 +3,11 @@ package annotated
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
 
@@ -38,5 +42,60 @@ func TestCallHasItsTime(t *testing.T) {
 		if len(kubelet.requests) != 1 {
 			t.Errorf("drain %s: %d requests", drain, len(kubelet.requests))
 		}
+	}
+}
+
+// TestFault10_NodeThatCannotBeAsked holds that an upgrade begins whose node cannot be asked: it may be what mends the node. What the machine ran when it was
+// last known counts then. Where that is what is asked for, nobody knows whether anything is to be done.
+func TestFault10_NodeThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	gone := func(w *world) { w.nodes.Remove(inCluster, "a") }
+	away := func(w *world) { w.nodes.SetUnreachable(inCluster, "connection refused") }
+	for name, tt := range map[string]struct {
+		breaks     func(*world)
+		last, spec string
+		begins     bool
+	}{
+		"not there":                          {breaks: gone, last: from, spec: to, begins: true},
+		"not reached":                        {breaks: away, last: from, spec: to, begins: true},
+		"never known":                        {breaks: gone, spec: from, begins: true},
+		"known as what is asked for":         {breaks: away, last: to, spec: from},
+		"never known, made as what is asked": {breaks: gone, spec: to},
+		"nothing is known":                   {breaks: gone, spec: "latest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			kubelet, _ := w.register()
+			m := newMachine("a", "")
+			m.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation], m.Annotations[keys.To], m.Spec.Version = "false", toVersion, tt.spec
+			w.add(m)
+			tt.breaks(w)
+			w.edit("a", func(m *clusterv1.Machine) { m.Status.NodeInfo = nil })
+			if tt.last != "" {
+				w.edit("a", func(m *clusterv1.Machine) { m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: tt.last} })
+			}
+			for range 4 {
+				if _, err := w.reconcile("a"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if begun := len(kubelet.requests) > 0; begun != tt.begins {
+				t.Errorf("begun %t, want %t; the condition is %+v", begun, tt.begins, condition(w.machine("a").Status.Conditions))
+			}
+			if c := condition(w.machine("a").Status.Conditions); !tt.begins && (c == nil || c.Reason != string(inplace.ReasonUpdaterUnknown)) {
+				t.Errorf("the condition is %+v", c)
+			}
+		})
+	}
+}
+
+// edit changes the status of a machine.
+func (w *world) edit(name string, change func(*clusterv1.Machine)) {
+	w.Helper()
+	m := w.machine(name)
+	change(m)
+	if err := w.client.Status().Update(w.Context(), m); err != nil {
+		w.Fatal(err)
 	}
 }

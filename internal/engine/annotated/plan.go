@@ -59,18 +59,18 @@ func (r *machineRun) selectUpdaters(ctx context.Context) ([]v1alpha1.Updater, er
 // planVersion asks the updaters about the Machine with another version and no other change. What the machine runs counts, not what its spec says: the spec
 // may be ahead.
 func (r *machineRun) planVersion(ctx context.Context, to version.Version, updaters []v1alpha1.Updater) core.Plan {
-	node := r.facts.Node
-	if node.Unknown != "" || !node.Exists {
-		return core.Plan{Unknown: "what the machine runs is not known: " + orDefault(node.Unknown, "its node does not exist")}
-	}
-	if to.RunBy(node.Kubelet) {
+	kubelet, problem := r.currentKubelet()
+	switch {
+	case problem != "" && (kubelet.IsZero() || to.RunBy(kubelet)):
+		return core.Plan{Unknown: "what the machine runs is not known: " + problem}
+	case to.RunBy(kubelet):
 		return core.Plan{}
 	}
 	objects, err := r.desired(ctx)
 	if err != nil {
 		return core.Plan{Unknown: cut(err.Error())}
 	}
-	current, err := machineAt(objects, node.Kubelet)
+	current, err := machineAt(objects, kubelet)
 	if err != nil {
 		return core.Plan{Unknown: cut(err.Error())}
 	}
@@ -92,6 +92,19 @@ func (r *machineRun) planVersion(ctx context.Context, to version.Version, update
 		return core.Plan{Unknown: cut(err.Error())}
 	}
 	return planOf(coverage.Result(), to, updaters)
+}
+
+// currentKubelet is what the machine runs, or, where its node cannot be asked, problem says why, and it is what it ran when it was last known, or was made
+// with: the upgrade may be what mends the node.
+func (r *machineRun) currentKubelet() (kubelet version.Version, problem string) {
+	node := r.facts.Node
+	if node.Unknown == "" && node.Exists {
+		return node.Kubelet, ""
+	}
+	if kubelet = kubeletOf(r.machine); kubelet.IsZero() {
+		kubelet = r.facts.Spec
+	}
+	return kubelet, orDefault(node.Unknown, "its node does not exist")
 }
 
 // planOf makes steps of what is covered.
