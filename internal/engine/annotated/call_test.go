@@ -1,6 +1,7 @@
 package annotated
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
 
@@ -85,6 +87,55 @@ func TestFault10_NodeThatCannotBeAsked(t *testing.T) {
 			}
 			if c := condition(w.machine("a").Status.Conditions); !tt.begins && (c == nil || c.Reason != string(inplace.ReasonUpdaterUnknown)) {
 				t.Errorf("the condition is %+v", c)
+			}
+		})
+	}
+}
+
+// TestFollow tells an updater that nothing may begin any longer, and does not ask one at all that need not know what it is asked about.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		updater         string
+		follow, unheard bool
+		// asked says that the updater is asked, and want what the annotation then says.
+		asked bool
+		want  string
+	}{
+		"wanted":                {updater: "kubelet", asked: true},
+		"followed":              {updater: "kubelet", follow: true, asked: true, want: "true"},
+		"not heard of":          {updater: "kubelet", follow: true, unheard: true},
+		"not heard of, wanted":  {updater: "kubelet", unheard: true, asked: true},
+		"of k8sd":               {updater: "k8sd", follow: true, asked: true, want: "true"},
+		"of k8sd, not heard of": {updater: "k8sd", follow: true, unheard: true, asked: true, want: "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.register()
+			m := newMachine("a", "")
+			m.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "false"
+			w.add(m)
+			r, err := w.engine.readMachine(t.Context(), keyOf("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := r.call(t.Context(), core.Call{Step: inplace.Step{Updater: tt.updater}, Operation: "o", Option: toChannel, Follow: tt.follow, Unheard: tt.unheard})
+			requests := w.updaters[tt.updater].requests
+			if asked := len(requests) == 1; asked != tt.asked {
+				t.Fatalf("asked %t: %+v", asked, a)
+			}
+			if !tt.asked {
+				if a.Outcome != inplace.Unknown || !strings.Contains(a.Message, "nobody knows whether its change runs") || a.NotBegun {
+					t.Errorf("the answer is %+v", a)
+				}
+				return
+			}
+			if got := requests[0].Desired.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation]; got != tt.want {
+				t.Errorf("the annotation says %q, want %q", got, tt.want)
+			}
+			if got := w.machine("a").Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation]; got != "false" {
+				t.Errorf("that of the Machine itself says %q", got)
 			}
 		})
 	}

@@ -35,12 +35,16 @@ func (r *machineRun) plan(ctx context.Context, option core.Option) core.Plan {
 		return r.planVersion(ctx, exact, updaters)
 	}
 	for i := range updaters {
-		if in := updaters[i].Spec.InProcess; in != nil && in.Kind == v1alpha1.K8sdUpdater {
+		if isK8sd(&updaters[i]) {
 			return core.Plan{Steps: []inplace.Step{{Updater: updaters[i].Name, SetsVersion: true, MaxMinors: int(updaters[i].Spec.Transitions.MaxMinors)}}}
 		}
 	}
 	return core.Plan{Refused: fmt.Sprintf("%s is for an Updater with spec.inProcess.kind %s, and none selects the machine; register one, or ask for a version with version=",
 		option, v1alpha1.K8sdUpdater)}
+}
+
+func isK8sd(u *v1alpha1.Updater) bool {
+	return u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater
 }
 
 // selectUpdaters returns the updaters for the machine, in order.
@@ -188,6 +192,10 @@ func (r *machineRun) call(ctx context.Context, a core.Call) inplace.Answer {
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: a.Step.Updater}, u); err != nil {
 		return inplace.Answer{Message: fmt.Sprintf("reading Updater %q: %v", a.Step.Updater, err)}
 	}
+	if a.Follow && a.Unheard && !isK8sd(u) {
+		// It need not know the annotation that asks it to begin nothing, nor the operation.
+		return inplace.Answer{Message: fmt.Sprintf("updater %q was not heard of when its time was over, so nobody knows whether its change runs", u.Name)}
+	}
 	opened, err := r.Open(ctx, u)
 	if err != nil {
 		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}
@@ -201,6 +209,10 @@ func (r *machineRun) call(ctx context.Context, a core.Call) inplace.Answer {
 	}
 	objects.Machine.Annotations[v1alpha1.OperationIDAnnotation] = a.Operation
 	objects.Machine.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation] = a.Option
+	delete(objects.Machine.Annotations, v1alpha1.InPlaceUpgradeFollowAnnotation) // What a person set does not count.
+	if a.Follow {
+		objects.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "true"
+	}
 	if option, err := core.ParseOption(a.Option); err == nil {
 		if exact, ok := option.Exact(); ok {
 			objects.Machine.Spec.Version = exact.String()
