@@ -65,8 +65,8 @@ func (c *cluster) testFailsTwice(ctx context.Context, t *testing.T) {
 		t.Errorf("the control plane is %s", controlPlane)
 	}
 	c.checkEvents(ctx, t, kindControlPlane, controlPlane, []string{
-		"InPlaceUpgradeInProgress: upgrading 1 machines in place to " + singleFailing,
-		"InPlaceUpgradeDone: all 1 machines are upgraded in place to " + singleFailing + "; the version of the spec stays v1.31.0: " +
+		"InPlaceUpgradeInProgress: upgrading 1 machine in place to " + singleFailing,
+		"InPlaceUpgradeDone: upgraded 1 machine in place to " + singleFailing + "; the version of the spec stays v1.31.0: " +
 			"Cluster API replaces the machines of a KubeadmControlPlane of 1 for it; set spec.version yourself when that may happen",
 	})
 	if diff := cmp.Diff(before, c.story.uids(c.name)); diff != "" {

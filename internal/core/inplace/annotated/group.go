@@ -61,7 +61,7 @@ func beginGroup(f Group) GroupVerdict {
 	}
 	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: "upgrading machines to " + f.Marks.To})
 	v.After = GroupAfter{Marks: Marks{To: f.Marks.To, Status: InProgress}, Record: f.newRecord()}
-	v.Event = Event{Kind: Started, Message: fmt.Sprintf("upgrading %d machines in place to %s", len(counted(f.Members)), f.Marks.To)}
+	v.Event = Event{Kind: Started, Message: fmt.Sprintf("upgrading %s in place to %s", machines(len(counted(f.Members))), f.Marks.To)}
 	v.Action = Wait{}
 	return v
 }
@@ -283,7 +283,7 @@ func (f Group) end(members []Member) GroupVerdict {
 	record.Ended, record.Version, record.Spec, record.Superseded, record.Reason, record.Message = &ended, reached, f.Spec, nil, "", ""
 	v := f.rest(State{})
 	v.After = GroupAfter{Marks: Marks{Status: Done, Release: record.Option}, Record: &record}
-	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("all %d machines are upgraded in place to %s%s", len(members), record.Option, note)}
+	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded %s in place to %s%s", machines(len(members)), record.Option, note)}
 	return v
 }
 
@@ -374,6 +374,13 @@ func unplaced(f Group) bool {
 	}
 	_, known := option.Minor()
 	return !known
+}
+
+func machines(n int) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return fmt.Sprintf("%d machines", n)
 }
 
 // count says how far the group is.

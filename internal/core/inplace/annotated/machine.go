@@ -269,7 +269,7 @@ func take(f Machine, decided inplace.Verdict) MachineVerdict {
 	}
 	if u.Progress.Phase == inplace.BackingOff && before.Phase != inplace.BackingOff {
 		v.After.Marks.LastFailed = stamp(f.Now)
-		v.Event = Event{Kind: AttemptFailed, Message: fmt.Sprintf("attempt %d to reach %s failed: %s", u.Progress.Attempt, u.Option, u.Progress.LastError)}
+		v.Event = Event{Kind: AttemptFailed, Message: fmt.Sprintf("attempt %d by updater %q to reach %s failed: %s", u.Progress.Attempt, u.Progress.Steps[0].Updater, u.Option, u.Progress.LastError)}
 	}
 	switch a := decided.Action.(type) {
 	case inplace.Wait:

@@ -282,11 +282,11 @@ func TestEnd(t *testing.T) {
 		words string
 	}{
 		"raised":        {group("v1.32.1", "v1.32.1"), func(*annotated.Group) {}, "v1.32.1", ""},
-		"same version":  {group("v1.31.1"), func(*annotated.Group) {}, "", "all 1 machines"},
-		"topology":      {group("v1.31.2"), func(g *annotated.Group) { g.Topology = "c" }, "", "all 1 machines"},
+		"same version":  {group("v1.31.1"), func(*annotated.Group) {}, "", "upgraded 1 machine in place"},
+		"topology":      {group("v1.31.2"), func(g *annotated.Group) { g.Topology = "c" }, "", "upgraded 1 machine in place"},
 		"not alike":     {group("v1.32.1", "v1.32.2"), func(*annotated.Group) {}, "", "different versions"},
 		"would replace": {group("v1.32.1"), func(g *annotated.Group) { g.CannotRaise = "make an UpdatePolicy" }, "", "make an UpdatePolicy"},
-		"no machines":   {group(), func(*annotated.Group) {}, "", "all 0 machines"},
+		"no machines":   {group(), func(*annotated.Group) {}, "", "upgraded 0 machines"},
 	} {
 		tt.edit(&tt.group)
 		v := annotated.DecideGroup(tt.group)
