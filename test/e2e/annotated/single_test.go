@@ -52,8 +52,8 @@ func (c *cluster) testFailsTwice(ctx context.Context, t *testing.T) {
 	c.awaitMachine(ctx, t, machine.key.Name, singleFailing, "v1.32.77")
 	c.checkEvents(ctx, t, kindMachine, machine, append(singleEvents(),
 		"InPlaceUpgradeInProgress: upgrading in place to "+singleFailing,
-		"InPlaceUpgradeAttemptFailed: attempt 1 to reach "+singleFailing+" failed: k8sd answered: disk full",
-		"InPlaceUpgradeAttemptFailed: attempt 2 to reach "+singleFailing+" failed: k8sd answered: disk full",
+		"InPlaceUpgradeAttemptFailed: attempt 1 by updater \"k8sd\" to reach "+singleFailing+" failed: k8sd answered: disk full",
+		"InPlaceUpgradeAttemptFailed: attempt 2 by updater \"k8sd\" to reach "+singleFailing+" failed: k8sd answered: disk full",
 		"InPlaceUpgradeDone: upgraded in place to "+singleFailing+"; the kubelet reports v1.32.77",
 	))
 	if done := c.k8sd(ctx, t)[machine.key.Name]; done.Refreshes != 2 || done.Completed != 2 {
