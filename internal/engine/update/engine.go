@@ -19,6 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/engine/cplock"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -54,12 +55,16 @@ type Engine struct {
 	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
 	machines *keyedMutex
 	draining *settled
+	locks    cplock.Locks
 }
 
 // New returns an Engine.
 func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
-	return &Engine{Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: newSettled()}
+	return &Engine{
+		Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: newSettled(),
+		locks: cplock.New(o.Client, o.Live),
+	}
 }
 
 // Coverage is the answer to CanUpdateMachine and CanUpdateMachineSet.

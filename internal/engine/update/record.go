@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 )
 
 // maxDecisions is how many decisions an object keeps: one for each MachineSet that machines still move to from it.
@@ -119,10 +120,21 @@ func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, befor
 	case before == nil:
 		// A wish to abandon that is older than the update is about another one.
 		p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation)
+		if len(progress.Steps) > 0 {
+			e.withdrawRelease(m, p)
+		}
 	case before.Phase == inplace.Failed && progress.Phase != inplace.Failed:
 		p.removeFrom(m.Annotations, v1alpha1.UpdateRetryAnnotation)
 	}
 	return e.applyAnnotations(ctx, m, p)
+}
+
+// withdrawRelease takes away what says which release an annotation brought a machine to: an updater is about to bring another one.
+func (e *Engine) withdrawRelease(m *clusterv1.Machine, p annotationPatch) {
+	p.removeFrom(m.Annotations, e.Prefix+v1alpha1.InPlaceUpgradeRelease)
+	if status := e.Prefix + v1alpha1.InPlaceUpgradeStatus; m.Annotations[status] == string(annotated.Done) {
+		p.removeFrom(m.Annotations, status)
+	}
 }
 
 // recordEnd removes all that belongs to a running update.

@@ -81,7 +81,15 @@ func (r *run) begin(ctx context.Context) (Reply, error) {
 		return r.carryOn(ctx, v)
 	}
 	if r.owner.group.ControlPlane {
-		// Control plane controllers update one Machine at a time by themselves.
+		// Control plane controllers update one Machine at a time by themselves, but look at nothing that annotations ask for.
+		why, err := r.peerUpgraded(ctx)
+		if err != nil {
+			return Reply{}, err
+		}
+		if why != "" {
+			r.clearCondition(ctx)
+			return Reply{RetryAfter: pollAnnotated, Message: "not started: " + why}, nil
+		}
 		if _, err := decide(0); err != nil {
 			return Reply{}, err
 		}
@@ -96,33 +104,6 @@ func (r *run) begin(ctx context.Context) (Reply, error) {
 // scope names what shares maxInFlight.
 func (r *run) scope() string {
 	return r.owner.group.Namespace + "/" + r.owner.group.Cluster + "/" + r.policy.Name
-}
-
-// inFlight returns a function that reads which machines of the scope are in flight: those with progress on record, the
-// finally failed ones included. A failure so holds its place until a person has looked at it.
-func (r *run) inFlight(ctx context.Context) func() (map[types.UID]struct{}, error) {
-	return func() (map[types.UID]struct{}, error) {
-		machines := &metav1.PartialObjectMetadataList{}
-		machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-		err := r.Client.List(ctx, machines, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.owner.group.Cluster},
-			client.HasLabels{clusterv1.MachineDeploymentNameLabel}, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return nil, fmt.Errorf("listing the Machines of Cluster %s/%s: %w", r.machine.Namespace, r.owner.group.Cluster, err)
-		}
-		found := map[types.UID]struct{}{}
-		for i := range machines.Items {
-			m := &machines.Items[i]
-			if !has(m, clusterv1.UpdateInProgressAnnotation) {
-				// What is left of an update whose mark somebody took away holds no place.
-				continue
-			}
-			p, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
-			if err != nil || p != nil && p.Policy == r.policy.Name && m.DeletionTimestamp.IsZero() {
-				found[m.UID] = struct{}{}
-			}
-		}
-		return found, nil
-	}
 }
 
 // carryOn carries out what was decided, and decides again, until there is something to answer.

@@ -39,7 +39,7 @@ func (s *slots) scope(name string) *scopeSlots {
 
 // begin calls f with the number of machines of the scope in flight other than uid. Until f returns nobody else in the scope
 // begins. seen returns the machines that the cache shows in flight. f reports whether uid has begun.
-func (s *slots) begin(scope string, uid types.UID, now time.Time, seen func() (map[types.UID]struct{}, error), f func(inFlight int) (bool, error)) error {
+func (s *slots) begin(scope string, uid types.UID, now time.Time, seen func() (inFlight, error), f func(inFlight int) (bool, error)) error {
 	c := s.scope(scope)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,16 +56,16 @@ func (s *slots) begin(scope string, uid types.UID, now time.Time, seen func() (m
 }
 
 // count merges what the cache shows with what it does not show yet.
-func (c *scopeSlots) count(uid types.UID, now time.Time, cached map[types.UID]struct{}) int {
-	inFlight := 0
-	for other := range cached {
+func (c *scopeSlots) count(uid types.UID, now time.Time, cached inFlight) int {
+	n := c.countUpgrades(uid, cached.upgrades)
+	for other := range cached.updates {
 		delete(c.begun, other)
 		if _, over := c.ended[other]; !over && other != uid {
-			inFlight++
+			n++
 		}
 	}
 	for other, at := range c.ended {
-		if _, still := cached[other]; !still || now.Sub(at) > staleAfter {
+		if _, still := cached.updates[other]; !still || now.Sub(at) > staleAfter {
 			delete(c.ended, other)
 		}
 	}
@@ -74,10 +74,21 @@ func (c *scopeSlots) count(uid types.UID, now time.Time, cached map[types.UID]st
 		case now.Sub(at) > staleAfter:
 			delete(c.begun, other)
 		case other != uid:
-			inFlight++
+			n++
 		}
 	}
-	return inFlight
+	return n
+}
+
+// countUpgrades counts machines that are upgraded because annotations ask for it, but for those that have begun an update since the cache last saw them.
+func (c *scopeSlots) countUpgrades(uid types.UID, upgrades map[types.UID]struct{}) int {
+	n := 0
+	for other := range upgrades {
+		if _, counted := c.begun[other]; !counted && other != uid {
+			n++
+		}
+	}
+	return n
 }
 
 // end notes that a machine is no longer in flight.

@@ -17,7 +17,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// pageSize bounds what FindBlocked holds in memory.
+// pageSize bounds what a list holds in memory at once.
 const pageSize = 250
 
 // blockedObject names a MachineDeployment or control plane object with the UpdateBlocked condition.

@@ -1,0 +1,62 @@
+package update
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+)
+
+// inFlight is which machines of a scope the cache shows in flight.
+type inFlight struct {
+	// updates are those that are updated for Cluster API.
+	updates map[types.UID]struct{}
+	// upgrades are those that are upgraded because an annotation asks for it. Slots note no begin and no end of theirs.
+	upgrades map[types.UID]struct{}
+}
+
+// inFlight returns a function that reads which machines of the scope are in flight: those with progress on record, the
+// finally failed ones included. A failure so holds its place until a person has looked at it.
+func (r *run) inFlight(ctx context.Context) func() (inFlight, error) {
+	return func() (inFlight, error) {
+		machines := newMachineMetadataList()
+		err := r.Client.List(ctx, machines, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.owner.group.Cluster},
+			client.HasLabels{clusterv1.MachineDeploymentNameLabel}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return inFlight{}, fmt.Errorf("listing the Machines of Cluster %s/%s: %w", r.machine.Namespace, r.owner.group.Cluster, err)
+		}
+		found := inFlight{updates: map[types.UID]struct{}{}, upgrades: map[types.UID]struct{}{}}
+		for i := range machines.Items {
+			m := &machines.Items[i]
+			switch {
+			case isUpdated(m, r.policy.Name):
+				found.updates[m.UID] = struct{}{}
+			case isUpgraded(m, r.policy.Name):
+				found.upgrades[m.UID] = struct{}{}
+			}
+		}
+		return found, nil
+	}
+}
+
+// isUpdated reports whether a Machine is updated for Cluster API by a policy, as far as that can be read. What is left of an update whose mark somebody took
+// away holds no place.
+func isUpdated(m client.Object, policy string) bool {
+	if !has(m, clusterv1.UpdateInProgressAnnotation) {
+		return false
+	}
+	p, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
+	return err != nil || p != nil && p.Policy == policy && m.GetDeletionTimestamp().IsZero()
+}
+
+// isUpgraded reports whether a Machine is upgraded by a policy because an annotation asks for it, as far as that can be read.
+func isUpgraded(m client.Object, policy string) bool {
+	u, err := readAnnotation[annotated.Upgrade](m, v1alpha1.InPlaceUpgradeAnnotation)
+	return err != nil || u.IsRunning() && u.Progress.Policy == policy && m.GetDeletionTimestamp().IsZero()
+}
