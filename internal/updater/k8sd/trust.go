@@ -136,7 +136,7 @@ func (t trust) config(host string) *tls.Config {
 	if t.serverName != "" {
 		c.ServerName = t.serverName
 	}
-	if t.pool == nil {
+	if t.anybody || len(t.pins) > 0 {
 		// Certificates are compared as they are, or not at all where the spec says so by a field that is called unsafe.
 		c.InsecureSkipVerify = true
 	}
