@@ -57,7 +57,10 @@ func (s *slots) begin(scope string, uid types.UID, now time.Time, seen func() (i
 
 // count merges what the cache shows with what it does not show yet.
 func (c *scopeSlots) count(uid types.UID, now time.Time, cached inFlight) int {
-	n := c.countUpgrades(uid, cached.upgrades)
+	n := len(cached.upgrades)
+	if _, itself := cached.upgrades[uid]; itself {
+		n--
+	}
 	for other := range cached.updates {
 		delete(c.begun, other)
 		if _, over := c.ended[other]; !over && other != uid {
@@ -74,17 +77,6 @@ func (c *scopeSlots) count(uid types.UID, now time.Time, cached inFlight) int {
 		case now.Sub(at) > staleAfter:
 			delete(c.begun, other)
 		case other != uid:
-			n++
-		}
-	}
-	return n
-}
-
-// countUpgrades counts machines that are upgraded because annotations ask for it, but for those that have begun an update since the cache last saw them.
-func (c *scopeSlots) countUpgrades(uid types.UID, upgrades map[types.UID]struct{}) int {
-	n := 0
-	for other := range upgrades {
-		if _, counted := c.begun[other]; !counted && other != uid {
 			n++
 		}
 	}
