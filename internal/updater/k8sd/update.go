@@ -30,9 +30,11 @@ const (
 // attempt is one UpdateMachine request, and what was read for it.
 type attempt struct {
 	operation string
-	option    annotated.Option
-	machine   Machine
-	record    refresh
+	// follows says that nobody wants the operation any longer: nothing may begin.
+	follows bool
+	option  annotated.Option
+	machine Machine
+	record  refresh
 }
 
 // UpdateMachine implements port.Updater.
@@ -41,13 +43,13 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 		return unknown("it was not waited for: %v", err)
 	}
 	desired := &request.Desired.Machine
-	a := attempt{operation: desired.Annotations[v1alpha1.OperationIDAnnotation]}
+	a := attempt{operation: desired.Annotations[v1alpha1.OperationIDAnnotation], follows: desired.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] == "true"}
 	name := types.NamespacedName{Namespace: desired.Namespace, Name: desired.Name}
 	if a.operation == "" || name.Name == "" || name.Namespace == "" {
 		return fails("the desired Machine must have a name, a namespace and the annotation %s", v1alpha1.OperationIDAnnotation)
 	}
 	var err error
-	if a.option, err = u.computeOption(desired.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation], desired.Spec.Version); err != nil {
+	if a.option, err = u.computeOption(desired.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation], desired.Spec.Version); err != nil && !a.follows {
 		return fails("%v", err)
 	}
 	unlock, err := u.locks.lock(ctx, name)
@@ -55,17 +57,33 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 		return unknown("another request about Machine %s did not end in time: %v", name, err)
 	}
 	defer unlock()
+	if answer, ok := u.readMachine(ctx, name, &a); !ok {
+		return answer
+	}
+	if a.follows {
+		return u.carryFollow(ctx, a)
+	}
+	return u.carryOut(ctx, a)
+}
+
+// readMachine reads the Machine and its record; ok is false where the answer says why not. A record that cannot be read says nothing about what runs.
+func (u *Updater) readMachine(ctx context.Context, name types.NamespacedName, a *attempt) (answer inplace.Answer, ok bool) {
+	var err error
 	a.machine, err = u.options.Machines.Machine(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fails("there is no Machine %s", name)
+		return fails("there is no Machine %s", name), false
 	case err != nil:
-		return unknown("reading Machine %s: %v", name, err)
+		return unknown("reading Machine %s: %v", name, err), false
 	}
-	if a.record, err = parseRecord(a.machine.Annotations); err != nil {
-		return fails("Machine %s: %v", name, err)
+	a.record, err = parseRecord(a.machine.Annotations)
+	switch {
+	case err != nil && a.follows:
+		return unknown("Machine %s: %v", name, err), false
+	case err != nil:
+		return fails("Machine %s: %v", name, err), false
 	}
-	return u.carryOut(ctx, a)
+	return inplace.Answer{}, true
 }
 
 // computeOption computes what to refresh to: what an annotation asks for, otherwise the channel of the desired version's minor.
@@ -101,12 +119,7 @@ func (u *Updater) carryOut(ctx context.Context, a attempt) inplace.Answer {
 	changeID := a.machine.Annotations[u.changeIDKey()]
 	switch computeStep(a.record, changeID, a.operation, a.option) {
 	case adopt:
-		adopted := refresh{Operation: a.operation, Requested: u.options.Now().UTC(), ChangeID: changeID, State: running}
-		if answer, ok := u.recordFirst(ctx, a, adopted); !ok {
-			return answer
-		}
-		a.record = adopted
-		return u.follow(ctx, a)
+		return u.adopt(ctx, a, changeID)
 	case follow:
 		return u.follow(ctx, a)
 	case outlast:
@@ -122,6 +135,16 @@ func (u *Updater) carryOut(ctx context.Context, a attempt) inplace.Answer {
 	return u.begin(ctx, a)
 }
 
+// adopt takes over a change that another controller began.
+func (u *Updater) adopt(ctx context.Context, a attempt, changeID string) inplace.Answer {
+	adopted := refresh{Operation: a.operation, Requested: u.options.Now().UTC(), ChangeID: changeID, State: running}
+	if answer, ok := u.recordFirst(ctx, a, adopted); !ok {
+		return answer
+	}
+	a.record = adopted
+	return u.follow(ctx, a)
+}
+
 func computeReport(r refresh) inplace.Answer {
 	if r.State == failed {
 		return fails("%s", r.Message)
@@ -135,23 +158,37 @@ func (u *Updater) begin(ctx context.Context, a attempt) inplace.Answer {
 	if a.option.Method == annotated.LocalPath {
 		kubelet, err := u.readKubelet(ctx, a.machine)
 		if err != nil {
-			return unknown("nothing was asked for: %v", err)
+			return a.certain(unknown("nothing was asked for: %v", err))
 		}
 		intent.Kubelet = kubelet
 	}
 	return u.ask(ctx, a, intent)
 }
 
+// certain notes in an answer by which nothing was asked for whether it is certain that nothing of the operation has begun: neither by it, nor by what is on
+// record, which may be of an earlier attempt of the same upgrade.
+func (a attempt) certain(answer inplace.Answer) inplace.Answer {
+	switch a.record.State {
+	case "", notSent:
+		answer.NotBegun = true
+	case done, failed:
+		answer.NotBegun = a.record.Operation != a.operation
+	case requesting, running:
+	}
+	return answer
+}
+
 // ask makes the request for a refresh. intent goes on record before it, unless it is there already.
 func (u *Updater) ask(ctx context.Context, a attempt, intent refresh) inplace.Answer {
 	s, err := u.connect(ctx, a.machine)
 	if err != nil {
-		return connectAnswer(err, a.record)
+		return a.certain(connectAnswer(err, a.record))
 	}
 	defer s.close()
+	before := a
 	if a.record.Operation != intent.Operation || a.record.State != requesting {
 		if answer, ok := u.recordFirst(ctx, a, intent); !ok {
-			return answer
+			return a.certain(answer)
 		}
 		a.record = intent
 	}
@@ -159,7 +196,7 @@ func (u *Updater) ask(ctx context.Context, a attempt, intent refresh) inplace.An
 		ChangeID string `json:"changeId"`
 	}
 	if err := s.post(ctx, refreshPath, map[string]string{string(a.option.Method): a.option.Value}, &result); err != nil {
-		return u.notBegun(ctx, a, s, err)
+		return u.notBegun(ctx, a, before, s, err)
 	}
 	if result.ChangeID == "" {
 		return u.end(ctx, a, done, "nothing to refresh: "+a.option.String()+" is installed")
@@ -182,17 +219,17 @@ func connectAnswer(err error, r refresh) inplace.Answer {
 	return unknown("%v", err)
 }
 
-// notBegun is the answer where k8sd did not say that a refresh has begun.
-func (u *Updater) notBegun(ctx context.Context, a attempt, s *session, err error) inplace.Answer {
+// notBegun is the answer where k8sd did not say that a refresh has begun. before is the attempt as it was before this request.
+func (u *Updater) notBegun(ctx context.Context, a, before attempt, s *session, err error) inplace.Answer {
 	var refused *refusedError
 	switch {
 	case !s.sent():
-		return u.retract(ctx, a, unknown("%v", err))
+		return u.retract(ctx, a, before, unknown("%v", err))
 	case !errors.As(err, &refused) || !refused.isAnswered():
 		return unknown("%v; whether the refresh has begun is not known", err)
 	case refused.isConflict() && a.option.Method == annotated.LocalPath:
 		// It must not stay open whether this request was accepted: it could not be made again.
-		return u.retract(ctx, a, inProgress("waiting for another change of the snap: %v", refused))
+		return u.retract(ctx, a, before, inProgress("waiting for another change of the snap: %v", refused))
 	case refused.isConflict():
 		return inProgress("waiting for a change of the snap: %v", refused)
 	default:
@@ -200,12 +237,17 @@ func (u *Updater) notBegun(ctx context.Context, a attempt, s *session, err error
 	}
 }
 
-// retract records that the request was not made after all.
-func (u *Updater) retract(ctx context.Context, a attempt, answer inplace.Answer) inplace.Answer {
+// retract records that the request was not made after all. Of one before it, whose answer is not known, it says nothing.
+func (u *Updater) retract(ctx context.Context, a, before attempt, answer inplace.Answer) inplace.Answer {
+	answer = before.certain(answer)
 	retracted := a.record
 	retracted.State = notSent
+	if before.record.State == requesting {
+		retracted = before.record
+	}
 	if err := u.recordAfter(ctx, a, retracted); err != nil {
-		return unknown("%s; recording that nothing was begun: %v", answer.Message, err)
+		answer.Outcome, answer.RetryAfter = inplace.Unknown, 0
+		answer.Message = fmt.Sprintf("%s; recording that nothing was begun: %v", answer.Message, err)
 	}
 	return answer
 }
@@ -303,7 +345,10 @@ func (u *Updater) readKubelet(ctx context.Context, m Machine) (string, error) {
 // end records how an operation ended, and says so. Where that cannot be recorded, it is found out again by the next request.
 func (u *Updater) end(ctx context.Context, a attempt, how state, message string) inplace.Answer {
 	ended := a.record
-	ended.Operation, ended.Option, ended.State, ended.Message = a.operation, a.option.String(), how, message
+	ended.Operation, ended.State, ended.Message = a.operation, how, message
+	if !a.follows {
+		ended.Option = a.option.String()
+	}
 	if err := u.recordAfter(ctx, a, ended); err != nil {
 		return unknown("%s; recording that: %v", message, err)
 	}
