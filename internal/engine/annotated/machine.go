@@ -191,17 +191,22 @@ func (r *machineRun) carryOut(ctx context.Context, a core.Action, changed bool) 
 	case core.Drain:
 		return r.drain(ctx)
 	case core.Call:
-		if r.called || r.spent {
-			return core.MachineVerdict{}, &Result{After: nextStep}, nil
-		}
-		r.called = true
-		answer := r.call(ctx, a)
-		r.readNode(ctx)
-		return core.Answered(r.facts, answer), nil, nil
+		return r.callInTime(ctx, a)
 	case core.Uncordon:
 		return r.uncordon(ctx)
 	}
 	return core.MachineVerdict{}, nil, fmt.Errorf("no way to carry out %T", a)
+}
+
+// callInTime asks the updater of a step, at most once in a reconcile, and only where there is time for that.
+func (r *machineRun) callInTime(ctx context.Context, a core.Call) (core.MachineVerdict, *Result, error) {
+	if r.called || r.spent {
+		return core.MachineVerdict{}, &Result{After: nextStep}, nil
+	}
+	r.called = true
+	answer := r.call(ctx, a)
+	r.readNode(ctx)
+	return core.Answered(r.facts, answer), nil, nil
 }
 
 // uncordon makes the node schedulable again.

@@ -119,6 +119,11 @@ func (r *machineRun) readControlPlane(ctx context.Context) error {
 	if r.facts.ControlPlane {
 		return nil
 	}
+	return r.readOrder(ctx, machines)
+}
+
+// readOrder reads for a worker what it must wait for, and beside what its kubelet would run. machines are those of the control plane.
+func (r *machineRun) readOrder(ctx context.Context, machines []clusterv1.Machine) (err error) {
 	if len(machines) == 0 {
 		if r.facts.Peers, err = r.controlPlanePeers(ctx); err != nil {
 			return err
