@@ -160,10 +160,11 @@ func (e *Engine) listMachines(ctx context.Context, cluster types.NamespacedName,
 
 // eachMachine shows Machines of a Cluster to f, in the API server's order, which is that of names.
 func (e *Engine) eachMachine(ctx context.Context, cluster types.NamespacedName, f func(*clusterv1.Machine), options ...client.ListOption) error {
-	list := &clusterv1.MachineList{}
-	for more := true; more; more = list.Continue != "" {
+	for next := ""; ; {
+		// Each page has a list of its own: decoding into what f may have kept would mix the two.
+		list := &clusterv1.MachineList{}
 		all := append([]client.ListOption{
-			client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.Limit(pageSize), client.Continue(list.Continue),
+			client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.Limit(pageSize), client.Continue(next),
 		}, options...)
 		if err := e.Live.List(ctx, list, all...); err != nil {
 			return fmt.Errorf("listing the Machines of Cluster %s: %w", cluster, err)
@@ -171,8 +172,10 @@ func (e *Engine) eachMachine(ctx context.Context, cluster types.NamespacedName, 
 		for i := range list.Items {
 			f(&list.Items[i])
 		}
+		if next = list.Continue; next == "" {
+			return nil
+		}
 	}
-	return nil
 }
 
 // oldestWorker returns the oldest kubelet among the workers; zero where there are none.

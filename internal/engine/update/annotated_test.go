@@ -194,6 +194,24 @@ func TestReleaseIsWithdrawn(t *testing.T) {
 	}
 }
 
+// TestReleaseStays where no step of the update brings another version.
+func TestReleaseStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, external(nil), deployment(), machineSet("old", to), machine("a", "new", to))
+	s := w.updater("zone", 0, `{"spec":{"failureDomain":"z2"}}`)
+	w.node("a", to)
+	desired := machineSet("new", to)
+	desired.Spec.Template.Spec.FailureDomain = "z2"
+	if _, err := w.canUpdateSet(machineSet("old", to), desired); err != nil {
+		t.Fatal(err)
+	}
+	release := "revision=7"
+	w.annotate("a", releaseKey, &release)
+	if _, err := w.update("a"); err != nil || len(s.updates) != 1 || w.machine("a").Annotations[releaseKey] != release {
+		t.Errorf("error %v, calls %v, annotations %v", err, s.updates, w.machine("a").Annotations)
+	}
+}
+
 // TestUpgradesHoldPlaces counts the machines that annotations have upgraded by the same policy.
 func TestUpgradesHoldPlaces(t *testing.T) {
 	t.Parallel()

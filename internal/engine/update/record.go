@@ -120,7 +120,7 @@ func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, befor
 	case before == nil:
 		// A wish to abandon that is older than the update is about another one.
 		p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation)
-		if len(progress.Steps) > 0 {
+		if slices.ContainsFunc(progress.Steps, func(s inplace.Step) bool { return s.SetsVersion }) {
 			e.withdrawRelease(m, p)
 		}
 	case before.Phase == inplace.Failed && progress.Phase != inplace.Failed:
