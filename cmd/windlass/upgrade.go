@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,11 +63,11 @@ func systemClock() upgradeClock { return upgradeClock{now: time.Now, after: time
 type upgradeOptions struct {
 	to, prefix, output          string
 	retry, cancel, dryRun, wait bool
-	// drain counts where drainSet says so.
-	drain, drainSet bool
-	timeout         time.Duration
-	kube            *genericclioptions.ConfigFlags
-	clock           upgradeClock
+	// drain is one of the values of --drain; empty leaves what is there.
+	drain   string
+	timeout time.Duration
+	kube    *genericclioptions.ConfigFlags
+	clock   upgradeClock
 }
 
 func newUpgradeCommand(clock upgradeClock) *cobra.Command {
@@ -91,10 +92,7 @@ func newUpgradeCommand(clock upgradeClock) *cobra.Command {
 			Use: kind.use, Short: kind.short, Long: kind.short + ".\n\n" + upgradeLong, Aliases: kind.aliases,
 			Args:              func(cmd *cobra.Command, args []string) error { return upgradeArgs(cmd, o, args) },
 			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				o.drainSet = cmd.Flags().Changed("drain")
-				return o.report(cmd, o.run(cmd, kind.kind, args[0]))
-			},
+			RunE:              func(cmd *cobra.Command, args []string) error { return o.report(cmd, o.run(cmd, kind.kind, args[0])) },
 		}
 		o.addFlags(sub)
 		cmd.AddCommand(sub)
@@ -107,7 +105,8 @@ func (o *upgradeOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.to, "to", "", "`OPTION` to upgrade to, such as version=v1.31.2")
 	flags.BoolVar(&o.retry, "retry", false, "try again what has failed")
 	flags.BoolVar(&o.cancel, "cancel", false, "withdraw the upgrade; what runs on a machine ends")
-	flags.BoolVar(&o.drain, "drain", true, "drain nodes, whatever the UpdatePolicy says; --drain=false for no drain")
+	flags.StringVar(&o.drain, "drain", "", "whether nodes are drained: `WHAT` is true or false, whatever the UpdatePolicy says, or policy, to go by that again")
+	flags.Lookup("drain").NoOptDefVal = drainAlways
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would be written and which machines come when, and write nothing")
 	flags.BoolVar(&o.wait, "wait", true, "follow the upgrade to its end")
 	flags.DurationVar(&o.timeout, "timeout", 0, "follow for at most this `TIME`, such as 30m; 0 for no limit. The upgrade goes on")
@@ -116,9 +115,19 @@ func (o *upgradeOptions) addFlags(cmd *cobra.Command) {
 	o.kube.AddFlags(flags)
 	cmd.MarkFlagsMutuallyExclusive("to", "retry", "cancel")
 	cmd.MarkFlagsMutuallyExclusive("drain", "cancel")
+	mustRegister(cmd.RegisterFlagCompletionFunc("drain", cobra.FixedCompletions(drainValues(), cobra.ShellCompDirectiveNoFileComp)))
 	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(upgradeFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.SetFlagErrorFunc(reportFlagError)
 }
+
+// The values of --drain. The first two are those of the annotation.
+const (
+	drainAlways   = "true"
+	drainNever    = "false"
+	drainByPolicy = "policy"
+)
+
+func drainValues() []string { return []string{drainAlways, drainNever, drainByPolicy} }
 
 func upgradeFormats() []view.Format { return []view.Format{view.Table, view.JSON} }
 
@@ -145,6 +154,9 @@ func (o *upgradeOptions) check() error {
 		if _, err := annotated.ParseOption(o.to); err != nil {
 			return &flagError{flag: "--to", problem: err.Error(), err: err}
 		}
+	}
+	if o.drain != "" && !slices.Contains(drainValues(), o.drain) {
+		return &flagError{flag: "--drain", problem: fmt.Sprintf("%q is none of %s", o.drain, strings.Join(drainValues(), ", "))}
 	}
 	if o.timeout < 0 {
 		return &flagError{flag: "--timeout", problem: "it is negative"}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,17 +35,31 @@ func (o *upgradeOptions) computeWrite(t upgradeTarget, v upgradeView) (upgradeWr
 		return upgradeWrite{}, nothingError("%s is being deleted", t)
 	}
 	w := upgradeWrite{annotations: map[string]*string{}}
-	if o.drainSet {
-		w.annotations[v1alpha1.InPlaceUpgradeDrainAnnotation] = new(strconv.FormatBool(o.drain))
-	}
-	switch {
-	case o.cancel:
+	if o.cancel {
 		return o.computeCancel(t, v, w)
-	case o.retry:
-		return computeRetry(t, v, w)
-	default:
-		return o.computeTo(t, v, w)
 	}
+	switch o.drain {
+	case drainAlways, drainNever:
+		w.annotations[v1alpha1.InPlaceUpgradeDrainAnnotation] = &o.drain
+	case drainByPolicy:
+		w.annotations[v1alpha1.InPlaceUpgradeDrainAnnotation] = nil
+	default:
+		w.notes = append(w.notes, noteDrain(t, v.object)...)
+	}
+	if o.retry {
+		return computeRetry(t, v, w)
+	}
+	return o.computeTo(t, v, w)
+}
+
+// noteDrain says what an annotation that stays says of drains.
+func noteDrain(t upgradeTarget, object client.Object) []string {
+	value := object.GetAnnotations()[v1alpha1.InPlaceUpgradeDrainAnnotation]
+	does := map[string]string{drainAlways: "are", drainNever: "are not"}[value]
+	if does == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("nodes %s drained, because the annotation %s of %s says %q; --drain=policy removes it", does, v1alpha1.InPlaceUpgradeDrainAnnotation, t, value)}
 }
 
 func (o *upgradeOptions) computeTo(t upgradeTarget, v upgradeView, w upgradeWrite) (upgradeWrite, error) {
