@@ -197,7 +197,9 @@ func TestReleaseIsWithdrawn(t *testing.T) {
 // TestReleaseStays where no step of the update brings another version.
 func TestReleaseStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, external(nil), deployment(), machineSet("old", to), machine("a", "new", to))
+	moved := machine("a", "new", to)
+	moved.Spec.FailureDomain = "z2"
+	w := newWorld(t, external(nil), deployment(), machineSet("old", to), moved)
 	s := w.updater("zone", 0, `{"spec":{"failureDomain":"z2"}}`)
 	w.node("a", to)
 	desired := machineSet("new", to)

@@ -58,12 +58,7 @@ func decideFinal(f Machine) MachineVerdict {
 	case f.Marks.To == "" && u.isUnended():
 		return follow(f)
 	case f.Marks.To == "":
-		if v, ok := uncordon(f); ok {
-			return v
-		}
-		v := f.rest(State{})
-		v.After.Upgrade, v.After.Retry = nil, false
-		return v
+		return forget(f)
 	case f.Marks.To != u.Option, f.Retry:
 		return begin(f)
 	case u.Cordoned && f.Node.Unknown != "":
@@ -129,17 +124,33 @@ func giveUp(f Machine) MachineVerdict {
 	if f.Marks.To != "" {
 		return begin(f)
 	}
+	v := forget(f)
+	if _, uncordons := v.Action.(Uncordon); uncordons {
+		return v
+	}
+	v.After.Marks.Status, v.After.Marks.ChangeID = "", ""
+	if !f.Upgrade.Cancelled {
+		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("the upgrade to %s was cancelled while no change ran on the node", f.Upgrade.Option)}
+	}
+	return v
+}
+
+// forget ends an upgrade that nobody wants any longer, and that has nothing to follow. That it has cordoned a node which cannot be asked stays on record.
+func forget(f Machine) MachineVerdict {
 	if v, ok := uncordon(f); ok {
 		return v
 	}
 	v := f.rest(State{})
-	v.After.Upgrade, v.After.Retry, v.After.Marks.Status, v.After.Marks.ChangeID = nil, false, "", ""
-	if p := f.Upgrade.Progress; p.Cordoned && f.Node.Unknown != "" {
-		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("the upgrade to %s was cancelled; its node stays cordoned, because it cannot be asked: %s", f.Upgrade.Option, f.Node.Unknown)}
-	} else if !f.Upgrade.Cancelled {
-		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("the upgrade to %s was cancelled while no change ran on the node", f.Upgrade.Option)}
+	v.After.Retry = false
+	if !f.Upgrade.hasCordoned() || f.Node.Unknown == "" {
+		v.After.Upgrade = nil
+		return v
 	}
-	return v
+	if f.Upgrade.Progress != nil {
+		v.After.Upgrade = &Upgrade{Option: f.Upgrade.Option, Reason: ReasonCancelled, Message: "it was given up", At: f.Now, Cordoned: true}
+		return v
+	}
+	return f.standBy(f.wait(ReasonCancelled, "given up; the node is made schedulable again when it can be asked: %s", f.Node.Unknown))
 }
 
 // follow asks how a change goes on that nobody wants any longer and that was not seen to end.
@@ -169,15 +180,9 @@ func followed(f Machine, a inplace.Answer) MachineVerdict {
 	return DecideMachine(f)
 }
 
-// uncordon makes a node schedulable that an upgrade has cordoned, before nobody knows that any longer. A node that cannot be asked for longer than an
-// attempt may take keeps nobody from giving up.
+// uncordon makes a node schedulable that an upgrade has cordoned, before nobody knows that any longer.
 func uncordon(f Machine) (MachineVerdict, bool) {
-	switch {
-	case !f.Upgrade.hasCordoned():
-		return MachineVerdict{}, false
-	case f.Node.Unknown != "" && f.Now.Sub(f.Upgrade.endedAt()) <= f.Policy.AttemptTimeout:
-		return f.wait(ReasonCancelled, "given up; waiting for the node, which is to be made schedulable again: %s", f.Node.Unknown), true
-	case f.Node.Unknown != "" || !f.Node.Exists || !f.Node.Unschedulable:
+	if !f.Upgrade.hasCordoned() || f.Node.Unknown != "" || !f.Node.Exists || !f.Node.Unschedulable {
 		return MachineVerdict{}, false
 	}
 	v := f.rest(State{Going: true, Reason: ReasonCancelled, Message: "making the node schedulable again"})
