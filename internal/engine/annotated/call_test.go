@@ -47,6 +47,21 @@ func TestCallHasItsTime(t *testing.T) {
 	}
 }
 
+// TestAskedOnce asks updaters once what they cover, though it is decided again under the lock of the control plane.
+func TestAskedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kubelet, _ := w.register()
+	w.add(newMachine("cp", "kcp"))
+	w.ask("cp", toVersion)
+	if _, err := w.reconcile("cp"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.marks("cp").Status; kubelet.asked != 1 || w.lockHolder() != lockOf("cp") || got != core.InProgress {
+		t.Errorf("asked %d times; the lock is %q, the status %q", kubelet.asked, w.lockHolder(), got)
+	}
+}
+
 // TestFault10_NodeThatCannotBeAsked holds that an upgrade begins whose node cannot be asked: it may be what mends the node. What the machine ran when it was
 // last known counts then. Where that is what is asked for, nobody knows whether anything is to be done.
 func TestFault10_NodeThatCannotBeAsked(t *testing.T) {

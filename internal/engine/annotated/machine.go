@@ -69,6 +69,8 @@ type machineRun struct {
 	workersRead bool
 	// called says that an updater was asked to do something, spent that something else may have taken most of the time there is for that.
 	called, spent bool
+	// plans are what updaters have answered, by option.
+	plans map[string]core.Plan
 }
 
 // carryOn decides, records and acts, until there is something to wait for.
@@ -177,8 +179,7 @@ func (r *machineRun) carryOut(ctx context.Context, a core.Action, changed bool) 
 	case core.Wait:
 		return core.MachineVerdict{}, &Result{After: a.After, Now: a.After <= 0}, nil
 	case core.Ask:
-		r.spent = true
-		plan := r.plan(ctx, a.Option)
+		plan := r.planOnce(ctx, a.Option)
 		r.readNode(ctx)
 		return core.Planned(r.facts, plan), nil, nil
 	case core.TakeLock:

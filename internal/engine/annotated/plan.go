@@ -25,6 +25,17 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+// planOnce is plan, once in a reconcile: it is asked for again under the lock, and updaters that take their time would never be through in time twice.
+func (r *machineRun) planOnce(ctx context.Context, option core.Option) core.Plan {
+	if known, ok := r.plans[option.String()]; ok {
+		return known
+	}
+	r.spent = true
+	plan := r.plan(ctx, option)
+	r.plans = map[string]core.Plan{option.String(): plan}
+	return plan
+}
+
 // plan finds out which updaters bring the machine to what the option says.
 func (r *machineRun) plan(ctx context.Context, option core.Option) core.Plan {
 	updaters, err := r.selectUpdaters(ctx)
