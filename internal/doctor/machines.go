@@ -59,7 +59,7 @@ func checkReady(u *v1alpha1.Updater, g group, into *findings) {
 		return
 	}
 	severity, consequence := Error, "the extension refuses every change until it answers"
-	if u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore {
+	if updatepolicy.FailsOpen(u) {
 		severity, consequence = Warning, "meanwhile it counts as covering nothing"
 	}
 	if ready == nil {

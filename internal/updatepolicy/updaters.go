@@ -68,3 +68,8 @@ func MinorLimit(updaters []v1alpha1.Updater) int {
 	}
 	return limit
 }
+
+// FailsOpen reports whether an updater that cannot be asked counts as covering nothing.
+func FailsOpen(u *v1alpha1.Updater) bool {
+	return u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore
+}

@@ -97,7 +97,7 @@ func (r *machineRun) planVersion(ctx context.Context, to version.Version, update
 	if err != nil {
 		return core.Plan{Unknown: cut("comparing the objects of the Machine: " + err.Error())}
 	}
-	coverage, err := ask.All(ctx, nothing, updaters, failsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+	coverage, err := ask.All(ctx, nothing, updaters, updatepolicy.FailsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
 		return r.canUpdate(ctx, u, current, desired)
 	})
 	if problem, ok := errors.AsType[*ask.Error](err); ok {
@@ -140,11 +140,6 @@ func planOf(result cover.Result, to version.Version, updaters []v1alpha1.Updater
 		plan.Steps = append(plan.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, MaxMinors: int(limits[c.Updater])})
 	}
 	return plan
-}
-
-// failsOpen reports whether an updater that cannot be asked counts as covering nothing.
-func failsOpen(u *v1alpha1.Updater) bool {
-	return u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore
 }
 
 // canUpdate asks one updater.

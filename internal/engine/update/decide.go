@@ -170,18 +170,13 @@ func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Sel
 	if coverage, err = e.withPresent(ctx, q, coverage); err != nil {
 		return nil, err
 	}
-	asked, err := ask.All(ctx, coverage, updaters, failsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+	asked, err := ask.All(ctx, coverage, updaters, updatepolicy.FailsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
 		return e.callCanUpdate(ctx, q, u, current)
 	})
 	if problem, ok := errors.AsType[*ask.Error](err); ok {
 		return nil, refused(v1alpha1.UpdaterErrorReason, "updater %q could not be asked what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err)
 	}
 	return asked, err
-}
-
-// failsOpen reports whether an updater that cannot be asked counts as covering nothing.
-func failsOpen(u *v1alpha1.Updater) bool {
-	return u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore
 }
 
 // recorded returns the decision that was made on the same objects before. A decision stands until the objects change, so
