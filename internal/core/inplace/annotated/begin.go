@@ -256,7 +256,7 @@ func checkSkew(f Machine, t target) *hold {
 		if f.ControlPlaneFirst != "" && p.Kubelet.Minor().Before(minor) {
 			return holds(ReasonControlPlaneFirst, "%s", f.ControlPlaneFirst)
 		}
-		return refuses(ReasonSkew, "control plane Machine %s runs %s, beside which no kubelet of %s may run; upgrade the control plane first, or ask for another release", p.Name, p.Kubelet, minor)
+		return refuses(ReasonSkew, "%s of the control plane runs %s, beside which no kubelet of %s may run; upgrade the control plane first, or ask for another release", p.Name, p.Kubelet, minor)
 	}
 	return nil
 }

@@ -390,7 +390,7 @@ func (f Group) count(members []Member) string {
 		switch {
 		case failed(m, f.Record.Option):
 			failures++
-		case inFlight(m):
+		case inFlight(m), m.Updating:
 			flying++
 		case m.Marks.Release == f.Record.Option:
 			done++

@@ -173,6 +173,7 @@ func followed(f Machine, a inplace.Answer) MachineVerdict {
 	case inplace.InProgress, inplace.Unknown:
 		v := follow(f)
 		v.Action = Wait{After: poll}
+		v.State.Message += ": " + cmp.Or(a.Message, "no answer")
 		return v
 	}
 	u.Progress = &p

@@ -1,6 +1,7 @@
 package annotated_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -289,5 +290,15 @@ func TestRefusalRemembersTheCordon(t *testing.T) {
 	d.machineOnce(0, "done")
 	if m.cordoned || m.upgrade.Cordoned {
 		t.Errorf("%+v", m.upgrade)
+	}
+}
+
+// TestFollowTellsWhatIsSaid shows what the updater says of a change that nobody wants any longer.
+func TestFollowTellsWhatIsSaid(t *testing.T) {
+	d := timedOut(t, "works")
+	d.machines[0].marks.To = ""
+	d.machineOnce(0, "works")
+	if state, _ := d.machineOnce(0, "works"); !strings.Contains(state.Message, ": working") || !state.Going {
+		t.Errorf("%+v", state)
 	}
 }
