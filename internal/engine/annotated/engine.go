@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/engine/cplock"
+	"github.com/windlass-dev/windlass/internal/engine/settle"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -62,13 +63,13 @@ type Engine struct {
 	Options
 	keys     Keys
 	locks    cplock.Locks
-	draining *settled
+	draining *settle.Messages
 	shown    *shownSet
 }
 
 // New returns an Engine.
 func New(o Options) *Engine {
-	return &Engine{Options: o, keys: NewKeys(o.Prefix), locks: cplock.New(o.Client, o.Live), draining: newSettled(), shown: newShownSet()}
+	return &Engine{Options: o, keys: NewKeys(o.Prefix), locks: cplock.New(o.Client, o.Live), draining: settle.New(), shown: newShownSet()}
 }
 
 // Result says when an object must be looked at again though nothing changes.

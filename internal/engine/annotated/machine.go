@@ -261,7 +261,7 @@ func (r *machineRun) drain(ctx context.Context) (core.MachineVerdict, *Result, e
 		status.Done, status.Message = false, err.Error() // What fails is tried again.
 	}
 	if !status.Done {
-		return core.StillDraining(r.facts, r.draining.settle(r.machine.UID, status.Message, r.facts.Now)), nil, nil
+		return core.StillDraining(r.facts, r.draining.Settle(r.machine.UID, status.Message, r.facts.Now)), nil, nil
 	}
 	r.readNode(ctx)
 	return core.Drained(r.facts), nil, nil

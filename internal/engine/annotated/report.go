@@ -2,11 +2,8 @@ package annotated
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -65,36 +62,4 @@ func (r *machineRun) show(ctx context.Context, s core.State) {
 	if err := r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, s); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
 	}
-}
-
-// settled keeps a message for a while: that of a drain changes with every pod, and each change would be a write.
-type settled struct {
-	mu   sync.Mutex
-	last map[types.UID]settledMessage
-}
-
-type settledMessage struct {
-	text string
-	at   time.Time
-}
-
-// settleFor is how long a message stays.
-const settleFor = 30 * time.Second
-
-func newSettled() *settled { return &settled{last: map[types.UID]settledMessage{}} }
-
-// settle returns the message to show, which is one from a moment ago if there is one. Old ones are forgotten.
-func (s *settled) settle(uid types.UID, text string, now time.Time) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for other, m := range s.last {
-		if now.Sub(m.at) >= settleFor {
-			delete(s.last, other)
-		}
-	}
-	if m, ok := s.last[uid]; ok {
-		return m.text
-	}
-	s.last[uid] = settledMessage{text: text, at: now}
-	return text
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/engine/cplock"
+	"github.com/windlass-dev/windlass/internal/engine/settle"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -54,7 +55,7 @@ type Engine struct {
 	blocked *blockedSet
 	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
 	machines *keyedMutex
-	draining *settled
+	draining *settle.Messages
 	locks    cplock.Locks
 }
 
@@ -62,7 +63,7 @@ type Engine struct {
 func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
-		Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: newSettled(),
+		Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: settle.New(),
 		locks: cplock.New(o.Client, o.Live),
 	}
 }

@@ -88,39 +88,6 @@ func (s *said) forget(uid types.UID) {
 	delete(s.last, uid)
 }
 
-// settled keeps a message for a while: that of a drain changes with every pod, and each change makes Cluster API write several
-// objects.
-type settled struct {
-	mu   sync.Mutex
-	last map[types.UID]settledMessage
-}
-
-type settledMessage struct {
-	text string
-	at   time.Time
-}
-
-// settleFor is how long a message stays.
-const settleFor = 30 * time.Second
-
-func newSettled() *settled { return &settled{last: map[types.UID]settledMessage{}} }
-
-// settle returns the message to show, which is one from a moment ago if there is one. Old ones are forgotten.
-func (s *settled) settle(uid types.UID, text string, now time.Time) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for other, m := range s.last {
-		if now.Sub(m.at) >= settleFor {
-			delete(s.last, other)
-		}
-	}
-	if m, ok := s.last[uid]; ok {
-		return m.text
-	}
-	s.last[uid] = settledMessage{text: text, at: now}
-	return text
-}
-
 func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
 
 // reportBlocked shows on the owner why its machines are neither updated nor replaced.

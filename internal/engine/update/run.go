@@ -185,7 +185,7 @@ func (r *run) drain(ctx context.Context) (inplace.Verdict, *Reply, error) {
 	}
 	done, message := r.callDrain(ctx)
 	if !done {
-		return inplace.StillDraining(r.facts, r.draining.settle(r.machine.UID, message, r.facts.Now)), nil, nil
+		return inplace.StillDraining(r.facts, r.draining.Settle(r.machine.UID, message, r.facts.Now)), nil, nil
 	}
 	// A drain may have taken most of this call's time.
 	r.readNode(ctx)

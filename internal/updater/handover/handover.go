@@ -102,13 +102,9 @@ func (u *Updater) Check(ctx context.Context) error {
 // CanUpdateMachine implements port.Updater. An updater that declines covers nothing, with a *DeclinedError as error; other errors
 // are *Error.
 func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	current, err := pick.Objects(&request.Current.Machine, request.Current.InfrastructureMachine, request.Current.BootstrapConfig)
+	current, desired, err := pick.Machine(request)
 	if err != nil {
-		return cover.Patches{}, fmt.Errorf("the current objects: %w", err)
-	}
-	desired, err := pick.Objects(&request.Desired.Machine, request.Desired.InfrastructureMachine, request.Desired.BootstrapConfig)
-	if err != nil {
-		return cover.Patches{}, fmt.Errorf("the desired objects: %w", err)
+		return cover.Patches{}, err
 	}
 	return u.decide(ctx, cover.Machine, current, desired, func(ctx context.Context) (updatesv1.HandOverRequest, error) {
 		m := &request.Desired.Machine
@@ -126,13 +122,9 @@ func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.
 
 // CanUpdateMachineSet implements port.Updater, as CanUpdateMachine.
 func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
-	current, err := pick.Objects(&request.Current.MachineSet, request.Current.InfrastructureMachineTemplate, request.Current.BootstrapConfigTemplate)
+	current, desired, err := pick.MachineSet(request)
 	if err != nil {
-		return cover.Patches{}, fmt.Errorf("the current objects: %w", err)
-	}
-	desired, err := pick.Objects(&request.Desired.MachineSet, request.Desired.InfrastructureMachineTemplate, request.Desired.BootstrapConfigTemplate)
-	if err != nil {
-		return cover.Patches{}, fmt.Errorf("the desired objects: %w", err)
+		return cover.Patches{}, err
 	}
 	return u.decide(ctx, cover.MachineSet, current, desired, func(ctx context.Context) (updatesv1.HandOverRequest, error) {
 		return u.offerMachineSet(ctx, request, current, desired)

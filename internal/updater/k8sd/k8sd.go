@@ -87,14 +87,7 @@ func (u *Updater) Check(ctx context.Context) error { return ctx.Err() }
 
 // CanUpdateMachine implements port.Updater. Without a channel for each minor it covers nothing.
 func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	objects := func(o *runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {
-		return pick.Objects(&o.Machine, o.InfrastructureMachine, o.BootstrapConfig)
-	}
-	current, err := objects(&request.Current)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	desired, err := objects(&request.Desired)
+	current, desired, err := pick.Machine(request)
 	if err != nil {
 		return cover.Patches{}, err
 	}
@@ -103,14 +96,7 @@ func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.
 
 // CanUpdateMachineSet implements port.Updater. Without a channel for each minor it covers nothing.
 func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
-	objects := func(o *runtimehooksv1.CanUpdateMachineSetRequestObjects) (cover.Objects, error) {
-		return pick.Objects(&o.MachineSet, o.InfrastructureMachineTemplate, o.BootstrapConfigTemplate)
-	}
-	current, err := objects(&request.Current)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	desired, err := objects(&request.Desired)
+	current, desired, err := pick.MachineSet(request)
 	if err != nil {
 		return cover.Patches{}, err
 	}

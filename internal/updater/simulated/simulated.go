@@ -139,14 +139,7 @@ func (u *Updater) machine(name string) *machineState {
 
 // CanUpdateMachine implements port.Updater.
 func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	objects := func(o *runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {
-		return pick.Objects(&o.Machine, o.InfrastructureMachine, o.BootstrapConfig)
-	}
-	current, err := objects(&request.Current)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	desired, err := objects(&request.Desired)
+	current, desired, err := pick.Machine(request)
 	if err != nil {
 		return cover.Patches{}, err
 	}
@@ -155,14 +148,7 @@ func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.
 
 // CanUpdateMachineSet implements port.Updater.
 func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
-	objects := func(o *runtimehooksv1.CanUpdateMachineSetRequestObjects) (cover.Objects, error) {
-		return pick.Objects(&o.MachineSet, o.InfrastructureMachineTemplate, o.BootstrapConfigTemplate)
-	}
-	current, err := objects(&request.Current)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	desired, err := objects(&request.Desired)
+	current, desired, err := pick.MachineSet(request)
 	if err != nil {
 		return cover.Patches{}, err
 	}
