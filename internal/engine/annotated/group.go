@@ -110,7 +110,7 @@ func isRest(a core.GroupAction) bool {
 func (r *groupRun) decide(ctx context.Context) core.GroupVerdict {
 	v := core.DecideGroup(r.facts)
 	_, raises := v.Action.(core.Raise)
-	if r.kubeletsRead || !raises && v.Event.Kind != core.Ended {
+	if r.kubeletsRead || !raises && v.Event.Kind != core.Ended && v.Event.Kind != core.FailedFinally {
 		return v
 	}
 	for i := range r.machines {

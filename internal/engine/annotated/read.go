@@ -308,7 +308,10 @@ func (e *Engine) controlPlaneFirst(ctx context.Context, cluster *clusterv1.Clust
 	if object != nil {
 		marks := e.keys.marks(object.Annotations)
 		name := "control plane " + object.Kind + " " + object.Name
+		record, _ := readRecord[core.Record](object.Annotations)
 		switch {
+		case record != nil && record.Refused && record.Option == marks.To:
+			// Nothing of it has run, and nothing will.
 		case marks.To != "" && marks.Status == core.Failed:
 			return fmt.Sprintf("the upgrade of %s to %s has failed; mend that, or remove its annotation", name, marks.To), nil
 		case marks.To != "":
@@ -328,6 +331,8 @@ func (e *Engine) upgradeOf(m *clusterv1.Machine) string {
 	marks := e.keys.marks(m.Annotations)
 	u, unreadable := readRecord[core.Upgrade](m.Annotations)
 	switch {
+	case marks.To != "" && u.IsFinal() && u.Option == marks.To && u.Progress == nil:
+		return ""
 	case marks.To != "" && u.IsFinal() && u.Option == marks.To:
 		return fmt.Sprintf("the upgrade of control plane Machine %s to %s has failed; mend that, or remove its annotation", m.Name, marks.To)
 	case marks.To != "":

@@ -1,6 +1,7 @@
 package annotated
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/windlass-dev/windlass/internal/core/inplace"
@@ -253,10 +254,11 @@ func checkSkew(f Machine, t target) *hold {
 		if p.Kubelet.IsZero() || version.KubernetesSkew().Allows(minor, p.Kubelet.Minor()) {
 			continue
 		}
-		if f.ControlPlaneFirst != "" && p.Kubelet.Minor().Before(minor) {
-			return holds(ReasonControlPlaneFirst, "%s", f.ControlPlaneFirst)
+		if p.Kubelet.Minor().Before(minor) {
+			return holds(ReasonControlPlaneFirst, "%s", cmp.Or(f.ControlPlaneFirst,
+				fmt.Sprintf("%s of the control plane runs %s, and no kubelet may be newer; upgrade the control plane to %s", p.Name, p.Kubelet, minor)))
 		}
-		return refuses(ReasonSkew, "%s of the control plane runs %s, beside which no kubelet of %s may run; upgrade the control plane first, or ask for another release", p.Name, p.Kubelet, minor)
+		return refuses(ReasonSkew, "%s of the control plane runs %s, beside which a kubelet of %s is too old; ask for a newer release", p.Name, p.Kubelet, minor)
 	}
 	return nil
 }

@@ -160,6 +160,10 @@ func decideMembers(f Group) GroupVerdict {
 			return f.decideFailed(members, m)
 		}
 	}
+	settled := !slices.ContainsFunc(members, f.isLeft) && len(members) >= f.Replicas
+	if odd := f.oddOne(members); settled && odd != "" {
+		return f.failOdd(odd)
+	}
 	if f.Record.Message != "" {
 		return f.resume()
 	}
@@ -205,7 +209,7 @@ func (f Group) resume() GroupVerdict {
 // decideNext marks the next machine, or ends the upgrade.
 func (f Group) decideNext(members []Member) GroupVerdict {
 	flying := countFlying(members)
-	left := slices.ContainsFunc(members, func(m Member) bool { return m.Marks.Release != f.Record.Option || inFlight(m) })
+	left := slices.ContainsFunc(members, f.isLeft)
 	rolled := slices.IndexFunc(members, func(m Member) bool { return !m.Spec.IsZero() && !f.Spec.IsZero() && m.Spec != f.Spec })
 	switch {
 	case !left && len(members) >= f.Replicas:
@@ -221,6 +225,9 @@ func (f Group) decideNext(members []Member) GroupVerdict {
 	}
 	return f.markNext(members, flying)
 }
+
+// isLeft reports whether a machine does not have the release yet.
+func (f Group) isLeft(m Member) bool { return m.Marks.Release != f.Record.Option || inFlight(m) }
 
 func countFlying(members []Member) int {
 	flying := 0
@@ -262,6 +269,38 @@ func (f Group) limit() int {
 		return 1
 	}
 	return max(1, f.MaxInFlight)
+}
+
+// oddOne names a machine that runs another version than the others, though a revision is the same snap everywhere; empty where there is none. What was
+// said to be there already is not, then.
+func (f Group) oddOne(members []Member) string {
+	option, err := ParseOption(f.Record.Option)
+	if err != nil || option.Method != Revision {
+		return ""
+	}
+	seen := map[version.Version]int{}
+	for _, m := range members {
+		seen[m.Kubelet]++
+	}
+	if len(seen) < 2 {
+		return ""
+	}
+	odd := slices.MinFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(seen[a.Kubelet], seen[b.Kubelet]), strings.Compare(a.Name, b.Name))
+	})
+	return fmt.Sprintf("Machine %s runs %s, and others run another version, though %s is the same everywhere; look at `snap list k8s` on its node, and upgrade it by itself", odd.Name, odd.Kubelet, option)
+}
+
+// failOdd records that the machines do not all have what was recorded of them.
+func (f Group) failOdd(why string) GroupVerdict {
+	record := *f.Record
+	record.Reason, record.Message = ReasonFailed, why
+	v := f.rest(State{Reason: ReasonFailed, Message: why})
+	v.After.Record, v.After.Marks.Status = &record, Failed
+	if f.Marks.Status != Failed {
+		v.Event = Event{Kind: FailedFinally, Message: why}
+	}
+	return v
 }
 
 // end raises the version of the group's spec where that is due, and records that all machines have the release.

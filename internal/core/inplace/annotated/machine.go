@@ -21,7 +21,7 @@ func DecideMachine(f Machine) MachineVerdict {
 		return f.rest(State{})
 	case f.Unreadable != "":
 		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "what is recorded of the upgrade cannot be read: " + f.Unreadable +
-			"; see how far the machine is, then remove the annotation windlass.dev/in-place-upgrade from it"})
+			"; see how far the machine is, make its node schedulable if it is not, then remove the annotation windlass.dev/in-place-upgrade"})
 	case f.Upgrade == nil && f.Marks.To != "":
 		return begin(f)
 	case f.Upgrade == nil:
@@ -76,7 +76,7 @@ func decideFinal(f Machine) MachineVerdict {
 func (f Machine) finalState() State {
 	return State{
 		Reason:  cmp.Or(f.Upgrade.Reason, ReasonFailed),
-		Message: f.Upgrade.Why() + ". Set the annotation to another option, set windlass.dev/update-retry to try again, or remove the annotation to give up",
+		Message: f.Upgrade.Why() + ". Set the annotation to another option, set windlass.dev/update-retry to try again, or remove the annotation, its group's if it has one, to give up",
 	}
 }
 
@@ -128,7 +128,7 @@ func giveUp(f Machine) MachineVerdict {
 	if _, uncordons := v.Action.(Uncordon); uncordons {
 		return v
 	}
-	v.After.Marks.Status, v.After.Marks.ChangeID = "", ""
+	v.After.Marks.ChangeID = ""
 	if !f.Upgrade.Cancelled {
 		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("the upgrade to %s was cancelled while no change ran on the node", f.Upgrade.Option)}
 	}
@@ -141,7 +141,7 @@ func forget(f Machine) MachineVerdict {
 		return v
 	}
 	v := f.rest(State{})
-	v.After.Retry = false
+	v.After.Retry, v.After.Marks.Status, v.After.Marks.LastFailed = false, "", ""
 	if !f.Upgrade.hasCordoned() || f.Node.Unknown == "" {
 		v.After.Upgrade = nil
 		return v
@@ -307,6 +307,9 @@ func finish(f Machine, v MachineVerdict) MachineVerdict {
 	}
 	v.State, v.Action = State{}, Rest{}
 	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded in place to %s; the kubelet reports %s", option, f.Node.Kubelet)}
+	if f.Topology != "" && !f.ControlPlane && !f.Spec.RunBy(f.Node.Kubelet) {
+		v.Event.Message += fmt.Sprintf(", and the spec says %s: Cluster API refuses another spec.topology.version of Cluster %s until the machine runs that again", f.Spec, f.Topology)
+	}
 	return v
 }
 

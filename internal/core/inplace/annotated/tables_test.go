@@ -66,12 +66,12 @@ func TestBegin(t *testing.T) {
 	}{
 		"patch release":                   {func(*annotated.Machine) {}, "", false, ""},
 		"next minor, control plane there": {func(f *annotated.Machine) { f.Marks.To, f.Peers = "version=v1.32.0", []annotated.Peer{peer("v1.32.1")} }, "", false, ""},
-		"worker ahead of control plane":   {func(f *annotated.Machine) { f.Marks.To, f.Peers = "version=v1.32.0", []annotated.Peer{peer("v1.31.1")} }, annotated.ReasonSkew, true, "upgrade the control plane first"},
+		"worker ahead of control plane":   {func(f *annotated.Machine) { f.Marks.To, f.Peers = "version=v1.32.0", []annotated.Peer{peer("v1.31.1")} }, annotated.ReasonControlPlaneFirst, false, "upgrade the control plane to v1.32"},
 		"worker, control plane on its way": {func(f *annotated.Machine) {
 			f.Marks.To, f.Peers, f.ControlPlaneFirst = "version=v1.32.0", []annotated.Peer{peer("v1.31.1")}, "control plane first"
 		}, annotated.ReasonControlPlaneFirst, false, "control plane first"},
 		"worker patch, control plane busy":   {func(f *annotated.Machine) { f.ControlPlaneFirst = "control plane first" }, annotated.ReasonControlPlaneFirst, false, ""},
-		"worker too old for control plane":   {func(f *annotated.Machine) { f.Peers = []annotated.Peer{peer("v1.35.0")} }, annotated.ReasonSkew, true, "may run"},
+		"worker too old for control plane":   {func(f *annotated.Machine) { f.Peers = []annotated.Peer{peer("v1.35.0")} }, annotated.ReasonSkew, true, "too old"},
 		"older minor":                        {func(f *annotated.Machine) { f.Marks.To = "channel=1.30/stable" }, annotated.ReasonDowngrade, true, "cannot go back"},
 		"topology, other minor":              {func(f *annotated.Machine) { f.Topology, f.Marks.To = "c", "version=v1.32.0" }, annotated.ReasonTopologyOwned, true, "spec.topology.version of the Cluster"},
 		"topology, channel of another minor": {func(f *annotated.Machine) { f.Topology, f.Marks.To = "c", "channel=1.32-classic/stable" }, annotated.ReasonTopologyOwned, true, "Cluster c"},
@@ -269,9 +269,9 @@ func TestEnd(t *testing.T) {
 		w := newWorld(false, len(kubelets))
 		g := w.group()
 		g.CannotRaise = ""
-		g.Marks, g.Record = annotated.Marks{To: optionB, Status: annotated.InProgress}, &annotated.Record{Option: optionB}
+		g.Marks, g.Record = annotated.Marks{To: optionA, Status: annotated.InProgress}, &annotated.Record{Option: optionA}
 		for i, k := range kubelets {
-			g.Members[i].Kubelet, g.Members[i].Marks = at(k), annotated.Marks{Status: annotated.Done, Release: optionB}
+			g.Members[i].Kubelet, g.Members[i].Marks = at(k), annotated.Marks{Status: annotated.Done, Release: optionA}
 		}
 		return g
 	}
@@ -293,9 +293,37 @@ func TestEnd(t *testing.T) {
 		if raise, ok := v.Action.(annotated.Raise); ok != (tt.raise != "") || ok && raise.Version != at(tt.raise) {
 			t.Errorf("%s: %+v", name, v.Action)
 		}
-		if !strings.Contains(v.Event.Message, tt.words) || tt.raise == "" && v.After.Marks != (annotated.Marks{Status: annotated.Done, Release: optionB}) {
+		if !strings.Contains(v.Event.Message, tt.words) || tt.raise == "" && v.After.Marks != (annotated.Marks{Status: annotated.Done, Release: optionA}) {
 			t.Errorf("%s: %+v %+v", name, v.Event, v.After.Marks)
 		}
+	}
+}
+
+// TestOddOne does not record a revision that one of the machines does not run.
+func TestOddOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(false, 3)
+	g := w.group()
+	g.Marks, g.Record = annotated.Marks{To: optionB, Status: annotated.InProgress}, &annotated.Record{Option: optionB}
+	for i := range g.Members {
+		g.Members[i].Kubelet, g.Members[i].Marks = at("v1.31.7"), annotated.Marks{Status: annotated.Done, Release: optionB}
+	}
+	g.Members[1].Kubelet = at("v1.31.1")
+	v := annotated.DecideGroup(g)
+	if v.After.Marks.Release != "" || v.After.Marks.Status != annotated.Failed || v.Event.Kind != annotated.FailedFinally || !strings.Contains(v.State.Message, "m1 runs v1.31.1") {
+		t.Fatalf("%+v", v)
+	}
+	g.Marks, g.Record = v.After.Marks, v.After.Record
+	if again := annotated.DecideGroup(g); again.Event.Kind != annotated.NoEvent || again.State.Going {
+		t.Errorf("%+v", again)
+	}
+	g.Members[1].Kubelet = at("v1.31.7")
+	for range 2 {
+		v = annotated.DecideGroup(g)
+		g.Marks, g.Record = v.After.Marks, v.After.Record
+	}
+	if g.Marks != (annotated.Marks{Status: annotated.Done, Release: optionB}) {
+		t.Errorf("%+v", g.Marks)
 	}
 }
 

@@ -302,3 +302,26 @@ func TestFollowTellsWhatIsSaid(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 }
+
+// TestTopologyIsTold says that Cluster API's next upgrade waits for a worker that does not run just the version of its spec.
+func TestTopologyIsTold(t *testing.T) {
+	t.Parallel()
+	f := well()
+	f.Topology, f.Marks.To, f.Node.Kubelet = "c", "version=v1.31.9", at("v1.31.9")
+	told := func() bool {
+		v := annotated.Planned(f, annotated.Plan{})
+		if v.Event.Kind != annotated.Ended {
+			t.Fatalf("%+v", v)
+		}
+		return strings.Contains(v.Event.Message, "spec.topology.version of Cluster c")
+	}
+	if !told() {
+		t.Error("nobody is told")
+	}
+	if f.Spec = at("v1.31.9"); told() {
+		t.Error("told though nothing waits")
+	}
+	if f.Topology, f.Spec = "", current; told() {
+		t.Error("told without a topology")
+	}
+}
