@@ -475,3 +475,20 @@ func TestUpdaterThatCannotBeAsked(t *testing.T) {
 	kubelet.mute = nil
 	w.untilDone("a", toVersion)
 }
+
+// TestRefusedRequestHoldsNobodyUp lets a worker begin though a request of the control plane, or of one of its machines, was refused.
+func TestRefusedRequestHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.register()
+	w.addGroup(kubeadmControlPlaneKind, "kcp", "cp-0")
+	w.add(newMachine("worker", ""))
+	w.useControlPlane(kubeadmControlPlaneKind, "kcp")
+	w.askGroup(kubeadmControlPlaneKind, "kcp", "nonsense")
+	w.until("it was refused", func() bool { return w.groupMarks(kubeadmControlPlaneKind, "kcp").Status == core.Failed })
+	w.ask("cp-0", "nonsense")
+	w.until("it was refused", func() bool { return w.marks("cp-0").Status == core.Failed })
+	const patch = "version=v1.30.9"
+	w.ask("worker", patch)
+	w.untilDone("worker", patch)
+}

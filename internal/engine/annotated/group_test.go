@@ -87,14 +87,7 @@ func TestFault7_ClusterWithTwoMachineSets(t *testing.T) {
 	kubelet, _ := w.register()
 	w.addGroup(kubeadmControlPlaneKind, "kcp", "cp-0", "cp-1", "cp-2")
 	w.addGroup(deploymentKind, "md", "w-0", "w-1", "w-2", "w-3")
-	cluster := newCluster()
-	if err := w.client.Get(t.Context(), inCluster, cluster); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: kubeadmControlPlaneKind.Group, Kind: kubeadmControlPlaneKind.Kind, Name: "kcp"}
-	if err := w.client.Update(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
+	w.useControlPlane(kubeadmControlPlaneKind, "kcp")
 	w.askGroup(deploymentKind, "md", toVersion)
 	w.askGroup(kubeadmControlPlaneKind, "kcp", toVersion)
 	w.until("the MachineDeployment waits", func() bool {

@@ -481,3 +481,16 @@ func newGroup(gvk schema.GroupVersionKind, name string, replicas int64) *unstruc
 	g.Object["spec"] = spec
 	return g
 }
+
+// useControlPlane has the Cluster refer to a control plane.
+func (w *world) useControlPlane(gvk schema.GroupVersionKind, name string) {
+	w.Helper()
+	cluster := newCluster()
+	if err := w.client.Get(w.Context(), inCluster, cluster); err != nil {
+		w.Fatal(err)
+	}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: gvk.Group, Kind: gvk.Kind, Name: name}
+	if err := w.client.Update(w.Context(), cluster); err != nil {
+		w.Fatal(err)
+	}
+}
