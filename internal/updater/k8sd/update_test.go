@@ -102,7 +102,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestNothingToRefresh(t *testing.T) {
+func TestFault3_EmptyChangeIDIsDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.expect(t, w.ask(t, "a", "channel="+oldSnap), inplace.Finishes, "nothing to refresh", 0)
@@ -126,7 +126,7 @@ func TestChangeFails(t *testing.T) {
 	w.expect(t, w.ask(t, "b", newSnap), inplace.InProgress, "change 2 has begun", 2)
 }
 
-func TestUnknownChangeIsNoPollForEver(t *testing.T) {
+func TestFault4_UnknownChangeIsNoPollForEver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.expect(t, w.ask(t, "a", newSnap), inplace.InProgress, "", 1)
@@ -205,7 +205,7 @@ func TestAdopts(t *testing.T) {
 }
 
 // The process dies, or the answer is lost, at each point between the record and the change's id.
-func TestLostAnswers(t *testing.T) {
+func TestFault5_LostAnswers(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("the API server is away")
 	for name, test := range map[string]struct {
