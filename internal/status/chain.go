@@ -48,6 +48,8 @@ type Chain struct {
 	Disagreement string
 	// NotKnown says, in sentences without capital and full stop, what cannot be told from the objects.
 	NotKnown []string
+	// OffSpec counts the machines that annotations brought to another version than their spec says, where nothing else is on its way.
+	OffSpec int
 	// Problem says why nothing else is known; empty otherwise.
 	Problem string
 }

@@ -29,21 +29,16 @@ type chainComputation struct {
 	// observed are the steps that Events tell of.
 	observed []Step
 	notKnown []string
+	// offSpec counts the machines that count as if they ran the version of their spec.
+	offSpec int
 }
 
 // computeChain reports on the upgrade of a Cluster with a managed topology. f.Upgrade is not nil. now is what the rules are asked
 // about; without answers of hooks, which only the controller has, they do not depend on it.
 func computeChain(f Facts, now time.Time) Chain {
-	state, recorded, err := snapshot.Chain(snapshot.Objects{
-		Cluster: f.Cluster, ControlPlane: f.ControlPlane, MachineDeployments: f.MachineDeployments, MachinePools: f.Upgrade.MachinePools,
-		Machines: f.Machines,
-	})
+	c, err := newChainComputation(f)
 	if err != nil {
 		return Chain{State: ChainUnknown, Problem: err.Error()}
-	}
-	c := &chainComputation{
-		facts: f, state: state, recorded: recorded,
-		condition: meta.FindStatusCondition(f.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition),
 	}
 	c.engine = c.computeEngine()
 	c.observed = c.observe()
@@ -51,7 +46,7 @@ func computeChain(f Facts, now time.Time) Chain {
 	c.decide(now)
 	report := Chain{
 		Engine: c.engine, Target: c.state.Target, Reason: c.decision.Reason, Now: describeNow(c.decision), Condition: c.condition,
-		Steps: c.steps(), Holds: c.holds(),
+		Steps: c.steps(), Holds: c.holds(), OffSpec: c.offSpec,
 	}
 	if p := c.progress(); p != nil {
 		report.From, report.Began = p.From, p.Began.UTC()
@@ -64,6 +59,32 @@ func computeChain(f Facts, now time.Time) Chain {
 	report.ETA = c.estimate(report)
 	report.NotKnown = c.notKnown
 	return report
+}
+
+// newChainComputation reads the facts. A machine that an annotation brought to another version looks as if it were on its way: where nothing else is, it is
+// taken for being where it should be.
+func newChainComputation(f Facts) (*chainComputation, error) {
+	if rested, offSpec := f.atRest(); offSpec > 0 {
+		if c, err := readChain(rested); err == nil && !c.isUnderWay() {
+			c.offSpec = offSpec
+			return c, nil
+		}
+	}
+	return readChain(f)
+}
+
+func readChain(f Facts) (*chainComputation, error) {
+	state, recorded, err := snapshot.Chain(snapshot.Objects{
+		Cluster: f.Cluster, ControlPlane: f.ControlPlane, MachineDeployments: f.MachineDeployments, MachinePools: f.Upgrade.MachinePools,
+		Machines: f.Machines,
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It says already which object it is about.
+	}
+	return &chainComputation{
+		facts: f, state: state, recorded: recorded,
+		condition: meta.FindStatusCondition(f.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition),
+	}, nil
 }
 
 // progress is the recorded way of the upgrade under way; nil where none is recorded, because another engine has gone on, or does all of it,
@@ -282,7 +303,7 @@ func (c *chainComputation) disagreement(state ChainState) string {
 			condition.ObservedGeneration, c.facts.Cluster.Generation, down)
 	case condition.Status == metav1.ConditionTrue && (state == ChainUpgrading || state == ChainHeld):
 		return "the condition TopologyReconciled says that nothing is left to do, the objects say that the upgrade is not done" + down
-	case speaksOfUpgrade(*condition) && state == ChainUpToDate:
+	case speaksOfUpgrade(*condition) && state == ChainUpToDate && c.offSpec == 0:
 		return "the condition TopologyReconciled speaks of an upgrade, the objects say that it is done" + down
 	}
 	if hooks := c.hooksOutOfTurn(); len(hooks) > 0 {

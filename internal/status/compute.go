@@ -33,11 +33,14 @@ func Compute(f Facts, now time.Time) Report {
 	}
 	slices.SortFunc(r.Durations, func(a, b Duration) int { return strings.Compare(a.Updater, b.Updater) })
 
+	offSpecs := listOffSpecs(f, groups)
+	r.OffSpec = slices.SortedFunc(maps.Values(offSpecs), func(a, b OffSpec) int { return strings.Compare(a.Machine, b.Machine) })
 	machines := slices.SortedFunc(slices.Values(f.Machines), func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range machines {
 		g := groups.of(m)
 		rec := records[m.Name]
-		state := computeState(m, rec, g.desired)
+		_, offSpec := offSpecs[m.Name]
+		state := computeState(m, rec, g.desired, offSpec)
 		g.Machines++
 		g.Count[state]++
 		if g.Name != "" {
@@ -80,6 +83,7 @@ func sortReport(r *Report) {
 	}
 	slices.SortStableFunc(r.Machines, func(a, b Machine) int { return cmp.Compare(order[a.Group], order[b.Group]) })
 	slices.SortStableFunc(r.Updates, func(a, b Update) int { return cmp.Compare(order[a.Group], order[b.Group]) })
+	slices.SortStableFunc(r.OffSpec, func(a, b OffSpec) int { return cmp.Compare(order[a.Group], order[b.Group]) })
 	slices.SortStableFunc(r.Blocked, func(a, b Blocked) int {
 		return cmp.Or(cmp.Compare(order[a.Group], order[b.Group]), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})

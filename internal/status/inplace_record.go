@@ -85,6 +85,11 @@ func (a asked[R]) isEmpty() bool {
 	return a.marks == (annotated.Marks{}) && a.record == nil && a.problem == nil
 }
 
+// isAbandoned reports whether a change may run of which nobody knows what it leads to.
+func (a asked[R]) isAbandoned() bool {
+	return a.record == nil && a.marks.To == "" && a.marks.Status == annotated.InProgress && a.marks.ChangeID != ""
+}
+
 // told returns what the annotations and the condition say.
 func (a asked[R]) told() Asking {
 	said := Asking{To: a.marks.To, Release: a.marks.Release, Retry: a.retry}

@@ -48,6 +48,8 @@ type Report struct {
 	Updates []Update
 	// InPlace are the upgrades that annotations ask for; nil where there are none.
 	InPlace *InPlaceUpgrades
+	// OffSpec are the Machines at rest that annotations brought to another version than their spec says, by group, then by name.
+	OffSpec []OffSpec
 	// Blocked are the objects that say that an update of theirs does not go on by itself.
 	Blocked []Blocked
 	// Dirty are the fields that Machines carry but that were not applied, by Machine, then by field.

@@ -16,8 +16,9 @@ import (
 )
 
 // computeState says where a Machine's update is. What Windlass recorded counts before what Cluster API says, because
-// Cluster API learns of it later.
-func computeState(m *clusterv1.Machine, rec record, desired string) State {
+// Cluster API learns of it later. Of a Machine whose node an annotation brought to another version than its spec says, Cluster API says without end that it
+// is being updated.
+func computeState(m *clusterv1.Machine, rec record, desired string, offSpec bool) State {
 	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
 	switch {
 	case !m.DeletionTimestamp.IsZero():
@@ -30,14 +31,24 @@ func computeState(m *clusterv1.Machine, rec record, desired string) State {
 		return Updating
 	case marked:
 		return computeMarked(m, rec)
-	case isFinishing(m) && rec.summary != nil:
-		return Finished
 	case isFinishing(m):
-		return Updating
+		return computeFinishing(rec, offSpec)
 	case isUpToDate(m, desired):
 		return UpToDate
 	default:
 		return Waiting
+	}
+}
+
+// computeFinishing is for a Machine of which Cluster API says that it is being updated, and of which nothing else is known.
+func computeFinishing(rec record, offSpec bool) State {
+	switch {
+	case offSpec:
+		return UpToDate
+	case rec.summary != nil:
+		return Finished
+	default:
+		return Updating
 	}
 }
 

@@ -69,6 +69,9 @@ func statusTable(wide bool, r status.Report, now time.Time) string {
 	if wide {
 		width = unbounded
 	}
+	formatList(&text, "At other versions than their specs say", width, len(r.OffSpec), func(i int) (string, string) {
+		return "Machine " + r.OffSpec[i].Machine, r.OffSpec[i].Text(r.Namespace)
+	})
 	formatList(&text, "Blocked", width, len(r.Blocked), func(i int) (string, string) {
 		b := r.Blocked[i]
 		return b.Kind + " " + b.Name, fmt.Sprintf("%s for %s: %s", b.Reason, formatAge(now, b.Since), b.Message)

@@ -66,7 +66,7 @@ func chainHeadline(c *status.Chain, now time.Time) string {
 	case status.ChainUnknown:
 		return "Upgrade: not known: " + c.Problem
 	case status.ChainUpToDate:
-		return fmt.Sprintf("Upgrade: none; everything is at %s.", c.Target)
+		return restingHeadline(c)
 	case status.ChainCreating, status.ChainDeleting:
 		return fmt.Sprintf("Upgrade: none under way; %s.", c.Now)
 	case status.ChainPaused:
@@ -92,6 +92,14 @@ func chainHeadline(c *status.Chain, now time.Time) string {
 		began = fmt.Sprintf(", begun %s ago", formatAge(now, c.Began))
 	}
 	return fmt.Sprintf("Upgrade %sto %s: %s%s, run by %s.", from, c.Target, words, began, engineWords[c.Engine])
+}
+
+func restingHeadline(c *status.Chain) string {
+	words := fmt.Sprintf("Upgrade: none; everything is at %s", c.Target)
+	if c.OffSpec > 0 {
+		words += fmt.Sprintf(", but for the nodes that annotations brought to other versions (%d)", c.OffSpec)
+	}
+	return words + "."
 }
 
 func formatSteps(text *strings.Builder, wide bool, steps []status.Step, now time.Time) {

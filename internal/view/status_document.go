@@ -17,7 +17,9 @@ type statusDocument struct {
 	Machines  []statusMachineDocument `json:"machines"`
 	Updates   []statusUpdateDocument  `json:"updates"`
 	// InPlace is left out where no annotation asks for an upgrade in place.
-	InPlace   *inPlaceDocument         `json:"inPlaceUpgrades,omitempty"`
+	InPlace *inPlaceDocument `json:"inPlaceUpgrades,omitempty"`
+	// OffSpec is left out where no Machine at rest runs another version than its spec says.
+	OffSpec   []statusOffSpecDocument  `json:"offSpec,omitempty"`
 	Blocked   []statusBlockedDocument  `json:"blocked"`
 	Dirty     []statusDirtyDocument    `json:"dirtyFields"`
 	Durations []statusDurationDocument `json:"durations"`
@@ -77,6 +79,17 @@ type statusUpdateDocument struct {
 	Late bool      `json:"late"`
 }
 
+// statusOffSpecDocument is a Machine that an annotation brought to another version.
+type statusOffSpecDocument struct {
+	Machine string `json:"machine"`
+	Group   string `json:"group"`
+	Runs    string `json:"runs"`
+	Spec    string `json:"spec"`
+	// BlocksTopology says that Cluster API refuses another spec.topology.version meanwhile.
+	BlocksTopology bool   `json:"blocksTopology"`
+	Message        string `json:"message"`
+}
+
 type statusBlockedDocument struct {
 	Kind    string    `json:"kind"`
 	Name    string    `json:"name"`
@@ -126,6 +139,11 @@ func newStatusDocument(r status.Report) statusDocument {
 	}
 	for _, u := range r.Updates {
 		d.Updates = append(d.Updates, newStatusUpdateDocument(u))
+	}
+	for _, o := range r.OffSpec {
+		d.OffSpec = append(d.OffSpec, statusOffSpecDocument{
+			Machine: o.Machine, Group: o.Group, Runs: o.Runs.String(), Spec: o.Spec.String(), BlocksTopology: o.Blocks, Message: o.Text(r.Namespace),
+		})
 	}
 	for _, b := range r.Blocked {
 		d.Blocked = append(d.Blocked, statusBlockedDocument(b))

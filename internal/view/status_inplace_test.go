@@ -7,6 +7,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // markedReport has upgrades that annotations ask for in every state that is shown differently.
@@ -66,6 +67,35 @@ func TestInPlaceQuiet(t *testing.T) {
 		}
 		if strings.Contains(got.String(), "Done") != (format != Table) {
 			t.Errorf("%s shows %s", format, got.String())
+		}
+	}
+}
+
+// TestOffSpec checks that a machine which an annotation brought to another version is shown, and in what words the upgrade of its Cluster is over.
+func TestOffSpec(t *testing.T) {
+	r := status.Report{
+		Namespace: "team-a", Cluster: "prod", Groups: busyReport().Groups[:1],
+		OffSpec: []status.OffSpec{{Machine: "m-1", Group: "md-0", Runs: version.MustParse("v1.30.77"), Spec: version.MustParse("v1.30.14"), Blocks: true}},
+		Chain:   &status.Chain{State: status.ChainUpToDate, Target: version.MustParse("v1.30.14"), OffSpec: 1},
+	}
+	for _, test := range []struct {
+		format Format
+		wants  []string
+	}{
+		{Wide, []string{
+			"Upgrade: none; everything is at v1.30.14, but for the nodes that annotations brought to other versions (1).\n",
+			"\nAt other versions than their specs say:\n  Machine m-1\n    runs v1.30.77 by annotation, its spec says v1.30.14; Cluster API takes it for being upgraded",
+		}},
+		{JSON, []string{`"offSpec": [`, `"runs": "v1.30.77"`, `"spec": "v1.30.14"`, `"blocksTopology": true`}},
+	} {
+		var got strings.Builder
+		if err := WriteStatus(&got, test.format, r, statusNow); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.wants {
+			if !strings.Contains(got.String(), want) {
+				t.Errorf("%s lacks %q:\n%s", test.format, want, got.String())
+			}
 		}
 	}
 }
