@@ -116,6 +116,8 @@ type upgradeView struct {
 	upgrades *status.InPlaceUpgrades
 	// asking is what stands on the object itself.
 	asking status.Asking
+	// problem says why what is recorded on the object cannot be read; empty where it can.
+	problem string
 }
 
 // read reads the object, and its machines where it is a group. Only Machines of the group are looked at.
@@ -149,8 +151,9 @@ func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.T
 		}
 	}
 	f.Machines = v.machines
-	v.upgrades, _ = status.ComputeInPlace(f, now)
-	v.asking = v.find(t)
+	var problems []status.Problem
+	v.upgrades, problems = status.ComputeInPlace(f, now)
+	v.asking, v.problem = v.find(t), t.findProblem(problems)
 	return v, nil
 }
 
@@ -161,6 +164,16 @@ func (t upgradeTarget) owns(m *clusterv1.Machine) bool {
 		return controlPlane
 	}
 	return !controlPlane && m.Labels[clusterv1.MachineDeploymentNameLabel] == t.key.Name
+}
+
+// findProblem returns what is wrong with the object itself.
+func (t upgradeTarget) findProblem(problems []status.Problem) string {
+	for _, p := range problems {
+		if p.Kind == t.name && p.Name == t.key.Name {
+			return p.Message
+		}
+	}
+	return ""
 }
 
 func (v upgradeView) find(t upgradeTarget) status.Asking {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,9 @@ func (o *upgradeOptions) computeWrite(t upgradeTarget, v upgradeView) (upgradeWr
 	if v.object.GetDeletionTimestamp() != nil {
 		return upgradeWrite{}, nothingError("%s is being deleted", t)
 	}
+	if v.asking.State == status.UpgradeUnreadable {
+		return upgradeWrite{}, t.unreadable(v.problem)
+	}
 	w := upgradeWrite{annotations: map[string]*string{}}
 	if o.cancel {
 		return o.computeCancel(t, v, w)
@@ -50,6 +54,12 @@ func (o *upgradeOptions) computeWrite(t upgradeTarget, v upgradeView) (upgradeWr
 		return computeRetry(t, v, w)
 	}
 	return o.computeTo(t, v, w)
+}
+
+// unreadable says that nothing can go on on the object before a person has looked at it.
+func (t upgradeTarget) unreadable(problem string) error {
+	return nothingError("the annotation %s of %s says how far its upgrade is, and %s; see how far that is, then remove the annotation: kubectl annotate %s %s -n %s %s-",
+		v1alpha1.InPlaceUpgradeAnnotation, t, problem, strings.ToLower(t.name), t.key.Name, t.key.Namespace, v1alpha1.InPlaceUpgradeAnnotation)
 }
 
 // noteDrain says what an annotation that stays says of drains.
