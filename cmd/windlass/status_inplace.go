@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,10 +9,10 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/extension"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -21,13 +20,13 @@ func addPrefixFlag(flags *pflag.FlagSet, prefix *string) {
 	flags.StringVar(prefix, "prefix", v1alpha1.DefaultInPlaceUpgradePrefix, "`PREFIX` of the annotations that ask for upgrades in place, as --in-place-upgrade-prefix of windlass extension or manager")
 }
 
-// checkPrefix refuses what the API server would not take as the beginning of an annotation's key.
+// checkPrefix refuses what windlass extension would not take, because the API server would not take it as the beginning of an annotation's key.
 func checkPrefix(prefix string) error {
 	if prefix == "" {
 		return &flagError{flag: "--prefix", problem: "it is empty; leave it away for " + v1alpha1.DefaultInPlaceUpgradePrefix}
 	}
-	if problems := validation.IsQualifiedName(prefix + v1alpha1.InPlaceUpgradeLastFailedAttemptAt); len(problems) > 0 {
-		return &flagError{flag: "--prefix", problem: fmt.Sprintf("%q cannot begin the key of an annotation: %s", prefix, strings.Join(problems, "; "))}
+	if err := (extension.InPlaceUpgrades{Prefix: prefix}).Check(); err != nil {
+		return &flagError{flag: "--prefix", problem: err.Error(), err: err}
 	}
 	return nil
 }
