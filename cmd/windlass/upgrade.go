@@ -29,7 +29,8 @@ What it refuses at once is what the controllers would refuse: they look at more,
 begins, and what runs on a machine is followed to its end.
 
 Exit status:
-  0  the upgrade has ended well, or with --cancel, nothing runs any longer; with --wait=false or --dry-run, nothing speaks against it
+  0  the upgrade has ended well, or with --cancel, nothing runs any longer; with --wait=false or --dry-run, the object itself does not
+     forbid it: the other machines of the cluster are not looked at, so it may still be held or refused
   1  wrong usage, or the management cluster cannot be read or written
   3  it was refused, has failed, was cancelled or replaced by another option, or the object is gone; or there is nothing to retry or cancel
   4  it was interrupted, or --timeout has passed: the upgrade goes on
