@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -36,7 +37,7 @@ func (i upgradeIntent) outcome(t upgradeTarget, v upgradeView) (ended bool, err 
 	case a.To != "" && (i.cancel || a.To != i.option):
 		return true, nothingError("%s is asked for %s by now", t, a.To)
 	case i.cancel:
-		return isCancelled(v), nil
+		return cancelled(t, v)
 	case a.State == status.UpgradeFailed:
 		return true, nothingError("%s has not reached %s: %s; to try again: %s", t, i.option, a.Message, t.command("--retry"))
 	case a.To == i.option:
@@ -46,6 +47,14 @@ func (i upgradeIntent) outcome(t upgradeTarget, v upgradeView) (ended bool, err 
 	default:
 		return true, nothingError("%s was cancelled on %s", i.option, t)
 	}
+}
+
+// cancelled reports whether nothing runs any longer; the error says why nobody can tell.
+func cancelled(t upgradeTarget, v upgradeView) (ended bool, err error) {
+	if v.asking.Reason == annotated.ReasonRecordUnreadable {
+		return true, nothingError("%s is not asked any longer, but %s", t, v.asking.Message)
+	}
+	return isCancelled(v), nil
 }
 
 // isCancelled reports whether nothing runs any longer.

@@ -373,6 +373,17 @@ func TestUpgradeCancel(t *testing.T) {
 	r.ends(exitOK, "")
 }
 
+// TestUpgradeCancelAbandoned withdraws what another controller began, of which nobody can tell then how it ends.
+func TestUpgradeCancelAbandoned(t *testing.T) {
+	r := startUpgradeOn(t, []string{"machine", "m-1", "--cancel"}, func(r *upgradeRun) {
+		r.machine("m-1", to, upgradePatch, state, "in-progress", upgradePrefix+"change-id", "12")
+	})
+	const why = "change 12 may run on the node, but the annotation that says to what is gone; " +
+		"set it again to have the change followed, or remove the status once the change has ended"
+	r.next("Cancelled version=v1.32.4 of Machine team-a/m-1", "Machine m-1: Held (RecordUnreadable): "+why)
+	r.ends(exitNoPlan, "Machine team-a/m-1 is not asked any longer, but "+why)
+}
+
 // TestUpgradeJSON checks that each line is JSON about one change.
 func TestUpgradeJSON(t *testing.T) {
 	r := startUpgrade(t, "machine", "m-1", "--to", upgradePatch, "-o", "json")

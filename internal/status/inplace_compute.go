@@ -180,6 +180,10 @@ func (c *inPlaceComputation) addMachine(g *groupFacts, of asked[annotated.Record
 	u := MachineUpgrade{Machine: m.machine.Name, Group: g.Name, ChangeID: a.marks.ChangeID, ByHand: byHand(a, of), Asking: a.told()}
 	u.State, u.Option = machineState(a), cmp.Or(a.marks.To, a.marks.Release)
 	switch {
+	case a.isAbandoned():
+		u.Option = ""
+		said := annotated.DecideMachine(annotated.Machine{Name: u.Machine, Marks: a.marks}).State
+		u.Reason, u.Message = said.Reason, said.Message
 	case u.State == UpgradeAsked || u.State == UpgradeHeld:
 		// What is recorded is of an earlier upgrade.
 	case a.record != nil:
@@ -236,10 +240,10 @@ func machineState(a asked[annotated.Upgrade]) UpgradeState {
 // unaskedMachineState is for a Machine that nobody asks to upgrade, and of which nothing is recorded.
 func unaskedMachineState(a asked[annotated.Upgrade]) UpgradeState {
 	switch {
+	case a.isAbandoned():
+		return UpgradeHeld
 	case a.stopped():
 		return UpgradeFailed
-	case a.marks.Status == annotated.InProgress && a.marks.ChangeID != "":
-		return UpgradeRunning
 	case a.marks.Status == annotated.Done:
 		return UpgradeDone
 	}
