@@ -309,6 +309,7 @@ func TestExtensionErrors(t *testing.T) {
 		"an unknown log format":    {args: []string{"--cert-dir", certDir, "--log-format", "xml"}, want: []string{`--log-format "xml" is unknown; use "text" or "json"`}},
 		"a verbosity out of range": {args: []string{"--cert-dir", certDir, "-v", "11"}, want: []string{"--verbosity 11 is not between 0 and 10"}},
 		"an empty prefix":          {args: []string{"--cert-dir", certDir, "--in-place-upgrade-prefix", ""}, want: []string{"--in-place-upgrade-prefix is empty", "v1beta2.k8sd.io/in-place-upgrade-"}},
+		"a prefix of no domain":    {args: []string{"--cert-dir", certDir, "--in-place-upgrade-prefix", "foo"}, want: []string{"--in-place-upgrade-prefix: the prefix", "no domain"}},
 		"a prefix of no key":       {args: []string{"--cert-dir", certDir, "--in-place-upgrade-prefix", "a b/"}, want: []string{"--in-place-upgrade-prefix: the prefix", "a b/"}},
 		"a port out of range":      {args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--port", "70000"}, want: []string{"port 70000 is not between"}},
 		"a port that is taken":     {args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--port", takenPort}, want: []string{"serving: ", "address already in use"}},

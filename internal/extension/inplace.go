@@ -34,6 +34,9 @@ func (o InPlaceUpgrades) prefix() string {
 
 // Check finds a prefix that begins no key of an annotation.
 func (o InPlaceUpgrades) Check() error {
+	if !strings.Contains(o.prefix(), "/") {
+		return fmt.Errorf("the prefix %q of annotations has no domain; write one, and a slash, as in %s", o.prefix(), v1alpha1.DefaultInPlaceUpgradePrefix)
+	}
 	// The longest of the keys that begin with it.
 	key := o.prefix() + v1alpha1.InPlaceUpgradeLastFailedAttemptAt
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
