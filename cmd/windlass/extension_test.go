@@ -218,6 +218,11 @@ func TestExtension(t *testing.T) {
 	if status, _ := fetch(t, client, "http://"+addresses[1]+"/healthz", ""); status != http.StatusOK {
 		t.Errorf("healthz answers %d", status)
 	}
+	// A controller that is stopped while its cache fills says that as an error.
+	eventually(t, "all controllers work", func() bool {
+		started := strings.Count(log.String(), `"Starting Controller"`)
+		return started > 0 && strings.Count(log.String(), `"Starting workers"`) == started
+	})
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

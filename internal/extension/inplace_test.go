@@ -45,7 +45,7 @@ func TestSetUpInPlaceUpgrades(t *testing.T) {
 func TestInPlaceUpgradesCheck(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{
-		"": "", v1alpha1.DefaultInPlaceUpgradePrefix: "", "example.com/": "", "upgrade-": "",
+		"": "", v1alpha1.DefaultInPlaceUpgradePrefix: "", "example.com/": "", "example.com/upgrade-": "", "upgrade-": "no domain",
 		"a b/": "the prefix", "a/b/": "the prefix", "example.com/" + strings.Repeat("x", 60): "the prefix",
 	} {
 		err := InPlaceUpgrades{Prefix: prefix}.Check()
