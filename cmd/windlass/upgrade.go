@@ -18,7 +18,7 @@ import (
 )
 
 const upgradeLong = `Upgrade asks for an upgrade in place, by an annotation: of one Machine, or of the machines of a MachineDeployment or a control
-plane, one after another. Windlass (windlass extension or manager, unless it has --in-place-upgrades=false) carries it out.
+plane, one after another. It is carried out by windlass extension, or by windlass manager with --extension-port or --in-place-upgrades.
 
 OPTION is version=v1.31.2 for any updater, or channel=1.31-classic/stable, revision=123 or localPath=/opt/k8s.snap for k8sd.
 
