@@ -10,13 +10,13 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/updater/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/internal/updaterserver"
 )
 
 // maxK8sdRequest bounds a request to the control listener, in bytes.
@@ -96,13 +96,7 @@ func (s *k8sdStandIn) handler() http.Handler {
 
 // control serves the handler until ctx is cancelled.
 func (s *k8sdStandIn) control(ctx context.Context, listener net.Listener) error {
-	served := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = served.Close() })
-	defer stop()
-	if err := served.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving the control listener: %w", err)
-	}
-	return nil
+	return updaterserver.ServeControl(ctx, listener, s.handler())
 }
 
 func (s *k8sdStandIn) stats(ctx context.Context) (K8sdStats, error) {

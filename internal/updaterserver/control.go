@@ -138,7 +138,12 @@ func removeSocket(path string) error {
 
 // Serve serves the handler on a listener until ctx is cancelled.
 func (c *Control) Serve(ctx context.Context, listener net.Listener) error {
-	s := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	return ServeControl(ctx, listener, c.Handler())
+}
+
+// ServeControl serves a handler of small requests of people on a listener until ctx is cancelled.
+func ServeControl(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	s := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -8,10 +8,8 @@ import (
 	"maps"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +36,7 @@ func (r *machineRun) planOnce(ctx context.Context, option core.Option) core.Plan
 
 // plan finds out which updaters bring the machine to what the option says.
 func (r *machineRun) plan(ctx context.Context, option core.Option) core.Plan {
-	updaters, err := r.selectUpdaters(ctx)
+	updaters, err := ask.SelectUpdaters(ctx, r.Client, r.machine.Namespace, r.machine.Labels)
 	if err != nil {
 		return core.Plan{Unknown: cut(err.Error())}
 	}
@@ -56,19 +54,6 @@ func (r *machineRun) plan(ctx context.Context, option core.Option) core.Plan {
 
 func isK8sd(u *v1alpha1.Updater) bool {
 	return u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater
-}
-
-// selectUpdaters returns the updaters for the machine, in order.
-func (r *machineRun) selectUpdaters(ctx context.Context) ([]v1alpha1.Updater, error) {
-	var updaters v1alpha1.UpdaterList
-	if err := r.Client.List(ctx, &updaters); err != nil {
-		return nil, fmt.Errorf("listing Updaters: %w", err)
-	}
-	ns := metadataOf(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.machine.Namespace}, ns); err != nil {
-		return nil, fmt.Errorf("reading Namespace %s: %w", r.machine.Namespace, err)
-	}
-	return updatepolicy.SelectUpdaters(updaters.Items, ns.Labels, r.machine.Labels)
 }
 
 // planVersion asks the updaters about the Machine with another version and no other change. What the machine runs counts, not what its spec says: the spec

@@ -7,12 +7,17 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // Error says which updater could not be asked.
@@ -78,4 +83,18 @@ func SetMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetReq
 	}
 	to.InfrastructureMachineTemplate, to.BootstrapConfigTemplate = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
 	return nil
+}
+
+// SelectUpdaters returns the updaters for machines with these labels, in order. The error is an *updatepolicy.InvalidError where one cannot be used.
+func SelectUpdaters(ctx context.Context, reader client.Reader, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
+	var updaters v1alpha1.UpdaterList
+	if err := reader.List(ctx, &updaters); err != nil {
+		return nil, fmt.Errorf("listing Updaters: %w", err)
+	}
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := reader.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
+		return nil, fmt.Errorf("reading Namespace %s: %w", namespace, err)
+	}
+	return updatepolicy.SelectUpdaters(updaters.Items, ns.Labels, labels)
 }

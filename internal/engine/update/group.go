@@ -2,10 +2,10 @@ package update
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/engine/ask"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -94,19 +95,11 @@ func (r *run) policyNamed(ctx context.Context, name string) (updatepolicy.Select
 
 // selectUpdaters returns the updaters for machines with these labels, in order.
 func (e *Engine) selectUpdaters(ctx context.Context, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
-	var updaters v1alpha1.UpdaterList
-	if err := e.Client.List(ctx, &updaters); err != nil {
-		return nil, fmt.Errorf("listing Updaters: %w", err)
+	found, err := ask.SelectUpdaters(ctx, e.Client, namespace, labels)
+	if invalid, ok := errors.AsType[*updatepolicy.InvalidError](err); ok {
+		return nil, refused(v1alpha1.UpdaterErrorReason, "%v", invalid)
 	}
-	ns := metadataOf(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := e.Client.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
-		return nil, fmt.Errorf("reading Namespace %s: %w", namespace, err)
-	}
-	found, err := updatepolicy.SelectUpdaters(updaters.Items, ns.Labels, labels)
-	if err != nil {
-		return nil, refused(v1alpha1.UpdaterErrorReason, "%v", err)
-	}
-	return found, nil
+	return found, err
 }
 
 func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
