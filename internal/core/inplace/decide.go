@@ -25,8 +25,10 @@ type Facts struct {
 	Progress *Progress
 	Last     *Summary
 	Owed     *Owed
-	Policy   Policy
-	Node     Node
+	// Policy is what counts, and PolicyName the name under which that is recorded when the update begins.
+	Policy     Policy
+	PolicyName string
+	Node       Node
 	// InFlight is how many other machines, which share Policy.MaxInFlight with this one, are being updated.
 	InFlight int
 	// Retry and Abandon say that a person asked for that.
@@ -183,7 +185,7 @@ func decideBegin(f Facts) Verdict {
 		return wait(nil, pollQueue, ReasonQueued, "not started: as many machines as maxInFlight allows (%d) are being updated", f.Policy.MaxInFlight)
 	}
 	return startStep(&Progress{
-		ID: f.FreshID, Decision: d.ID, Target: d.Target,
+		ID: f.FreshID, Decision: d.ID, Target: d.Target, Policy: f.PolicyName,
 		From: f.Node.Kubelet, To: f.Desired,
 		Steps: append([]Step(nil), steps...),
 		Dirty: append([]cover.Pointer(nil), dirty...),

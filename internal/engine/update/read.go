@@ -21,6 +21,12 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+// Look returns the time to the second, as it stands on the Machine, and the node.
+func (r *run) Look(ctx context.Context) (time.Time, inplace.Node) {
+	r.readNode(ctx)
+	return r.facts.Now, r.facts.Node
+}
+
 func (r *run) readNode(ctx context.Context) {
 	r.facts.Now = r.Now().UTC().Truncate(time.Second)
 	name := r.machine.Status.NodeRef.Name
@@ -98,7 +104,7 @@ func (r *run) readPolicy(ctx context.Context) error {
 		}
 		return err
 	}
-	r.facts.Policy = r.policy.Policy
+	r.facts.Policy, r.facts.PolicyName = r.policy.Policy, r.policy.Name
 	return nil
 }
 

@@ -1,0 +1,76 @@
+// Package rollout decides how many machines of a group go next to another version, on counts alone, by the rules of Cluster API's controllers:
+// KubeadmControlPlane for control planes, and the rolling update of MachineDeployments, with updates in place, for pools.
+//
+// Which machines those are is the caller's choice. All functions are pure and safe for concurrent use.
+package rollout
+
+// Move is what begins now. At most one of its fields is above zero for a control plane.
+type Move struct {
+	// Create machines at the new version, Delete machines at an old one, begin to Update machines in place.
+	Create, Delete, Update int
+}
+
+// Pool is what is known of the machines of a MachineDeployment or MachinePool.
+type Pool struct {
+	// Desired is spec.replicas.
+	Desired int
+	// Old counts machines at an old version that nothing happens to, Updating those that are being updated in place, New those at the new
+	// version that are available, Coming those at the new version that are not yet. Machines that are being deleted are in none.
+	Old, Updating, New, Coming int
+	// OldAway counts those of Old that are not available.
+	OldAway int
+	// MaxSurge and MaxUnavailable are numbers of machines. Where both are zero, MaxUnavailable counts as 1, as Cluster API has it.
+	MaxSurge, MaxUnavailable int
+	InPlace                  bool
+}
+
+// DecidePool says what a pool does next. At no time are there more than Desired + MaxSurge machines that are not being deleted, nor, as far as it is
+// the rollout's doing, fewer than Desired - MaxUnavailable that are available.
+//
+// An update in place always counts as disruption, so that one machine is updated even where MaxUnavailable is zero (Cluster API makes another
+// machine for that time, issue 14160; here it is only allowed to be missing).
+func DecidePool(p Pool) Move {
+	maxUnavailable := p.MaxUnavailable
+	if maxUnavailable == 0 && (p.MaxSurge == 0 || p.InPlace) {
+		maxUnavailable = 1
+	}
+	total := p.Old + p.Updating + p.New + p.Coming
+	available := p.Old - p.OldAway + p.New
+	mayGo := max(0, available-(p.Desired-maxUnavailable))
+	if p.InPlace {
+		return Move{Create: max(0, p.Desired-total), Update: min(p.Old, mayGo)}
+	}
+	missing := p.Desired - p.Updating - p.New - p.Coming
+	create := max(0, min(missing, p.Desired+p.MaxSurge-total))
+	// Machines that are not available go first: they cost nothing. Beyond the desired number all old ones go.
+	return Move{Create: create, Delete: min(p.Old, p.OldAway+mayGo)}
+}
+
+// ControlPlane is what is known of the machines of a control plane.
+type ControlPlane struct {
+	Desired int
+	// Old counts machines at an old version that nothing happens to, New those at the new version that are Ready.
+	Old, New int
+	// Moving counts machines that are created, deleted, or updated in place.
+	Moving   int
+	MaxSurge int
+	InPlace  bool
+}
+
+// DecideControlPlane says what a control plane does next: one thing to one machine at a time, so that etcd keeps its quorum.
+func DecideControlPlane(c ControlPlane) Move {
+	switch total := c.Old + c.New; {
+	case c.Moving > 0:
+		return Move{}
+	case total < c.Desired:
+		return Move{Create: 1}
+	case c.Old == 0:
+		return Move{}
+	case c.InPlace:
+		return Move{Update: 1}
+	case c.MaxSurge > 0 && total == c.Desired:
+		return Move{Create: 1}
+	default:
+		return Move{Delete: 1}
+	}
+}

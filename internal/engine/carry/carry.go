@@ -1,0 +1,185 @@
+// Package carry carries out what core/inplace decides about one machine: it records, and then acts, against Effects that may fail or be cut off at
+// any point. Whoever reads the facts again after that, and carries on, comes to the same end.
+package carry
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+)
+
+const (
+	// nextStep is when to ask again where nothing has to be waited for: one call makes at most one request to an updater, so that it ends within
+	// Cluster API's timeout.
+	nextStep = time.Second
+	// LongestWait bounds when to ask again: what people write on the Machine is not seen before.
+	LongestWait = 15 * time.Second
+	// maxActions bounds the actions of one call. More than a handful in a row is a fault.
+	maxActions = 16
+)
+
+// Effects is what is acted on: a Machine and its node. Whatever returns an error ends the call.
+type Effects interface {
+	// Begin calls decide with the number of other machines that share the policy's maxInFlight and are in flight. While it does, no other of them
+	// begins. decide reports whether this one has begun. A reply that is not nil ends the call: something else keeps it from beginning.
+	Begin(ctx context.Context, decide func(inFlight int) (bool, error)) (*Reply, error)
+	// Save records progress on the Machine. before is what is recorded.
+	Save(ctx context.Context, before, after *inplace.Progress) error
+	// Look returns the time, and the node as it is.
+	Look(ctx context.Context) (time.Time, inplace.Node)
+	// Drain cordons the node, if it is not, and drains it. It returns at once. began is when the drain did.
+	Drain(ctx context.Context, began time.Time) Drained
+	// Call asks the updater of a step.
+	Call(ctx context.Context, call inplace.Call) inplace.Answer
+	// Uncordon makes the node schedulable.
+	Uncordon(ctx context.Context) error
+	// Finish and Abandon record the end of an update, and Complete that it had been recorded before.
+	Finish(ctx context.Context, before *inplace.Progress, end inplace.Finish) error
+	Abandon(ctx context.Context, end inplace.AbandonUpdate) error
+	Complete(ctx context.Context)
+}
+
+// Drained is how far a drain has come.
+type Drained struct {
+	// Skip says that the machine is not to be drained, or not any longer. Done says that it is drained.
+	Skip, Done bool
+	// Message says what is waited for.
+	Message string
+}
+
+// Reply is what a call came to.
+type Reply struct {
+	// Done says that the update is over.
+	Done bool
+	// RetryAfter is when to ask again, where it is not; at least a second, at most LongestWait.
+	RetryAfter time.Duration
+	// Message says how it goes, for people.
+	Message string
+	// Wait is what is waited for, where RetryAfter may be sooner than that can be; Reason is empty where nothing is.
+	Wait inplace.Wait
+	// Refused says that the update stands still until a person acts; nil where it does not.
+	Refused *inplace.Refuse
+}
+
+// Update carries a machine's update on as far as it goes without waiting. It is idempotent. facts.InFlight is not used: Begin counts.
+func Update(ctx context.Context, facts inplace.Facts, effects Effects) (Reply, error) {
+	r := &run{facts: facts, saved: facts.Progress, effects: effects}
+	verdict := inplace.Decide(r.facts)
+	if r.saved != nil || verdict.Progress == nil {
+		// What does not depend on the other machines is answered without keeping them from beginning.
+		return r.carryOn(ctx, verdict)
+	}
+	waits, err := effects.Begin(ctx, func(inFlight int) (bool, error) {
+		r.facts.InFlight = inFlight
+		verdict = inplace.Decide(r.facts)
+		if verdict.Progress == nil {
+			return false, nil
+		}
+		return true, r.save(ctx, verdict.Progress)
+	})
+	switch {
+	case err != nil:
+		return Reply{}, err
+	case waits != nil:
+		return *waits, nil
+	default:
+		return r.carryOn(ctx, verdict)
+	}
+}
+
+// run is one call.
+type run struct {
+	facts   inplace.Facts
+	effects Effects
+	// saved is what is recorded on the Machine.
+	saved  *inplace.Progress
+	called bool
+}
+
+// carryOn carries out what was decided, and decides again, until there is something to answer.
+func (r *run) carryOn(ctx context.Context, v inplace.Verdict) (Reply, error) {
+	for range maxActions {
+		if finish, ok := v.Action.(inplace.Finish); ok {
+			// It records the end, and with it all that led there.
+			message := fmt.Sprintf("updated in place to %s", finish.Summary.To)
+			return Reply{Done: true, Message: message}, r.effects.Finish(ctx, r.saved, finish)
+		}
+		if v.Progress != nil {
+			if err := r.save(ctx, v.Progress); err != nil {
+				return Reply{}, err
+			}
+		}
+		next, reply, err := r.carryOut(ctx, v.Action)
+		switch {
+		case err != nil:
+			return Reply{}, err
+		case reply != nil:
+			return *reply, nil
+		}
+		v = next
+	}
+	return Reply{}, fmt.Errorf("the update does not settle after %d actions", maxActions)
+}
+
+// carryOut carries out one action. It returns the next verdict, or a reply.
+func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, *Reply, error) {
+	switch a := a.(type) {
+	case inplace.Drain:
+		return r.drain(ctx)
+	case inplace.Call:
+		if r.called {
+			return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: "starting updater " + a.Step.Updater}, nil
+		}
+		r.called = true
+		answer := r.effects.Call(ctx, a)
+		r.look(ctx)
+		return inplace.Answered(r.facts, answer), nil, nil
+	case inplace.Uncordon:
+		if err := r.effects.Uncordon(ctx); err != nil {
+			return inplace.Verdict{}, nil, err
+		}
+		r.look(ctx)
+		return inplace.Decide(r.facts), nil, nil
+	case inplace.AbandonUpdate:
+		return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: a.Message}, r.effects.Abandon(ctx, a)
+	case inplace.Wait:
+		return inplace.Verdict{}, &Reply{RetryAfter: min(max(a.After, time.Second), LongestWait), Message: a.Message, Wait: a}, nil
+	case inplace.Complete:
+		r.effects.Complete(ctx)
+		return inplace.Verdict{}, &Reply{Done: true, Message: a.Message}, nil
+	case inplace.Refuse:
+		return inplace.Verdict{}, &Reply{Refused: &a, Message: a.Message}, nil
+	case inplace.Finish:
+	}
+	return inplace.Verdict{}, nil, fmt.Errorf("no way to carry out %T", a)
+}
+
+func (r *run) drain(ctx context.Context) (inplace.Verdict, *Reply, error) {
+	drained := r.effects.Drain(ctx, r.facts.Progress.Started)
+	switch {
+	case drained.Skip:
+		return inplace.Drained(r.facts), nil, nil
+	case !drained.Done:
+		return inplace.StillDraining(r.facts, drained.Message), nil, nil
+	}
+	// A drain may have taken most of this call's time.
+	r.look(ctx)
+	return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: "node drained, starting the updater"}, r.save(ctx, inplace.Drained(r.facts).Progress)
+}
+
+func (r *run) look(ctx context.Context) { r.facts.Now, r.facts.Node = r.effects.Look(ctx) }
+
+// save records progress, if it is not what is recorded already.
+func (r *run) save(ctx context.Context, p *inplace.Progress) error {
+	if r.saved == p || reflect.DeepEqual(r.saved, p) {
+		return nil
+	}
+	if err := r.effects.Save(ctx, r.saved, p); err != nil {
+		return err
+	}
+	r.saved, r.facts.Progress, r.facts.Retry = p, p, false
+	return nil
+}
