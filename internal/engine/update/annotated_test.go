@@ -4,11 +4,9 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -276,22 +274,5 @@ func TestUpgradeAfterUpdateHoldsAPlace(t *testing.T) {
 	w.annotate("a", v1alpha1.InPlaceUpgradeAnnotation, nil)
 	if _, err := w.update("b"); err != nil || len(s.updates) != 2 {
 		t.Errorf("error %v, calls %v", err, s.updates)
-	}
-}
-
-// TestOwnUpgradeHoldsNoPlace: the cache may still show the upgrade of the machine that begins.
-func TestOwnUpgradeHoldsNoPlace(t *testing.T) {
-	t.Parallel()
-	seen := func() (inFlight, error) {
-		return inFlight{upgrades: map[types.UID]struct{}{"a": {}, "b": {}}}, nil
-	}
-	err := newSlots().begin("scope", "a", time.Unix(0, 0), seen, func(others int) (bool, error) {
-		if others != 1 {
-			t.Errorf("%d machines other than a are in flight, want 1", others)
-		}
-		return true, nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

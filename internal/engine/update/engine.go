@@ -21,6 +21,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/engine/cplock"
 	"github.com/windlass-dev/windlass/internal/engine/settle"
+	"github.com/windlass-dev/windlass/internal/engine/slots"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -49,7 +50,7 @@ type Options struct {
 // Engine serves the hooks. It is safe for concurrent use.
 type Engine struct {
 	Options
-	slots   *slots
+	slots   *slots.Slots[types.UID]
 	asked   *asked
 	said    *said
 	blocked *blockedSet
@@ -63,7 +64,7 @@ type Engine struct {
 func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
-		Options: o, slots: newSlots(), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: settle.New(),
+		Options: o, slots: slots.New[types.UID](), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: settle.New(),
 		locks: cplock.New(o.Client, o.Live),
 	}
 }

@@ -11,34 +11,28 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/slots"
 )
-
-// inFlight is which machines of a scope the cache shows in flight.
-type inFlight struct {
-	// updates are those that are updated for Cluster API.
-	updates map[types.UID]struct{}
-	// upgrades are those that are upgraded because an annotation asks for it. Slots note no begin and no end of theirs.
-	upgrades map[types.UID]struct{}
-}
 
 // inFlight returns a function that reads which machines of the scope are in flight: those with progress on record, the
 // finally failed ones included. A failure so holds its place until a person has looked at it.
-func (r *run) inFlight(ctx context.Context) func() (inFlight, error) {
-	return func() (inFlight, error) {
+func (r *run) inFlight(ctx context.Context) func() (slots.Seen[types.UID], error) {
+	return func() (slots.Seen[types.UID], error) {
 		machines := newMachineMetadataList()
 		err := r.Client.List(ctx, machines, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.owner.group.Cluster},
 			client.HasLabels{clusterv1.MachineDeploymentNameLabel}, client.UnsafeDisableDeepCopy)
 		if err != nil {
-			return inFlight{}, fmt.Errorf("listing the Machines of Cluster %s/%s: %w", r.machine.Namespace, r.owner.group.Cluster, err)
+			return slots.Seen[types.UID]{}, fmt.Errorf("listing the Machines of Cluster %s/%s: %w", r.machine.Namespace, r.owner.group.Cluster, err)
 		}
-		found := inFlight{updates: map[types.UID]struct{}{}, upgrades: map[types.UID]struct{}{}}
+		// Of upgrades that annotations ask for, slots note no begin and no end.
+		found := slots.Seen[types.UID]{Noted: map[types.UID]struct{}{}, Others: map[types.UID]struct{}{}}
 		for i := range machines.Items {
 			m := &machines.Items[i]
 			switch {
 			case isUpdated(m, r.policy.Name):
-				found.updates[m.UID] = struct{}{}
+				found.Noted[m.UID] = struct{}{}
 			case isUpgraded(m, r.policy.Name):
-				found.upgrades[m.UID] = struct{}{}
+				found.Others[m.UID] = struct{}{}
 			}
 		}
 		return found, nil

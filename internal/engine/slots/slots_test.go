@@ -1,0 +1,83 @@
+package slots_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/engine/slots"
+)
+
+func set(names ...string) map[string]struct{} {
+	s := map[string]struct{}{}
+	for _, n := range names {
+		s[n] = struct{}{}
+	}
+	return s
+}
+
+// TestCount checks how many others count as in flight, after begins and ends that the cache shows or does not show yet.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	epoch := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		begun, ended []string
+		seen         slots.Seen[string]
+		after        time.Duration
+		want         int
+	}{
+		"nobody":                                  {},
+		"one that the cache shows":                {seen: slots.Seen[string]{Noted: set("b")}, want: 1},
+		"one that it does not show yet":           {begun: []string{"b"}, want: 1},
+		"one that both show":                      {begun: []string{"b"}, seen: slots.Seen[string]{Noted: set("b")}, want: 1},
+		"an end that it does not show yet":        {ended: []string{"b"}, seen: slots.Seen[string]{Noted: set("b", "c")}, want: 1},
+		"a begin that it never showed":            {begun: []string{"b"}, after: 6 * time.Minute},
+		"the machine itself":                      {begun: []string{"a"}, seen: slots.Seen[string]{Noted: set("a")}},
+		"those of whom nothing is noted":          {seen: slots.Seen[string]{Others: set("b", "c")}, want: 2},
+		"itself, of whom nothing is noted":        {seen: slots.Seen[string]{Others: set("a", "b")}, want: 1},
+		"an end hides none of those":              {ended: []string{"b"}, seen: slots.Seen[string]{Others: set("b")}, want: 1},
+		"an end that is too old to be remembered": {ended: []string{"b"}, seen: slots.Seen[string]{Noted: set("b")}, after: 6 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := slots.New[string]()
+			none := func() (slots.Seen[string], error) { return slots.Seen[string]{}, nil }
+			for _, key := range tt.begun {
+				if err := s.Begin("scope", key, epoch, none, func(int) (bool, error) { return true, nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, key := range tt.ended {
+				s.End("scope", key, epoch)
+			}
+			got := -1
+			err := s.Begin("scope", "a", epoch.Add(tt.after), func() (slots.Seen[string], error) { return tt.seen, nil }, func(others int) (bool, error) {
+				got = others
+				return false, nil
+			})
+			if err != nil || got != tt.want {
+				t.Errorf("%d others are in flight, error %v; want %d", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestErrors: nothing begins where it is not known who is in flight, nor where beginning fails.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	s, fault := slots.New[string](), errors.New("fault")
+	err := s.Begin("scope", "a", time.Unix(0, 0), func() (slots.Seen[string], error) { return slots.Seen[string]{}, fault }, func(int) (bool, error) {
+		t.Error("decided without knowing who is in flight")
+		return true, nil
+	})
+	if !errors.Is(err, fault) {
+		t.Errorf("error %v", err)
+	}
+	none := func() (slots.Seen[string], error) { return slots.Seen[string]{}, nil }
+	if err := s.Begin("scope", "a", time.Unix(0, 0), none, func(int) (bool, error) { return false, fault }); !errors.Is(err, fault) {
+		t.Errorf("error %v", err)
+	}
+	if err := s.Begin("scope", "b", time.Unix(0, 0), none, func(others int) (bool, error) { return others != 0, nil }); err != nil {
+		t.Error(err)
+	}
+}
