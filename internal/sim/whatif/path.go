@@ -1,0 +1,184 @@
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/sim/fleet"
+)
+
+const (
+	// standsOut is the part of its share's time from which a single group is named instead of all that have the same limit.
+	standsOut = 0.5
+	// worthSaying is the part of the duration from which a second share is part of the sentence, and waitWorthSaying that for waits.
+	worthSaying, waitWorthSaying = 0.15, 0.01
+	// maxClauses bounds the sentence.
+	maxClauses = 3
+)
+
+// shareKey is what segments have in common that are added up.
+type shareKey struct {
+	kind  Kind
+	limit string
+}
+
+type groupKey struct{ cluster, group string }
+
+func kindOf(group string) Kind {
+	switch group {
+	case "":
+		return Wait
+	case fleet.ControlPlaneGroup:
+		return ControlPlane
+	default:
+		return Pool
+	}
+}
+
+// computePath adds up the critical path of a run by kind and limit.
+func computePath(c fleet.Config, run fleet.Run) CriticalPath {
+	total := time.Duration(0)
+	times := make(map[shareKey]map[groupKey]time.Duration)
+	for _, s := range run.Path {
+		key, group := shareKey{kindOf(s.Group), s.Limit}, groupKey{s.Cluster, s.Group}
+		if times[key] == nil {
+			times[key] = make(map[groupKey]time.Duration)
+		}
+		times[key][group] += s.Took
+		total += s.Took
+	}
+	whole := max(total, run.Duration).Seconds()
+	path := CriticalPath{Shares: make([]Share, 0, len(times))}
+	for key, groups := range times {
+		path.Shares = append(path.Shares, computeShare(key, groups, whole))
+	}
+	slices.SortFunc(path.Shares, func(a, b Share) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Limit, b.Limit))
+	})
+	path.Sentence = describePath(c, path.Shares)
+	return path
+}
+
+func computeShare(key shareKey, groups map[groupKey]time.Duration, whole float64) Share {
+	share := Share{Kind: key.kind, Limit: key.limit, Groups: len(groups)}
+	sum, most, longest := time.Duration(0), time.Duration(-1), groupKey{}
+	for g, took := range groups {
+		sum += took
+		if took > most || took == most && cmp.Or(strings.Compare(g.cluster, longest.cluster), strings.Compare(g.group, longest.group)) < 0 {
+			most, longest = took, g
+		}
+	}
+	share.Seconds, share.LongestSeconds = seconds(sum), seconds(most)
+	share.LongestCluster, share.Longest = longest.cluster, longest.group
+	share.Share = part(sum.Seconds(), whole)
+	return share
+}
+
+// describePath says what most of the time goes into: the largest share, another one that is large too, and waits.
+func describePath(c fleet.Config, shares []Share) string {
+	var clauses []string
+	for i, s := range shares {
+		least := worthSaying
+		if s.Kind == Wait {
+			least = waitWorthSaying
+		}
+		if len(clauses) == maxClauses || i > 0 && s.Share < least || s.Seconds == 0 {
+			continue
+		}
+		percent := fmt.Sprintf("%.0f %%", s.Share*100)
+		if len(clauses) == 0 {
+			percent += " of the time"
+		}
+		clauses = append(clauses, percent+" is "+describeShare(c, s))
+	}
+	return strings.Join(clauses, "; ")
+}
+
+func describeShare(c fleet.Config, s Share) string {
+	if s.Kind == Wait {
+		if s.Limit == "" {
+			return "waiting"
+		}
+		return "waiting for " + s.Limit
+	}
+	limit := s.Limit
+	if strings.HasPrefix(limit, "max") {
+		limit = "at " + limit
+	}
+	if s.Groups == 1 || s.LongestSeconds >= standsOut*s.Seconds {
+		return joinWords(describeGroup(c, s), separator(limit), limit)
+	}
+	if s.Kind == ControlPlane {
+		return joinWords(fmt.Sprintf("%d control planes", s.Groups)+describeClustersAtOnce(c), ", each ", limit)
+	}
+	return describePools(c, s, limit)
+}
+
+// joinWords leaves out the separator where there is nothing to separate.
+func joinWords(a, separator, b string) string {
+	if b == "" {
+		return a
+	}
+	return a + separator + b
+}
+
+func separator(limit string) string {
+	if strings.HasPrefix(limit, "at ") {
+		return " "
+	}
+	return ", "
+}
+
+func describeGroup(c fleet.Config, s Share) string {
+	of := ""
+	if len(c.Clusters) > 1 {
+		of = " of " + s.LongestCluster
+	}
+	if s.Kind == ControlPlane {
+		return "the control plane" + of
+	}
+	return "pool " + s.Longest + of
+}
+
+// describePools says how pools with the same limit come one after another. maxInFlight is shared by pools, so it is not each pool's.
+func describePools(c fleet.Config, s Share, limit string) string {
+	text := fmt.Sprintf("%d pools", s.Groups)
+	if atOnce, same := samePoolsAtOnce(c); same {
+		if atOnce == 1 {
+			text += " one after another (upgrade-concurrency 1)"
+		} else {
+			text += fmt.Sprintf(" one after another, with %d under way at once (upgrade-concurrency %d)", atOnce, atOnce)
+		}
+	}
+	text += describeClustersAtOnce(c)
+	if strings.HasPrefix(s.Limit, "maxInFlight") {
+		return joinWords(text, " ", limit)
+	}
+	return joinWords(text, ", each ", limit)
+}
+
+func describeClustersAtOnce(c fleet.Config) string {
+	switch n := len(c.Clusters); {
+	case n < 2 || c.ClustersAtOnce < 1 || c.ClustersAtOnce >= n:
+		return ""
+	case c.ClustersAtOnce == 1:
+		return ", one cluster after another"
+	default:
+		return fmt.Sprintf(", %d clusters at once", c.ClustersAtOnce)
+	}
+}
+
+// samePoolsAtOnce returns how many pools of a cluster go at once, where that is the same for all clusters.
+func samePoolsAtOnce(c fleet.Config) (atOnce int, same bool) {
+	for i, cluster := range c.Clusters {
+		n := max(cluster.PoolsAtOnce, 1)
+		if i > 0 && n != atOnce {
+			return 0, false
+		}
+		atOnce = n
+	}
+	return atOnce, len(c.Clusters) > 0
+}
