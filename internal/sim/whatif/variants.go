@@ -129,7 +129,7 @@ func maxMinors(steps []inplace.Step) uint32 {
 			least = s.MaxMinors
 		}
 	}
-	return uint32(least) //nolint:gosec // Above zero, and minors are few.
+	return uint32(least)
 }
 
 func moreMachines(f factor) Variant {

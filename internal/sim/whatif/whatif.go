@@ -162,7 +162,7 @@ func (c *comparison) runMedian(ctx context.Context, variant int) error {
 }
 
 func (c *comparison) simulate(ctx context.Context, variant, run int, detail bool) (fleet.Run, error) {
-	config, seed := c.configs[variant], c.request.Seed+uint64(run)
+	config, seed := c.configs[variant], c.request.Seed+uint64(run) //nolint:gosec // A run is a place in a list.
 	config.Detail = detail
 	got, err := c.request.Simulate(ctx, config, seed)
 	if err != nil {
