@@ -30,10 +30,7 @@ type Pool struct {
 // An update in place always counts as disruption, so that one machine is updated even where MaxUnavailable is zero (Cluster API makes another
 // machine for that time, issue 14160; here it is only allowed to be missing).
 func DecidePool(p Pool) Move {
-	maxUnavailable := p.MaxUnavailable
-	if maxUnavailable == 0 && (p.MaxSurge == 0 || p.InPlace) {
-		maxUnavailable = 1
-	}
+	maxUnavailable := MaxUnavailable(p.MaxSurge, p.MaxUnavailable, p.InPlace)
 	total := p.Old + p.Updating + p.New + p.Coming
 	available := p.Old - p.OldAway + p.New
 	mayGo := max(0, available-(p.Desired-maxUnavailable))
@@ -73,4 +70,12 @@ func DecideControlPlane(c ControlPlane) Move {
 	default:
 		return Move{Delete: 1}
 	}
+}
+
+// MaxUnavailable is how many machines of a pool may be missing, by what its object says.
+func MaxUnavailable(maxSurge, maxUnavailable int, inPlace bool) int {
+	if maxUnavailable == 0 && (maxSurge == 0 || inPlace) {
+		return 1
+	}
+	return maxUnavailable
 }

@@ -1,0 +1,309 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/core/rollout"
+	"github.com/windlass-dev/windlass/internal/engine/carry"
+	"github.com/windlass-dev/windlass/internal/engine/slots"
+	"github.com/windlass-dev/windlass/internal/engine/upgrade"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// sim is one run.
+type sim struct {
+	cfg    *Config
+	seed   uint64
+	engine Engine
+	now    time.Duration
+	queue  queue
+
+	clusters []*cluster
+	groups   []*group
+	machines []*machine
+	domains  []domain
+	// next is the first cluster that has not been asked for, running how many are under way.
+	next, running int
+
+	// answers and slots are the memory of the engine's process, which a crash loses. It is away until up.
+	answers *upgrade.Answers
+	slots   *slots.Slots[int32]
+	up      time.Duration
+	crashed bool
+	faults  *rand.Rand
+	budget  budget
+	writes  int
+
+	// exact has every call made, also where its answer is known.
+	exact bool
+	check *checker
+	rec   recorder
+}
+
+// Simulate runs the upgrade that c asks for, to its end. The error is about c, or ctx's; what goes wrong in the simulated world is in the Run. It does not
+// change c, and is safe for concurrent use.
+func Simulate(ctx context.Context, c Config, seed uint64) (Run, error) {
+	s, err := newSim(&c, seed)
+	if err != nil {
+		return Run{}, err
+	}
+	return s.run(ctx)
+}
+
+func newSim(c *Config, seed uint64) (*sim, error) {
+	if err := check(c); err != nil {
+		return nil, err
+	}
+	s := &sim{
+		cfg: c, seed: seed, engine: c.Engine.withDefaults(), budget: newBudget(c.Budget), exact: c.Faults.Any(),
+		faults: rand.New(rand.NewPCG(seed, seed^0x5851f42d4c957f2d)), //nolint:gosec // Simulated faults are no secrets.
+	}
+	s.forget()
+	s.rec.detail = c.Detail
+	if c.Verify {
+		s.check = newChecker()
+	}
+	s.build()
+	return s, nil
+}
+
+func (e Engine) withDefaults() Engine {
+	if e.Chain == nil {
+		e.Chain = chain.Decide
+	}
+	if e.Carry == nil {
+		e.Carry = upgrade.Carry
+	}
+	if e.Machine == nil {
+		e.Machine = carry.Update
+	}
+	if e.ControlPlane == nil {
+		e.ControlPlane = rollout.DecideControlPlane
+	}
+	if e.Pool == nil {
+		e.Pool = rollout.DecidePool
+	}
+	return e
+}
+
+// forget is what a restart does to the engine's process.
+func (s *sim) forget() { s.answers, s.slots = &upgrade.Answers{}, slots.New[int32]() }
+
+// look is how many events pass between two looks at the context.
+const look = 1 << 12
+
+func (s *sim) run(ctx context.Context) (Run, error) {
+	s.beginClusters()
+	s.beginOutages()
+	horizon := s.cfg.Horizon
+	if horizon == 0 {
+		horizon = DefaultHorizon
+	}
+	outcome := Stuck
+	for {
+		e, ok := s.queue.pop()
+		if !ok {
+			break
+		}
+		if e.at > horizon {
+			outcome = GivenUp
+			break
+		}
+		s.now = e.at
+		s.rec.events++
+		s.happen(e)
+		if s.check != nil && s.check.violation != nil {
+			outcome = Violated
+			break
+		}
+		if s.running == 0 && s.next == len(s.clusters) {
+			outcome = Completed
+			break
+		}
+		if s.rec.events%look == 0 && ctx.Err() != nil {
+			return Run{}, fmt.Errorf("simulating: %w", ctx.Err())
+		}
+	}
+	if s.check != nil && outcome == Completed {
+		outcome = s.drain(horizon)
+	}
+	return s.result(outcome), nil
+}
+
+// drain lets what is still under way end, so that the end can be checked: the last machines may be soaking.
+func (s *sim) drain(horizon time.Duration) Outcome {
+	end := s.now
+	for s.check.violation == nil {
+		e, ok := s.queue.pop()
+		if !ok || e.at > min(horizon, end+48*time.Hour) {
+			break
+		}
+		s.now = e.at
+		s.happen(e)
+	}
+	s.check.ends(s)
+	s.now = end
+	if s.check.violation != nil {
+		return Violated
+	}
+	return Completed
+}
+
+// skewOf is the skew policy of a cluster.
+func (s *sim) skewOf(c *cluster) version.SkewPolicy {
+	if len(c.Skew.Rules) == 0 {
+		return version.KubernetesSkew()
+	}
+	return c.Skew
+}
+
+// isEngines reports whether an event is one that the engine's process acts on.
+func (k kind) isEngines() bool { return k == reconcileTopology || k == updateMachine }
+
+// happen lets one event happen.
+func (s *sim) happen(e event) {
+	if e.kind.isEngines() && s.postpone(e) {
+		return
+	}
+	switch e.kind {
+	case beginCluster:
+		s.ask(s.clusters[e.id])
+	case reconcileTopology:
+		if c := s.clusters[e.id]; c.due.ran(e) {
+			s.reconcileTopology(c)
+		}
+	case reconcileGroup:
+		if g := s.groups[e.id]; g.due.ran(e) {
+			s.rollOut(g)
+		}
+	case updateMachine:
+		if m := s.machines[e.id]; m.gen == e.gen {
+			s.updateMachine(m)
+		}
+	case created:
+		s.created(s.machines[e.id])
+	case deleted:
+		s.deleted(s.machines[e.id])
+	case gaveUp:
+		s.gaveUp(s.machines[e.id])
+	case attended:
+		s.attended(s.machines[e.id])
+	case outageBegins:
+		s.beginOutage(e.id)
+	case outageEnds:
+		s.endOutage(e.id)
+	}
+}
+
+// postpone puts an event off that the engine cannot act on yet: its process is away, or has no request left. A call of a hook costs one read.
+func (s *sim) postpone(e event) bool {
+	s.crashed = false
+	if s.now < s.up {
+		e.at = s.up
+		s.queue.push(e)
+		return true
+	}
+	if e.kind != updateMachine || e.paid || s.machines[e.id].gen != e.gen {
+		return false
+	}
+	wait := s.budget.take(s.now)
+	if wait == 0 {
+		return false
+	}
+	e.at, e.paid = s.now+wait, true
+	s.queue.push(e)
+	return true
+}
+
+var (
+	errCrashed = errors.New("the process has died")
+	errLost    = errors.New("the request failed")
+)
+
+// write is one request of the engine that changes something.
+func (s *sim) write(do func()) error {
+	if s.crashed {
+		return errCrashed
+	}
+	s.writes++
+	s.budget.take(s.now)
+	f := &s.cfg.Faults
+	if f.Crash > 0 && s.faults.Float64() < f.Crash {
+		if s.faults.Uint64()&1 == 0 {
+			do()
+		}
+		s.crashed, s.up = true, s.now+f.Restart
+		s.forget()
+		s.wakeAll()
+		return errCrashed
+	}
+	if f.Lost > 0 && s.faults.Float64() < f.Lost {
+		if s.faults.Uint64()&1 == 0 {
+			do()
+		}
+		return errLost
+	}
+	do()
+	return nil
+}
+
+// wakeAll is what a process does when it starts: it looks at everything.
+func (s *sim) wakeAll() {
+	for _, c := range s.clusters {
+		if c.asked && !c.ended {
+			s.wakeTopology(c, s.cfg.Faults.Restart)
+		}
+	}
+}
+
+// beginClusters asks for the upgrades of the first clusters, and then of one more for each that has ended.
+func (s *sim) beginClusters() {
+	for s.next < len(s.clusters) && (s.cfg.ClustersAtOnce < 1 || s.running < s.cfg.ClustersAtOnce) {
+		s.schedule(beginCluster, int32(s.next), 0) //nolint:gosec // bounded by memory
+		s.next++
+		s.running++
+	}
+}
+
+func (s *sim) ask(c *cluster) {
+	c.asked, c.run.Began = true, s.now
+	c.note(s, "the upgrade to %s is asked for", c.Target)
+	s.wakeTopology(c, 0)
+}
+
+func (s *sim) end(c *cluster) {
+	c.ended, c.run.Ended = true, s.now
+	s.running--
+	s.beginClusters()
+}
+
+func (s *sim) beginOutages() {
+	if s.cfg.Faults.OutageEvery.IsZero() {
+		return
+	}
+	for i := range s.domains {
+		s.scheduleOutage(int32(i)) //nolint:gosec // a handful
+	}
+}
+
+func (s *sim) scheduleOutage(i int32) {
+	d := &s.domains[i]
+	d.n++
+	s.schedule(outageBegins, i, max(time.Second, s.sample(s.cfg.Faults.OutageEvery, forOutage, uint64(i), 2*d.n))) //nolint:gosec // a handful
+}
+
+func (s *sim) beginOutage(i int32) {
+	d := &s.domains[i]
+	d.away = true
+	s.schedule(outageEnds, i, max(time.Second, s.sample(s.cfg.Faults.Outage, forOutage, uint64(i), 2*d.n+1))) //nolint:gosec // a handful
+}
+
+func (s *sim) endOutage(i int32) {
+	s.domains[i].away = false
+	s.scheduleOutage(i)
+}

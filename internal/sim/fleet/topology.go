@@ -1,0 +1,199 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/engine/upgrade"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// maxRecords is how many decisions that only record something the topology controller makes on one reading.
+const maxRecords = 8
+
+// reconcileTopology is one reconcile of the topology controller: it reads, decides, and has the engine carry that out.
+func (s *sim) reconcileTopology(c *cluster) {
+	if !c.asked || c.ended {
+		return
+	}
+	state, recorded := s.readChain(c)
+	effects := &chainEffects{sim: s, c: c, revision: c.revision}
+	for range maxRecords {
+		state.Answers = s.answers.Of(c.key)
+		now := s.time()
+		c.decision = s.engine.Chain(state, now)
+		outcome, err := s.engine.Carry(context.Background(), state, recorded, c.decision, now, effects)
+		if err != nil {
+			c.note(s, "%v", err)
+			s.wakeTopology(c, retryAfterError)
+			return
+		}
+		switch {
+		case outcome.Answer != nil:
+			s.answers.Remember(c.key, *outcome.Answer)
+			state.Answers = s.answers.Of(c.key)
+			c.decision = s.engine.Chain(state, now)
+		case outcome.Recorded != nil:
+			s.answers.Forget(c.key)
+			recorded = *outcome.Recorded
+			state = state.With(recorded)
+		}
+		if outcome.Recorded == nil || effects.changed {
+			if outcome.RequeueAfter > 0 {
+				s.wakeTopology(c, outcome.RequeueAfter)
+			}
+			s.decided(c)
+			return
+		}
+	}
+	s.wakeTopology(c, time.Second)
+}
+
+// readChain reads a cluster's objects.
+func (s *sim) readChain(c *cluster) (chain.State, chain.Recorded) {
+	cp := c.controlPlane()
+	shown := s.read(cp)
+	state := chain.State{
+		Target: c.Target, Begun: true, Initialized: true, Source: c.Source, Skew: c.Skew, Concurrency: c.PoolsAtOnce, Groups: c.state,
+		ControlPlane: chain.ControlPlane{Exists: true, Provisioned: true, Version: cp.template, Upgrading: shown.settled != cp.template, Stamp: c.stamp},
+	}
+	for i, g := range c.groups[1:] {
+		shown := s.read(g)
+		c.state[i] = chain.Group{
+			Name: g.name, Kind: g.kind, Exists: true, Version: g.template, Oldest: shown.oldest, Upgrading: shown.settled != g.template, Short: shown.short,
+			MaxMinorStep: g.minorStep,
+		}
+	}
+	return state.With(c.recorded), c.recorded
+}
+
+// read is what a cache shows of a group. What the engine has written itself it always sees.
+func (s *sim) read(g *group) groupView {
+	f := &s.cfg.Faults
+	if f.Stale > 0 && s.now-g.changed < f.Lag && s.faults.Float64() < f.Stale {
+		return g.before
+	}
+	return g.shown
+}
+
+// decided keeps account of what a cluster waits for, and of its end.
+func (s *sim) decided(c *cluster) {
+	switch c.decision.Reason {
+	case chain.HookBlocking, chain.HookFailed:
+		if c.hold == nil {
+			c.hold = &span{began: s.now, limit: c.decision.Message}
+		}
+		return
+	case chain.UpToDate:
+		if cp := c.controlPlane(); cp.template == c.Target && cp.off == 0 {
+			s.end(c)
+		}
+	default:
+	}
+	if c.hold != nil {
+		c.hold.released = s.now
+		c.spans = append(c.spans, *c.hold)
+		s.rec.hold(c, *c.hold)
+		c.hold = nil
+	}
+}
+
+// chainEffects is a cluster's objects and hooks, as the engine acts on them.
+type chainEffects struct {
+	*sim
+	c *cluster
+	// revision is the Cluster's when it was read; changed says that an object was written.
+	revision uint64
+	changed  bool
+}
+
+var _ upgrade.Effects = (*chainEffects)(nil)
+
+// Apply sets the versions that differ.
+func (e *chainEffects) Apply(_ context.Context, objects chain.Objects, stamp version.Version) error {
+	c, cp := e.c, e.c.controlPlane()
+	if want := objects.ControlPlane.Version; !objects.ControlPlane.Hold && (cp.template != want || c.stamp != stamp) {
+		e.changed = true
+		err := e.write(func() {
+			c.stamp = stamp
+			if cp.template == want {
+				return
+			}
+			c.note(e.sim, "the control plane goes from %s to %s", cp.template, want)
+			if e.check != nil {
+				e.check.raises(e.sim, c, want)
+			}
+			e.setTemplate(cp, want)
+			e.wakeTopology(c, e.react(cp, uint64(cp.id)))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range objects.Groups {
+		g, want := c.groups[i+1], objects.Groups[i].Version
+		if objects.Groups[i].Hold || g.template == want || want.IsZero() {
+			continue
+		}
+		e.changed = true
+		err := e.write(func() {
+			c.note(e.sim, "%s goes from %s to %s", g.name, g.template, want)
+			e.setTemplate(g, want)
+			if e.check != nil {
+				e.check.raisesPool(e.sim, g)
+			}
+			e.wakeTopology(c, e.react(g, uint64(g.id)))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errConflict = errors.New("the object has been modified")
+
+// Record writes the Cluster, if nobody else has.
+func (e *chainEffects) Record(_ context.Context, recorded chain.Recorded) error {
+	if f := e.cfg.Faults.Conflict; f > 0 && e.faults.Float64() < f {
+		e.c.revision++
+	}
+	if e.c.revision != e.revision {
+		return errConflict
+	}
+	return e.write(func() {
+		e.c.recorded = recorded
+		e.c.revision++
+		e.revision = e.c.revision
+		if e.check != nil {
+			e.check.recordsChain(e.sim, e.c, recorded)
+		}
+	})
+}
+
+// Call asks the extensions: the gates are at every hook, and nobody else is.
+func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Decision) (upgrade.Reply, error) {
+	if e.crashed {
+		return upgrade.Reply{}, errCrashed
+	}
+	if f := e.cfg.Faults.Lost; f > 0 && e.faults.Float64() < f {
+		return upgrade.Reply{}, fmt.Errorf("calling %s: no answer", call.Hook)
+	}
+	step := gate.Step{Hook: gate.Hook(call.Hook), Version: call.Step}
+	if e.c.Gates == nil {
+		return upgrade.Reply{}, nil
+	}
+	now := e.time()
+	verdict := gate.Decide(step, e.c.Gates(step), gate.Facts{}, now)
+	if e.check != nil && len(verdict.Findings) == 0 {
+		e.check.passes(e.sim, e.c, step)
+	}
+	if len(verdict.Findings) == 0 {
+		return upgrade.Reply{}, nil
+	}
+	return upgrade.Reply{RetryAfter: verdict.RetryAfter, Message: verdict.Message(step)}, nil
+}

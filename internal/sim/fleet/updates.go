@@ -1,0 +1,261 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/engine/carry"
+	"github.com/windlass-dev/windlass/internal/engine/slots"
+)
+
+// pollUpdater is when the simulated updaters ask to be asked again.
+const pollUpdater = 15 * time.Second
+
+// retryAfterError is when Cluster API asks again after a hook that failed.
+const retryAfterError = time.Second
+
+// poll has Cluster API ask the engine about a machine after a while, and not at another time.
+func (s *sim) poll(m *machine, after time.Duration) {
+	m.gen++
+	s.queue.push(event{at: s.now + after, kind: updateMachine, id: m.id, gen: m.gen})
+}
+
+// updateMachine is one call of the hook UpdateMachine, which the engine serves.
+func (s *sim) updateMachine(m *machine) {
+	if m.polls > 0 {
+		s.stopSkipping(m)
+	}
+	if m.state != updating {
+		return
+	}
+	s.act(m)
+	facts := s.readMachine(m)
+	reply, err := s.engine.Machine(context.Background(), facts, &machineEffects{sim: s, m: m})
+	if m.state != updating {
+		return // It is being remediated.
+	}
+	switch {
+	case err != nil:
+		s.poll(m, retryAfterError)
+	case reply.Refused != nil:
+		s.refused(m, *reply.Refused)
+	case reply.Done:
+		s.updated(m)
+	default:
+		s.askAgain(m, reply)
+	}
+}
+
+// time is what the engine's clock says.
+func (s *sim) time() time.Time { return s.cfg.Begin.Add(s.now) }
+
+// readMachine reads what is decided on, as the engine's hook does.
+func (s *sim) readMachine(m *machine) inplace.Facts {
+	g := m.group
+	f := inplace.Facts{
+		Now: s.time(), Desired: m.made, Target: m.decision.Target, Decision: m.decision, Progress: m.progress, Last: m.last,
+		Policy: g.update.Policy, PolicyName: g.update.PolicyName, Node: s.node(m), Retry: m.retry,
+	}
+	if m.progress == nil {
+		f.FreshID = "u" + strconv.Itoa(int(m.id)) + "-" + strconv.FormatUint(m.updates+1, 10)
+	}
+	return f
+}
+
+var errAway = errors.New("the workload cluster cannot be reached")
+
+// node looks a machine's node up.
+func (s *sim) node(m *machine) inplace.Node {
+	if s.domains[m.domain].away {
+		return inplace.Node{Unknown: errAway.Error()}
+	}
+	n := inplace.Node{Exists: !m.kubelet.IsZero(), Ready: s.now >= m.readyAt, ReadySince: s.cfg.Begin.Add(m.readyAt), Kubelet: m.kubelet, Unschedulable: m.cordoned}
+	if !n.Ready {
+		n.NotReady = "the kubelet is starting"
+	}
+	return n
+}
+
+// act lets an updater's work take effect that has ended by now.
+func (s *sim) act(m *machine) {
+	w := &m.work
+	if !w.begun || w.ended || w.hangs || s.now < w.ends {
+		return
+	}
+	w.ended = true
+	if w.fails || !w.sets || m.kubelet == m.made {
+		return
+	}
+	m.readyAt = w.ends + s.sample(m.group.update.Timings.Settle, forSettle, m.subject, m.updates)
+	s.setKubelet(m, m.made, s.now)
+}
+
+// updated is what Cluster API does when it is told that an update is over.
+func (s *sim) updated(m *machine) {
+	g := m.group
+	m.state = idle
+	g.updating--
+	s.arrived(m)
+	s.changedGroup(g)
+}
+
+// refused leaves the machine until somebody acts.
+func (s *sim) refused(m *machine, r inplace.Refuse) {
+	g := m.group
+	if m.failed {
+		return
+	}
+	m.failed = true
+	g.cluster.trouble = "machine " + m.name() + ": " + r.Message
+	if r.Reason != inplace.ReasonFailed || g.update.Timings.Attend.IsZero() {
+		return
+	}
+	s.schedule(attended, m.id, s.sample(g.update.Timings.Attend, forAttend, m.subject, uint64(m.progress.Operations))) //nolint:gosec // counts attempts
+}
+
+// attended is a person who has a failed update retried.
+func (s *sim) attended(m *machine) {
+	if m.state != updating || m.progress == nil {
+		return
+	}
+	m.retry, m.failed = true, false
+	m.group.cluster.trouble = ""
+	s.poll(m, 0)
+}
+
+// askAgain has the machine asked about when the engine said. Calls in between in which nothing can be otherwise are skipped: Decide is a function of
+// what it reads, so their answers are known. What they would cost is kept account of.
+func (s *sim) askAgain(m *machine, r carry.Reply) {
+	if s.exact || r.Wait.Reason == "" {
+		s.poll(m, r.RetryAfter)
+		return
+	}
+	if r.Wait.Reason == inplace.ReasonQueued {
+		s.enqueue(m, r.RetryAfter)
+		return
+	}
+	until, precise := s.nextChange(m, r.Wait)
+	if until <= s.now+r.RetryAfter {
+		s.poll(m, r.RetryAfter)
+		return
+	}
+	calls := (until - s.now + r.RetryAfter - 1) / r.RetryAfter
+	after := calls * r.RetryAfter
+	if precise {
+		after = until - s.now
+	}
+	s.skip(m, r.RetryAfter)
+	s.poll(m, after)
+}
+
+// nextChange is the earliest time at which an answer about the machine may be another one. It is precise where the engine itself asks for that
+// time, however often it has to be asked before.
+func (s *sim) nextChange(m *machine, w inplace.Wait) (at time.Duration, precise bool) {
+	p := m.progress
+	if p == nil {
+		return s.now, false
+	}
+	// An attempt is over when more time than that has gone.
+	timeout := p.Started.Sub(s.cfg.Begin) + m.group.update.Policy.AttemptTimeout + time.Nanosecond
+	switch w.Reason {
+	case inplace.ReasonBackingOff:
+		return s.now + w.After, true
+	case inplace.ReasonSoaking:
+		if s.now >= m.readyAt {
+			return s.now + w.After, true
+		}
+		return m.readyAt, false
+	case inplace.ReasonDraining:
+		return m.drainEnds, false
+	case inplace.ReasonUpdating:
+		if m.work.hangs {
+			return timeout, false
+		}
+		return min(m.work.ends, timeout), false
+	case inplace.ReasonVerifying:
+		return min(m.readyAt, timeout), false
+	case inplace.ReasonQueued, inplace.ReasonUpdaterUnknown, inplace.ReasonNodeUnknown, inplace.ReasonNoDecision, inplace.ReasonDesiredChanged, inplace.ReasonTransition,
+		inplace.ReasonFailed:
+	}
+	return s.now, false
+}
+
+// skip notes that calls about a machine are skipped, one in each interval.
+func (s *sim) skip(m *machine, interval time.Duration) {
+	m.polls = 1 / interval.Seconds()
+	s.budget.polls(s.now, m.polls)
+}
+
+func (s *sim) stopSkipping(m *machine) {
+	s.budget.polls(s.now, -m.polls)
+	m.polls = 0
+	m.queued = false
+}
+
+// enqueue has a machine wait for a slot of its policy. Each that waits asks once in every interval, at a time of its own; so when a slot is free, it
+// goes to the one whose time comes next.
+func (s *sim) enqueue(m *machine, interval time.Duration) {
+	scope := m.group.scope
+	m.group.op.queued()
+	m.queued, m.phase = true, s.now%interval
+	at, _ := slices.BinarySearchFunc(scope.waiting, m, func(a, b *machine) int { return comparePhase(a, b.phase, b.id) })
+	scope.waiting = slices.Insert(scope.waiting, at, m)
+	s.skip(m, interval)
+	m.gen++
+	if len(scope.inFlight) < scope.max {
+		s.freed(scope, interval)
+	}
+}
+
+func comparePhase(m *machine, phase time.Duration, id int32) int {
+	switch {
+	case m.phase != phase && m.phase < phase || m.phase == phase && m.id < id:
+		return -1
+	case m.phase == phase && m.id == id:
+		return 0
+	default:
+		return 1
+	}
+}
+
+// pollQueue is how often a machine that waits for a slot asks for it; what core/inplace says.
+const pollQueue = 5 * time.Second
+
+// freed lets those ask that find a slot free, as many as there are.
+func (s *sim) freed(scope *scope, interval time.Duration) {
+	for free := scope.max - len(scope.inFlight); free > 0 && len(scope.waiting) > 0; free-- {
+		phase := s.now % interval
+		at, _ := slices.BinarySearchFunc(scope.waiting, phase, func(m *machine, phase time.Duration) int { return comparePhase(m, phase, -1) })
+		if at == len(scope.waiting) {
+			at = 0
+		}
+		m := scope.waiting[at]
+		scope.waiting = slices.Delete(scope.waiting, at, at+1)
+		after := m.phase - phase
+		if after < 0 {
+			after += interval
+		}
+		s.poll(m, after)
+	}
+}
+
+// seen is what the engine's cache shows of a scope.
+func (s *sim) seen(scope *scope) slots.Seen[int32] {
+	if s.cfg.Faults.Stale == 0 {
+		return slots.Seen[int32]{Noted: scope.inFlight}
+	}
+	for len(scope.pending) > 0 && s.now-scope.pending[0].at >= s.cfg.Faults.Lag {
+		change := scope.pending[0]
+		scope.pending = scope.pending[1:]
+		if change.began {
+			scope.shown[change.id] = struct{}{}
+		} else {
+			delete(scope.shown, change.id)
+		}
+	}
+	return slots.Seen[int32]{Noted: scope.shown}
+}
