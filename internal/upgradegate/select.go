@@ -97,7 +97,7 @@ func selectsStep(g *v1alpha1.UpgradeGate, step gate.Step) (selected bool, proble
 func parse(g *v1alpha1.UpgradeGate) gate.Gate {
 	parsed := gate.Gate{Name: g.Name, NeedsApproval: g.Spec.Requires.Approval != nil}
 	for i, w := range g.Spec.Requires.Windows {
-		window, err := parseWindow(w)
+		window, err := ParseWindow(w)
 		if err != nil {
 			parsed.Problem = fmt.Sprintf("spec.requires.windows[%d]: %v", i, err)
 			return parsed
@@ -111,7 +111,8 @@ func parse(g *v1alpha1.UpgradeGate) gate.Gate {
 	return parsed
 }
 
-func parseWindow(w v1alpha1.GateWindow) (gate.Window, error) {
+// ParseWindow translates a window. The error names the field, and says what would be right.
+func ParseWindow(w v1alpha1.GateWindow) (gate.Window, error) {
 	location, err := time.LoadLocation(w.TimeZone)
 	if err != nil || strings.EqualFold(w.TimeZone, "local") || w.TimeZone == "" {
 		return gate.Window{}, fmt.Errorf("timeZone: %q is not in the time zone database; write a name such as Europe/Berlin or UTC", w.TimeZone)

@@ -1,0 +1,49 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/sim/dist"
+	"github.com/windlass-dev/windlass/internal/sim/fleet"
+)
+
+// Bounds on what is simulated: far above what there is, and below what would exhaust memory.
+const (
+	MaxMachines = 1_000_000
+	// MaxGroups bounds control planes and pools together.
+	MaxGroups = 100_000
+	MaxRuns   = 100_000
+)
+
+// What a scenario leaves out.
+const (
+	DefaultRuns = 20
+	DefaultSeed = 1
+	// DefaultUpdater is the name of the updater of policies that name none.
+	DefaultUpdater = "updater"
+	// defaultReplicas and defaultSurge are a KubeadmControlPlane's.
+	defaultReplicas = 3
+	defaultSurge    = 1
+)
+
+// DefaultBegin is a Monday morning in UTC. It is fixed so that the same scenario always gives the same result.
+func DefaultBegin() time.Time { return time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC) }
+
+// DefaultBudget is what the flags of `windlass manager` allow when nothing is said.
+func DefaultBudget() fleet.Budget { return fleet.Budget{QPS: 100, Burst: 200} }
+
+// DefaultCosts were measured with Cluster API v1.14 and its kubeadm providers: all writes of an upgrade of 13 machines by the machines that it replaced,
+// and those of 100 machines updated in place at once without those of Windlass.
+func DefaultCosts() fleet.Costs { return fleet.Costs{Replace: 130, InPlace: 31.6} }
+
+// Guesses for virtual machines. Whoever has measured better ones should say so in the scenario, or have them fitted.
+var (
+	defaultCreate = dist.LogNormal(5*time.Minute, 8*time.Minute)
+	defaultDelete = dist.Fixed(time.Minute)
+	defaultDrain  = dist.Fixed(time.Minute)
+	defaultUpdate = dist.Fixed(3 * time.Minute)
+	defaultSettle = dist.Fixed(10 * time.Second)
+	defaultReact  = dist.Fixed(time.Second)
+	// defaultGiveUp is the time that a MachineHealthCheck gives a node to start up.
+	defaultGiveUp = dist.Fixed(10 * time.Minute)
+)

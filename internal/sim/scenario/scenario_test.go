@@ -1,0 +1,471 @@
+package scenario_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/sim/dist"
+	"github.com/windlass-dev/windlass/internal/sim/fleet"
+	"github.com/windlass-dev/windlass/internal/sim/scenario"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// sameValues compares what a scenario means. Functions are tested by what they return.
+var sameValues = cmp.Options{
+	cmp.AllowUnexported(dist.Distribution{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(fleet.Cluster{}, "Gates"), cmpopts.IgnoreTypes(fleet.Engine{}),
+}
+
+func translate(t *testing.T, text string) scenario.Simulation {
+	t.Helper()
+	f, err := scenario.Parse("s.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Translate(f, scenario.Options{File: "s.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func v(text string) version.Version { return version.MustParse(text) }
+
+func TestEverythingThatAScenarioSays(t *testing.T) {
+	t.Parallel()
+	got := translate(t, `
+begin: 2026-03-01T22:00:00+01:00
+runs: 7
+seed: 11
+clustersAtOnce: 2
+clusters:
+- name: edge
+  count: 2
+  from: v1.29.4
+  to: v1.31.1
+  versions: [v1.29.4, v1.30.2, v1.31.1]
+  skewPolicy: k0s
+  poolsAtOnce: 3
+  controlPlane: {replicas: 5, maxSurge: 0, policy: snaps, durations: {create: 20m}}
+  pools:
+  - {name: pooled, kind: MachinePool, replicas: 2, durations: {updaters: {os: 9m}}}
+  - name: md
+    count: 2
+    replicas: 7
+    version: v1.28.0
+    oldest: v1.27.3
+    lagging: 2
+    maxSurge: 50%
+    maxUnavailable: 20%
+    maxMinorStep: 2
+    policy: snaps
+    failureDomains: [a, b]
+policies:
+- name: snaps
+  strategy: InPlace
+  fallback: Replace
+  maxInFlight: 4
+  drain: true
+  soak: 2m
+  maxAttempts: 5
+  attemptTimeout: 12m
+  remediate: true
+  updaters:
+  - {name: os, needsDrain: true, maxMinors: 3}
+  - {name: k8s, maxMinors: 1}
+durations:
+  create: 10m..15m
+  delete: 2m
+  drain: p50=1m,p90=3m
+  updater: 4m
+  updaters: {os: "[6m,7m]"}
+  settle: 5s
+  react: 2s
+  attend: 1h
+  giveUp: 8m
+failures: {createFails: 0.1, updateFails: 0.2, updateHangs: 0.3, outageEvery: 24h, outageTakes: 1h}
+faults: {conflict: 0.01, stale: 0.02, lag: 3s, lost: 0.03, crash: 0.04, restart: 9s}
+budget: {qps: 20, burst: 30}
+costs: {replace: 100, inPlace: 20}
+`)
+	update := fleet.Update{
+		InPlace: true, PolicyName: "snaps",
+		Steps:  []inplace.Step{{Updater: "os", NeedsDrain: true, MaxMinors: 3}, {Updater: "k8s", SetsVersion: true, MaxMinors: 1}},
+		Policy: inplace.Policy{MaxInFlight: 4, Drain: true, Soak: 2 * time.Minute, MaxAttempts: 5, AttemptTimeout: 12 * time.Minute, Remediate: true},
+		Timings: fleet.Timings{
+			Create: dist.Uniform(10*time.Minute, 15*time.Minute), Delete: dist.Fixed(2 * time.Minute), Drain: dist.LogNormal(time.Minute, 3*time.Minute),
+			Updaters: map[string]dist.Distribution{"": dist.Fixed(4 * time.Minute), "os": dist.Measured([]time.Duration{6 * time.Minute, 7 * time.Minute})},
+			Settle:   dist.Fixed(5 * time.Second), React: dist.Fixed(2 * time.Second), Attend: dist.Fixed(time.Hour), GiveUp: dist.Fixed(8 * time.Minute),
+			CreateFails: 0.1, UpdateFails: 0.2, UpdateHangs: 0.3,
+		},
+	}
+	controlPlane := update
+	controlPlane.Timings.Create = dist.Fixed(20 * time.Minute)
+	replaced := fleet.Update{Policy: inplace.Policy{MaxInFlight: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute}, Timings: update.Timings}
+	replaced.Timings.Updaters = map[string]dist.Distribution{"": dist.Fixed(4 * time.Minute), "os": dist.Fixed(9 * time.Minute)}
+	update.Domains = []string{"a", "b"}
+	md := fleet.Pool{
+		Kind: plan.MachineDeployment, Version: v("v1.28.0"), Oldest: v("v1.27.3"), Lagging: 2, Replicas: 7,
+		MaxSurge: 4, MaxUnavailable: 1, MaxMinorStep: 2, Update: update,
+	}
+	pool := fleet.Pool{Name: "pooled", Kind: plan.MachinePool, Version: v("v1.29.4"), Replicas: 2, MaxSurge: 1, Update: replaced}
+	skew, err := version.FindSkewPolicy("k0s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := scenario.Simulation{Runs: 7, Seed: 11, Config: fleet.Config{
+		Begin: time.Date(2026, time.March, 1, 21, 0, 0, 0, time.UTC), ClustersAtOnce: 2,
+		Faults: fleet.Faults{
+			Conflict: 0.01, Stale: 0.02, Lag: 3 * time.Second, Lost: 0.03, Crash: 0.04, Restart: 9 * time.Second,
+			OutageEvery: dist.Fixed(24 * time.Hour), Outage: dist.Fixed(time.Hour),
+		},
+		Budget: fleet.Budget{QPS: 20, Burst: 30}, Costs: fleet.Costs{Replace: 100, InPlace: 20},
+	}}
+	for _, name := range []string{"edge-1", "edge-2"} {
+		c := fleet.Cluster{
+			Name: name, Target: v("v1.31.1"), Source: plan.VersionList{v("v1.29.4"), v("v1.30.2"), v("v1.31.1")}, Skew: skew, PoolsAtOnce: 3,
+			ControlPlane: fleet.ControlPlane{Version: v("v1.29.4"), Replicas: 5, Update: controlPlane},
+		}
+		for _, p := range []string{"md-1", "md-2"} {
+			one := md
+			one.Name = p
+			c.Pools = append(c.Pools, one)
+		}
+		c.Pools = append(c.Pools, pool)
+		want.Config.Clusters = append(want.Config.Clusters, c)
+	}
+	if diff := cmp.Diff(want, got, sameValues); diff != "" {
+		t.Errorf("the scenario means something else (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	got := translate(t, `
+clusters:
+- name: c
+  from: v1.29.4
+  to: v1.32.1
+  pools: [{name: md, replicas: 3}, {name: fast, replicas: 1, policy: p}]
+policies: [{name: p, strategy: InPlace, updaters: [{name: a, maxMinors: 1}, {name: b, maxMinors: 2}]}]
+`)
+	c := got.Config.Clusters[0]
+	if diff := cmp.Diff(plan.VersionList{v("v1.30.0"), v("v1.31.0"), v("v1.32.1")}, c.Source); diff != "" {
+		t.Errorf("other versions (-want +got):\n%s", diff)
+	}
+	if got.Runs != scenario.DefaultRuns || got.Seed != scenario.DefaultSeed || !got.Config.Begin.Equal(scenario.DefaultBegin()) {
+		t.Errorf("runs %d, seed %d, begin %s", got.Runs, got.Seed, got.Config.Begin)
+	}
+	if c.ControlPlane.Replicas != 3 || c.ControlPlane.MaxSurge != 1 || c.ControlPlane.Update.InPlace {
+		t.Errorf("the control plane is %+v", c.ControlPlane)
+	}
+	md, fast := c.Pools[0], c.Pools[1]
+	if md.MaxSurge != 1 || md.MaxUnavailable != 0 || md.Version != v("v1.29.4") || md.MaxMinorStep != 0 {
+		t.Errorf("the pool is %+v", md)
+	}
+	if !fast.Update.Guarded || fast.MaxMinorStep != 2 || !fast.Update.Steps[1].SetsVersion || fast.Update.Policy.MaxInFlight != 1 {
+		t.Errorf("the pool updated in place is %+v", fast)
+	}
+	want := []string{
+		"a new machine is Ready after p50=5m,p90=8m (durations.create)",
+		"deleting a machine, its drain included, takes 1m (durations.delete)",
+		"an updater takes 3m (durations.updater)",
+		"a node is Ready 10s after an update in place (durations.settle)",
+		"a controller acts on a change after 1s (durations.react)",
+		"the versions between those of cluster c are taken to be a .0 of each minor (clusters[].versions)",
+		"Cluster API's own controllers are taken to write 130 times for a machine that is replaced, and 31.6 times for one that is updated in place (costs), as was measured with kubeadm",
+		"Windlass may make 100 requests a second, and 200 at once (budget), as it does by default",
+	}
+	if diff := cmp.Diff(want, got.Assumptions); diff != "" {
+		t.Errorf("other assumptions (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsGivenIsNoAssumption(t *testing.T) {
+	t.Parallel()
+	got := translate(t, `
+clusters: [{name: c, from: v1.29.4, to: v1.30.1, pools: [{name: md, replicas: 3, policy: p}], controlPlane: {policy: p}}]
+policies: [{name: p, strategy: InPlace, drain: true, updaters: [{name: u, needsDrain: true}]}]
+durations: {updaters: {u: 3m}, settle: 1s, react: 1s}
+failures: {updateFails: 0.01}
+budget: {qps: 0, burst: 0}
+costs: {replace: 0, inPlace: 0}
+`)
+	want := []string{
+		"draining a node before an update in place takes 1m (durations.drain)",
+		"nobody has a machine retried whose update failed finally (durations.attend)",
+	}
+	if diff := cmp.Diff(want, got.Assumptions); diff != "" {
+		t.Errorf("other assumptions (-want +got):\n%s", diff)
+	}
+}
+
+func TestGates(t *testing.T) {
+	t.Parallel()
+	s := translate(t, `
+clusters:
+- {name: near, from: v1.29.4, to: v1.31.1}
+- {name: far, count: 2, from: v1.29.4, to: v1.31.1}
+gates:
+- name: nights
+  clusters: [far]
+  steps: [{at: BeforeControlPlaneUpgrade, versions: [v1.30]}, {at: BeforeWorkersUpgrade}]
+  windows: [{timeZone: Europe/Berlin, days: [Saturday, Sunday], from: "22:00", to: "04:00"}]
+`)
+	if s.Config.Clusters[0].Gates != nil {
+		t.Error("a cluster without gates has some")
+	}
+	for _, tt := range []struct {
+		step gate.Step
+		want int
+	}{
+		{gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: v("v1.30.9")}, 1},
+		{gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: v("v1.31.1")}, 0},
+		{gate.Step{Hook: gate.BeforeWorkersUpgrade, Version: v("v1.31.1")}, 1},
+		{gate.Step{Hook: gate.AfterWorkersUpgrade, Version: v("v1.31.1")}, 0},
+	} {
+		gates := s.Config.Clusters[2].Gates(tt.step)
+		if len(gates) != tt.want {
+			t.Errorf("%s: %d gates, not %d", tt.step, len(gates), tt.want)
+		}
+		for _, g := range gates {
+			if words := g.Windows[0].String(); g.Name != "nights" || words != "Sat,Sun 22:00-04:00 Europe/Berlin" {
+				t.Errorf("%s: gate %s with the window %s", tt.step, g.Name, words)
+			}
+		}
+	}
+}
+
+func TestSourcesTakeThePlaceOfVersions(t *testing.T) {
+	t.Parallel()
+	f := scenario.File{Clusters: []scenario.Cluster{{Name: "c", From: "v1.29.0", To: "v1.30.0"}}}
+	s, err := scenario.Translate(f, scenario.Options{Sources: map[string]plan.Source{"c": plan.NextMinor{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(plan.Source(plan.NextMinor{}), s.Config.Clusters[0].Source); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/errors/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := scenario.Parse("s.yaml", data)
+			if err == nil {
+				_, err = scenario.Translate(f, scenario.Options{File: "s.yaml"})
+			}
+			if err == nil {
+				t.Fatal("there is no error")
+			}
+			got := err.Error() + "\n"
+			if all, ok := errors.AsType[*scenario.Error](err); ok && len(all.Problems) > 1 {
+				got = ""
+				for _, problem := range all.Problems {
+					got += problem.Error() + "\n"
+				}
+			}
+			golden := strings.TrimSuffix(name, ".yaml") + ".txt"
+			if os.Getenv("WINDLASS_UPDATE") != "" {
+				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, readErr := os.ReadFile(golden)
+			if readErr != nil {
+				t.Fatal(readErr)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("another error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestManyProblemsAreCutOff: an error is for people, who mend a few things and look again.
+func TestManyProblemsAreCutOff(t *testing.T) {
+	t.Parallel()
+	f := scenario.File{Clusters: make([]scenario.Cluster, 30)}
+	_, err := scenario.Translate(f, scenario.Options{File: "s.yaml"})
+	text := fmt.Sprint(err)
+	if lines := strings.Count(text, "\n"); lines != 21 || !strings.Contains(text, "more") {
+		t.Errorf("the error has %d lines: %s", lines, text)
+	}
+}
+
+func TestVariants(t *testing.T) {
+	t.Parallel()
+	text := `
+clusters: [{name: c, count: 3, from: v1.29.4, to: v1.30.1, poolsAtOnce: 1, pools: [{name: md, replicas: 3, policy: p}]}]
+policies: [{name: p, strategy: InPlace, maxInFlight: 2}]
+durations: {updater: 4m, create: 9m}
+compare:
+- name: faster
+  description: More at once.
+  clustersAtOnce: 2
+  poolsAtOnce: 5
+  policies: [{name: p, strategy: InPlace, maxInFlight: 7}]
+  durations: {updater: 1m}
+- name: replaced
+  policies: [{name: p, strategy: Replace}]
+`
+	s := translate(t, text)
+	if len(s.Variants) != 2 {
+		t.Fatalf("%d variants", len(s.Variants))
+	}
+	faster, replaced := s.Variants[0], s.Variants[1]
+	md := faster.Config.Clusters[2].Pools[0]
+	if faster.Name != "faster" || faster.Description != "More at once." || faster.Config.ClustersAtOnce != 2 || faster.Config.Clusters[2].PoolsAtOnce != 5 ||
+		md.Update.Policy.MaxInFlight != 7 || md.Update.Timings.Updaters[""].At(0) != time.Minute || md.Update.Timings.Create.At(0) != 9*time.Minute {
+		t.Errorf("the variant is %+v", faster)
+	}
+	if replaced.Config.Clusters[0].Pools[0].Update.InPlace || replaced.Config.ClustersAtOnce != 0 {
+		t.Errorf("the variant is %+v", replaced)
+	}
+	before := s.Config.Clusters[0].Pools[0].Update
+	if before.Policy.MaxInFlight != 2 || before.Timings.Updaters[""].At(0) != 4*time.Minute {
+		t.Errorf("the scenario itself is changed: %+v", before)
+	}
+	for add, want := range map[string]string{
+		"- name: replaced\n":                                       "compare[2].name: Duplicate value",
+		"- name: other\n  poolsAtOnce: -1\n":                       "with compare[2]: clusters[0].poolsAtOnce: Invalid value: -1",
+		"- description: no name\n":                                 "with compare[2]: name: Required value",
+		"- name: other\n  policies: [{name: p, strategy: None}]\n": "with compare[2]: policies[0].strategy: Unsupported value",
+	} {
+		f, err := scenario.Parse("s.yaml", []byte(text+add))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := scenario.Translate(f, scenario.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, not %s", add, err, want)
+		}
+	}
+}
+
+// TestPrintedFilesAreTheSame: what is printed is read as what it was, with its notes as comments.
+func TestPrintedFilesAreTheSame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFile(t)
+		var b bytes.Buffer
+		if err := scenario.Print(&b, f, []string{"one\nnote", "another"}); err != nil {
+			t.Fatal(err)
+		}
+		if want := "# one\n# note\n# another\n"; !strings.HasPrefix(b.String(), want) {
+			t.Fatalf("the notes are missing: %s", b.String())
+		}
+		read, err := scenario.Parse("", b.Bytes())
+		if err != nil {
+			t.Fatalf("%v\n%s", err, b.String())
+		}
+		if diff := cmp.Diff(f, read, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("printed and read, it is another (-want +got):\n%s", diff)
+		}
+		if _, err := scenario.Translate(read, scenario.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// anyFile makes files that are valid.
+func anyFile(t *rapid.T) scenario.File {
+	words := rapid.SampledFrom([]string{"", "3m", "1m..2m", "p50=1m,p90=2m", "[1s,2s]"})
+	durations := func() scenario.Durations {
+		return scenario.Durations{
+			Create: words.Draw(t, "create"), Delete: words.Draw(t, "delete"), Updater: words.Draw(t, "updater"), Attend: words.Draw(t, "attend"),
+			Updaters: map[string]string{"u": "4m"},
+		}
+	}
+	f := scenario.File{
+		Runs: rapid.IntRange(0, 9).Draw(t, "runs"), Seed: rapid.Uint64().Draw(t, "seed"), Durations: durations(),
+		Policies: []scenario.Policy{{
+			Name: "p", Strategy: scenario.StrategyInPlace, MaxInFlight: rapid.IntRange(0, 9).Draw(t, "maxInFlight"), Soak: rapid.SampledFrom([]string{"", "5m"}).Draw(t, "soak"),
+			Updaters: []scenario.Updater{{Name: "u", SetsVersion: rapid.Bool().Draw(t, "setsVersion"), MaxMinors: rapid.IntRange(0, 3).Draw(t, "maxMinors")}},
+		}},
+		Failures: scenario.Failures{CreateFails: rapid.Float64Range(0, 1).Draw(t, "createFails"), UpdateHangs: 0.25},
+	}
+	if rapid.Bool().Draw(t, "budget") {
+		f.Budget = &scenario.Budget{QPS: rapid.Float64Range(0.5, 1000).Draw(t, "qps"), Burst: 5}
+	}
+	for i := range rapid.IntRange(1, 3).Draw(t, "clusters") {
+		c := scenario.Cluster{
+			Name: fmt.Sprintf("c%d", i), Count: rapid.IntRange(0, 3).Draw(t, "count"), From: "v1.29.0", To: "v1.31.0",
+			ControlPlane: scenario.ControlPlane{Policy: rapid.SampledFrom([]string{"", "p"}).Draw(t, "policy"), Durations: durations()},
+		}
+		if rapid.Bool().Draw(t, "one machine") {
+			c.ControlPlane.Replicas, c.ControlPlane.MaxSurge = new(1), new(0)
+		}
+		for j := range rapid.IntRange(0, 3).Draw(t, "pools") {
+			c.Pools = append(c.Pools, scenario.Pool{
+				Name: fmt.Sprintf("p%d", j), Count: rapid.IntRange(0, 3).Draw(t, "pool count"), Replicas: rapid.IntRange(0, 20).Draw(t, "replicas"), Policy: "p",
+			})
+		}
+		f.Clusters = append(f.Clusters, c)
+	}
+	return f
+}
+
+// FuzzScenario: whatever a file holds, it is translated or refused; what is translated is within the bounds.
+func FuzzScenario(f *testing.F) {
+	for _, pattern := range []string{"testdata/errors/*.yaml", "../../../config/samples/simulate/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			f.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, name := range files {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := scenario.Parse("s.yaml", data)
+		if err != nil {
+			return
+		}
+		s, err := scenario.Translate(file, scenario.Options{File: "s.yaml"})
+		if err != nil {
+			return
+		}
+		machines := 0
+		for _, c := range s.Config.Clusters {
+			machines += c.ControlPlane.Replicas
+			for _, p := range c.Pools {
+				machines += p.Replicas
+				if p.Lagging > p.Replicas || p.MaxSurge < 0 || p.MaxUnavailable < 0 {
+					t.Errorf("pool %+v", p)
+				}
+			}
+			if c.Gates != nil {
+				c.Gates(gate.Step{Hook: gate.BeforeWorkersUpgrade, Version: c.Target})
+			}
+		}
+		if machines > scenario.MaxMachines || s.Runs < 1 || s.Runs > scenario.MaxRuns {
+			t.Errorf("%d machines, %d runs", machines, s.Runs)
+		}
+	})
+}

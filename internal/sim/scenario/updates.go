@@ -1,0 +1,262 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/sim/dist"
+	"github.com/windlass-dev/windlass/internal/sim/fleet"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// timings are parsed Durations, and which of them nobody gave.
+type timings struct {
+	create, delete, drain, updater, settle, react, attend, giveUp duration
+	updaters                                                      map[string]dist.Distribution
+}
+
+// knowsNot reports whether the updater of a step takes the time of those that have none of their own.
+func (d timings) knowsNot(s inplace.Step) bool {
+	_, own := d.updaters[s.Updater]
+	return !own
+}
+
+// duration is one of them. guess is empty for one that somebody gave.
+type duration struct {
+	dist  dist.Distribution
+	guess string
+}
+
+// The guesses, as sentences about what takes how long.
+const (
+	guessCreate = "a new machine is Ready after %s (durations.create)"
+	guessDelete = "deleting a machine, its drain included, takes %s (durations.delete)"
+	guessDrain  = "draining a node before an update in place takes %s (durations.drain)"
+	guessUpdate = "an updater takes %s (durations.updater)"
+	guessSettle = "a node is Ready %s after an update in place (durations.settle)"
+	guessReact  = "a controller acts on a change after %s (durations.react)"
+	guessGiveUp = "a new machine that does not get Ready is deleted after %s (durations.giveUp)"
+	guessAttend = "nobody has a machine retried whose update failed finally (durations.attend)"
+)
+
+// guesses are in the order in which they are told.
+var guesses = []struct {
+	text string
+	dist dist.Distribution
+}{
+	{guessCreate, defaultCreate}, {guessDelete, defaultDelete}, {guessDrain, defaultDrain}, {guessUpdate, defaultUpdate}, {guessSettle, defaultSettle},
+	{guessReact, defaultReact}, {guessGiveUp, defaultGiveUp}, {guessAttend, dist.Distribution{}},
+}
+
+// base are the durations of a scenario that says nothing.
+func base() timings {
+	return timings{
+		create: duration{defaultCreate, guessCreate}, delete: duration{defaultDelete, guessDelete}, drain: duration{defaultDrain, guessDrain},
+		updater: duration{defaultUpdate, guessUpdate}, settle: duration{defaultSettle, guessSettle}, react: duration{defaultReact, guessReact},
+		giveUp: duration{defaultGiveUp, guessGiveUp}, attend: duration{guess: guessAttend},
+	}
+}
+
+// parseDurations puts what is given in the place of what counts otherwise.
+func (t *translation) parseDurations(path *field.Path, d Durations, otherwise timings) timings {
+	into := otherwise
+	for _, one := range []struct {
+		name, word string
+		into       *duration
+	}{
+		{"create", d.Create, &into.create}, {"delete", d.Delete, &into.delete}, {"drain", d.Drain, &into.drain}, {"updater", d.Updater, &into.updater},
+		{"settle", d.Settle, &into.settle}, {"react", d.React, &into.react}, {"attend", d.Attend, &into.attend}, {"giveUp", d.GiveUp, &into.giveUp},
+	} {
+		if one.word != "" {
+			*one.into = duration{dist: t.distribution(path.Child(one.name), one.word)}
+		}
+	}
+	if len(d.Updaters) == 0 {
+		return into
+	}
+	into.updaters = maps.Clone(otherwise.updaters)
+	if into.updaters == nil {
+		into.updaters = map[string]dist.Distribution{}
+	}
+	known := t.updaterNames()
+	for _, name := range slices.Sorted(maps.Keys(d.Updaters)) {
+		key := path.Child("updaters").Key(name)
+		if !slices.Contains(known, name) {
+			t.problem(field.NotSupported(key, name, known))
+		}
+		if d.Updaters[name] == "" {
+			t.problem(field.Required(key, "say how long it takes, such as 3m"))
+		}
+		into.updaters[name] = t.distribution(key, d.Updaters[name])
+	}
+	return into
+}
+
+// use notes a guess, where the duration counts for a group.
+func (t *translation) use(counts bool, d duration) dist.Distribution {
+	if counts && d.guess != "" {
+		t.used[d.guess] = true
+	}
+	return d.dist
+}
+
+// timings are what the simulator needs to know for a group. What is a guess, and counts for it, is noted.
+func (t *translation) timings(d timings, u fleet.Update) fleet.Timings {
+	failures := t.file.Failures
+	replaces := !u.InPlace || u.Policy.Remediate || t.options.AllMethods
+	updaters := maps.Clone(d.updaters)
+	if updaters == nil {
+		updaters = map[string]dist.Distribution{}
+	}
+	updaters[""] = t.use(u.InPlace && slices.ContainsFunc(u.Steps, d.knowsNot), d.updater)
+	drains := u.Policy.Drain && slices.ContainsFunc(u.Steps, func(s inplace.Step) bool { return s.NeedsDrain })
+	fails := failures.UpdateFails > 0 || failures.UpdateHangs > 0
+	return fleet.Timings{
+		Create: t.use(replaces, d.create), Delete: t.use(replaces, d.delete), Drain: t.use(u.InPlace && drains, d.drain), Updaters: updaters,
+		Settle: t.use(u.InPlace, d.settle), React: t.use(true, d.react), Attend: t.use(u.InPlace && fails && !u.Policy.Remediate, d.attend),
+		CreateFails: failures.CreateFails, GiveUp: t.use(replaces && failures.CreateFails > 0, d.giveUp),
+		UpdateFails: failures.UpdateFails, UpdateHangs: failures.UpdateHangs,
+	}
+}
+
+// updaters are a policy's, at least one of which moves the kubelet.
+func (p Policy) updaters() []Updater {
+	if p.Strategy != StrategyInPlace {
+		return nil
+	}
+	if len(p.Updaters) == 0 {
+		return []Updater{{Name: DefaultUpdater, SetsVersion: true}}
+	}
+	updaters := slices.Clone(p.Updaters)
+	if !slices.ContainsFunc(updaters, func(u Updater) bool { return u.SetsVersion }) {
+		updaters[len(updaters)-1].SetsVersion = true
+	}
+	return updaters
+}
+
+func (t *translation) checkPolicies() {
+	path := field.NewPath("policies")
+	t.duplicates(path, names(t.file.Policies, func(p Policy) string { return p.Name }))
+	for i, p := range t.file.Policies {
+		t.checkPolicy(path.Index(i), p)
+	}
+	failures := field.NewPath("failures")
+	t.rate(failures.Child("createFails"), t.file.Failures.CreateFails)
+	t.rate(failures.Child("updateFails"), t.file.Failures.UpdateFails)
+	t.rate(failures.Child("updateHangs"), t.file.Failures.UpdateHangs)
+	if t.file.Failures.UpdateFails+t.file.Failures.UpdateHangs > 1 {
+		t.problem(field.Invalid(failures, t.file.Failures.UpdateFails+t.file.Failures.UpdateHangs, "updateFails and updateHangs together must not be above 1"))
+	}
+}
+
+func (t *translation) checkPolicy(path *field.Path, p Policy) {
+	t.checkName(path.Child("name"), p.Name)
+	strategies := []string{StrategyInPlace, StrategyReplace}
+	if !slices.Contains(strategies, p.Strategy) {
+		t.problem(field.NotSupported(path.Child("strategy"), p.Strategy, strategies))
+	}
+	fallbacks := []string{FallbackNone, FallbackReplace}
+	switch {
+	case p.Fallback != "" && !slices.Contains(fallbacks, p.Fallback):
+		t.problem(field.NotSupported(path.Child("fallback"), p.Fallback, fallbacks))
+	case p.Fallback != "" && p.Strategy == StrategyReplace:
+		t.problem(field.Forbidden(path.Child("fallback"), "it goes with strategy InPlace only: with Replace machines are always replaced"))
+	}
+	if p.Strategy == StrategyReplace && len(p.Updaters) > 0 {
+		t.problem(field.Forbidden(path.Child("updaters"), "they go with strategy InPlace only: with Replace none is asked"))
+	}
+	t.count(path.Child("maxInFlight"), p.MaxInFlight)
+	t.count(path.Child("maxAttempts"), p.MaxAttempts)
+	t.fixed(path.Child("soak"), p.Soak, 0)
+	if t.fixed(path.Child("attemptTimeout"), p.AttemptTimeout, time.Minute) == 0 {
+		t.problem(field.Invalid(path.Child("attemptTimeout"), p.AttemptTimeout, "must be above zero"))
+	}
+	t.duplicates(path.Child("updaters"), names(p.Updaters, func(u Updater) string { return u.Name }))
+	for i, u := range p.Updaters {
+		t.checkName(path.Child("updaters").Index(i).Child("name"), u.Name)
+		t.count(path.Child("updaters").Index(i).Child("maxMinors"), u.MaxMinors)
+	}
+}
+
+// update is how a group's machines get to another version; limit is how many minors they can at once, 0 for any number.
+func (t *translation) update(path *field.Path, policy string, d Durations, domains []string) (u fleet.Update, limit int) {
+	u.Domains = slices.Clone(domains)
+	u.Policy = updatepolicy.Default().Policy
+	if policy != "" {
+		i := slices.IndexFunc(t.file.Policies, func(p Policy) bool { return p.Name == policy })
+		if i < 0 {
+			known := names(t.file.Policies, func(p Policy) string { return p.Name })
+			t.problem(field.NotSupported(path.Child("policy"), policy, known))
+			return u, 0
+		}
+		u, limit = t.fromPolicy(t.file.Policies[i], u)
+	}
+	for i, domain := range domains {
+		t.checkName(path.Child("failureDomains").Index(i), domain)
+	}
+	u.Timings = t.timings(t.parseDurations(path.Child("durations"), d, t.durations), u)
+	return u, limit
+}
+
+// fromPolicy fills in what a policy says. Its problems were reported before.
+func (t *translation) fromPolicy(p Policy, u fleet.Update) (_ fleet.Update, limit int) {
+	u.PolicyName, u.InPlace = p.Name, p.Strategy == StrategyInPlace
+	u.Guarded = u.InPlace && p.Fallback != FallbackReplace
+	if p.MaxInFlight > 0 {
+		u.Policy.MaxInFlight = p.MaxInFlight
+	}
+	if p.MaxAttempts > 0 {
+		u.Policy.MaxAttempts = p.MaxAttempts
+	}
+	u.Policy.Drain, u.Policy.Remediate = p.Drain, p.Remediate
+	// What does not parse is zero, and has been reported.
+	if soak, err := time.ParseDuration(p.Soak); err == nil {
+		u.Policy.Soak = soak
+	}
+	if timeout, err := time.ParseDuration(p.AttemptTimeout); err == nil {
+		u.Policy.AttemptTimeout = timeout
+	}
+	var registered []v1alpha1.Updater
+	for _, updater := range p.updaters() {
+		u.Steps = append(u.Steps, inplace.Step{Updater: updater.Name, SetsVersion: updater.SetsVersion, NeedsDrain: updater.NeedsDrain, MaxMinors: updater.MaxMinors})
+		limit := int32(min(max(updater.MaxMinors, 0), maxMinors))
+		registered = append(registered, v1alpha1.Updater{Spec: v1alpha1.UpdaterSpec{Transitions: v1alpha1.Transitions{MaxMinors: limit}}})
+	}
+	return u, updatepolicy.MinorLimit(registered)
+}
+
+// maxMinors is above what any skew policy allows.
+const maxMinors = 1000
+
+// assumptions are what a result rests on besides the scenario.
+func (t *translation) assumptions() []string {
+	var told []string
+	for _, g := range guesses {
+		switch {
+		case !t.used[g.text]:
+		case g.dist.IsZero():
+			told = append(told, g.text)
+		default:
+			told = append(told, fmt.Sprintf(g.text, g.dist))
+		}
+	}
+	for _, name := range t.synthesised {
+		told = append(told, fmt.Sprintf("the versions between those of cluster %s are taken to be a .0 of each minor (clusters[].versions)", name))
+	}
+	if t.file.Costs == nil {
+		c := DefaultCosts()
+		told = append(told, fmt.Sprintf("Cluster API's own controllers are taken to write %g times for a machine that is replaced, and %g times for one that is updated in place (costs), as was measured with kubeadm",
+			c.Replace, c.InPlace))
+	}
+	if t.file.Budget == nil {
+		b := DefaultBudget()
+		told = append(told, fmt.Sprintf("Windlass may make %g requests a second, and %d at once (budget), as it does by default", b.QPS, b.Burst))
+	}
+	return told
+}
