@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/internal/doctor"
 )
 
@@ -80,14 +81,14 @@ func examinationTable(e Examination) string {
 	}
 	rows := make([][]string, 0, len(distinct))
 	for _, f := range distinct {
-		text := printable(f.Message)
+		text := grid.Printable(f.Message)
 		if f.Mend != "" {
-			text += " -> " + printable(f.Mend)
+			text += " -> " + grid.Printable(f.Mend)
 		}
 		rows = append(rows, []string{string(f.Severity), string(f.ID), describeGroups(subjects[f]), text})
 	}
 	var text strings.Builder
-	formatTable(&text, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows, []int{resultWidth, checkWidth, subjectWidth, findingWidth})
+	grid.Write(&text, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows, []int{resultWidth, checkWidth, subjectWidth, findingWidth})
 	fmt.Fprintf(&text, "\n%s, %s, %d OK.\n", count(found[doctor.Error], "error"), count(found[doctor.Warning], "warning"), found[doctor.OK])
 	return text.String()
 }

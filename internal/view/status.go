@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -62,7 +63,7 @@ func statusTable(wide bool, r status.Report, now time.Time) string {
 	var text strings.Builder
 	formatChain(&text, wide, r.Chain, now)
 	rows := groupRows(r.Groups, wide)
-	formatTable(&text, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
+	grid.Write(&text, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
 	formatUpdates(&text, wide, r.Updates, now)
 	formatInPlace(&text, wide, r.InPlace, now)
 	width := tableWidth
@@ -109,7 +110,7 @@ func groupRows(groups []status.Group, wide bool) [][]string {
 	index := map[string]int{}
 	for _, g := range groups {
 		if wide || len(groups) <= shownGroupRows || g.Name == status.ControlPlaneGroup {
-			rows = append(rows, []string{printable(g.Name), printable(g.Policy.Describe()), describeCounts(g)})
+			rows = append(rows, []string{grid.Printable(g.Name), grid.Printable(g.Policy.Describe()), describeCounts(g)})
 			continue
 		}
 		key := g.Policy.Describe()
@@ -132,7 +133,7 @@ func groupRows(groups []status.Group, wide bool) [][]string {
 		merged[i].Machines += g.Machines
 	}
 	for i, g := range merged {
-		rows = append(rows, []string{describeGroups(members[i]), printable(g.Policy.Describe()), describeCounts(g)})
+		rows = append(rows, []string{describeGroups(members[i]), grid.Printable(g.Policy.Describe()), describeCounts(g)})
 	}
 	return rows
 }
@@ -178,10 +179,10 @@ func formatUpdates(text *strings.Builder, wide bool, updates []status.Update, no
 			continue
 		}
 		row := []string{
-			printable(u.Machine), describeUpdater(u), describeAttempt(u), describePhase(u), formatAge(now, u.Since), describeETA(u, now),
+			grid.Printable(u.Machine), describeUpdater(u), describeAttempt(u), describePhase(u), formatAge(now, u.Since), describeETA(u, now),
 		}
 		if wide {
-			row = append(row, printable(u.Group), describeVersions(u), formatAge(now, u.Began), orDash(printable(u.Operation)), orDash(printable(u.Text())))
+			row = append(row, grid.Printable(u.Group), describeVersions(u), formatAge(now, u.Began), orDash(grid.Printable(u.Operation)), orDash(grid.Printable(u.Text())))
 		}
 		rows = append(rows, row)
 	}
@@ -195,7 +196,7 @@ func formatUpdates(text *strings.Builder, wide bool, updates []status.Update, no
 		widths = append(widths, limits(true, make([]int, 5)...)...)
 	}
 	text.WriteString("\n")
-	formatTable(text, head, rows, widths)
+	grid.Write(text, head, rows, widths)
 }
 
 // unbegun reports whether an update has not begun. There can be very many, and all say the same.
@@ -204,7 +205,7 @@ func unbegun(u status.Update) bool { return u.State == status.Marked || u.State 
 func describeUpdater(u status.Update) string {
 	switch {
 	case u.Updater != "":
-		return fmt.Sprintf("%s (%d of %d)", printable(u.Updater), u.Step, u.Steps)
+		return fmt.Sprintf("%s (%d of %d)", grid.Printable(u.Updater), u.Step, u.Steps)
 	case u.Steps > 0:
 		return fmt.Sprintf("all %d done", u.Steps)
 	default:
@@ -227,7 +228,7 @@ func describePhase(u status.Update) string {
 	if u.Phase == "" {
 		return string(u.State)
 	}
-	return printable(string(u.Phase))
+	return grid.Printable(string(u.Phase))
 }
 
 func describeVersions(u status.Update) string {
@@ -257,15 +258,6 @@ func orDash(s string) string {
 	return s
 }
 
-// formatTable writes a table whose columns are as wide as their content, up to a limit each.
-func formatTable(text *strings.Builder, head []string, rows [][]string, limits []int) {
-	widths := make([]int, len(head))
-	for i := range head {
-		widths[i] = columnWidth(head[i], rows, i, limits[i])
-	}
-	formatRows(text, head, rows, widths)
-}
-
 // formatList writes a titled list of subjects, each with a text; nothing where it is empty. A subject is said once for items
 // that follow each other.
 func formatList(text *strings.Builder, title string, width, n int, item func(int) (subject, text string)) {
@@ -277,10 +269,10 @@ func formatList(text *strings.Builder, title string, width, n int, item func(int
 	for i := range n {
 		subject, body := item(i)
 		if subject != last {
-			text.WriteString("  " + printable(subject) + "\n")
+			text.WriteString("  " + grid.Printable(subject) + "\n")
 		}
 		last = subject
-		for _, line := range wrap(printable(body), width-4) {
+		for _, line := range grid.Wrap(grid.Printable(body), width-4) {
 			text.WriteString("    " + line + "\n")
 		}
 	}
@@ -310,7 +302,7 @@ func formatAge(later, earlier time.Time) string {
 func WriteChanges(w io.Writer, changes []string, now time.Time) error {
 	var text strings.Builder
 	for _, c := range changes {
-		text.WriteString(now.UTC().Format(time.TimeOnly) + " " + printable(c) + "\n")
+		text.WriteString(now.UTC().Format(time.TimeOnly) + " " + grid.Printable(c) + "\n")
 	}
 	return writeText(w, text.String())
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
@@ -32,7 +33,7 @@ func formatChain(text *strings.Builder, wide bool, c *status.Chain, now time.Tim
 		width = unbounded
 	}
 	paragraph := func(words string) {
-		for _, line := range wrap(printable(words), width) {
+		for _, line := range grid.Wrap(grid.Printable(words), width) {
 			text.WriteString(line + "\n")
 		}
 	}
@@ -132,7 +133,7 @@ func formatSteps(text *strings.Builder, wide bool, steps []status.Step, now time
 		add("next", fmt.Sprintf("%d steps after these", more), "", "")
 	}
 	text.WriteString("\n")
-	formatTable(text, []string{"State", "Step", "Machines", "Time"}, rows, limits(wide, stepStateWidth, stepWidth, stepMachinesWidth, stepTimeWidth))
+	grid.Write(text, []string{"State", "Step", "Machines", "Time"}, rows, limits(wide, stepStateWidth, stepWidth, stepMachinesWidth, stepTimeWidth))
 }
 
 func describeStep(s status.Step, wide bool) string {
@@ -147,7 +148,7 @@ func describeStep(s status.Step, wide bool) string {
 	case wide:
 		names := make([]string, len(s.Groups))
 		for i, name := range s.Groups {
-			names[i] = printable(name)
+			names[i] = grid.Printable(name)
 		}
 		return fmt.Sprintf("%s (%s)", text, strings.Join(names, ", "))
 	default:

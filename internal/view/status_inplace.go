@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -34,7 +35,7 @@ func formatInPlace(text *strings.Builder, wide bool, r *status.InPlaceUpgrades, 
 	}
 	formatMachineUpgrades(text, wide, machines, now)
 	if r.Lock != nil {
-		text.WriteString("\n" + printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
+		text.WriteString("\n" + grid.Printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
 	}
 	width := tableWidth
 	if wide {
@@ -71,9 +72,9 @@ func formatGroupUpgrades(text *strings.Builder, wide bool, groups []status.Group
 	}
 	rows := make([][]string, 0, len(groups))
 	for _, g := range groups {
-		rows = append(rows, []string{printable(g.Name), string(g.State), describeOption(g.Asking), g.Count(), formatAge(now, g.Began)})
+		rows = append(rows, []string{grid.Printable(g.Name), string(g.State), describeOption(g.Asking), g.Count(), formatAge(now, g.Began)})
 	}
-	formatTable(text, []string{"Group", "State", "Option", "Machines", "Began"}, rows,
+	grid.Write(text, []string{"Group", "State", "Option", "Machines", "Began"}, rows,
 		limits(wide, groupWidth, upgradeStateWidth, upgradeOptionWidth, upgradeMachinesWidth, sinceWidth))
 }
 
@@ -87,9 +88,9 @@ func formatMachineUpgrades(text *strings.Builder, wide bool, machines []status.M
 		if since.IsZero() {
 			since = m.Told
 		}
-		row := []string{printable(m.Machine), describeUpgradePhase(m), describeOption(m.Asking), describeUpdater(m.Work), formatAge(now, since)}
+		row := []string{grid.Printable(m.Machine), describeUpgradePhase(m), describeOption(m.Asking), describeUpdater(m.Work), formatAge(now, since)}
 		if wide {
-			row = append(row, orDash(printable(m.Group)), describeHand(m.ByHand), describeAttempt(m.Work), orDash(printable(m.ChangeID)), orDash(printable(m.Release)))
+			row = append(row, orDash(grid.Printable(m.Group)), describeHand(m.ByHand), describeAttempt(m.Work), orDash(grid.Printable(m.ChangeID)), orDash(grid.Printable(m.Release)))
 		}
 		rows = append(rows, row)
 	}
@@ -105,12 +106,12 @@ func formatMachineUpgrades(text *strings.Builder, wide bool, machines []status.M
 			}
 		}
 	}
-	formatTable(text, head, rows, widths)
+	grid.Write(text, head, rows, widths)
 }
 
 func describeUpgradePhase(m status.MachineUpgrade) string {
 	if m.Work.Phase != "" && m.State == status.UpgradeRunning {
-		return printable(string(m.Work.Phase))
+		return grid.Printable(string(m.Work.Phase))
 	}
 	return string(m.State)
 }
@@ -127,7 +128,7 @@ func describeOption(a status.Asking) string {
 	if a.To != "" && a.To != a.Option {
 		words += ", then " + a.To
 	}
-	return printable(words)
+	return grid.Printable(words)
 }
 
 // inPlaceDocument is a part of the stable interface of `windlass status -o json`.

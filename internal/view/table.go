@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
+	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -31,12 +31,12 @@ func writeTable(w io.Writer, c Chain) error {
 		rows = append(rows, []string{describeOperation(o, c.HideGroups), notes[i]})
 	}
 	var text strings.Builder
-	operationWidth := columnWidth("Operation", rows, 0, maxOperationWidth)
+	operationWidth := grid.Width("Operation", rows, 0, maxOperationWidth)
 	// Two columns with a space on each side need three bars.
-	noteWidth := columnWidth("Note", rows, 1, max(tableWidth-7-operationWidth, minNoteWidth))
-	formatRows(&text, []string{"Operation", "Note"}, rows, []int{operationWidth, noteWidth})
+	noteWidth := grid.Width("Note", rows, 1, max(tableWidth-7-operationWidth, minNoteWidth))
+	grid.WriteRows(&text, []string{"Operation", "Note"}, rows, []int{operationWidth, noteWidth})
 	text.WriteString("\n")
-	for _, line := range wrap(computeSummary(c).sentence(), tableWidth) {
+	for _, line := range grid.Wrap(computeSummary(c).sentence(), tableWidth) {
 		text.WriteString(line + "\n")
 	}
 	if c.ShowUpdates {
@@ -73,19 +73,9 @@ func describeGroups(names []string) string {
 		if len(names) > shownGroups && i == shownGroups-1 {
 			return fmt.Sprintf("%s and %d more", strings.Join(printed, ", "), len(names)-i)
 		}
-		printed = append(printed, printable(name))
+		printed = append(printed, grid.Printable(name))
 	}
 	return strings.Join(printed, ", ")
-}
-
-// printable replaces what would not be seen, or what a terminal would act on: names may come from unchecked files.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return utf8.RuneError
-	}, s)
 }
 
 func formatExplanation(text *strings.Builder, lines []plan.ExplanationLine) {
@@ -106,12 +96,12 @@ func formatTopics(text *strings.Builder, title string, topics []topic) {
 	text.WriteString("\n" + title + ":\n")
 	width := 0
 	for _, t := range topics {
-		for _, part := range wrap(t.name, maxTopicWidth) {
+		for _, part := range grid.Wrap(t.name, maxTopicWidth) {
 			width = max(width, utf8.RuneCountInString(part))
 		}
 	}
 	for _, t := range topics {
-		names, parts := wrap(t.name, maxTopicWidth), wrap(printable(t.text), tableWidth-width-4)
+		names, parts := grid.Wrap(t.name, maxTopicWidth), grid.Wrap(grid.Printable(t.text), tableWidth-width-4)
 		for i := range max(len(names), len(parts)) {
 			name, part := "", ""
 			if i < len(names) {
@@ -120,7 +110,7 @@ func formatTopics(text *strings.Builder, title string, topics []topic) {
 			if i < len(parts) {
 				part = parts[i]
 			}
-			text.WriteString(strings.TrimRight("  "+pad(name, width)+"  "+part, " ") + "\n")
+			text.WriteString(strings.TrimRight("  "+grid.Pad(name, width)+"  "+part, " ") + "\n")
 		}
 	}
 }
@@ -131,82 +121,9 @@ func WriteNotes(w io.Writer, notes []string) error {
 	var text strings.Builder
 	for _, n := range notes {
 		text.WriteString("\n")
-		for _, line := range wrap("Note: "+printable(n)+".", tableWidth) {
+		for _, line := range grid.Wrap("Note: "+grid.Printable(n)+".", tableWidth) {
 			text.WriteString(line + "\n")
 		}
 	}
 	return writeText(w, text.String())
-}
-
-// formatRows writes a table in the way of Markdown: a cell that is wrapped goes on in the next line.
-func formatRows(text *strings.Builder, head []string, rows [][]string, widths []int) {
-	formatRow(text, head, widths)
-	for _, width := range widths {
-		text.WriteString("|" + strings.Repeat("-", width+2))
-	}
-	text.WriteString("|\n")
-	for _, row := range rows {
-		formatRow(text, row, widths)
-	}
-}
-
-func formatRow(text *strings.Builder, cells []string, widths []int) {
-	wrapped := make([][]string, len(cells))
-	height := 1
-	for i, cell := range cells {
-		wrapped[i] = wrap(cell, widths[i])
-		height = max(height, len(wrapped[i]))
-	}
-	for line := range height {
-		for i, parts := range wrapped {
-			part := ""
-			if line < len(parts) {
-				part = parts[line]
-			}
-			text.WriteString("| " + pad(part, widths[i]) + " ")
-		}
-		text.WriteString("|\n")
-	}
-}
-
-// columnWidth is the width of a column's longest line after wrapping.
-func columnWidth(head string, rows [][]string, column, most int) int {
-	width := utf8.RuneCountInString(head)
-	for _, row := range rows {
-		for _, line := range wrap(row[column], most) {
-			width = max(width, utf8.RuneCountInString(line))
-		}
-	}
-	return width
-}
-
-func pad(s string, width int) string {
-	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
-}
-
-// wrap breaks a text between words; only a word that is longer than the width is cut.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		for utf8.RuneCountInString(word) > width {
-			if line != "" {
-				lines, line = append(lines, line), ""
-			}
-			runes := []rune(word)
-			lines, word = append(lines, string(runes[:width])), string(runes[width:])
-		}
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
-			line += " " + word
-		default:
-			lines, line = append(lines, line), word
-		}
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
 }

@@ -133,26 +133,6 @@ func checkText(t *testing.T, f Format, text string) {
 	}
 }
 
-func TestWrap(t *testing.T) {
-	for _, test := range []struct {
-		name, text string
-		width      int
-		want       []string
-	}{
-		{name: "empty", text: "", width: 5, want: nil},
-		{name: "fits", text: "a bc", width: 4, want: []string{"a bc"}},
-		{name: "between words", text: "ab cd ef", width: 5, want: []string{"ab cd", "ef"}},
-		{name: "a long word is cut", text: "x abcdefgh y", width: 3, want: []string{"x", "abc", "def", "gh", "y"}},
-		{name: "characters, not bytes", text: "→→→ →", width: 5, want: []string{"→→→ →"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, wrap(test.text, test.width)); diff != "" {
-				t.Errorf("wrap (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestSummary(t *testing.T) {
 	for _, test := range []struct {
 		name string
