@@ -29,7 +29,7 @@ func Select(gates []v1alpha1.UpgradeGate, c Cluster, step gate.Step) []gate.Gate
 		if g.Namespace != c.Namespace {
 			continue
 		}
-		forCluster, clusterProblem := selectsCluster(g, c)
+		forCluster, clusterProblem := SelectsCluster(g, c)
 		atStep, stepProblem := selectsStep(g, step)
 		if !forCluster || !atStep {
 			continue
@@ -58,7 +58,8 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-func selectsCluster(g *v1alpha1.UpgradeGate, c Cluster) (selected bool, problem string) {
+// SelectsCluster reports whether a gate is for a Cluster of its namespace. One whose selector does not parse might be, and then has a problem.
+func SelectsCluster(g *v1alpha1.UpgradeGate, c Cluster) (selected bool, problem string) {
 	if g.Spec.ClusterName != "" {
 		return g.Spec.ClusterName == c.Name, ""
 	}

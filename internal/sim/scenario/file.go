@@ -76,6 +76,8 @@ type ControlPlane struct {
 	MaxSurge *int `json:"maxSurge,omitempty"`
 	// Policy is the name of one of File.Policies; without one, machines are replaced.
 	Policy string `json:"policy,omitempty"`
+	// Updaters are the names of those of the policy's that change these machines; all by default.
+	Updaters []string `json:"updaters,omitempty"`
 	// FailureDomains are those that the machines are spread over.
 	FailureDomains []string `json:"failureDomains,omitempty"`
 	// Durations take the place of the file's, each for itself.
@@ -104,6 +106,8 @@ type Pool struct {
 	MaxMinorStep int `json:"maxMinorStep,omitempty"`
 	// Policy is the name of one of File.Policies; without one, machines are replaced.
 	Policy string `json:"policy,omitempty"`
+	// Updaters are the names of those of the policy's that change these machines; all by default.
+	Updaters []string `json:"updaters,omitempty"`
 	// FailureDomains are those that the machines are spread over, one after the other.
 	FailureDomains []string `json:"failureDomains,omitempty"`
 	// Durations take the place of the file's, each for itself.

@@ -171,7 +171,7 @@ func (t *translation) controlPlane(path *field.Path, c ControlPlane, from versio
 	if into.MaxSurge < 0 || into.MaxSurge > 1 {
 		t.problem(field.Invalid(path.Child("maxSurge"), into.MaxSurge, "must be 0 or 1, as in a KubeadmControlPlane"))
 	}
-	into.Update, _ = t.update(path, c.Policy, c.Durations, c.FailureDomains)
+	into.Update, _ = t.update(path, group{c.Policy, c.Updaters, c.FailureDomains, c.Durations})
 	return into
 }
 
@@ -226,7 +226,7 @@ func (t *translation) pool(path *field.Path, p Pool, from version.Version) fleet
 	}
 	into.MaxSurge = t.machines(path.Child("maxSurge"), p.MaxSurge, intstr.FromInt32(defaultSurge), p.Replicas, true)
 	into.MaxUnavailable = t.machines(path.Child("maxUnavailable"), p.MaxUnavailable, intstr.FromInt32(0), p.Replicas, false)
-	update, limit := t.update(path, p.Policy, p.Durations, p.FailureDomains)
+	update, limit := t.update(path, group{p.Policy, p.Updaters, p.FailureDomains, p.Durations})
 	into.Update = update
 	into.MaxMinorStep = uint32(cmp.Or(max(p.MaxMinorStep, 0), limit)) //nolint:gosec // What is out of bounds is never returned.
 	return into

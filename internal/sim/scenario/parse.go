@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -116,17 +119,43 @@ func describeStrict(err error) error {
 	return fmt.Errorf("%s: there is no such field; see that it is spelt right, upper and lower case too, and stands where it belongs", field.FieldPath())
 }
 
-// Print writes a file as Parse reads it. Notes go before it, each as a comment.
+// Print writes a file as Parse reads it, fields in the order of the documentation. Notes go before it, each as a comment.
 func Print(w io.Writer, f File, notes []string) error {
-	data, err := yaml.Marshal(f)
+	data, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("encoding the scenario: %w", err)
 	}
-	var b strings.Builder
+	// JSON is YAML, and a node keeps the order of its fields.
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(data, &document); err != nil {
+		return fmt.Errorf("encoding the scenario: %w", err)
+	}
+	restyle(&document)
+	var b bytes.Buffer
 	for _, n := range notes {
 		b.WriteString("# " + strings.ReplaceAll(n, "\n", "\n# ") + "\n")
 	}
-	b.Write(data)
-	_, err = io.WriteString(w, b.String())
+	encoder := yamlv3.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
+		return fmt.Errorf("encoding the scenario: %w", err)
+	}
+	_, err = w.Write(b.Bytes())
 	return err
 }
+
+// restyle writes lists and groups of fields line by line, and text without quotes where it needs none.
+func restyle(n *yamlv3.Node) {
+	if n.Kind != yamlv3.ScalarNode || bare.MatchString(n.Value) && !slices.Contains(reserved, strings.ToLower(n.Value)) {
+		n.Style = 0
+	}
+	for _, child := range n.Content {
+		restyle(child)
+	}
+}
+
+// bare are texts that no parser takes for anything but text, except for the reserved words of YAML 1.1.
+var (
+	bare     = regexp.MustCompile(`^(v[0-9][-+.0-9A-Za-z]*|[A-Za-z][-A-Za-z0-9/]*)$`)
+	reserved = []string{"y", "yes", "n", "no", "on", "off", "true", "false", "null"}
+)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/sim/dist"
@@ -158,7 +159,7 @@ clusters:
 - name: c
   from: v1.29.4
   to: v1.32.1
-  pools: [{name: md, replicas: 3}, {name: fast, replicas: 1, policy: p}]
+  pools: [{name: md, replicas: 3}, {name: fast, replicas: 1, policy: p}, {name: half, replicas: 1, policy: p, updaters: [a]}]
 policies: [{name: p, strategy: InPlace, updaters: [{name: a, maxMinors: 1}, {name: b, maxMinors: 2}]}]
 `)
 	c := got.Config.Clusters[0]
@@ -177,6 +178,10 @@ policies: [{name: p, strategy: InPlace, updaters: [{name: a, maxMinors: 1}, {nam
 	}
 	if !fast.Update.Guarded || fast.MaxMinorStep != 2 || !fast.Update.Steps[1].SetsVersion || fast.Update.Policy.MaxInFlight != 1 {
 		t.Errorf("the pool updated in place is %+v", fast)
+	}
+	half := c.Pools[2]
+	if diff := cmp.Diff([]inplace.Step{{Updater: "a", SetsVersion: true, MaxMinors: 1}}, half.Update.Steps); diff != "" || half.MaxMinorStep != 1 {
+		t.Errorf("the pool with one of the updaters is %+v", half)
 	}
 	want := []string{
 		"a new machine is Ready after p50=5m,p90=8m (durations.create)",
@@ -395,14 +400,18 @@ func anyFile(t *rapid.T) scenario.File {
 	durations := func() scenario.Durations {
 		return scenario.Durations{
 			Create: words.Draw(t, "create"), Delete: words.Draw(t, "delete"), Updater: words.Draw(t, "updater"), Attend: words.Draw(t, "attend"),
-			Updaters: map[string]string{"u": "4m"},
+			Updaters: map[string]string{"u": "4m", "on": "5m"},
 		}
 	}
 	f := scenario.File{
 		Runs: rapid.IntRange(0, 9).Draw(t, "runs"), Seed: rapid.Uint64().Draw(t, "seed"), Durations: durations(),
 		Policies: []scenario.Policy{{
 			Name: "p", Strategy: scenario.StrategyInPlace, MaxInFlight: rapid.IntRange(0, 9).Draw(t, "maxInFlight"), Soak: rapid.SampledFrom([]string{"", "5m"}).Draw(t, "soak"),
-			Updaters: []scenario.Updater{{Name: "u", SetsVersion: rapid.Bool().Draw(t, "setsVersion"), MaxMinors: rapid.IntRange(0, 3).Draw(t, "maxMinors")}},
+			Updaters: []scenario.Updater{{Name: "u", SetsVersion: rapid.Bool().Draw(t, "setsVersion"), MaxMinors: rapid.IntRange(0, 3).Draw(t, "maxMinors")}, {Name: "on"}},
+		}},
+		Gates: []scenario.Gate{{
+			Name: "yes", Clusters: []string{"c0"}, Steps: []v1alpha1.GateStep{{At: "BeforeWorkersUpgrade", Versions: []v1alpha1.GateVersion{"1.30"}}},
+			Windows: []v1alpha1.GateWindow{{TimeZone: "UTC", From: "22:00", To: "04:00"}},
 		}},
 		Failures: scenario.Failures{CreateFails: rapid.Float64Range(0, 1).Draw(t, "createFails"), UpdateHangs: 0.25},
 	}

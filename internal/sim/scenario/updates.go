@@ -125,19 +125,15 @@ func (t *translation) timings(d timings, u fleet.Update) fleet.Timings {
 	}
 }
 
-// updaters are a policy's, at least one of which moves the kubelet.
+// updaters are a policy's, in a slice of their own.
 func (p Policy) updaters() []Updater {
 	if p.Strategy != StrategyInPlace {
 		return nil
 	}
 	if len(p.Updaters) == 0 {
-		return []Updater{{Name: DefaultUpdater, SetsVersion: true}}
+		return []Updater{{Name: DefaultUpdater}}
 	}
-	updaters := slices.Clone(p.Updaters)
-	if !slices.ContainsFunc(updaters, func(u Updater) bool { return u.SetsVersion }) {
-		updaters[len(updaters)-1].SetsVersion = true
-	}
-	return updaters
+	return slices.Clone(p.Updaters)
 }
 
 func (t *translation) checkPolicies() {
@@ -184,28 +180,60 @@ func (t *translation) checkPolicy(path *field.Path, p Policy) {
 	}
 }
 
+// group is what a control plane and a pool say alike.
+type group struct {
+	policy            string
+	updaters, domains []string
+	durations         Durations
+}
+
 // update is how a group's machines get to another version; limit is how many minors they can at once, 0 for any number.
-func (t *translation) update(path *field.Path, policy string, d Durations, domains []string) (u fleet.Update, limit int) {
-	u.Domains = slices.Clone(domains)
+func (t *translation) update(path *field.Path, g group) (u fleet.Update, limit int) {
+	u.Domains = slices.Clone(g.domains)
 	u.Policy = updatepolicy.Default().Policy
-	if policy != "" {
-		i := slices.IndexFunc(t.file.Policies, func(p Policy) bool { return p.Name == policy })
+	if len(g.updaters) > 0 && g.policy == "" {
+		t.problem(field.Forbidden(path.Child("updaters"), "they go with a policy only"))
+	}
+	if g.policy != "" {
+		i := slices.IndexFunc(t.file.Policies, func(p Policy) bool { return p.Name == g.policy })
 		if i < 0 {
 			known := names(t.file.Policies, func(p Policy) string { return p.Name })
-			t.problem(field.NotSupported(path.Child("policy"), policy, known))
+			t.problem(field.NotSupported(path.Child("policy"), g.policy, known))
 			return u, 0
 		}
-		u, limit = t.fromPolicy(t.file.Policies[i], u)
+		u, limit = fromPolicy(t.file.Policies[i], t.chosen(path.Child("updaters"), t.file.Policies[i], g.updaters), u)
 	}
-	for i, domain := range domains {
+	for i, domain := range g.domains {
 		t.checkName(path.Child("failureDomains").Index(i), domain)
 	}
-	u.Timings = t.timings(t.parseDurations(path.Child("durations"), d, t.durations), u)
+	u.Timings = t.timings(t.parseDurations(path.Child("durations"), g.durations, t.durations), u)
 	return u, limit
 }
 
+// chosen are those of a policy's updaters that a group names, in the policy's order; all where it names none.
+func (t *translation) chosen(path *field.Path, p Policy, named []string) []Updater {
+	if len(named) == 0 {
+		return setVersion(p.updaters())
+	}
+	known := names(p.updaters(), func(u Updater) string { return u.Name })
+	for i, n := range named {
+		if !slices.Contains(known, n) {
+			t.problem(field.NotSupported(path.Index(i), n, known))
+		}
+	}
+	return setVersion(slices.DeleteFunc(p.updaters(), func(u Updater) bool { return !slices.Contains(named, u.Name) }))
+}
+
+// setVersion sees to it that one of the updaters moves the kubelet. It changes its argument.
+func setVersion(updaters []Updater) []Updater {
+	if last := len(updaters) - 1; last >= 0 && !slices.ContainsFunc(updaters, func(u Updater) bool { return u.SetsVersion }) {
+		updaters[last].SetsVersion = true
+	}
+	return updaters
+}
+
 // fromPolicy fills in what a policy says. Its problems were reported before.
-func (t *translation) fromPolicy(p Policy, u fleet.Update) (_ fleet.Update, limit int) {
+func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, limit int) {
 	u.PolicyName, u.InPlace = p.Name, p.Strategy == StrategyInPlace
 	u.Guarded = u.InPlace && p.Fallback != FallbackReplace
 	if p.MaxInFlight > 0 {
@@ -215,7 +243,7 @@ func (t *translation) fromPolicy(p Policy, u fleet.Update) (_ fleet.Update, limi
 		u.Policy.MaxAttempts = p.MaxAttempts
 	}
 	u.Policy.Drain, u.Policy.Remediate = p.Drain, p.Remediate
-	// What does not parse is zero, and has been reported.
+	// What does not parse has been reported.
 	if soak, err := time.ParseDuration(p.Soak); err == nil {
 		u.Policy.Soak = soak
 	}
@@ -223,7 +251,7 @@ func (t *translation) fromPolicy(p Policy, u fleet.Update) (_ fleet.Update, limi
 		u.Policy.AttemptTimeout = timeout
 	}
 	var registered []v1alpha1.Updater
-	for _, updater := range p.updaters() {
+	for _, updater := range updaters {
 		u.Steps = append(u.Steps, inplace.Step{Updater: updater.Name, SetsVersion: updater.SetsVersion, NeedsDrain: updater.NeedsDrain, MaxMinors: updater.MaxMinors})
 		limit := int32(min(max(updater.MaxMinors, 0), maxMinors))
 		registered = append(registered, v1alpha1.Updater{Spec: v1alpha1.UpdaterSpec{Transitions: v1alpha1.Transitions{MaxMinors: limit}}})

@@ -1,0 +1,193 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/sim/scenario"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// readControlPlane reads a control plane object of the kubeadm provider, or of one with the same fields. What it does not say is a
+// KubeadmControlPlane's default.
+func readControlPlane(o snapshot.Objects) (scenario.ControlPlane, error) {
+	into := scenario.ControlPlane{Replicas: new(1)}
+	if n := o.Cluster.Spec.Topology.ControlPlane.Replicas; n != nil {
+		into.Replicas = new(int(*n))
+	}
+	into.FailureDomains = domains(machinesOf(o.Machines, clusterv1.MachineControlPlaneLabel, nil))
+	if len(into.FailureDomains) == 0 {
+		for _, d := range o.Cluster.Status.FailureDomains {
+			if d.ControlPlane != nil && *d.ControlPlane {
+				into.FailureDomains = append(into.FailureDomains, d.Name)
+			}
+		}
+		slices.Sort(into.FailureDomains)
+	}
+	if o.ControlPlane == nil {
+		return into, nil
+	}
+	ref := snapshot.Ref{Object: o.ControlPlane, Kind: o.ControlPlane.GetKind(), Field: "spec.replicas"}
+	n, found, err := unstructured.NestedInt64(o.ControlPlane.Object, "spec", "replicas")
+	if err != nil {
+		return into, &snapshot.FieldError{Ref: ref, Problem: "it must be a whole number", Err: err}
+	}
+	if found {
+		into.Replicas = new(int(n))
+	}
+	into.MaxSurge, err = controlPlaneSurge(o.ControlPlane, *into.Replicas)
+	return into, err
+}
+
+// controlPlaneSurge reads maxSurge where v1beta2 of the kubeadm provider has it, or v1beta1; nil where it is in neither place.
+func controlPlaneSurge(object *unstructured.Unstructured, replicas int) (*int, error) {
+	for _, path := range [][]string{{"spec", "rollout", "strategy", "rollingUpdate", "maxSurge"}, {"spec", "rolloutStrategy", "rollingUpdate", "maxSurge"}} {
+		value, found, err := unstructured.NestedFieldNoCopy(object.Object, path...)
+		if err != nil || !found {
+			continue
+		}
+		surge := intstr.Parse(fmt.Sprint(value))
+		resolved, err := intstr.GetScaledValueFromIntOrPercent(&surge, replicas, true)
+		if err != nil {
+			ref := snapshot.Ref{Object: object, Kind: object.GetKind(), Field: strings.Join(path, ".")}
+			return nil, &snapshot.FieldError{Ref: ref, Problem: "it must be 0 or 1", Err: err}
+		}
+		return new(resolved), nil
+	}
+	return nil, nil //nolint:nilnil // Documented: it is not there.
+}
+
+// deployment reads a MachineDeployment; where there is none yet, what its topology and class say.
+func (r *reader) deployment(c Cluster, g snapshot.UpdateGroup) scenario.Pool {
+	group := groupOf(c.Request.Inventory, g.Name)
+	into := scenario.Pool{Name: g.Name, Version: group.Version.String(), Replicas: 1}
+	if n := g.InTopology.Replicas; n != nil {
+		into.Replicas = int(*n)
+	}
+	machines := machinesOf(c.Objects.Machines, clusterv1.ClusterTopologyMachineDeploymentNameLabel, &g.Topology)
+	into.FailureDomains = domains(machines)
+	surge, unavailable := g.InTopology.Rollout.Strategy.RollingUpdate.MaxSurge, g.InTopology.Rollout.Strategy.RollingUpdate.MaxUnavailable
+	kind, domain := g.InTopology.Rollout.Strategy.Type, g.InTopology.FailureDomain
+	if class := g.InClass; class != nil {
+		rolling := class.Rollout.Strategy.RollingUpdate
+		surge, unavailable, domain = cmp.Or(surge, rolling.MaxSurge), cmp.Or(unavailable, rolling.MaxUnavailable), cmp.Or(domain, class.FailureDomain)
+		kind = cmp.Or(kind, class.Rollout.Strategy.Type)
+	}
+	if md := g.MachineDeployment; md != nil {
+		if md.Spec.Replicas != nil {
+			into.Replicas = int(*md.Spec.Replicas)
+		}
+		strategy := md.Spec.Rollout.Strategy
+		surge, unavailable, kind, domain = strategy.RollingUpdate.MaxSurge, strategy.RollingUpdate.MaxUnavailable, strategy.Type, md.Spec.Template.Spec.FailureDomain
+		setLagging(&into, md.Spec.Template.Spec.Version, group.Version, machines, md.Status.Versions)
+	}
+	into.MaxSurge, into.MaxUnavailable = surge, unavailable
+	if len(into.FailureDomains) == 0 && domain != "" {
+		into.FailureDomains = []string{domain}
+	}
+	if kind == clusterv1.OnDeleteMachineDeploymentStrategyType {
+		r.note("%s has the strategy OnDelete, so that its machines wait for a person; it is simulated as if it were RollingUpdate", subject(c, g))
+	}
+	return into
+}
+
+// machinePools reads the MachinePools of a topology.
+func (r *reader) machinePools(c Cluster) []scenario.Pool {
+	var pools []scenario.Pool
+	for _, group := range c.Request.Inventory.Groups {
+		if group.Kind != plan.MachinePool {
+			continue
+		}
+		topology := strings.TrimPrefix(group.Name, string(plan.MachinePool)+"/")
+		into := scenario.Pool{Name: group.Name, Kind: string(plan.MachinePool), Version: group.Version.String(), Replicas: 1, MaxMinorStep: int(group.MaxMinorStep)}
+		for _, t := range c.Objects.Cluster.Spec.Topology.Workers.MachinePools {
+			if t.Name == topology {
+				into.Replicas = int(*cmp.Or(t.Replicas, new(int32(1))))
+				into.FailureDomains = slices.Clone(t.FailureDomains)
+			}
+		}
+		machines := machinesOf(c.Objects.Machines, clusterv1.ClusterTopologyMachinePoolNameLabel, &topology)
+		for _, mp := range c.Objects.MachinePools {
+			if mp.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel] != topology {
+				continue
+			}
+			if mp.Spec.Replicas != nil {
+				into.Replicas = int(*mp.Spec.Replicas)
+			}
+			if len(mp.Spec.FailureDomains) > 0 {
+				into.FailureDomains = slices.Clone(mp.Spec.FailureDomains)
+			}
+			setLagging(&into, mp.Spec.Template.Spec.Version, group.Version, machines, mp.Status.Versions)
+		}
+		r.note("how the provider of MachinePool %s rolls out is not known; its machines are taken to be replaced as a MachineDeployment's are by default", topology)
+		pools = append(pools, into)
+	}
+	return pools
+}
+
+// setLagging notes machines that are older than the template asks for. All of them are taken to be as old as the oldest.
+func setLagging(into *scenario.Pool, template string, oldest version.Version, machines []*clusterv1.Machine, reported []clusterv1.StatusVersion) {
+	wanted, err := version.Parse(template)
+	if err != nil || version.Compare(oldest, wanted) != version.Less {
+		return
+	}
+	lagging := 0
+	for _, m := range machines {
+		if !runs(m, wanted) {
+			lagging++
+		}
+	}
+	if len(machines) == 0 {
+		for _, r := range reported {
+			if v, err := version.Parse(r.Version); err == nil && !wanted.RunBy(v) {
+				lagging += int(r.Replicas)
+			}
+		}
+	}
+	lagging = min(lagging, into.Replicas)
+	if lagging == 0 {
+		return
+	}
+	into.Version, into.Oldest, into.Lagging = wanted.String(), oldest.String(), lagging
+}
+
+func runs(m *clusterv1.Machine, wanted version.Version) bool {
+	text := m.Spec.Version
+	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
+		text = m.Status.NodeInfo.KubeletVersion
+	}
+	v, err := version.Parse(text)
+	return err != nil || wanted.RunBy(v)
+}
+
+// machinesOf returns the Machines that have a label, with a value unless that is nil, by name.
+func machinesOf(machines []*clusterv1.Machine, label string, value *string) []*clusterv1.Machine {
+	var own []*clusterv1.Machine
+	for _, m := range machines {
+		if got, ok := m.Labels[label]; ok && (value == nil || got == *value) {
+			own = append(own, m)
+		}
+	}
+	slices.SortFunc(own, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	return own
+}
+
+// domains are the failure domains of Machines, sorted.
+func domains(machines []*clusterv1.Machine) []string {
+	var found []string
+	for _, m := range machines {
+		if m.Spec.FailureDomain != "" {
+			found = append(found, m.Spec.FailureDomain)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
