@@ -147,9 +147,12 @@ func describeGroup(c fleet.Config, s Share) string {
 func describePools(c fleet.Config, s Share, limit string) string {
 	text := fmt.Sprintf("%d pools", s.Groups)
 	if atOnce, same := samePoolsAtOnce(c); same {
-		if atOnce == 1 {
+		switch {
+		case atOnce == 1:
 			text += " one after another (upgrade-concurrency 1)"
-		} else {
+		case atOnce >= mostPools(c):
+			text += fmt.Sprintf(", all of a cluster under way at once (upgrade-concurrency %d)", atOnce)
+		default:
 			text += fmt.Sprintf(" one after another, with %d under way at once (upgrade-concurrency %d)", atOnce, atOnce)
 		}
 	}
@@ -181,4 +184,12 @@ func samePoolsAtOnce(c fleet.Config) (atOnce int, same bool) {
 		atOnce = n
 	}
 	return atOnce, len(c.Clusters) > 0
+}
+
+func mostPools(c fleet.Config) int {
+	most := 0
+	for _, cluster := range c.Clusters {
+		most = max(most, len(cluster.Pools))
+	}
+	return most
 }

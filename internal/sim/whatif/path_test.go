@@ -39,9 +39,14 @@ func TestSentence(t *testing.T) {
 			want: "94 % of the time is 300 pools one after another (upgrade-concurrency 1), each at maxUnavailable 10",
 		},
 		"several pools at once": {
-			config: fleet.Config{Clusters: []fleet.Cluster{{Name: "prod", PoolsAtOnce: 5}}},
+			config: fleet.Config{Clusters: []fleet.Cluster{{Name: "prod", PoolsAtOnce: 5, Pools: make([]fleet.Pool, 60)}}},
 			path:   pools(60, "maxUnavailable 10"),
 			want:   "100 % of the time is 60 pools one after another, with 5 under way at once (upgrade-concurrency 5), each at maxUnavailable 10",
+		},
+		"all pools at once": {
+			config: fleet.Config{Clusters: []fleet.Cluster{{Name: "prod", PoolsAtOnce: 5, Pools: make([]fleet.Pool, 4)}}},
+			path:   pools(3, "maxUnavailable 10"),
+			want:   "100 % of the time is 3 pools, all of a cluster under way at once (upgrade-concurrency 5), each at maxUnavailable 10",
 		},
 		"a shared limit": {
 			path: pools(3, "maxInFlight 10"),

@@ -38,6 +38,7 @@ type Request struct {
 	Variants []Variant
 	// Parallel is how many runs go on at once; below 1 it counts as 1.
 	Parallel int
+	// Simulate is fleet.Simulate where it is nil.
 	Simulate Simulate
 	// Assumptions are passed on to the report.
 	Assumptions []string
@@ -47,6 +48,9 @@ type Request struct {
 
 // Compute simulates every variant. An error is that of a request that makes no sense, of a run, or of the context.
 func Compute(ctx context.Context, r Request) (Report, error) {
+	if r.Simulate == nil {
+		r.Simulate = fleet.Simulate
+	}
 	if len(r.Variants) == 0 {
 		r.Variants = []Variant{asConfigured()}
 	}
@@ -70,9 +74,6 @@ func Compute(ctx context.Context, r Request) (Report, error) {
 }
 
 func checkRequest(r Request) error {
-	if r.Simulate == nil {
-		return errors.New("nothing simulates: Simulate is nil")
-	}
 	if r.Runs < 1 {
 		return fmt.Errorf("%d runs: at least 1 is needed", r.Runs)
 	}
@@ -99,7 +100,11 @@ type summary struct {
 }
 
 func summarise(run fleet.Run) summary {
-	return summary{seed: run.Seed, outcome: run.Outcome, why: run.Why, duration: run.Duration, violation: run.Violation}
+	s := summary{seed: run.Seed, outcome: run.Outcome, why: run.Why, duration: run.Duration, violation: run.Violation}
+	if s.why == "" && s.violation != nil {
+		s.why = s.violation.Problem
+	}
+	return s
 }
 
 // comparison is what runs of all variants write into, each at a place of its own.

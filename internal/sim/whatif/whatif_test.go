@@ -237,6 +237,10 @@ func TestFirstViolationIsReported(t *testing.T) {
 	if diff := cmp.Diff(want, report.Variants[0].Violation); diff != "" {
 		t.Errorf("violation:\n%s", diff)
 	}
+	wantReasons := []Unfinished{{Outcome: "Violated", Why: "problem 3", Runs: 1, Seed: 3}, {Outcome: "Violated", Why: "problem 7", Runs: 1, Seed: 7}}
+	if diff := cmp.Diff(wantReasons, report.Variants[0].Unfinished); diff != "" {
+		t.Errorf("reasons:\n%s", diff)
+	}
 	if got := report.Variants[0].Outcomes; got != (Outcomes{Completed: 6, Violated: 2}) {
 		t.Errorf("outcomes %+v", got)
 	}
@@ -249,10 +253,9 @@ func TestErrors(t *testing.T) {
 		change func(*Request)
 		want   string
 	}{
-		"no simulator": {func(r *Request) { r.Simulate = nil }, "nothing simulates"},
-		"no runs":      {func(r *Request) { r.Runs = 0 }, "0 runs: at least 1 is needed"},
-		"last seed":    {func(r *Request) { r.Seed = 1<<64 - 1 }, "leaves no room for 3 runs"},
-		"same name":    {func(r *Request) { r.Variants = []Variant{asConfigured(), asConfigured()} }, `two variants are named "as configured"`},
+		"no runs":   {func(r *Request) { r.Runs = 0 }, "0 runs: at least 1 is needed"},
+		"last seed": {func(r *Request) { r.Seed = 1<<64 - 1 }, "leaves no room for 3 runs"},
+		"same name": {func(r *Request) { r.Variants = []Variant{asConfigured(), asConfigured()} }, `two variants are named "as configured"`},
 		"a run fails": {func(r *Request) {
 			r.Parallel = 3
 			r.Simulate = func(_ context.Context, _ fleet.Config, seed uint64) (fleet.Run, error) {

@@ -4,6 +4,7 @@
 package grid
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -28,19 +29,33 @@ func Write(text *strings.Builder, head []string, rows [][]string, limits []int) 
 	WriteRows(text, head, rows, widths)
 }
 
+// WriteFigures is Write with all columns but the first aligned at the right, and heads that are wrapped as cells are.
+func WriteFigures(text *strings.Builder, head []string, rows [][]string, limits []int) {
+	widths := make([]int, len(head))
+	for i := range head {
+		widths[i] = Width("", append(slices.Clone(rows), head), i, limits[i])
+	}
+	writeAll(text, head, rows, widths, 1)
+}
+
 // WriteRows writes a table whose columns have these widths, each at least 1. A cell that is wrapped goes on in the next line.
 func WriteRows(text *strings.Builder, head []string, rows [][]string, widths []int) {
-	formatRow(text, head, widths)
+	writeAll(text, head, rows, widths, len(head))
+}
+
+// writeAll aligns columns at the right from one on.
+func writeAll(text *strings.Builder, head []string, rows [][]string, widths []int, right int) {
+	formatRow(text, head, widths, right)
 	for _, width := range widths {
 		text.WriteString("|" + strings.Repeat("-", width+2))
 	}
 	text.WriteString("|\n")
 	for _, row := range rows {
-		formatRow(text, row, widths)
+		formatRow(text, row, widths, right)
 	}
 }
 
-func formatRow(text *strings.Builder, cells []string, widths []int) {
+func formatRow(text *strings.Builder, cells []string, widths []int, right int) {
 	wrapped := make([][]string, len(cells))
 	height := 1
 	for i, cell := range cells {
@@ -53,7 +68,11 @@ func formatRow(text *strings.Builder, cells []string, widths []int) {
 			if line < len(parts) {
 				part = parts[line]
 			}
-			text.WriteString("| " + Pad(part, widths[i]) + " ")
+			padded := Pad(part, widths[i])
+			if i >= right {
+				padded = strings.Repeat(" ", len(padded)-len(part)) + part
+			}
+			text.WriteString("| " + padded + " ")
 		}
 		text.WriteString("|\n")
 	}

@@ -46,3 +46,16 @@ func TestPrintable(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestWriteFigures(t *testing.T) {
+	var got strings.Builder
+	WriteFigures(&got, []string{"Name", "Number"}, [][]string{{"a", "1,234,567"}, {"b", "→ 9"}}, []int{4, 9})
+	want := `| Name |    Number |
+|------|-----------|
+| a    | 1,234,567 |
+| b    |       → 9 |
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
