@@ -1,4 +1,4 @@
-# Windlass. Needs Go, make and git; everything else comes through Go modules at pinned versions.
+# Windlass. Needs Go, make and git; everything else comes through Go modules at pinned versions. Tests use chromium where it is there.
 # `make help` lists the targets.
 
 SHELL := /usr/bin/env bash
@@ -54,8 +54,19 @@ build: ## Build bin/windlass.
 .PHONY: test
 test: test-unit test-e2e ## Run every test: unit, property, sweep, CLI, differential, and e2e on the dev plane.
 
+# Tests look at pages in a browser. Where it cannot be installed they are skipped, but not in CI.
+.PHONY: chromium
+chromium: ## Install chromium for the tests, where it is missing and this is Debian's root.
+	@if command -v chromium chromium-browser google-chrome >/dev/null; then exit 0; fi; \
+	if [[ $$(id -u) -eq 0 ]] && command -v apt-get >/dev/null; then \
+		echo 'Installing chromium, to look at pages with.'; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } && exit 0; \
+	fi; \
+	echo 'There is no chromium, so no test looks at pages. Install it to have that tested too.' >&2; \
+	[[ "$${CI:-}" != true ]]
+
 .PHONY: test-unit
-test-unit: ## Run the tests that need no cluster, in all modules.
+test-unit: chromium ## Run the tests that need no cluster, in all modules.
 	@$(call each,go test -count=1 -timeout 10m ./...,. devplane)
 	@echo; echo '==> test/differential: where upstream differs, by class'
 	cd test/differential && go test -count=1 -timeout 10m -v ./...

@@ -258,6 +258,9 @@ func computeVersions(id string, m whatif.Median, at places) plot {
 	}
 	values, top := machineTicks(most)
 	p := plot{ID: id, Height: plotHeight, Time: timeTicks(end), Values: values, Label: "Machines by version over time"}
+	if len(charts.Machines) == 0 {
+		return p
+	}
 	for i, v := range charts.Versions {
 		steps := make([]step, 0, len(charts.Machines))
 		for _, point := range charts.Machines {
@@ -290,7 +293,7 @@ func sum(counts []int) float64 {
 	return finite(n)
 }
 
-// computeInFlight draws how many machines were in flight.
+// computeInFlight draws how many machines were in flight. Without layers there is nothing to draw, as in computeVersions.
 func computeInFlight(id string, m whatif.Median) plot {
 	end, most := endOf(m), finite(float64(m.MaxInFlight))
 	steps := make([]step, 0, len(m.Charts.InFlight))
@@ -299,11 +302,11 @@ func computeInFlight(id string, m whatif.Median) plot {
 		most = max(most, finite(float64(point.Machines)))
 	}
 	values, top := machineTicks(most)
-	path := drawSteps(steps, end, top)
-	return plot{
-		ID: id, Height: plotHeight / 2, Time: timeTicks(end), Values: values, Label: fmt.Sprintf("Machines in flight over time, at most %s", number(most)),
-		Layers: []layer{{Class: "flight", Path: path.area, Line: path.line, Title: fmt.Sprintf("Machines in flight: at most %s at once", number(most))}},
+	p := plot{ID: id, Height: plotHeight / 2, Time: timeTicks(end), Values: values, Label: fmt.Sprintf("Machines in flight over time, at most %s", number(most))}
+	if path := drawSteps(steps, end, top); path.line != "" {
+		p.Layers = []layer{{Class: "flight", Path: path.area, Line: path.line, Title: fmt.Sprintf("Machines in flight: at most %s at once", number(most))}}
 	}
+	return p
 }
 
 // step is a value from a time on.
