@@ -98,6 +98,7 @@ It plans the shortest legal chain, shows it and says why before anything happens
 	root.AddCommand(newExtensionCommand())
 	root.AddCommand(newManagerCommand())
 	root.AddCommand(newPlanCommand())
+	root.AddCommand(newSimulateCommand())
 	root.AddCommand(newStatusCommand())
 	root.AddCommand(newUpdaterCommand())
 	root.AddCommand(newUpgradeCommand(systemClock()))

@@ -23,7 +23,12 @@ func (o *planOptions) resolveLive(ctx context.Context, name string, in planInput
 	if err != nil {
 		return planRequest{}, err
 	}
-	objects, err := m.fetchObjects(ctx, types.NamespacedName{Namespace: namespace, Name: name}, in.from.IsZero())
+	return m.resolveCluster(ctx, types.NamespacedName{Namespace: namespace, Name: name}, in)
+}
+
+// resolveCluster makes a request from a Cluster.
+func (m managementCluster) resolveCluster(ctx context.Context, key types.NamespacedName, in planInput) (planRequest, error) {
+	objects, err := m.fetchObjects(ctx, key, in.from.IsZero())
 	if err != nil {
 		return planRequest{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -131,6 +132,11 @@ func resolveManifests(files []string, stdin io.Reader, namespace, name string, i
 	if err != nil {
 		return planRequest{}, err
 	}
+	return resolveCluster(set, cluster, in)
+}
+
+// resolveCluster makes a request from a Cluster of manifests.
+func resolveCluster(set *manifest.Set, cluster *clusterv1.Cluster, in planInput) (planRequest, error) {
 	objects, err := set.Objects(cluster)
 	if err != nil {
 		return planRequest{}, err

@@ -69,6 +69,12 @@ var kinds = map[schema.GroupKind]decoder{
 		s.UpdatePolicies = appendIf(err, s.UpdatePolicies, o)
 		return o, err
 	},
+	ourKind("UpgradeGate"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
+		o := &v1alpha1.UpgradeGate{}
+		err := decodeOurs(origin, apiVersion, value, o)
+		s.UpgradeGates = appendIf(err, s.UpgradeGates, o)
+		return o, err
+	},
 	ourKind("Updater"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
 		o := &v1alpha1.Updater{}
 		err := decodeOurs(origin, apiVersion, value, o)

@@ -40,6 +40,8 @@ type Set struct {
 	MachineHealthChecks   []*clusterv1.MachineHealthCheck
 	UpdatePolicies        []*v1alpha1.UpdatePolicy
 	Updaters              []*v1alpha1.Updater
+	// UpgradeGates are for how long an upgrade takes.
+	UpgradeGates []*v1alpha1.UpgradeGate
 	// ControlPlanes are objects of other groups that have a spec.version, such as a KubeadmControlPlane.
 	ControlPlanes []*unstructured.Unstructured
 

@@ -118,6 +118,19 @@ func (s *Set) UpdateObjects(cluster *clusterv1.Cluster) ([]v1alpha1.UpdatePolicy
 	return policies, updaters
 }
 
+// Gates are the UpgradeGates of a Cluster's namespace, as copies.
+func (s *Set) Gates(cluster *clusterv1.Cluster) []v1alpha1.UpgradeGate {
+	var gates []v1alpha1.UpgradeGate
+	for _, g := range s.UpgradeGates {
+		if sameNamespace(g.Namespace, cluster.Namespace) {
+			gate := *g.DeepCopy()
+			gate.Namespace = cluster.Namespace
+			gates = append(gates, gate)
+		}
+	}
+	return gates
+}
+
 // ControlPlaneTemplate is the KubeadmControlPlaneTemplate that a class of the set refers to; nil where it is not there.
 func (s *Set) ControlPlaneTemplate(class *clusterv1.ClusterClass) *unstructured.Unstructured {
 	ref := class.Spec.ControlPlane.TemplateRef

@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/engine/preview"
+	"github.com/windlass-dev/windlass/internal/sim/dist"
 	"github.com/windlass-dev/windlass/internal/sim/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -229,13 +230,13 @@ func (r *reader) usedPolicies() []scenario.Policy {
 		s := p.selected.Policy
 		into := scenario.Policy{
 			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Drain: s.Drain,
-			MaxAttempts: s.MaxAttempts, AttemptTimeout: s.AttemptTimeout.String(), Remediate: s.Remediate,
+			MaxAttempts: s.MaxAttempts, AttemptTimeout: dist.Fixed(s.AttemptTimeout).String(), Remediate: s.Remediate,
 		}
 		if p.selected.FallbackReplace {
 			into.Fallback = scenario.FallbackReplace
 		}
 		if s.Soak > 0 {
-			into.Soak = s.Soak.String()
+			into.Soak = dist.Fixed(s.Soak).String()
 		}
 		for _, u := range inOrder(p.updaters) {
 			into.Updaters = append(into.Updaters, scenario.Updater{

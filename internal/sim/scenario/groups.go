@@ -157,9 +157,7 @@ func (t *translation) source(path *field.Path, c Cluster, from, to version.Versi
 			list = append(list, v)
 		}
 	}
-	if len(list) > 0 {
-		t.synthesised = append(t.synthesised, c.Name)
-	}
+	t.synthesised = t.synthesised || len(list) > 0
 	return append(list, to)
 }
 

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -109,9 +110,10 @@ func (f File) with(v Variant) File {
 func (d Durations) with(over Durations) Durations {
 	updaters := maps.Clone(d.Updaters)
 	if updaters == nil {
-		updaters = map[string]string{}
+		updaters = maps.Clone(over.Updaters)
+	} else {
+		maps.Copy(updaters, over.Updaters)
 	}
-	maps.Copy(updaters, over.Updaters)
 	return Durations{
 		Create: cmp.Or(over.Create, d.Create), Delete: cmp.Or(over.Delete, d.Delete), Drain: cmp.Or(over.Drain, d.Drain),
 		Updater: cmp.Or(over.Updater, d.Updater), Updaters: updaters, Settle: cmp.Or(over.Settle, d.Settle), React: cmp.Or(over.React, d.React),
@@ -128,8 +130,8 @@ type translation struct {
 	durations timings
 	// used has the guesses that count for some group.
 	used map[string]bool
-	// synthesised are the clusters of the file whose versions were made up.
-	synthesised []string
+	// synthesised says that versions were made up.
+	synthesised bool
 }
 
 // err is all problems; in says of which part of the file.
@@ -278,4 +280,15 @@ func (t *translation) updaterNames() []string {
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+// With completes a scenario of objects by what a person says beside them. What both have, and cannot both count, is an error.
+func (f File) With(over File) (File, error) {
+	if len(over.Clusters)+len(over.Policies) > 0 {
+		return File{}, &Error{Problems: []error{errors.New("clusters and policies are those of the objects; take them out")}}
+	}
+	over.Clusters, over.Policies = f.Clusters, f.Policies
+	over.Durations = f.Durations.with(over.Durations)
+	over.Gates = append(slices.Clone(f.Gates), over.Gates...)
+	return over, nil
 }

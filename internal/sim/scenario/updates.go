@@ -274,8 +274,8 @@ func (t *translation) assumptions() []string {
 			told = append(told, fmt.Sprintf(g.text, g.dist))
 		}
 	}
-	for _, name := range t.synthesised {
-		told = append(told, fmt.Sprintf("the versions between those of cluster %s are taken to be a .0 of each minor (clusters[].versions)", name))
+	if t.synthesised {
+		told = append(told, "where no versions are listed, there is taken to be a .0 of each minor between (clusters[].versions)")
 	}
 	if t.file.Costs == nil {
 		c := DefaultCosts()

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/windlass-dev/windlass/internal/sim/fleet"
+	"github.com/windlass-dev/windlass/internal/sim/scenario"
+	"github.com/windlass-dev/windlass/internal/sim/whatif"
+	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const simulateLong = `Simulate carries out an upgrade of many machines in seconds, under a virtual clock: the planner, the deciders and the
+engine that "windlass manager" runs, over simulated machines. It says how long the upgrade takes, what bounds it, what
+is disrupted when, and what a failure does. It changes nothing.
+
+What is upgraded comes from one of three places:
+  scenario    --scenario FILE: clusters, pools, policies, durations, failures and gates, in a small YAML file; see
+              docs/simulate.md, and config/samples/simulate for examples
+  manifests   -f FILE, as with windlass plan; all Clusters there, or the one that CLUSTER names
+  live        CLUSTER, read from the management cluster that the kubeconfig names
+
+Beside manifests and a live Cluster, --scenario supplies what objects do not say: durations, failures, gates, faults.
+--print-scenario writes down what would be simulated, as a scenario to edit. --fit-from takes durations from another
+Cluster's last upgrade. What nobody says is assumed, and the output lists what was.
+
+The same input and --seed give the same output, byte for byte. Of several --runs the output has percentiles, and
+everything else from the run in the middle.
+
+Exit codes: 0 every run was completed; 1 a usage or input error; 3 no legal plan exists, or a run as configured does not
+end; 4 an invariant was violated (with --verify). Of the ways that --compare adds, only a violation counts.
+
+-o json writes {inputs, assumptions, versions, variants: [{name, description, outcomes, duration, unfinished, violation,
+median}]}; durations and times are in seconds. When there is nothing to simulate it is {error: {rule, item, version,
+message}}.`
+
+const simulateExample = `  # 30,000 nodes in place, beside replacing them, with charts
+  windlass simulate --scenario config/samples/simulate/telco.yaml --compare --html telco.html
+
+  # A Cluster of the management cluster, with durations from the last upgrade of another one
+  windlass simulate prod -n clusters --to v1.33.0 --fit-from staging --runs 100
+
+  # Before it is merged: all Clusters of a folder, with durations from a file
+  windlass simulate -f manifests/ --to v1.33.0 --scenario durations.yaml -o json
+
+  # Write down what would be simulated, edit it, and simulate that
+  windlass simulate prod --to v1.33.0 --print-scenario > prod.yaml
+  windlass simulate --scenario prod.yaml --verify`
+
+// exitViolated means that a run of windlass simulate broke an invariant.
+const exitViolated = 4
+
+// simulateOptions are the flags of windlass simulate.
+type simulateOptions struct {
+	// plan has those that windlass plan has, too.
+	plan          *planOptions
+	scenario      string
+	fitFrom       string
+	runs          int
+	seed          uint64
+	verify        bool
+	compare       bool
+	html          string
+	printScenario bool
+}
+
+func newSimulateCommand() *cobra.Command {
+	o := &simulateOptions{plan: &planOptions{kube: newKubeFlags(), engine: engineWindlass}}
+	cmd := &cobra.Command{
+		Use:               "simulate [CLUSTER]",
+		Short:             "Simulate an upgrade of many machines: how long it takes, and what it disrupts",
+		Long:              simulateLong,
+		Example:           simulateExample,
+		Args:              planArgs(o.plan),
+		ValidArgsFunction: o.plan.completeCluster,
+		RunE:              func(cmd *cobra.Command, args []string) error { return runSimulate(cmd, o, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.scenario, "scenario", "", "`FILE` that says what is simulated, - for standard input; beside CLUSTER or -f, what objects do not say")
+	flags.StringArrayVarP(&o.plan.files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
+	flags.StringVar(&o.plan.from, "from", "", "`VERSION` that the control plane has, instead of what objects say")
+	flags.StringVar(&o.plan.to, "to", "", "`VERSION` to upgrade to; what the Cluster or the scenario says when not given")
+	flags.StringSliceVar(&o.plan.versions, "versions", nil, "`VERSIONS` that there are, comma separated, instead of the ClusterClass's")
+	flags.StringVar(&o.plan.skewPolicy, "skew-policy", version.SkewPolicies()[0].Name, "`POLICY` for how far kubelets of objects may lag: "+strings.Join(skewPolicyNames(), " or "))
+	flags.StringVar(&o.fitFrom, "fit-from", "", "`CLUSTER` whose last upgrade says how long things take: one of those with -f, else of the management cluster")
+	flags.IntVar(&o.runs, "runs", scenario.DefaultRuns, "simulate `N` times, with other random numbers each time; the scenario's number when not given")
+	flags.Uint64Var(&o.seed, "seed", scenario.DefaultSeed, "`N` that random numbers are made of; the scenario's when not given")
+	flags.BoolVar(&o.verify, "verify", false, "check the safety invariants after every step of every run")
+	flags.BoolVar(&o.compare, "compare", false, "simulate other ways to do the same upgrade as well: other methods, and more at once")
+	flags.StringVarP(&o.plan.output, "output", "o", string(view.Table), "`FORMAT` of the result: "+strings.Join(simulateFormats(), " or "))
+	flags.StringVar(&o.html, "html", "", "write a page with charts to `FILE` as well; it needs no network")
+	flags.BoolVar(&o.printScenario, "print-scenario", false, "do not simulate: write down what would be, as a scenario")
+	o.plan.kube.AddFlags(flags)
+	for _, name := range []string{"filename", "scenario"} {
+		mustRegister(cmd.MarkFlagFilename(name, "yaml", "yml", "json"))
+	}
+	mustRegister(cmd.MarkFlagFilename("html", "html"))
+	for name, values := range map[string][]string{"output": simulateFormats(), "skew-policy": skewPolicyNames()} {
+		mustRegister(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	for _, name := range []string{"from", "to", "versions", "runs", "seed"} {
+		mustRegister(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
+	}
+	mustRegister(cmd.RegisterFlagCompletionFunc("fit-from", o.plan.completeCluster))
+	cmd.MarkFlagsMutuallyExclusive("print-scenario", "html")
+	cmd.MarkFlagsMutuallyExclusive("print-scenario", "compare")
+	cmd.SetFlagErrorFunc(reportFlagError)
+	return cmd
+}
+
+// simulateFormats are the formats of a report.
+func simulateFormats() []string { return []string{string(view.Table), string(view.JSON)} }
+
+func runSimulate(cmd *cobra.Command, o *simulateOptions, args []string) error {
+	in, err := o.parse(cmd)
+	if err != nil {
+		return reportFailure(cmd, in, planRequest{}, err)
+	}
+	input, err := o.read(cmd, args, in)
+	if err != nil {
+		return reportSimulateFailure(cmd, in, err)
+	}
+	s, err := scenario.Translate(input.file, scenario.Options{File: input.name, Sources: input.sources, AllMethods: o.compare})
+	if err != nil {
+		return reportFailure(cmd, in, planRequest{}, err)
+	}
+	s.Assumptions = append(slices.Clone(input.notes), s.Assumptions...)
+	if o.printScenario {
+		return scenario.Print(cmd.OutOrStdout(), input.file, s.Assumptions)
+	}
+	if err := checkPlans(s); err != nil {
+		return reportFailure(cmd, in, planRequest{}, err)
+	}
+	report, err := o.compute(cmd, s)
+	if err != nil {
+		return reportFailure(cmd, in, planRequest{}, err)
+	}
+	if err := o.write(cmd, in.format, report); err != nil {
+		return err
+	}
+	return outcomeOf(report)
+}
+
+// parse parses the flags. On an error the input still has the format, if that much could be parsed.
+func (o *simulateOptions) parse(cmd *cobra.Command) (planInput, error) {
+	in, err := parsePlanOptions(o.plan, cmd.Flags().Changed)
+	if err == nil && !slices.Contains(simulateFormats(), string(in.format)) {
+		err = &flagError{flag: "--output", problem: fmt.Sprintf("a simulation has no format %q: choose one of %q", in.format, simulateFormats())}
+		in.format = view.Table
+	}
+	in.policy.Workers = plan.WorkersPerGroup
+	switch {
+	case err != nil:
+		return in, err
+	case o.runs < 1 || o.runs > scenario.MaxRuns:
+		return in, &flagError{flag: "--runs", problem: fmt.Sprintf("it must be from 1 to %d", scenario.MaxRuns)}
+	case cmd.Flags().Changed("seed") && o.seed == 0:
+		return in, &flagError{flag: "--seed", problem: "it must be at least 1"}
+	default:
+		return in, nil
+	}
+}
+
+// checkPlans says why a cluster cannot be upgraded at all, before anything is simulated.
+func checkPlans(s scenario.Simulation) error {
+	for _, c := range s.Config.Clusters {
+		r := plan.Request{
+			Inventory: plan.Inventory{ControlPlane: c.ControlPlane.Version}, Target: c.Target, Source: c.Source,
+			Policy: plan.Policy{Skew: c.Skew, Workers: plan.WorkersPerGroup},
+		}
+		for _, p := range c.Pools {
+			oldest := p.Version
+			if p.Lagging > 0 {
+				oldest = p.Oldest
+			}
+			r.Inventory.Groups = append(r.Inventory.Groups, plan.Group{Name: p.Name, Kind: p.Kind, Version: oldest, MaxMinorStep: p.MaxMinorStep})
+		}
+		if _, err := plan.Compute(r); err != nil {
+			return fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// compute simulates the upgrade, and what it is compared with.
+func (o *simulateOptions) compute(cmd *cobra.Command, s scenario.Simulation) (whatif.Report, error) {
+	s.Config.Verify = o.verify
+	r := whatif.Request{
+		Config: s.Config, Runs: s.Runs, Seed: s.Seed, Assumptions: s.Assumptions, Parallel: runtime.GOMAXPROCS(0), Simulate: simulateFleet,
+	}
+	if cmd.Flags().Changed("runs") {
+		r.Runs = o.runs
+	}
+	if cmd.Flags().Changed("seed") {
+		r.Seed = o.seed
+	}
+	if o.compare || len(s.Variants) > 0 {
+		r.Variants = whatif.Variants(s.Config)
+		if !o.compare {
+			r.Variants = r.Variants[:1]
+		}
+	}
+	for _, v := range s.Variants {
+		r.Variants = append(r.Variants, whatif.Variant{Name: v.Name, Description: v.Description, Change: func(c fleet.Config) fleet.Config {
+			changed := v.Config
+			changed.Verify, changed.Detail, changed.Engine = c.Verify, c.Detail, c.Engine
+			return changed
+		}})
+	}
+	progress := newSimulateProgress(cmd.ErrOrStderr())
+	defer progress.clear()
+	r.Progress = progress.show
+	return whatif.Compute(cmd.Context(), r)
+}
+
+// simulateFleet is one run.
+func simulateFleet(ctx context.Context, c fleet.Config, seed uint64) (fleet.Run, error) {
+	return fleet.Simulate(ctx, c, seed)
+}
+
+// outcomeOf chooses the exit code. The report says why already.
+func outcomeOf(r whatif.Report) error {
+	for _, v := range r.Variants {
+		if v.Outcomes.Violated > 0 {
+			return &exitError{code: exitViolated, silent: true, err: fmt.Errorf("%s: an invariant was violated", v.Name)}
+		}
+	}
+	if as := r.Variants[0]; as.Outcomes.Stuck+as.Outcomes.GivenUp > 0 {
+		return &exitError{code: exitNoPlan, silent: true, err: fmt.Errorf("%s: the upgrade does not end", as.Name)}
+	}
+	return nil
+}
+
+// write shows a report.
+func (o *simulateOptions) write(cmd *cobra.Command, format view.Format, r whatif.Report) error {
+	if o.html != "" {
+		if err := writePage(o.html, r); err != nil {
+			return &flagError{flag: "--html", problem: err.Error(), err: err}
+		}
+	}
+	return writeReport(cmd.OutOrStdout(), format, r)
+}
+
+// pageMode is that of a file that says nothing secret.
+const pageMode os.FileMode = 0o644

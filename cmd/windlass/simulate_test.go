@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/windlass-dev/windlass/internal/manager"
+	"github.com/windlass-dev/windlass/internal/sim/scenario"
+	"github.com/windlass-dev/windlass/internal/sim/whatif"
+)
+
+// TestTheBudgetIsTheManagers: what a scenario leaves out is what the manager's flags allow.
+func TestTheBudgetIsTheManagers(t *testing.T) {
+	t.Parallel()
+	o, b := manager.DefaultOptions(), scenario.DefaultBudget()
+	if float64(o.QPS) != b.QPS || o.Burst != b.Burst {
+		t.Errorf("the manager has %g and %d, a scenario %g and %d", o.QPS, o.Burst, b.QPS, b.Burst)
+	}
+}
+
+func TestSimulateExitCodes(t *testing.T) {
+	t.Parallel()
+	good, stuck, givenUp, violated := whatif.Outcomes{Completed: 3}, whatif.Outcomes{Completed: 2, Stuck: 1}, whatif.Outcomes{GivenUp: 1}, whatif.Outcomes{Completed: 2, Violated: 1}
+	for name, tt := range map[string]struct {
+		variants []whatif.Outcomes
+		want     int
+	}{
+		"all completed":                     {variants: []whatif.Outcomes{good, good}, want: exitOK},
+		"one is stuck":                      {variants: []whatif.Outcomes{stuck}, want: exitNoPlan},
+		"given up":                          {variants: []whatif.Outcomes{givenUp}, want: exitNoPlan},
+		"another way is stuck":              {variants: []whatif.Outcomes{good, stuck}, want: exitOK},
+		"a violation":                       {variants: []whatif.Outcomes{violated}, want: exitViolated},
+		"a violation of another way counts": {variants: []whatif.Outcomes{stuck, violated}, want: exitViolated},
+	} {
+		var r whatif.Report
+		for _, o := range tt.variants {
+			r.Variants = append(r.Variants, whatif.Result{Outcomes: o})
+		}
+		got := exitOK
+		if err := outcomeOf(r); err != nil {
+			coded, ok := errors.AsType[*exitError](err)
+			if !ok || !coded.silent {
+				t.Errorf("%s: the error is %v", name, err)
+				continue
+			}
+			got = coded.code
+		}
+		if got != tt.want {
+			t.Errorf("%s: exit code %d, not %d", name, got, tt.want)
+		}
+	}
+}
+
+// TestProgressIsForTerminals: whoever keeps standard error in a file wants no counter in it.
+func TestProgressIsForTerminals(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := newSimulateProgress(&b)
+	p.show(1, 2)
+	p.clear()
+	if b.Len() > 0 {
+		t.Errorf("it says %q", b.String())
+	}
+}
