@@ -106,7 +106,7 @@ func photograph(t *testing.T, page string, dark bool) (shots [2]measured, pictur
 	copied = strings.Replace(copied, "</body>", "<script>"+string(script)+"</script></body>", 1)
 	frames := fmt.Sprintf(`<!DOCTYPE html><html><head><meta name="color-scheme" content="light dark"><style>body{margin:0;display:flex;gap:%dpx}iframe{border:0;flex:none}</style></head><body>`, gap)
 	for _, width := range []int{desktop, phone} {
-		frames += fmt.Sprintf(`<iframe width="%d" height="%d" srcdoc="%s"></iframe>`, width, tall, html.EscapeString(copied))
+		frames += fmt.Sprintf(`<iframe width="%d" height="%d" srcdoc="`, width, tall) + html.EscapeString(copied) + `"></iframe>`
 	}
 	frames += `<script>addEventListener('load', () => document.querySelectorAll('iframe').forEach((f, i) =>
 		document.documentElement.setAttribute('data-frame' + i, f.contentDocument.documentElement.getAttribute('data-measured'))))</script></body></html>`
@@ -145,12 +145,11 @@ func runBrowser(t *testing.T, dir, page string, dark bool) ([]byte, image.Image)
 	if err := browser.Run(); err != nil {
 		t.Fatalf("running the browser: %v\n%s", err, said.String())
 	}
-	taken, err := os.Open(shot)
+	taken, err := os.ReadFile(shot)
 	if err != nil {
 		t.Fatalf("no screenshot: %v\n%s", err, said.String())
 	}
-	defer taken.Close()
-	picture, err := png.Decode(taken)
+	picture, err := png.Decode(bytes.NewReader(taken))
 	if err != nil {
 		t.Fatalf("reading the screenshot: %v", err)
 	}
@@ -310,7 +309,8 @@ func near(t *testing.T, what string, got, want float64) {
 func checkPicture(t *testing.T, m measured, r whatif.Report, picture image.Image, offset int) {
 	t.Helper()
 	at := func(x, y float64) color.RGBA {
-		return color.RGBAModel.Convert(picture.At(offset+int(x), int(y))).(color.RGBA)
+		r, g, b, _ := picture.At(offset+int(x), int(y)).RGBA()
+		return color.RGBA{R: uint8(r >> 8), G: uint8(g >> 8), B: uint8(b >> 8), A: 255}
 	}
 	ground, ink := at(2, 2), 0
 	for y := range 600 {
