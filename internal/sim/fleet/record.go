@@ -301,9 +301,12 @@ func (r *recorder) versionSeries() ([]version.Version, []VersionSample) {
 	counts := make([]int, len(order))
 	every := (len(r.versions) + maxSamples - 1) / maxSamples
 	var series []VersionSample
+	// Changes come in pairs at the same time, so which ones are kept is counted from the last one that was.
+	due := 0
 	for i, c := range r.versions {
 		counts[slices.Index(order, c.version)] += c.by
-		if last := i == len(r.versions)-1; last || r.versions[i+1].at != c.at && (i%every == 0 || c.at == 0) {
+		if last := i == len(r.versions)-1; last || r.versions[i+1].at != c.at && (i >= due || c.at == 0) {
+			due = i + every
 			series = append(series, VersionSample{At: c.at, Counts: slices.Clone(counts)})
 		}
 	}

@@ -37,7 +37,8 @@ func timeSteps() []float64 {
 // timeStep is the smallest round step that makes at most so many ticks, and that goes into the coarser step where there is one.
 func timeStep(end float64, most int, coarser float64) float64 {
 	for _, s := range timeSteps() {
-		if end/s <= float64(most) && (coarser == 0 || math.Mod(coarser, s) == 0) {
+		// An axis of days has no hours.
+		if end/s <= float64(most) && (coarser == 0 || math.Mod(coarser, s) == 0 && (s >= day) == (coarser >= day)) {
 			return s
 		}
 	}

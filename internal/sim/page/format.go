@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/windlass-dev/windlass/internal/core/text"
 )
@@ -120,6 +122,20 @@ func name(s string) string {
 
 // words are a text from outside, as one line.
 func words(s string) string { return text.Bound(s, maxText) }
+
+// sentence makes words from outside begin and end as a sentence does.
+func sentence(s string) string {
+	s = words(s)
+	first, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	s = string(unicode.ToUpper(first)) + s[size:]
+	if strings.HasSuffix(s, ".") {
+		return s
+	}
+	return s + "."
+}
 
 // list is a list of words in a sentence.
 func list(items []string) string {

@@ -66,7 +66,7 @@ func computeModel(r whatif.Report) model {
 		Title: describeUpgrade(r.Inputs), Subtitle: describeFleet(r.Inputs), Runs: describeRuns(r.Inputs), Comparison: computeComparison(r),
 	}
 	for _, a := range r.Assumptions {
-		m.Assumptions = append(m.Assumptions, words(a))
+		m.Assumptions = append(m.Assumptions, sentence(a))
 	}
 	m.GroupHead = groupHead()
 	m.Durations, m.Costs = figures{Label: "How long each variant takes", Head: durationHead()}, figures{Label: "What each variant costs", Head: costHead()}
@@ -111,7 +111,10 @@ func describeRuns(in whatif.Inputs) string {
 func computeHeadlines(in whatif.Inputs, v whatif.Result) []headline {
 	took := headline{Label: "Duration", Value: "not completed", Note: "no run came to an end"}
 	if d := v.Duration; d != nil {
-		took.Value, took.Note = bind(duration(d.P50Seconds)), fmt.Sprintf("median; p10 %s, p90 %s", bind(duration(d.P10Seconds)), bind(duration(d.P90Seconds)))
+		took.Value, took.Note = bind(duration(d.P50Seconds)), "of the only completed run"
+		if d.Runs > 1 {
+			took.Note = fmt.Sprintf("median; p10 %s, p90 %s", bind(duration(d.P10Seconds)), bind(duration(d.P90Seconds)))
+		}
 	}
 	m := v.Median
 	return []headline{

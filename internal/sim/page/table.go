@@ -28,7 +28,7 @@ func Table(w io.Writer, r whatif.Report) error {
 	if len(r.Assumptions) > 0 {
 		out.WriteString("\nAssumed:\n")
 		for _, a := range r.Assumptions {
-			item(&out, words(a))
+			item(&out, sentence(a))
 		}
 	}
 	if _, err := io.WriteString(w, out.String()); err != nil {

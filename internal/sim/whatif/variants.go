@@ -138,7 +138,10 @@ func moreMachines(f factor) Variant {
 		Description: fmt.Sprintf(
 			"As configured, with maxInFlight %d times as high, and maxUnavailable and maxSurge too where they would be the limit.", f.n),
 		Change: func(c fleet.Config) fleet.Config {
-			return changeGroups(c, func(p *fleet.Pool) { raiseLimits(p, f.n) }, func(*fleet.Update) {})
+			return changeGroups(c, func(p *fleet.Pool) { raiseLimits(p, f.n) }, func(u *fleet.Update) {
+				// Pools share its policy; control plane machines go one at a time all the same.
+				u.Policy.MaxInFlight = max(u.Policy.MaxInFlight, 0) * f.n
+			})
 		},
 	}
 }
@@ -207,7 +210,7 @@ func changeGroups(c fleet.Config, pool func(*fleet.Pool), controlPlane func(*fle
 // same reports whether two variants of one configuration come to the same. Built-in variants never change functions and sources, which cannot be compared.
 func same(a, b fleet.Config) bool { return reflect.DeepEqual(normalise(a), normalise(b)) }
 
-// normalise makes settings that mean the same equal, and leaves out what no variant changes.
+// normalise makes settings that mean the same equal, and leaves out what no variant changes. What control planes share with pools is compared there.
 func normalise(c fleet.Config) fleet.Config {
 	c.Engine = fleet.Engine{}
 	c = changeGroups(c, func(p *fleet.Pool) {
@@ -215,7 +218,10 @@ func normalise(c fleet.Config) fleet.Config {
 			p.MaxUnavailable = 1
 		}
 		normaliseUpdate(&p.Update)
-	}, normaliseUpdate)
+	}, func(u *fleet.Update) {
+		normaliseUpdate(u)
+		u.Policy.MaxInFlight = 0
+	})
 	for i := range c.Clusters {
 		cluster := &c.Clusters[i]
 		cluster.Gates, cluster.Source = nil, nil
