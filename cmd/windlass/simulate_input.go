@@ -38,7 +38,11 @@ func (o *simulateOptions) read(cmd *cobra.Command, args []string, in planInput) 
 		}
 	}
 	if len(args) == 0 && len(o.plan.files) == 0 {
-		return o.readAlone(given, in)
+		input, err := o.readAlone(given, in)
+		if err != nil {
+			return simulateInput{}, err
+		}
+		return o.fit(cmd, input, nil)
 	}
 	if len(given.Clusters)+len(given.Policies) > 0 {
 		return simulateInput{}, &flagError{flag: "--scenario", problem: fmt.Sprintf(
@@ -61,7 +65,7 @@ func (o *simulateOptions) read(cmd *cobra.Command, args []string, in planInput) 
 	if err != nil {
 		return simulateInput{}, &flagError{flag: "--scenario", problem: err.Error(), err: err}
 	}
-	return simulateInput{name: o.scenario, file: file, sources: from.Sources, notes: append(read.notes, from.Notes...)}, nil
+	return o.fit(cmd, simulateInput{name: o.scenario, file: file, sources: from.Sources, notes: append(read.notes, from.Notes...)}, read.set)
 }
 
 // readScenario reads a file, or standard input.
@@ -80,8 +84,6 @@ func (o *simulateOptions) readAlone(given scenario.File, in planInput) (simulate
 		return simulateInput{}, &flagError{flag: "--scenario", problem: "it is missing; name a scenario, or give manifests with -f, or the name of a CLUSTER"}
 	case !in.from.IsZero() || in.versions != nil:
 		return simulateInput{}, &flagError{flag: "--from, --versions", problem: "they are for objects; say so in the scenario"}
-	case o.fitFrom != "":
-		return simulateInput{}, &flagError{flag: "--fit-from", problem: "it goes with CLUSTER or -f; print the scenario of a Cluster with it, and use its durations"}
 	}
 	if !in.to.IsZero() {
 		given.Clusters = slices.Clone(given.Clusters)
@@ -94,6 +96,8 @@ func (o *simulateOptions) readAlone(given scenario.File, in planInput) (simulate
 
 // simulateObjects are clusters as objects describe them.
 type simulateObjects struct {
+	// set is where they were read; nil for a management cluster.
+	set      *manifest.Set
 	clusters []inventory.Cluster
 	notes    []string
 }
@@ -112,7 +116,7 @@ func (o *simulateOptions) readManifests(cmd *cobra.Command, args []string, in pl
 		}
 		clusters = []*clusterv1.Cluster{cluster}
 	}
-	var read simulateObjects
+	read := simulateObjects{set: set}
 	for _, cluster := range clusters {
 		if _, err := set.Cluster(cluster.Namespace, cluster.Name); err != nil {
 			return simulateObjects{}, err

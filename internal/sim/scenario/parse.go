@@ -156,6 +156,6 @@ func restyle(n *yamlv3.Node) {
 
 // bare are texts that no parser takes for anything but text, except for the reserved words of YAML 1.1.
 var (
-	bare     = regexp.MustCompile(`^(v[0-9][-+.0-9A-Za-z]*|[A-Za-z][-A-Za-z0-9/]*)$`)
+	bare     = regexp.MustCompile(`^(v[0-9][-+.0-9A-Za-z]*|([0-9]+(h|m|s|ms))+|[A-Za-z][-A-Za-z0-9/]*)$`)
 	reserved = []string{"y", "yes", "n", "no", "on", "off", "true", "false", "null"}
 )

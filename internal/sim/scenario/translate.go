@@ -102,12 +102,12 @@ func (f File) with(v Variant) File {
 			f.Policies = append(f.Policies, p)
 		}
 	}
-	f.Durations = f.Durations.with(v.Durations)
+	f.Durations = f.Durations.With(v.Durations)
 	return f
 }
 
-// with puts what is given in the place of what counts otherwise.
-func (d Durations) with(over Durations) Durations {
+// With puts what is given in the place of what counts otherwise.
+func (d Durations) With(over Durations) Durations {
 	updaters := maps.Clone(d.Updaters)
 	if updaters == nil {
 		updaters = maps.Clone(over.Updaters)
@@ -282,13 +282,30 @@ func (t *translation) updaterNames() []string {
 	return slices.Compact(found)
 }
 
+// Without leaves out what others say.
+func (d Durations) Without(others Durations) Durations {
+	keep := func(own, other string) string {
+		if other != "" {
+			return ""
+		}
+		return own
+	}
+	updaters := maps.Clone(d.Updaters)
+	maps.DeleteFunc(updaters, func(name, _ string) bool { return others.Updaters[name] != "" })
+	return Durations{
+		Create: keep(d.Create, others.Create), Delete: keep(d.Delete, others.Delete), Drain: keep(d.Drain, others.Drain), Updater: keep(d.Updater, others.Updater),
+		Updaters: updaters, Settle: keep(d.Settle, others.Settle), React: keep(d.React, others.React), Attend: keep(d.Attend, others.Attend),
+		GiveUp: keep(d.GiveUp, others.GiveUp),
+	}
+}
+
 // With completes a scenario of objects by what a person says beside them. What both have, and cannot both count, is an error.
 func (f File) With(over File) (File, error) {
 	if len(over.Clusters)+len(over.Policies) > 0 {
 		return File{}, &Error{Problems: []error{errors.New("clusters and policies are those of the objects; take them out")}}
 	}
 	over.Clusters, over.Policies = f.Clusters, f.Policies
-	over.Durations = f.Durations.with(over.Durations)
+	over.Durations = f.Durations.With(over.Durations)
 	over.Gates = append(slices.Clone(f.Gates), over.Gates...)
 	return over, nil
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/sim/fit"
+)
+
+// fit takes durations from the last upgrade of another Cluster, where the input says nothing itself. set is nil without manifests.
+func (o *simulateOptions) fit(cmd *cobra.Command, input simulateInput, set *manifest.Set) (simulateInput, error) {
+	if o.fitFrom == "" {
+		return input, nil
+	}
+	read := o.fitLive
+	if set != nil {
+		read = func(context.Context) (fit.Objects, error) {
+			return fitManifests(set, *o.plan.kube.Namespace, o.fitFrom)
+		}
+	}
+	objects, err := read(cmd.Context())
+	if err != nil {
+		return simulateInput{}, err
+	}
+	fitted, err := fit.Fit(objects)
+	if err != nil {
+		return simulateInput{}, &flagError{flag: "--fit-from", problem: err.Error(), err: err}
+	}
+	file, notes := fitted.Apply(input.file)
+	input.file, input.notes = file, append(input.notes, notes...)
+	return input, nil
+}
+
+// fitManifests reads a Cluster of manifests, as kubectl prints them.
+func fitManifests(set *manifest.Set, namespace, name string) (fit.Objects, error) {
+	cluster, err := set.Cluster(namespace, name)
+	if err != nil {
+		return fit.Objects{}, err
+	}
+	objects, err := set.Objects(cluster)
+	if err != nil {
+		return fit.Objects{}, err
+	}
+	o := fit.Objects{Objects: objects}
+	o.Policies, _ = set.UpdateObjects(cluster)
+	// Without the class less is known about which policy was for a group that has no object.
+	if class, err := set.ClusterClass(cluster); err == nil {
+		o.Class = class
+	}
+	return o, nil
+}
+
+// fitLive reads a Cluster of the management cluster.
+func (o *simulateOptions) fitLive(ctx context.Context) (fit.Objects, error) {
+	m, namespace, err := connectUnlessManifests(o.plan.kube)
+	if err != nil {
+		return fit.Objects{}, err
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: o.fitFrom}
+	objects := fit.Objects{}
+	if objects.Objects, err = m.fetchObjects(ctx, key, true); err != nil {
+		return fit.Objects{}, err
+	}
+	if objects.Objects.Machines, err = m.listMachines(ctx, key); err != nil {
+		return fit.Objects{}, err
+	}
+	objects.Policies, err = m.listUpdatePolicies(ctx, namespace)
+	return objects, err
+}
