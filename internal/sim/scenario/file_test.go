@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -181,4 +183,40 @@ func FuzzScenario(f *testing.F) {
 			t.Errorf("%d machines, %d runs", machines, s.Runs)
 		}
 	})
+}
+
+// TestEveryFieldIsDocumented: docs/simulate.md names each field, and its example is one.
+func TestEveryFieldIsDocumented(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../../docs/simulate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	var walk func(reflect.Type)
+	walk = func(s reflect.Type) {
+		for s.Kind() == reflect.Pointer || s.Kind() == reflect.Slice {
+			s = s.Elem()
+		}
+		if s.Kind() != reflect.Struct || s == reflect.TypeFor[intstr.IntOrString]() {
+			return
+		}
+		for i := range s.NumField() {
+			name, _, _ := strings.Cut(s.Field(i).Tag.Get("json"), ",")
+			if !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "."+name+"`") {
+				t.Errorf("%s.%s is not documented", s.Name(), name)
+			}
+			walk(s.Field(i).Type)
+		}
+	}
+	walk(reflect.TypeFor[scenario.File]())
+	_, example, _ := strings.Cut(text, "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	f, err := scenario.Parse("docs/simulate.md", []byte(example))
+	if err == nil {
+		_, err = scenario.Translate(f, scenario.Options{})
+	}
+	if err != nil || len(f.Compare) == 0 {
+		t.Errorf("the example: %v", err)
+	}
 }

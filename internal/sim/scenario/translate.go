@@ -205,10 +205,17 @@ func (t *translation) begin() time.Time {
 func (t *translation) faults() fleet.Faults {
 	path, f, failures := field.NewPath("faults"), t.file.Faults, field.NewPath("failures")
 	faults := fleet.Faults{
-		Conflict: t.rate(path.Child("conflict"), f.Conflict), Stale: t.rate(path.Child("stale"), f.Stale), Lag: t.fixed(path.Child("lag"), f.Lag, 0),
-		Lost: t.rate(path.Child("lost"), f.Lost), Crash: t.rate(path.Child("crash"), f.Crash), Restart: t.fixed(path.Child("restart"), f.Restart, 0),
+		Conflict: f.Conflict, Stale: f.Stale, Lag: t.fixed(path.Child("lag"), f.Lag, 0), Lost: f.Lost, Crash: f.Crash, Restart: t.fixed(path.Child("restart"), f.Restart, 0),
 		OutageEvery: t.distribution(failures.Child("outageEvery"), t.file.Failures.OutageEvery),
 		Outage:      t.distribution(failures.Child("outageTakes"), t.file.Failures.OutageTakes),
+	}
+	for _, rate := range []struct {
+		name  string
+		value float64
+	}{{"conflict", f.Conflict}, {"stale", f.Stale}, {"lost", f.Lost}, {"crash", f.Crash}} {
+		if !(rate.value >= 0 && rate.value < 1) {
+			t.problem(field.Invalid(path.Child(rate.name), rate.value, "must be a part from 0 to less than 1, such as 0.02 for 2 %"))
+		}
 	}
 	if f.Stale > 0 && f.Lag == "" {
 		t.problem(field.Required(path.Child("lag"), "say how old stale objects are, such as 2s"))
