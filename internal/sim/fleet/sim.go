@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
@@ -138,9 +139,9 @@ func (s *sim) run(ctx context.Context) (Run, error) {
 // drain lets what is still under way end, so that the end can be checked: the last machines may be soaking.
 func (s *sim) drain(horizon time.Duration) Outcome {
 	end := s.now
-	for s.check.violation == nil {
+	for s.check.violation == nil && !s.quiet() {
 		e, ok := s.queue.pop()
-		if !ok || e.at > min(horizon, end+48*time.Hour) {
+		if !ok || e.at > horizon {
 			break
 		}
 		s.now = e.at
@@ -152,6 +153,11 @@ func (s *sim) drain(horizon time.Duration) Outcome {
 		return Violated
 	}
 	return Completed
+}
+
+// quiet reports whether nothing happens to any machine.
+func (s *sim) quiet() bool {
+	return !slices.ContainsFunc(s.groups, func(g *group) bool { return g.coming+g.going+g.updating > 0 || g.fresh < g.desired })
 }
 
 // skewOf is the skew policy of a cluster.
@@ -238,8 +244,7 @@ func (s *sim) write(do func()) error {
 			do()
 		}
 		s.crashed, s.up = true, s.now+f.Restart
-		s.forget()
-		s.wakeAll()
+		s.restart()
 		return errCrashed
 	}
 	if f.Lost > 0 && s.faults.Float64() < f.Lost {
@@ -252,9 +257,13 @@ func (s *sim) write(do func()) error {
 	return nil
 }
 
-// wakeAll is what a process does when it starts: it looks at everything.
-func (s *sim) wakeAll() {
+// restart is what a process does when it starts: it reads everything anew, and looks at everything.
+func (s *sim) restart() {
+	s.forget()
 	for _, c := range s.clusters {
+		for _, scope := range c.scopes {
+			scope.catchUp(s.now)
+		}
 		if c.asked && !c.ended {
 			s.wakeTopology(c, s.cfg.Faults.Restart)
 		}
@@ -273,6 +282,12 @@ func (s *sim) beginClusters() {
 func (s *sim) ask(c *cluster) {
 	c.asked, c.run.Began = true, s.now
 	c.note(s, "the upgrade to %s is asked for", c.Target)
+	for _, g := range c.groups {
+		if g.off > 0 {
+			// A rollout was under way.
+			s.setTemplate(g, g.template)
+		}
+	}
 	s.wakeTopology(c, 0)
 }
 

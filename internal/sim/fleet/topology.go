@@ -44,7 +44,8 @@ func (s *sim) reconcileTopology(c *cluster) {
 		}
 		if outcome.Recorded == nil || effects.changed {
 			if outcome.RequeueAfter > 0 {
-				s.wakeTopology(c, outcome.RequeueAfter)
+				// A hook is asked again every minute; until the window opens, its answer is known.
+				s.wakeTopology(c, max(outcome.RequeueAfter, effects.opens))
 			}
 			s.decided(c)
 			return
@@ -75,6 +76,8 @@ func (s *sim) readChain(c *cluster) (chain.State, chain.Recorded) {
 func (s *sim) read(g *group) groupView {
 	f := &s.cfg.Faults
 	if f.Stale > 0 && s.now-g.changed < f.Lag && s.faults.Float64() < f.Stale {
+		// The cache tells when it has caught up.
+		s.wakeTopology(g.cluster, g.changed+f.Lag-s.now)
 		return g.before
 	}
 	return g.shown
@@ -109,6 +112,8 @@ type chainEffects struct {
 	// revision is the Cluster's when it was read; changed says that an object was written.
 	revision uint64
 	changed  bool
+	// opens is how long hooks are known to hold the cluster.
+	opens time.Duration
 }
 
 var _ upgrade.Effects = (*chainEffects)(nil)
@@ -195,5 +200,28 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 	if len(verdict.Findings) == 0 {
 		return upgrade.Reply{}, nil
 	}
+	if !e.exact {
+		e.opens = opens(e.c.Gates(step), now).Sub(now)
+	}
 	return upgrade.Reply{RetryAfter: verdict.RetryAfter, Message: verdict.Message(step)}, nil
+}
+
+// opens is before when the gates certainly do not let a step through; now where that cannot be told.
+func opens(gates []gate.Gate, now time.Time) time.Time {
+	at := now
+	for _, g := range gates {
+		if g.Problem != "" || g.NeedsApproval && !g.Approved {
+			return now
+		}
+		var first time.Time
+		for _, w := range g.Windows {
+			if begin, ok := w.Opens(now); ok && (first.IsZero() || begin.Before(first)) {
+				first = begin
+			}
+		}
+		if first.After(at) {
+			at = first
+		}
+	}
+	return at
 }

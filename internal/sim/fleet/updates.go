@@ -236,7 +236,7 @@ func (s *sim) freed(scope *scope, interval time.Duration) {
 		m := scope.waiting[at]
 		scope.waiting = slices.Delete(scope.waiting, at, at+1)
 		after := m.phase - phase
-		if after < 0 {
+		if after <= 0 {
 			after += interval
 		}
 		s.poll(m, after)
@@ -248,14 +248,19 @@ func (s *sim) seen(scope *scope) slots.Seen[int32] {
 	if s.cfg.Faults.Stale == 0 {
 		return slots.Seen[int32]{Noted: scope.inFlight}
 	}
-	for len(scope.pending) > 0 && s.now-scope.pending[0].at >= s.cfg.Faults.Lag {
-		change := scope.pending[0]
-		scope.pending = scope.pending[1:]
+	scope.catchUp(s.now - s.cfg.Faults.Lag)
+	return slots.Seen[int32]{Noted: scope.shown}
+}
+
+// catchUp has the cache show what happened until a time.
+func (c *scope) catchUp(until time.Duration) {
+	for len(c.pending) > 0 && c.pending[0].at <= until {
+		change := c.pending[0]
+		c.pending = c.pending[1:]
 		if change.began {
-			scope.shown[change.id] = struct{}{}
+			c.shown[change.id] = struct{}{}
 		} else {
-			delete(scope.shown, change.id)
+			delete(c.shown, change.id)
 		}
 	}
-	return slots.Seen[int32]{Noted: scope.shown}
 }

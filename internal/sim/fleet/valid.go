@@ -46,7 +46,7 @@ func checkCluster(c *Cluster) []error {
 	if err := checkUpdate(&c.ControlPlane.Update); err != nil {
 		problem("control plane: %w", err)
 	}
-	pools := map[string]bool{ControlPlaneGroup: true}
+	pools, inFlight := map[string]bool{ControlPlaneGroup: true}, map[string]int{}
 	for i := range c.Pools {
 		p := &c.Pools[i]
 		if p.Name == "" || pools[p.Name] {
@@ -59,6 +59,14 @@ func checkCluster(c *Cluster) []error {
 		if err := checkUpdate(&p.Update); err != nil {
 			problem("pool %s: %w", p.Name, err)
 		}
+		if !p.Update.InPlace {
+			continue
+		}
+		most := p.Update.Policy.MaxInFlight
+		if other, ok := inFlight[p.Update.PolicyName]; ok && other != most {
+			problem("pool %s: policy %q has maxInFlight %d here, and %d elsewhere; name two policies", p.Name, p.Update.PolicyName, most, other)
+		}
+		inFlight[p.Update.PolicyName] = most
 	}
 	return problems
 }

@@ -206,11 +206,15 @@ func (s *sim) addGroup(c *cluster, name string, u *Update) *group {
 	c.groups = append(c.groups, g)
 	c.byName[name] = g
 	s.groups = append(s.groups, g)
-	scopeName := u.PolicyName
-	if c.scopes[scopeName] == nil {
-		c.scopes[scopeName] = &scope{name: c.Name + "/" + scopeName, max: u.Policy.MaxInFlight, inFlight: map[int32]struct{}{}, shown: map[int32]struct{}{}}
+	// The machines of a control plane go one by one, and count for no policy's maxInFlight.
+	key := u.PolicyName
+	if name == ControlPlaneGroup {
+		key = "\x00" + name
 	}
-	g.scope = c.scopes[scopeName]
+	if c.scopes[key] == nil {
+		c.scopes[key] = &scope{name: c.Name + "/" + key, max: u.Policy.MaxInFlight, inFlight: map[int32]struct{}{}, shown: map[int32]struct{}{}}
+	}
+	g.scope = c.scopes[key]
 	return g
 }
 
