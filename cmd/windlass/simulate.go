@@ -202,11 +202,11 @@ func (o *simulateOptions) compute(cmd *cobra.Command, s scenario.Simulation) (wh
 	if cmd.Flags().Changed("seed") {
 		r.Seed = o.seed
 	}
-	if o.compare || len(s.Variants) > 0 {
+	switch {
+	case o.compare:
 		r.Variants = whatif.Variants(s.Config)
-		if !o.compare {
-			r.Variants = r.Variants[:1]
-		}
+	case len(s.Variants) > 0:
+		r.Variants = []whatif.Variant{{Name: whatif.AsConfigured, Description: "The scenario itself.", Change: func(c fleet.Config) fleet.Config { return c }}}
 	}
 	for _, v := range s.Variants {
 		r.Variants = append(r.Variants, whatif.Variant{Name: v.Name, Description: v.Description, Change: func(c fleet.Config) fleet.Config {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/windlass-dev/windlass/internal/manager"
@@ -16,6 +17,31 @@ func TestTheBudgetIsTheManagers(t *testing.T) {
 	o, b := manager.DefaultOptions(), scenario.DefaultBudget()
 	if float64(o.QPS) != b.QPS || o.Burst != b.Burst {
 		t.Errorf("the manager has %g and %d, a scenario %g and %d", o.QPS, o.Burst, b.QPS, b.Burst)
+	}
+}
+
+// TestSampleScenarios: the examples are scenarios, and their upgrades have plans.
+func TestSampleScenarios(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"telco.yaml": 30_030, "edge.yaml": 1_300} {
+		f, err := readScenario(filepath.Join("..", "..", "config", "samples", "simulate", name), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := scenario.Translate(f, scenario.Options{File: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		machines := 0
+		for _, c := range s.Config.Clusters {
+			machines += c.ControlPlane.Replicas
+			for _, p := range c.Pools {
+				machines += p.Replicas
+			}
+		}
+		if err := checkPlans(s); err != nil || machines != want {
+			t.Errorf("%s: %d machines, not %d; %v", name, machines, want, err)
+		}
 	}
 }
 

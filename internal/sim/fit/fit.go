@@ -122,7 +122,8 @@ func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text st
 	}
 	rest := last.Ended.Sub(last.Began)
 	for _, done := range last.Done {
-		took := time.Duration(done.Seconds) * time.Second
+		// Bounded first: a number that is none of seconds must not become one.
+		took := time.Duration(min(max(done.Seconds, -1), int64(longest/time.Second)+1)) * time.Second
 		rest -= took
 		if done.Attempts > 1 {
 			// The waits between the attempts are part of it.
@@ -296,7 +297,7 @@ func (f Fitted) Apply(file scenario.File) (scenario.File, []string) {
 	notes := slices.Clone(f.Notes)
 	slices.Sort(left)
 	if left = slices.Compact(left); len(left) > 0 {
-		notes = append(notes, fmt.Sprintf("measured, and not used, because no policy here has such updaters: %s", strings.Join(left, ", ")))
+		notes = append(notes, fmt.Sprintf("measured, and not used, because no policy here has such updaters: %q", left))
 	}
 	return file, notes
 }

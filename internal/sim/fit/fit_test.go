@@ -3,6 +3,8 @@ package fit_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,10 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/sim/dist"
 	"github.com/windlass-dev/windlass/internal/sim/fit"
 	"github.com/windlass-dev/windlass/internal/sim/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -117,9 +121,9 @@ func TestMachinesUpdatedInPlace(t *testing.T) {
 		},
 		Notes: []string{
 			"measured: draining a node, 1m30s to 1m30s, from 2 machines (workers of cluster old)",
-			"measured: updater k8s until the node is Ready, 1m0s to 1m40s, from 3 machines (workers of cluster old)",
-			"measured: updater os until the node is Ready, 2m0s to 2m0s, from 1 machine (workers of cluster old)",
-			"measured: updater cp until the node is Ready, 50s to 50s, from 1 machine (the control plane of cluster old)",
+			"measured: updater \"k8s\" until the node is Ready, 1m0s to 1m40s, from 3 machines (workers of cluster old)",
+			"measured: updater \"os\" until the node is Ready, 2m0s to 2m0s, from 1 machine (workers of cluster old)",
+			"measured: updater \"cp\" until the node is Ready, 50s to 50s, from 1 machine (the control plane of cluster old)",
 			"how long deleting a machine takes could not be measured: only two new machines of a control plane, one after the other, tell it",
 			"left out: 1 time of updaters that took more than one attempt; see failures.updateFails",
 			"left out: 1 duration that cannot be of one machine's update, or cannot be read",
@@ -171,7 +175,7 @@ func TestApply(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("another scenario (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"measured", "measured, and not used, because no policy here has such updaters: gone"}, notes); diff != "" {
+	if diff := cmp.Diff([]string{"measured", "measured, and not used, because no policy here has such updaters: [\"gone\"]"}, notes); diff != "" {
 		t.Errorf("other notes (-want +got):\n%s", diff)
 	}
 	if after := fmt.Sprintf("%+v", file); after != before {
@@ -180,4 +184,31 @@ func TestApply(t *testing.T) {
 	if _, err := scenario.Translate(got, scenario.Options{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestWhatCannotBeIsLeftOut: whoever may write annotations may write anything.
+func TestWhatCannotBeIsLeftOut(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		seconds, took := rapid.Int64().Draw(t, "seconds"), rapid.Int64().Draw(t, "took")
+		text, err := json.Marshal(inplace.Summary{
+			To: target, Began: began, Ended: began.Add(time.Duration(took)),
+			Done: []inplace.Finished{{Updater: rapid.String().Draw(t, "updater"), Attempts: rapid.Int().Draw(t, "attempts"), Seconds: seconds}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := machine("a", "md", 0, 0)
+		m.Annotations = map[string]string{v1alpha1.LastUpdateAnnotation: string(text)}
+		got, err := fit.Fit(objects(m, machine("b", "md", 0, time.Minute)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range append(slices.Collect(maps.Values(got.Durations.Updaters)), got.Durations.Create) {
+			d, err := dist.Parse(word)
+			if err != nil || d.At(1) > 6*time.Hour {
+				t.Fatalf("%s: %v", word, err)
+			}
+		}
+	})
 }

@@ -45,7 +45,7 @@ func (s *samples) notes(who string) []string {
 	add("deleting a machine", s.delete)
 	add("draining a node", s.drain)
 	for _, name := range slices.Sorted(maps.Keys(s.updaters)) {
-		add("updater "+name+" until the node is Ready", s.updaters[name])
+		add(fmt.Sprintf("updater %q until the node is Ready", name), s.updaters[name])
 	}
 	return told
 }

@@ -201,12 +201,12 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 		if s.Kind() != reflect.Struct || s == reflect.TypeFor[intstr.IntOrString]() {
 			return
 		}
-		for i := range s.NumField() {
-			name, _, _ := strings.Cut(s.Field(i).Tag.Get("json"), ",")
+		for field := range s.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "."+name+"`") {
 				t.Errorf("%s.%s is not documented", s.Name(), name)
 			}
-			walk(s.Field(i).Type)
+			walk(field.Type)
 		}
 	}
 	walk(reflect.TypeFor[scenario.File]())

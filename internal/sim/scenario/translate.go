@@ -160,11 +160,10 @@ func (t *translation) count(path *field.Path, n int) int {
 }
 
 // rate checks a probability. NaN is none.
-func (t *translation) rate(path *field.Path, r float64) float64 {
+func (t *translation) rate(path *field.Path, r float64) {
 	if !(r >= 0 && r <= 1) {
 		t.problem(field.Invalid(path, r, "must be a part from 0 to 1, such as 0.02 for 2 %"))
 	}
-	return r
 }
 
 // distribution parses a word; none takes no time.
