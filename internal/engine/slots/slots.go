@@ -19,14 +19,22 @@ type Slots[K comparable] struct {
 
 // Seen is which machines of a scope the cache shows in flight.
 type Seen[K comparable] struct {
-	// Noted are those whose begins and ends are noted here, Others those of which nothing is. Neither is changed or kept.
-	Noted, Others map[K]struct{}
+	// Noted are those whose begins and ends are noted here, with the id of the update that the cache shows; empty where that cannot be told. Others are
+	// those of which nothing is noted. Neither is changed or kept.
+	Noted  map[K]string
+	Others map[K]struct{}
 }
 
 type scope[K comparable] struct {
 	mu sync.Mutex
-	// begun and ended are machines whose begin or end this process has recorded, and when.
-	begun, ended map[K]time.Time
+	// begun and ended are the updates whose begin or end this process has recorded.
+	begun, ended map[K]note
+}
+
+// note tells one update of a machine from another: a machine may begin its next one while the cache still shows the last.
+type note struct {
+	id string
+	at time.Time
 }
 
 // New returns Slots that remember nothing.
@@ -37,15 +45,15 @@ func (s *Slots[K]) scope(name string) *scope[K] {
 	defer s.mu.Unlock()
 	found, ok := s.scopes[name]
 	if !ok {
-		found = &scope[K]{begun: map[K]time.Time{}, ended: map[K]time.Time{}}
+		found = &scope[K]{begun: map[K]note{}, ended: map[K]note{}}
 		s.scopes[name] = found
 	}
 	return found
 }
 
 // Begin calls f with the number of machines of the scope in flight other than key. Until f returns nobody else in the scope
-// begins. seen returns the machines that the cache shows in flight. f reports whether key has begun.
-func (s *Slots[K]) Begin(scope string, key K, now time.Time, seen func() (Seen[K], error), f func(inFlight int) (bool, error)) error {
+// begins. seen returns the machines that the cache shows in flight. f reports whether the update id of key has begun.
+func (s *Slots[K]) Begin(scope string, key K, id string, now time.Time, seen func() (Seen[K], error), f func(inFlight int) (bool, error)) error {
 	c := s.scope(scope)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +63,7 @@ func (s *Slots[K]) Begin(scope string, key K, now time.Time, seen func() (Seen[K
 	}
 	began, err := f(c.count(key, now, cached))
 	if began {
-		delete(c.ended, key)
-		c.begun[key] = now
+		c.begun[key] = note{id: id, at: now}
 	}
 	return err
 }
@@ -67,20 +74,25 @@ func (c *scope[K]) count(key K, now time.Time, cached Seen[K]) int {
 	if _, itself := cached.Others[key]; itself {
 		n--
 	}
-	for other := range cached.Noted {
-		delete(c.begun, other)
-		if _, over := c.ended[other]; !over && other != key {
+	for other, id := range cached.Noted {
+		if c.begun[other].id == id {
+			delete(c.begun, other)
+		}
+		if _, newer := c.begun[other]; newer {
+			continue // It counts below.
+		}
+		if ended, over := c.ended[other]; (!over || ended.id != id) && other != key {
 			n++
 		}
 	}
-	for other, at := range c.ended {
-		if _, still := cached.Noted[other]; !still || now.Sub(at) > staleAfter {
+	for other, ended := range c.ended {
+		if id, still := cached.Noted[other]; !still || id != ended.id || now.Sub(ended.at) > staleAfter {
 			delete(c.ended, other)
 		}
 	}
-	for other, at := range c.begun {
+	for other, begun := range c.begun {
 		switch {
-		case now.Sub(at) > staleAfter:
+		case now.Sub(begun.at) > staleAfter:
 			delete(c.begun, other)
 		case other != key:
 			n++
@@ -89,11 +101,13 @@ func (c *scope[K]) count(key K, now time.Time, cached Seen[K]) int {
 	return n
 }
 
-// End notes that a machine is no longer in flight.
-func (s *Slots[K]) End(scope string, key K, now time.Time) {
+// End notes that an update of a machine is over.
+func (s *Slots[K]) End(scope string, key K, id string, now time.Time) {
 	c := s.scope(scope)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.begun, key)
-	c.ended[key] = now
+	if c.begun[key].id == id {
+		delete(c.begun, key)
+	}
+	c.ended[key] = note{id: id, at: now}
 }

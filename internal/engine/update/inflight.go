@@ -25,13 +25,12 @@ func (r *run) inFlight(ctx context.Context) func() (slots.Seen[types.UID], error
 			return slots.Seen[types.UID]{}, fmt.Errorf("listing the Machines of Cluster %s/%s: %w", r.machine.Namespace, r.owner.group.Cluster, err)
 		}
 		// Of upgrades that annotations ask for, slots note no begin and no end.
-		found := slots.Seen[types.UID]{Noted: map[types.UID]struct{}{}, Others: map[types.UID]struct{}{}}
+		found := slots.Seen[types.UID]{Noted: map[types.UID]string{}, Others: map[types.UID]struct{}{}}
 		for i := range machines.Items {
 			m := &machines.Items[i]
-			switch {
-			case isUpdated(m, r.policy.Name):
-				found.Noted[m.UID] = struct{}{}
-			case isUpgraded(m, r.policy.Name):
+			if id, updated := updateOf(m, r.policy.Name); updated {
+				found.Noted[m.UID] = id
+			} else if isUpgraded(m, r.policy.Name) {
 				found.Others[m.UID] = struct{}{}
 			}
 		}
@@ -39,14 +38,20 @@ func (r *run) inFlight(ctx context.Context) func() (slots.Seen[types.UID], error
 	}
 }
 
-// isUpdated reports whether a Machine is updated for Cluster API by a policy, as far as that can be read. What is left of an update whose mark somebody took
-// away holds no place.
-func isUpdated(m client.Object, policy string) bool {
+// updateOf reports whether a Machine is updated for Cluster API by a policy, as far as that can be read, and returns the update's id, empty where that
+// cannot be read. What is left of an update whose mark somebody took away holds no place.
+func updateOf(m client.Object, policy string) (id string, updated bool) {
 	if !has(m, clusterv1.UpdateInProgressAnnotation) {
-		return false
+		return "", false
 	}
 	p, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
-	return err != nil || p != nil && p.Policy == policy && m.GetDeletionTimestamp().IsZero()
+	if err != nil {
+		return "", true
+	}
+	if p == nil || p.Policy != policy || !m.GetDeletionTimestamp().IsZero() {
+		return "", false
+	}
+	return p.ID, true
 }
 
 // isUpgraded reports whether a Machine is upgraded by a policy because an annotation asks for it, as far as that can be read.

@@ -65,7 +65,7 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 // Begin lets an update begin while no other machine of the same policy can.
 func (r *run) Begin(ctx context.Context, decide func(inFlight int) (bool, error)) (*carry.Reply, error) {
 	if !r.owner.group.ControlPlane {
-		return nil, r.slots.Begin(r.scope(), r.machine.UID, r.facts.Now, r.inFlight(ctx), decide)
+		return nil, r.slots.Begin(r.scope(), r.machine.UID, r.facts.FreshID, r.facts.Now, r.inFlight(ctx), decide)
 	}
 	// Control plane controllers update one Machine at a time by themselves, but look at nothing that annotations ask for.
 	why, err := r.peerUpgraded(ctx)
@@ -111,7 +111,7 @@ func (r *run) Uncordon(ctx context.Context) error {
 
 // Complete lets go of the machine's slot: the call that recorded the end may not have lived to do it.
 func (r *run) Complete(context.Context) {
-	r.slots.End(r.scope(), r.machine.UID, r.facts.Now)
+	r.slots.End(r.scope(), r.machine.UID, r.facts.Last.ID, r.facts.Now)
 }
 
 // callDrain reports whether the node is drained, and what is waited for otherwise. What fails is tried again.
@@ -174,7 +174,7 @@ func (r *run) Finish(ctx context.Context, before *inplace.Progress, a inplace.Fi
 	if err := r.recordEnd(ctx, r.machine, a, r.decision); err != nil {
 		return err
 	}
-	r.slots.End(r.scope(), r.machine.UID, r.facts.Now)
+	r.slots.End(r.scope(), r.machine.UID, a.Summary.ID, r.facts.Now)
 	r.reportFinished(ctx, r.machine, before, a.Summary)
 	return nil
 }
@@ -190,7 +190,9 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 	if err := r.recordAbandon(ctx, r.machine, a.Owed); err != nil {
 		return err
 	}
-	r.slots.End(r.scope(), r.machine.UID, r.facts.Now)
+	if p := r.facts.Progress; p != nil {
+		r.slots.End(r.scope(), r.machine.UID, p.ID, r.facts.Now)
+	}
 	r.reportUnblocked(ctx, r.owner, r.machine)
 	logFor(ctx).Info("Abandoned the update of a machine", "machine", client.ObjectKeyFromObject(r.machine).String(), "message", a.Message)
 	r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, AbandonedReason, action, "%s", a.Message)

@@ -9,6 +9,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/core/rollout"
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -57,18 +58,24 @@ func (k *checker) raises(s *sim, c *cluster, to version.Version) {
 	if cp.off > 0 {
 		k.violate(s, c, "the control plane goes to %s while %d of its machines are not at %s yet", to, cp.off, from)
 	}
-	for _, g := range c.groups[1:] {
-		if g.off > 0 && g.op != nil {
-			k.violate(s, c, "the control plane goes to %s while pool %s is on its way to %s", to, g.name, g.template)
-		}
-	}
-	if c.Gates == nil {
-		return
+	if g := c.moving(""); len(g) > 0 {
+		k.violate(s, c, "the control plane goes to %s while pool %s is on its way to %s", to, g[0].name, g[0].template)
 	}
 	at, ok := k.passed[passKey{c.index, gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: to}}]
-	if !ok || s.now-at > intentHolds {
+	if c.Gates != nil && (!ok || s.now-at > intentHolds) {
 		k.violate(s, c, "the control plane goes to %s, and the gates have not let it in the last %s", to, intentHolds)
 	}
+}
+
+// moving returns the pools of a kind, or of all, that are on their way.
+func (c *cluster) moving(kind plan.GroupKind) []*group {
+	var list []*group
+	for _, g := range c.groups[1:] {
+		if g.off > 0 && g.op != nil && (kind == "" || g.kind == kind) {
+			list = append(list, g)
+		}
+	}
+	return list
 }
 
 // raisesPool: a pool has been set to another version.
@@ -83,14 +90,8 @@ func (k *checker) raisesPool(s *sim, g *group) {
 	if lag, ok := g.op.from.Minor().Lag(g.template.Minor()); !ok || g.minorStep > 0 && lag > g.minorStep {
 		k.violate(s, c, "pool %s goes from %s to %s, and its update method can do %d minors", g.name, g.op.from, g.template, g.minorStep)
 	}
-	moving := 0
-	for _, other := range c.groups[1:] {
-		if other.kind == g.kind && other.off > 0 && other.op != nil {
-			moving++
-		}
-	}
-	if moving > max(1, c.PoolsAtOnce) {
-		k.violate(s, c, "%d pools are upgrading at once; %d may", moving, max(1, c.PoolsAtOnce))
+	if moving := c.moving(g.kind); len(moving) > max(1, c.PoolsAtOnce) {
+		k.violate(s, c, "%d pools are upgrading at once; %d may", len(moving), max(1, c.PoolsAtOnce))
 	}
 }
 
@@ -254,14 +255,19 @@ func (k *checker) ends(s *sim) {
 			k.violate(s, c, "the upgrade is over, and this is still on record: %+v", c.recorded)
 		}
 		for _, g := range c.groups {
-			if g.template != c.Target || g.off > 0 {
-				k.violate(s, c, "the upgrade is over, and %s asks for %s, which %d machines do not run", g.name, g.template, g.off)
-			}
-			for _, m := range g.machines {
-				if m.state != gone && !m.failed && (m.progress != nil || m.cordoned || m.state != idle) {
-					k.violate(s, c, "the upgrade is over, and something still happens to machine %d of %s", m.id, g.name)
-				}
-			}
+			k.rests(s, g)
+		}
+	}
+}
+
+// rests checks a group after the upgrade.
+func (k *checker) rests(s *sim, g *group) {
+	if g.template != g.cluster.Target || g.off > 0 {
+		k.violate(s, g.cluster, "the upgrade is over, and %s asks for %s, which %d machines do not run", g.name, g.template, g.off)
+	}
+	for _, m := range g.machines {
+		if m.state != gone && !m.failed && (m.progress != nil || m.cordoned || m.state != idle) {
+			k.violate(s, g.cluster, "the upgrade is over, and something still happens to machine %d of %s", m.id, g.name)
 		}
 	}
 }

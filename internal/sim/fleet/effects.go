@@ -25,7 +25,7 @@ func (e *machineEffects) Begin(_ context.Context, decide func(int) (bool, error)
 		return nil, err
 	}
 	seen := func() (slots.Seen[int32], error) { return e.seen(scope), nil }
-	return nil, e.slots.Begin(scope.name, e.m.id, e.time(), seen, decide)
+	return nil, e.slots.Begin(scope.name, e.m.id, e.m.freshID(), e.time(), seen, decide)
 }
 
 // Save records progress.
@@ -75,8 +75,8 @@ func (s *sim) enter(m *machine) {
 	if m.group.isCP {
 		return
 	}
-	scope.inFlight[m.id] = struct{}{}
-	scope.pending = append(scope.pending, change{at: s.now, id: m.id, began: true})
+	scope.inFlight[m.id] = m.progress.ID
+	scope.pending = append(scope.pending, change{at: s.now, id: m.id, update: m.progress.ID})
 	if s.cfg.Faults.Stale == 0 {
 		scope.pending = scope.pending[:0]
 	}
@@ -156,7 +156,7 @@ func (s *sim) startWork(m *machine, call inplace.Call) {
 	if !ok {
 		d = t.Updaters[""]
 	}
-	n := m.updates<<16 | uint64(m.progressOperations())
+	n := m.updates<<16 | m.operations()
 	if s.check != nil {
 		s.check.calls(s, m, call)
 	}
@@ -166,11 +166,12 @@ func (s *sim) startWork(m *machine, call inplace.Call) {
 	}
 }
 
-func (m *machine) progressOperations() int {
+// operations counts the attempts of the update under way.
+func (m *machine) operations() uint64 {
 	if m.progress == nil {
 		return 0
 	}
-	return m.progress.Operations
+	return uint64(m.progress.Operations) //nolint:gosec // a count
 }
 
 // Uncordon makes the node schedulable.
@@ -204,7 +205,7 @@ func (e *machineEffects) Finish(_ context.Context, _ *inplace.Progress, end inpl
 		m.group.cluster.note(e.sim, "machine %d: updated to %s", m.id, summary.To)
 	})
 	if err == nil {
-		e.slots.End(e.m.group.scope.name, e.m.id, e.time())
+		e.slots.End(e.m.group.scope.name, e.m.id, end.Summary.ID, e.time())
 	}
 	return err
 }
@@ -214,5 +215,5 @@ func (e *machineEffects) Abandon(context.Context, inplace.AbandonUpdate) error {
 
 // Complete lets go of the machine's slot.
 func (e *machineEffects) Complete(context.Context) {
-	e.slots.End(e.m.group.scope.name, e.m.id, e.time())
+	e.slots.End(e.m.group.scope.name, e.m.id, e.m.last.ID, e.time())
 }

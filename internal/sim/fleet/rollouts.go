@@ -155,12 +155,17 @@ func (s *sim) react(g *group, subject uint64) time.Duration {
 func (s *sim) changedGroup(g *group) {
 	s.capacity(g)
 	if s.show(g) {
-		s.wakeTopology(g.cluster, s.react(g, uint64(g.id)))
+		s.wakeTopology(g.cluster, s.reactGroup(g))
 	}
 	s.wakeGroup(g)
 }
 
-func (s *sim) wakeGroup(g *group) { s.wake(&g.due, reconcileGroup, g.id, s.react(g, uint64(g.id))) }
+// reactGroup is how long the controllers that watch a group take to notice a change.
+func (s *sim) reactGroup(g *group) time.Duration { return s.react(g, uint64(g.id)) }
+
+func (s *sim) wakeGroup(g *group) {
+	s.wake(&g.due, reconcileGroup, int32(g.id), s.reactGroup(g)) //nolint:gosec // bounded by memory
+}
 
 func (s *sim) wakeTopology(c *cluster, after time.Duration) {
 	s.wake(&c.due, reconcileTopology, int32(c.index), after) //nolint:gosec // bounded by memory
@@ -206,6 +211,6 @@ func (s *sim) setKubelet(m *machine, v version.Version, at time.Duration) {
 		s.check.runs(s, m)
 	}
 	if s.show(g) {
-		s.wakeTopology(g.cluster, s.react(g, uint64(g.id)))
+		s.wakeTopology(g.cluster, s.reactGroup(g))
 	}
 }

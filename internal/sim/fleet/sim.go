@@ -105,39 +105,43 @@ func (s *sim) run(ctx context.Context) (Run, error) {
 	if horizon == 0 {
 		horizon = DefaultHorizon
 	}
-	outcome := Stuck
-	for {
-		e, ok := s.queue.pop()
-		if !ok {
-			break
-		}
-		if e.at > horizon {
-			outcome = GivenUp
-			break
-		}
-		s.now = e.at
-		s.rec.events++
-		s.happen(e)
-		if s.check != nil && s.check.violation != nil {
-			outcome = Violated
-			break
-		}
-		if s.running == 0 && s.next == len(s.clusters) {
-			outcome = Completed
-			break
-		}
+	outcome := Outcome("")
+	for outcome == "" {
 		if s.rec.events%look == 0 && ctx.Err() != nil {
 			return Run{}, fmt.Errorf("simulating: %w", ctx.Err())
 		}
+		outcome = s.step(ctx, horizon)
 	}
 	if s.check != nil && outcome == Completed {
-		outcome = s.drain(horizon)
+		outcome = s.drain(ctx, horizon)
 	}
 	return s.result(outcome), nil
 }
 
+// step lets the next event happen. It returns how the run has ended; empty while it goes on.
+func (s *sim) step(ctx context.Context, horizon time.Duration) Outcome {
+	e, ok := s.queue.pop()
+	switch {
+	case !ok:
+		return Stuck
+	case e.at > horizon:
+		return GivenUp
+	}
+	s.now = e.at
+	s.rec.events++
+	s.happen(ctx, e)
+	switch {
+	case s.check != nil && s.check.violation != nil:
+		return Violated
+	case s.running == 0 && s.next == len(s.clusters):
+		return Completed
+	default:
+		return ""
+	}
+}
+
 // drain lets what is still under way end, so that the end can be checked: the last machines may be soaking.
-func (s *sim) drain(horizon time.Duration) Outcome {
+func (s *sim) drain(ctx context.Context, horizon time.Duration) Outcome {
 	end := s.now
 	for s.check.violation == nil && !s.quiet() {
 		e, ok := s.queue.pop()
@@ -145,7 +149,7 @@ func (s *sim) drain(horizon time.Duration) Outcome {
 			break
 		}
 		s.now = e.at
-		s.happen(e)
+		s.happen(ctx, e)
 	}
 	s.check.ends(s)
 	s.now = end
@@ -172,7 +176,7 @@ func (s *sim) skewOf(c *cluster) version.SkewPolicy {
 func (k kind) isEngines() bool { return k == reconcileTopology || k == updateMachine }
 
 // happen lets one event happen.
-func (s *sim) happen(e event) {
+func (s *sim) happen(ctx context.Context, e event) {
 	if e.kind.isEngines() && s.postpone(e) {
 		return
 	}
@@ -181,7 +185,7 @@ func (s *sim) happen(e event) {
 		s.ask(s.clusters[e.id])
 	case reconcileTopology:
 		if c := s.clusters[e.id]; c.due.ran(e) {
-			s.reconcileTopology(c)
+			s.reconcileTopology(ctx, c)
 		}
 	case reconcileGroup:
 		if g := s.groups[e.id]; g.due.ran(e) {
@@ -189,20 +193,29 @@ func (s *sim) happen(e event) {
 		}
 	case updateMachine:
 		if m := s.machines[e.id]; m.gen == e.gen {
-			s.updateMachine(m)
+			s.updateMachine(ctx, m)
 		}
-	case created:
-		s.created(s.machines[e.id])
-	case deleted:
-		s.deleted(s.machines[e.id])
-	case gaveUp:
-		s.gaveUp(s.machines[e.id])
-	case attended:
-		s.attended(s.machines[e.id])
 	case outageBegins:
 		s.beginOutage(e.id)
 	case outageEnds:
 		s.endOutage(e.id)
+	case created, deleted, gaveUp, attended:
+		s.happenTo(s.machines[e.id], e.kind)
+	}
+}
+
+// happenTo lets something happen to one machine that others than the engine do.
+func (s *sim) happenTo(m *machine, k kind) {
+	switch k {
+	case created:
+		s.created(m)
+	case deleted:
+		s.deleted(m)
+	case gaveUp:
+		s.gaveUp(m)
+	case attended:
+		s.attended(m)
+	case beginCluster, reconcileTopology, reconcileGroup, updateMachine, outageBegins, outageEnds:
 	}
 }
 

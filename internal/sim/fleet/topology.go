@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
@@ -16,7 +17,7 @@ import (
 const maxRecords = 8
 
 // reconcileTopology is one reconcile of the topology controller: it reads, decides, and has the engine carry that out.
-func (s *sim) reconcileTopology(c *cluster) {
+func (s *sim) reconcileTopology(ctx context.Context, c *cluster) {
 	if !c.asked || c.ended {
 		return
 	}
@@ -26,7 +27,7 @@ func (s *sim) reconcileTopology(c *cluster) {
 		state.Answers = s.answers.Of(c.key)
 		now := s.time()
 		c.decision = s.engine.Chain(state, now)
-		outcome, err := s.engine.Carry(context.Background(), state, recorded, c.decision, now, effects)
+		outcome, err := s.engine.Carry(ctx, state, recorded, c.decision, now, effects)
 		if err != nil {
 			c.note(s, "%v", err)
 			s.wakeTopology(c, retryAfterError)
@@ -85,23 +86,21 @@ func (s *sim) read(g *group) groupView {
 
 // decided keeps account of what a cluster waits for, and of its end.
 func (s *sim) decided(c *cluster) {
-	switch c.decision.Reason {
-	case chain.HookBlocking, chain.HookFailed:
+	reason := c.decision.Reason
+	if reason == chain.HookBlocking || reason == chain.HookFailed {
 		if c.hold == nil {
-			c.hold = &span{began: s.now, limit: c.decision.Message}
+			c.hold = &span{began: s.now, limit: c.heldBy}
 		}
 		return
-	case chain.UpToDate:
-		if cp := c.controlPlane(); cp.template == c.Target && cp.off == 0 {
-			s.end(c)
-		}
-	default:
 	}
 	if c.hold != nil {
 		c.hold.released = s.now
 		c.spans = append(c.spans, *c.hold)
 		s.rec.hold(c, *c.hold)
 		c.hold = nil
+	}
+	if cp := c.controlPlane(); reason == chain.UpToDate && cp.template == c.Target && cp.off == 0 {
+		s.end(c)
 	}
 }
 
@@ -120,44 +119,53 @@ var _ upgrade.Effects = (*chainEffects)(nil)
 
 // Apply sets the versions that differ.
 func (e *chainEffects) Apply(_ context.Context, objects chain.Objects, stamp version.Version) error {
-	c, cp := e.c, e.c.controlPlane()
-	if want := objects.ControlPlane.Version; !objects.ControlPlane.Hold && (cp.template != want || c.stamp != stamp) {
-		e.changed = true
-		err := e.write(func() {
-			c.stamp = stamp
-			if cp.template == want {
-				return
-			}
-			c.note(e.sim, "the control plane goes from %s to %s", cp.template, want)
-			if e.check != nil {
-				e.check.raises(e.sim, c, want)
-			}
-			e.setTemplate(cp, want)
-			e.wakeTopology(c, e.react(cp, uint64(cp.id)))
-		})
-		if err != nil {
+	if !objects.ControlPlane.Hold {
+		if err := e.applyControlPlane(objects.ControlPlane.Version, stamp); err != nil {
 			return err
 		}
 	}
 	for i := range objects.Groups {
-		g, want := c.groups[i+1], objects.Groups[i].Version
+		g, want := e.c.groups[i+1], objects.Groups[i].Version
 		if objects.Groups[i].Hold || g.template == want || want.IsZero() {
 			continue
 		}
-		e.changed = true
-		err := e.write(func() {
-			c.note(e.sim, "%s goes from %s to %s", g.name, g.template, want)
-			e.setTemplate(g, want)
-			if e.check != nil {
-				e.check.raisesPool(e.sim, g)
-			}
-			e.wakeTopology(c, e.react(g, uint64(g.id)))
-		})
-		if err != nil {
+		if err := e.applyPool(g, want); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (e *chainEffects) applyControlPlane(want, stamp version.Version) error {
+	c, cp := e.c, e.c.controlPlane()
+	if cp.template == want && c.stamp == stamp {
+		return nil
+	}
+	e.changed = true
+	return e.write(func() {
+		c.stamp = stamp
+		if cp.template == want {
+			return
+		}
+		c.note(e.sim, "the control plane goes from %s to %s", cp.template, want)
+		if e.check != nil {
+			e.check.raises(e.sim, c, want)
+		}
+		e.setTemplate(cp, want)
+		e.wakeTopology(c, e.reactGroup(cp))
+	})
+}
+
+func (e *chainEffects) applyPool(g *group, want version.Version) error {
+	e.changed = true
+	return e.write(func() {
+		g.cluster.note(e.sim, "%s goes from %s to %s", g.name, g.template, want)
+		e.setTemplate(g, want)
+		if e.check != nil {
+			e.check.raisesPool(e.sim, g)
+		}
+		e.wakeTopology(g.cluster, e.reactGroup(g))
+	})
 }
 
 var errConflict = errors.New("the object has been modified")
@@ -186,6 +194,7 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 		return upgrade.Reply{}, errCrashed
 	}
 	if f := e.cfg.Faults.Lost; f > 0 && e.faults.Float64() < f {
+		e.c.heldBy = "hooks that do not answer"
 		return upgrade.Reply{}, fmt.Errorf("calling %s: no answer", call.Hook)
 	}
 	step := gate.Step{Hook: gate.Hook(call.Hook), Version: call.Step}
@@ -200,6 +209,7 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 	if len(verdict.Findings) == 0 {
 		return upgrade.Reply{}, nil
 	}
+	e.c.heldBy = "gate " + strings.Join(verdict.Gates(), ", ")
 	if !e.exact {
 		e.opens = opens(e.c.Gates(step), now).Sub(now)
 	}

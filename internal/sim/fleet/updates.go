@@ -25,7 +25,7 @@ func (s *sim) poll(m *machine, after time.Duration) {
 }
 
 // updateMachine is one call of the hook UpdateMachine, which the engine serves.
-func (s *sim) updateMachine(m *machine) {
+func (s *sim) updateMachine(ctx context.Context, m *machine) {
 	if m.polls > 0 {
 		s.stopSkipping(m)
 	}
@@ -34,7 +34,7 @@ func (s *sim) updateMachine(m *machine) {
 	}
 	s.act(m)
 	facts := s.readMachine(m)
-	reply, err := s.engine.Machine(context.Background(), facts, &machineEffects{sim: s, m: m})
+	reply, err := s.engine.Machine(ctx, facts, &machineEffects{sim: s, m: m})
 	if m.state != updating {
 		return // It is being remediated.
 	}
@@ -61,9 +61,14 @@ func (s *sim) readMachine(m *machine) inplace.Facts {
 		Policy: g.update.Policy, PolicyName: g.update.PolicyName, Node: s.node(m), Retry: m.retry,
 	}
 	if m.progress == nil {
-		f.FreshID = "u" + strconv.Itoa(int(m.id)) + "-" + strconv.FormatUint(m.updates+1, 10)
+		f.FreshID = m.freshID()
 	}
 	return f
+}
+
+// freshID names the machine's next update.
+func (m *machine) freshID() string {
+	return "u" + strconv.Itoa(int(m.id)) + "-" + strconv.FormatUint(m.updates+1, 10)
 }
 
 var errAway = errors.New("the workload cluster cannot be reached")
@@ -143,10 +148,9 @@ func (s *sim) askAgain(m *machine, r carry.Reply) {
 		s.poll(m, r.RetryAfter)
 		return
 	}
-	calls := (until - s.now + r.RetryAfter - 1) / r.RetryAfter
-	after := calls * r.RetryAfter
-	if precise {
-		after = until - s.now
+	after := until - s.now
+	if late := after % r.RetryAfter; late > 0 && !precise {
+		after += r.RetryAfter - late
 	}
 	s.skip(m, r.RetryAfter)
 	s.poll(m, after)
@@ -257,8 +261,8 @@ func (c *scope) catchUp(until time.Duration) {
 	for len(c.pending) > 0 && c.pending[0].at <= until {
 		change := c.pending[0]
 		c.pending = c.pending[1:]
-		if change.began {
-			c.shown[change.id] = struct{}{}
+		if change.update != "" {
+			c.shown[change.id] = change.update
 		} else {
 			delete(c.shown, change.id)
 		}

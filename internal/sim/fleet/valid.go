@@ -53,22 +53,27 @@ func checkCluster(c *Cluster) []error {
 			problem("the name %q of pool %d is empty, reserved, or stands twice; give each pool a name of its own", p.Name, i+1)
 		}
 		pools[p.Name] = true
-		if p.Version.IsZero() || p.Replicas < 0 || p.MaxSurge < 0 || p.MaxUnavailable < 0 || p.Lagging < 0 || p.Lagging > p.Replicas {
-			problem("pool %s: its version is missing, or a number is below zero, or more machines lag than there are", p.Name)
-		}
-		if err := checkUpdate(&p.Update); err != nil {
+		if err := checkPool(p, inFlight); err != nil {
 			problem("pool %s: %w", p.Name, err)
 		}
-		if !p.Update.InPlace {
-			continue
-		}
-		most := p.Update.Policy.MaxInFlight
-		if other, ok := inFlight[p.Update.PolicyName]; ok && other != most {
-			problem("pool %s: policy %q has maxInFlight %d here, and %d elsewhere; name two policies", p.Name, p.Update.PolicyName, most, other)
-		}
-		inFlight[p.Update.PolicyName] = most
 	}
 	return problems
+}
+
+// checkPool looks at one pool. inFlight is what the policies of the cluster's other pools say, by name.
+func checkPool(p *Pool, inFlight map[string]int) error {
+	if p.Version.IsZero() || min(p.Replicas, p.MaxSurge, p.MaxUnavailable, p.Lagging) < 0 || p.Lagging > p.Replicas {
+		return errors.New("its version is missing, or a number is below zero, or more machines lag than there are")
+	}
+	if !p.Update.InPlace {
+		return nil
+	}
+	name, most := p.Update.PolicyName, p.Update.Policy.MaxInFlight
+	if other, ok := inFlight[name]; ok && other != most {
+		return fmt.Errorf("policy %q has maxInFlight %d here, and %d elsewhere; name two policies", name, most, other)
+	}
+	inFlight[name] = most
+	return checkUpdate(&p.Update)
 }
 
 func checkUpdate(u *Update) error {

@@ -36,9 +36,11 @@ type cluster struct {
 	decision chain.Decision
 	ended    bool
 	// state and the groups in it are read into the same memory each time.
-	state   []chain.Group
-	byName  map[string]*group
-	hold    *span
+	state  []chain.Group
+	byName map[string]*group
+	hold   *span
+	// heldBy names what let it wait last.
+	heldBy  string
 	spans   []span
 	run     ClusterRun
 	trouble string
@@ -57,7 +59,7 @@ type due struct {
 // group is a control plane or a pool of workers.
 type group struct {
 	cluster *cluster
-	id      int32
+	id      uint32
 	name    string
 	kind    plan.GroupKind
 	update  *Update
@@ -154,10 +156,10 @@ type machine struct {
 
 // work is what an updater does, or has done last, on a machine.
 type work struct {
-	operation            string
-	ends                 time.Duration
-	fails, hangs, sets   bool
-	ended, begun, closed bool
+	operation          string
+	ends               time.Duration
+	fails, hangs, sets bool
+	ended, begun       bool
 }
 
 // scope is what shares a policy's maxInFlight within a cluster.
@@ -166,16 +168,17 @@ type scope struct {
 	max  int
 	// pools is how many share it.
 	pools int
-	// inFlight are the machines with progress on record; shown is what the cache has of that, behind by the pending changes.
-	inFlight, shown map[int32]struct{}
+	// inFlight are the machines with progress on record, and their updates; shown is what the cache has of that, behind by the pending changes.
+	inFlight, shown map[int32]string
 	pending         []change
 	waiting         []*machine
 }
 
 type change struct {
-	at    time.Duration
-	id    int32
-	began bool
+	at time.Duration
+	id int32
+	// update is the one that began; empty where one ended.
+	update string
 }
 
 // build makes the world that a Config begins with.
@@ -202,7 +205,7 @@ func (s *sim) build() {
 }
 
 func (s *sim) addGroup(c *cluster, name string, u *Update) *group {
-	g := &group{cluster: c, id: int32(len(s.groups)), name: name, update: u} //nolint:gosec // bounded by memory
+	g := &group{cluster: c, id: uint32(len(s.groups)), name: name, update: u} //nolint:gosec // bounded by memory
 	c.groups = append(c.groups, g)
 	c.byName[name] = g
 	s.groups = append(s.groups, g)
@@ -212,7 +215,7 @@ func (s *sim) addGroup(c *cluster, name string, u *Update) *group {
 		key = "\x00" + name
 	}
 	if c.scopes[key] == nil {
-		c.scopes[key] = &scope{name: c.Name + "/" + key, max: u.Policy.MaxInFlight, inFlight: map[int32]struct{}{}, shown: map[int32]struct{}{}}
+		c.scopes[key] = &scope{name: c.Name + "/" + key, max: u.Policy.MaxInFlight, inFlight: map[int32]string{}, shown: map[int32]string{}}
 	}
 	g.scope = c.scopes[key]
 	return g
@@ -243,7 +246,7 @@ func (s *sim) fill(g *group, oldest version.Version, lagging int) {
 // adopt gives a new machine its place in the world.
 func (s *sim) adopt(g *group, m *machine) {
 	m.group, m.id = g, int32(len(s.machines)) //nolint:gosec // bounded by memory
-	m.subject = mix(uint64(g.cluster.index)<<32|uint64(g.id)) ^ g.made
+	m.subject = mix(uint64(g.id)) ^ g.made
 	m.domain = s.domainOf(g, g.made)
 	g.made++
 	g.machines = append(g.machines, m)
