@@ -67,7 +67,7 @@ func mutants() map[string]Engine {
 			outcome, err := upgrade.Carry(ctx, s, r, d, now, unrecorded{e})
 			return outcome, err
 		}},
-		"the step's intent is not waited for": withChain(func(s chain.State, d chain.Decision) chain.Decision {
+		"the step's intent is not waited for": withChain(func(_ chain.State, d chain.Decision) chain.Decision {
 			if call, ok := d.Action.(chain.CallHook); ok && call.Hook == chain.BeforeControlPlaneUpgrade {
 				d.Action = chain.RaiseControlPlane{To: call.Step}
 				d.Objects.ControlPlane = chain.Object{Version: call.Step}

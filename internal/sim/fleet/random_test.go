@@ -21,7 +21,7 @@ import (
 type random struct{ *rand.Rand }
 
 func newRandom(seed uint64) random {
-	return random{rand.New(rand.NewPCG(seed, 7))} //nolint:gosec // tests
+	return random{rand.New(rand.NewPCG(seed, 7))}
 }
 
 func (r random) chance(p float64) bool { return r.Float64() < p }
@@ -89,7 +89,7 @@ func (r random) cluster(i int) Cluster {
 				p.Update.Policy = shared
 			}
 			policies[p.Update.PolicyName] = p.Update.Policy
-			p.MaxMinorStep = uint32(p.Update.Steps[0].MaxMinors) //nolint:gosec // 0 to 2
+			p.MaxMinorStep = uint32(p.Update.Steps[0].MaxMinors)
 		}
 		lag := from - r.IntN(3)
 		lagging := p.Replicas > 0 && lag < from && version.KubernetesSkew().Allows(v(lag).Minor(), v(from).Minor()) && p.MaxMinorStep != 1
@@ -140,7 +140,7 @@ func fleets(t *testing.T, n int, f func(seed uint64) error) {
 	var failed atomic.Bool
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
-			for seed := next.Add(1); seed <= uint64(n) && !failed.Load(); seed = next.Add(1) { //nolint:gosec // a count
+			for seed := next.Add(1); seed <= uint64(n) && !failed.Load(); seed = next.Add(1) {
 				if err := f(seed); err != nil {
 					failed.Store(true)
 					t.Errorf("seed %d: %v", seed, err)

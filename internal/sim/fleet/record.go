@@ -111,8 +111,9 @@ func (s *sim) beginOperation(g *group, from version.Version) {
 
 // settle ends the operation of a group to whose machines nothing happens any more.
 func (s *sim) settle(g *group) {
-	if g.op != nil && g.off == 0 && g.coming+g.going+g.updating == 0 {
+	if g.off == 0 && g.coming+g.going+g.updating == 0 {
 		s.endOperation(g)
+		s.end(g.cluster)
 	}
 }
 

@@ -22,6 +22,8 @@ func (s *sim) rollOut(g *group) {
 	s.capacity(g)
 	if move == (rollout.Move{}) {
 		s.settle(g)
+	} else if s.show(g) {
+		s.wakeTopology(g.cluster, s.reactGroup(g))
 	}
 }
 

@@ -113,7 +113,10 @@ func (s *sim) run(ctx context.Context) (Run, error) {
 		outcome = s.step(ctx, horizon)
 	}
 	if s.check != nil && outcome == Completed {
-		outcome = s.drain(ctx, horizon)
+		s.check.ends(s)
+	}
+	if s.check != nil && s.check.violation != nil {
+		outcome = Violated
 	}
 	return s.result(outcome), nil
 }
@@ -138,30 +141,6 @@ func (s *sim) step(ctx context.Context, horizon time.Duration) Outcome {
 	default:
 		return ""
 	}
-}
-
-// drain lets what is still under way end, so that the end can be checked: the last machines may be soaking.
-func (s *sim) drain(ctx context.Context, horizon time.Duration) Outcome {
-	end := s.now
-	for s.check.violation == nil && !s.quiet() {
-		e, ok := s.queue.pop()
-		if !ok || e.at > horizon {
-			break
-		}
-		s.now = e.at
-		s.happen(ctx, e)
-	}
-	s.check.ends(s)
-	s.now = end
-	if s.check.violation != nil {
-		return Violated
-	}
-	return Completed
-}
-
-// quiet reports whether nothing happens to any machine.
-func (s *sim) quiet() bool {
-	return !slices.ContainsFunc(s.groups, func(g *group) bool { return g.coming+g.going+g.updating > 0 || g.fresh < g.desired })
 }
 
 // skewOf is the skew policy of a cluster.
@@ -195,10 +174,8 @@ func (s *sim) happen(ctx context.Context, e event) {
 		if m := s.machines[e.id]; m.gen == e.gen {
 			s.updateMachine(ctx, m)
 		}
-	case outageBegins:
-		s.beginOutage(e.id)
-	case outageEnds:
-		s.endOutage(e.id)
+	case outageBegins, outageEnds:
+		s.changeOutage(e.id, e.kind == outageBegins)
 	case created, deleted, gaveUp, attended:
 		s.happenTo(s.machines[e.id], e.kind)
 	}
@@ -304,7 +281,12 @@ func (s *sim) ask(c *cluster) {
 	s.wakeTopology(c, 0)
 }
 
+// end ends a cluster's upgrade when the chain is over and nothing happens to a machine any more: the last ones may still be soaking, or coming.
 func (s *sim) end(c *cluster) {
+	moving := slices.ContainsFunc(c.groups, func(g *group) bool { return g.op != nil || g.fresh < g.desired })
+	if !c.done || c.ended || moving {
+		return
+	}
 	c.ended, c.run.Ended = true, s.now
 	s.running--
 	s.beginClusters()
@@ -315,23 +297,23 @@ func (s *sim) beginOutages() {
 		return
 	}
 	for i := range s.domains {
-		s.scheduleOutage(int32(i)) //nolint:gosec // a handful
+		s.scheduleOutage(int32(i))
 	}
 }
 
 func (s *sim) scheduleOutage(i int32) {
 	d := &s.domains[i]
 	d.n++
-	s.schedule(outageBegins, i, max(time.Second, s.sample(s.cfg.Faults.OutageEvery, forOutage, uint64(i), 2*d.n))) //nolint:gosec // a handful
+	s.schedule(outageBegins, i, max(time.Second, s.sample(s.cfg.Faults.OutageEvery, forOutage, uint64(i), 2*d.n))) //nolint:gosec // an index
 }
 
-func (s *sim) beginOutage(i int32) {
+// changeOutage begins an outage of a failure domain, or ends it and waits for the next.
+func (s *sim) changeOutage(i int32, begins bool) {
 	d := &s.domains[i]
-	d.away = true
-	s.schedule(outageEnds, i, max(time.Second, s.sample(s.cfg.Faults.Outage, forOutage, uint64(i), 2*d.n+1))) //nolint:gosec // a handful
-}
-
-func (s *sim) endOutage(i int32) {
-	s.domains[i].away = false
-	s.scheduleOutage(i)
+	d.away = begins
+	if !begins {
+		s.scheduleOutage(i)
+		return
+	}
+	s.schedule(outageEnds, i, max(time.Second, s.sample(s.cfg.Faults.Outage, forOutage, uint64(i), 2*d.n+1))) //nolint:gosec // an index
 }

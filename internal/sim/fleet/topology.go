@@ -99,9 +99,8 @@ func (s *sim) decided(c *cluster) {
 		s.rec.hold(c, *c.hold)
 		c.hold = nil
 	}
-	if cp := c.controlPlane(); reason == chain.UpToDate && cp.template == c.Target && cp.off == 0 {
-		s.end(c)
-	}
+	c.done = reason == chain.UpToDate && c.controlPlane().template == c.Target
+	s.end(c)
 }
 
 // chainEffects is a cluster's objects and hooks, as the engine acts on them.

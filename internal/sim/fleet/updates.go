@@ -135,6 +135,9 @@ func (s *sim) attended(m *machine) {
 // askAgain has the machine asked about when the engine said. Calls in between in which nothing can be otherwise are skipped: Decide is a function of
 // what it reads, so their answers are known. What they would cost is kept account of.
 func (s *sim) askAgain(m *machine, r carry.Reply) {
+	if r.Wait.Reason == inplace.ReasonQueued {
+		m.group.op.queued()
+	}
 	if s.exact || r.Wait.Reason == "" {
 		s.poll(m, r.RetryAfter)
 		return
@@ -197,15 +200,13 @@ func (s *sim) skip(m *machine, interval time.Duration) {
 func (s *sim) stopSkipping(m *machine) {
 	s.budget.polls(s.now, -m.polls)
 	m.polls = 0
-	m.queued = false
 }
 
 // enqueue has a machine wait for a slot of its policy. Each that waits asks once in every interval, at a time of its own; so when a slot is free, it
 // goes to the one whose time comes next.
 func (s *sim) enqueue(m *machine, interval time.Duration) {
 	scope := m.group.scope
-	m.group.op.queued()
-	m.queued, m.phase = true, s.now%interval
+	m.asked, m.phase = s.now, s.now%interval
 	at, _ := slices.BinarySearchFunc(scope.waiting, m, func(a, b *machine) int { return comparePhase(a, b.phase, b.id) })
 	scope.waiting = slices.Insert(scope.waiting, at, m)
 	s.skip(m, interval)
@@ -240,7 +241,7 @@ func (s *sim) freed(scope *scope, interval time.Duration) {
 		m := scope.waiting[at]
 		scope.waiting = slices.Delete(scope.waiting, at, at+1)
 		after := m.phase - phase
-		if after <= 0 {
+		if after < 0 || after == 0 && m.asked == s.now {
 			after += interval
 		}
 		s.poll(m, after)

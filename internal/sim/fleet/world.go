@@ -34,7 +34,8 @@ type cluster struct {
 
 	// decision is the engine's last.
 	decision chain.Decision
-	ended    bool
+	// done says that the chain is over, ended that its machines rest as well.
+	done, ended bool
 	// state and the groups in it are read into the same memory each time.
 	state  []chain.Group
 	byName map[string]*group
@@ -146,10 +147,9 @@ type machine struct {
 	drainEnds time.Duration
 	draining  bool
 	work      work
-	// gen is the generation of its next poll, queued its place among those that wait for a slot.
-	gen    uint32
-	queued bool
-	phase  time.Duration
+	// gen is the generation of its next poll. asked is when it last asked for a slot, and phase that within the interval of asking.
+	gen          uint32
+	asked, phase time.Duration
 	// polls is what its skipped polls cost, in requests per second.
 	polls float64
 }
@@ -259,13 +259,12 @@ func (s *sim) domainOf(g *group, n uint64) int32 {
 		names = []string{""}
 	}
 	name := names[n%uint64(len(names))]
-	for i, d := range s.domains {
-		if d.name == name {
-			return int32(i) //nolint:gosec // a handful
-		}
+	at := slices.IndexFunc(s.domains, func(d domain) bool { return d.name == name })
+	if at < 0 {
+		at = len(s.domains)
+		s.domains = append(s.domains, domain{name: name})
 	}
-	s.domains = append(s.domains, domain{name: name})
-	return int32(len(s.domains) - 1) //nolint:gosec // a handful
+	return int32(at) //nolint:gosec // bounded by memory
 }
 
 // domain is a failure domain of the fleet: sites that share a name share their outages.
@@ -310,14 +309,15 @@ func (g *group) oldest() version.Version {
 // show brings up to date what the chain reads of the group. It reports whether that has changed.
 func (s *sim) show(g *group) bool {
 	now := groupView{oldest: g.oldest(), short: g.fresh+g.coming+g.updating < g.desired && g.off == 0}
-	if g.off == 0 {
+	// A control plane without a machine reports what it reported before.
+	if g.off == 0 && (!g.isCP || g.fresh+g.updating > 0) {
 		now.settled = g.template
 	}
 	if now == g.shown {
 		return false
 	}
 	g.before, g.shown, g.changed = g.shown, now, s.now
-	if g.off == 0 && g.op != nil && g.op.released == 0 {
+	if now.settled == g.template && g.op != nil && g.op.released == 0 {
 		g.op.released = s.now
 	}
 	return true
