@@ -74,8 +74,9 @@ func Fit(o Objects) (Fitted, error) {
 type measurement struct {
 	policies              map[string]updatepolicy.Selected
 	workers, controlPlane samples
-	// elsewhere are machines at another version, strange what was dropped, retried what needed more than one attempt.
-	elsewhere, strange, retried int
+	// elsewhere are machines at another version, unchanged those whose last update was no upgrade, strange what was dropped, retried what needed more
+	// than one attempt.
+	elsewhere, unchanged, strange, retried int
 }
 
 // samples are those of workers, or of a control plane.
@@ -118,6 +119,10 @@ func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text st
 	var last inplace.Summary
 	if err := json.Unmarshal([]byte(text), &last); err != nil || !target.RunBy(last.To) || last.Ended.Before(last.Began) {
 		m.strange++
+		return
+	}
+	if last.From == last.To {
+		m.unchanged++
 		return
 	}
 	rest := last.Ended.Sub(last.Began)

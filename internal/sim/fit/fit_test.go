@@ -103,7 +103,10 @@ func TestMachinesUpdatedInPlace(t *testing.T) {
 	t.Parallel()
 	garbage := updated(t, "garbage", "md", time.Minute)
 	garbage.Annotations[v1alpha1.LastUpdateAnnotation] = "{"
+	unchanged := updated(t, "unchanged", "md", time.Minute, inplace.Finished{Updater: "k8s", Attempts: 1, Seconds: 9})
+	unchanged.Annotations[v1alpha1.LastUpdateAnnotation] = strings.Replace(unchanged.Annotations[v1alpha1.LastUpdateAnnotation], `"to"`, `"from":"v1.31.1","to"`, 1)
 	got, err := fit.Fit(objects(
+		unchanged,
 		// 5 minutes, of which updaters take 3, the soak takes half of one, and the drain the rest.
 		updated(t, "a", "md", 5*time.Minute, inplace.Finished{Updater: "os", Attempts: 1, Seconds: 120}, inplace.Finished{Updater: "k8s", Attempts: 1, Seconds: 60}),
 		updated(t, "b", "md", 10*time.Minute, inplace.Finished{Updater: "os", Attempts: 2, Seconds: 400}, inplace.Finished{Updater: "k8s", Attempts: 1, Seconds: 80}),
@@ -127,6 +130,7 @@ func TestMachinesUpdatedInPlace(t *testing.T) {
 			"how long deleting a machine takes could not be measured: only two new machines of a control plane, one after the other, tell it",
 			"left out: 1 time of updaters that took more than one attempt; see failures.updateFails",
 			"left out: 1 duration that cannot be of one machine's update, or cannot be read",
+			"left out: 1 machine of cluster old whose last update in place changed no version",
 		},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {

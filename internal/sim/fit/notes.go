@@ -27,6 +27,9 @@ func (m *measurement) notes(cluster string, target version.Version) []string {
 	if m.strange > 0 {
 		told = append(told, fmt.Sprintf("left out: %s that cannot be of one machine's update, or cannot be read", count(m.strange, "duration")))
 	}
+	if m.unchanged > 0 {
+		told = append(told, fmt.Sprintf("left out: %s of cluster %s whose last update in place changed no version", count(m.unchanged, "machine"), cluster))
+	}
 	if m.elsewhere > 0 {
 		told = append(told, fmt.Sprintf("left out: %s of cluster %s not at %s", count(m.elsewhere, "machine"), cluster, target))
 	}
