@@ -30,6 +30,8 @@ type decider struct {
 	s    State
 	now  time.Time
 	plan plan.Plan
+	// upgrades are the stops of each group in the plan, by its name.
+	upgrades map[string][]version.Version
 	// problem is why there is no plan.
 	problem error
 }
@@ -83,6 +85,10 @@ func (d *decider) computePlan() {
 		Inventory: inventory, Target: d.s.Target, Source: d.s.Source,
 		Policy: plan.Policy{Skew: d.s.Skew, Workers: plan.WorkersPerGroup},
 	})
+	d.upgrades = make(map[string][]version.Version, len(d.plan.Groups))
+	for _, g := range d.plan.Groups {
+		d.upgrades[g.Name] = g.Upgrades
+	}
 }
 
 // readTooEarly waits where the Cluster says that the control plane has been raised, and the control plane as it was read does not show it yet. What

@@ -152,9 +152,9 @@ func (g Group) moves() bool { return g.Exists && !g.Deleting && g.Upgrading }
 // moving counts the groups of a kind that are on their way, or have arrived at the control plane's version and lack machines.
 func (s State) moving(kind plan.GroupKind) int {
 	n := 0
-	short := s.short(s.ControlPlane.Version)
+	short := setOf(s.short(s.ControlPlane.Version))
 	for _, g := range s.kind(kind) {
-		if g.moves() || slices.ContainsFunc(short, g.is) {
+		if g.moves() || short.has(g) {
 			n++
 		}
 	}

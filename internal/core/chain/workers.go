@@ -23,11 +23,7 @@ func (d *decider) moves() []Group {
 
 // stops is the rest of a group's own plan; none for a group that does not exist, or goes.
 func (d *decider) stops(g Group) []version.Version {
-	i := slices.IndexFunc(d.plan.Groups, func(p plan.GroupPlan) bool { return p.Name == g.Name })
-	if i < 0 {
-		return nil
-	}
-	return d.plan.Groups[i].Upgrades
+	return d.upgrades[g.Name]
 }
 
 // stopsAt reports whether some group's plan has a stop at v. Before a step to v that is the first stop of those that have one.
@@ -49,27 +45,41 @@ func (d *decider) leftBehind(v version.Version) []Group {
 // only when no MachineDeployment moves or could. A deferred group is passed over; at a held one the sequence ends.
 func (d *decider) selectTurn(moves []Group) []Group {
 	var turn []Group
-	free := d.movable()
+	free, due := d.movable(), setOf(moves)
 	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
 		moving := d.s.moving(kind)
 		slots := max(d.s.Concurrency, 1) - moving
-		due := 0
+		waiting := 0
 		for _, g := range d.s.kind(kind) {
-			if !slices.Contains(free, g.Name) || !slices.ContainsFunc(moves, g.is) {
+			if !free.has(g) || !due.has(g) {
 				continue
 			}
-			if due++; due <= slots {
+			if waiting++; waiting <= slots {
 				turn = append(turn, g)
 			}
 		}
-		if moving+due > 0 {
+		if moving+waiting > 0 {
 			break
 		}
 	}
 	return turn
 }
 
-func (g Group) is(other Group) bool { return g.Name == other.Name }
+// groupSet is a set of groups by their names. Clusters may have thousands.
+type groupSet map[string]struct{}
+
+func setOf(groups []Group) groupSet {
+	s := make(groupSet, len(groups))
+	for _, g := range groups {
+		s[g.Name] = struct{}{}
+	}
+	return s
+}
+
+func (s groupSet) has(g Group) bool {
+	_, ok := s[g.Name]
+	return ok
+}
 
 func (d *decider) raiseWorkers(turn []Group) Decision {
 	to := d.s.ControlPlane.Version
@@ -78,8 +88,9 @@ func (d *decider) raiseWorkers(turn []Group) Decision {
 		action.Groups = append(action.Groups, g.Name)
 	}
 	decision := d.decide(action, WorkersStep, "%s to %s", names(turn), to)
+	begin := setOf(turn)
 	for i, g := range d.s.Groups {
-		if slices.ContainsFunc(turn, g.is) {
+		if begin.has(g) {
 			decision.Objects.Groups[i] = Object{Name: g.Name, Kind: g.Kind, Version: to}
 			decision.Groups[i].Position, decision.Groups[i].Version = Moving, to
 		}
@@ -117,8 +128,7 @@ func (d *decider) mayCreate() bool {
 
 func (d *decider) groupStatus() []GroupStatus {
 	status := make([]GroupStatus, len(d.s.Groups))
-	turn := d.moves()
-	movable := d.movable()
+	due, movable := setOf(d.moves()), d.movable()
 	for i, g := range d.s.Groups {
 		status[i] = GroupStatus{Name: g.Name, Kind: g.Kind, Version: g.Version, Upgrades: d.stops(g)}
 		switch {
@@ -128,7 +138,7 @@ func (d *decider) groupStatus() []GroupStatus {
 			status[i].Position = ToCreate
 		case g.Upgrading:
 			status[i].Position = Moving
-		case slices.ContainsFunc(turn, g.is) && !slices.Contains(movable, g.Name):
+		case due.has(g) && !movable.has(g):
 			status[i].Position = Deferred
 		case g.Version.Equal(d.s.Target):
 			status[i].Position = Done
@@ -139,15 +149,15 @@ func (d *decider) groupStatus() []GroupStatus {
 	return status
 }
 
-// movable are the names of the groups that no annotation keeps back: a deferred group is passed over, at a held one the sequence ends.
-func (d *decider) movable() []string {
-	var free []string
+// movable are the groups that no annotation keeps back: a deferred group is passed over, at a held one the sequence ends.
+func (d *decider) movable() groupSet {
+	free := make(groupSet, len(d.s.Groups))
 	for _, g := range d.s.Groups {
 		if g.Hold {
 			break
 		}
 		if !g.Defer {
-			free = append(free, g.Name)
+			free[g.Name] = struct{}{}
 		}
 	}
 	return free

@@ -68,37 +68,45 @@ func (s *Slots[K]) Begin(scope string, key K, id string, now time.Time, seen fun
 	return err
 }
 
-// count merges what the cache shows with what it does not show yet.
+// count merges what the cache shows with what it does not show yet. It looks at what is noted only, which is little, and not at all machines.
 func (c *scope[K]) count(key K, now time.Time, cached Seen[K]) int {
-	n := len(cached.Others)
-	if _, itself := cached.Others[key]; itself {
-		n--
+	c.prune(now, cached)
+	n := len(cached.Noted) + len(cached.Others)
+	for other := range c.ended {
+		if _, again := c.begun[other]; !again {
+			n-- // The cache shows it still.
+		}
 	}
-	for other, id := range cached.Noted {
-		if c.begun[other].id == id {
-			delete(c.begun, other)
-		}
-		if _, newer := c.begun[other]; newer {
-			continue // It counts below.
-		}
-		if ended, over := c.ended[other]; (!over || ended.id != id) && other != key {
+	for other := range c.begun {
+		if _, shown := cached.Noted[other]; !shown {
 			n++
 		}
 	}
+	if _, itself := cached.Others[key]; itself {
+		n--
+	}
+	if _, begun := c.begun[key]; begun {
+		return n - 1
+	}
+	_, shown := cached.Noted[key]
+	if _, over := c.ended[key]; shown && !over {
+		n--
+	}
+	return n
+}
+
+// prune forgets what the cache has caught up with. What is left of ended is what it still shows.
+func (c *scope[K]) prune(now time.Time, cached Seen[K]) {
 	for other, ended := range c.ended {
-		if id, still := cached.Noted[other]; !still || id != ended.id || now.Sub(ended.at) > staleAfter {
+		if id, shown := cached.Noted[other]; !shown || id != ended.id || now.Sub(ended.at) > staleAfter {
 			delete(c.ended, other)
 		}
 	}
 	for other, begun := range c.begun {
-		switch {
-		case now.Sub(begun.at) > staleAfter:
+		if id, shown := cached.Noted[other]; shown && id == begun.id || now.Sub(begun.at) > staleAfter {
 			delete(c.begun, other)
-		case other != key:
-			n++
 		}
 	}
-	return n
 }
 
 // End notes that an update of a machine is over.

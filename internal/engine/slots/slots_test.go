@@ -45,7 +45,7 @@ func TestCount(t *testing.T) {
 		"those of whom nothing is noted":                      {seen: slots.Seen[string]{Others: set("b", "c")}, want: 2},
 		"itself, of whom nothing is noted":                    {seen: slots.Seen[string]{Others: set("a", "b")}, want: 1},
 		"an end hides none of those":                          {ended: []string{"b1"}, seen: slots.Seen[string]{Others: set("b")}, want: 1},
-		"an end that is too old to be remembered":             {ended: []string{"b1"}, seen: slots.Seen[string]{Noted: shown("b1")}, after: 6 * time.Minute},
+		"an end that is too old to be remembered":             {ended: []string{"b1"}, seen: slots.Seen[string]{Noted: shown("b1")}, after: 6 * time.Minute, want: 1},
 		"the next update, while the cache shows the last one": {ended: []string{"b1"}, begun: []string{"b2"}, seen: slots.Seen[string]{Noted: shown("b1")}, want: 1},
 		"the next update, which the cache shows":              {ended: []string{"b1"}, begun: []string{"b2"}, seen: slots.Seen[string]{Noted: shown("b2")}, want: 1},
 		"an update that cannot be read":                       {seen: slots.Seen[string]{Noted: map[string]string{"b": ""}}, want: 1},

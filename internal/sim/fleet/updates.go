@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -207,8 +208,9 @@ func (s *sim) stopSkipping(m *machine) {
 func (s *sim) enqueue(m *machine, interval time.Duration) {
 	scope := m.group.scope
 	m.asked, m.phase = s.now, s.now%interval
-	at, _ := slices.BinarySearchFunc(scope.waiting, m, func(a, b *machine) int { return comparePhase(a, b.phase, b.id) })
-	scope.waiting = slices.Insert(scope.waiting, at, m)
+	w := waiter{phase: m.phase, id: m.id}
+	at, _ := slices.BinarySearchFunc(scope.waiting, w, waiter.compare)
+	scope.waiting = slices.Insert(scope.waiting, at, w)
 	s.skip(m, interval)
 	m.gen++
 	if len(scope.inFlight) < scope.max {
@@ -216,15 +218,14 @@ func (s *sim) enqueue(m *machine, interval time.Duration) {
 	}
 }
 
-func comparePhase(m *machine, phase time.Duration, id int32) int {
-	switch {
-	case m.phase != phase && m.phase < phase || m.phase == phase && m.id < id:
-		return -1
-	case m.phase == phase && m.id == id:
-		return 0
-	default:
-		return 1
-	}
+// waiter is a machine that waits for a slot. There may be tens of thousands, so that they hold no pointers.
+type waiter struct {
+	phase time.Duration
+	id    int32
+}
+
+func (w waiter) compare(o waiter) int {
+	return cmp.Or(cmp.Compare(w.phase, o.phase), cmp.Compare(w.id, o.id))
 }
 
 // pollQueue is how often a machine that waits for a slot asks for it; what core/inplace says.
@@ -234,11 +235,11 @@ const pollQueue = 5 * time.Second
 func (s *sim) freed(scope *scope, interval time.Duration) {
 	for free := scope.max - len(scope.inFlight); free > 0 && len(scope.waiting) > 0; free-- {
 		phase := s.now % interval
-		at, _ := slices.BinarySearchFunc(scope.waiting, phase, func(m *machine, phase time.Duration) int { return comparePhase(m, phase, -1) })
+		at, _ := slices.BinarySearchFunc(scope.waiting, waiter{phase: phase, id: -1}, waiter.compare)
 		if at == len(scope.waiting) {
 			at = 0
 		}
-		m := scope.waiting[at]
+		m := s.machines[scope.waiting[at].id]
 		scope.waiting = slices.Delete(scope.waiting, at, at+1)
 		after := m.phase - phase
 		if after < 0 || after == 0 && m.asked == s.now {
