@@ -96,7 +96,7 @@ func (s *sim) leave(m *machine) {
 	if s.cfg.Faults.Stale > 0 {
 		scope.pending = append(scope.pending, change{at: s.now, id: m.id})
 	}
-	s.freed(scope, pollQueue)
+	s.freed(scope)
 }
 
 // Look returns the time and the node.

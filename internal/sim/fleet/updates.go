@@ -1,10 +1,8 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -144,7 +142,7 @@ func (s *sim) askAgain(m *machine, r carry.Reply) {
 		return
 	}
 	if r.Wait.Reason == inplace.ReasonQueued {
-		s.enqueue(m, r.RetryAfter)
+		s.enqueue(m)
 		return
 	}
 	until, precise := s.nextChange(m, r.Wait)
@@ -203,47 +201,30 @@ func (s *sim) stopSkipping(m *machine) {
 	m.polls = 0
 }
 
-// enqueue has a machine wait for a slot of its policy. Each that waits asks once in every interval, at a time of its own; so when a slot is free, it
+// enqueue has a machine wait for a slot of its policy. Each that waits asks once in every pollQueue, at a time of its own; so when a slot is free, it
 // goes to the one whose time comes next.
-func (s *sim) enqueue(m *machine, interval time.Duration) {
+func (s *sim) enqueue(m *machine) {
 	scope := m.group.scope
-	m.asked, m.phase = s.now, s.now%interval
-	w := waiter{phase: m.phase, id: m.id}
-	at, _ := slices.BinarySearchFunc(scope.waiting, w, waiter.compare)
-	scope.waiting = slices.Insert(scope.waiting, at, w)
-	s.skip(m, interval)
+	m.asked, m.phase = s.now, s.now%pollQueue
+	scope.waiting.add(waiter{phase: m.phase, id: m.id})
+	s.skip(m, pollQueue)
 	m.gen++
 	if len(scope.inFlight) < scope.max {
-		s.freed(scope, interval)
+		s.freed(scope)
 	}
-}
-
-// waiter is a machine that waits for a slot. There may be tens of thousands, so that they hold no pointers.
-type waiter struct {
-	phase time.Duration
-	id    int32
-}
-
-func (w waiter) compare(o waiter) int {
-	return cmp.Or(cmp.Compare(w.phase, o.phase), cmp.Compare(w.id, o.id))
 }
 
 // pollQueue is how often a machine that waits for a slot asks for it; what core/inplace says.
 const pollQueue = 5 * time.Second
 
 // freed lets those ask that find a slot free, as many as there are.
-func (s *sim) freed(scope *scope, interval time.Duration) {
-	for free := scope.max - len(scope.inFlight); free > 0 && len(scope.waiting) > 0; free-- {
-		phase := s.now % interval
-		at, _ := slices.BinarySearchFunc(scope.waiting, waiter{phase: phase, id: -1}, waiter.compare)
-		if at == len(scope.waiting) {
-			at = 0
-		}
-		m := s.machines[scope.waiting[at].id]
-		scope.waiting = slices.Delete(scope.waiting, at, at+1)
+func (s *sim) freed(scope *scope) {
+	for free := scope.max - len(scope.inFlight); free > 0 && scope.waiting.n > 0; free-- {
+		phase := s.now % pollQueue
+		m := s.machines[scope.waiting.next(phase).id]
 		after := m.phase - phase
 		if after < 0 || after == 0 && m.asked == s.now {
-			after += interval
+			after += pollQueue
 		}
 		s.poll(m, after)
 	}

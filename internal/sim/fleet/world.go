@@ -171,7 +171,7 @@ type scope struct {
 	// inFlight are the machines with progress on record, and their updates; shown is what the cache has of that, behind by the pending changes.
 	inFlight, shown map[int32]string
 	pending         []change
-	waiting         []waiter
+	waiting         waiters
 }
 
 type change struct {
