@@ -15,8 +15,8 @@ type Pool struct {
 	// Desired is spec.replicas.
 	Desired int
 	// Old counts machines at an old version that nothing happens to, Updating those that are being updated in place, New those at the new
-	// version that are available, Coming those at the new version that are not yet. Machines that are being deleted are in none.
-	Old, Updating, New, Coming int
+	// version that are available, Coming those at the new version that are not yet, and Going those that are being deleted: these are in none of the others.
+	Old, Updating, New, Coming, Going int
 	// OldAway counts those of Old that are not available.
 	OldAway int
 	// MaxSurge and MaxUnavailable are numbers of machines. Where both are zero, MaxUnavailable counts as 1, as Cluster API has it.
@@ -24,8 +24,9 @@ type Pool struct {
 	InPlace                  bool
 }
 
-// DecidePool says what a pool does next. At no time are there more than Desired + MaxSurge machines that are not being deleted, nor, as far as it is
-// the rollout's doing, fewer than Desired - MaxUnavailable that are available.
+// DecidePool says what a pool does next. At no time are there more than Desired + MaxSurge machines, those that are being deleted included: a
+// MachineDeployment creates none in the place of one that still exists. Nor, as far as it is the rollout's doing, are there fewer than
+// Desired - MaxUnavailable that are available.
 //
 // An update in place always counts as disruption, so that one machine is updated even where MaxUnavailable is zero (Cluster API makes another
 // machine for that time, issue 14160; here it is only allowed to be missing).
@@ -34,11 +35,12 @@ func DecidePool(p Pool) Move {
 	total := p.Old + p.Updating + p.New + p.Coming
 	available := p.Old - p.OldAway + p.New
 	mayGo := max(0, available-(p.Desired-maxUnavailable))
+	room := p.Desired + p.MaxSurge - total - p.Going
 	if p.InPlace {
-		return Move{Create: max(0, p.Desired-total), Update: min(p.Old, mayGo)}
+		return Move{Create: max(0, min(p.Desired-total, room)), Update: min(p.Old, mayGo)}
 	}
 	missing := p.Desired - p.Updating - p.New - p.Coming
-	create := max(0, min(missing, p.Desired+p.MaxSurge-total))
+	create := max(0, min(missing, room))
 	// Machines that are not available go first: they cost nothing. Beyond the desired number all old ones go.
 	return Move{Create: create, Delete: min(p.Old, p.OldAway+mayGo)}
 }

@@ -32,7 +32,7 @@ func (s *sim) decideMove(g *group) rollout.Move {
 	inPlace := g.update.InPlace
 	if !g.isCP {
 		return s.engine.Pool(rollout.Pool{
-			Desired: g.desired, Old: old, Updating: g.updating, New: g.fresh, Coming: g.coming,
+			Desired: g.desired, Old: old, Updating: g.updating, New: g.fresh, Coming: g.coming, Going: g.going,
 			MaxSurge: g.surge, MaxUnavailable: g.unavailable, InPlace: inPlace,
 		})
 	}

@@ -24,7 +24,7 @@ type waiters struct {
 }
 
 func (w *waiters) stretch(phase time.Duration) int {
-	return int(phase * time.Duration(len(w.stretches)) / pollQueue) //nolint:durationcheck // a share of the interval
+	return int(phase * time.Duration(len(w.stretches)) / pollQueue)
 }
 
 func (w *waiters) add(x waiter) {
