@@ -2,8 +2,9 @@
 //
 // Machines that were updated in place keep a summary: it has the time of each updater, its verification included, and what remains of the whole is the
 // drain, after the policy's soak is taken away. Of machines that were replaced, the new one tells how long it took to be Ready. How long deleting takes
-// shows between the machines of a control plane, where the next one is made only when the last one is gone; a MachineDeployment does not wait for that. Events
-// tell nothing more: Cluster API writes none when a machine is Ready or gone, and they are kept for an hour.
+// shows between the new machines of a group that made them one after another: the next one is made only when an old one is gone, and before and after that
+// a controller has to notice. A simulation adds these two times itself, so they are taken off. Events tell nothing more: Cluster API writes none when a
+// machine is Ready or gone, and they are kept for an hour.
 package fit
 
 import (
@@ -55,10 +56,11 @@ func Fit(o Objects) (Fitted, error) {
 	if err != nil {
 		return Fitted{}, fmt.Errorf("cluster %s: spec.topology.version: %w", o.Objects.Cluster.Name, err)
 	}
-	m := &measurement{policies: policiesOf(o)}
+	m := &measurement{policies: policiesOf(o), rows: map[string]*row{}}
 	for _, machine := range sorted(o.Objects.Machines) {
 		m.machine(machine, target)
 	}
+	m.between()
 	if m.workers.empty() && m.controlPlane.empty() {
 		return Fitted{}, fmt.Errorf("cluster %s: none of its %d Machines tells how long it took to get to %s; name a cluster that was upgraded",
 			o.Objects.Cluster.Name, len(o.Objects.Machines), target)
@@ -74,6 +76,8 @@ func Fit(o Objects) (Fitted, error) {
 type measurement struct {
 	policies              map[string]updatepolicy.Selected
 	workers, controlPlane samples
+	// rows are by group, as policiesOf names them.
+	rows map[string]*row
 	// elsewhere are machines at another version, unchanged those whose last update was no upgrade, strange what was dropped, retried what needed more
 	// than one attempt.
 	elsewhere, unchanged, strange, retried int
@@ -83,8 +87,16 @@ type measurement struct {
 type samples struct {
 	create, delete, drain []time.Duration
 	updaters              map[string][]time.Duration
-	// last is when the last machine that was made was Ready.
+}
+
+// row is the new machines of a group, by age.
+type row struct {
+	into *samples
+	// last is when the last one was Ready; zero where that cannot be told.
 	last time.Time
+	// between are the times from one being Ready until the next was made. sideBySide says that some were made before that, so that these times tell nothing.
+	between    []time.Duration
+	sideBySide bool
 }
 
 func (s *samples) empty() bool { return len(s.create)+len(s.updaters)+len(s.drain) == 0 }
@@ -111,7 +123,7 @@ func (m *measurement) machine(machine *clusterv1.Machine, target version.Version
 		m.updated(into, machine, text, target)
 		return
 	}
-	m.created(into, machine, isControlPlane)
+	m.created(into, machine)
 }
 
 // updated measures a machine that was updated in place.
@@ -148,24 +160,48 @@ func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text st
 	}
 }
 
-// created measures a new machine, and for control planes what came between it and the one before.
-func (m *measurement) created(into *samples, machine *clusterv1.Machine, isControlPlane bool) {
+// created measures a new machine, and what came between it and the one before.
+func (m *measurement) created(into *samples, machine *clusterv1.Machine) {
 	ready := readyAt(machine)
 	if ready.IsZero() {
 		return
 	}
+	name := groupOf(machine)
+	if m.rows[name] == nil {
+		m.rows[name] = &row{into: into}
+	}
+	r := m.rows[name]
 	took := ready.Sub(machine.CreationTimestamp.Time)
 	if !m.plausible(took) {
-		into.last = time.Time{}
+		r.last = time.Time{}
 		return
 	}
 	into.create = append(into.create, took)
-	if isControlPlane && !into.last.IsZero() {
-		if between := max(machine.CreationTimestamp.Sub(into.last), 0); m.plausible(between) {
-			into.delete = append(into.delete, between)
+	if !r.last.IsZero() {
+		between := machine.CreationTimestamp.Sub(r.last)
+		r.sideBySide = r.sideBySide || between <= 0
+		if between > 0 && m.plausible(between) {
+			r.between = append(r.between, between)
 		}
 	}
-	into.last = ready
+	r.last = ready
+}
+
+// reactions is how often a controller has to notice something from a new machine being Ready until the next one is made: that it is Ready, and that an old one is
+// gone.
+const reactions = 2
+
+// between takes what came between new machines for the time that deleting an old one takes, where they were made one after another.
+func (m *measurement) between() {
+	for _, name := range slices.Sorted(maps.Keys(m.rows)) {
+		r := m.rows[name]
+		if r.sideBySide {
+			continue
+		}
+		for _, between := range r.between {
+			r.into.delete = append(r.into.delete, max(0, between-reactions*scenario.DefaultReact))
+		}
+	}
 }
 
 // plausible reports whether a duration can be of one machine, and counts it where not.

@@ -78,18 +78,23 @@ func TestReplacedMachines(t *testing.T) {
 	coming := machine("w9", "md", 50*time.Minute, 0)
 	got, err := fit.Fit(objects(
 		machine("c2", "", 10*time.Minute, 14*time.Minute), machine("c1", "", 0, 5*time.Minute), machine("c3", "", 15*time.Minute, 21*time.Minute),
-		machine("w1", "md", 0, 3*time.Minute), machine("w2", "md", 3*time.Minute, 10*time.Minute), machine("flapping", "md", 0, 7*time.Hour), old, coming,
+		// These were not made one after another, so that nothing shows between them; those of the other group were.
+		machine("w1", "md", 0, 3*time.Minute), machine("w2", "md", time.Minute, 8*time.Minute), machine("w3", "md", 20*time.Minute, 25*time.Minute),
+		machine("f1", "fast", 0, 2*time.Minute), machine("f2", "fast", 4*time.Minute+2*time.Second, 7*time.Minute+2*time.Second),
+		machine("flapping", "md", 0, 7*time.Hour), old, coming,
 	))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := fit.Fitted{
-		Durations:    scenario.Durations{Create: "[3m,7m]", Delete: "[1m,5m]"},
-		ControlPlane: scenario.Durations{Create: "[4m,5m,6m]"},
+		// A controller noticed twice, in a second each.
+		Durations:    scenario.Durations{Create: "[2m,3m,3m,5m,7m]", Delete: "[2m]"},
+		ControlPlane: scenario.Durations{Create: "[4m,5m,6m]", Delete: "[58s,4m58s]"},
 		Notes: []string{
-			"measured: creating a machine, 3m0s to 7m0s, from 2 machines (workers of cluster old)",
+			"measured: creating a machine, 2m0s to 7m0s, from 5 machines (workers of cluster old)",
+			"measured: deleting a machine, 2m0s to 2m0s, from 1 machine (workers of cluster old)",
 			"measured: creating a machine, 4m0s to 6m0s, from 3 machines (the control plane of cluster old)",
-			"measured: deleting a machine, 1m0s to 5m0s, from 2 machines (the control plane of cluster old)",
+			"measured: deleting a machine, 58s to 4m58s, from 2 machines (the control plane of cluster old)",
 			"left out: 1 duration that cannot be of one machine's update, or cannot be read",
 			"left out: 1 machine of cluster old not at v1.31.1",
 		},
@@ -127,7 +132,7 @@ func TestMachinesUpdatedInPlace(t *testing.T) {
 			"measured: updater \"k8s\" until the node is Ready, 1m0s to 1m40s, from 3 machines (workers of cluster old)",
 			"measured: updater \"os\" until the node is Ready, 2m0s to 2m0s, from 1 machine (workers of cluster old)",
 			"measured: updater \"cp\" until the node is Ready, 50s to 50s, from 1 machine (the control plane of cluster old)",
-			"how long deleting a machine takes could not be measured: only two new machines of a control plane, one after the other, tell it",
+			"how long deleting a machine takes could not be measured: only new machines of a group that were made one after another tell it",
 			"left out: 1 time of updaters that took more than one attempt; see failures.updateFails",
 			"left out: 1 duration that cannot be of one machine's update, or cannot be read",
 			"left out: 1 machine of cluster old whose last update in place changed no version",

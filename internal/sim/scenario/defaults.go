@@ -26,6 +26,9 @@ const (
 	defaultSurge    = 1
 )
 
+// DefaultReact is how long a controller takes to notice a change and act on it: Cluster API's reconcile an object at most once a second.
+const DefaultReact = time.Second
+
 // DefaultBegin is a Monday morning in UTC. It is fixed so that the same scenario always gives the same result.
 func DefaultBegin() time.Time { return time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC) }
 
@@ -43,7 +46,7 @@ var (
 	defaultDrain  = dist.Fixed(time.Minute)
 	defaultUpdate = dist.Fixed(3 * time.Minute)
 	defaultSettle = dist.Fixed(10 * time.Second)
-	defaultReact  = dist.Fixed(time.Second)
+	defaultReact  = dist.Fixed(DefaultReact)
 	// defaultGiveUp is the time that a MachineHealthCheck gives a node to start up.
 	defaultGiveUp = dist.Fixed(10 * time.Minute)
 )
