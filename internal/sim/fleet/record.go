@@ -26,7 +26,21 @@ type operation struct {
 	// released is when the chain could go on: all machines ran the version, though some may still have been soaking. Zero until then.
 	released time.Duration
 	waited   bool
+	// calls is how often the engine was called, and throttling how long that waited for the budget, added up.
+	calls      int
+	throttling time.Duration
 }
+
+// throttled notes that a call had to wait for the engine's budget.
+func (o *operation) throttled(wait time.Duration) {
+	if o != nil {
+		o.calls++
+		o.throttling += wait
+	}
+}
+
+// muchThrottling is from when on the budget counts as what bounds a group: calls that wait for a second each.
+const muchThrottling = time.Second
 
 // queued notes that a machine had to wait for a slot of its policy.
 func (o *operation) queued() {
@@ -123,6 +137,9 @@ func (s *sim) endOperation(g *group) {
 		return
 	}
 	limit := g.limit(op)
+	if op.throttling > time.Duration(op.calls)*muchThrottling {
+		limit += fmt.Sprintf(", and %g requests a second", s.cfg.Budget.QPS)
+	}
 	released := op.released
 	if released == 0 {
 		released = s.now

@@ -208,6 +208,7 @@ func (s *sim) postpone(e event) bool {
 		return false
 	}
 	wait := s.budget.take(s.now)
+	s.machines[e.id].group.op.throttled(wait)
 	if wait == 0 {
 		return false
 	}

@@ -25,9 +25,7 @@ func (s *sim) poll(m *machine, after time.Duration) {
 
 // updateMachine is one call of the hook UpdateMachine, which the engine serves.
 func (s *sim) updateMachine(ctx context.Context, m *machine) {
-	if m.polls > 0 {
-		s.stopSkipping(m)
-	}
+	s.stopSkipping(m)
 	if m.state != updating {
 		return
 	}
@@ -192,13 +190,15 @@ func (s *sim) nextChange(m *machine, w inplace.Wait) (at time.Duration, precise 
 
 // skip notes that calls about a machine are skipped, one in each interval.
 func (s *sim) skip(m *machine, interval time.Duration) {
-	m.polls = 1 / interval.Seconds()
-	s.budget.polls(s.now, m.polls)
+	m.skipping = interval
+	s.budget.poll(s.now, 1, interval)
 }
 
 func (s *sim) stopSkipping(m *machine) {
-	s.budget.polls(s.now, -m.polls)
-	m.polls = 0
+	if m.skipping > 0 {
+		s.budget.poll(s.now, -1, m.skipping)
+		m.skipping = 0
+	}
 }
 
 // enqueue has a machine wait for a slot of its policy. Each that waits asks once in every pollQueue, at a time of its own; so when a slot is free, it

@@ -150,8 +150,8 @@ type machine struct {
 	// gen is the generation of its next poll. asked is when it last asked for a slot, and phase that within the interval of asking.
 	gen          uint32
 	asked, phase time.Duration
-	// polls is what its skipped polls cost, in requests per second.
-	polls float64
+	// skipping is the interval of its calls that are skipped; zero where none is.
+	skipping time.Duration
 }
 
 // work is what an updater does, or has done last, on a machine.
