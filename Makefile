@@ -85,8 +85,9 @@ test-long: ## Run the long batteries: race detector (needs a C compiler), many i
 	WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/...
 
 .PHONY: bench
-bench: ## Compare the speed of pkg/plan with upstream's planner.
+bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the simulator on fleets of 100 to 100,000 nodes.
 	cd test/differential && go test -run '^TestSpeed$$' -count=1 -v -benchtime $(BENCHTIME) ./... -args -speed
+	go test -run '^$$' -bench . -benchtime 1x ./internal/sim/fleet
 
 ##@ Keep in order
 

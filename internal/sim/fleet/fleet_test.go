@@ -253,6 +253,11 @@ func TestFailures(t *testing.T) {
 			config: config(func(u *Update) { u.InPlace, u.Timings.CreateFails = false, 0.3 }), want: Completed,
 			check: func(g GroupRun) bool { return g.Failed > 0 && g.Replaced == 80 },
 		},
+		"a gate that nothing opens": {config: func() Config {
+			c := config(func(*Update) {})
+			c.Clusters[0].Gates = func(gate.Step) []gate.Gate { return []gate.Gate{{Name: "shut", NeedsApproval: true}} }
+			return c
+		}(), want: GivenUp, why: "shut", check: func(g GroupRun) bool { return g.Updated == 0 }},
 		"there is no way": {config: func() Config {
 			c := config(func(*Update) {})
 			c.Clusters[0].Source = plan.VersionList{v(29), v(31), v(33)}

@@ -215,22 +215,32 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 	return upgrade.Reply{RetryAfter: verdict.RetryAfter, Message: verdict.Message(step)}, nil
 }
 
-// opens is before when the gates certainly do not let a step through; now where that cannot be told.
+// fortnight is after how long gates are looked at again that nothing opens: in a simulation nobody changes them.
+const fortnight = 14 * 24 * time.Hour
+
+// opens is before when the gates certainly do not let a step through.
 func opens(gates []gate.Gate, now time.Time) time.Time {
 	at := now
 	for _, g := range gates {
-		if g.Problem != "" || g.NeedsApproval && !g.Approved {
-			return now
-		}
-		var first time.Time
-		for _, w := range g.Windows {
-			if begin, ok := w.Opens(now); ok && (first.IsZero() || begin.Before(first)) {
-				first = begin
-			}
-		}
-		if first.After(at) {
+		if first := opensGate(g, now); first.After(at) {
 			at = first
 		}
 	}
 	return at
+}
+
+func opensGate(g gate.Gate, now time.Time) time.Time {
+	if g.Problem != "" || g.NeedsApproval && !g.Approved {
+		return now.Add(fortnight)
+	}
+	if len(g.Windows) == 0 {
+		return now
+	}
+	first := now.Add(fortnight)
+	for _, w := range g.Windows {
+		if begin, ok := w.Opens(now); ok && begin.Before(first) {
+			first = begin
+		}
+	}
+	return first
 }
