@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// nextStep is when to ask again where nothing has to be waited for: one call makes at most one request to an updater, so that it ends within
+	// NextStep is when to ask again where nothing has to be waited for: one call makes at most one request to an updater, so that it ends within
 	// Cluster API's timeout.
-	nextStep = time.Second
+	NextStep = time.Second
 	// LongestWait bounds when to ask again: what people write on the Machine is not seen before.
 	LongestWait = 15 * time.Second
 	// maxActions bounds the actions of one call. More than a handful in a row is a fault.
@@ -131,7 +131,7 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 		return r.drain(ctx)
 	case inplace.Call:
 		if r.called {
-			return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: "starting updater " + a.Step.Updater}, nil
+			return inplace.Verdict{}, &Reply{RetryAfter: NextStep, Message: "starting updater " + a.Step.Updater}, nil
 		}
 		r.called = true
 		answer := r.effects.Call(ctx, a)
@@ -144,7 +144,7 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 		r.look(ctx)
 		return inplace.Decide(r.facts), nil, nil
 	case inplace.AbandonUpdate:
-		return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: a.Message}, r.effects.Abandon(ctx, a)
+		return inplace.Verdict{}, &Reply{RetryAfter: NextStep, Message: a.Message}, r.effects.Abandon(ctx, a)
 	case inplace.Wait:
 		return inplace.Verdict{}, &Reply{RetryAfter: min(max(a.After, time.Second), LongestWait), Message: a.Message, Wait: a}, nil
 	case inplace.Complete:
@@ -167,7 +167,7 @@ func (r *run) drain(ctx context.Context) (inplace.Verdict, *Reply, error) {
 	}
 	// A drain may have taken most of this call's time.
 	r.look(ctx)
-	return inplace.Verdict{}, &Reply{RetryAfter: nextStep, Message: "node drained, starting the updater"}, r.save(ctx, inplace.Drained(r.facts).Progress)
+	return inplace.Verdict{}, &Reply{RetryAfter: NextStep, Message: "node drained, starting the updater"}, r.save(ctx, inplace.Drained(r.facts).Progress)
 }
 
 func (r *run) look(ctx context.Context) { r.facts.Now, r.facts.Node = r.effects.Look(ctx) }

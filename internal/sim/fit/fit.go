@@ -22,6 +22,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/engine/carry"
 	"github.com/windlass-dev/windlass/internal/sim/dist"
 	"github.com/windlass-dev/windlass/internal/sim/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -138,7 +139,7 @@ func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text st
 		return
 	}
 	rest := last.Ended.Sub(last.Began)
-	for _, done := range last.Done {
+	for i, done := range last.Done {
 		// Bounded first: a number that is none of seconds must not become one.
 		took := time.Duration(min(max(done.Seconds, -1), int64(longest/time.Second)+1)) * time.Second
 		rest -= took
@@ -146,6 +147,10 @@ func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text st
 			// The waits between the attempts are part of it.
 			m.retried++
 			continue
+		}
+		if i > 0 {
+			// It includes what passed before this updater was asked, which a simulation adds itself.
+			took = max(took-carry.NextStep, 0)
 		}
 		if m.plausible(took) {
 			if into.updaters == nil {

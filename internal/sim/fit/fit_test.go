@@ -112,7 +112,8 @@ func TestMachinesUpdatedInPlace(t *testing.T) {
 	unchanged.Annotations[v1alpha1.LastUpdateAnnotation] = strings.Replace(unchanged.Annotations[v1alpha1.LastUpdateAnnotation], `"to"`, `"from":"v1.31.1","to"`, 1)
 	got, err := fit.Fit(objects(
 		unchanged,
-		// 5 minutes, of which updaters take 3, the soak takes half of one, and the drain the rest.
+		// 5 minutes, of which updaters take 3, the soak takes half of one, and the drain the rest. The second updater was asked a second after the first had
+		// ended.
 		updated(t, "a", "md", 5*time.Minute, inplace.Finished{Updater: "os", Attempts: 1, Seconds: 120}, inplace.Finished{Updater: "k8s", Attempts: 1, Seconds: 60}),
 		updated(t, "b", "md", 10*time.Minute, inplace.Finished{Updater: "os", Attempts: 2, Seconds: 400}, inplace.Finished{Updater: "k8s", Attempts: 1, Seconds: 80}),
 		// Nodes of this group are not drained.
@@ -125,11 +126,11 @@ func TestMachinesUpdatedInPlace(t *testing.T) {
 	}
 	want := fit.Fitted{
 		Durations: scenario.Durations{
-			Drain: "[1m30s,1m30s]", Settle: "0s", Updaters: map[string]string{"os": "[2m]", "k8s": "[1m,1m20s,1m40s]", "cp": "[50s]"},
+			Drain: "[1m30s,1m30s]", Settle: "0s", Updaters: map[string]string{"os": "[2m]", "k8s": "[59s,1m19s,1m40s]", "cp": "[50s]"},
 		},
 		Notes: []string{
 			"measured: draining a node, 1m30s to 1m30s, from 2 machines (workers of cluster old)",
-			"measured: updater \"k8s\" until the node is Ready, 1m0s to 1m40s, from 3 machines (workers of cluster old)",
+			"measured: updater \"k8s\" until the node is Ready, 59s to 1m40s, from 3 machines (workers of cluster old)",
 			"measured: updater \"os\" until the node is Ready, 2m0s to 2m0s, from 1 machine (workers of cluster old)",
 			"measured: updater \"cp\" until the node is Ready, 50s to 50s, from 1 machine (the control plane of cluster old)",
 			"how long deleting a machine takes could not be measured: only new machines of a group that were made one after another tell it",

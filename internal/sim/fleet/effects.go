@@ -141,12 +141,20 @@ func (e *machineEffects) Call(_ context.Context, call inplace.Call) inplace.Answ
 	e.act(m)
 	switch w := &m.work; {
 	case !w.ended:
-		return inplace.Answer{Outcome: inplace.InProgress, Message: "at work", RetryAfter: pollUpdater}
+		return inplace.Answer{Outcome: inplace.InProgress, Message: "at work", RetryAfter: w.askAgain(e.now)}
 	case w.fails:
 		return inplace.Answer{Outcome: inplace.Fails, Message: "the simulated updater failed"}
 	default:
 		return inplace.Answer{Outcome: inplace.Finishes}
 	}
+}
+
+// askAgain is when the updater wants to be asked again: when it will be done, in whole seconds as Cluster API counts, but not later than it can tell.
+func (w *work) askAgain(now time.Duration) time.Duration {
+	if w.hangs {
+		return pollUpdater
+	}
+	return min(max(roundUp(w.ends-now, time.Second), time.Second), pollUpdater)
 }
 
 // startWork has the updater begin an operation that it does not know yet.

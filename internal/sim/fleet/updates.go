@@ -11,7 +11,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/engine/slots"
 )
 
-// pollUpdater is when the simulated updaters ask to be asked again.
+// pollUpdater is when the simulated updaters ask to be asked again at the latest.
 const pollUpdater = 15 * time.Second
 
 // retryAfterError is when Cluster API asks again after a hook that failed.
@@ -179,7 +179,8 @@ func (s *sim) nextChange(m *machine, w inplace.Wait) (at time.Duration, precise 
 		if m.work.hangs {
 			return timeout, false
 		}
-		return min(m.work.ends, timeout), false
+		// It is asked when it says that it will be done, and in every interval before.
+		return s.now + min(roundUp(m.work.ends-s.now, time.Second), roundUp(timeout-s.now, pollUpdater)), true
 	case inplace.ReasonVerifying:
 		return min(m.readyAt, timeout), false
 	case inplace.ReasonQueued, inplace.ReasonUpdaterUnknown, inplace.ReasonNodeUnknown, inplace.ReasonNoDecision, inplace.ReasonDesiredChanged, inplace.ReasonTransition,
@@ -187,6 +188,9 @@ func (s *sim) nextChange(m *machine, w inplace.Wait) (at time.Duration, precise 
 	}
 	return s.now, false
 }
+
+// roundUp is the multiple of a unit that is not below d.
+func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1).Truncate(unit) }
 
 // skip notes that calls about a machine are skipped, one in each interval.
 func (s *sim) skip(m *machine, interval time.Duration) {
