@@ -81,3 +81,14 @@ func MaxUnavailable(maxSurge, maxUnavailable int, inPlace bool) int {
 	}
 	return maxUnavailable
 }
+
+// How many controllers have to act, one after another, until something happens to a machine of a group. Each of them notices the one before by the
+// object that this has written.
+const (
+	// ControlPlaneHops: KubeadmControlPlane's controller makes and deletes machines itself.
+	ControlPlaneHops = 1
+	// PoolHops: a MachineDeployment's controller has its MachineSet's make or delete one.
+	PoolHops = 2
+	// MoveHops: in place, a machine is handed over by the controller of the MachineSet that it leaves, and its update begun by that of the one that it joins.
+	MoveHops = 3
+)

@@ -3,7 +3,7 @@
 // Machines that were updated in place keep a summary: it has the time of each updater, its verification included, and what remains of the whole is the
 // drain, after the policy's soak is taken away. Of machines that were replaced, the new one tells how long it took to be Ready. How long deleting takes
 // shows between the new machines of a group that made them one after another: the next one is made only when an old one is gone, and before and after that
-// a controller has to notice. A simulation adds these two times itself, so they are taken off. Events tell nothing more: Cluster API writes none when a
+// the group's controllers have to notice. A simulation adds these two times itself, so they are taken off. Events tell nothing more: Cluster API writes none when a
 // machine is Ready or gone, and they are kept for an hour.
 package fit
 
@@ -22,6 +22,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/rollout"
 	"github.com/windlass-dev/windlass/internal/engine/carry"
 	"github.com/windlass-dev/windlass/internal/sim/dist"
 	"github.com/windlass-dev/windlass/internal/sim/scenario"
@@ -93,6 +94,8 @@ type samples struct {
 // row is the new machines of a group, by age.
 type row struct {
 	into *samples
+	// hops is how many controllers act one after another.
+	hops time.Duration
 	// last is when the last one was Ready; zero where that cannot be told.
 	last time.Time
 	// between are the times from one being Ready until the next was made. sideBySide says that some were made before that, so that these times tell nothing.
@@ -115,16 +118,15 @@ func (m *measurement) machine(machine *clusterv1.Machine, target version.Version
 		m.elsewhere++
 		return
 	}
-	into := &m.workers
-	_, isControlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]
-	if isControlPlane {
-		into = &m.controlPlane
+	into, hops := &m.workers, time.Duration(rollout.PoolHops)
+	if _, isControlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; isControlPlane {
+		into, hops = &m.controlPlane, rollout.ControlPlaneHops
 	}
 	if text, updated := machine.Annotations[v1alpha1.LastUpdateAnnotation]; updated {
 		m.updated(into, machine, text, target)
 		return
 	}
-	m.created(into, machine)
+	m.created(into, machine, hops)
 }
 
 // updated measures a machine that was updated in place.
@@ -166,14 +168,14 @@ func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text st
 }
 
 // created measures a new machine, and what came between it and the one before.
-func (m *measurement) created(into *samples, machine *clusterv1.Machine) {
+func (m *measurement) created(into *samples, machine *clusterv1.Machine, hops time.Duration) {
 	ready := readyAt(machine)
 	if ready.IsZero() {
 		return
 	}
 	name := groupOf(machine)
 	if m.rows[name] == nil {
-		m.rows[name] = &row{into: into}
+		m.rows[name] = &row{into: into, hops: hops}
 	}
 	r := m.rows[name]
 	took := ready.Sub(machine.CreationTimestamp.Time)
@@ -192,8 +194,8 @@ func (m *measurement) created(into *samples, machine *clusterv1.Machine) {
 	r.last = ready
 }
 
-// reactions is how often a controller has to notice something from a new machine being Ready until the next one is made: that it is Ready, and that an old one is
-// gone.
+// reactions is how often the controllers of a group have to notice something from a new machine being Ready until the next one is made: that it is Ready, and
+// that an old one is gone.
 const reactions = 2
 
 // between takes what came between new machines for the time that deleting an old one takes, where they were made one after another.
@@ -204,7 +206,7 @@ func (m *measurement) between() {
 			continue
 		}
 		for _, between := range r.between {
-			r.into.delete = append(r.into.delete, max(0, between-reactions*scenario.DefaultReact))
+			r.into.delete = append(r.into.delete, max(0, between-reactions*r.hops*scenario.DefaultReact))
 		}
 	}
 }

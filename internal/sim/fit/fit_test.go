@@ -80,14 +80,14 @@ func TestReplacedMachines(t *testing.T) {
 		machine("c2", "", 10*time.Minute, 14*time.Minute), machine("c1", "", 0, 5*time.Minute), machine("c3", "", 15*time.Minute, 21*time.Minute),
 		// These were not made one after another, so that nothing shows between them; those of the other group were.
 		machine("w1", "md", 0, 3*time.Minute), machine("w2", "md", time.Minute, 8*time.Minute), machine("w3", "md", 20*time.Minute, 25*time.Minute),
-		machine("f1", "fast", 0, 2*time.Minute), machine("f2", "fast", 4*time.Minute+2*time.Second, 7*time.Minute+2*time.Second),
+		machine("f1", "fast", 0, 2*time.Minute), machine("f2", "fast", 4*time.Minute+4*time.Second, 7*time.Minute+4*time.Second),
 		machine("flapping", "md", 0, 7*time.Hour), old, coming,
 	))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := fit.Fitted{
-		// A controller noticed twice, in a second each.
+		// KubeadmControlPlane's controller noticed twice, in a second each; so did a MachineDeployment's, and a MachineSet's after it.
 		Durations:    scenario.Durations{Create: "[2m,3m,3m,5m,7m]", Delete: "[2m]"},
 		ControlPlane: scenario.Durations{Create: "[4m,5m,6m]", Delete: "[58s,4m58s]"},
 		Notes: []string{

@@ -165,8 +165,21 @@ func (s *sim) changedGroup(g *group) {
 // reactGroup is how long the controllers that watch a group take to notice a change.
 func (s *sim) reactGroup(g *group) time.Duration { return s.react(g, uint64(g.id)) }
 
+// wakeGroup has the controllers of a group act, one after another.
 func (s *sim) wakeGroup(g *group) {
-	s.wake(&g.due, reconcileGroup, int32(g.id), s.reactGroup(g)) //nolint:gosec // bounded by memory
+	s.wake(&g.due, reconcileGroup, int32(g.id), g.hops()*s.reactGroup(g)) //nolint:gosec // bounded by memory
+}
+
+// hops is how many controllers have to act until something happens to a machine.
+func (g *group) hops() time.Duration {
+	switch {
+	case g.isCP:
+		return rollout.ControlPlaneHops
+	case g.update.InPlace:
+		return rollout.MoveHops
+	default:
+		return rollout.PoolHops
+	}
 }
 
 func (s *sim) wakeTopology(c *cluster, after time.Duration) {
