@@ -73,7 +73,8 @@ type History struct {
 	heard []func(Fact)
 }
 
-func follow(ctx context.Context, t *testing.T, config *rest.Config, scheme *runtime.Scheme) *History {
+// Follow begins a History. The scheme knows the types of Cluster API's core.
+func Follow(ctx context.Context, t *testing.T, config *rest.Config, scheme *runtime.Scheme) *History {
 	t.Helper()
 	c, err := cache.New(config, cache.Options{Scheme: scheme})
 	if err != nil {

@@ -18,7 +18,13 @@ import (
 // has nothing left to do.
 func (p *Plane) AwaitArrived(ctx context.Context, t *testing.T, key types.NamespacedName, to string) {
 	t.Helper()
-	p.History.Await(ctx, t, fmt.Sprintf("waiting for %s at %s", key, to), func() string { return p.History.Now(key).notArrived(to) })
+	p.History.AwaitArrived(ctx, t, key, to)
+}
+
+// AwaitArrived is Plane.AwaitArrived.
+func (h *History) AwaitArrived(ctx context.Context, t *testing.T, key types.NamespacedName, to string) {
+	t.Helper()
+	h.Await(ctx, t, fmt.Sprintf("waiting for %s at %s", key, to), func() string { return h.Now(key).notArrived(to) })
 }
 
 // AwaitGroup waits until a group, or the control plane where name is empty, has all its machines ready at a version.

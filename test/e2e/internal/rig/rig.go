@@ -79,7 +79,7 @@ func start(ctx context.Context, t *testing.T, children func(executable, assets s
 	//nolint:contextcheck // The test's own context has ended when the plane is stopped.
 	t.Cleanup(func() { stop(t, started, state) })
 	c := newClient(t, started.RESTConfig())
-	return &Plane{Plane: started, Client: c, History: follow(ctx, t, started.RESTConfig(), c.Scheme()), StateDir: state, executable: executable}
+	return &Plane{Plane: started, Client: c, History: Follow(ctx, t, started.RESTConfig(), c.Scheme()), StateDir: state, executable: executable}
 }
 
 // Executable is the windlass binary that the plane runs.

@@ -1,0 +1,128 @@
+// Package agree compares upgrades on a development plane with the simulation of the same: which operations began in which order, and how long all took.
+package agree
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/sim/whatif"
+)
+
+// Tolerance is the part of a real upgrade's duration by which a simulation's may be off.
+const Tolerance = 0.2
+
+// Upgrade is what is compared.
+type Upgrade struct {
+	// Operations are in the order of their beginning, as rig.History has them: "control plane v1.31.0", "md-0 v1.31.0".
+	Operations []string
+	Took       time.Duration
+}
+
+// Compare says where a simulation does not agree with what happened; nothing where it does.
+func Compare(happened, simulated Upgrade) []string {
+	var problems []string
+	if diff := gocmp.Diff(happened.Operations, simulated.Operations); diff != "" {
+		problems = append(problems, "other operations, or in another order (-happened +simulated):\n"+diff)
+	}
+	if off := simulated.Took - happened.Took; off.Abs() > time.Duration(Tolerance*float64(happened.Took)) {
+		problems = append(problems, fmt.Sprintf("it took %s and is simulated to take %s, %+.0f %%", happened.Took, simulated.Took, percent(off, happened.Took)))
+	}
+	return problems
+}
+
+func percent(part, whole time.Duration) float64 { return 100 * float64(part) / float64(whole) }
+
+// ReadReport reads what windlass simulate -o json writes about one Cluster.
+func ReadReport(report []byte) (Upgrade, error) {
+	var r whatif.Report
+	if err := json.Unmarshal(report, &r); err != nil {
+		return Upgrade{}, fmt.Errorf("reading the simulation's report: %w", err)
+	}
+	if len(r.Variants) != 1 || r.Variants[0].Duration == nil {
+		return Upgrade{}, fmt.Errorf("the simulation's report has %d variants, or no run was completed", len(r.Variants))
+	}
+	type bar struct {
+		operation string
+		began     float64
+	}
+	var bars []bar
+	for _, row := range r.Variants[0].Median.Charts.Timeline {
+		if row.Groups != 1 {
+			return Upgrade{}, fmt.Errorf("the report shows %s together with %d others", row.Name, row.Groups-1)
+		}
+		for _, b := range row.Bars {
+			bars = append(bars, bar{operation: row.Name + " " + b.To, began: b.BeganSeconds})
+		}
+	}
+	slices.SortStableFunc(bars, func(a, b bar) int { return cmp.Compare(a.began, b.began) })
+	u := Upgrade{Took: time.Duration(r.Variants[0].Duration.P50Seconds * float64(time.Second))}
+	for _, b := range bars {
+		u.Operations = append(u.Operations, b.operation)
+	}
+	return u, nil
+}
+
+// Cluster is one that is simulated by the windlass binary, as a user does.
+type Cluster struct {
+	types.NamespacedName
+	Windlass, Kubeconfig string
+}
+
+// Recorded is a Cluster as it was before its upgrade.
+type Recorded struct {
+	cluster  Cluster
+	scenario string
+}
+
+// Record writes down what would be simulated now.
+func (c Cluster) Record(ctx context.Context, t *testing.T, to string) Recorded {
+	t.Helper()
+	r := Recorded{cluster: c, scenario: filepath.Join(t.TempDir(), "before.yaml")}
+	scenario := c.simulate(ctx, t, c.Name, "--to", to, "--print-scenario")
+	t.Logf("before the upgrade:\n%s", scenario)
+	if err := os.WriteFile(r.scenario, scenario, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Check simulates the upgrade of the Cluster as it was, with the durations that it shows now that it has ended, and compares.
+func (r Recorded) Check(ctx context.Context, t *testing.T, happened Upgrade) {
+	t.Helper()
+	report := r.cluster.simulate(ctx, t, "--scenario", r.scenario, "--fit-from", r.cluster.Name, "-o", "json", "--verify")
+	simulated, err := ReadReport(report)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, report)
+	}
+	t.Logf("%d operations took %s, and are simulated to take %s (%+.1f %%): %q", len(happened.Operations), happened.Took.Round(time.Second),
+		simulated.Took, percent(simulated.Took-happened.Took, happened.Took), simulated.Operations)
+	for _, problem := range Compare(happened, simulated) {
+		t.Errorf("the simulation does not agree: %s", problem)
+	}
+	if t.Failed() {
+		t.Logf("the report:\n%s", report)
+	}
+}
+
+func (c Cluster) simulate(ctx context.Context, t *testing.T, args ...string) []byte {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.Windlass, append([]string{"simulate", "--namespace", c.Namespace, "--kubeconfig", c.Kubeconfig}, args...)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("windlass simulate %q: %v\n%s%s", args, err, stdout.String(), stderr.String())
+	}
+	return stdout.Bytes()
+}
