@@ -8,19 +8,15 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/windlass-dev/windlass/internal/devplane"
 )
 
 const (
@@ -38,37 +34,22 @@ func TestChain(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	windlass := filepath.Join(t.TempDir(), "windlass")
-	run(ctx, t, "go", "build", "-buildvcs=false", "-o", windlass, repository+"/cmd/windlass")
-	state := filepath.Join(t.TempDir(), "state")
-	t.Cleanup(func() {
-		//nolint:usetesting // The test's own context has ended by now.
-		if output, err := exec.CommandContext(context.Background(), windlass, "dev", "down", "--source", repository, "--state-dir", state).CombinedOutput(); err != nil {
-			t.Errorf("dev down: %v\n%s", err, output)
-		}
-	})
-
-	output := run(ctx, t, windlass, "demo", "--source", repository, "--state-dir", state, "--keep", "-f", "testdata", "--to", target)
+	u := upgrade(ctx, t, cluster, "-f", "testdata")
 	for _, want := range []string{
 		"CP upgrade v1.31.14 -> v1.32.3",
 		"blue goes from v1.29.14 to v1.32.3",
 		"blue goes from v1.32.3 to v1.33.6",
 		"The observed operations are the planned ones.",
-		"replaced 6 machines: 4 of the control plane, 2 workers",
-		"would have replaced 4 workers: the chain saved 2",
+		"replaced 8 machines: 4 of the control plane, 4 workers",
+		"would have replaced 8 workers: the chain saved 4",
 	} {
-		if !strings.Contains(strings.Join(strings.Fields(output), " "), want) {
-			t.Errorf("the demo does not say %q:\n%s", want, output)
+		if !strings.Contains(strings.Join(strings.Fields(u.output), " "), want) {
+			t.Errorf("the demo does not say %q:\n%s", want, u.output)
 		}
 	}
 
-	plane, err := devplane.Connect(ctx, state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newClient(t, plane)
 	machines := &clusterv1.MachineList{}
-	if err := c.List(ctx, machines, client.InNamespace(cluster.Namespace)); err != nil {
+	if err := u.client.List(ctx, machines, client.InNamespace(cluster.Namespace)); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range machines.Items {
@@ -76,14 +57,15 @@ func TestChain(t *testing.T) {
 			t.Errorf("Machine %s is at %s with node %+v", m.Name, m.Spec.Version, m.Status.NodeInfo)
 		}
 	}
-	t.Run("plan of the live cluster", func(t *testing.T) { planLive(ctx, t, windlass, plane) })
-	t.Run("a version that the graph does not offer", func(t *testing.T) { refuse(ctx, t, c) })
+	t.Run("simulation", func(t *testing.T) { u.before.Check(ctx, t, u.happened) })
+	t.Run("plan of the live cluster", func(t *testing.T) { planLive(ctx, t, u) })
+	t.Run("a version that the graph does not offer", func(t *testing.T) { refuse(ctx, t, u.client) })
 }
 
 // planLive checks that the plan of a cluster that has arrived is empty.
-func planLive(ctx context.Context, t *testing.T, windlass string, plane *devplane.Plane) {
+func planLive(ctx context.Context, t *testing.T, u upgraded) {
 	t.Helper()
-	output := run(ctx, t, windlass, "plan", cluster.Name, "-n", cluster.Namespace, "--to", target, "--kubeconfig", plane.KubeconfigPath(), "-o", "json")
+	output := run(ctx, t, u.windlass, "plan", cluster.Name, "-n", cluster.Namespace, "--to", target, "--kubeconfig", u.plane.KubeconfigPath(), "-o", "json")
 	var planned struct {
 		Operations []any `json:"operations"`
 	}
@@ -117,19 +99,6 @@ func refuse(ctx context.Context, t *testing.T, c client.WithWatch) {
 		}
 	}
 	t.Errorf("the Cluster's condition does not show what the extension says: %v", context.Cause(ctx))
-}
-
-func newClient(t *testing.T, plane *devplane.Plane) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := clusterv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.NewWithWatch(plane.RESTConfig(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // run runs a command, fails the test if it fails, and returns what it writes to standard output.

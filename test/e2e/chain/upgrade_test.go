@@ -1,0 +1,122 @@
+package chain
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/devplane"
+	"github.com/windlass-dev/windlass/test/e2e/internal/agree"
+	"github.com/windlass-dev/windlass/test/e2e/internal/rig"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// mark is what holds the upgrade of a Cluster until it has been written down how it is.
+const mark = clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + "/simulate"
+
+// upgraded is a Cluster that "windlass demo" has upgraded, on the plane that it has left.
+type upgraded struct {
+	windlass string
+	plane    *devplane.Plane
+	client   client.WithWatch
+	// output is what the demo said.
+	output   string
+	before   agree.Recorded
+	happened agree.Upgrade
+}
+
+// upgrade has "windlass demo" upgrade a Cluster that has the mark, and takes that away when it is all that the upgrade waits for.
+func upgrade(ctx context.Context, t *testing.T, key types.NamespacedName, args ...string) upgraded {
+	t.Helper()
+	u := upgraded{windlass: filepath.Join(t.TempDir(), "windlass")}
+	run(ctx, t, "go", "build", "-buildvcs=false", "-o", u.windlass, repository+"/cmd/windlass")
+	state := filepath.Join(t.TempDir(), "state")
+	t.Cleanup(func() {
+		//nolint:usetesting // The test's own context has ended by now.
+		if output, err := exec.CommandContext(context.Background(), u.windlass, "dev", "down", "--source", repository, "--state-dir", state).CombinedOutput(); err != nil {
+			t.Errorf("dev down: %v\n%s", err, output)
+		}
+	})
+	demo := startDemo(ctx, t, u.windlass, append([]string{"--source", repository, "--state-dir", state, "--keep", "--to", target}, args...)...)
+	demo.await(ctx, t, fmt.Sprintf("Upgrading Cluster %s to %s", key.Name, target))
+	var err error
+	if u.plane, err = devplane.Connect(ctx, state); err != nil {
+		t.Fatal(err)
+	}
+	u.client = newClient(t, u.plane)
+	u.follow(ctx, t, key)
+	u.output = demo.end(ctx, t)
+	return u
+}
+
+// follow lets the upgrade begin, and sees how it goes.
+func (u *upgraded) follow(ctx context.Context, t *testing.T, key types.NamespacedName) {
+	t.Helper()
+	history := rig.Follow(ctx, t, u.plane.RESTConfig(), u.client.Scheme())
+	history.Await(ctx, t, "waiting for the target to be set", func() string {
+		if at := history.Now(key).Cluster.Version; at != target {
+			return "it is " + at
+		}
+		return ""
+	})
+	u.before = agree.Cluster{NamespacedName: key, Windlass: u.windlass, Kubeconfig: u.plane.KubeconfigPath()}.Record(ctx, t, target)
+	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	began := time.Now()
+	if err := u.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, mark))); err != nil {
+		t.Fatal(err)
+	}
+	history.AwaitArrived(ctx, t, key, target)
+	u.happened = agree.Upgrade{Operations: history.Moves(key), Took: time.Since(began)}
+}
+
+func newClient(t *testing.T, plane *devplane.Plane) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewWithWatch(plane.RESTConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestCluster upgrades the demo's own Cluster, 3 control plane machines and three pools, with the project's engine, and compares that with its simulation.
+func TestCluster(t *testing.T) {
+	if os.Getenv("WINDLASS_E2E") != "1" || os.Getenv("WINDLASS_LONG") != "1" {
+		t.Skip("set WINDLASS_E2E=1 and WINDLASS_LONG=1 to upgrade the demo's whole Cluster; it takes ten minutes")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	files := t.TempDir()
+	for _, name := range []string{"cluster.yaml", "clusterclass.yaml", "upgradegraph.yaml"} {
+		data, err := os.ReadFile(filepath.Join(repository, "internal/demo/manifests", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		marked := strings.Replace(string(data), "kind: Cluster\nmetadata:\n", fmt.Sprintf("kind: Cluster\nmetadata:\n  annotations: {%s: \"\"}\n", mark), 1)
+		if err := os.WriteFile(filepath.Join(files, name), []byte(marked), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u := upgrade(ctx, t, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "demo"}, "-f", files, "--engine", "windlass")
+	u.before.Check(ctx, t, u.happened)
+}
