@@ -3,7 +3,8 @@
 // Machines that were updated in place keep a summary: it has the time of each updater, its verification included, and what remains of the whole is the
 // drain, after the policy's soak is taken away. Of machines that were replaced, the new one tells how long it took to be Ready. How long deleting takes
 // shows between the new machines of a group that made them one after another: the next one is made only when an old one is gone, and before and after that
-// the group's controllers have to notice. A simulation adds these two times itself, so they are taken off. Events tell nothing more: Cluster API writes none when a
+// the group's controllers have to notice. A simulation adds these two times itself, so they are taken off. When the last old one was gone, the group's
+// condition RollingOut tells. Events tell nothing more: Cluster API writes none when a
 // machine is Ready or gone, and they are kept for an hour.
 package fit
 
@@ -58,7 +59,7 @@ func Fit(o Objects) (Fitted, error) {
 	if err != nil {
 		return Fitted{}, fmt.Errorf("cluster %s: spec.topology.version: %w", o.Objects.Cluster.Name, err)
 	}
-	m := &measurement{policies: policiesOf(o), rows: map[string]*row{}}
+	m := &measurement{policies: policiesOf(o), rows: map[string]*row{}, over: rolloutsOver(o.Objects)}
 	for _, machine := range sorted(o.Objects.Machines) {
 		m.machine(machine, target)
 	}
@@ -80,6 +81,8 @@ type measurement struct {
 	workers, controlPlane samples
 	// rows are by group, as policiesOf names them.
 	rows map[string]*row
+	// over is when rollouts were over, by group.
+	over map[string]time.Time
 	// elsewhere are machines at another version, unchanged those whose last update was no upgrade, strange what was dropped, retried what needed more
 	// than one attempt.
 	elsewhere, unchanged, strange, retried int
@@ -198,7 +201,7 @@ func (m *measurement) created(into *samples, machine *clusterv1.Machine, hops ti
 // that an old one is gone.
 const reactions = 2
 
-// between takes what came between new machines for the time that deleting an old one takes, where they were made one after another.
+// between takes what came between new machines, and after the last one, for the time that deleting an old one takes, where they were made one after another.
 func (m *measurement) between() {
 	for _, name := range slices.Sorted(maps.Keys(m.rows)) {
 		r := m.rows[name]
@@ -207,6 +210,10 @@ func (m *measurement) between() {
 		}
 		for _, between := range r.between {
 			r.into.delete = append(r.into.delete, max(0, between-reactions*r.hops*scenario.DefaultReact))
+		}
+		// After the last new machine only one thing has to be noticed: that it is Ready. Without a surge that is the end.
+		if last := m.over[name].Sub(r.last); !r.last.IsZero() && last > 0 && m.plausible(last) {
+			r.into.delete = append(r.into.delete, max(0, last-r.hops*scenario.DefaultReact))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -104,6 +105,47 @@ func TestReplacedMachines(t *testing.T) {
 	}
 }
 
+// TestOnlyMachineOfAGroup: nothing comes after it, but its group says when the one before was gone.
+func TestOnlyMachineOfAGroup(t *testing.T) {
+	t.Parallel()
+	condition := func(kind string, status metav1.ConditionStatus, at time.Duration) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(began.Add(at))}
+	}
+	md := func(name string, status metav1.ConditionStatus, at time.Duration) *clusterv1.MachineDeployment {
+		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: name}}}
+		md.Status.Conditions = []metav1.Condition{condition(clusterv1.RollingOutCondition, status, at)}
+		return md
+	}
+	o := objects(machine("c", "", 0, 5*time.Minute), machine("w", "md", 10*time.Minute, 13*time.Minute), machine("f", "fast", 20*time.Minute, 23*time.Minute))
+	// Of the second group the old machine went first; and one that is not a part of the topology is not measured.
+	o.Objects.MachineDeployments = []*clusterv1.MachineDeployment{
+		md("md", metav1.ConditionFalse, 14*time.Minute+2*time.Second), md("fast", metav1.ConditionFalse, 21*time.Minute), md("", metav1.ConditionFalse, 40*time.Minute),
+	}
+	conditions := []any{map[string]any{
+		"type": clusterv1.RollingOutCondition, "status": "False", "lastTransitionTime": began.Add(7*time.Minute + time.Second).Format(time.RFC3339),
+	}}
+	o.Objects.ControlPlane = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
+	got, err := fit.Fit(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(scenario.Durations{Create: "[3m,3m]", Delete: "[1m]"}, got.Durations, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("workers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(scenario.Durations{Create: "[5m]", Delete: "[2m]"}, got.ControlPlane, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("control plane (-want +got):\n%s", diff)
+	}
+
+	// A rollout that is not over tells nothing, nor does what is no condition.
+	o.Objects.MachineDeployments = []*clusterv1.MachineDeployment{md("md", metav1.ConditionTrue, 14*time.Minute)}
+	for _, strange := range []any{"none", []any{"none"}, nil} {
+		o.Objects.ControlPlane.Object["status"] = map[string]any{"conditions": strange}
+		if got, err := fit.Fit(o); err != nil || got.Durations.Delete+got.ControlPlane.Delete != "" {
+			t.Errorf("conditions %v: %+v, %v", strange, got, err)
+		}
+	}
+}
+
 func TestMachinesUpdatedInPlace(t *testing.T) {
 	t.Parallel()
 	garbage := updated(t, "garbage", "md", time.Minute)
@@ -133,7 +175,7 @@ func TestMachinesUpdatedInPlace(t *testing.T) {
 			"measured: updater \"k8s\" until the node is Ready, 59s to 1m40s, from 3 machines (workers of cluster old)",
 			"measured: updater \"os\" until the node is Ready, 2m0s to 2m0s, from 1 machine (workers of cluster old)",
 			"measured: updater \"cp\" until the node is Ready, 50s to 50s, from 1 machine (the control plane of cluster old)",
-			"how long deleting a machine takes could not be measured: only new machines of a group that were made one after another tell it",
+			"how long deleting a machine takes could not be measured: no group that made its new machines one after another says when an old one was gone",
 			"left out: 1 time of updaters that took more than one attempt; see failures.updateFails",
 			"left out: 1 duration that cannot be of one machine's update, or cannot be read",
 			"left out: 1 machine of cluster old whose last update in place changed no version",

@@ -19,7 +19,7 @@ func (m *measurement) notes(cluster string, target version.Version) []string {
 		told = append(told, of.samples.notes(fmt.Sprintf("%s of cluster %s", of.who, cluster))...)
 	}
 	if len(m.controlPlane.delete)+len(m.workers.delete) == 0 {
-		told = append(told, "how long deleting a machine takes could not be measured: only new machines of a group that were made one after another tell it")
+		told = append(told, "how long deleting a machine takes could not be measured: no group that made its new machines one after another says when an old one was gone")
 	}
 	if m.retried > 0 {
 		told = append(told, fmt.Sprintf("left out: %s of updaters that took more than one attempt; see failures.updateFails", count(m.retried, "time")))
