@@ -114,8 +114,7 @@ func (s *Slots[K]) End(scope string, key K, id string, now time.Time) {
 	c := s.scope(scope)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.begun[key].id == id {
-		delete(c.begun, key)
-	}
+	// Whatever update it was that had begun: an update that takes the place of another is not begun here.
+	delete(c.begun, key)
 	c.ended[key] = note{id: id, at: now}
 }

@@ -54,13 +54,13 @@ func TestCount(t *testing.T) {
 			t.Parallel()
 			s := slots.New[string]()
 			none := func() (slots.Seen[string], error) { return slots.Seen[string]{}, nil }
+			for _, key := range tt.ended {
+				s.End("scope", key[:1], key, epoch)
+			}
 			for _, key := range tt.begun {
 				if err := s.Begin("scope", key[:1], key, epoch, none, func(int) (bool, error) { return true, nil }); err != nil {
 					t.Fatal(err)
 				}
-			}
-			for _, key := range tt.ended {
-				s.End("scope", key[:1], key, epoch)
 			}
 			got := -1
 			err := s.Begin("scope", "a", "a1", epoch.Add(tt.after), func() (slots.Seen[string], error) { return tt.seen, nil }, func(others int) (bool, error) {
@@ -96,6 +96,28 @@ func TestNextUpdateIsNotForgotten(t *testing.T) {
 		if others := begin("a", "a1", seen...); others != 1 {
 			t.Errorf("reading %d: %d others are in flight, want 1", i+1, others)
 		}
+	}
+}
+
+// TestSuperseded: the update that ends need not be the one that began.
+func TestSuperseded(t *testing.T) {
+	t.Parallel()
+	s := slots.New[string]()
+	none := func() (slots.Seen[string], error) { return slots.Seen[string]{}, nil }
+	for _, begin := range []struct {
+		key, id string
+		want    int
+	}{{"a", "a1", 0}, {"b", "b1", 0}} {
+		err := s.Begin("scope", begin.key, begin.id, time.Unix(0, 0), none, func(others int) (bool, error) {
+			if others != begin.want {
+				t.Errorf("%s: %d others are in flight, want %d", begin.key, others, begin.want)
+			}
+			return true, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.End("scope", begin.key, begin.key+"2", time.Unix(0, 0))
 	}
 }
 

@@ -442,3 +442,22 @@ func TestManyMachines(t *testing.T) {
 		t.Errorf("%.1f writes for one machine, want at most 4", perMachine)
 	}
 }
+
+// TestFailureInOneCall: an update that begins and fails finally in one call is told about as any other, and not once more.
+func TestFailureInOneCall(t *testing.T) {
+	t.Parallel()
+	w, s := moving(t, external(func(p *v1alpha1.UpdatePolicySpec) { p.MaxAttempts = 1 }))
+	s.answer = func(string) inplace.Answer { return inplace.Answer{Outcome: inplace.Fails, Message: "disk full"} }
+	if _, err := w.update("a"); err == nil {
+		t.Fatal("the update did not fail")
+	}
+	var told []string
+	for len(w.events.Events) > 0 {
+		if e := <-w.events.Events; strings.Contains(e, v1alpha1.UpdateFailedReason) {
+			told = append(told, e)
+		}
+	}
+	if len(told) != 2 {
+		t.Errorf("Events on the Machine and its owner, and no other: %q", told)
+	}
+}

@@ -152,6 +152,7 @@ func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
 	if err := r.recordProgress(ctx, r.machine, before, after, r.policy.Policy); err != nil {
 		return err
 	}
+	r.saved, r.facts.Progress = after, after
 	r.reportProgress(ctx, r.machine, before, after)
 	if before != nil && before.Phase == inplace.Failed {
 		r.clearCondition(ctx)
