@@ -154,6 +154,10 @@ func setLagging(into *scenario.Pool, template string, oldest version.Version, ma
 	}
 	lagging = min(lagging, into.Replicas)
 	if lagging == 0 {
+		if len(machines) > 0 {
+			// What the object reports is older than its machines.
+			into.Version = wanted.String()
+		}
 		return
 	}
 	into.Version, into.Oldest, into.Lagging = wanted.String(), oldest.String(), lagging

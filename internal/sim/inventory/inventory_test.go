@@ -109,6 +109,25 @@ func TestFromObjects(t *testing.T) {
 	}
 }
 
+// TestStatusBehindItsMachines: a MachineDeployment reports the versions of its machines a little later than these have them.
+func TestStatusBehindItsMachines(t *testing.T) {
+	t.Parallel()
+	c := read(t, updates()...)
+	for i, m := range c.Objects.Machines {
+		if m.Name == "m1" {
+			c.Objects.Machines[i] = m.DeepCopy()
+			c.Objects.Machines[i].Spec.Version = "v1.29.4"
+		}
+	}
+	got, err := inventory.FromObjects([]inventory.Cluster{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pool := got.File.Clusters[0].Pools[0]; pool.Name != "there" || pool.Version != "v1.29.4" || pool.Oldest != "" || pool.Lagging != 0 {
+		t.Errorf("the pool is %+v, want it at v1.29.4", pool)
+	}
+}
+
 func TestClustersOfSeveralNamespaces(t *testing.T) {
 	t.Parallel()
 	first, second := read(t, updates()...), read(t, updates()...)
