@@ -83,7 +83,7 @@ func (u *upgraded) follow(ctx context.Context, t *testing.T, key types.Namespace
 		t.Fatal(err)
 	}
 	history.AwaitArrived(ctx, t, key, target)
-	u.happened = agree.Upgrade{Operations: history.Moves(key), Took: time.Since(began)}
+	u.happened = agree.Happened(history, key, began)
 }
 
 func newClient(t *testing.T, plane *devplane.Plane) client.WithWatch {

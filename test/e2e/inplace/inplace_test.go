@@ -7,18 +7,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/demo"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// TestInPlace runs everything on one plane: a chain of upgrades with the extension killed at random points, and then pools of a
+// TestInPlace runs everything on one plane: a chain of upgrades with the extension killed at random points, and its rest as it is simulated; then pools of a
 // second cluster side by side, each with an updater of its own.
 func TestInPlace(t *testing.T) {
 	ctx, p := start(t)
 	// Both clusters take their time to come up. An update that takes any time at all is asked for at least twice, so that the
 	// extension can be killed in between.
 	workers, duration, kills := int32(1), 300*time.Millisecond, 20
+	// Two minors while the extension is killed, and two undisturbed.
+	to := version.MustParse("v1.31.14")
 	if long() {
 		const manyKills = 50
-		workers, duration, kills = 3, 2*time.Second, manyKills
+		workers, duration, kills, to = 3, 2*time.Second, manyKills, demo.DefaultTarget()
 	}
 	c := p.newChain(ctx, t, workers, duration)
 	pools := []pool{
@@ -35,7 +39,10 @@ func TestInPlace(t *testing.T) {
 	}
 	p.createPools(ctx, t, poolsCluster, pools)
 
-	t.Run("chain", func(t *testing.T) { c.upgrade(ctx, t, kills) })
+	t.Run("chain", func(t *testing.T) { c.upgrade(ctx, t, to, kills) })
+	if to != demo.DefaultTarget() {
+		t.Run("chain as simulated", func(t *testing.T) { c.simulate(ctx, t) })
+	}
 	t.Run("rollout that no hook is asked about", func(t *testing.T) { c.refuseRollout(ctx, t) })
 	for _, pool := range pools {
 		p.awaitPool(ctx, t, pool.Name, firstVersion, int(pool.Replicas))

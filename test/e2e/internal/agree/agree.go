@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/internal/sim/whatif"
+	"github.com/windlass-dev/windlass/test/e2e/internal/rig"
 )
 
 // Tolerance is the part of a real upgrade's duration by which a simulation's may be off.
@@ -27,7 +29,28 @@ const Tolerance = 0.2
 type Upgrade struct {
 	// Operations are in the order of their beginning, as rig.History has them: "control plane v1.31.0", "md-0 v1.31.0".
 	Operations []string
-	Took       time.Duration
+	// Began is when each of them did, from the beginning; it is shown, and not compared.
+	Began []time.Duration
+	Took  time.Duration
+}
+
+// Happened is the upgrade of a Cluster that began then and has ended now.
+func Happened(h *rig.History, cluster types.NamespacedName, began time.Time) Upgrade {
+	u := Upgrade{Took: time.Since(began)}
+	var at []time.Time
+	u.Operations, at = h.MovesAt(cluster)
+	for _, a := range at {
+		u.Began = append(u.Began, a.Sub(began))
+	}
+	return u
+}
+
+func (u Upgrade) String() string {
+	var text strings.Builder
+	for i, o := range u.Operations {
+		fmt.Fprintf(&text, "  %6.1f s %s\n", u.Began[i].Seconds(), o)
+	}
+	return fmt.Sprintf("%s  %6.1f s the end", text.String(), u.Took.Seconds())
 }
 
 // Compare says where a simulation does not agree with what happened; nothing where it does.
@@ -69,7 +92,7 @@ func ReadReport(report []byte) (Upgrade, error) {
 	slices.SortStableFunc(bars, func(a, b bar) int { return cmp.Compare(a.began, b.began) })
 	u := Upgrade{Took: time.Duration(r.Variants[0].Duration.P50Seconds * float64(time.Second))}
 	for _, b := range bars {
-		u.Operations = append(u.Operations, b.operation)
+		u.Operations, u.Began = append(u.Operations, b.operation), append(u.Began, time.Duration(b.began*float64(time.Second)))
 	}
 	return u, nil
 }
@@ -106,8 +129,7 @@ func (r Recorded) Check(ctx context.Context, t *testing.T, happened Upgrade) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, report)
 	}
-	t.Logf("%d operations took %s, and are simulated to take %s (%+.1f %%): %q", len(happened.Operations), happened.Took.Round(time.Second),
-		simulated.Took, percent(simulated.Took-happened.Took, happened.Took), simulated.Operations)
+	t.Logf("happened:\n%s\nsimulated (%+.1f %%):\n%s", happened, percent(simulated.Took-happened.Took, happened.Took), simulated)
 	for _, problem := range Compare(happened, simulated) {
 		t.Errorf("the simulation does not agree: %s", problem)
 	}

@@ -13,7 +13,10 @@ import (
 )
 
 func happened() agree.Upgrade {
-	return agree.Upgrade{Operations: []string{"control plane v1.30.0", "control plane v1.31.0", "a v1.31.0", "b v1.31.0"}, Took: 100 * time.Second}
+	return agree.Upgrade{
+		Operations: []string{"control plane v1.30.0", "control plane v1.31.0", "a v1.31.0", "b v1.31.0"},
+		Began:      []time.Duration{0, 30 * time.Second, 60 * time.Second, 80 * time.Second}, Took: 100 * time.Second,
+	}
 }
 
 func TestCompare(t *testing.T) {

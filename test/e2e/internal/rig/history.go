@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,8 +37,9 @@ const (
 
 // Fact is one version of one object.
 type Fact struct {
-	// Revision orders the versions of all objects: they are in one etcd, whose revisions count all of them.
+	// Revision orders the versions of all objects: they are in one etcd, whose revisions count all of them. Seen is when a watch showed it.
 	Revision int64
+	Seen     time.Time
 	Kind     string
 	Cluster  types.NamespacedName
 	// Group is the name of the group in the topology; empty for the control plane and what belongs to it.
@@ -116,7 +118,7 @@ func (h *History) see(object any, gone bool) {
 		return
 	}
 	fact := readFact(o)
-	fact.Gone = gone
+	fact.Gone, fact.Seen = gone, time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before, known := h.latest[fact.UID]

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,7 +101,12 @@ func (h *History) Ways(cluster types.NamespacedName) Ways {
 
 // Moves returns the changes of version of a Cluster's parts, in order: "control plane v1.31.0", "md-0 v1.31.0".
 func (h *History) Moves(cluster types.NamespacedName) []string {
-	var moves []string
+	moves, _ := h.MovesAt(cluster)
+	return moves
+}
+
+// MovesAt is Moves, and when each was seen.
+func (h *History) MovesAt(cluster types.NamespacedName) (moves []string, at []time.Time) {
 	last := map[types.UID]string{}
 	for _, f := range h.Of(cluster) {
 		if f.Kind != KindControlPlane && f.Kind != KindGroup {
@@ -111,11 +117,11 @@ func (h *History) Moves(cluster types.NamespacedName) []string {
 			if name == "" {
 				name = "control plane"
 			}
-			moves = append(moves, name+" "+f.Version)
+			moves, at = append(moves, name+" "+f.Version), append(at, f.Seen)
 		}
 		last[f.UID] = f.Version
 	}
-	return moves
+	return moves, at
 }
 
 // CheckOrder fails the test where the history of a Cluster breaks a rule of chained upgrades, in any of its states: skew, one minor and one part
