@@ -97,8 +97,8 @@ type samples struct {
 // row is the new machines of a group, by age.
 type row struct {
 	into *samples
-	// hops is how many controllers act one after another.
-	hops time.Duration
+	// acts is how long its controllers take to notice something and act on it.
+	acts time.Duration
 	// last is when the last one was Ready; zero where that cannot be told.
 	last time.Time
 	// between are the times from one being Ready until the next was made. sideBySide says that some were made before that, so that these times tell nothing.
@@ -121,15 +121,15 @@ func (m *measurement) machine(machine *clusterv1.Machine, target version.Version
 		m.elsewhere++
 		return
 	}
-	into, hops := &m.workers, time.Duration(rollout.PoolHops)
+	into, acts := &m.workers, rollout.PoolHops*scenario.DefaultReact
 	if _, isControlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; isControlPlane {
-		into, hops = &m.controlPlane, rollout.ControlPlaneHops
+		into, acts = &m.controlPlane, rollout.ControlPlaneHops*scenario.DefaultReact
 	}
 	if text, updated := machine.Annotations[v1alpha1.LastUpdateAnnotation]; updated {
 		m.updated(into, machine, text, target)
 		return
 	}
-	m.created(into, machine, hops)
+	m.created(into, machine, acts)
 }
 
 // updated measures a machine that was updated in place.
@@ -171,14 +171,14 @@ func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text st
 }
 
 // created measures a new machine, and what came between it and the one before.
-func (m *measurement) created(into *samples, machine *clusterv1.Machine, hops time.Duration) {
+func (m *measurement) created(into *samples, machine *clusterv1.Machine, acts time.Duration) {
 	ready := readyAt(machine)
 	if ready.IsZero() {
 		return
 	}
 	name := groupOf(machine)
 	if m.rows[name] == nil {
-		m.rows[name] = &row{into: into, hops: hops}
+		m.rows[name] = &row{into: into, acts: acts}
 	}
 	r := m.rows[name]
 	took := ready.Sub(machine.CreationTimestamp.Time)
@@ -209,11 +209,11 @@ func (m *measurement) between() {
 			continue
 		}
 		for _, between := range r.between {
-			r.into.delete = append(r.into.delete, max(0, between-reactions*r.hops*scenario.DefaultReact))
+			r.into.delete = append(r.into.delete, max(0, between-reactions*r.acts))
 		}
 		// After the last new machine only one thing has to be noticed: that it is Ready. Without a surge that is the end.
 		if last := m.over[name].Sub(r.last); !r.last.IsZero() && last > 0 && m.plausible(last) {
-			r.into.delete = append(r.into.delete, max(0, last-r.hops*scenario.DefaultReact))
+			r.into.delete = append(r.into.delete, max(0, last-r.acts))
 		}
 	}
 }

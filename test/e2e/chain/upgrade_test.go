@@ -49,8 +49,8 @@ func upgrade(ctx context.Context, t *testing.T, key types.NamespacedName, args .
 	run(ctx, t, "go", "build", "-buildvcs=false", "-o", u.windlass, repository+"/cmd/windlass")
 	state := filepath.Join(t.TempDir(), "state")
 	t.Cleanup(func() {
-		//nolint:usetesting // The test's own context has ended by now.
-		if output, err := exec.CommandContext(context.Background(), u.windlass, "dev", "down", "--source", repository, "--state-dir", state).CombinedOutput(); err != nil {
+		// The test's own context has ended by now.
+		if output, err := exec.CommandContext(context.WithoutCancel(ctx), u.windlass, "dev", "down", "--source", repository, "--state-dir", state).CombinedOutput(); err != nil {
 			t.Errorf("dev down: %v\n%s", err, output)
 		}
 	})
@@ -108,7 +108,7 @@ func TestCluster(t *testing.T) {
 	defer cancel()
 	files := t.TempDir()
 	for _, name := range []string{"cluster.yaml", "clusterclass.yaml", "upgradegraph.yaml"} {
-		data, err := os.ReadFile(filepath.Join(repository, "internal/demo/manifests", name))
+		data, err := os.ReadFile(filepath.Join(repository, "internal", "demo", "manifests", name))
 		if err != nil {
 			t.Fatal(err)
 		}
