@@ -245,9 +245,9 @@ func (d *decider) nextUpgrade() (Decision, bool) {
 	return d.call(BeforeClusterUpgrade, d.s.Target, then)
 }
 
-// intentHolds is how long a step may be taken that BeforeControlPlaneUpgrade let pass: long enough for a manager that comes back from a crash, and not so
+// IntentHolds is how long a step may be taken that BeforeControlPlaneUpgrade let pass: long enough for a manager that comes back from a crash, and not so
 // long that a maintenance window which was open then is over.
-const intentHolds = 2 * time.Minute
+const IntentHolds = 2 * time.Minute
 
 // nextStep begins the control plane's next step, which exists: the control plane is below the target, and the plan is legal.
 func (d *decider) nextStep() (Decision, bool) {
@@ -256,7 +256,7 @@ func (d *decider) nextStep() (Decision, bool) {
 		return d.decide(Wait{}, GroupsLeaving, "the control plane waits with its step to %s until %s, which lags too far behind for it, is gone", to, names(left)), true
 	}
 	intent := Intent{From: from, To: to, Workers: d.stopsAt(to), Passed: d.now.UTC().Truncate(time.Second)}
-	if i := d.s.Intent; i == nil || !i.From.Equal(from) || !i.To.Equal(to) || d.now.Sub(i.Passed) > intentHolds {
+	if i := d.s.Intent; i == nil || !i.From.Equal(from) || !i.To.Equal(to) || d.now.Sub(i.Passed) > IntentHolds {
 		return d.call(BeforeControlPlaneUpgrade, to, Record{Intent: &intent})
 	}
 	decision := d.decide(RaiseControlPlane{To: to, Then: taken(intent)}, ControlPlaneStep, "the control plane goes from %s to %s", from, to)

@@ -182,7 +182,7 @@ func decideBegin(f Facts) Verdict {
 		return refuse(nil, ReasonTransition, "%s", why)
 	}
 	if f.Policy.MaxInFlight > 0 && f.InFlight >= f.Policy.MaxInFlight {
-		return wait(nil, pollQueue, ReasonQueued, "not started: as many machines as maxInFlight allows (%d) are being updated", f.Policy.MaxInFlight)
+		return wait(nil, PollQueue, ReasonQueued, "not started: as many machines as maxInFlight allows (%d) are being updated", f.Policy.MaxInFlight)
 	}
 	return startStep(&Progress{
 		ID: f.FreshID, Decision: d.ID, Target: d.Target, Policy: f.PolicyName,

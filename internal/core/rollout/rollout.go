@@ -17,8 +17,6 @@ type Pool struct {
 	// Old counts machines at an old version that nothing happens to, Updating those that are being updated in place, New those at the new
 	// version that are available, Coming those at the new version that are not yet, and Going those that are being deleted: these are in none of the others.
 	Old, Updating, New, Coming, Going int
-	// OldAway counts those of Old that are not available.
-	OldAway int
 	// MaxSurge and MaxUnavailable are numbers of machines. Where both are zero, MaxUnavailable counts as 1, as Cluster API has it.
 	MaxSurge, MaxUnavailable int
 	InPlace                  bool
@@ -26,23 +24,24 @@ type Pool struct {
 
 // DecidePool says what a pool does next. At no time are there more than Desired + MaxSurge machines, those that are being deleted included: a
 // MachineDeployment creates none in the place of one that still exists. Nor, as far as it is the rollout's doing, are there fewer than
-// Desired - MaxUnavailable that are available.
-//
-// An update in place always counts as disruption, so that one machine is updated even where MaxUnavailable is zero (Cluster API makes another
-// machine for that time, issue 14160; here it is only allowed to be missing).
+// Desired - MaxUnavailable that are available. An update in place always counts as disruption.
 func DecidePool(p Pool) Move {
-	maxUnavailable := MaxUnavailable(p.MaxSurge, p.MaxUnavailable, p.InPlace)
-	total := p.Old + p.Updating + p.New + p.Coming
-	available := p.Old - p.OldAway + p.New
-	mayGo := max(0, available-(p.Desired-maxUnavailable))
-	room := p.Desired + p.MaxSurge - total - p.Going
-	if p.InPlace {
-		return Move{Create: max(0, min(p.Desired-total, room)), Update: min(p.Old, mayGo)}
+	fresh := p.Updating + p.New + p.Coming
+	available := p.Old + p.New
+	mayGo := min(p.Old, max(0, available-(p.Desired-MaxUnavailable(p.MaxSurge, p.MaxUnavailable))))
+	create := max(0, min(p.Desired-fresh, p.Desired+p.MaxSurge-p.Old-fresh-p.Going))
+	if !p.InPlace {
+		return Move{Create: create, Delete: mayGo}
 	}
-	missing := p.Desired - p.Updating - p.New - p.Coming
-	create := max(0, min(missing, room))
-	// Machines that are not available go first: they cost nothing. Beyond the desired number all old ones go.
-	return Move{Create: create, Delete: min(p.Old, p.OldAway+mayGo)}
+	update := min(mayGo, max(0, p.Desired-fresh))
+	move := Move{Update: update, Delete: mayGo - update}
+	// What is missing is made. A surge is not used up, but for one machine where nothing could go on otherwise: it is deleted in the end (Cluster API's
+	// issue 14160).
+	move.Create = max(0, create-p.MaxSurge)
+	if idle := p.Updating+p.Coming+p.Going+mayGo == 0; create > 0 && move.Create == 0 && idle {
+		move.Create = 1
+	}
+	return move
 }
 
 // ControlPlane is what is known of the machines of a control plane.
@@ -56,7 +55,8 @@ type ControlPlane struct {
 	InPlace  bool
 }
 
-// DecideControlPlane says what a control plane does next: one thing to one machine at a time, so that etcd keeps its quorum.
+// DecideControlPlane says what a control plane does next: one thing to one machine at a time, so that etcd keeps its quorum. Where MaxSurge allows a machine
+// more, that is made first, in place too, and one is deleted in the end.
 func DecideControlPlane(c ControlPlane) Move {
 	switch total := c.Old + c.New; {
 	case c.Moving > 0:
@@ -65,18 +65,18 @@ func DecideControlPlane(c ControlPlane) Move {
 		return Move{Create: 1}
 	case c.Old == 0:
 		return Move{}
-	case c.InPlace:
-		return Move{Update: 1}
-	case c.MaxSurge > 0 && total == c.Desired:
+	case total < c.Desired+c.MaxSurge:
 		return Move{Create: 1}
+	case c.InPlace && c.New < c.Desired:
+		return Move{Update: 1}
 	default:
 		return Move{Delete: 1}
 	}
 }
 
 // MaxUnavailable is how many machines of a pool may be missing, by what its object says.
-func MaxUnavailable(maxSurge, maxUnavailable int, inPlace bool) int {
-	if maxUnavailable == 0 && (maxSurge == 0 || inPlace) {
+func MaxUnavailable(maxSurge, maxUnavailable int) int {
+	if maxSurge == 0 && maxUnavailable == 0 {
 		return 1
 	}
 	return maxUnavailable

@@ -22,9 +22,13 @@ func TestDecidePool(t *testing.T) {
 		"old ones go first without a surge":   {pool: rollout.Pool{Desired: 5, Old: 5, MaxUnavailable: 2}, want: rollout.Move{Delete: 2}},
 		"then new ones come":                  {pool: rollout.Pool{Desired: 5, Old: 3, MaxUnavailable: 2}, want: rollout.Move{Create: 2}},
 		"neither allowed counts as one":       {pool: rollout.Pool{Desired: 5, Old: 5}, want: rollout.Move{Delete: 1}},
-		"what is away goes for nothing":       {pool: rollout.Pool{Desired: 5, Old: 5, OldAway: 2, MaxSurge: 1}, want: rollout.Move{Create: 1, Delete: 2}},
 		"in place as many as may be missing":  {pool: rollout.Pool{Desired: 5, Old: 5, MaxUnavailable: 2, InPlace: true}, want: rollout.Move{Update: 2}},
-		"in place one where none may":         {pool: rollout.Pool{Desired: 5, Old: 5, MaxSurge: 1, InPlace: true}, want: rollout.Move{Update: 1}},
+		"in place one more where none may":    {pool: rollout.Pool{Desired: 3, Old: 3, MaxSurge: 1, InPlace: true}, want: rollout.Move{Create: 1}},
+		"in place nothing while it comes":     {pool: rollout.Pool{Desired: 3, Old: 3, Coming: 1, MaxSurge: 1, InPlace: true}},
+		"in place then one is updated":        {pool: rollout.Pool{Desired: 3, Old: 3, New: 1, MaxSurge: 1, InPlace: true}, want: rollout.Move{Update: 1}},
+		"in place the last one is deleted":    {pool: rollout.Pool{Desired: 3, Old: 1, New: 3, MaxSurge: 1, InPlace: true}, want: rollout.Move{Delete: 1}},
+		"in place no surge where one may":     {pool: rollout.Pool{Desired: 3, Old: 3, MaxSurge: 1, MaxUnavailable: 1, InPlace: true}, want: rollout.Move{Update: 1}},
+		"none in the place of one that goes":  {pool: rollout.Pool{Desired: 3, Old: 2, Going: 1, MaxUnavailable: 1}},
 		"in place no more than there are":     {pool: rollout.Pool{Desired: 5, Old: 1, New: 4, MaxUnavailable: 3, InPlace: true}, want: rollout.Move{Update: 1}},
 		"in place what was remediated comes":  {pool: rollout.Pool{Desired: 5, Old: 2, New: 2, MaxUnavailable: 1, InPlace: true}, want: rollout.Move{Create: 1}},
 		"in place nothing while one is at it": {pool: rollout.Pool{Desired: 2, Old: 1, Updating: 1, InPlace: true}},
@@ -46,7 +50,10 @@ func TestDecideControlPlane(t *testing.T) {
 		"then one goes":            {controlPlane: rollout.ControlPlane{Desired: 3, Old: 3, New: 1, MaxSurge: 1}, want: rollout.Move{Delete: 1}},
 		"one goes without a surge": {controlPlane: rollout.ControlPlane{Desired: 3, Old: 3}, want: rollout.Move{Delete: 1}},
 		"then one is made":         {controlPlane: rollout.ControlPlane{Desired: 3, Old: 2}, want: rollout.Move{Create: 1}},
-		"in place":                 {controlPlane: rollout.ControlPlane{Desired: 3, Old: 2, New: 1, MaxSurge: 1, InPlace: true}, want: rollout.Move{Update: 1}},
+		"in place":                 {controlPlane: rollout.ControlPlane{Desired: 3, Old: 2, New: 1, InPlace: true}, want: rollout.Move{Update: 1}},
+		"in place one more first":  {controlPlane: rollout.ControlPlane{Desired: 3, Old: 3, MaxSurge: 1, InPlace: true}, want: rollout.Move{Create: 1}},
+		"in place with one more":   {controlPlane: rollout.ControlPlane{Desired: 3, Old: 3, New: 1, MaxSurge: 1, InPlace: true}, want: rollout.Move{Update: 1}},
+		"in place, and one less":   {controlPlane: rollout.ControlPlane{Desired: 3, Old: 1, New: 3, MaxSurge: 1, InPlace: true}, want: rollout.Move{Delete: 1}},
 		"while one moves":          {controlPlane: rollout.ControlPlane{Desired: 3, Old: 2, Moving: 1, MaxSurge: 1}},
 	} {
 		if diff := cmp.Diff(tt.want, rollout.DecideControlPlane(tt.controlPlane)); diff != "" {
@@ -73,7 +80,7 @@ func TestPoolEnds(t *testing.T) {
 			if total := p.Old + p.Updating + p.New + p.Coming; total > p.Desired+p.MaxSurge {
 				t.Fatalf("%d machines: %+v", total, p)
 			}
-			if available := p.Old + p.New; available < p.Desired-rollout.MaxUnavailable(p.MaxSurge, p.MaxUnavailable, p.InPlace) {
+			if available := p.Old + p.New; available < p.Desired-rollout.MaxUnavailable(p.MaxSurge, p.MaxUnavailable) {
 				t.Fatalf("%d are available: %+v", available, p)
 			}
 			if p.Old < 0 || move == (rollout.Move{}) && p.Coming+p.Updating == 0 {

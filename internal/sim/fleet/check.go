@@ -39,8 +39,8 @@ func (k *checker) passes(s *sim, c *cluster, step gate.Step) {
 	k.passed[passKey{c.index, step}] = s.now
 }
 
-// intentHolds is how long a pass may be used; what core/chain says, and a little for the effects of one reconcile.
-const intentHolds = 2*time.Minute + time.Second
+// intentHolds is how long a pass may be used, and a little for the effects of one reconcile.
+const intentHolds = chain.IntentHolds + time.Second
 
 // raises: the control plane goes to its next version.
 func (k *checker) raises(s *sim, c *cluster, to version.Version) {
@@ -61,9 +61,20 @@ func (k *checker) raises(s *sim, c *cluster, to version.Version) {
 	if g := c.moving(""); len(g) > 0 {
 		k.violate(s, c, "the control plane goes to %s while pool %s is on its way to %s", to, g[0].name, g[0].template)
 	}
+	k.complete(s, c, to)
 	at, ok := k.passed[passKey{c.index, gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: to}}]
 	if c.Gates != nil && (!ok || s.now-at > intentHolds) {
 		k.violate(s, c, "the control plane goes to %s, and the gates have not let it in the last %s", to, intentHolds)
+	}
+}
+
+// complete: no pool at the control plane's version lacks machines, as far as the engine can know by now: they could not join any more.
+func (k *checker) complete(s *sim, c *cluster, to version.Version) {
+	for _, g := range c.groups[1:] {
+		short := g.off == 0 && g.template == c.controlPlane().template && g.fresh+g.coming+g.updating < g.desired
+		if short && s.now-g.changed > s.cfg.Faults.Lag {
+			k.violate(s, c, "the control plane goes to %s while pool %s lacks machines", to, g.name)
+		}
 	}
 }
 
@@ -181,9 +192,9 @@ func (k *checker) moves(s *sim, m *machine) {
 
 // capacity: so many machines of a group are missing or down.
 func (k *checker) capacity(s *sim, g *group, missing int) {
-	allowed := 1
-	if !g.isCP {
-		allowed = rollout.MaxUnavailable(g.surge, g.unavailable, g.update.InPlace)
+	allowed := rollout.MaxUnavailable(g.surge, g.unavailable)
+	if g.tally.failed+g.tally.gaveUp > 0 {
+		allowed = max(allowed, 1) // What fails is not the rollout's doing.
 	}
 	if missing > allowed {
 		k.violate(s, g.cluster, "%d machines of %s are down at once; maxUnavailable is %d", missing, g.name, allowed)
@@ -205,6 +216,10 @@ func (k *checker) recorded(s *sim, m *machine, before, after *inplace.Progress) 
 		k.violate(s, m.group.cluster, "update %s of machine %d takes the place of %s, which has not ended", after.ID, m.id, before.ID)
 	case before != nil && after.Operations < before.Operations:
 		k.violate(s, m.group.cluster, "the operations of machine %d are counted down", m.id)
+	case before != nil && before.Phase == inplace.Failed && after.Phase != inplace.Failed && !m.retry:
+		k.violate(s, m.group.cluster, "the update of machine %d, which has failed finally, goes on though nobody asked for it", m.id)
+	case after.Attempt > m.group.update.Policy.MaxAttempts:
+		k.violate(s, m.group.cluster, "attempt %d is made on machine %d, of at most %d", after.Attempt, m.id, m.group.update.Policy.MaxAttempts)
 	}
 }
 
@@ -215,7 +230,7 @@ func (k *checker) calls(s *sim, m *machine, call inplace.Call) {
 		k.violate(s, g.cluster, "updater %q begins operation %s on machine %d before that is on record", call.Step.Updater, call.Operation, m.id)
 		return
 	}
-	if call.Step.NeedsDrain && g.update.Policy.Drain && !m.cordoned {
+	if call.Step.NeedsDrain && g.update.Policy.Drain && !m.drained {
 		k.violate(s, g.cluster, "updater %q begins on machine %d, whose node is not drained", call.Step.Updater, m.id)
 	}
 	lag, ok := m.kubelet.Minor().Lag(m.made.Minor())

@@ -42,12 +42,12 @@ func (e *machineEffects) Save(_ context.Context, before, after *inplace.Progress
 		if before != nil && (after.Phase == inplace.BackingOff || after.Phase == inplace.Failed) && before.Phase != after.Phase {
 			g.tally.failed++
 		}
-		if before != nil && before.Phase == inplace.Failed {
-			m.retry = false
-		}
 		g.cluster.note(e.sim, "machine %d: %s", m.id, after.Phase)
 		if e.check != nil {
 			e.check.recorded(e.sim, m, before, after)
+		}
+		if before != nil && before.Phase == inplace.Failed {
+			m.retry = false
 		}
 		if after.Phase == inplace.Failed {
 			e.fail(m, after)
@@ -111,6 +111,9 @@ func (e *machineEffects) Drain(context.Context, time.Time) carry.Drained {
 	if e.domains[m.domain].away {
 		return carry.Drained{Message: errAway.Error()}
 	}
+	if m.drained {
+		return carry.Drained{Done: true}
+	}
 	if !m.draining {
 		m.draining, m.cordoned = true, true
 		m.drainEnds = e.now + e.sample(m.group.update.Timings.Drain, forDrain, m.subject, m.updates)
@@ -122,7 +125,7 @@ func (e *machineEffects) Drain(context.Context, time.Time) carry.Drained {
 	if e.now < m.drainEnds {
 		return carry.Drained{Message: "evicting pods"}
 	}
-	m.draining = false
+	m.draining, m.drained = false, true
 	return carry.Drained{Done: true}
 }
 
@@ -193,7 +196,7 @@ func (e *machineEffects) Uncordon(context.Context) error {
 	if e.check != nil {
 		e.check.uncordons(e.sim, e.m)
 	}
-	e.m.cordoned = false
+	e.m.cordoned, e.m.drained = false, false
 	return nil
 }
 

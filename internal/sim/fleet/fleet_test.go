@@ -54,8 +54,12 @@ func telco(pools, size int, update Update) Config {
 		Name: "ran", Target: v(33), Source: offer(29, 33), PoolsAtOnce: pools,
 		ControlPlane: ControlPlane{Version: v(29), Replicas: 3, MaxSurge: 1, Update: replacing()},
 	}
+	surge := 1
+	if update.InPlace {
+		surge = 0 // What has to be, for Cluster API to make no machine before it asks.
+	}
 	for i := range pools {
-		c.Pools = append(c.Pools, Pool{Name: fmt.Sprintf("pool-%d", i+1), Version: v(29), Replicas: size, MaxSurge: 1, MaxUnavailable: max(1, size/10), Update: update})
+		c.Pools = append(c.Pools, Pool{Name: fmt.Sprintf("pool-%d", i+1), Version: v(29), Replicas: size, MaxSurge: surge, MaxUnavailable: max(1, size/10), Update: update})
 	}
 	return Config{Clusters: []Cluster{c}, Begin: epoch}
 }
@@ -253,6 +257,22 @@ func TestFailures(t *testing.T) {
 			config: config(func(u *Update) { u.InPlace, u.Timings.CreateFails = false, 0.3 }), want: Completed,
 			check: func(g GroupRun) bool { return g.Failed > 0 && g.Replaced == 80 },
 		},
+		"the guard refuses a surge": {config: func() Config {
+			c := config(func(u *Update) { u.Guarded = true })
+			c.Clusters[0].Pools[0].MaxSurge, c.Clusters[0].Pools[0].MaxUnavailable = 1, 0
+			return c
+		}(), want: Stuck, why: "maxSurge", check: func(g GroupRun) bool { return g.Updated == 0 && g.Replaced == 0 }},
+		"a surge in place is one machine that comes, and one that goes": {config: func() Config {
+			c := config(func(*Update) {})
+			c.Clusters[0].Pools[0].MaxSurge, c.Clusters[0].Pools[0].MaxUnavailable = 1, 0
+			return c
+		}(), want: Completed, check: func(g GroupRun) bool { return g.Updated == 2*39 && g.Replaced == 2 && g.MaxDown == 0 }},
+		"machines that never come up, at no cost": {config: func() Config {
+			c := config(func(u *Update) {
+				u.InPlace, u.Timings = false, Timings{CreateFails: 1}
+			})
+			return c
+		}(), want: GivenUp, check: func(g GroupRun) bool { return g.Failed > 0 && g.Replaced == 0 }},
 		"a gate that nothing opens": {config: func() Config {
 			c := config(func(*Update) {})
 			c.Clusters[0].Gates = func(gate.Step) []gate.Gate { return []gate.Gate{{Name: "shut", NeedsApproval: true}} }
@@ -274,6 +294,50 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestWhereTimeGoes: the critical path names what is really waited for.
+func TestWhereTimeGoes(t *testing.T) {
+	t.Parallel()
+	replace := Update{Timings: Timings{Create: dist.Fixed(time.Hour), Delete: dist.Fixed(time.Minute)}}
+	c := Config{Begin: epoch, Horizon: 100 * time.Hour, Clusters: []Cluster{{
+		Name: "c", Target: v(30), Source: offer(29, 30), ControlPlane: ControlPlane{Version: v(29), Replicas: 3, MaxSurge: 1, Update: replacing()},
+		Pools: []Pool{{Name: "p", Version: v(29), Replicas: 10, MaxUnavailable: 10, Update: replace}},
+	}}}
+	r := mustRun(t, c, 1)
+	if last := r.Path[len(r.Path)-1]; last.Group != "p" || last.Took != 61*time.Minute {
+		t.Errorf("the last machines take an hour to come, and it ends with %+v", last)
+	}
+	c.Clusters[0].Gates = func(step gate.Step) []gate.Gate {
+		return []gate.Gate{{Name: "shut", NeedsApproval: step.Hook == gate.BeforeWorkersUpgrade}}
+	}
+	r = mustRun(t, c, 1)
+	if last := r.Path[len(r.Path)-1]; r.Outcome != GivenUp || last.Limit != "gate shut" || last.Took < 90*time.Hour {
+		t.Errorf("%s, and it ends with %+v", r.Outcome, last)
+	}
+	// One machine that waits for its turn once does not make maxInFlight the limit.
+	c = telco(1, 40, inPlaceUpdate(4))
+	c.Clusters[0].Pools[0].MaxUnavailable = 4
+	if r := mustRun(t, c, 1); !strings.Contains(fmt.Sprint(r.Path), "maxUnavailable 4") {
+		t.Errorf("maxUnavailable and maxInFlight are 4, and the path is %+v", r.Path)
+	}
+	c.Clusters[0].Pools[0].MaxUnavailable = 20
+	if r := mustRun(t, c, 1); !strings.Contains(fmt.Sprint(r.Path), "maxInFlight 4") {
+		t.Errorf("maxInFlight is 4, and the path is %+v", r.Path)
+	}
+}
+
+// TestDrainedOnce: a node whose drain could not be recorded is drained all the same.
+func TestDrainedOnce(t *testing.T) {
+	t.Parallel()
+	c := telco(1, 20, inPlaceUpdate(0))
+	c.Clusters[0].Target = v(30)
+	c.Faults.Lost, c.Verify = 0.3, true
+	for seed := range uint64(10) {
+		if r := mustRun(t, c, seed); r.Outcome != Completed || r.Groups[1].Drained != 20 {
+			t.Errorf("seed %d: %s, %d drains of 20 machines: %s %+v", seed, r.Outcome, r.Groups[1].Drained, r.Why, r.Violation)
+		}
+	}
+}
+
 // TestOutages: machines of a failure domain that is away wait for it.
 func TestOutages(t *testing.T) {
 	t.Parallel()
@@ -288,6 +352,10 @@ func TestOutages(t *testing.T) {
 	}
 	if with.Duration <= without.Duration {
 		t.Errorf("with outages %s, without %s", with.Duration, without.Duration)
+	}
+	c.Clusters[0].Source = plan.VersionList{v(29), v(33)}
+	if r := mustRun(t, c, 1); r.Outcome != Stuck {
+		t.Errorf("without a way the upgrade is %s after %s", r.Outcome, r.Duration)
 	}
 }
 

@@ -25,6 +25,14 @@ func (e crowded) Begin(ctx context.Context, decide func(int) (bool, error)) (*ca
 	return e.Effects.Begin(ctx, func(int) (bool, error) { return decide(0) })
 }
 
+// undrained says of every node that it is drained.
+type undrained struct{ carry.Effects }
+
+func (e undrained) Drain(ctx context.Context, began time.Time) carry.Drained {
+	e.Effects.Drain(ctx, began)
+	return carry.Drained{Done: true}
+}
+
 // hasty takes the updater's word for the state of the node.
 func hasty(ctx context.Context, f inplace.Facts, e carry.Effects) (carry.Reply, error) {
 	if p := f.Progress; p != nil && (p.Phase == inplace.Verifying || p.Phase == inplace.Soaking) {
@@ -81,6 +89,26 @@ func mutants() map[string]Engine {
 			}
 			return rollout.Move{Create: 2 * move.Create, Update: 2 * move.Update, Delete: 2 * move.Delete}
 		}},
+		"a control plane machine starts while another moves": {ControlPlane: func(c rollout.ControlPlane) rollout.Move {
+			switch {
+			case c.Moving == 0 || c.Old == 0:
+				return rollout.DecideControlPlane(c)
+			case c.InPlace:
+				return rollout.Move{Update: 1}
+			default:
+				return rollout.Move{Delete: 1}
+			}
+		}},
+		"a failed update goes on by itself": {Machine: func(ctx context.Context, f inplace.Facts, e carry.Effects) (carry.Reply, error) {
+			f.Retry = true
+			f.Policy.MaxAttempts = 1
+			return carry.Update(ctx, f, e)
+		}},
+		"more attempts than allowed": {Machine: func(ctx context.Context, f inplace.Facts, e carry.Effects) (carry.Reply, error) {
+			f.Policy.MaxAttempts += 5
+			return carry.Update(ctx, f, e)
+		}},
+		"nodes are not drained": withMachine(func(e carry.Effects) carry.Effects { return undrained{e} }),
 		"workers are not waited for": withChain(func(s chain.State, d chain.Decision) chain.Decision {
 			if d.Reason != chain.WorkersUpgrading {
 				return d
@@ -108,10 +136,13 @@ func mutated(seed uint64) Config {
 	cluster.Target, cluster.Source = v(31), offer(27, 31)
 	cluster.ControlPlane.Version, cluster.ControlPlane.MaxSurge = v(27), r.IntN(2)
 	if r.chance(0.5) {
-		cluster.ControlPlane.Update = inPlaceUpdate(0)
+		cluster.ControlPlane.Update, cluster.ControlPlane.MaxSurge = inPlaceUpdate(0), 0
 	}
 	for i := range cluster.Pools {
 		cluster.Pools[i].Version, cluster.Pools[i].MaxUnavailable = v(27), 3
+	}
+	for i := range cluster.Pools {
+		cluster.Pools[i].Update.Timings.UpdateFails = 0.6
 	}
 	// One pool is replaced.
 	cluster.Pools[0].Update = replacing()

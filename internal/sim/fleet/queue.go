@@ -42,11 +42,19 @@ func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.se
 type queue struct {
 	events []event
 	seq    uint64
+	// live counts those that are not about outages, which never end.
+	live int
 }
+
+// isOutage reports whether an event is about a failure domain, and not about what is upgraded.
+func (k kind) isOutage() bool { return k == outageBegins || k == outageEnds }
 
 func (q *queue) push(e event) {
 	q.seq++
 	e.seq = q.seq
+	if !e.kind.isOutage() {
+		q.live++
+	}
 	q.events = append(q.events, e)
 	for i := len(q.events) - 1; i > 0; {
 		parent := (i - 1) / 2
@@ -63,6 +71,9 @@ func (q *queue) pop() (event, bool) {
 		return event{}, false
 	}
 	first, last := q.events[0], len(q.events)-1
+	if !first.kind.isOutage() {
+		q.live--
+	}
 	q.events[0] = q.events[last]
 	q.events = q.events[:last]
 	for i := 0; ; {

@@ -78,6 +78,9 @@ func (r random) cluster(i int) Cluster {
 		ControlPlane: ControlPlane{Version: v(from), Replicas: 1 + 2*r.IntN(3), MaxSurge: r.IntN(2), Update: r.update(true)},
 	}
 	c.ControlPlane.Update.PolicyName = "control plane"
+	if c.ControlPlane.Update.InPlace && c.ControlPlane.Update.Guarded {
+		c.ControlPlane.MaxSurge = 0
+	}
 	policies := map[string]inplace.Policy{}
 	for n := range r.IntN(5) {
 		p := Pool{
@@ -89,6 +92,9 @@ func (r random) cluster(i int) Cluster {
 				p.Update.Policy = shared
 			}
 			policies[p.Update.PolicyName] = p.Update.Policy
+			if p.Update.Guarded {
+				p.MaxSurge = 0 // The guard refuses a surge.
+			}
 			p.MaxMinorStep = uint32(p.Update.Steps[0].MaxMinors)
 		}
 		lag := from - r.IntN(3)

@@ -25,7 +25,10 @@ type operation struct {
 	began    time.Duration
 	// released is when the chain could go on: all machines ran the version, though some may still have been soaking. Zero until then.
 	released time.Duration
-	waited   bool
+	// queued machines wait for a slot of their policy, since a time; queuing is how long some have.
+	queued  int
+	since   time.Duration
+	queuing time.Duration
 	// calls is how often the engine was called, and throttling how long that waited for the budget, added up.
 	calls      int
 	throttling time.Duration
@@ -42,17 +45,23 @@ func (o *operation) throttled(wait time.Duration) {
 // muchThrottling is from when on the budget counts as what bounds a group: calls that wait for a second each.
 const muchThrottling = time.Second
 
-// queued notes that a machine had to wait for a slot of its policy.
-func (o *operation) queued() {
-	if o != nil {
-		o.waited = true
+// queue notes that so many more machines wait for a slot of their policy.
+func (o *operation) queue(by int, now time.Duration) {
+	if o == nil || by == 0 {
+		return
 	}
+	if o.queued > 0 {
+		o.queuing += now - o.since
+	}
+	o.queued, o.since = max(0, o.queued+by), now
 }
 
 // span is a part of a cluster's upgrade, as the critical path sees it.
 type span struct {
-	group           string
-	began, released time.Duration
+	group string
+	began time.Duration
+	// released is when the chain could go on, ended when nothing happened any more.
+	released, ended time.Duration
 	limit           string
 }
 
@@ -136,7 +145,8 @@ func (s *sim) endOperation(g *group) {
 	if op == nil {
 		return
 	}
-	limit := g.limit(op)
+	op.queue(-op.queued, s.now)
+	limit := g.limit(op, s.now)
 	if op.throttling > time.Duration(op.calls)*muchThrottling {
 		limit += fmt.Sprintf(", and %g requests a second", s.cfg.Budget.QPS)
 	}
@@ -144,7 +154,7 @@ func (s *sim) endOperation(g *group) {
 	if released == 0 {
 		released = s.now
 	}
-	g.cluster.spans = append(g.cluster.spans, span{group: g.name, began: op.began, released: released, limit: limit})
+	g.cluster.spans = append(g.cluster.spans, span{group: g.name, began: op.began, released: released, ended: s.now, limit: limit})
 	if s.rec.detail {
 		s.rec.operations = append(s.rec.operations, Operation{
 			Cluster: g.cluster.Name, Group: g.name, From: op.from, To: op.to, InPlace: g.update.InPlace, Began: op.began, Ended: s.now, Limit: limit,
@@ -154,18 +164,16 @@ func (s *sim) endOperation(g *group) {
 }
 
 // limit says what bounds how many machines of a group are in flight.
-func (g *group) limit(op *operation) string {
+func (g *group) limit(op *operation, ended time.Duration) string {
 	switch {
 	case g.isCP:
 		return "one machine at a time"
-	case op.waited && g.scope.pools > 1:
+	case 2*op.queuing > ended-op.began && g.scope.pools > 1:
 		return fmt.Sprintf("maxInFlight %d for %d pools together", g.scope.max, g.scope.pools)
-	case op.waited:
+	case 2*op.queuing > ended-op.began:
 		return fmt.Sprintf("maxInFlight %d", g.scope.max)
-	case g.update.InPlace:
-		return fmt.Sprintf("maxUnavailable %d", rollout.MaxUnavailable(g.surge, g.unavailable, true))
-	case g.surge == 0:
-		return fmt.Sprintf("maxUnavailable %d", rollout.MaxUnavailable(g.surge, g.unavailable, false))
+	case g.surge == 0 || g.update.InPlace && g.unavailable > 0:
+		return fmt.Sprintf("maxUnavailable %d", rollout.MaxUnavailable(g.surge, g.unavailable))
 	case g.unavailable == 0:
 		return fmt.Sprintf("maxSurge %d", g.surge)
 	default:
@@ -181,6 +189,7 @@ func (s *sim) result(outcome Outcome) Run {
 	}
 	others := 0.0
 	for _, c := range s.clusters {
+		s.release(c)
 		if !c.ended {
 			c.run.Why = cmp.Or(c.trouble, c.decision.Message, "its turn has not come")
 			r.Why = cmp.Or(r.Why, c.Name+": "+c.run.Why)
@@ -217,41 +226,44 @@ func (s *sim) path() []Segment {
 	for _, c := range s.clusters {
 		slices.SortStableFunc(c.spans, func(a, b span) int { return cmp.Compare(a.released, b.released) })
 	}
+	latest := slices.DeleteFunc(slices.Clone(s.clusters), func(c *cluster) bool { return !c.asked || s.endOf(c) <= c.run.Began })
+	slices.SortStableFunc(latest, func(a, b *cluster) int { return cmp.Compare(s.endOf(b), s.endOf(a)) })
 	var back []Segment
-	for at := s.now; at > 0; {
-		c := s.lastEnded(at)
-		if c == nil {
-			back = append(back, Segment{Limit: "nothing was under way", Took: at})
-			break
+	at := s.now
+	for _, c := range latest {
+		if s.endOf(c) > at {
+			continue
 		}
-		back, at = c.path(back, at)
+		if between := at - s.endOf(c); between > 0 {
+			back = append(back, Segment{Limit: betweenSteps, Began: s.endOf(c), Took: between})
+		}
+		back, at = c.path(back, s.endOf(c))
+	}
+	if at > 0 {
+		back = append(back, Segment{Limit: "nothing was under way", Took: at})
 	}
 	slices.Reverse(back)
 	return merge(back)
 }
 
-// lastEnded is the cluster under way at a time that ended last by then; one that has not ended counts as ending now.
-func (s *sim) lastEnded(at time.Duration) *cluster {
-	var last *cluster
-	end := func(c *cluster) time.Duration {
-		if !c.ended {
-			return s.now
-		}
-		return c.run.Ended
+// endOf is when a cluster's upgrade ended; one that has not ends now.
+func (s *sim) endOf(c *cluster) time.Duration {
+	if !c.ended {
+		return s.now
 	}
-	for _, c := range s.clusters {
-		if c.asked && c.run.Began < at && end(c) <= at && (last == nil || end(c) > end(last)) {
-			last = c
-		}
-	}
-	return last
+	return c.run.Ended
 }
 
 // betweenSteps is the limit of a segment in which controllers, and not machines, were waited for.
 const betweenSteps = "controllers between steps"
 
-// path goes back through one cluster's upgrade from a time to its beginning.
+// path goes back through one cluster's upgrade from its end to its beginning. The last operation counts to its own end, the others until the chain
+// could go on.
 func (c *cluster) path(back []Segment, at time.Duration) ([]Segment, time.Duration) {
+	if last := c.lastSpan(at); last != nil {
+		last.released = last.ended
+		slices.SortStableFunc(c.spans, func(a, b span) int { return cmp.Compare(a.released, b.released) })
+	}
 	for i := len(c.spans) - 1; i >= 0 && at > c.run.Began; i-- {
 		p := c.spans[i]
 		if p.released > at || p.released <= p.began {
@@ -267,6 +279,17 @@ func (c *cluster) path(back []Segment, at time.Duration) ([]Segment, time.Durati
 		back = append(back, Segment{Cluster: c.Name, Limit: betweenSteps, Began: c.run.Began, Took: at - c.run.Began})
 	}
 	return back, c.run.Began
+}
+
+// lastSpan is the one that ended last by a time; nil if there is none.
+func (c *cluster) lastSpan(at time.Duration) *span {
+	var last *span
+	for i := range c.spans {
+		if p := &c.spans[i]; p.ended <= at && (last == nil || p.ended > last.ended) {
+			last = p
+		}
+	}
+	return last
 }
 
 // merge puts neighbours together that differ in their times only.

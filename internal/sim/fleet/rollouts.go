@@ -3,6 +3,7 @@ package fleet
 import (
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/core/guard"
 	"github.com/windlass-dev/windlass/internal/core/rollout"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -11,7 +12,9 @@ import (
 func (s *sim) rollOut(g *group) {
 	move := s.decideMove(g)
 	for range move.Create {
-		s.create(g)
+		if !s.guarded(g) {
+			s.create(g)
+		}
 	}
 	for range move.Delete {
 		s.remove(s.takeOld(g))
@@ -20,11 +23,41 @@ func (s *sim) rollOut(g *group) {
 		s.startUpdate(s.takeOld(g))
 	}
 	s.capacity(g)
-	if move == (rollout.Move{}) {
+	switch {
+	case move == (rollout.Move{}):
 		s.settle(g)
-	} else if s.show(g) {
-		s.wakeTopology(g.cluster, s.reactGroup(g))
+	case s.cfg.Faults.Any() && !g.refused:
+		// Controllers look more often than there is something to do.
+		s.wakeGroup(g)
+		fallthrough
+	default:
+		if s.show(g) {
+			s.wakeTopology(g.cluster, s.reactGroup(g))
+		}
 	}
+}
+
+// guarded reports whether the guard refuses that a machine is made for a group: where its policy keeps machines, none is made beyond those that are desired.
+func (s *sim) guarded(g *group) bool {
+	if !g.update.Guarded {
+		return false
+	}
+	there := len(g.old) - g.next + g.updating + g.fresh + g.coming
+	verdict := guard.Decide(guard.Request{
+		Operation: guard.Create, Guarded: true, Policy: g.update.PolicyName, Group: guard.Group{Kind: g.kindName(), Name: g.name, Desired: g.desired, Machines: there},
+	})
+	if !verdict.Allowed {
+		g.cluster.trouble = g.name + ": " + verdict.Message + " (maxSurge above 0 has Cluster API make a machine before it asks whether one can be updated in place; set it to 0)"
+		g.refused = true
+	}
+	return !verdict.Allowed
+}
+
+func (g *group) kindName() string {
+	if g.isCP {
+		return "control plane"
+	}
+	return string(g.kind)
 }
 
 func (s *sim) decideMove(g *group) rollout.Move {
@@ -167,11 +200,11 @@ func (s *sim) reactGroup(g *group) time.Duration { return s.react(g, uint64(g.id
 
 // wakeGroup has the controllers of a group act, one after another.
 func (s *sim) wakeGroup(g *group) {
-	s.wake(&g.due, reconcileGroup, int32(g.id), g.hops()*s.reactGroup(g)) //nolint:gosec // bounded by memory
+	s.wake(&g.due, reconcileGroup, int32(g.id), time.Duration(g.hops())*s.reactGroup(g)) //nolint:gosec // bounded by memory
 }
 
 // hops is how many controllers have to act until something happens to a machine.
-func (g *group) hops() time.Duration {
+func (g *group) hops() int {
 	switch {
 	case g.isCP:
 		return rollout.ControlPlaneHops

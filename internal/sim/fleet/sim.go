@@ -28,6 +28,8 @@ type sim struct {
 	groups   []*group
 	machines []*machine
 	domains  []domain
+	// started is how many machines there were to begin with.
+	started int
 	// next is the first cluster that has not been asked for, running how many are under way.
 	next, running int
 
@@ -70,6 +72,7 @@ func newSim(c *Config, seed uint64) (*sim, error) {
 		s.check = newChecker()
 	}
 	s.build()
+	s.started = len(s.machines)
 	return s, nil
 }
 
@@ -121,13 +124,22 @@ func (s *sim) run(ctx context.Context) (Run, error) {
 	return s.result(outcome), nil
 }
 
+// A run that comes to more events goes nowhere: machines fail again and again, say. An event takes about ten microseconds.
+const (
+	mostEvents           = 1_000_000
+	mostEventsPerMachine = 5_000
+)
+
 // step lets the next event happen. It returns how the run has ended; empty while it goes on.
 func (s *sim) step(ctx context.Context, horizon time.Duration) Outcome {
 	e, ok := s.queue.pop()
 	switch {
-	case !ok:
+	case !ok, e.kind.isOutage() && s.queue.live == 0:
 		return Stuck
 	case e.at > horizon:
+		s.now = horizon
+		return GivenUp
+	case s.rec.events > mostEvents+mostEventsPerMachine*s.started:
 		return GivenUp
 	}
 	s.now = e.at

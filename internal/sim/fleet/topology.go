@@ -93,14 +93,20 @@ func (s *sim) decided(c *cluster) {
 		}
 		return
 	}
-	if c.hold != nil {
-		c.hold.released = s.now
-		c.spans = append(c.spans, *c.hold)
-		s.rec.hold(c, *c.hold)
-		c.hold = nil
-	}
+	s.release(c)
 	c.done = reason == chain.UpToDate && c.controlPlane().template == c.Target
 	s.end(c)
+}
+
+// release ends what a cluster waited for at its gates.
+func (s *sim) release(c *cluster) {
+	if c.hold == nil {
+		return
+	}
+	c.hold.released, c.hold.ended = s.now, s.now
+	c.spans = append(c.spans, *c.hold)
+	s.rec.hold(c, *c.hold)
+	c.hold = nil
 }
 
 // chainEffects is a cluster's objects and hooks, as the engine acts on them.

@@ -14,6 +14,9 @@ import (
 // pollUpdater is when the simulated updaters ask to be asked again at the latest.
 const pollUpdater = 15 * time.Second
 
+// pollRefused is when Cluster API asks again about a machine that waits for a person.
+const pollRefused = 5 * time.Minute
+
 // retryAfterError is when Cluster API asks again after a hook that failed.
 const retryAfterError = time.Second
 
@@ -26,6 +29,10 @@ func (s *sim) poll(m *machine, after time.Duration) {
 // updateMachine is one call of the hook UpdateMachine, which the engine serves.
 func (s *sim) updateMachine(ctx context.Context, m *machine) {
 	s.stopSkipping(m)
+	if m.queued {
+		m.queued = false
+		m.group.op.queue(-1, s.now)
+	}
 	if m.state != updating {
 		return
 	}
@@ -108,6 +115,10 @@ func (s *sim) updated(m *machine) {
 // refused leaves the machine until somebody acts.
 func (s *sim) refused(m *machine, r inplace.Refuse) {
 	g := m.group
+	if s.cfg.Faults.Any() {
+		// Cluster API asks on, and gets the same answer.
+		s.poll(m, pollRefused)
+	}
 	if m.failed {
 		return
 	}
@@ -133,7 +144,8 @@ func (s *sim) attended(m *machine) {
 // what it reads, so their answers are known. What they would cost is kept account of.
 func (s *sim) askAgain(m *machine, r carry.Reply) {
 	if r.Wait.Reason == inplace.ReasonQueued {
-		m.group.op.queued()
+		m.queued = true
+		m.group.op.queue(1, s.now)
 	}
 	if s.exact || r.Wait.Reason == "" {
 		s.poll(m, r.RetryAfter)
@@ -205,30 +217,27 @@ func (s *sim) stopSkipping(m *machine) {
 	}
 }
 
-// enqueue has a machine wait for a slot of its policy. Each that waits asks once in every pollQueue, at a time of its own; so when a slot is free, it
+// enqueue has a machine wait for a slot of its policy. Each that waits asks once in every inplace.PollQueue, at a time of its own; so when a slot is free, it
 // goes to the one whose time comes next.
 func (s *sim) enqueue(m *machine) {
 	scope := m.group.scope
-	m.asked, m.phase = s.now, s.now%pollQueue
+	m.asked, m.phase = s.now, s.now%inplace.PollQueue
 	scope.waiting.add(waiter{phase: m.phase, id: m.id})
-	s.skip(m, pollQueue)
+	s.skip(m, inplace.PollQueue)
 	m.gen++
 	if len(scope.inFlight) < scope.max {
 		s.freed(scope)
 	}
 }
 
-// pollQueue is how often a machine that waits for a slot asks for it; what core/inplace says.
-const pollQueue = 5 * time.Second
-
 // freed lets those ask that find a slot free, as many as there are.
 func (s *sim) freed(scope *scope) {
 	for free := scope.max - len(scope.inFlight); free > 0 && scope.waiting.n > 0; free-- {
-		phase := s.now % pollQueue
+		phase := s.now % inplace.PollQueue
 		m := s.machines[scope.waiting.next(phase).id]
 		after := m.phase - phase
 		if after < 0 || after == 0 && m.asked == s.now {
-			after += pollQueue
+			after += inplace.PollQueue
 		}
 		s.poll(m, after)
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 )
 
 // waiter is a machine that waits for a slot. It asks for one in every interval, at a phase of its own.
@@ -24,7 +26,7 @@ type waiters struct {
 }
 
 func (w *waiters) stretch(phase time.Duration) int {
-	return int(phase * time.Duration(len(w.stretches)) / pollQueue)
+	return int(phase * time.Duration(len(w.stretches)) / inplace.PollQueue)
 }
 
 func (w *waiters) add(x waiter) {

@@ -92,6 +92,8 @@ type group struct {
 	changed       time.Duration
 	due           due
 	made          uint64
+	// refused says that the guard has refused it a machine.
+	refused bool
 	// op is the way to the template that is under way; nil when there is none.
 	op    *operation
 	scope *scope
@@ -144,12 +146,14 @@ type machine struct {
 	retry    bool
 	updates  uint64
 
-	drainEnds time.Duration
-	draining  bool
-	work      work
+	// draining says that its node is being drained, until drainEnds at the earliest, and drained that it has been since it was cordoned.
+	draining, drained bool
+	drainEnds         time.Duration
+	work              work
 	// gen is the generation of its next poll. asked is when it last asked for a slot, and phase that within the interval of asking.
 	gen          uint32
 	asked, phase time.Duration
+	queued       bool
 	// skipping is the interval of its calls that are skipped; zero where none is.
 	skipping time.Duration
 }
@@ -350,6 +354,7 @@ func (s *sim) setTemplate(g *group, v version.Version) {
 		case coming, going, gone:
 		}
 	}
+	g.refused = false
 	s.beginOperation(g, from)
 	s.show(g)
 	s.wakeGroup(g)
