@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -128,7 +128,10 @@ func runSimulate(cmd *cobra.Command, o *simulateOptions, args []string) error {
 	if err != nil {
 		return reportSimulateFailure(cmd, in, err)
 	}
-	s, err := scenario.Translate(input.file, scenario.Options{File: input.name, Sources: input.sources, AllMethods: o.compare})
+	input.file = o.override(cmd, input.file)
+	s, err := scenario.Translate(input.file, scenario.Options{
+		File: input.name, Sources: input.sources, AllMethods: o.compare, Reserved: whatif.ReservedNames(),
+	})
 	if err != nil {
 		return reportFailure(cmd, in, planRequest{}, err)
 	}
@@ -139,14 +142,44 @@ func runSimulate(cmd *cobra.Command, o *simulateOptions, args []string) error {
 	if err := checkPlans(s); err != nil {
 		return reportFailure(cmd, in, planRequest{}, err)
 	}
+	return o.simulate(cmd, in, s)
+}
+
+// simulate simulates the upgrade, and shows the report. It is shown whatever becomes of the page.
+func (o *simulateOptions) simulate(cmd *cobra.Command, in planInput, s scenario.Simulation) error {
+	html, err := openPage(o.html)
+	if err != nil {
+		return reportFailure(cmd, in, planRequest{}, pageError(err))
+	}
+	defer html.discard()
 	report, err := o.compute(cmd, s)
 	if err != nil {
 		return reportFailure(cmd, in, planRequest{}, err)
 	}
-	if err := o.write(cmd, in.format, report); err != nil {
+	shown := writeReport(cmd.OutOrStdout(), in.format, report)
+	if err := errors.Join(shown, pageError(html.write(report))); err != nil {
 		return err
 	}
 	return outcomeOf(report)
+}
+
+// pageError says that a page could not be written.
+func pageError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &flagError{flag: "--html", problem: err.Error(), err: err}
+}
+
+// override has flags count more than the scenario.
+func (o *simulateOptions) override(cmd *cobra.Command, f scenario.File) scenario.File {
+	if cmd.Flags().Changed("runs") {
+		f.Runs = o.runs
+	}
+	if cmd.Flags().Changed("seed") {
+		f.Seed = o.seed
+	}
+	return f
 }
 
 // parse parses the flags. On an error the input still has the format, if that much could be parsed.
@@ -196,12 +229,6 @@ func (o *simulateOptions) compute(cmd *cobra.Command, s scenario.Simulation) (wh
 	r := whatif.Request{
 		Config: s.Config, Runs: s.Runs, Seed: s.Seed, Assumptions: s.Assumptions, Parallel: runtime.GOMAXPROCS(0), Simulate: simulateFleet,
 	}
-	if cmd.Flags().Changed("runs") {
-		r.Runs = o.runs
-	}
-	if cmd.Flags().Changed("seed") {
-		r.Seed = o.seed
-	}
 	switch {
 	case o.compare:
 		r.Variants = whatif.Variants(s.Config)
@@ -238,16 +265,3 @@ func outcomeOf(r whatif.Report) error {
 	}
 	return nil
 }
-
-// write shows a report.
-func (o *simulateOptions) write(cmd *cobra.Command, format view.Format, r whatif.Report) error {
-	if o.html != "" {
-		if err := writePage(o.html, r); err != nil {
-			return &flagError{flag: "--html", problem: err.Error(), err: err}
-		}
-	}
-	return writeReport(cmd.OutOrStdout(), format, r)
-}
-
-// pageMode is that of a file that says nothing secret.
-const pageMode os.FileMode = 0o644

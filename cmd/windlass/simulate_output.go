@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,15 +22,6 @@ func writeReport(w io.Writer, format view.Format, r whatif.Report) error {
 		return page.JSON(w, r)
 	}
 	return page.Table(w, r)
-}
-
-// writePage writes the page as a whole, or not at all.
-func writePage(path string, r whatif.Report) error {
-	var text bytes.Buffer
-	if err := page.HTML(&text, r); err != nil {
-		return err
-	}
-	return os.WriteFile(path, text.Bytes(), pageMode)
 }
 
 // reportSimulateFailure says why nothing is simulated. That machines are not updated at all has the exit code of an upgrade that does not end.

@@ -43,8 +43,59 @@ func readControlPlane(o snapshot.Objects) (scenario.ControlPlane, error) {
 	if found {
 		into.Replicas = new(int(n))
 	}
-	into.MaxSurge, err = controlPlaneSurge(o.ControlPlane, *into.Replicas)
-	return into, err
+	if into.MaxSurge, err = controlPlaneSurge(o.ControlPlane, *into.Replicas); err != nil {
+		return into, err
+	}
+	if into.MaxSurge != nil && *into.MaxSurge == 0 && *into.Replicas < scenario.MinSurgelessReplicas {
+		return into, &snapshot.FieldError{Ref: ref, Problem: fmt.Sprintf("it is %d, and Cluster API refuses maxSurge 0 below %d; set maxSurge to 1, or have more replicas",
+			*into.Replicas, scenario.MinSurgelessReplicas)}
+	}
+	return into, nil
+}
+
+// isGuarded reports whether a policy of the scenario forbids to replace machines.
+func (r *reader) isGuarded(policy string) bool {
+	p := r.policies[policy]
+	return p != nil && p.selected.Guarded
+}
+
+// keepControlPlaneSurge writes down the maxSurge of a control plane that is updated in place: a scenario's default is another one than Cluster API's.
+// Without an object nothing is known of it. A guarded control plane that gets a machine more is blocked.
+func (r *reader) keepControlPlaneSurge(c Cluster, g snapshot.UpdateGroup, into *scenario.ControlPlane) {
+	if into.Policy == "" {
+		return
+	}
+	if c.Objects.ControlPlane != nil {
+		into.MaxSurge = cmp.Or(into.MaxSurge, new(1))
+	}
+	switch guarded := r.isGuarded(into.Policy); {
+	case guarded && *into.Replicas < scenario.MinSurgelessReplicas:
+		r.block(c, g, scenario.FewReplicas(*into.Replicas)+fmt.Sprintf("; scale it to %d or more and set maxSurge 0, or let its machines be replaced", scenario.MinSurgelessReplicas))
+	case guarded && into.MaxSurge != nil && *into.MaxSurge > 0:
+		r.block(c, g, scenario.SurgeBlocks(*into.MaxSurge)+"; set maxSurge 0")
+	}
+}
+
+// keepSurge does the same for a MachineDeployment, which its class or its topology describes where there is no object.
+func (r *reader) keepSurge(c Cluster, g snapshot.UpdateGroup, into *scenario.Pool) {
+	if into.Policy == "" {
+		return
+	}
+	if g.MachineDeployment != nil || g.InClass != nil || g.InTopology.Rollout.Strategy.Type != "" {
+		into.MaxSurge, into.MaxUnavailable = cmp.Or(into.MaxSurge, new(intstr.FromInt32(1))), cmp.Or(into.MaxUnavailable, new(intstr.FromInt32(0)))
+	}
+	if !r.isGuarded(into.Policy) || into.MaxSurge == nil {
+		return
+	}
+	// What cannot be understood is told when the scenario is translated.
+	if n, err := intstr.GetScaledValueFromIntOrPercent(into.MaxSurge, into.Replicas, true); err == nil && n > 0 {
+		r.block(c, g, scenario.SurgeBlocks(n)+"; set maxSurge 0 and maxUnavailable 1 or more")
+	}
+}
+
+// block notes why the upgrade does not end.
+func (r *reader) block(c Cluster, g snapshot.UpdateGroup, why string) {
+	r.blocked = append(r.blocked, fmt.Sprintf("%s: blocked: %s", subject(c, g), why))
 }
 
 // controlPlaneSurge reads maxSurge where v1beta2 of the kubeadm provider has it, or v1beta1; nil where it is in neither place.

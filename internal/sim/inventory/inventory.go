@@ -140,9 +140,11 @@ func (r *reader) cluster(c Cluster) error {
 		switch {
 		case g.ControlPlane:
 			into.ControlPlane.Policy, into.ControlPlane.Updaters = r.update(c, g, update)
+			r.keepControlPlaneSurge(c, g, &into.ControlPlane)
 		case g.Name != "":
 			pool := r.deployment(c, g)
 			pool.Policy, pool.Updaters = r.update(c, g, update)
+			r.keepSurge(c, g, &pool)
 			if limit := groupOf(c.Request.Inventory, g.Name).MaxMinorStep; limit > 0 {
 				pool.MaxMinorStep = int(limit)
 			}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -104,7 +106,7 @@ func TestFromObjects(t *testing.T) {
 	}
 	// 10 % of 5 machines are none, and 20 % of 7 one, as Kubernetes rounds.
 	pools := s.Config.Clusters[0].Pools
-	if pools[0].MaxUnavailable != 0 || pools[0].MaxSurge != 2 || pools[1].MaxUnavailable != 1 || pools[1].MaxSurge != 0 {
+	if pools[0].MaxUnavailable != 0 || pools[0].MaxSurge != 0 || pools[1].MaxUnavailable != 1 || pools[1].MaxSurge != 0 {
 		t.Errorf("the limits are %+v and %+v", pools[0], pools[1])
 	}
 }
@@ -207,5 +209,106 @@ func TestWithoutAControlPlaneObject(t *testing.T) {
 	want := scenario.ControlPlane{Replicas: new(3), FailureDomains: []string{"z5"}, Policy: "keep", Updaters: []string{"k8s"}}
 	if diff := cmp.Diff(want, got.File.Clusters[0].ControlPlane); diff != "" {
 		t.Errorf("another control plane (-want +got):\n%s", diff)
+	}
+}
+
+// TestSurgesThatTheGuardRefuses: what windlass doctor calls an error is no upgrade that ends, whoever has looked at it before.
+func TestSurgesThatTheGuardRefuses(t *testing.T) {
+	t.Parallel()
+	asks := "Cluster API creates a machine before it asks"
+	for name, tt := range map[string]struct {
+		change func(*inventory.Cluster)
+		want   []string
+	}{
+		"of a control plane": {
+			change: func(c *inventory.Cluster) { controlPlane(c, 3, map[string]any{"maxSurge": int64(1)}) },
+			want:   []string{"KubeadmControlPlane prod-cp of cluster prod: blocked: maxSurge is 1: " + asks},
+		},
+		"of a control plane by default": {
+			change: func(c *inventory.Cluster) { controlPlane(c, 3, nil) },
+			want:   []string{"KubeadmControlPlane prod-cp of cluster prod: blocked: maxSurge is 1: " + asks},
+		},
+		"of a small control plane": {
+			change: func(c *inventory.Cluster) { controlPlane(c, 1, nil) },
+			want:   []string{"KubeadmControlPlane prod-cp of cluster prod: blocked: a control plane of 1 cannot be updated in place"},
+		},
+		"of MachineDeployments": {
+			change: func(c *inventory.Cluster) {
+				deployment(c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromString("20%"))})
+				c.Class = c.Class.DeepCopy()
+				c.Class.Spec.Workers.MachineDeployments[0].Rollout.Strategy.RollingUpdate = clusterv1.MachineDeploymentClassRolloutStrategyRollingUpdate{}
+			},
+			want: []string{"MachineDeployment prod-there of cluster prod: blocked: maxSurge is 1: " + asks, "MachineDeployment of topology coming of cluster prod: blocked: maxSurge is 1: " + asks},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := read(t, updates()...)
+			tt.change(&c)
+			_, err := inventory.FromObjects([]inventory.Cluster{c})
+			blocked, ok := errors.AsType[*inventory.BlockedError](err)
+			if !ok || len(blocked.Groups) != len(tt.want) {
+				t.Fatalf("the error is %v", err)
+			}
+			for i, want := range tt.want {
+				if !strings.HasPrefix(blocked.Groups[i], want) {
+					t.Errorf("%s, not %s", blocked.Groups[i], want)
+				}
+			}
+		})
+	}
+}
+
+// TestSurgesAreThoseOfTheObjects: what objects leave out is Cluster API's default, and not that of a scenario.
+func TestSurgesAreThoseOfTheObjects(t *testing.T) {
+	t.Parallel()
+	c := read(t, updates()...)
+	controlPlane(&c, 3, nil)
+	deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{})
+	c.Policies[0].Spec.Fallback = v1alpha1.FallbackRollingUpdate
+	got, err := inventory.FromObjects([]inventory.Cluster{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Translate(got.File, scenario.Options{Sources: got.Sources})
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := s.Config.Clusters[0]
+	if into.ControlPlane.MaxSurge != 1 || !into.ControlPlane.Update.InPlace || into.Pools[0].MaxSurge != 1 || into.Pools[0].MaxUnavailable != 0 || !into.Pools[0].Update.InPlace {
+		t.Errorf("the limits are %d, %d and %d", into.ControlPlane.MaxSurge, into.Pools[0].MaxSurge, into.Pools[0].MaxUnavailable)
+	}
+}
+
+// TestAControlPlaneThatClusterAPIRefuses: the error names the object.
+func TestAControlPlaneThatClusterAPIRefuses(t *testing.T) {
+	t.Parallel()
+	c := read(t)
+	controlPlane(&c, 2, map[string]any{"maxSurge": int64(0)})
+	_, err := inventory.FromObjects([]inventory.Cluster{c})
+	if _, ok := errors.AsType[*snapshot.FieldError](err); !ok || !strings.Contains(err.Error(), "prod-cp") || !strings.Contains(err.Error(), "refuses maxSurge 0 below 3") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// controlPlane gives a cluster's control plane replicas, and the fields of a rolling update.
+func controlPlane(c *inventory.Cluster, replicas int64, rolling map[string]any) {
+	object := c.Objects.ControlPlane.DeepCopy()
+	object.Object["spec"] = map[string]any{"version": "v1.29.4", "replicas": replicas}
+	if rolling != nil {
+		object.Object["spec"] = map[string]any{"version": "v1.29.4", "replicas": replicas, "rollout": map[string]any{"strategy": map[string]any{"rollingUpdate": rolling}}}
+	}
+	c.Objects.ControlPlane = object
+}
+
+// deployment gives the MachineDeployment of a cluster another rolling update.
+func deployment(c *inventory.Cluster, rolling clusterv1.MachineDeploymentRolloutStrategyRollingUpdate) {
+	c.Objects.MachineDeployments = slices.Clone(c.Objects.MachineDeployments)
+	for i, md := range c.Objects.MachineDeployments {
+		if md.Name == "prod-there" {
+			md = md.DeepCopy()
+			md.Spec.Rollout.Strategy.RollingUpdate = rolling
+			c.Objects.MachineDeployments[i] = md
+		}
 	}
 }

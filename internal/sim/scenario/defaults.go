@@ -10,8 +10,9 @@ import (
 // Bounds on what is simulated: far above what there is, and below what would exhaust memory.
 const (
 	MaxMachines = 1_000_000
-	// MaxGroups bounds control planes and pools together.
+	// MaxGroups bounds control planes and pools together, MaxPools the pools of one cluster: every step of an upgrade looks at all of these.
 	MaxGroups = 100_000
+	MaxPools  = 2_000
 	MaxRuns   = 100_000
 )
 
@@ -20,10 +21,12 @@ const (
 	DefaultRuns = 20
 	DefaultSeed = 1
 	// DefaultUpdater is the name of the updater of policies that name none.
-	DefaultUpdater = "updater"
-	// defaultReplicas and defaultSurge are a KubeadmControlPlane's.
+	DefaultUpdater  = "updater"
 	defaultReplicas = 3
-	defaultSurge    = 1
+	// defaultSurge is that of KubeadmControlPlanes and MachineDeployments.
+	defaultSurge = 1
+	// MinSurgelessReplicas is how many replicas a KubeadmControlPlane must have before its webhook accepts maxSurge 0.
+	MinSurgelessReplicas = 3
 )
 
 // DefaultReact is how long a controller takes to notice a change and act on it: Cluster API's reconcile an object at most once a second.

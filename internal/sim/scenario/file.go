@@ -36,7 +36,7 @@ type File struct {
 
 // Variant is what is different in another way to do the upgrade. What is left out is as in the scenario.
 type Variant struct {
-	// Name is unique; Description is a sentence about what is different.
+	// Name is unique, and none of those that every comparison may have; Description is a sentence about what is different.
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	// ClustersAtOnce and PoolsAtOnce take the place of the file's and of every cluster's.
@@ -72,7 +72,7 @@ type Cluster struct {
 type ControlPlane struct {
 	// Replicas is 3 by default.
 	Replicas *int `json:"replicas,omitempty"`
-	// MaxSurge is 1 by default: a new machine first. 0 deletes one first.
+	// MaxSurge is 1 by default: a new machine first. 0 deletes one first, needs MinSurgelessReplicas, and is the default where the policy is InPlace.
 	MaxSurge *int `json:"maxSurge,omitempty"`
 	// Policy is the name of one of File.Policies; without one, machines are replaced.
 	Policy string `json:"policy,omitempty"`
@@ -99,7 +99,7 @@ type Pool struct {
 	Oldest  string `json:"oldest,omitempty"`
 	Lagging int    `json:"lagging,omitempty"`
 	// MaxSurge and MaxUnavailable are numbers of machines, or parts of them such as "10%", rounded as Kubernetes does: up and down. They are 1 and 0 by
-	// default, as in MachineDeployments.
+	// default, as in MachineDeployments, and 0 and 1 where the policy is InPlace: with a surge Cluster API makes a machine before it asks.
 	MaxSurge       *intstr.IntOrString `json:"maxSurge,omitempty"`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// MaxMinorStep bounds how many minors the pool can be moved at once. Without it, it follows from the policy's updaters.
@@ -177,7 +177,7 @@ type Durations struct {
 	React string `json:"react,omitempty"`
 	// Attend is how long it takes a person to have a machine retried whose update failed finally; nobody comes by default.
 	Attend string `json:"attend,omitempty"`
-	// GiveUp is after how long a new machine that does not get Ready is deleted; DefaultGiveUp.
+	// GiveUp is after how long a new machine that does not get Ready is deleted; DefaultGiveUp. It is above zero where machines fail.
 	GiveUp string `json:"giveUp,omitempty"`
 }
 

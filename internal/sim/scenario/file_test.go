@@ -130,7 +130,7 @@ func anyFile(t *rapid.T) scenario.File {
 			ControlPlane: scenario.ControlPlane{Policy: rapid.SampledFrom([]string{"", "p"}).Draw(t, "policy"), Durations: durations()},
 		}
 		if rapid.Bool().Draw(t, "one machine") {
-			c.ControlPlane.Replicas, c.ControlPlane.MaxSurge = new(1), new(0)
+			c.ControlPlane.Replicas, c.ControlPlane.MaxSurge, c.ControlPlane.Policy = new(1), new(1), ""
 		}
 		for j := range rapid.IntRange(0, 3).Draw(t, "pools") {
 			c.Pools = append(c.Pools, scenario.Pool{

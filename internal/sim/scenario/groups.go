@@ -40,18 +40,9 @@ func (t *translation) countAll() bool {
 	before := len(t.problems)
 	machines, groups := 0, 0
 	for i, c := range t.file.Clusters {
-		inCluster, pools := *cmp.Or(c.ControlPlane.Replicas, new(defaultReplicas)), 1
-		t.bounded(path.Index(i).Child("controlPlane", "replicas"), inCluster, MaxMachines)
-		for j, p := range c.Pools {
-			at := path.Index(i).Child("pools").Index(j)
-			t.bounded(at.Child("count"), p.Count, MaxGroups)
-			t.bounded(at.Child("replicas"), p.Replicas, MaxMachines)
-			// What is out of bounds has been reported; the sums stay far from an overflow.
-			pools += min(max(p.Count, 1), MaxGroups)
-			inCluster += min(max(p.Count, 1), MaxGroups) * min(p.Replicas, MaxMachines)
-		}
+		inCluster, pools := t.countOne(path.Index(i), c)
 		t.bounded(path.Index(i).Child("count"), c.Count, MaxGroups)
-		if len(t.problems) > before || inCluster > MaxMachines || pools > MaxGroups {
+		if len(t.problems) > before || inCluster > MaxMachines {
 			machines, groups = max(machines, inCluster), max(groups, pools)
 			continue
 		}
@@ -64,6 +55,26 @@ func (t *translation) countAll() bool {
 		t.problem(field.Invalid(path, groups, fmt.Sprintf("there are more than %d control planes and pools; simulate them in parts", MaxGroups)))
 	}
 	return len(t.problems) == before
+}
+
+// countOne returns how many machines and groups one cluster has.
+func (t *translation) countOne(path *field.Path, c Cluster) (machines, groups int) {
+	before := len(t.problems)
+	machines, pools := *cmp.Or(c.ControlPlane.Replicas, new(defaultReplicas)), 0
+	t.bounded(path.Child("controlPlane", "replicas"), machines, MaxMachines)
+	for j, p := range c.Pools {
+		at := path.Child("pools").Index(j)
+		t.bounded(at.Child("count"), p.Count, MaxGroups)
+		t.bounded(at.Child("replicas"), p.Replicas, MaxMachines)
+		// What is out of bounds has been reported; the sums stay far from an overflow.
+		pools += min(max(p.Count, 1), MaxGroups)
+		machines += min(max(p.Count, 1), MaxGroups) * min(p.Replicas, MaxMachines)
+	}
+	if len(t.problems) == before && pools > MaxPools {
+		t.problem(field.Invalid(path.Child("pools"), pools,
+			fmt.Sprintf("a cluster has at most %d of them; make larger pools of those that are alike, or more clusters of this one", MaxPools)))
+	}
+	return machines, pools + 1
 }
 
 func (t *translation) bounded(path *field.Path, n, most int) {
@@ -162,15 +173,58 @@ func (t *translation) source(path *field.Path, c Cluster, from, to version.Versi
 }
 
 func (t *translation) controlPlane(path *field.Path, c ControlPlane, from version.Version) fleet.ControlPlane {
-	into := fleet.ControlPlane{Version: from, Replicas: *cmp.Or(c.Replicas, new(defaultReplicas)), MaxSurge: *cmp.Or(c.MaxSurge, new(defaultSurge))}
+	into := fleet.ControlPlane{Version: from, Replicas: *cmp.Or(c.Replicas, new(defaultReplicas))}
 	if into.Replicas == 0 {
 		t.problem(field.Invalid(path.Child("replicas"), 0, "must be at least 1"))
 	}
-	if into.MaxSurge < 0 || into.MaxSurge > 1 {
-		t.problem(field.Invalid(path.Child("maxSurge"), into.MaxSurge, "must be 0 or 1, as in a KubeadmControlPlane"))
+	if c.MaxSurge != nil && (*c.MaxSurge < 0 || *c.MaxSurge > 1) {
+		t.problem(field.Invalid(path.Child("maxSurge"), *c.MaxSurge, "must be 0 or 1, as in a KubeadmControlPlane"))
 	}
 	into.Update, _ = t.update(path, group{c.Policy, c.Updaters, c.FailureDomains, c.Durations})
+	few := into.Replicas < MinSurgelessReplicas
+	into.MaxSurge = *cmp.Or(c.MaxSurge, new(surgeOf(into.Update.InPlace && !few)))
+	surge := path.Child("maxSurge")
+	switch {
+	case into.Replicas < 1 || into.MaxSurge < 0 || into.MaxSurge > 1:
+		// That has been reported.
+	case few && into.Update.Guarded:
+		t.problem(field.Invalid(path.Child("policy"), c.Policy, fmt.Sprintf("%s; give the control plane %d replicas, or the policy the fallback Replace",
+			FewReplicas(into.Replicas), MinSurgelessReplicas)))
+	case few && into.MaxSurge == 0:
+		t.problem(field.Invalid(surge, 0, fmt.Sprintf("Cluster API refuses maxSurge 0 for a control plane of fewer than %d replicas; set it to 1, or have more replicas",
+			MinSurgelessReplicas)))
+	default:
+		t.checkSurge(surge, into.MaxSurge, into.Update)
+	}
 	return into
+}
+
+// FewReplicas says why a guarded control plane of so few replicas never gets to another version.
+func FewReplicas(replicas int) string {
+	return fmt.Sprintf("a control plane of %d cannot be updated in place: Cluster API adds a machine before it asks, because it refuses maxSurge 0 below %d replicas; %s",
+		replicas, MinSurgelessReplicas, guardRefuses)
+}
+
+// SurgeBlocks says why a guarded group with a surge never gets to another version.
+func SurgeBlocks(maxSurge int) string {
+	return fmt.Sprintf("maxSurge is %d: Cluster API creates a machine before it asks whether one can be updated in place, and deletes one in the end; %s", maxSurge, guardRefuses)
+}
+
+const guardRefuses = "the guard refuses that where the fallback is None, so that nothing is updated"
+
+// surgeOf is the default of maxSurge.
+func surgeOf(inPlace bool) int {
+	if inPlace {
+		return 0
+	}
+	return defaultSurge
+}
+
+// checkSurge reports a surge of a group whose policy forbids to replace machines.
+func (t *translation) checkSurge(path *field.Path, maxSurge int, u fleet.Update) {
+	if u.Guarded && maxSurge > 0 {
+		t.problem(field.Invalid(path, maxSurge, SurgeBlocks(maxSurge)+"; leave it out, or set it to 0"))
+	}
 }
 
 // pools translates pools, MachineDeployments first.
@@ -222,10 +276,12 @@ func (t *translation) pool(path *field.Path, p Pool, from version.Version) fleet
 	if p.MaxMinorStep < 0 || p.MaxMinorStep > maxMinors {
 		t.problem(field.Invalid(path.Child("maxMinorStep"), p.MaxMinorStep, fmt.Sprintf("must be from 1 to %d, or left out for any legal jump", maxMinors)))
 	}
-	into.MaxSurge = t.machines(path.Child("maxSurge"), p.MaxSurge, intstr.FromInt32(defaultSurge), p.Replicas, true)
-	into.MaxUnavailable = t.machines(path.Child("maxUnavailable"), p.MaxUnavailable, intstr.FromInt32(0), p.Replicas, false)
 	update, limit := t.update(path, group{p.Policy, p.Updaters, p.FailureDomains, p.Durations})
 	into.Update = update
+	surge := surgeOf(update.InPlace)
+	into.MaxSurge = t.machines(path.Child("maxSurge"), p.MaxSurge, intstr.FromInt(surge), p.Replicas, true)
+	into.MaxUnavailable = t.machines(path.Child("maxUnavailable"), p.MaxUnavailable, intstr.FromInt(defaultSurge-surge), p.Replicas, false)
+	t.checkSurge(path.Child("maxSurge"), into.MaxSurge, update)
 	into.MaxMinorStep = uint32(cmp.Or(max(p.MaxMinorStep, 0), limit)) //nolint:gosec // What is out of bounds is never returned.
 	return into
 }

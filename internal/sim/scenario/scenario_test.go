@@ -172,6 +172,9 @@ policies: [{name: p, strategy: InPlace, updaters: [{name: a, maxMinors: 1}, {nam
 	if !fast.Update.Guarded || fast.MaxMinorStep != 2 || !fast.Update.Steps[1].SetsVersion || fast.Update.Policy.MaxInFlight != 1 {
 		t.Errorf("the pool updated in place is %+v", fast)
 	}
+	if fast.MaxSurge != 0 || fast.MaxUnavailable != 1 {
+		t.Errorf("in place a machine is made first: %+v", fast)
+	}
 	half := c.Pools[2]
 	if diff := cmp.Diff([]inplace.Step{{Updater: "a", SetsVersion: true, MaxMinors: 1}}, half.Update.Steps); diff != "" || half.MaxMinorStep != 1 {
 		t.Errorf("the pool with one of the updaters is %+v", half)
@@ -183,7 +186,7 @@ policies: [{name: p, strategy: InPlace, updaters: [{name: a, maxMinors: 1}, {nam
 		"a node is Ready 10s after an update in place (durations.settle)",
 		"a controller acts on a change after 1s (durations.react)",
 		"where no versions are listed, there is taken to be a .0 of each minor between (clusters[].versions)",
-		"Cluster API's own controllers are taken to write 130 times for a machine that is replaced, and 31.6 times for one that is updated in place (costs), as was measured with kubeadm",
+		"Cluster API's own controllers are taken to write 130 times for a machine that is replaced, and 31.6 times for one that is updated in place (costs), as was measured with kubeadm; the writes of Windlass do not count Events, of which it makes one or more for each machine and update",
 		"Windlass may make 100 requests a second, and 200 at once (budget), as it does by default",
 	}
 	if diff := cmp.Diff(want, got.Assumptions); diff != "" {
@@ -294,7 +297,7 @@ compare:
 	for add, want := range map[string]string{
 		"- name: replaced\n":                                       "compare[2].name: Duplicate value",
 		"- name: other\n  poolsAtOnce: -1\n":                       "with compare[2]: clusters[0].poolsAtOnce: Invalid value: -1",
-		"- description: no name\n":                                 "with compare[2]: name: Required value",
+		"- description: no name\n":                                 "compare[2].name: Required value",
 		"- name: other\n  policies: [{name: p, strategy: None}]\n": "with compare[2]: policies[0].strategy: Unsupported value",
 	} {
 		f, err := scenario.Parse("s.yaml", []byte(text+add))
@@ -328,5 +331,130 @@ func TestWhatIsSaidBesideObjects(t *testing.T) {
 	}
 	if _, err := objects.With(scenario.File{Policies: objects.Policies}); err == nil {
 		t.Error("policies of two places count")
+	}
+}
+
+// TestGroupsThatClusterAPIRefuses: what its webhooks refuse, and what it would never update, is no scenario.
+func TestGroupsThatClusterAPIRefuses(t *testing.T) {
+	t.Parallel()
+	const (
+		policies = `
+policies:
+- {name: kept, strategy: InPlace}
+- {name: either, strategy: InPlace, fallback: Replace}
+- {name: replaced, strategy: Replace}
+`
+		surge   = "clusters[0].pools[0].maxSurge: Invalid value: "
+		refuses = "clusters[0].controlPlane.maxSurge: Invalid value: 0: Cluster API refuses maxSurge 0 for a control plane of fewer than 3 replicas"
+		few     = "clusters[0].controlPlane.policy: Invalid value: \"kept\": a control plane of 2 cannot be updated in place"
+	)
+	for name, tt := range map[string]struct {
+		controlPlane, pool string
+		// want is a problem; without one surge and unavailable are those of the pool, and controlPlaneSurge of the control plane.
+		want                                  string
+		controlPlaneSurge, surge, unavailable int
+	}{
+		"defaults":                          {controlPlaneSurge: 1, surge: 1},
+		"in place":                          {controlPlane: "policy: kept", pool: "policy: kept", unavailable: 1},
+		"in place or replaced":              {controlPlane: "policy: either", pool: "policy: either", unavailable: 1},
+		"replaced by a policy":              {controlPlane: "policy: replaced", pool: "policy: replaced", controlPlaneSurge: 1, surge: 1},
+		"one machine, with a new one first": {controlPlane: "replicas: 1", pool: "policy: kept, maxUnavailable: 50%", controlPlaneSurge: 1, unavailable: 2},
+		"one machine in place or replaced":  {controlPlane: "replicas: 1, policy: either", controlPlaneSurge: 1, surge: 1},
+		"a surge that may replace":          {controlPlane: "maxSurge: 1, policy: either", pool: "maxSurge: 2, policy: either", controlPlaneSurge: 1, surge: 2, unavailable: 1},
+		"no surge that is none":             {controlPlane: "maxSurge: 0, policy: kept", pool: "maxSurge: 0%, policy: kept", unavailable: 1},
+		"one machine, the old one first":    {controlPlane: "replicas: 1, maxSurge: 0", want: refuses},
+		"and the policy may replace":        {controlPlane: "replicas: 2, maxSurge: 0, policy: either", want: refuses},
+		"two guarded machines":              {controlPlane: "replicas: 2, policy: kept", want: few},
+		"and a surge does not help":         {controlPlane: "replicas: 2, maxSurge: 1, policy: kept", want: few},
+		"a guarded control plane's surge":   {controlPlane: "maxSurge: 1, policy: kept", want: "clusters[0].controlPlane.maxSurge: Invalid value: 1: maxSurge is 1: Cluster API creates a machine before it asks"},
+		"a guarded pool's surge":            {pool: "maxSurge: 1, policy: kept", want: surge + "1: maxSurge is 1: Cluster API creates a machine before it asks"},
+		"a guarded pool's part":             {pool: "maxSurge: 1%, policy: kept", want: surge + "1: maxSurge is 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, err := scenario.Parse("s.yaml", []byte("clusters: [{name: c, from: v1.29.4, to: v1.30.1, controlPlane: {"+tt.controlPlane+"}, pools: [{name: md, replicas: 4, "+tt.pool+"}]}]"+policies))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := scenario.Translate(f, scenario.Options{})
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("the error is %v, not %s", err, tt.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := s.Config.Clusters[0]
+			got := []int{c.ControlPlane.MaxSurge, c.Pools[0].MaxSurge, c.Pools[0].MaxUnavailable}
+			if diff := cmp.Diff([]int{tt.controlPlaneSurge, tt.surge, tt.unavailable}, got); diff != "" {
+				t.Errorf("other limits (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPoolsOfOneClusterAreBounded(t *testing.T) {
+	t.Parallel()
+	file := func(count int) scenario.File {
+		return scenario.File{Clusters: []scenario.Cluster{
+			{Name: "c", Count: 3, From: "v1.29.0", To: "v1.30.0", Pools: []scenario.Pool{{Name: "md", Count: count - 1}, {Name: "other"}}},
+		}}
+	}
+	s, err := scenario.Translate(file(scenario.MaxPools), scenario.Options{})
+	if err != nil || len(s.Config.Clusters[2].Pools) != scenario.MaxPools {
+		t.Errorf("the most that there may be: %v", err)
+	}
+	_, err = scenario.Translate(file(scenario.MaxPools+1), scenario.Options{})
+	if want := "clusters[0].pools: Invalid value: 2001: a cluster has at most 2000 of them"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("one more: %v, not %s", err, want)
+	}
+	many := file(scenario.MaxPools)
+	many.Clusters[0].Count = 50
+	_, err = scenario.Translate(many, scenario.Options{})
+	if want := "there are more than 100000 control planes and pools"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("many clusters: %v, not %s", err, want)
+	}
+}
+
+// TestFailingMachinesAreGivenUpLater: a machine that fails and is made anew at the same instant would be so for ever.
+func TestFailingMachinesAreGivenUpLater(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		file, pool, want string
+		fails            float64
+	}{
+		{file: "0s", fails: 0.5, want: `durations.giveUp: Invalid value: "0s": must be above zero where failures.createFails is, such as 10m`},
+		{file: "[0s]", fails: 0.5, want: "durations.giveUp: Invalid value"},
+		{pool: "0s..0s", fails: 1, want: "clusters[0].pools[0].durations.giveUp: Invalid value"},
+		{file: "0s", pool: "0s"},
+		{file: "0s..1s", pool: "10ms", fails: 1},
+		{fails: 1},
+	} {
+		_, err := scenario.Translate(scenario.File{
+			Clusters: []scenario.Cluster{{
+				Name: "c", From: "v1.29.0", To: "v1.30.0", Pools: []scenario.Pool{{Name: "md", Replicas: 1, Durations: scenario.Durations{GiveUp: tt.pool}}},
+			}},
+			Durations: scenario.Durations{GiveUp: tt.file}, Failures: scenario.Failures{CreateFails: tt.fails},
+		}, scenario.Options{})
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: the error is %v", tt, err)
+		}
+	}
+}
+
+func TestNamesOfVariants(t *testing.T) {
+	t.Parallel()
+	_, err := scenario.Translate(scenario.File{
+		Clusters: []scenario.Cluster{{Name: "c", From: "v1.29.0", To: "v1.30.0"}},
+		Compare:  []scenario.Variant{{Name: "mine"}, {Name: "theirs"}, {Name: "mine"}, {}},
+	}, scenario.Options{File: "s.yaml", Reserved: []string{"theirs"}})
+	want := `s.yaml: there are 3 problems
+  compare[2].name: Duplicate value: "mine"
+  compare[1].name: Invalid value: "theirs": another variant is always called so; choose another name
+  compare[3].name: Required value: give it a name`
+	if err == nil || err.Error() != want {
+		t.Errorf("the error is %v", err)
 	}
 }

@@ -40,6 +40,8 @@ type Options struct {
 	Sources map[string]plan.Source
 	// AllMethods says that the same machines are also looked at with the other methods, so that what is guessed about these is an assumption, too.
 	AllMethods bool
+	// Reserved are names of variants that the caller adds itself.
+	Reserved []string
 }
 
 // Translate checks a scenario as a whole, and says what it means to the simulator. Whether a legal plan exists is not looked at. The error is
@@ -50,15 +52,12 @@ func Translate(f File, o Options) (Simulation, error) {
 	if f.Runs < 0 || f.Runs > MaxRuns {
 		t.problem(field.Invalid(field.NewPath("runs"), f.Runs, fmt.Sprintf("must be from 1 to %d", MaxRuns)))
 	}
-	t.duplicates(field.NewPath("compare"), names(f.Compare, func(v Variant) string { return v.Name }))
+	t.checkVariants()
 	if len(t.problems) > 0 {
 		return Simulation{}, t.err()
 	}
 	for i, v := range f.Compare {
 		other := translateOne(f.with(v), o)
-		if v.Name == "" {
-			other.problem(field.Required(field.NewPath("name"), "give it a name"))
-		}
 		if len(other.problems) > 0 {
 			return Simulation{}, other.in(fmt.Sprintf("compare[%d]", i))
 		}
@@ -70,6 +69,19 @@ func Translate(f File, o Options) (Simulation, error) {
 		}
 	}
 	return s, nil
+}
+
+func (t *translation) checkVariants() {
+	path := field.NewPath("compare")
+	t.duplicates(path, names(t.file.Compare, func(v Variant) string { return v.Name }))
+	for i, v := range t.file.Compare {
+		switch at := path.Index(i).Child("name"); {
+		case v.Name == "":
+			t.problem(field.Required(at, "give it a name"))
+		case slices.Contains(t.options.Reserved, v.Name):
+			t.problem(field.Invalid(at, v.Name, "another variant is always called so; choose another name"))
+		}
+	}
 }
 
 // translateOne leaves out what is the same for all variants.

@@ -77,6 +77,10 @@ func (t *translation) parseDurations(path *field.Path, d Durations, otherwise ti
 			*one.into = duration{dist: t.distribution(path.Child(one.name), one.word)}
 		}
 	}
+	// Otherwise machines that fail would be made anew for ever, at one instant.
+	if d.GiveUp != "" && t.file.Failures.CreateFails > 0 && into.giveUp.dist.At(1) == 0 {
+		t.problem(field.Invalid(path.Child("giveUp"), d.GiveUp, "must be above zero where failures.createFails is, such as 10m"))
+	}
 	if len(d.Updaters) == 0 {
 		return into
 	}
@@ -279,7 +283,7 @@ func (t *translation) assumptions() []string {
 	}
 	if t.file.Costs == nil {
 		c := DefaultCosts()
-		told = append(told, fmt.Sprintf("Cluster API's own controllers are taken to write %g times for a machine that is replaced, and %g times for one that is updated in place (costs), as was measured with kubeadm",
+		told = append(told, fmt.Sprintf("Cluster API's own controllers are taken to write %g times for a machine that is replaced, and %g times for one that is updated in place (costs), as was measured with kubeadm; the writes of Windlass do not count Events, of which it makes one or more for each machine and update",
 			c.Replace, c.InPlace))
 	}
 	if t.file.Budget == nil {

@@ -67,7 +67,7 @@ func collectVersions(orders []versions) []string {
 func describeInputs(r Request) Inputs {
 	in := Inputs{
 		Clusters: len(r.Config.Clusters), Runs: r.Runs, Seed: r.Seed,
-		Verified: r.Config.Verify, Faults: r.Config.Faults.Any(),
+		Verified: r.Config.Verify, Faults: disturbsEngine(r.Config.Faults),
 	}
 	from, to := make(map[version.Version]bool), make(map[version.Version]bool)
 	for _, c := range r.Config.Clusters {
@@ -81,6 +81,11 @@ func describeInputs(r Request) Inputs {
 	in.Machines += in.ControlPlaneMachines
 	in.From, in.To = sortVersions(from).strings(), sortVersions(to).strings()
 	return in
+}
+
+// disturbsEngine leaves out outages: they are part of the world, like machines that fail.
+func disturbsEngine(f fleet.Faults) bool {
+	return f.Conflict > 0 || f.Stale > 0 || f.Lost > 0 || f.Crash > 0
 }
 
 func computeResult(v Variant, runs []summary, median Median) Result {

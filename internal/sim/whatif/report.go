@@ -26,7 +26,7 @@ type Inputs struct {
 	Seed uint64 `json:"seed"`
 	// Verified says that invariants were checked after every step of every run.
 	Verified bool `json:"verified"`
-	// Faults says that the engine was disturbed.
+	// Faults says that the engine was disturbed: by conflicts, stale reads, lost requests or crashes. Outages of failure domains are part of the world.
 	Faults bool `json:"faults"`
 }
 
@@ -106,7 +106,7 @@ type Median struct {
 
 // Writes are requests to the management cluster that change something.
 type Writes struct {
-	// Engine counts those of Windlass, Others estimates those of Cluster API's controllers.
+	// Engine counts those of Windlass, except for Events: it makes one or more for each machine and update. Others estimates those of Cluster API's controllers.
 	Engine           int     `json:"engine"`
 	Others           int     `json:"others"`
 	EnginePerMachine float64 `json:"enginePerMachine"`

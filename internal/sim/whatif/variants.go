@@ -27,6 +27,15 @@ const (
 	EfficientInPlace   = "efficient chain, in place"
 )
 
+// ReservedNames are those of all built-in variants, whether they make sense for a configuration or not.
+func ReservedNames() []string {
+	reserved := []string{AsConfigured, EveryMinor, EfficientReplacing, EfficientInPlace}
+	for _, f := range factors() {
+		reserved = append(reserved, moreMachines(f).Name, morePools(f).Name, moreClusters(f).Name)
+	}
+	return reserved
+}
+
 // Variants are the built-in variants that make sense for a configuration: the configuration itself, three ways to go through the minors, and more machines,
 // pools or clusters at once. Of two that come to the same there is only the first, whose description says so.
 func Variants(c fleet.Config) []Variant {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windlass-dev/windlass/internal/sim/dist"
 	"github.com/windlass-dev/windlass/internal/sim/fleet"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -305,6 +306,40 @@ func TestNearestRank(t *testing.T) {
 	} {
 		if got := nearestRank(test.n, test.percent); got != test.want {
 			t.Errorf("p%d of %d values is at %d, want %d", test.percent, test.n, got, test.want)
+		}
+	}
+}
+
+// TestFaultsAreThoseOfTheEngine: outages of failure domains are part of the world.
+func TestFaultsAreThoseOfTheEngine(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		faults fleet.Faults
+		want   bool
+	}{
+		"none":      {},
+		"outages":   {faults: fleet.Faults{OutageEvery: dist.Fixed(time.Hour), Outage: dist.Fixed(time.Minute)}},
+		"conflicts": {faults: fleet.Faults{Conflict: 0.1}, want: true},
+		"stale":     {faults: fleet.Faults{Stale: 0.1, Lag: time.Second}, want: true},
+		"lost":      {faults: fleet.Faults{Lost: 0.1}, want: true},
+		"crashes":   {faults: fleet.Faults{Crash: 0.1, Restart: time.Second, OutageEvery: dist.Fixed(time.Hour)}, want: true},
+	} {
+		if got := describeInputs(Request{Config: fleet.Config{Faults: tt.faults}}); got.Faults != tt.want {
+			t.Errorf("%s: %v", name, got.Faults)
+		}
+	}
+}
+
+// TestReservedNames: every built-in variant has one of them.
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	reserved := ReservedNames()
+	if len(reserved) != 10 {
+		t.Errorf("%d names: %q", len(reserved), reserved)
+	}
+	for _, v := range Variants(fleet.Config{ClustersAtOnce: 1, Clusters: []fleet.Cluster{{Pools: make([]fleet.Pool, 9)}, {}}}) {
+		if !slices.Contains(reserved, v.Name) {
+			t.Errorf("%q is not reserved", v.Name)
 		}
 	}
 }
