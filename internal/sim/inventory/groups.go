@@ -43,14 +43,8 @@ func readControlPlane(o snapshot.Objects) (scenario.ControlPlane, error) {
 	if found {
 		into.Replicas = new(int(n))
 	}
-	if into.MaxSurge, err = controlPlaneSurge(o.ControlPlane, *into.Replicas); err != nil {
-		return into, err
-	}
-	if into.MaxSurge != nil && *into.MaxSurge == 0 && *into.Replicas < scenario.MinSurgelessReplicas {
-		return into, &snapshot.FieldError{Ref: ref, Problem: fmt.Sprintf("it is %d, and Cluster API refuses maxSurge 0 below %d; set maxSurge to 1, or have more replicas",
-			*into.Replicas, scenario.MinSurgelessReplicas)}
-	}
-	return into, nil
+	into.MaxSurge, err = controlPlaneSurge(o.ControlPlane, *into.Replicas)
+	return into, err
 }
 
 // isGuarded reports whether a policy of the scenario forbids to replace machines.
@@ -98,7 +92,8 @@ func (r *reader) block(c Cluster, g snapshot.UpdateGroup, why string) {
 	r.blocked = append(r.blocked, fmt.Sprintf("%s: blocked: %s", subject(c, g), why))
 }
 
-// controlPlaneSurge reads maxSurge where v1beta2 of the kubeadm provider has it, or v1beta1; nil where it is in neither place.
+// controlPlaneSurge reads maxSurge where v1beta2 of the kubeadm provider has it, or v1beta1; nil where it is in neither place. A control plane that
+// Cluster API refuses is an error.
 func controlPlaneSurge(object *unstructured.Unstructured, replicas int) (*int, error) {
 	for _, path := range [][]string{{"spec", "rollout", "strategy", "rollingUpdate", "maxSurge"}, {"spec", "rolloutStrategy", "rollingUpdate", "maxSurge"}} {
 		value, found, err := unstructured.NestedFieldNoCopy(object.Object, path...)
@@ -110,6 +105,11 @@ func controlPlaneSurge(object *unstructured.Unstructured, replicas int) (*int, e
 		if err != nil {
 			ref := snapshot.Ref{Object: object, Kind: object.GetKind(), Field: strings.Join(path, ".")}
 			return nil, &snapshot.FieldError{Ref: ref, Problem: "it must be 0 or 1", Err: err}
+		}
+		if resolved == 0 && replicas < scenario.MinSurgelessReplicas {
+			ref := snapshot.Ref{Object: object, Kind: object.GetKind(), Field: strings.Join(path, ".")}
+			return nil, &snapshot.FieldError{Ref: ref, Problem: fmt.Sprintf("it is 0 and there are %d replicas, but Cluster API refuses maxSurge 0 below %d; set it to 1, or have more replicas",
+				replicas, scenario.MinSurgelessReplicas)}
 		}
 		return new(resolved), nil
 	}

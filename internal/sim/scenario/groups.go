@@ -181,14 +181,19 @@ func (t *translation) controlPlane(path *field.Path, c ControlPlane, from versio
 		t.problem(field.Invalid(path.Child("maxSurge"), *c.MaxSurge, "must be 0 or 1, as in a KubeadmControlPlane"))
 	}
 	into.Update, _ = t.update(path, group{c.Policy, c.Updaters, c.FailureDomains, c.Durations})
-	few := into.Replicas < MinSurgelessReplicas
-	into.MaxSurge = *cmp.Or(c.MaxSurge, new(surgeOf(into.Update.InPlace && !few)))
-	surge := path.Child("maxSurge")
+	into.MaxSurge = *cmp.Or(c.MaxSurge, new(surgeOf(into.Update.InPlace && into.Replicas >= MinSurgelessReplicas)))
+	t.checkControlPlane(path, into)
+	return into
+}
+
+// checkControlPlane reports what a KubeadmControlPlane's webhook refuses, and what is never updated.
+func (t *translation) checkControlPlane(path *field.Path, into fleet.ControlPlane) {
+	few, surge := into.Replicas < MinSurgelessReplicas, path.Child("maxSurge")
 	switch {
 	case into.Replicas < 1 || into.MaxSurge < 0 || into.MaxSurge > 1:
 		// That has been reported.
 	case few && into.Update.Guarded:
-		t.problem(field.Invalid(path.Child("policy"), c.Policy, fmt.Sprintf("%s; give the control plane %d replicas, or the policy the fallback Replace",
+		t.problem(field.Invalid(path.Child("policy"), into.Update.PolicyName, fmt.Sprintf("%s; give the control plane %d replicas, or the policy the fallback Replace",
 			FewReplicas(into.Replicas), MinSurgelessReplicas)))
 	case few && into.MaxSurge == 0:
 		t.problem(field.Invalid(surge, 0, fmt.Sprintf("Cluster API refuses maxSurge 0 for a control plane of fewer than %d replicas; set it to 1, or have more replicas",
@@ -196,7 +201,6 @@ func (t *translation) controlPlane(path *field.Path, c ControlPlane, from versio
 	default:
 		t.checkSurge(surge, into.MaxSurge, into.Update)
 	}
-	return into
 }
 
 // FewReplicas says why a guarded control plane of so few replicas never gets to another version.
