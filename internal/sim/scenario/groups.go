@@ -180,8 +180,12 @@ func (t *translation) controlPlane(path *field.Path, c ControlPlane, from versio
 	if c.MaxSurge != nil && (*c.MaxSurge < 0 || *c.MaxSurge > 1) {
 		t.problem(field.Invalid(path.Child("maxSurge"), *c.MaxSurge, "must be 0 or 1, as in a KubeadmControlPlane"))
 	}
-	into.Update, _ = t.update(path, group{c.Policy, c.Updaters, c.FailureDomains, c.Durations})
-	into.MaxSurge = *cmp.Or(c.MaxSurge, new(surgeOf(into.Update.InPlace && into.Replicas >= MinSurgelessReplicas)))
+	inPlaceSurge := *cmp.Or(c.MaxSurge, new(surgeOf(into.Replicas >= MinSurgelessReplicas)))
+	into.Update, _ = t.update(path, group{c.Policy, c.Updaters, c.FailureDomains, c.Durations, inPlaceSurge > 0})
+	into.MaxSurge = *cmp.Or(c.MaxSurge, new(defaultSurge))
+	if into.Update.InPlace {
+		into.MaxSurge = inPlaceSurge
+	}
 	t.checkControlPlane(path, into)
 	return into
 }
@@ -280,7 +284,9 @@ func (t *translation) pool(path *field.Path, p Pool, from version.Version) fleet
 	if p.MaxMinorStep < 0 || p.MaxMinorStep > maxMinors {
 		t.problem(field.Invalid(path.Child("maxMinorStep"), p.MaxMinorStep, fmt.Sprintf("must be from 1 to %d, or left out for any legal jump", maxMinors)))
 	}
-	update, limit := t.update(path, group{p.Policy, p.Updaters, p.FailureDomains, p.Durations})
+	// What cannot be resolved is reported below.
+	surging, _ := intstr.GetScaledValueFromIntOrPercent(cmp.Or(p.MaxSurge, new(intstr.FromInt32(0))), p.Replicas, true)
+	update, limit := t.update(path, group{p.Policy, p.Updaters, p.FailureDomains, p.Durations, surging > 0})
 	into.Update = update
 	surge := surgeOf(update.InPlace)
 	into.MaxSurge = t.machines(path.Child("maxSurge"), p.MaxSurge, intstr.FromInt(surge), p.Replicas, true)

@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,20 @@ costs: {replace: 0, inPlace: 0}
 	}
 	if diff := cmp.Diff(want, got.Assumptions); diff != "" {
 		t.Errorf("other assumptions (-want +got):\n%s", diff)
+	}
+}
+
+// TestSurgesInPlaceTakeTheTimeOfNewMachines: so what is guessed of these counts.
+func TestSurgesInPlaceTakeTheTimeOfNewMachines(t *testing.T) {
+	t.Parallel()
+	for limits, want := range map[string]bool{"": false, ", maxSurge: 0%": false, ", maxSurge: 1%": true} {
+		got := translate(t, `
+clusters: [{name: c, from: v1.29.4, to: v1.30.1, pools: [{name: md, replicas: 3, policy: p`+limits+`}], controlPlane: {policy: p}}]
+policies: [{name: p, strategy: InPlace, fallback: Replace}]
+`)
+		if told := slices.Contains(got.Assumptions, "a new machine is Ready after p50=5m,p90=8m (durations.create)"); told != want {
+			t.Errorf("%q: %q", limits, got.Assumptions)
+		}
 	}
 }
 

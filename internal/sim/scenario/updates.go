@@ -111,9 +111,9 @@ func (t *translation) use(counts bool, d duration) dist.Distribution {
 }
 
 // timings are what the simulator needs to know for a group. What is a guess, and counts for it, is noted.
-func (t *translation) timings(d timings, u fleet.Update) fleet.Timings {
+func (t *translation) timings(d timings, u fleet.Update, surges bool) fleet.Timings {
 	failures := t.file.Failures
-	replaces := !u.InPlace || u.Policy.Remediate || t.options.AllMethods
+	replaces := !u.InPlace || surges || u.Policy.Remediate || t.options.AllMethods
 	updaters := maps.Clone(d.updaters)
 	if updaters == nil {
 		updaters = map[string]dist.Distribution{}
@@ -189,6 +189,8 @@ type group struct {
 	policy            string
 	updaters, domains []string
 	durations         Durations
+	// surges says that machines are created even where others are updated in place.
+	surges bool
 }
 
 // update is how a group's machines get to another version; limit is how many minors they can at once, 0 for any number.
@@ -210,7 +212,7 @@ func (t *translation) update(path *field.Path, g group) (u fleet.Update, limit i
 	for i, domain := range g.domains {
 		t.checkName(path.Child("failureDomains").Index(i), domain)
 	}
-	u.Timings = t.timings(t.parseDurations(path.Child("durations"), g.durations, t.durations), u)
+	u.Timings = t.timings(t.parseDurations(path.Child("durations"), g.durations, t.durations), u, g.surges)
 	return u, limit
 }
 
