@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mark is what holds the upgrade of a Cluster until it has been written down how it is.
-const mark = clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + "/simulate"
+// start is where Clusters are when their upgrade begins.
+const start = "v1.29.14"
 
 // upgraded is a Cluster that "windlass demo" has upgraded, on the plane that it has left.
 type upgraded struct {
@@ -42,7 +41,7 @@ type upgraded struct {
 	happened agree.Upgrade
 }
 
-// upgrade has "windlass demo" upgrade a Cluster that has the mark, and takes that away when it is all that the upgrade waits for.
+// upgrade has "windlass demo" upgrade a Cluster.
 func upgrade(ctx context.Context, t *testing.T, key types.NamespacedName, args ...string) upgraded {
 	t.Helper()
 	u := upgraded{windlass: filepath.Join(t.TempDir(), "windlass")}
@@ -66,7 +65,7 @@ func upgrade(ctx context.Context, t *testing.T, key types.NamespacedName, args .
 	return u
 }
 
-// follow lets the upgrade begin, and sees how it goes.
+// follow sees the upgrade begin, writes down what the Cluster is like, and sees how it goes.
 func (u *upgraded) follow(ctx context.Context, t *testing.T, key types.NamespacedName) {
 	t.Helper()
 	history := rig.Follow(ctx, t, u.plane.RESTConfig(), u.client.Scheme())
@@ -76,12 +75,8 @@ func (u *upgraded) follow(ctx context.Context, t *testing.T, key types.Namespace
 		}
 		return ""
 	})
-	u.before = agree.Cluster{NamespacedName: key, Windlass: u.windlass, Kubeconfig: u.plane.KubeconfigPath()}.Record(ctx, t, target)
-	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	began := time.Now()
-	if err := u.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, mark))); err != nil {
-		t.Fatal(err)
-	}
+	u.before = agree.Cluster{NamespacedName: key, Windlass: u.windlass, Kubeconfig: u.plane.KubeconfigPath()}.Record(ctx, t, start, target)
 	history.AwaitArrived(ctx, t, key, target)
 	u.happened = agree.Happened(history, key, began)
 }
@@ -106,17 +101,11 @@ func TestCluster(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	files := t.TempDir()
+	manifests := filepath.Join(repository, "internal", "demo", "manifests")
+	var args []string
 	for _, name := range []string{"cluster.yaml", "clusterclass.yaml", "upgradegraph.yaml"} {
-		data, err := os.ReadFile(filepath.Join(repository, "internal", "demo", "manifests", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		marked := strings.Replace(string(data), "kind: Cluster\nmetadata:\n", fmt.Sprintf("kind: Cluster\nmetadata:\n  annotations: {%s: \"\"}\n", mark), 1)
-		if err := os.WriteFile(filepath.Join(files, name), []byte(marked), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		args = append(args, "-f", filepath.Join(manifests, name))
 	}
-	u := upgrade(ctx, t, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "demo"}, "-f", files, "--engine", "windlass")
+	u := upgrade(ctx, t, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "demo"}, append(args, "--engine", "windlass")...)
 	u.before.Check(ctx, t, u.happened)
 }

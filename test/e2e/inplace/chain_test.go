@@ -148,10 +148,10 @@ func (c *chain) send(ctx context.Context, t *testing.T, to version.Version) {
 }
 
 // simulate goes the rest of the way undisturbed, and compares that with its simulation.
-func (c *chain) simulate(ctx context.Context, t *testing.T) {
+func (c *chain) simulate(ctx context.Context, t *testing.T, from version.Version) {
 	t.Helper()
 	key, to := types.NamespacedName{Namespace: c.scenario.Namespace, Name: c.scenario.Cluster.Name}, demo.DefaultTarget()
-	before := agree.Cluster{NamespacedName: key, Windlass: c.executable, Kubeconfig: c.KubeconfigPath()}.Record(ctx, t, to.String())
+	before := agree.Cluster{NamespacedName: key, Windlass: c.executable, Kubeconfig: c.KubeconfigPath()}.Record(ctx, t, from.String(), to.String())
 	for _, u := range c.updaters {
 		// KubeadmControlPlane sometimes looks away for 5 s; the longer updates take, the less that is.
 		u.behave(ctx, t, `{"updater": {"duration": "2s"}}`)

@@ -41,7 +41,7 @@ func TestInPlace(t *testing.T) {
 
 	t.Run("chain", func(t *testing.T) { c.upgrade(ctx, t, to, kills) })
 	if to != demo.DefaultTarget() {
-		t.Run("chain as simulated", func(t *testing.T) { c.simulate(ctx, t) })
+		t.Run("chain as simulated", func(t *testing.T) { c.simulate(ctx, t, to) })
 	}
 	t.Run("rollout that no hook is asked about", func(t *testing.T) { c.refuseRollout(ctx, t) })
 	for _, pool := range pools {

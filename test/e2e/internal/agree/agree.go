@@ -109,11 +109,12 @@ type Recorded struct {
 	scenario string
 }
 
-// Record writes down what would be simulated now.
-func (c Cluster) Record(ctx context.Context, t *testing.T, to string) Recorded {
+// Record writes down what would be simulated now, but for the control plane's version: from says where that begins, because it may be on its way already.
+// Pools do not go before it.
+func (c Cluster) Record(ctx context.Context, t *testing.T, from, to string) Recorded {
 	t.Helper()
 	r := Recorded{cluster: c, scenario: filepath.Join(t.TempDir(), "before.yaml")}
-	scenario := c.simulate(ctx, t, c.Name, "--to", to, "--print-scenario")
+	scenario := c.simulate(ctx, t, c.Name, "--from", from, "--to", to, "--print-scenario")
 	t.Logf("before the upgrade:\n%s", scenario)
 	if err := os.WriteFile(r.scenario, scenario, 0o600); err != nil {
 		t.Fatal(err)
