@@ -313,6 +313,20 @@ func TestWhereTimeGoes(t *testing.T) {
 	if last := r.Path[len(r.Path)-1]; r.Outcome != GivenUp || last.Limit != "gate shut" || last.Took < 90*time.Hour {
 		t.Errorf("%s, and it ends with %+v", r.Outcome, last)
 	}
+	// Of a day, all but some hours is waiting for a person.
+	u := inPlaceUpdate(0)
+	u.Timings.Attend, u.Timings.UpdateFails, u.Policy.MaxAttempts = dist.Fixed(24*time.Hour), 0.05, 1
+	c = telco(1, 40, u)
+	r = mustRun(t, c, 1)
+	waited := time.Duration(0)
+	for _, s := range r.Path {
+		if s.Limit == attention && s.Group == "pool-1" {
+			waited += s.Took
+		}
+	}
+	if r.Outcome != Completed || waited < 20*time.Hour || waited > r.Duration {
+		t.Errorf("%s after %s, of which a person took %s: %+v", r.Outcome, r.Duration, waited, r.Path)
+	}
 	// One machine that waits for its turn once does not make maxInFlight the limit.
 	c = telco(1, 40, inPlaceUpdate(4))
 	c.Clusters[0].Pools[0].MaxUnavailable = 4
@@ -353,6 +367,17 @@ func TestOutages(t *testing.T) {
 	if with.Duration <= without.Duration {
 		t.Errorf("with outages %s, without %s", with.Duration, without.Duration)
 	}
+	// New machines wait as well.
+	replaced := replacing()
+	replaced.Domains = u.Domains
+	c.Clusters[0].Pools[0].Update, c.Clusters[0].ControlPlane.Update = replaced, replaced
+	c.Faults.OutageEvery, c.Faults.Outage = dist.Fixed(30*time.Minute), dist.Fixed(2*time.Hour)
+	away := mustRun(t, c, 1)
+	c.Faults.OutageEvery = dist.Distribution{}
+	if there := mustRun(t, c, 1); away.Duration < there.Duration+2*time.Hour {
+		t.Errorf("machines are replaced in %s with outages, in %s without", away.Duration, there.Duration)
+	}
+	c.Faults.OutageEvery = dist.Fixed(2 * time.Hour)
 	c.Clusters[0].Source = plan.VersionList{v(29), v(33)}
 	if r := mustRun(t, c, 1); r.Outcome != Stuck {
 		t.Errorf("without a way the upgrade is %s after %s", r.Outcome, r.Duration)

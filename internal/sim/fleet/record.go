@@ -29,9 +29,30 @@ type operation struct {
 	queued  int
 	since   time.Duration
 	queuing time.Duration
+	// failed machines wait for a person. Nothing else happens to the group since a time, where it only waits for that; stalled is how long that has been.
+	failed     int
+	stalls     bool
+	stallsFrom time.Duration
+	stalled    time.Duration
 	// calls is how often the engine was called, and throttling how long that waited for the budget, added up.
 	calls      int
 	throttling time.Duration
+}
+
+// attention is the limit of a segment in which a group only waits for a person.
+const attention = "somebody who attends to failed machines"
+
+// stall keeps account of the time in which nothing happens to a group but that machines whose update has failed wait for a person.
+func (s *sim) stall(g *group, failed int) {
+	o := g.op
+	if o == nil {
+		return
+	}
+	if o.stalls {
+		o.stalled += s.now - o.stallsFrom
+	}
+	o.failed = max(0, o.failed+failed)
+	o.stalls, o.stallsFrom = o.failed > 0 && o.failed == g.updating && g.coming+g.going == 0, s.now
 }
 
 // throttled notes that a call had to wait for the engine's budget.
@@ -63,6 +84,8 @@ type span struct {
 	// released is when the chain could go on, ended when nothing happened any more.
 	released, ended time.Duration
 	limit           string
+	// stalled is how much of it was waiting for a person.
+	stalled time.Duration
 }
 
 // recorder keeps what a Run tells.
@@ -146,6 +169,7 @@ func (s *sim) endOperation(g *group) {
 		return
 	}
 	op.queue(-op.queued, s.now)
+	s.stall(g, 0)
 	limit := g.limit(op, s.now)
 	if op.throttling > time.Duration(op.calls)*muchThrottling {
 		limit += fmt.Sprintf(", and %g requests a second", s.cfg.Budget.QPS)
@@ -154,7 +178,7 @@ func (s *sim) endOperation(g *group) {
 	if released == 0 {
 		released = s.now
 	}
-	g.cluster.spans = append(g.cluster.spans, span{group: g.name, began: op.began, released: released, ended: s.now, limit: limit})
+	g.cluster.spans = append(g.cluster.spans, span{group: g.name, began: op.began, released: released, ended: s.now, limit: limit, stalled: op.stalled})
 	if s.rec.detail {
 		s.rec.operations = append(s.rec.operations, Operation{
 			Cluster: g.cluster.Name, Group: g.name, From: op.from, To: op.to, InPlace: g.update.InPlace, Began: op.began, Ended: s.now, Limit: limit,
@@ -272,7 +296,13 @@ func (c *cluster) path(back []Segment, at time.Duration) ([]Segment, time.Durati
 		if at > p.released {
 			back = append(back, Segment{Cluster: c.Name, Limit: betweenSteps, Began: p.released, Took: at - p.released})
 		}
-		back = append(back, Segment{Cluster: c.Name, Group: p.group, Limit: p.limit, Began: p.began, Took: p.released - p.began})
+		stalled := min(p.stalled, p.released-p.began)
+		if stalled > 0 {
+			back = append(back, Segment{Cluster: c.Name, Group: p.group, Limit: attention, Began: p.released - stalled, Took: stalled})
+		}
+		if moving := p.released - p.began - stalled; moving > 0 {
+			back = append(back, Segment{Cluster: c.Name, Group: p.group, Limit: p.limit, Began: p.began, Took: moving})
+		}
 		at = p.began
 	}
 	if at > c.run.Began {

@@ -23,6 +23,7 @@ func (s *sim) rollOut(g *group) {
 		s.startUpdate(s.takeOld(g))
 	}
 	s.capacity(g)
+	s.stall(g, 0)
 	switch {
 	case move == (rollout.Move{}):
 		s.settle(g)
@@ -104,6 +105,11 @@ func (s *sim) create(g *group) {
 // created takes a new machine whose node is Ready.
 func (s *sim) created(m *machine) {
 	g := m.group
+	if d := &s.domains[m.domain]; d.away {
+		// It gets Ready when its site is back.
+		s.schedule(created, m.id, max(time.Second, d.back-s.now))
+		return
+	}
 	m.state, m.kubelet, m.readyAt = idle, m.made, s.now
 	g.coming--
 	g.count(m.kubelet, 1)

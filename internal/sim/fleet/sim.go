@@ -328,5 +328,7 @@ func (s *sim) changeOutage(i int32, begins bool) {
 		s.scheduleOutage(i)
 		return
 	}
-	s.schedule(outageEnds, i, max(time.Second, s.sample(s.cfg.Faults.Outage, forOutage, uint64(i), 2*d.n+1))) //nolint:gosec // an index
+	lasts := max(time.Second, s.sample(s.cfg.Faults.Outage, forOutage, uint64(i), 2*d.n+1)) //nolint:gosec // an index
+	d.back = s.now + lasts
+	s.schedule(outageEnds, i, lasts)
 }

@@ -108,6 +108,7 @@ func (s *sim) updated(m *machine) {
 	g := m.group
 	m.state = idle
 	g.updating--
+	s.stall(g, 0)
 	s.arrived(m)
 	s.changedGroup(g)
 }
@@ -123,6 +124,7 @@ func (s *sim) refused(m *machine, r inplace.Refuse) {
 		return
 	}
 	m.failed = true
+	s.stall(g, 1)
 	g.cluster.trouble = "machine " + m.name() + ": " + r.Message
 	if r.Reason != inplace.ReasonFailed || g.update.Timings.Attend.IsZero() {
 		return
@@ -136,6 +138,7 @@ func (s *sim) attended(m *machine) {
 		return
 	}
 	m.retry, m.failed = true, false
+	s.stall(m.group, -1)
 	m.group.cluster.trouble = ""
 	s.poll(m, 0)
 }

@@ -275,6 +275,8 @@ func (s *sim) domainOf(g *group, n uint64) int32 {
 type domain struct {
 	name string
 	away bool
+	// back is when an outage ends; n counts outages.
+	back time.Duration
 	n    uint64
 }
 
