@@ -320,7 +320,7 @@ func TestWhereTimeGoes(t *testing.T) {
 	r = mustRun(t, c, 1)
 	waited := time.Duration(0)
 	for _, s := range r.Path {
-		if s.Limit == attention && s.Group == "pool-1" {
+		if s.Limit == Attention && s.Group == "pool-1" {
 			waited += s.Took
 		}
 	}

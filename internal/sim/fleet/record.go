@@ -39,8 +39,8 @@ type operation struct {
 	throttling time.Duration
 }
 
-// attention is the limit of a segment in which a group only waits for a person.
-const attention = "somebody who attends to failed machines"
+// Attention is the limit of a segment in which a group only waits for a person.
+const Attention = "somebody who attends to failed machines"
 
 // stall keeps account of the time in which nothing happens to a group but that machines whose update has failed wait for a person.
 func (s *sim) stall(g *group, failed int) {
@@ -298,7 +298,7 @@ func (c *cluster) path(back []Segment, at time.Duration) ([]Segment, time.Durati
 		}
 		stalled := min(p.stalled, p.released-p.began)
 		if stalled > 0 {
-			back = append(back, Segment{Cluster: c.Name, Group: p.group, Limit: attention, Began: p.released - stalled, Took: stalled})
+			back = append(back, Segment{Cluster: c.Name, Group: p.group, Limit: Attention, Began: p.released - stalled, Took: stalled})
 		}
 		if moving := p.released - p.began - stalled; moving > 0 {
 			back = append(back, Segment{Cluster: c.Name, Group: p.group, Limit: p.limit, Began: p.began, Took: moving})
