@@ -77,7 +77,7 @@ func computeModel(r whatif.Report) model {
 	}
 	if len(r.Variants) > 0 {
 		first := r.Variants[0]
-		m.Sentence, m.Headlines, m.Warnings = words(first.Median.CriticalPath.Sentence), computeHeadlines(r.Inputs, first), computeWarnings(r)
+		m.Sentence, m.Headlines, m.Warnings = describePath(first.Median), computeHeadlines(r.Inputs, first), computeWarnings(r)
 	}
 	return m
 }
@@ -112,7 +112,9 @@ func computeHeadlines(in whatif.Inputs, v whatif.Result) []headline {
 	took := headline{Label: "Duration", Value: "not completed", Note: "no run came to an end"}
 	if d := v.Duration; d != nil {
 		took.Value, took.Note = bind(duration(d.P50Seconds)), "of the only completed run"
-		if d.Runs > 1 {
+		if d.Runs > 1 && mostUnfinished(in, v) {
+			took.Note = fmt.Sprintf("median of only %s of %s", integer(d.Runs), bind(count(in.Runs, "run")))
+		} else if d.Runs > 1 {
 			took.Note = fmt.Sprintf("median; p10 %s, p90 %s", bind(duration(d.P10Seconds)), bind(duration(d.P90Seconds)))
 		}
 	}
@@ -158,13 +160,16 @@ func computeWarnings(r whatif.Report) []string {
 		}
 		said = append(said, text)
 	}
+	if text := describeSurvivors(r.Inputs, r.Variants[0]); text != "" {
+		said = append(said, name(r.Variants[0].Name)+": "+text)
+	}
 	return said
 }
 
 func computeVariant(r whatif.Report, v whatif.Result, i int, at places) variant {
 	id := fmt.Sprintf("variant%d", i)
 	shown := variant{
-		ID: id, Name: name(v.Name), Description: words(v.Description), Open: i == 0, Sentence: words(v.Median.CriticalPath.Sentence),
+		ID: id, Name: name(v.Name), Description: words(v.Description), Open: i == 0, Sentence: describePath(v.Median),
 		Trouble:  v.Outcomes.Stuck+v.Outcomes.GivenUp+v.Outcomes.Violated > 0,
 		Outcome:  fmt.Sprintf("%s of %s completed, %s", integer(v.Outcomes.Completed), count(r.Inputs.Runs, "run"), describeUnfinished(v.Outcomes)),
 		Timeline: computeTimeline(id+"t", v.Median, r.Inputs.Clusters, at), Versions: computeVersions(id+"v", v.Median, at), InFlight: computeInFlight(id+"f", v.Median),
@@ -177,8 +182,9 @@ func computeVariant(r whatif.Report, v whatif.Result, i int, at places) variant 
 	if slices.ContainsFunc(v.Median.Charts.Timeline, func(row whatif.Row) bool { return row.Kind == whatif.Wait }) {
 		shown.TimelineLegend = append(shown.TimelineLegend, legendEntry{"hold", "held by gates"})
 	}
-	for _, u := range v.Unfinished {
-		shown.Unfinished = append(shown.Unfinished, describeReason(u))
+	shown.Unfinished = describeReasons(v)
+	if text := describeSurvivors(r.Inputs, v); text != "" {
+		shown.Unfinished = append(shown.Unfinished, text)
 	}
 	if v.Violation != nil {
 		shown.Violation = &violation{Text: describeViolation(*v.Violation)}
@@ -217,37 +223,15 @@ func describeMedian(v whatif.Result) string {
 	return fmt.Sprintf("Charts and tables show the run with the median duration, that of seed %d: %s.", v.Median.Seed, bind(duration(v.Median.DurationSeconds)))
 }
 
-func describeReason(u whatif.Unfinished) string {
-	why := words(u.Why)
-	if why == "" {
-		why = "nothing is known of why"
-	}
-	return fmt.Sprintf("%s %s, the first with seed %d: %s", count(u.Runs, "run"), describeOutcome(u.Outcome), u.Seed, why)
-}
-
-func describeOutcome(outcome string) string {
-	switch outcome {
-	case "Stuck":
-		return "got stuck"
-	case "GivenUp":
-		return "reached the horizon"
-	case "Violated":
-		return "violated an invariant"
-	default:
-		return name(outcome)
-	}
-}
-
-func describeViolation(v whatif.Violation) string {
-	return fmt.Sprintf("With seed %d, after %s, in cluster %s: %s", v.Seed, bind(duration(v.AtSeconds)), name(v.Cluster), words(v.Problem))
-}
-
-// selectWorst returns the groups whose machines were down for the longest.
+// selectWorst returns the groups whose machines were down for the longest; none where no machine ever was.
 func selectWorst(groups []whatif.Group) []whatif.Group {
 	sorted := slices.Clone(groups)
 	slices.SortStableFunc(sorted, func(a, b whatif.Group) int {
 		return cmp.Or(cmp.Compare(finite(b.DownSeconds), finite(a.DownSeconds)), cmp.Compare(b.Disruptions, a.Disruptions))
 	})
+	if len(sorted) == 0 || finite(sorted[0].DownSeconds) == 0 {
+		return nil
+	}
 	return sorted[:min(len(sorted), maxWorst)]
 }
 

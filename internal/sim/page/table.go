@@ -46,12 +46,17 @@ func formatVariants(out *strings.Builder, r whatif.Report) {
 	formatFigures(out, []string{"Variant", "Completed", "p10", "p50", "p90"}, durations, []int{0, 1, 2, 3, 4})
 	out.WriteString("\n")
 	formatFigures(out, []string{"Variant", "Down (h)", "Updated", "Replaced", "Failed", "In flight", "API writes", "Per machine"}, costs, []int{0, 1, 2, 3, 5, 6, 7, 8})
-	out.WriteString("\nWhere the time goes:\n")
+	var survivors, paths []string
 	for _, v := range r.Variants {
-		if s := words(v.Median.CriticalPath.Sentence); s != "" {
-			item(out, name(v.Name)+": "+s)
+		if s := describeSurvivors(r.Inputs, v); s != "" {
+			survivors = append(survivors, name(v.Name)+": "+s)
+		}
+		if s := describePath(v.Median); s != "" {
+			paths = append(paths, name(v.Name)+": "+s)
 		}
 	}
+	items(out, "Few runs were completed:", survivors)
+	items(out, "Where the time goes:", paths)
 }
 
 // formatFigures writes a table of some of the cells of each row, because there is no room for all.
@@ -79,22 +84,16 @@ func formatFigures(out *strings.Builder, head []string, rows [][]string, shown [
 }
 
 func formatUnfinished(out *strings.Builder, r whatif.Report) {
-	var items []string
+	var said []string
 	for _, v := range r.Variants {
-		for _, u := range v.Unfinished {
-			items = append(items, name(v.Name)+": "+describeReason(u))
+		for _, reason := range describeReasons(v) {
+			said = append(said, name(v.Name)+": "+reason)
 		}
 		if v.Violation != nil {
-			items = append(items, name(v.Name)+": an invariant did not hold. "+plain(describeViolation(*v.Violation)))
+			said = append(said, name(v.Name)+": an invariant did not hold. "+plain(describeViolation(*v.Violation)))
 		}
 	}
-	if len(items) == 0 {
-		return
-	}
-	out.WriteString("\nNot completed:\n")
-	for _, i := range items {
-		item(out, i)
-	}
+	items(out, "Not completed:", said)
 }
 
 // formatFirst is about the first variant.
@@ -114,6 +113,17 @@ func formatFirst(out *strings.Builder, r whatif.Report) {
 func paragraph(out *strings.Builder, s string) {
 	for _, line := range grid.Wrap(plain(s), tableWidth) {
 		out.WriteString(line + "\n")
+	}
+}
+
+// items writes a list under a heading, if there is anything in it.
+func items(out *strings.Builder, heading string, said []string) {
+	if len(said) == 0 {
+		return
+	}
+	out.WriteString("\n" + heading + "\n")
+	for _, s := range said {
+		item(out, s)
 	}
 }
 

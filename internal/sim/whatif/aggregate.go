@@ -89,7 +89,9 @@ func disturbsEngine(f fleet.Faults) bool {
 }
 
 func computeResult(v Variant, runs []summary, median Median) Result {
-	result := Result{Name: v.Name, Description: v.Description, Median: median, Duration: computeDurations(runs), Unfinished: computeUnfinished(runs)}
+	result := Result{
+		Name: v.Name, Description: v.Description, Median: median, Duration: computeDurations(runs), PerRun: computePerRun(runs), Unfinished: computeUnfinished(runs),
+	}
 	for _, r := range runs {
 		switch r.outcome {
 		case fleet.Completed:
@@ -135,17 +137,42 @@ func computeUnfinished(runs []summary) []Unfinished {
 		if r.outcome == fleet.Completed {
 			continue
 		}
-		key := reason{r.outcome, r.why}
+		why, machine := splitWhy(r.why)
+		key := reason{r.outcome, why}
 		i, known := at[key]
 		if !known {
 			i = len(found)
 			at[key] = i
-			found = append(found, Unfinished{Outcome: string(r.outcome), Why: r.why, Seed: r.seed})
+			found = append(found, Unfinished{Outcome: string(r.outcome), Why: why, Machine: machine, Seed: r.seed})
 		}
 		found[i].Runs++
 	}
 	slices.SortStableFunc(found, func(a, b Unfinished) int { return cmp.Compare(b.Runs, a.Runs) })
 	return found[:min(len(found), maxReasons)]
+}
+
+// splitWhy takes the machine, if there is one, out of what a run waits for: "CLUSTER: machine CLUSTER/GROUP/ID: MESSAGE". So runs in which the same happens to different
+// machines have the same reason.
+func splitWhy(why string) (message, machine string) {
+	cluster, rest, found := strings.Cut(why, ": machine ")
+	if !found || !strings.HasPrefix(rest, cluster+"/") {
+		return why, ""
+	}
+	machine, message, found = strings.Cut(rest, ": ")
+	if !found || message == "" {
+		return why, ""
+	}
+	return message, machine
+}
+
+func computePerRun(runs []summary) PerRun {
+	failed, gaveUp := 0, 0
+	for _, r := range runs {
+		failed += r.failed
+		gaveUp += r.gaveUp
+	}
+	mean := func(sum int) float64 { return math.Round(float64(sum)/float64(max(len(runs), 1))*100) / 100 }
+	return PerRun{Failed: mean(failed), GaveUp: mean(gaveUp)}
 }
 
 // computeMedian reduces a run to what is reported of it. The versions are those of its charts.

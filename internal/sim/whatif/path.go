@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// standsOut is the part of its share's time from which a single group is named instead of all that have the same limit.
-	standsOut = 0.5
+	// alone is the part of its share's time from which a group is named as if it were the only one, and standsOut that from which it is named with the others counted.
+	alone, standsOut = 0.95, 0.5
 	// worthSaying is the part of the duration from which a second share is part of the sentence, and waitWorthSaying that for waits.
 	worthSaying, waitWorthSaying = 0.15, 0.01
 	// maxClauses bounds the sentence.
@@ -82,7 +82,7 @@ func describePath(c fleet.Config, shares []Share) string {
 	var clauses []string
 	for i, s := range shares {
 		least := worthSaying
-		if s.Kind == Wait {
+		if s.Kind == Wait || s.Limit == fleet.Attention {
 			least = waitWorthSaying
 		}
 		if len(clauses) == maxClauses || i > 0 && s.Share < least || s.Seconds == 0 {
@@ -108,13 +108,31 @@ func describeShare(c fleet.Config, s Share) string {
 	if strings.HasPrefix(limit, "max") {
 		limit = "at " + limit
 	}
-	if s.Groups == 1 || s.LongestSeconds >= standsOut*s.Seconds {
-		return joinWords(describeGroup(c, s), separator(limit), limit)
+	groups, one := describeGroups(c, s)
+	switch {
+	case s.Limit == fleet.Attention:
+		return "waiting for " + limit + " of " + groups
+	case one:
+		return joinWords(groups, separator(limit), limit)
+	case s.Kind == ControlPlane:
+		return joinWords(groups+describeClustersAtOnce(c), ", each ", limit)
+	default:
+		return describePools(c, s, groups, limit)
 	}
-	if s.Kind == ControlPlane {
-		return joinWords(fmt.Sprintf("%d control planes", s.Groups)+describeClustersAtOnce(c), ", each ", limit)
+}
+
+// describeGroups names the groups of a share, and reports whether it names a single one.
+func describeGroups(c fleet.Config, s Share) (text string, one bool) {
+	switch {
+	case s.Groups == 1 || s.LongestSeconds >= alone*s.Seconds:
+		return describeGroup(c, s), true
+	case s.LongestSeconds >= standsOut*s.Seconds:
+		return fmt.Sprintf("%s and %d more", describeGroup(c, s), s.Groups-1), false
+	case s.Kind == ControlPlane:
+		return fmt.Sprintf("%d control planes", s.Groups), false
+	default:
+		return fmt.Sprintf("%d pools", s.Groups), false
 	}
-	return describePools(c, s, limit)
 }
 
 // joinWords leaves out the separator where there is nothing to separate.
@@ -144,16 +162,19 @@ func describeGroup(c fleet.Config, s Share) string {
 }
 
 // describePools says how pools with the same limit come one after another. maxInFlight is shared by pools, so it is not each pool's.
-func describePools(c fleet.Config, s Share, limit string) string {
-	text := fmt.Sprintf("%d pools", s.Groups)
+func describePools(c fleet.Config, s Share, groups, limit string) string {
+	text, between := groups, " "
+	if strings.HasSuffix(groups, " more") {
+		between = ", "
+	}
 	if atOnce, same := samePoolsAtOnce(c); same {
 		switch {
 		case atOnce == 1:
-			text += " one after another (upgrade-concurrency 1)"
+			text += between + "one after another (upgrade-concurrency 1)"
 		case atOnce >= mostPools(c):
 			text += fmt.Sprintf(", all of a cluster under way at once (upgrade-concurrency %d)", atOnce)
 		default:
-			text += fmt.Sprintf(" one after another, with %d under way at once (upgrade-concurrency %d)", atOnce, atOnce)
+			text += between + fmt.Sprintf("one after another, with %d under way at once (upgrade-concurrency %d)", atOnce, atOnce)
 		}
 	}
 	text += describeClustersAtOnce(c)

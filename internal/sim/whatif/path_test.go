@@ -29,10 +29,32 @@ func TestSentence(t *testing.T) {
 		want   string
 	}{
 		"nothing": {want: ""},
-		"one pool stands out": {
-			path: []fleet.Segment{controlPlane(4 * time.Hour), {Cluster: "prod", Group: "telco-3", Limit: "maxInFlight 10", Took: 57 * time.Hour},
-				{Cluster: "prod", Group: "telco-1", Limit: "maxInFlight 10", Took: 39 * time.Hour}},
+		"one pool is nearly all": {
+			path: []fleet.Segment{controlPlane(4 * time.Hour), {Cluster: "prod", Group: "telco-3", Limit: "maxInFlight 10", Took: 92 * time.Hour},
+				{Cluster: "prod", Group: "telco-1", Limit: "maxInFlight 10", Took: 4 * time.Hour}},
 			want: "96 % of the time is pool telco-3 at maxInFlight 10",
+		},
+		"one pool stands out": {
+			path: []fleet.Segment{controlPlane(33 * time.Hour), {Cluster: "prod", Group: "slow", Limit: "maxSurge 1", Took: 45 * time.Hour},
+				{Cluster: "prod", Group: "fast", Limit: "maxSurge 1", Took: 22 * time.Hour}},
+			want: "67 % of the time is pool slow and 1 more, one after another (upgrade-concurrency 1), each at maxSurge 1; 33 % is the control plane, one machine at a time",
+		},
+		"one control plane stands out": {
+			config: fleet.Config{Clusters: two, ClustersAtOnce: 1},
+			path:   []fleet.Segment{controlPlane(2 * time.Hour), {Cluster: "test", Group: fleet.ControlPlaneGroup, Limit: "one machine at a time", Took: time.Hour}},
+			want:   "100 % of the time is the control plane of prod and 1 more, one cluster after another, each one machine at a time",
+		},
+		"a person, for one pool": {
+			path: []fleet.Segment{controlPlane(32 * time.Hour), {Cluster: "prod", Group: "w", Limit: fleet.Attention, Took: 68 * time.Hour}},
+			want: "68 % of the time is waiting for somebody who attends to failed machines of pool w; 32 % is the control plane, one machine at a time",
+		},
+		"a person, for a short time": {
+			path: []fleet.Segment{controlPlane(98 * time.Hour), {Cluster: "prod", Group: fleet.ControlPlaneGroup, Limit: fleet.Attention, Took: 2 * time.Hour}},
+			want: "98 % of the time is the control plane, one machine at a time; 2 % is waiting for somebody who attends to failed machines of the control plane",
+		},
+		"a person, for several pools": {
+			path: pools(3, fleet.Attention),
+			want: "100 % of the time is waiting for somebody who attends to failed machines of 3 pools",
 		},
 		"one limit": {
 			path: append(pools(300, "maxUnavailable 10"), controlPlane(20*time.Hour)),
@@ -64,7 +86,7 @@ func TestSentence(t *testing.T) {
 			config: fleet.Config{Clusters: two, ClustersAtOnce: 1},
 			path: []fleet.Segment{controlPlane(time.Hour), {Cluster: "test", Group: fleet.ControlPlaneGroup, Limit: "one machine at a time", Took: time.Hour / 4},
 				{Cluster: "test", Group: fleet.ControlPlaneGroup, Limit: "two at a time", Took: 5 * time.Hour / 4}},
-			want: "50 % of the time is the control plane of prod, one machine at a time; 50 % is the control plane of test, two at a time",
+			want: "50 % of the time is the control plane of prod and 1 more, one cluster after another, each one machine at a time; 50 % is the control plane of test, two at a time",
 		},
 		"control planes": {
 			config: fleet.Config{Clusters: append(two, fleet.Cluster{Name: "third", PoolsAtOnce: 2}), ClustersAtOnce: 2},

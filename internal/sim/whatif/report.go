@@ -37,6 +37,8 @@ type Result struct {
 	Outcomes    Outcomes `json:"outcomes"`
 	// Duration is null where no run was completed.
 	Duration *Durations `json:"duration"`
+	// PerRun are means over all runs, completed or not.
+	PerRun PerRun `json:"perRun"`
 	// Unfinished says what runs that were not completed waited for, the most frequent first, at most maxReasons.
 	Unfinished []Unfinished `json:"unfinished"`
 	// Violation is that of the run with the first seed that has one; null where there is none.
@@ -63,12 +65,21 @@ type Durations struct {
 	MaxSeconds float64 `json:"maxSeconds"`
 }
 
+// PerRun are means over all runs. The median run is a completed one, so it has fewer of these than others where many runs are not completed.
+type PerRun struct {
+	// Failed counts attempts that failed, GaveUp machines whose update failed finally.
+	Failed float64 `json:"failed"`
+	GaveUp float64 `json:"gaveUp"`
+}
+
 // Unfinished are runs that were not completed for the same reason.
 type Unfinished struct {
 	Outcome string `json:"outcome"`
 	Why     string `json:"why"`
+	// Machine is the one that Why is about in the first of these runs; empty where it is about no machine.
+	Machine string `json:"machine"`
 	Runs    int    `json:"runs"`
-	// Seed is the first of them.
+	// Seed is that of the first of these runs.
 	Seed uint64 `json:"seed"`
 }
 

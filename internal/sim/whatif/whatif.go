@@ -97,12 +97,18 @@ type summary struct {
 	why       string
 	duration  time.Duration
 	violation *fleet.Violation
+	// failed and gaveUp are those of all groups.
+	failed, gaveUp int
 }
 
 func summarise(run fleet.Run) summary {
 	s := summary{seed: run.Seed, outcome: run.Outcome, why: run.Why, duration: run.Duration, violation: run.Violation}
 	if s.why == "" && s.violation != nil {
 		s.why = s.violation.Problem
+	}
+	for _, g := range run.Groups {
+		s.failed += g.Failed
+		s.gaveUp += g.GaveUp
 	}
 	return s
 }

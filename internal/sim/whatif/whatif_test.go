@@ -134,6 +134,9 @@ func TestReport(t *testing.T) {
 	if diff := cmp.Diff(Outcomes{Completed: 9, Stuck: 2}, result.Outcomes); diff != "" {
 		t.Errorf("outcomes:\n%s", diff)
 	}
+	if diff := cmp.Diff(PerRun{Failed: 2, GaveUp: 1}, result.PerRun); diff != "" {
+		t.Errorf("per run:\n%s", diff)
+	}
 	if diff := cmp.Diff([]Unfinished{{Outcome: "Stuck", Why: "machine a-1 waits for a person", Runs: 2, Seed: 10}}, result.Unfinished); diff != "" {
 		t.Errorf("unfinished:\n%s", diff)
 	}
