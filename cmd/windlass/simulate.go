@@ -137,7 +137,7 @@ func runSimulate(cmd *cobra.Command, o *simulateOptions, args []string) error {
 	}
 	s.Assumptions = append(slices.Clone(input.notes), s.Assumptions...)
 	if o.printScenario {
-		return scenario.Print(cmd.OutOrStdout(), input.file, s.Assumptions)
+		return scenario.Print(cmd.OutOrStdout(), input.file.WithBegin(), s.Assumptions)
 	}
 	if err := checkPlans(s); err != nil {
 		return reportFailure(cmd, in, planRequest{}, err)

@@ -181,7 +181,7 @@ func (s *simulateObjects) add(ctx context.Context, r planRequest, in planInput, 
 	}
 	facts := r.updates.facts
 	s.clusters = append(s.clusters, inventory.Cluster{
-		Objects: facts.Objects, Class: facts.Class, Request: r.request, Plan: p, Updates: r.updates.answer(ctx, p),
+		Objects: facts.Objects, Class: facts.Class, ControlPlaneTemplate: facts.ControlPlaneTemplate, Request: r.request, Plan: p, Updates: r.updates.answer(ctx, p),
 		Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Gates: gates,
 	})
 	for _, n := range r.notes {

@@ -17,8 +17,8 @@ import (
 )
 
 // readControlPlane reads a control plane object of the kubeadm provider, or of one with the same fields. What it does not say is a
-// KubeadmControlPlane's default.
-func readControlPlane(o snapshot.Objects) (scenario.ControlPlane, error) {
+// KubeadmControlPlane's default. Without an object, its class's template says some of it; template may be nil.
+func readControlPlane(o snapshot.Objects, template *unstructured.Unstructured) (scenario.ControlPlane, error) {
 	into := scenario.ControlPlane{Replicas: new(1)}
 	if n := o.Cluster.Spec.Topology.ControlPlane.Replicas; n != nil {
 		into.Replicas = new(int(*n))
@@ -33,7 +33,12 @@ func readControlPlane(o snapshot.Objects) (scenario.ControlPlane, error) {
 		slices.Sort(into.FailureDomains)
 	}
 	if o.ControlPlane == nil {
-		return into, nil
+		if template == nil {
+			return into, nil
+		}
+		var err error
+		into.MaxSurge, err = controlPlaneSurge(template, *into.Replicas, "spec", "template", "spec")
+		return into, err
 	}
 	ref := snapshot.Ref{Object: o.ControlPlane, Kind: o.ControlPlane.GetKind(), Field: "spec.replicas"}
 	n, found, err := unstructured.NestedInt64(o.ControlPlane.Object, "spec", "replicas")
@@ -43,7 +48,7 @@ func readControlPlane(o snapshot.Objects) (scenario.ControlPlane, error) {
 	if found {
 		into.Replicas = new(int(n))
 	}
-	into.MaxSurge, err = controlPlaneSurge(o.ControlPlane, *into.Replicas)
+	into.MaxSurge, err = controlPlaneSurge(o.ControlPlane, *into.Replicas, "spec")
 	return into, err
 }
 
@@ -54,12 +59,12 @@ func (r *reader) isGuarded(policy string) bool {
 }
 
 // keepControlPlaneSurge writes down the maxSurge of a control plane that is updated in place: a scenario's default is another one than Cluster API's.
-// Without an object nothing is known of it. A guarded control plane that gets a machine more is blocked.
+// Without an object and a template nothing is known of it. A guarded control plane that gets a machine more is blocked.
 func (r *reader) keepControlPlaneSurge(c Cluster, g snapshot.UpdateGroup, into *scenario.ControlPlane) {
 	if into.Policy == "" {
 		return
 	}
-	if c.Objects.ControlPlane != nil {
+	if c.Objects.ControlPlane != nil || c.ControlPlaneTemplate != nil {
 		into.MaxSurge = cmp.Or(into.MaxSurge, new(1))
 	}
 	switch guarded := r.isGuarded(into.Policy); {
@@ -92,10 +97,11 @@ func (r *reader) block(c Cluster, g snapshot.UpdateGroup, why string) {
 	r.blocked = append(r.blocked, fmt.Sprintf("%s: blocked: %s", subject(c, g), why))
 }
 
-// controlPlaneSurge reads maxSurge where v1beta2 of the kubeadm provider has it, or v1beta1; nil where it is in neither place. A control plane that
-// Cluster API refuses is an error.
-func controlPlaneSurge(object *unstructured.Unstructured, replicas int) (*int, error) {
-	for _, path := range [][]string{{"spec", "rollout", "strategy", "rollingUpdate", "maxSurge"}, {"spec", "rolloutStrategy", "rollingUpdate", "maxSurge"}} {
+// controlPlaneSurge reads maxSurge where v1beta2 of the kubeadm provider has it, or v1beta1, below the path of the control plane's spec; nil where it
+// is in neither place. A control plane that Cluster API refuses is an error.
+func controlPlaneSurge(object *unstructured.Unstructured, replicas int, spec ...string) (*int, error) {
+	for _, below := range [][]string{{"rollout", "strategy", "rollingUpdate", "maxSurge"}, {"rolloutStrategy", "rollingUpdate", "maxSurge"}} {
+		path := slices.Concat(spec, below)
 		value, found, err := unstructured.NestedFieldNoCopy(object.Object, path...)
 		if err != nil || !found {
 			continue

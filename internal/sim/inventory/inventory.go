@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -30,6 +31,8 @@ type Cluster struct {
 	Objects snapshot.Objects
 	// Class may be nil.
 	Class *clusterv1.ClusterClass
+	// ControlPlaneTemplate is the KubeadmControlPlaneTemplate of the class. It counts while there is no control plane object, and may be nil.
+	ControlPlaneTemplate *unstructured.Unstructured
 	// Request and Plan are the upgrade.
 	Request plan.Request
 	Plan    plan.Plan
@@ -129,7 +132,7 @@ func (r *reader) cluster(c Cluster) error {
 	}
 	r.source(&into, c)
 	var err error
-	if into.ControlPlane, err = readControlPlane(o); err != nil {
+	if into.ControlPlane, err = readControlPlane(o, c.ControlPlaneTemplate); err != nil {
 		return err
 	}
 	for i, g := range snapshot.UpdateGroups(o, c.Class) {
@@ -231,14 +234,11 @@ func (r *reader) usedPolicies() []scenario.Policy {
 	for name, p := range r.policies {
 		s := p.selected.Policy
 		into := scenario.Policy{
-			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Drain: s.Drain,
-			MaxAttempts: s.MaxAttempts, AttemptTimeout: dist.Fixed(s.AttemptTimeout).String(), Remediate: s.Remediate,
+			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Drain: new(s.Drain),
+			Soak: dist.Fixed(s.Soak).String(), MaxAttempts: s.MaxAttempts, AttemptTimeout: dist.Fixed(s.AttemptTimeout).String(), Remediate: s.Remediate,
 		}
 		if p.selected.FallbackReplace {
 			into.Fallback = scenario.FallbackReplace
-		}
-		if s.Soak > 0 {
-			into.Soak = dist.Fixed(s.Soak).String()
 		}
 		for _, u := range inOrder(p.updaters) {
 			into.Updaters = append(into.Updaters, scenario.Updater{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -209,6 +210,43 @@ func TestWithoutAControlPlaneObject(t *testing.T) {
 	want := scenario.ControlPlane{Replicas: new(3), FailureDomains: []string{"z5"}, Policy: "keep", Updaters: []string{"k8s"}}
 	if diff := cmp.Diff(want, got.File.Clusters[0].ControlPlane); diff != "" {
 		t.Errorf("another control plane (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheControlPlaneTemplate counts while there is no control plane object, in both versions of the kubeadm provider.
+func TestTheControlPlaneTemplate(t *testing.T) {
+	t.Parallel()
+	rolling := func(surge any) map[string]any {
+		return map[string]any{"rollingUpdate": map[string]any{"maxSurge": surge}}
+	}
+	for name, tt := range map[string]struct {
+		spec   map[string]any
+		object bool
+		want   *int
+	}{
+		"v1beta2":          {spec: map[string]any{"rollout": map[string]any{"strategy": rolling(int64(0))}}, want: new(0)},
+		"v1beta1":          {spec: map[string]any{"rolloutStrategy": rolling("1")}, want: new(1)},
+		"says nothing":     {spec: map[string]any{}, want: new(1)},
+		"beside an object": {spec: map[string]any{"rolloutStrategy": rolling(int64(1))}, object: true, want: new(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := read(t, updates()...)
+			c.Policies[0].Spec.Fallback = v1alpha1.FallbackRollingUpdate
+			c.Objects.Cluster = c.Objects.Cluster.DeepCopy()
+			c.Objects.Cluster.Spec.Topology.ControlPlane.Replicas = new(int32(3))
+			if !tt.object {
+				c.Objects.ControlPlane = nil
+			}
+			c.ControlPlaneTemplate = &unstructured.Unstructured{Object: map[string]any{"kind": "KubeadmControlPlaneTemplate", "spec": map[string]any{"template": map[string]any{"spec": tt.spec}}}}
+			got, err := inventory.FromObjects([]inventory.Cluster{c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got.File.Clusters[0].ControlPlane.MaxSurge); diff != "" {
+				t.Errorf("another maxSurge (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -135,8 +135,8 @@ type Policy struct {
 	Fallback string `json:"fallback,omitempty"`
 	// MaxInFlight is how many machines of a cluster's MachineDeployments under this policy are updated at once; 1 by default.
 	MaxInFlight int `json:"maxInFlight,omitempty"`
-	// Drain has nodes drained before the first updater that needs it.
-	Drain bool `json:"drain,omitempty"`
+	// Drain has nodes drained before the first updater that needs it; false by default.
+	Drain *bool `json:"drain,omitempty"`
 	// Soak is how long a node must be Ready at the new version before its update counts as done, such as 5m.
 	Soak string `json:"soak,omitempty"`
 	// MaxAttempts is how often an updater may try; 3 by default.

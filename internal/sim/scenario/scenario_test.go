@@ -1,7 +1,6 @@
 package scenario_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +54,7 @@ clusters:
   poolsAtOnce: 3
   controlPlane: {replicas: 5, maxSurge: 0, policy: snaps, durations: {create: 20m}}
   pools:
-  - {name: pooled, kind: MachinePool, replicas: 2, durations: {updaters: {os: 9m}}}
+  - {name: pooled, kind: MachinePool, replicas: 2, maxSurge: 1, maxUnavailable: 0, durations: {updaters: {os: 9m}}}
   - name: md
     count: 2
     replicas: 7
@@ -89,7 +88,7 @@ durations:
   settle: 5s
   react: 2s
   attend: 1h
-  giveUp: 8m
+  giveUp: 30m
 failures: {createFails: 0.1, updateFails: 0.2, updateHangs: 0.3, outageEvery: 24h, outageTakes: 1h}
 faults: {conflict: 0.01, stale: 0.02, lag: 3s, lost: 0.03, crash: 0.04, restart: 9s}
 budget: {qps: 20, burst: 30}
@@ -102,7 +101,7 @@ costs: {replace: 100, inPlace: 20}
 		Timings: fleet.Timings{
 			Create: dist.Uniform(10*time.Minute, 15*time.Minute), Delete: dist.Fixed(2 * time.Minute), Drain: dist.LogNormal(time.Minute, 3*time.Minute),
 			Updaters: map[string]dist.Distribution{"": dist.Fixed(4 * time.Minute), "os": dist.Measured([]time.Duration{6 * time.Minute, 7 * time.Minute})},
-			Settle:   dist.Fixed(5 * time.Second), React: dist.Fixed(2 * time.Second), Attend: dist.Fixed(time.Hour), GiveUp: dist.Fixed(8 * time.Minute),
+			Settle:   dist.Fixed(5 * time.Second), React: dist.Fixed(2 * time.Second), Attend: dist.Fixed(time.Hour), GiveUp: dist.Fixed(30 * time.Minute),
 			CreateFails: 0.1, UpdateFails: 0.2, UpdateHangs: 0.3,
 		},
 	}
@@ -186,45 +185,17 @@ policies: [{name: p, strategy: InPlace, updaters: [{name: a, maxMinors: 1}, {nam
 		"an updater takes 3m (durations.updater)",
 		"a node is Ready 10s after an update in place (durations.settle)",
 		"a controller acts on a change after 1s (durations.react)",
+		"machines that take longer than giveUp to be created are not given up; only those that createFails picks (durations.giveUp)",
+		"no failures are given, so nothing fails (failures)",
 		"where no versions are listed, there is taken to be a .0 of each minor between (clusters[].versions)",
+		"the policy p leaves out what it has by default: maxInFlight 1, drain false, soak 0s, maxAttempts 3, attemptTimeout 30m (policies)",
+		"where pools leave them out, maxSurge is 1 and maxUnavailable 0, and with an InPlace policy 0 and 1 (clusters[].pools)",
+		"one pool of a kind is upgraded at a time in a cluster that says nothing else (clusters[].poolsAtOnce)",
 		"Cluster API's own controllers are taken to write 130 times for a machine that is replaced, and 31.6 times for one that is updated in place (costs), as was measured with kubeadm; the writes of Windlass do not count Events, of which it makes one or more for each machine and update",
 		"Windlass may make 100 requests a second, and 200 at once (budget), as it does by default",
 	}
 	if diff := cmp.Diff(want, got.Assumptions); diff != "" {
 		t.Errorf("other assumptions (-want +got):\n%s", diff)
-	}
-}
-
-func TestWhatIsGivenIsNoAssumption(t *testing.T) {
-	t.Parallel()
-	got := translate(t, `
-clusters: [{name: c, from: v1.29.4, to: v1.30.1, pools: [{name: md, replicas: 3, policy: p}], controlPlane: {policy: p}}]
-policies: [{name: p, strategy: InPlace, drain: true, updaters: [{name: u, needsDrain: true}]}]
-durations: {updaters: {u: 3m}, settle: 1s, react: 1s}
-failures: {updateFails: 0.01}
-budget: {qps: 0, burst: 0}
-costs: {replace: 0, inPlace: 0}
-`)
-	want := []string{
-		"draining a node before an update in place takes 1m (durations.drain)",
-		"nobody has a machine retried whose update failed finally (durations.attend)",
-	}
-	if diff := cmp.Diff(want, got.Assumptions); diff != "" {
-		t.Errorf("other assumptions (-want +got):\n%s", diff)
-	}
-}
-
-// TestSurgesInPlaceTakeTheTimeOfNewMachines: so what is guessed of these counts.
-func TestSurgesInPlaceTakeTheTimeOfNewMachines(t *testing.T) {
-	t.Parallel()
-	for limits, want := range map[string]bool{"": false, ", maxSurge: 0%": false, ", maxSurge: 1%": true} {
-		got := translate(t, `
-clusters: [{name: c, from: v1.29.4, to: v1.30.1, pools: [{name: md, replicas: 3, policy: p`+limits+`}], controlPlane: {policy: p}}]
-policies: [{name: p, strategy: InPlace, fallback: Replace}]
-`)
-		if told := slices.Contains(got.Assumptions, "a new machine is Ready after p50=5m,p90=8m (durations.create)"); told != want {
-			t.Errorf("%q: %q", limits, got.Assumptions)
-		}
 	}
 }
 

@@ -86,7 +86,7 @@ func (t *translation) checkVariants() {
 
 // translateOne leaves out what is the same for all variants.
 func translateOne(f File, o Options) *translation {
-	t := &translation{file: f, options: o, used: map[string]bool{}}
+	t := &translation{file: f, options: o, used: map[string]bool{}, usedPolicies: map[string]bool{}}
 	t.durations = t.parseDurations(field.NewPath("durations"), f.Durations, base())
 	t.checkPolicies()
 	t.config = fleet.Config{
@@ -142,6 +142,8 @@ type translation struct {
 	durations timings
 	// used has the guesses that count for some group.
 	used map[string]bool
+	// usedPolicies has the names of the policies of groups.
+	usedPolicies map[string]bool
 	// synthesised says that versions were made up.
 	synthesised bool
 }

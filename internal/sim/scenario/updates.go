@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -42,6 +41,8 @@ const (
 	guessSettle = "a node is Ready %s after an update in place (durations.settle)"
 	guessReact  = "a controller acts on a change after %s (durations.react)"
 	guessGiveUp = "a new machine that does not get Ready is deleted after %s (durations.giveUp)"
+	// noteLate is about MachineHealthChecks, which would delete such machines.
+	noteLate    = "machines that take longer than giveUp to be created are not given up; only those that createFails picks (durations.giveUp)"
 	guessAttend = "nobody has a machine retried whose update failed finally (durations.attend)"
 )
 
@@ -51,7 +52,7 @@ var guesses = []struct {
 	dist dist.Distribution
 }{
 	{guessCreate, defaultCreate}, {guessDelete, defaultDelete}, {guessDrain, defaultDrain}, {guessUpdate, defaultUpdate}, {guessSettle, defaultSettle},
-	{guessReact, defaultReact}, {guessGiveUp, defaultGiveUp}, {guessAttend, dist.Distribution{}},
+	{guessReact, defaultReact}, {guessGiveUp, defaultGiveUp}, {noteLate, dist.Distribution{}}, {guessAttend, dist.Distribution{}},
 }
 
 // base are the durations of a scenario that says nothing.
@@ -110,6 +111,16 @@ func (t *translation) use(counts bool, d duration) dist.Distribution {
 	return d.dist
 }
 
+// nearlyAll is the part of machines that are looked at to see whether some take too long: a log-normal duration has no bound.
+const nearlyAll = 0.999
+
+// noteLateMachines notes that machines may take longer than giveUp, where new ones are made.
+func (t *translation) noteLateMachines(replaces bool, d timings) {
+	if replaces && d.create.dist.At(nearlyAll) > d.giveUp.dist.At(0) {
+		t.used[noteLate] = true
+	}
+}
+
 // timings are what the simulator needs to know for a group. What is a guess, and counts for it, is noted.
 func (t *translation) timings(d timings, u fleet.Update, surges bool) fleet.Timings {
 	failures := t.file.Failures
@@ -120,6 +131,7 @@ func (t *translation) timings(d timings, u fleet.Update, surges bool) fleet.Timi
 	}
 	updaters[""] = t.use(u.InPlace && slices.ContainsFunc(u.Steps, d.knowsNot), d.updater)
 	drains := u.Policy.Drain && slices.ContainsFunc(u.Steps, func(s inplace.Step) bool { return s.NeedsDrain })
+	t.noteLateMachines(replaces, d)
 	fails := failures.UpdateFails > 0 || failures.UpdateHangs > 0
 	return fleet.Timings{
 		Create: t.use(replaces, d.create), Delete: t.use(replaces, d.delete), Drain: t.use(u.InPlace && drains, d.drain), Updaters: updaters,
@@ -207,6 +219,7 @@ func (t *translation) update(path *field.Path, g group) (u fleet.Update, limit i
 			t.problem(field.NotSupported(path.Child("policy"), g.policy, known))
 			return u, 0
 		}
+		t.usedPolicies[g.policy] = true
 		u, limit = fromPolicy(t.file.Policies[i], t.chosen(path.Child("updaters"), t.file.Policies[i], g.updaters), u)
 	}
 	for i, domain := range g.domains {
@@ -248,7 +261,7 @@ func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, l
 	if p.MaxAttempts > 0 {
 		u.Policy.MaxAttempts = p.MaxAttempts
 	}
-	u.Policy.Drain, u.Policy.Remediate = p.Drain, p.Remediate
+	u.Policy.Drain, u.Policy.Remediate = p.Drain != nil && *p.Drain, p.Remediate
 	// What does not parse has been reported.
 	if soak, err := time.ParseDuration(p.Soak); err == nil {
 		u.Policy.Soak = soak
@@ -267,30 +280,3 @@ func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, l
 
 // maxMinors is above what any skew policy allows.
 const maxMinors = 1000
-
-// assumptions are what a result rests on besides the scenario.
-func (t *translation) assumptions() []string {
-	var told []string
-	for _, g := range guesses {
-		switch {
-		case !t.used[g.text]:
-		case g.dist.IsZero():
-			told = append(told, g.text)
-		default:
-			told = append(told, fmt.Sprintf(g.text, g.dist))
-		}
-	}
-	if t.synthesised {
-		told = append(told, "where no versions are listed, there is taken to be a .0 of each minor between (clusters[].versions)")
-	}
-	if t.file.Costs == nil {
-		c := DefaultCosts()
-		told = append(told, fmt.Sprintf("Cluster API's own controllers are taken to write %g times for a machine that is replaced, and %g times for one that is updated in place (costs), as was measured with kubeadm; the writes of Windlass do not count Events, of which it makes one or more for each machine and update",
-			c.Replace, c.InPlace))
-	}
-	if t.file.Budget == nil {
-		b := DefaultBudget()
-		told = append(told, fmt.Sprintf("Windlass may make %g requests a second, and %d at once (budget), as it does by default", b.QPS, b.Burst))
-	}
-	return told
-}
