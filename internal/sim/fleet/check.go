@@ -161,7 +161,7 @@ func (k *checker) quorum(s *sim, g *group) {
 // creates: a machine is made.
 func (k *checker) creates(s *sim, m *machine) {
 	g := m.group
-	total := len(g.old) - g.next + g.updating + g.fresh + g.coming
+	total := g.present()
 	if total > g.desired+g.surge {
 		k.violate(s, g.cluster, "%s has %d machines, %d are desired, and maxSurge is %d", g.name, total, g.desired, g.surge)
 	}

@@ -136,7 +136,7 @@ func (s *sim) flight(by int) {
 // capacity keeps account of how many machines a group lacks.
 func (s *sim) capacity(g *group) {
 	t := &g.tally
-	missing := max(0, g.desired-(len(g.old)-g.next+g.fresh+g.updating-g.begun))
+	missing := max(0, g.desired-(g.waiting()+g.fresh+g.updating-g.begun))
 	if missing == t.missing {
 		return
 	}

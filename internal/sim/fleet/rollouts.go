@@ -43,9 +43,8 @@ func (s *sim) guarded(g *group) bool {
 	if !g.update.Guarded {
 		return false
 	}
-	there := len(g.old) - g.next + g.updating + g.fresh + g.coming
 	verdict := guard.Decide(guard.Request{
-		Operation: guard.Create, Guarded: true, Policy: g.update.PolicyName, Group: guard.Group{Kind: g.kindName(), Name: g.name, Desired: g.desired, Machines: there},
+		Operation: guard.Create, Guarded: true, Policy: g.update.PolicyName, Group: guard.Group{Kind: g.kindName(), Name: g.name, Desired: g.desired, Machines: g.present()},
 	})
 	if !verdict.Allowed {
 		g.cluster.trouble = g.name + ": " + verdict.Message + " (maxSurge above 0 has Cluster API make a machine before it asks whether one can be updated in place; set it to 0)"
@@ -62,7 +61,7 @@ func (g *group) kindName() string {
 }
 
 func (s *sim) decideMove(g *group) rollout.Move {
-	old := len(g.old) - g.next
+	old := g.waiting()
 	inPlace := g.update.InPlace
 	if !g.isCP {
 		return s.engine.Pool(rollout.Pool{

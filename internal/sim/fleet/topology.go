@@ -206,8 +206,8 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 	if e.c.Gates == nil {
 		return upgrade.Reply{}, nil
 	}
-	now := e.time()
-	verdict := gate.Decide(step, e.c.Gates(step), gate.Facts{}, now)
+	now, gates := e.time(), e.c.Gates(step)
+	verdict := gate.Decide(step, gates, gate.Facts{}, now)
 	if e.check != nil && len(verdict.Findings) == 0 {
 		e.check.passes(e.sim, e.c, step)
 	}
@@ -216,7 +216,7 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 	}
 	e.c.heldBy = "gate " + strings.Join(verdict.Gates(), ", ")
 	if !e.exact {
-		e.opens = opens(e.c.Gates(step), now).Sub(now)
+		e.opens = opens(gates, now).Sub(now)
 	}
 	return upgrade.Reply{RetryAfter: verdict.RetryAfter, Message: verdict.Message(step)}, nil
 }

@@ -37,9 +37,8 @@ type cluster struct {
 	// done says that the chain is over, ended that its machines rest as well.
 	done, ended bool
 	// state and the groups in it are read into the same memory each time.
-	state  []chain.Group
-	byName map[string]*group
-	hold   *span
+	state []chain.Group
+	hold  *span
 	// heldBy names what let it wait last.
 	heldBy  string
 	spans   []span
@@ -191,7 +190,7 @@ func (s *sim) build() {
 		cfg := &s.cfg.Clusters[i]
 		c := &cluster{
 			Cluster: cfg, index: i, key: types.NamespacedName{Namespace: "sim", Name: cfg.Name}, scopes: map[string]*scope{},
-			run: ClusterRun{Name: cfg.Name}, byName: map[string]*group{},
+			run: ClusterRun{Name: cfg.Name},
 		}
 		cp := s.addGroup(c, ControlPlaneGroup, &cfg.ControlPlane.Update)
 		cp.isCP, cp.desired, cp.surge, cp.template = true, cfg.ControlPlane.Replicas, cfg.ControlPlane.MaxSurge, cfg.ControlPlane.Version
@@ -211,7 +210,6 @@ func (s *sim) build() {
 func (s *sim) addGroup(c *cluster, name string, u *Update) *group {
 	g := &group{cluster: c, id: uint32(len(s.groups)), name: name, update: u} //nolint:gosec // bounded by memory
 	c.groups = append(c.groups, g)
-	c.byName[name] = g
 	s.groups = append(s.groups, g)
 	// The machines of a control plane go one by one, and count for no policy's maxInFlight.
 	key := u.PolicyName
@@ -300,6 +298,12 @@ func count(list []versionCount, v version.Version, by int) []versionCount {
 	}
 	return append(list, versionCount{version: v, n: by})
 }
+
+// waiting counts the machines at another version that nothing happens to yet.
+func (g *group) waiting() int { return len(g.old) - g.next }
+
+// present counts the machines that are not being deleted.
+func (g *group) present() int { return g.waiting() + g.updating + g.fresh + g.coming }
 
 // oldest is the oldest version that a kubelet of the group runs, the template's where there is none.
 func (g *group) oldest() version.Version {
