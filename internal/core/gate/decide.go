@@ -144,23 +144,14 @@ func decideFirst(g Gate, now time.Time) ([]Finding, time.Duration) {
 
 // waitForWindow names the window that opens next, and how long that takes; 0 if one is open, or there are none.
 func waitForWindow(windows []Window, now time.Time) (message string, wait time.Duration) {
-	var next Window
-	var opens time.Time
-	for _, w := range windows {
-		begin, ok := w.Opens(now)
-		switch {
-		case !ok:
-		case !begin.After(now):
-			return "", 0
-		case opens.IsZero() || begin.Before(opens):
-			next, opens = w, begin
-		}
-	}
+	next, opens, ok := NextWindow(windows, now)
 	switch {
 	case len(windows) == 0:
 		return "", 0
-	case opens.IsZero():
+	case !ok:
 		return "waits for a window, and none opens within a fortnight", longestRetry
+	case !opens.After(now):
+		return "", 0
 	default:
 		return "waits for the window " + next.String() + ", opens " + opens.Format(time.RFC3339), opens.Sub(now)
 	}

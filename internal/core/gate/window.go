@@ -122,3 +122,13 @@ func offsetAt(t time.Time, location *time.Location) time.Duration {
 func shows(moment, wall time.Time, location *time.Location) bool {
 	return moment.Add(offsetAt(moment, location)).Equal(wall)
 }
+
+// NextWindow returns the window that opens first, or one that is open, and when it opens or has opened; ok is false where none opens within a fortnight.
+func NextWindow(windows []Window, now time.Time) (next Window, opens time.Time, ok bool) {
+	for _, w := range windows {
+		if begin, found := w.Opens(now); found && (!ok || begin.Before(opens)) {
+			next, opens, ok = w, begin, true
+		}
+	}
+	return next, opens, ok
+}

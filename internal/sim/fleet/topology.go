@@ -242,11 +242,8 @@ func opensGate(g gate.Gate, now time.Time) time.Time {
 	if len(g.Windows) == 0 {
 		return now
 	}
-	first := now.Add(fortnight)
-	for _, w := range g.Windows {
-		if begin, ok := w.Opens(now); ok && begin.Before(first) {
-			first = begin
-		}
+	if _, first, ok := gate.NextWindow(g.Windows, now); ok {
+		return first
 	}
-	return first
+	return now.Add(fortnight)
 }
