@@ -3,11 +3,16 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/sim/fleet"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestReasonsAreNotThoseOfMachines: runs in which the same happens to different machines are counted together, and the machine of the first is an example.
@@ -58,5 +63,26 @@ func TestSplitWhy(t *testing.T) {
 		if message, machine := splitWhy(why); message != want[0] || machine != want[1] {
 			t.Errorf("%q is %q about %q, want %q", why, message, machine, want)
 		}
+	}
+}
+
+// TestRealReasonsNameTheirMachine: what the simulator says of a machine that waits for a person is split, not only what this test thinks it says.
+func TestRealReasonsNameTheirMachine(t *testing.T) {
+	t.Parallel()
+	failing := fleet.Update{
+		InPlace: true, PolicyName: "keep", Steps: []inplace.Step{{Updater: "kubelet", SetsVersion: true}},
+		Policy: inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour}, Timings: fleet.Timings{UpdateFails: 1},
+	}
+	from, to := version.MustParse("v1.30.0"), version.MustParse("v1.31.0")
+	c := fleet.Config{Clusters: []fleet.Cluster{{
+		Name: "ran", Target: to, Source: plan.VersionList{from, to}, ControlPlane: fleet.ControlPlane{Version: from, Replicas: 3, MaxSurge: 1},
+		Pools: []fleet.Pool{{Name: "site", Version: from, Replicas: 4, MaxUnavailable: 1, Update: failing}},
+	}}}
+	run, err := fleet.Simulate(t.Context(), c, 1)
+	if err != nil || run.Outcome != fleet.Stuck {
+		t.Fatalf("%s, %v", run.Outcome, err)
+	}
+	if message, machine := splitWhy(run.Why); !strings.HasPrefix(machine, "ran/site/") || strings.Contains(message, "ran/") {
+		t.Errorf("%q is split into %q and %q", run.Why, message, machine)
 	}
 }
