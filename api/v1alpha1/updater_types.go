@@ -62,19 +62,28 @@ type UpdaterSpec struct {
 // InProcessUpdater names an updater that is part of Windlass.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.k8sd) == (self.kind == 'K8sd')",message="set k8sd where kind is K8sd, and only there"
+// +kubebuilder:validation:XValidation:rule="has(self.host) == (self.kind in ['Kubeadm', 'RKE2', 'K3s'])",message="set host where kind is Kubeadm, RKE2 or K3s, and only there"
 type InProcessUpdater struct {
-	// kind is Simulated for one that does nothing but set the kubelet version of simulated nodes, and K8sd for one that refreshes the snap of
-	// Canonical Kubernetes.
+	// kind is Simulated for one that does nothing but set the kubelet version of simulated nodes, K8sd for one that refreshes the snap of
+	// Canonical Kubernetes, and Kubeadm, RKE2 or K3s for one that upgrades Linux hosts that were made with these.
 	// +required
-	// +kubebuilder:validation:Enum=Simulated;K8sd
+	// +kubebuilder:validation:Enum=Simulated;K8sd;Kubeadm;RKE2;K3s
 	Kind InProcessKind `json:"kind,omitempty"`
 	// k8sd says how k8sd on the nodes is reached, and whom to trust as k8sd. It is required where kind is K8sd.
 	// +optional
 	K8sd *K8sdConfig `json:"k8sd,omitempty"`
+	// host says how hosts are reached, and where binaries come from. It is required where kind is Kubeadm, RKE2 or K3s.
+	// +optional
+	Host *HostConfig `json:"host,omitempty"`
 }
 
 // InProcessKind names an updater that is part of Windlass.
 type InProcessKind string
+
+// ForHosts reports whether updaters of the kind upgrade Linux hosts, for which HostConfig counts.
+func (k InProcessKind) ForHosts() bool {
+	return k == KubeadmUpdater || k == RKE2Updater || k == K3sUpdater
+}
 
 // The updaters that are part of Windlass.
 const (
@@ -82,6 +91,12 @@ const (
 	SimulatedUpdater InProcessKind = "Simulated"
 	// K8sdUpdater asks k8sd on each node to refresh the node's snap of Canonical Kubernetes.
 	K8sdUpdater InProcessKind = "K8sd"
+	// KubeadmUpdater upgrades Kubernetes on hosts that kubeadm made.
+	KubeadmUpdater InProcessKind = "Kubeadm"
+	// RKE2Updater upgrades hosts that run RKE2.
+	RKE2Updater InProcessKind = "RKE2"
+	// K3sUpdater upgrades hosts that run K3s.
+	K3sUpdater InProcessKind = "K3s"
 )
 
 // RemoteUpdater says how to reach an updater. The connection is always TLS, and the updater's certificate is always verified.

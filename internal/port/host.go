@@ -91,8 +91,7 @@ func (e *HostError) Lasts() bool {
 
 // ReasonOfHost gives the reason of a *HostError in a chain of errors; empty where there is none.
 func ReasonOfHost(err error) HostReason {
-	var failed *HostError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*HostError](err); ok {
 		return failed.Reason
 	}
 	return ""
