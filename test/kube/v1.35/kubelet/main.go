@@ -1,0 +1,1 @@
+../../v1.36/kubelet/main.go
