@@ -1,0 +1,171 @@
+package hosts
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// ComputeSteps computes the steps that bring a host to a goal, in order. The failure is nil, or says why the host cannot be upgraded to it.
+// Which of the steps are done is not for it to say: it gives all.
+//
+// The steps are the same ones whenever it is asked during an upgrade, whatever is done already: what they depend on is not changed by them.
+func ComputeSteps(g Goal, f Facts) ([]Step, *Failure) {
+	if refused := refuse(g, f); refused != nil {
+		return nil, refused
+	}
+	if g.Distribution == Kubeadm {
+		return kubeadmSteps(g, f)
+	}
+	return rancherSteps(g, f)
+}
+
+// refuse looks at what must hold before anything is done. Source of the rules: Kubernetes' version skew policy; kubeadm refuses to skip
+// minors, and RKE2 and K3s do not support it.
+func refuse(g Goal, f Facts) *Failure {
+	refused := func(reason Reason, format string, args ...any) *Failure {
+		return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	from, to := f.Installed, g.Version
+	if from.IsZero() || f.Service == "" {
+		return refused(NotThisDistribution, "there is no %s that runs on the host; it is looked for in %s", mainBinary(g.Distribution), g.folder())
+	}
+	if version.Compare(to, from) == version.Less {
+		return refused(VersionRefused, "the host is at %s; going back to %s is not supported", from, to)
+	}
+	if lag, ok := from.Minor().Lag(to.Minor()); !ok || lag > 1 {
+		return refused(VersionRefused, "the host is at %s; %s is more than one minor on, and a host goes through each", from, to)
+	}
+	return refuseSkew(f, to, refused)
+}
+
+// refuseSkew looks at the API server. One that did not tell its version is no reason to refuse: whoever plans the upgrade has looked at it too.
+func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any) *Failure) *Failure {
+	if f.APIServer.IsZero() {
+		return nil
+	}
+	behind, ok := f.APIServer.Minor().Lag(to.Minor())
+	switch {
+	case !f.ControlPlane && ok && behind > 0:
+		return refused(VersionRefused, "the API server is at %s; a node must not be newer than it: upgrade the control plane to %s first", f.APIServer, to.Minor())
+	case f.ControlPlane && ok && behind > 1:
+		return refused(VersionRefused, "the API server is at %s; %s is more than one minor on", f.APIServer, to)
+	}
+	return nil
+}
+
+func mainBinary(d Distribution) string {
+	if d == Kubeadm {
+		return "kubelet"
+	}
+	return string(d)
+}
+
+// binary is one that a goal brings to a host.
+type binary struct {
+	name   string
+	digest Digest
+	// tell prints the version of the binary in front of it.
+	tell string
+}
+
+// selectBinaries finds the digests of binaries. Those that are optional count only where the manifest has them.
+func selectBinaries(g Goal, f Facts, list ...binary) ([]binary, *Failure) {
+	var selected []binary
+	for _, b := range list {
+		digest, ok := g.Digests.Digest(g.Version, f.Arch, b.name)
+		if !ok && b.name == kubectl {
+			continue
+		}
+		if !ok {
+			return nil, &Failure{Reason: NoDigest, Message: fmt.Sprintf("the manifest of digests has no line for %s", BinaryName(g.Version, f.Arch, b.name))}
+		}
+		b.digest = digest
+		selected = append(selected, b)
+	}
+	return selected, nil
+}
+
+// kubectl is the one binary that a node does without.
+const kubectl = "kubectl"
+
+// staged is where a binary waits until it is put in its place.
+func staged(g Goal, b binary) string {
+	return StateFolder + "/binaries/" + safe(g.Version.String()) + "/" + b.name
+}
+
+// fetchStep brings a binary to the host. It waits beside what is kept there, not in the folder of binaries, so that a host that was only
+// prepared is as it was.
+func fetchStep(g Goal, f Facts, b binary) Step {
+	path := staged(g, b)
+	step := Step{
+		Name: Name(FetchPrefix + b.name),
+		Check: checkHeader(g) + `[ "$(digest ` + quote(path) + `)" = ` + string(b.digest) + ` ] || [ "$(digest "$bin/` + b.name + `")" = ` + string(b.digest) + ` ] ||
+{ printf 'part %s\n' "$(stat -c %s ` + quote(path+".part") + ` 2>/dev/null || echo 0)"; exit 1; }
+`,
+	}
+	name := BinaryName(g.Version, f.Arch, b.name)
+	switch {
+	case g.Source.Bundle:
+		step.Summary = "send " + name + " from the bundle, and verify its digest"
+		step.Action = Send{Name: name, Part: path + ".part", Path: path, Digest: b.digest}
+	case g.Source.HostFolder != "":
+		from := g.Source.HostFolder + "/" + name
+		step.Summary = "copy " + from + ", and verify its digest"
+		step.Action = g.run(commandLimit, "from="+quote(from)+"\n"+fetchVariables(path, b)+
+			`[ -f "$from" ] || fail `+string(DownloadFailed)+` "there is no file $from on the host"`+"\n"+`cp "$from" "$part"`+"\n"+acceptPart)
+	default:
+		url := strings.NewReplacer("{version}", g.Version.String(), "{arch}", f.Arch, "{name}", b.name).Replace(g.Source.URL)
+		step.Summary = "download " + url + ", and verify its digest"
+		step.Action = g.run(fetchLimit, "url="+quote(url)+"\n"+fetchVariables(path, b)+download+acceptPart)
+	}
+	return step
+}
+
+func fetchVariables(path string, b binary) string {
+	return "path=" + quote(path) + "\npart=" + quote(path+".part") + "\nwanted=" + string(b.digest) + "\n" + `mkdir -p "$(dirname "$path")"` + "\n"
+}
+
+// download goes on where a download was cut short. A server that cannot, or a part that is longer than the file, begins again: the digest
+// decides, not the length.
+const download = `if command -v curl >/dev/null; then
+  curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 --continue-at - --output "$part" "$url" ||
+    { rm -f "$part"; curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 --output "$part" "$url"; } ||
+    { df -Pk "$(dirname "$part")" | awk 'NR==2 && $4 < 1024 {exit 1}' || fail ` + string(DiskFull) + ` "no space is left on the host for $url"; fail ` + string(DownloadFailed) + ` "$url could not be downloaded from the host"; }
+elif command -v wget >/dev/null; then
+  rm -f "$part"
+  wget --quiet --tries 3 --timeout 20 --output-document "$part" "$url" || fail ` + string(DownloadFailed) + ` "$url could not be downloaded from the host"
+else
+  fail ` + string(ToolMissing) + ` "the host has neither curl nor wget; install one, or send binaries from a bundle"
+fi
+`
+
+// acceptPart makes a file that came whole the one that counts. One with another digest is removed: nothing would ever make it right.
+const acceptPart = `sync "$part"
+found=$(digest "$part")
+if [ "$found" != "$wanted" ]; then rm -f "$part"; fail ` + string(WrongDigest) + ` "$(basename "$path") has the SHA-256 $found, but the manifest says $wanted"; fi
+chmod 0755 "$part"
+mv "$part" "$path"
+sync "$(dirname "$path")"
+`
+
+// installStep puts a binary in its place: written beside, synced, verified, renamed. At every moment there is a whole binary.
+func installStep(g Goal, b binary) Step {
+	return Step{
+		Name:    Name(InstallPrefix + b.name),
+		Summary: "put " + b.name + " " + g.Version.String() + " in place of " + g.folder() + "/" + b.name,
+		Check:   checkHeader(g) + `[ "$(digest "$bin/` + b.name + `")" = ` + string(b.digest) + " ]\n",
+		Action: g.run(commandLimit, `new="$bin/.windlass-`+b.name+`.new"
+rm -f "$new"
+cp `+quote(staged(g, b))+` "$new"
+chmod 0755 "$new"
+sync "$new"
+[ "$(digest "$new")" = `+string(b.digest)+` ] || fail `+string(WrongDigest)+` "what was written to $new is not what the manifest says"
+told=$("$new" `+b.tell+` 2>&1) || fail `+string(WrongVersion)+` "`+b.name+` does not run on this host: $told"
+case " $told " in *[!0-9a-z.+-]`+g.Version.String()+`[!0-9a-z.+-]*) ;; *) fail `+string(WrongVersion)+` "`+b.name+` says it is $told, not `+g.Version.String()+`" ;; esac
+mv "$new" "$bin/`+b.name+`"
+sync "$bin"
+`),
+	}
+}

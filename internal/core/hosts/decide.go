@@ -1,0 +1,280 @@
+package hosts
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// CheckResult is what a step's check found.
+type CheckResult struct {
+	Done   bool
+	Output string
+}
+
+// Checks are the results of the checks of steps.
+type Checks map[Name]CheckResult
+
+// ChecksScript runs the checks of steps, for ParseChecks. It changes nothing.
+func ChecksScript(steps []Step) string {
+	var script strings.Builder
+	for _, step := range steps {
+		if step.Check != "" {
+			fmt.Fprintf(&script, "printed=$(bash -c %s 2>/dev/null)\nprintf '%s %%s %%s\\n' $? \"$(printf %%s \"$printed\" | base64 | tr -d '\\n')\"\n", quote(step.Check), step.Name)
+		}
+	}
+	script.WriteString("echo end\n")
+	return script.String()
+}
+
+// ParseChecks parses what ChecksScript printed.
+func ParseChecks(output string) (Checks, error) {
+	checks, whole := make(Checks), false
+	for line := range strings.Lines(output) {
+		fields := strings.Fields(line)
+		if len(fields) == 1 && fields[0] == "end" {
+			whole = true
+			continue
+		}
+		if len(fields) < 2 {
+			continue
+		}
+		status, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return nil, fmt.Errorf("the answer to the check of step %q has %q in place of an exit code", fields[0], fields[1])
+		}
+		var printed []byte
+		if len(fields) > 2 {
+			if printed, err = base64.StdEncoding.DecodeString(fields[2]); err != nil {
+				return nil, fmt.Errorf("the answer to the check of step %q cannot be read: %w", fields[0], err)
+			}
+		}
+		checks[Name(fields[0])] = CheckResult{Done: status == 0, Output: string(printed)}
+	}
+	if !whole {
+		return nil, fmt.Errorf("the answer to the checks is not whole: %d of them, without the end", len(checks))
+	}
+	return checks, nil
+}
+
+// Seen is what is known when the next thing is decided.
+type Seen struct {
+	Facts  Facts
+	Checks Checks
+	// Node is the node in its cluster; nil where nobody can be asked about it.
+	Node *inplace.Node
+	// Attempt names the attempt: a job that failed is started again by another attempt only.
+	Attempt string
+}
+
+// Next is what to do next: Start, SendPart, DrainNext, UncordonNext, Wait, Fail or Done.
+//
+//sumtype:decl
+type Next interface{ next() }
+
+// Start starts a step as a job.
+type Start struct {
+	Step Step
+	Run  Run
+}
+
+// SendPart sends a part of a file, from Offset.
+type SendPart struct {
+	Step   Step
+	Send   Send
+	Offset int64
+}
+
+// DrainNext goes on draining the node. Record asks to record first that it was schedulable.
+type DrainNext struct{ Record bool }
+
+// UncordonNext makes the node schedulable.
+type UncordonNext struct{}
+
+// Wait waits for what runs.
+type Wait struct {
+	Step    Name
+	Message string
+}
+
+// Fail ends the attempt.
+type Fail struct{ Failure Failure }
+
+// Done says that the host is what it is to be.
+type Done struct{}
+
+func (Start) next()        {}
+func (SendPart) next()     {}
+func (DrainNext) next()    {}
+func (UncordonNext) next() {}
+func (Wait) next()         {}
+func (Fail) next()         {}
+func (Done) next()         {}
+
+// Running tells, before any check is made, whether a job runs: nothing is decided while one does. The second result is false where none runs.
+func Running(g Goal, f Facts) (Wait, bool) {
+	job := f.Job
+	if job.State != JobRunning {
+		return Wait{}, false
+	}
+	since := f.Now.Sub(job.Started)
+	if job.Operation != g.Operation() {
+		return Wait{Message: fmt.Sprintf("another upgrade of this host, to %s, runs step %s since %s", job.Operation, job.Step, since)}, true
+	}
+	return Wait{Step: job.Step, Message: fmt.Sprintf("step %s runs since %s", job.Step, since)}, true
+}
+
+// Decide decides what comes next: the first step that is not done. steps are those that ComputeSteps gave for the facts.
+func Decide(g Goal, steps []Step, s Seen) Next {
+	if running, ok := Running(g, s.Facts); ok {
+		return running
+	}
+	if short := lacks(g, steps, s); short != nil {
+		return Fail{*short}
+	}
+	for i, step := range steps {
+		if IsDone(g, steps, i, s) {
+			continue
+		}
+		return decideStep(g, step, s)
+	}
+	return Done{}
+}
+
+// IsDone tells whether a step is done.
+func IsDone(g Goal, steps []Step, i int, s Seen) bool {
+	switch steps[i].Action.(type) {
+	case Run, Send:
+		return s.Checks[steps[i].Name].Done
+	case DrainNode:
+		// A node whose processes stay as they are needs no drain.
+		return s.Facts.Drained || !disrupts(steps[i+1:], s)
+	case AwaitNode:
+		return s.Node == nil || isReady(g, *s.Node)
+	case UncordonNode:
+		return !s.Facts.Cordoned || s.Node != nil && s.Node.Exists && !s.Node.Unschedulable
+	}
+	return false
+}
+
+func isReady(g Goal, n inplace.Node) bool {
+	return n.Unknown == "" && n.Exists && n.Ready && g.Version.RunBy(n.Kubelet)
+}
+
+func disrupts(steps []Step, s Seen) bool {
+	for _, step := range steps {
+		if _, ok := step.Action.(Run); ok && !s.Checks[step.Name].Done {
+			return true
+		}
+	}
+	return false
+}
+
+// lacks tells what a host lacks for the steps that are left, before anything is done on it: so that its node is not drained for nothing.
+func lacks(g Goal, steps []Step, s Seen) *Failure {
+	var all, fetch, install int64
+	var first Name
+	for _, step := range steps {
+		isFetch := strings.HasPrefix(string(step.Name), FetchPrefix)
+		if isFetch {
+			all++
+		}
+		switch {
+		case s.Checks[step.Name].Done:
+		case isFetch:
+			fetch++
+			first = cmp.Or(first, step.Name)
+		case strings.HasPrefix(string(step.Name), InstallPrefix):
+			install++
+			first = cmp.Or(first, step.Name)
+		}
+	}
+	f := s.Facts
+	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
+	room := f.NeedKB * 6 / 5 / max(all, 1)
+	switch {
+	case install > 0 && !f.Writable:
+		return &Failure{Reason: FolderReadOnly, Step: first, Message: fmt.Sprintf("no file can be made in %s: %s. Nothing was changed", g.folder(), cmp.Or(f.Why, "unknown why"))}
+	case install > 0 && f.FreeKB < room:
+		return &Failure{Reason: DiskFull, Step: first, Message: fmt.Sprintf("%s has %d MiB left, but a binary needs %d MiB beside the old one", g.folder(), f.FreeKB>>10, room>>10)}
+	case fetch > 0 && f.FreeStateKB < room*fetch:
+		return &Failure{Reason: DiskFull, Step: first, Message: fmt.Sprintf("%s has %d MiB left, but %d binaries need about %d MiB", StateFolder, f.FreeStateKB>>10, fetch, room*fetch>>10)}
+	}
+	return nil
+}
+
+func decideStep(g Goal, step Step, s Seen) Next {
+	switch action := step.Action.(type) {
+	case Run:
+		return decideRun(g, step, action, s)
+	case Send:
+		var offset int64
+		if _, err := fmt.Sscanf(s.Checks[step.Name].Output, "part %d", &offset); err != nil {
+			offset = 0
+		}
+		return SendPart{Step: step, Send: action, Offset: offset}
+	case DrainNode:
+		return DrainNext{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
+	case AwaitNode:
+		return decideReady(g, step, action, s)
+	case UncordonNode:
+		return UncordonNext{}
+	}
+	return Wait{Step: step.Name}
+}
+
+// decideRun starts a step, unless this attempt has run it.
+func decideRun(g Goal, step Step, run Run, s Seen) Next {
+	job := s.Facts.Job
+	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt
+	if !mine || job.State != JobEnded {
+		return Start{Step: step, Run: run}
+	}
+	if job.ExitCode != 0 {
+		return Fail{FailureOf(job)}
+	}
+	return Fail{Failure{Reason: StepHadNoEffect, Step: step.Name, Message: "it ended well, but the step is not done: " +
+		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)}}
+}
+
+// decideReady waits for the node. Time counts from the end of the restart, by the host's clock.
+func decideReady(g Goal, step Step, await AwaitNode, s Seen) Next {
+	n, job := *s.Node, s.Facts.Job
+	var missing string
+	switch {
+	case n.Unknown != "":
+		missing = "the node cannot be looked up: " + n.Unknown
+	case !n.Exists:
+		missing = "there is no such node in the cluster"
+	case !g.Version.RunBy(n.Kubelet):
+		missing = fmt.Sprintf("the node reports %s, not %s%s", kubeletOf(n), g.Version, because(n))
+	default:
+		missing = "the node is not Ready" + because(n)
+	}
+	restarted := job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded
+	waited := s.Facts.Now.Sub(job.Ended)
+	if restarted && waited >= await.Within {
+		return Fail{Failure{Reason: NodeNotReady, Step: step.Name, Message: fmt.Sprintf("%s after the restart: %s", waited.Truncate(time.Second), missing)}}
+	}
+	return Wait{Step: step.Name, Message: missing}
+}
+
+func kubeletOf(n inplace.Node) string {
+	if n.Kubelet == (version.Version{}) {
+		return "no version"
+	}
+	return n.Kubelet.String()
+}
+
+func because(n inplace.Node) string {
+	if n.NotReady == "" {
+		return ""
+	}
+	return ": " + n.NotReady
+}

@@ -1,0 +1,160 @@
+package hosts
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Facts are what is known about a host: what FactsScript printed there.
+type Facts struct {
+	// Now is the host's clock. Times of jobs are by the same clock.
+	Now time.Time
+	// Arch is the architecture as Go, and names of downloads, spell it.
+	Arch string
+	// ControlPlane says that the host runs a control plane; Member that it has a member of etcd.
+	ControlPlane, Member bool
+	// Installed is the version of the binary that makes the node: the kubelet's, or that of rke2 or k3s; zero where there is none.
+	Installed version.Version
+	// APIServer is the version of the API server that the kubelet talks to; zero where it did not tell.
+	APIServer version.Version
+	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, and where it cannot be read.
+	Cluster version.Version
+	// KubeletServer is the API server in the kubelet's kubeconfig, and LocalServer the host's own, as https://HOST:PORT; empty where unknown.
+	KubeletServer, LocalServer string
+	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
+	KubeletFlags string
+	// Service is the unit that runs the node.
+	Service string
+	// Writable says that files can be made in the folder of binaries; Why what keeps them from being made.
+	Writable bool
+	Why      string
+	// FreeKB and FreeStateKB are what is left for binaries, and for what Windlass keeps, in KiB. NeedKB is the size of the installed binaries.
+	FreeKB, FreeStateKB, NeedKB int64
+	// Fetcher is curl, wget, or empty.
+	Fetcher string
+	// Verb is the verb of kubeadm upgrade that an earlier attempt at the operation began with; empty for none.
+	Verb string
+	// Drained says that the operation has drained the node; Cordoned that it was schedulable before.
+	Drained, Cordoned bool
+	Job               Job
+}
+
+// Job is the last step that was started on a host. At most one runs on a host, whoever started it.
+type Job struct {
+	Operation string
+	Step      Name
+	Attempt   string
+	State     JobState
+	// ExitCode counts where the job ended.
+	ExitCode       int
+	Started, Ended time.Time
+	// Output is the last of what the job printed.
+	Output string
+}
+
+// JobState is what becomes of a job.
+type JobState string
+
+// The states of a job.
+const (
+	// NoJob: none was started, or there is no trace of it.
+	NoJob      JobState = ""
+	JobRunning JobState = "running"
+	JobEnded   JobState = "ended"
+	// JobVanished: it was started, does not run, and left no exit code: it was killed, or the host went down.
+	JobVanished JobState = "vanished"
+)
+
+// ParseFacts parses what FactsScript printed. Lines that are not known are left alone; numbers and times that cannot be read are errors, and so
+// is output that is not whole.
+func ParseFacts(output string) (Facts, error) {
+	values := map[string]string{}
+	for line := range strings.Lines(output) {
+		key, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		raw, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return Facts{}, fmt.Errorf("the host's answer has a line %q that cannot be read: is something printed at login?", key)
+		}
+		values[key] = strings.TrimRight(string(raw), "\n")
+	}
+	if values["end"] != "yes" {
+		return Facts{}, fmt.Errorf("the host's answer is not whole: %d facts, without the last one", len(values))
+	}
+	r := factReader{values: values}
+	f := Facts{
+		Now: r.time("time"), Arch: goArch(values["arch"]), ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
+		Installed: r.version("installed"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
+		KubeletServer: values["kubelet-server"], LocalServer: values["local-server"], KubeletFlags: values["kubelet-flags"],
+		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
+		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"), Fetcher: values["fetcher"],
+		Verb: values["verb"], Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+	}
+	f.Job = r.job()
+	return f, r.err
+}
+
+// factReader reads typed values, and keeps the first error.
+type factReader struct {
+	values map[string]string
+	err    error
+}
+
+func (r *factReader) yes(key string) bool { return r.values[key] == "yes" }
+
+func (r *factReader) number(key string) int64 {
+	text := r.values[key]
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("the host's answer: %s is %q, which is no number", key, text)
+	}
+	return n
+}
+
+func (r *factReader) time(key string) time.Time {
+	if seconds := r.number(key); seconds > 0 {
+		return time.Unix(seconds, 0).UTC()
+	}
+	return time.Time{}
+}
+
+// version finds a version in a text such as "Kubernetes v1.36.3" or "k3s version v1.36.3+k3s1 (0123)". What holds none is the zero version: a
+// binary that does not run tells none.
+func (r *factReader) version(key string) version.Version {
+	for word := range strings.FieldsSeq(r.values[key]) {
+		if parsed, err := version.Parse(strings.Trim(word, `",`)); err == nil && strings.HasPrefix(strings.Trim(word, `"`), "v") {
+			return parsed
+		}
+	}
+	return version.Version{}
+}
+
+func (r *factReader) job() Job {
+	words := strings.Fields(r.values["job"])
+	if len(words) != 3 {
+		return Job{}
+	}
+	return Job{
+		Operation: words[0], Step: Name(words[1]), Attempt: words[2], State: JobState(r.values["job-state"]), ExitCode: int(r.number("job-exit")),
+		Started: r.time("job-started"), Ended: r.time("job-ended"), Output: r.values["job-output"],
+	}
+}
+
+// goArch spells what uname prints as Go does.
+func goArch(machine string) string {
+	switch machine {
+	case "x86_64":
+		return "amd64"
+	case "aarch64":
+		return "arm64"
+	default:
+		return machine
+	}
+}

@@ -1,0 +1,26 @@
+package hosts
+
+// rancherSteps are the steps of a host that runs RKE2 or K3s: one binary is everything, and its service brings the rest to its version.
+func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
+	name := string(g.Distribution)
+	binaries, missing := selectBinaries(g, f, binary{name: name, tell: "--version"})
+	if missing != nil {
+		return nil, missing
+	}
+	steps := []Step{fetchStep(g, f, binaries[0])}
+	if g.Snapshot && f.Member {
+		steps = append(steps, etcdSnapshotStep(g, "name="+name+"\nsnapshot="+quote("windlass-"+g.Operation())+"\n"+rancherSnapshot, ""))
+	}
+	steps = append(steps, drainSteps(g)...)
+	steps = append(steps, installStep(g, binaries[0]), restartStep(g, f, `running() { cat "$bin/`+name+`" /etc/rancher/`+name+`/config.yaml /etc/rancher/`+name+`/config.yaml.d/*.yaml 2>/dev/null | sha256sum | cut -d ' ' -f 1; }
+same() { true; }
+`))
+	return append(steps, endSteps(g)...), nil
+}
+
+// rancherSnapshot asks the running server for a snapshot, which it keeps among its own.
+const rancherSnapshot = `folder=/var/lib/rancher/$name/server/db/snapshots
+"$bin/$name" etcd-snapshot save --name "$snapshot" || fail ` + string(SnapshotFailed) + ` "$name etcd-snapshot save failed"
+path=$(ls -t "$folder/$snapshot"* 2>/dev/null | head -n 1)
+[ -n "$path" ] || fail ` + string(SnapshotFailed) + ` "$name says that it saved etcd, but there is no $folder/$snapshot*"
+`

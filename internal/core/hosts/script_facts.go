@@ -1,0 +1,109 @@
+package hosts
+
+import (
+	"strings"
+)
+
+// StateFolder is where Windlass keeps, on a host, the job that runs, what was downloaded, and the log.
+const StateFolder = "/var/lib/windlass"
+
+// factsPrelude defines fact, which prints one fact, and holds the lock under which jobs are started: a job that is just being started is
+// neither missing nor gone. It never waits long for that: the lock is held for moments.
+const factsPrelude = `set -u
+state=` + StateFolder + `
+fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | base64 | tr -d '\n')"; }
+if [ -d "$state" ]; then exec 9>>"$state/lock"; flock -s -w 3 9; fi
+free() { d=$1; while [ ! -d "$d" ]; do d=$(dirname "$d"); done; df -Pk "$d" 2>/dev/null | awk 'NR==2 {print $4}'; }
+sizes() { t=0; for f in "$@"; do [ -f "$f" ] && t=$((t + $(stat -Lc %s "$f") / 1024)); done; echo $t; }
+fact time "$(date +%s)"
+fact arch "$(uname -m)"
+probe="$bin/.windlass-probe-$$"
+if why=$( { : >"$probe"; } 2>&1 ); then fact writable yes; rm -f "$probe"; else fact writable no; fact writable-why "${why##*: }"; fi
+fact free-kb "$(free "$bin")"
+fact free-state-kb "$(free "$state")"
+if command -v curl >/dev/null; then fact fetcher curl; elif command -v wget >/dev/null; then fact fetcher wget; fi
+[ -f "$op/kubeadm-verb" ] && fact verb "$(cat "$op/kubeadm-verb")"
+[ -f "$op/drained" ] && fact drained yes
+[ -f "$op/cordoned" ] && fact cordoned yes
+if [ -f "$state/job/id" ]; then
+  fact job "$(cat "$state/job/id")"
+  fact job-started "$(cat "$state/job/started" 2>/dev/null)"
+  fact job-output "$(cat "$state/job/out" "$state/job/out.last" 2>/dev/null | tail -c 4096)"
+  if ! flock -n "$state/job.lock" true; then fact job-state running
+  elif [ -f "$state/job/exit" ]; then
+    fact job-state ended; fact job-exit "$(cat "$state/job/exit")"; fact job-ended "$(cat "$state/job/ended" 2>/dev/null)"
+  else fact job-state vanished; fi
+fi
+`
+
+// kubeadmFacts are the facts of a host that kubeadm made.
+const kubeadmFacts = `kubernetes=/etc/kubernetes
+fact service kubelet
+fact installed "$("$bin/kubelet" --version 2>/dev/null)"
+fact need-kb "$(sizes "$bin/kubeadm" "$bin/kubelet" "$bin/kubectl")"
+fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
+server=$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)
+fact kubelet-server "$server"
+apiserver=$kubernetes/manifests/kube-apiserver.yaml
+if [ -f $apiserver ]; then
+  fact control-plane yes
+  address=$(sed -n 's/^.*--advertise-address=//p' $apiserver | head -n 1)
+  port=$(sed -n 's/^.*--secure-port=//p' $apiserver | head -n 1)
+  case "$address" in *:*) address="[$address]" ;; esac
+  [ -n "$address" ] && fact local-server "https://$address:${port:-6443}"
+  [ -x "$bin/kubectl" ] && fact cluster "$("$bin/kubectl" --kubeconfig $kubernetes/admin.conf --request-timeout 3s --namespace kube-system get configmap kubeadm-config \
+    --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null | sed -n 's/^kubernetesVersion: *//p')"
+fi
+[ -f $kubernetes/manifests/etcd.yaml ] && fact member yes
+if [ -n "$server" ] && command -v curl >/dev/null; then
+  fact api-server "$(curl --silent --max-time 3 --cacert $kubernetes/pki/ca.crt "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
+fi
+`
+
+// rancherFacts are the facts of a host that runs RKE2 or K3s. An agent reaches the servers through its own balancer.
+const rancherFacts = `data=/var/lib/rancher/$name
+fact installed "$("$bin/$name" --version 2>/dev/null | head -n 1)"
+fact need-kb "$(sizes "$bin/$name")"
+service=
+for unit in $units; do if systemctl is-active --quiet "$unit" || systemctl is-enabled --quiet "$unit" 2>/dev/null; then service=$unit; break; fi; done
+fact service "$service"
+if [ "$service" = "$server_unit" ]; then
+  fact control-plane yes
+  [ -d "$data/server/db/etcd" ] && fact member yes
+elif [ -n "$service" ] && command -v curl >/dev/null; then
+  fact api-server "$(curl --silent --max-time 3 --cacert "$data/agent/server-ca.crt" --cert "$data/agent/client-kubelet.crt" --key "$data/agent/client-kubelet.key" \
+    https://127.0.0.1:6444/version | sed -n 's/^ *"gitVersion": *//p')"
+fi
+`
+
+// FactsScript prints the facts of a host, for ParseFacts. It changes nothing, but for a file that it makes in the folder of binaries and
+// removes: that is the only way to know that files can be made there.
+func FactsScript(g Goal) string {
+	var script strings.Builder
+	script.WriteString("bin=" + quote(g.folder()) + "\nop=" + quote(operationFolder(g)) + "\n" + factsPrelude)
+	if g.Distribution == Kubeadm {
+		script.WriteString(kubeadmFacts)
+	} else {
+		server, agent := services(g.Distribution)
+		script.WriteString("name=" + string(g.Distribution) + "\nserver_unit=" + server + "\nunits='" + server + " " + agent + "'\n" + rancherFacts)
+	}
+	script.WriteString("fact end yes\n")
+	return script.String()
+}
+
+// services are the units of a distribution's servers and agents.
+func services(d Distribution) (server, agent string) {
+	switch d {
+	case RKE2:
+		return "rke2-server", "rke2-agent"
+	case K3s:
+		return "k3s", "k3s-agent"
+	case Kubeadm:
+	}
+	return "kubelet", "kubelet"
+}
+
+func operationFolder(g Goal) string { return StateFolder + "/op/" + g.Operation() }
+
+// quote makes a text one word for bash.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
