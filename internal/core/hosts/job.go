@@ -84,15 +84,16 @@ func CordonedScript(g Goal) string { return header(g) + "mark cordoned yes\n" }
 // UncordonedScript records that the node was made schedulable again, so that what a person does afterwards stays.
 func UncordonedScript(g Goal) string { return header(g) + `rm -f "$op/cordoned"` + "\n" }
 
-// SendScript appends its stdin to a part of a file of the bundle, that must have offset bytes. Where whole is set, the part is the file
-// afterwards, if its digest is right.
-func SendScript(g Goal, send Send, offset int64, whole bool) string {
+// SendScript appends length bytes of stdin to a part of a file of the bundle, that must have offset bytes. Where whole is set, the part is the
+// file afterwards, if its digest is right. A connection that ends in between leaves a part that is shorter, and is gone on with.
+func SendScript(g Goal, send Send, offset, length int64, whole bool) string {
 	script := header(g) + "path=" + quote(send.Path) + "\npart=" + quote(send.Part) + "\nwanted=" + string(send.Digest) + "\n" +
-		fmt.Sprintf("offset=%d\n", offset) + `mkdir -p "$(dirname "$path")"
+		fmt.Sprintf("offset=%d\nlength=%d\n", offset, length) + `mkdir -p "$(dirname "$path")"
 exec 7>>"$state/send.lock"
 flock -n 7 || fail ` + string(StepFailed) + ` "somebody else sends the same file"
 [ "$(stat -c %s "$part" 2>/dev/null || echo 0)" = "$offset" ] || exit ` + fmt.Sprint(SendMoved) + `
 cat >>"$part"
+[ "$(stat -c %s "$part")" = $((offset + length)) ] || exit ` + fmt.Sprint(SendMoved) + `
 `
 	if whole {
 		script += acceptPart

@@ -61,7 +61,7 @@ func (f Failure) String() string {
 // FailureOf tells why a job failed, from what it printed and its exit code.
 func FailureOf(job Job) Failure {
 	output := Mask(job.Output)
-	for _, line := range strings.SplitSeq(output, "\n") {
+	for line := range strings.SplitSeq(output, "\n") {
 		if told, ok := strings.CutPrefix(line, reasonMark); ok {
 			reason, message, _ := strings.Cut(told, ": ")
 			return Failure{Reason: Reason(reason), Step: job.Step, Message: message}

@@ -245,7 +245,7 @@ func (u Upgrade) send(ctx context.Context, next hosts.SendPart, p Progress) (Pro
 		return p, fmt.Errorf("reading %s of the bundle: %w", next.Send.Name, err)
 	}
 	result, err := u.Host.Exec(ctx, port.HostCommand{
-		Script: hosts.SendScript(u.Goal, next.Send, next.Offset, offset+length == size), Stdin: bytes.NewReader(part),
+		Script: hosts.SendScript(u.Goal, next.Send, next.Offset, length, offset+length == size), Stdin: bytes.NewReader(part),
 	})
 	if err != nil {
 		return p, fmt.Errorf("sending %s: %w", next.Send.Name, err)
