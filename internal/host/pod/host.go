@@ -1,0 +1,288 @@
+// Package pod runs scripts on the host of a node through a privileged Pod there, for those who forbid SSH. It works while the node's kubelet does.
+//
+// The Pod is made when the first script comes, used by all who run scripts on the node, and deleted by Close; who dies before has it ended by
+// its deadline. Who closes it while somebody else uses it makes their script a lost one.
+//
+// The workload cluster's RBAC must allow, in the Pod's namespace: get, create and delete of pods; get and create of pods/exec (WebSockets are
+// opened with GET, SPDY with POST). The namespace must admit privileged Pods (pod-security.kubernetes.io/enforce: privileged). The image needs
+// sleep and nsenter; the host needs bash.
+package pod
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/windlass-dev/windlass/internal/host/rootscript"
+	"github.com/windlass-dev/windlass/internal/port"
+)
+
+// Options is what New needs.
+type Options struct {
+	// Config reaches the API server of the workload cluster.
+	Config *rest.Config
+	// Namespace is where the Pod is made; empty means kube-system.
+	Namespace string
+	// Node is the node's name.
+	Node string
+	// Image holds sleep and nsenter.
+	Image string
+	// StartTimeout bounds how long one Exec waits for the Pod to run; 0 means 30 s.
+	StartTimeout time.Duration
+	// Lifetime is when the Pod ends by itself, counted from its start, in whole seconds; 0 means an hour. A script that runs then is lost.
+	Lifetime time.Duration
+}
+
+const (
+	defaultNamespace    = metav1.NamespaceSystem
+	defaultStartTimeout = 30 * time.Second
+	defaultLifetime     = time.Hour
+	// pollEvery is how often a Pod is looked at that does not run yet. A watch would need one more permission.
+	pollEvery = 250 * time.Millisecond
+)
+
+// host is a port.Host through a Pod.
+type host struct {
+	options Options
+	client  kubernetes.Interface
+
+	mu     sync.Mutex
+	closed bool
+	// seen is the UID of the Pod that was there last.
+	seen types.UID
+}
+
+// New checks the options; it calls nobody. Its errors, and those of Exec, are *port.HostError.
+func New(o Options) (port.Host, error) {
+	if o.Namespace == "" {
+		o.Namespace = defaultNamespace
+	}
+	if o.StartTimeout <= 0 {
+		o.StartTimeout = defaultStartTimeout
+	}
+	if o.Lifetime <= 0 {
+		o.Lifetime = defaultLifetime
+	}
+	fail := func(problem error) (port.Host, error) {
+		return nil, &port.HostError{Reason: port.HostSetup, Host: o.Node, Err: problem}
+	}
+	switch {
+	case o.Config == nil:
+		return fail(errors.New("nothing says how to reach the API server"))
+	case o.Node == "":
+		return fail(errors.New("no node is given"))
+	case o.Image == "":
+		return fail(errors.New("no image for the Pod is given"))
+	case o.Lifetime < time.Second:
+		return fail(fmt.Errorf("the Pod cannot live for %s; a second is the least", o.Lifetime))
+	}
+	client, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
+		return fail(fmt.Errorf("the configuration of the API server's client: %w", err))
+	}
+	return &host{options: o, client: client}, nil
+}
+
+func (h *host) fail(reason port.HostReason, err error) error {
+	return &port.HostError{Reason: reason, Host: h.options.Node, Err: err}
+}
+
+var errClosed = errors.New("the host was closed by its user")
+
+// Exec runs a script. A connection that is dead without a sign is noticed after a minute only; ctx should end before.
+func (h *host) Exec(ctx context.Context, c port.HostCommand) (port.HostResult, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	run, err := rootscript.New(h.options.Node, rand.Text(), c, func() { cancel(errors.New("stdin cannot be read")) })
+	if err != nil {
+		return port.HostResult{}, err
+	}
+	if err := h.ensure(ctx); err != nil {
+		return port.HostResult{}, err
+	}
+	streamed := make(chan struct{})
+	streaming, stop := context.WithCancel(ctx)
+	defer stop()
+	var status error
+	go func() {
+		status = h.stream(streaming, run)
+		close(streamed)
+	}()
+	if !run.WaitEnd(streamed) {
+		<-streamed
+	}
+	result, known, inputErr := run.Result()
+	switch {
+	case inputErr != nil:
+		return port.HostResult{}, h.fail(port.HostLost, inputErr)
+	case known:
+		return result, nil
+	}
+	return port.HostResult{}, h.unknown(ctx, run, status)
+}
+
+// unknown says why a script's end is not known.
+func (h *host) unknown(ctx context.Context, run *rootscript.Run, status error) error {
+	var exit exec.CodeExitError
+	switch {
+	case ctx.Err() != nil && run.Sent():
+		return h.fail(port.HostLost, context.Cause(ctx))
+	case ctx.Err() != nil:
+		return h.fail(port.HostUnreachable, fmt.Errorf("connecting to the Pod %s: %w", h.name(), context.Cause(ctx)))
+	case run.Started() && status == nil:
+		return h.fail(port.HostLost, fmt.Errorf("the connection to the Pod %s ended before the script was seen to end", h.name()))
+	case run.Started():
+		return h.fail(port.HostLost, fmt.Errorf("the connection to the Pod %s ended before the script was seen to end: %w", h.name(), status))
+	case errors.As(status, &exit):
+		reason, err := run.NotStarted(exit.Code)
+		return h.fail(reason, fmt.Errorf("the Pod %s does not get onto its host: %w", h.name(), err))
+	case status == nil:
+		return h.fail(port.HostLost, fmt.Errorf("the connection to the Pod %s ended before the script was seen to start", h.name()))
+	case run.Sent():
+		return h.fail(port.HostLost, fmt.Errorf("running a script in the Pod %s: %w", h.name(), status))
+	}
+	return h.refused("run a script in the Pod", "get and create of pods/exec", status)
+}
+
+func (h *host) name() string { return h.options.Namespace + "/" + podName(h.options.Node) }
+
+// refused tells what an API server forbids from one that is not reached.
+func (h *host) refused(doing, permission string, err error) error {
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		return h.fail(port.HostLoginRefused, fmt.Errorf("the workload cluster does not let us %s %s: %w; RBAC must allow %s in namespace %s, and the namespace privileged Pods",
+			doing, h.name(), err, permission, h.options.Namespace))
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		return h.fail(port.HostSetup, fmt.Errorf("the workload cluster does not let us %s %s: %w", doing, h.name(), err))
+	}
+	return h.fail(port.HostUnreachable, fmt.Errorf("trying to %s %s: %w", doing, h.name(), err))
+}
+
+// stream runs the command in the Pod, over WebSockets, or over SPDY where the API server does not know them for this.
+func (h *host) stream(ctx context.Context, run *rootscript.Run) error {
+	// The library logs all that goes wrong with streams, such as a script that does not read its stdin.
+	ctx = klog.NewContext(ctx, logr.Discard())
+	target := h.client.CoreV1().RESTClient().Post().Namespace(h.options.Namespace).Resource("pods").Name(podName(h.options.Node)).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: containerName, Command: run.NodeCommand(), Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+	websocket, err := remotecommand.NewWebSocketExecutor(h.options.Config, http.MethodGet, target.String())
+	if err != nil {
+		return fmt.Errorf("preparing WebSockets: %w", err)
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(h.options.Config, http.MethodPost, target)
+	if err != nil {
+		return fmt.Errorf("preparing SPDY: %w", err)
+	}
+	executor, err := remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the connection: %w", err)
+	}
+	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: run.Input(), Stdout: run.Stdout(), Stderr: run.Stderr()})
+}
+
+// ensure makes the Pod run.
+func (h *host) ensure(ctx context.Context) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, h.options.StartTimeout, fmt.Errorf("not within %s", h.options.StartTimeout))
+	defer cancel()
+	ticks := time.NewTicker(pollEvery)
+	defer ticks.Stop()
+	for {
+		words, err := h.step(waiting)
+		if err != nil || words == "" {
+			return err
+		}
+		select {
+		case <-ticks.C:
+		case <-waiting.Done():
+			return h.fail(port.HostUnreachable, fmt.Errorf("the Pod %s does not run: %s: %w", h.name(), words, context.Cause(waiting)))
+		}
+	}
+}
+
+// step does the next thing that brings the Pod nearer to running. It says what it is waiting for; nothing when the Pod runs.
+func (h *host) step(ctx context.Context) (words string, err error) {
+	h.mu.Lock()
+	closed := h.closed
+	h.mu.Unlock()
+	if closed {
+		return "", h.fail(port.HostSetup, errClosed)
+	}
+	pods := h.client.CoreV1().Pods(h.options.Namespace)
+	pod, err := pods.Get(ctx, podName(h.options.Node), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		pod, err = pods.Create(ctx, newPod(h.options.Namespace, h.options.Node, h.options.Image, h.options.Lifetime), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return "somebody else makes it", nil
+		}
+		if err != nil {
+			return "", h.refused("create the Pod", "create of pods", err)
+		}
+	case err != nil:
+		return "", h.refused("read the Pod", "get of pods", err)
+	}
+	state, words := stateOf(pod, h.options.Node)
+	if state != foreign {
+		h.mu.Lock()
+		h.seen = pod.UID
+		h.mu.Unlock()
+	}
+	switch state {
+	case usable:
+		return "", nil
+	case stuck:
+		return "", h.fail(port.HostUnreachable, fmt.Errorf("the Pod %s does not start: %s", h.name(), words))
+	case foreign:
+		return "", h.fail(port.HostSetup, fmt.Errorf("there is a Pod %s, but %s; delete it", h.name(), words))
+	case over:
+		if err := h.remove(ctx, pod.UID); err != nil {
+			return "", err
+		}
+	case starting, leaving:
+	}
+	return words, nil
+}
+
+// remove deletes the Pod, if it is still the one that is meant.
+func (h *host) remove(ctx context.Context, uid types.UID) error {
+	err := h.client.CoreV1().Pods(h.options.Namespace).Delete(ctx, podName(h.options.Node), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return h.refused("delete the Pod", "delete of pods", err)
+}
+
+// closeTimeout bounds the request that deletes the Pod.
+const closeTimeout = 10 * time.Second
+
+// Close deletes the Pod. Its deadline ends one that cannot be deleted.
+func (h *host) Close() error {
+	h.mu.Lock()
+	seen := h.seen
+	h.closed, h.seen = true, ""
+	h.mu.Unlock()
+	if seen == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return h.remove(ctx, seen)
+}
