@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -70,12 +71,13 @@ type binary struct {
 	tell string
 }
 
-// selectBinaries finds the digests of binaries. Those that are optional count only where the manifest has them.
+// selectBinaries finds the digests of binaries. kubectl counts only where the manifest has it. A host that is at the version already needs none:
+// a change of its configuration alone is no reason to ask for a manifest.
 func selectBinaries(g Goal, f Facts, list ...binary) ([]binary, *Failure) {
 	var selected []binary
 	for _, b := range list {
 		digest, ok := g.Digests.Digest(g.Version, f.Arch, b.name)
-		if !ok && b.name == kubectl {
+		if !ok && (b.name == kubectl || f.Installed == g.Version) {
 			continue
 		}
 		if !ok {
@@ -89,6 +91,17 @@ func selectBinaries(g Goal, f Facts, list ...binary) ([]binary, *Failure) {
 
 // kubectl is the one binary that a node does without.
 const kubectl = "kubectl"
+
+// installSteps gives the steps that put binaries of some names in their places.
+func installSteps(g Goal, binaries []binary, names ...string) []Step {
+	var steps []Step
+	for _, b := range binaries {
+		if slices.Contains(names, b.name) {
+			steps = append(steps, installStep(g, b))
+		}
+	}
+	return steps
+}
 
 // staged is where a binary waits until it is put in its place.
 func staged(g Goal, b binary) string {

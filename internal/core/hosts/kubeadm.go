@@ -36,13 +36,12 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if len(g.Files) > 0 {
 		steps = append(steps, filesStep(g))
 	}
-	steps = append(steps, installStep(g, binaries[0]), upgradeStep(g, f))
+	steps = append(steps, installSteps(g, binaries, "kubeadm")...)
+	steps = append(steps, upgradeStep(g, f))
 	if f.ControlPlane && f.LocalServer != "" {
 		steps = append(steps, endpointStep(g, f))
 	}
-	for _, b := range binaries[1:] {
-		steps = append(steps, installStep(g, b))
-	}
+	steps = append(steps, installSteps(g, binaries, "kubelet", kubectl)...)
 	if len(g.KubeletArgs) > 0 {
 		steps = append(steps, argumentsStep(g, f))
 	}
@@ -224,5 +223,5 @@ func commandsStep(g Goal, name Name, commands []string) Step {
 const kubeletRuns = `running() { cat "$bin/kubelet" /var/lib/kubelet/config.yaml /var/lib/kubelet/instance-config.yaml ` + kubeletFlagsFile + ` /etc/kubernetes/kubelet.conf \
   /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service /etc/systemd/system/kubelet.service.d/*.conf \
   /usr/lib/systemd/system/kubelet.service.d/*.conf 2>/dev/null | sha256sum | cut -d ' ' -f 1; }
-same() { pid=$(pgrep -o -x kubelet) && [ "$(digest "/proc/$pid/exe")" = "$(digest "$bin/kubelet")" ]; }
+same() { pid=$(systemctl show --property MainPID --value kubelet) && [ "$(digest "/proc/$pid/exe")" = "$(digest "$bin/kubelet")" ]; }
 `

@@ -7,12 +7,16 @@ func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if missing != nil {
 		return nil, missing
 	}
-	steps := []Step{fetchStep(g, f, binaries[0])}
+	var steps []Step
+	for _, b := range binaries {
+		steps = append(steps, fetchStep(g, f, b))
+	}
 	if g.Snapshot && f.Member {
 		steps = append(steps, etcdSnapshotStep(g, "name="+name+"\nsnapshot="+quote("windlass-"+g.Operation())+"\n"+rancherSnapshot, ""))
 	}
 	steps = append(steps, drainSteps(g)...)
-	steps = append(steps, installStep(g, binaries[0]), restartStep(g, f, `running() { cat "$bin/`+name+`" /etc/rancher/`+name+`/config.yaml /etc/rancher/`+name+`/config.yaml.d/*.yaml 2>/dev/null | sha256sum | cut -d ' ' -f 1; }
+	steps = append(steps, installSteps(g, binaries, name)...)
+	steps = append(steps, restartStep(g, f, `running() { cat "$bin/`+name+`" /etc/rancher/`+name+`/config.yaml /etc/rancher/`+name+`/config.yaml.d/*.yaml 2>/dev/null | sha256sum | cut -d ' ' -f 1; }
 same() { true; }
 `))
 	return append(steps, endSteps(g)...), nil

@@ -236,7 +236,7 @@ func (u Upgrade) send(ctx context.Context, next hosts.SendPart, p Progress) (Pro
 	file, size, err := u.Bundle.Open(next.Send.Name)
 	if err != nil {
 		p.Failure = &hosts.Failure{Reason: hosts.DownloadFailed, Step: next.Step.Name, Message: err.Error()}
-		return p, nil
+		return p, nil //nolint:nilerr // A file that the bundle does not have is a failure of the upgrade, which is told as one.
 	}
 	offset := min(next.Offset, size)
 	length := min(size-offset, partSize)
