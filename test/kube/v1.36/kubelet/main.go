@@ -1,6 +1,7 @@
 // Command kubelet is the kubelet of Kubernetes with nothing beneath it, for the hosts of tests. Flags, files, certificates and what
 // it tells the API server are the real one's. In place of a container runtime, cgroups, mounts and cAdvisor there are the stand-ins
-// with which Kubernetes tests itself, so pods count as running but nothing runs.
+// with which Kubernetes tests itself, so pods count as running but nothing runs. The container runtime is part of the kubelet, unless the
+// program also runs under the name containerd, which serves nothing else.
 //
 // There is one source for every minor: the other modules link to it.
 package main
@@ -11,12 +12,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/feature"
@@ -25,7 +26,9 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version/verflag"
-	cri "k8s.io/cri-client/pkg/fake"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	critest "k8s.io/cri-api/pkg/apis/testing"
+	"k8s.io/cri-client/pkg/fake"
 	"k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	"k8s.io/kubernetes/pkg/kubelet"
@@ -41,12 +44,19 @@ import (
 	"k8s.io/mount-utils"
 )
 
-// loopback is the only address that the kubelet serves at.
-const loopback = "127.0.0.1"
+const (
+	// loopback is the only address that the kubelet serves at.
+	loopback        = "127.0.0.1"
+	defaultEndpoint = "unix:///run/containerd/containerd.sock"
+)
 
 func main() {
-	if err := run(genericapiserver.SetupSignalContext(), os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "kubelet:", err)
+	name, role := filepath.Base(os.Args[0]), run
+	if name == "containerd" {
+		role = serveRuntime
+	}
+	if err := role(genericapiserver.SetupSignalContext(), os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
 }
@@ -67,11 +77,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	runtime, err := startRuntime(ctx, server.ContainerRuntimeEndpoint)
+	stop, err := startRuntime(ctx, server.ContainerRuntimeEndpoint)
 	if err != nil {
 		return err
 	}
-	defer runtime.Stop()
+	defer stop()
 	return app.Run(ctx, server, deps, feature.DefaultFeatureGate)
 }
 
@@ -181,15 +191,41 @@ func dependencies(ctx context.Context, server *options.KubeletServer) (*kubelet.
 	return deps, nil
 }
 
-// startRuntime serves a container runtime at the endpoint. A runtime that serves there already is left alone.
-func startRuntime(ctx context.Context, endpoint string) (*cri.RemoteRuntime, error) {
-	path := strings.TrimPrefix(endpoint, "unix://")
-	if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("starting the container runtime: another one serves at %s: stop it", endpoint), conn.Close())
+// startRuntime serves a container runtime at the endpoint, unless another process like this one does: see serveRuntime.
+func startRuntime(ctx context.Context, endpoint string) (stop func(), err error) {
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("looking for a container runtime at %s: %w", endpoint, err)
 	}
-	runtime := cri.NewFakeRemoteRuntime()
-	if err := runtime.Start(endpoint); err != nil {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	version, err := cri.NewRuntimeServiceClient(conn).Version(ctx, &cri.VersionRequest{})
+	if err == nil && version.RuntimeName != critest.FakeRuntimeName {
+		return nil, fmt.Errorf("%s serves at %s: the pods of a real container runtime must not be touched, name another endpoint", version.RuntimeName, endpoint)
+	}
+	if err == nil {
+		return func() {}, nil
+	}
+	server := fake.NewFakeRemoteRuntime()
+	if err := server.Start(endpoint); err != nil {
 		return nil, fmt.Errorf("starting the container runtime: %w", err)
 	}
-	return runtime, nil
+	return server.Stop, nil
+}
+
+// serveRuntime is all that the program does when its name is containerd: a runtime that outlives kubelets, as on a real host.
+func serveRuntime(ctx context.Context, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("serving a container runtime: want at most one argument, its endpoint, not %q", args)
+	}
+	endpoint := defaultEndpoint
+	if len(args) == 1 {
+		endpoint = args[0]
+	}
+	stop, err := startRuntime(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	<-ctx.Done()
+	return nil
 }
