@@ -14,6 +14,8 @@ const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const (
 	// exitNoBash is the exit status where bash is missing, as of all shells where a program is.
 	exitNoBash = 127
+	// markPrefix begins all marks.
+	markPrefix = "windlass-"
 	// exitCodeDigits is how long the exit status is after the mark of the end.
 	exitCodeDigits = 3
 )
@@ -21,10 +23,11 @@ const (
 // The programs go through a login shell in single quotes, whatever shell that is: so they hold no single quote and no backslash.
 
 // outer runs as root: it says so, starts the shell of the script ($0), and says how that ended. Where a signal ended it, bash would tell so on
-// stderr; that is kept out.
+// stderr; that is kept out. The marks are put together by the shell: a script that prints the process list must not print them.
 func (r *Run) outer() string {
-	return fmt.Sprintf(`export LC_ALL=C PATH="$PATH:%[2]s"; echo "%[1]sroot"; echo "%[1]sroot" >&2; exec 3>&2 2>/dev/null; `+
-		`bash -c "$0" windlass 2>&3 3>&-; code=$?; printf "%[1]sexit-%%03d" $code; printf "%[1]sexit-%%03d" $code >&3; exit $code`, r.mark, searchPath)
+	return fmt.Sprintf(`export LC_ALL=C PATH="$PATH:%[3]s"; m=%[1]s; echo "${m}%[2]s-root"; echo "${m}%[2]s-root" >&2; exec 3>&2 2>/dev/null; `+
+		`bash -c "$0" windlass 2>&3 3>&-; code=$?; printf "${m}%[2]s-exit-%%03d" $code; printf "${m}%[2]s-exit-%%03d" $code >&3; exit $code`,
+		markPrefix, r.nonce, searchPath)
 }
 
 // inner reads the script, byte for byte, and runs it. What follows the script on stdin is the script's. One that is cut off does not run.

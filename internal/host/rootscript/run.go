@@ -13,7 +13,7 @@ import (
 // Run is one script on its way through a transport. The transport starts LoginCommand or NodeCommand, feeds it what Input reads, writes
 // what it prints to Stdout and Stderr, and stops when Ended is closed or the connection ends. Then Result says what became of it.
 type Run struct {
-	mark           string
+	nonce          string
 	size           int
 	input          *input
 	stdout, stderr *stream
@@ -37,10 +37,10 @@ func New(host, nonce string, c port.HostCommand, failed func()) (*Run, error) {
 		limit = port.DefaultOutputLimit
 	}
 	r := &Run{
-		mark: "windlass-" + nonce + "-", size: len(script), input: &input{reader: io.MultiReader(readers...), failed: failed},
+		nonce: nonce, size: len(script), input: &input{reader: io.MultiReader(readers...), failed: failed},
 		head: &head{limit: limit}, tail: &tail{},
 	}
-	r.stdout, r.stderr = newStream(r.mark, r.head.add), newStream(r.mark, r.tail.add)
+	r.stdout, r.stderr = newStream(markPrefix+nonce, r.head.add), newStream(markPrefix+nonce, r.tail.add)
 	return r, nil
 }
 

@@ -27,7 +27,7 @@ type stream struct {
 }
 
 func newStream(mark string, keep func([]byte)) *stream {
-	return &stream{begin: []byte(mark + "root\n"), end: []byte(mark + "exit-"), keep: keep, ended: make(chan struct{})}
+	return &stream{begin: []byte(mark + "-root\n"), end: []byte(mark + "-exit-"), keep: keep, ended: make(chan struct{})}
 }
 
 // Write never fails: a script is not ended because it prints too much.
