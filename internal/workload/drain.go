@@ -58,11 +58,16 @@ func (n *Nodes) drain(ctx context.Context, remote client.Client, node *corev1.No
 	if err := n.management.Get(ctx, machineName, &machine); err != nil {
 		return port.DrainStatus{}, fmt.Errorf("reading Machine %s: %w", machineName, err)
 	}
-	helper := n.helper(remote, node)
+	return evict(ctx, n.management, remote, node, &cluster, &machine)
+}
+
+// evict cordons a node and evicts its pods, as far as one call gets. management has the MachineDrainRules, remote the node.
+func evict(ctx context.Context, management, remote client.Client, node *corev1.Node, cluster *clusterv1.Cluster, machine *clusterv1.Machine) (port.DrainStatus, error) {
+	helper := newHelper(management, remote, node)
 	if err := helper.CordonNode(ctx, node); err != nil {
 		return port.DrainStatus{}, fmt.Errorf("cordoning it: %w", err)
 	}
-	pods, err := helper.GetPodsForEviction(ctx, &cluster, &machine, node.Name)
+	pods, err := helper.GetPodsForEviction(ctx, cluster, machine, node.Name)
 	if err != nil {
 		return port.DrainStatus{}, fmt.Errorf("finding its pods: %w", err)
 	}
@@ -71,7 +76,7 @@ func (n *Nodes) drain(ctx context.Context, remote client.Client, node *corev1.No
 	}
 	result := helper.EvictPods(ctx, pods)
 	if !result.DrainCompleted() {
-		return port.DrainStatus{Message: drainMessage(result, n.blockers(ctx, remote, result))}, nil
+		return port.DrainStatus{Message: drainMessage(result, blockers(ctx, remote, result))}, nil
 	}
 	if len(result.PodsNotFound) > 0 && !isSimulated(node) {
 		// The API server says "not found" for a pod that is gone, and so does something in between that knows no evictions. The
@@ -82,9 +87,9 @@ func (n *Nodes) drain(ctx context.Context, remote client.Client, node *corev1.No
 	return port.DrainStatus{Done: true}, nil
 }
 
-// helper is Cluster API's, set up as its Machine controller does.
-func (n *Nodes) helper(remote client.Client, node *corev1.Node) *drain.Helper {
-	helper := &drain.Helper{Client: n.management, RemoteClient: remote, GracePeriodSeconds: -1}
+// newHelper is Cluster API's helper, set up as its Machine controller does.
+func newHelper(management, remote client.Client, node *corev1.Node) *drain.Helper {
+	helper := &drain.Helper{Client: management, RemoteClient: remote, GracePeriodSeconds: -1}
 	if noderefutil.IsNodeUnreachable(node) {
 		// No kubelet ends the pods: they stay for ever, with a deletion timestamp. That must not keep the node from being updated,
 		// which may be what mends it.
@@ -105,7 +110,7 @@ const namesBudget = "The disruption budget "
 
 // blockers names the PodDisruptionBudgets of pods whose eviction failed with words that name none, as when a pod has two. It
 // is a help for the reader: where budgets cannot be read, it has nothing to say.
-func (n *Nodes) blockers(ctx context.Context, remote client.Client, result drain.EvictionResult) []string {
+func blockers(ctx context.Context, remote client.Client, result drain.EvictionResult) []string {
 	budgets := map[string][]policyv1.PodDisruptionBudget{}
 	var lines []string
 	for message, pods := range result.PodsFailedEviction {
