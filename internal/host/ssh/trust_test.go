@@ -135,7 +135,7 @@ func TestCertificates(t *testing.T) {
 func TestMatchesAsTheLibraryDoes(t *testing.T) {
 	key := newKey(t, "ed25519").signer.PublicKey()
 	patterns := []string{
-		"a", "*", "?", "a*", "*a", "a.b", "*.b", "a,!a", "*,!a.b", "!a,*", "[a]:2222", "[*]:2222", "[*]:22", "a:22", "a:2222", "a**b", "*a*b*", "??", "a?b",
+		"a", "*", "?", "*a", "a.b", "*.b", "a,!a", "*,!a.b", "!a,*", "[a]:2222", "[*]:2222", "[*]:22", "a:22", "a:2222", "a**b", "*a*b", "??", "a?b",
 		"10.0.0.1", "10.0.*", "[10.0.0.1]:2222", "[::1]:2222", "[::1]:22", "!*", "b,a", "aab", "*ab", "a*ab",
 		knownhosts.HashHostname("a"), knownhosts.HashHostname("[a]:2222"), knownhosts.HashHostname("[::1]:2222"), knownhosts.HashHostname("10.0.0.1"),
 	}
@@ -155,6 +155,12 @@ func TestMatchesAsTheLibraryDoes(t *testing.T) {
 			if got, err := ssh.Trusts([]byte(line), address, key); got != want || err != nil {
 				t.Errorf("%q for %s: %v, %v; the library says %v", pattern, address, got, err, want)
 			}
+		}
+	}
+	// Here the library is wrong: a star may stand for nothing, as in OpenSSH.
+	for _, pattern := range []string{"a*", "*a*", "a**"} {
+		if got, err := ssh.Trusts([]byte(pattern+" "+string(gossh.MarshalAuthorizedKey(key))), "a:22", key); !got || err != nil {
+			t.Errorf("%q for a: %v, %v", pattern, got, err)
 		}
 	}
 }
