@@ -76,7 +76,7 @@ func build(ctx context.Context, module string, binaries Binaries) error {
 		return err
 	}
 	stamp := filepath.Join(binaries.Dir, "inputs")
-	last, err := os.ReadFile(stamp) //nolint:gosec // G304: a file that this package writes
+	last, err := os.ReadFile(stamp)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading what the programs were built from: %w", err)
 	}
@@ -119,7 +119,7 @@ func readInputs(ctx context.Context, module, flags string) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s\n%s\n", toolchain, flags)
 	for _, name := range []string{"go.mod", "go.sum", "kubelet/main.go"} {
-		data, err := os.ReadFile(filepath.Join(module, name)) //nolint:gosec // G304: the sources of the module
+		data, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil {
 			return "", fmt.Errorf("reading what the programs are built from: %w", err)
 		}
@@ -136,7 +136,7 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the folder of the programs: %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // G304: a file of this package's own
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the build lock: %w", err)
 	}
@@ -157,7 +157,7 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 }
 
 func goCommand(ctx context.Context, module string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // G204: no shell, and the callers' arguments come from go.mod
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second
