@@ -20,8 +20,13 @@ func CheckUpdater(u *v1alpha1.Updater) error {
 		problems = append(problems, field.Required(root, "set exactly one of inProcess and remote"))
 	case u.Spec.InProcess != nil && (u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater) != (u.Spec.InProcess.K8sd != nil):
 		problems = append(problems, field.Required(root.Child("inProcess"), "set k8sd where kind is K8sd, and only there"))
+	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind.ForHosts() != (u.Spec.InProcess.Host != nil):
+		problems = append(problems, field.Required(root.Child("inProcess"), "set host where kind is Kubeadm, RKE2 or K3s, and only there"))
 	case u.Spec.Remote != nil && (u.Spec.Remote.URL == "") == (u.Spec.Remote.Service == nil):
 		problems = append(problems, field.Required(root.Child("remote"), "set exactly one of url and service"))
+	}
+	if u.Spec.InProcess != nil && u.Spec.InProcess.Host != nil {
+		problems = append(problems, checkHost(root.Child("inProcess", "host"), u.Spec.InProcess.Host)...)
 	}
 	problems = append(problems, checkSelector(root.Child("namespaceSelector"), u.Spec.NamespaceSelector)...)
 	problems = append(problems, checkSelector(root.Child("selector"), u.Spec.Selector)...)
@@ -54,17 +59,27 @@ func SelectUpdaters(updaters []v1alpha1.Updater, namespaceLabels, machineLabels 
 	return selected, nil
 }
 
+// MaxMinors returns how many minors an updater moves a kubelet at once; 0 means any number. Linux hosts go through each minor, whatever their updater's
+// spec.transitions says.
+func MaxMinors(u *v1alpha1.Updater) int {
+	if u.Spec.InProcess != nil && u.Spec.InProcess.Kind.ForHosts() {
+		return 1
+	}
+	return int(u.Spec.Transitions.MaxMinors)
+}
+
 // MinorLimit returns how many minors the kubelets of machines with these updaters can move at once; 0 means any number. It is
-// the largest spec.transitions.maxMinors, because one updater that can move further may cover the change of version by
+// the largest MaxMinors, because one updater that can move further may cover the change of version by
 // itself; an updater without a limit, or no updater at all, sets none. Whether the updater with the largest limit covers
 // the version is not known here: the decision on the change finds that out, and says so.
 func MinorLimit(updaters []v1alpha1.Updater) int {
 	limit := 0
-	for _, u := range updaters {
-		if u.Spec.Transitions.MaxMinors <= 0 {
+	for i := range updaters {
+		most := MaxMinors(&updaters[i])
+		if most <= 0 {
 			return 0
 		}
-		limit = max(limit, int(u.Spec.Transitions.MaxMinors))
+		limit = max(limit, most)
 	}
 	return limit
 }

@@ -33,8 +33,9 @@ const (
 )
 
 const (
-	// LogLimit is how long a log may be, and LogEntryLimit what one entry takes of it, in bytes.
-	LogLimit      = 32 << 10
+	// LogLimit is how long a log may be, in bytes.
+	LogLimit = 32 << 10
+	// LogEntryLimit is what one entry takes of it at most, in bytes.
 	LogEntryLimit = 4 << 10
 
 	// entryMark begins the line of an entry; what was printed is indented, so that no output looks like one.

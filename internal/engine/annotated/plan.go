@@ -45,7 +45,7 @@ func (r *machineRun) plan(ctx context.Context, option core.Option) core.Plan {
 	}
 	for i := range updaters {
 		if isK8sd(&updaters[i]) {
-			return core.Plan{Steps: []inplace.Step{{Updater: updaters[i].Name, SetsVersion: true, MaxMinors: int(updaters[i].Spec.Transitions.MaxMinors)}}}
+			return core.Plan{Steps: []inplace.Step{{Updater: updaters[i].Name, SetsVersion: true, MaxMinors: updatepolicy.MaxMinors(&updaters[i])}}}
 		}
 	}
 	return core.Plan{Refused: fmt.Sprintf("%s is for an Updater with spec.inProcess.kind %s, and none selects the machine; register one, or ask for a version with version=",
@@ -116,13 +116,13 @@ func planOf(result cover.Result, to version.Version, updaters []v1alpha1.Updater
 		}
 		return core.Plan{Refused: cut(strings.Join(problems, "; "))}
 	}
-	limits := map[string]int32{}
+	limits := map[string]int{}
 	for i := range updaters {
-		limits[updaters[i].Name] = updaters[i].Spec.Transitions.MaxMinors
+		limits[updaters[i].Name] = updatepolicy.MaxMinors(&updaters[i])
 	}
 	var plan core.Plan
 	for _, c := range result.Plan {
-		plan.Steps = append(plan.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, MaxMinors: int(limits[c.Updater])})
+		plan.Steps = append(plan.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, MaxMinors: limits[c.Updater]})
 	}
 	return plan
 }

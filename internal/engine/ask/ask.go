@@ -41,7 +41,7 @@ func All(ctx context.Context, coverage *cover.Coverage, updaters []v1alpha1.Upda
 ) (*cover.Coverage, error) {
 	for i := range updaters {
 		u := &updaters[i]
-		described := cover.Updater{Name: u.Name, MaxMinors: int(u.Spec.Transitions.MaxMinors)}
+		described := cover.Updater{Name: u.Name, MaxMinors: updatepolicy.MaxMinors(u)}
 		patches, err := call(ctx, u, coverage.Current())
 		switch {
 		case err == nil:

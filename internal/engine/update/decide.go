@@ -193,14 +193,16 @@ func recorded(q question, r cover.Result) *inplace.Decision {
 
 func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) inplace.Decision {
 	d := inplace.Decision{Target: q.target, CurrentDigest: r.CurrentDigest, DesiredDigest: r.DesiredDigest, Changes: r.Changes}
-	needs := map[string]v1alpha1.Transitions{}
+	known := map[string]*v1alpha1.Updater{}
 	for i := range updaters {
-		needs[updaters[i].Name] = updaters[i].Spec.Transitions
+		known[updaters[i].Name] = &updaters[i]
 	}
 	d.Steps = make([]inplace.Step, 0, len(r.Plan))
 	for _, c := range r.Plan {
-		t := needs[c.Updater]
-		d.Steps = append(d.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, NeedsDrain: t.NeedsDrain, MaxMinors: int(t.MaxMinors)})
+		u := known[c.Updater]
+		d.Steps = append(d.Steps, inplace.Step{
+			Updater: c.Updater, SetsVersion: c.SetsVersion, NeedsDrain: u.Spec.Transitions.NeedsDrain, MaxMinors: updatepolicy.MaxMinors(u),
+		})
 	}
 	d.Dirty = r.Dirty
 	d.ID = decisionID(d)

@@ -242,7 +242,7 @@ func (r *reader) usedPolicies() []scenario.Policy {
 		}
 		for _, u := range inOrder(p.updaters) {
 			into.Updaters = append(into.Updaters, scenario.Updater{
-				Name: u.Name, NeedsDrain: u.Spec.Transitions.NeedsDrain, MaxMinors: int(u.Spec.Transitions.MaxMinors),
+				Name: u.Name, NeedsDrain: u.Spec.Transitions.NeedsDrain, MaxMinors: updatepolicy.MaxMinors(&u),
 			})
 			order[name] = append(order[name], u.Name)
 		}

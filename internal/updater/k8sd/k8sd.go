@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
+	"github.com/windlass-dev/windlass/internal/updater/internal/turns"
 )
 
 // Options configure an Updater.
@@ -40,7 +41,7 @@ type Updater struct {
 	options Options
 	trust   trust
 	claims  []cover.Pointer
-	locks   locks
+	locks   turns.Locks
 }
 
 var _ port.Updater = &Updater{}

@@ -52,7 +52,7 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 	if a.option, err = u.computeOption(desired.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation], desired.Spec.Version); err != nil && !a.follows {
 		return fails("%v", err)
 	}
-	unlock, err := u.locks.lock(ctx, name)
+	unlock, err := u.locks.Lock(ctx, name)
 	if err != nil {
 		return unknown("another request about Machine %s did not end in time: %v", name, err)
 	}

@@ -1,4 +1,5 @@
-package k8sd
+// Package turns has requests about one Machine served one after another.
+package turns
 
 import (
 	"context"
@@ -7,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// locks is a mutex for each Machine. Waiting for one ends with the context, since who holds it may wait for a node.
-type locks struct {
+// Locks is a mutex for each Machine. Waiting for one ends with the context, since who holds it may wait for a node. The zero value is ready to use.
+type Locks struct {
 	mu   sync.Mutex
 	held map[types.NamespacedName]*heldLock
 }
@@ -18,8 +19,8 @@ type heldLock struct {
 	users int
 }
 
-// lock returns the function that unlocks, or the context's error.
-func (l *locks) lock(ctx context.Context, key types.NamespacedName) (unlock func(), err error) {
+// Lock returns the function that unlocks, or the context's error.
+func (l *Locks) Lock(ctx context.Context, key types.NamespacedName) (unlock func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {
 		l.held = map[types.NamespacedName]*heldLock{}

@@ -1,0 +1,207 @@
+package hosts
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	core "github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// coverage decides what of a change a running host can take over. A list counts as a whole: it is covered only if all that differs in it is.
+type coverage struct {
+	distribution core.Distribution
+	// folder is where binaries stand on the host.
+	folder string
+	// repeatable are the commands that may be run again.
+	repeatable []string
+}
+
+const versionPath = "/spec/version"
+
+// claims gives the fields, by paths of Machine scope, that an update brings to what is desired.
+func (c coverage) claims(scope cover.Scope, current, desired cover.Objects) ([]cover.Pointer, error) {
+	var claims []cover.Pointer
+	ok, err := coversVersion(scope, current, desired)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		claims = append(claims, cover.Pointer{Part: cover.PartMachine, Path: versionPath})
+	}
+	if c.distribution != core.Kubeadm {
+		return claims, nil
+	}
+	from, err := readSpec(current.Bootstrap, scope)
+	if err != nil {
+		return nil, fmt.Errorf("the current bootstrap config: %w", err)
+	}
+	to, err := readSpec(desired.Bootstrap, scope)
+	if err != nil {
+		return nil, fmt.Errorf("the desired bootstrap config: %w", err)
+	}
+	if from == nil || to == nil {
+		return claims, nil
+	}
+	for _, path := range c.coveredConfig(from, to) {
+		claims = append(claims, cover.Pointer{Part: cover.PartBootstrap, Path: path})
+	}
+	return claims, nil
+}
+
+// coversVersion refuses what no host can do: to go back. How many minors are too many is for the limit of the Updater.
+func coversVersion(scope cover.Scope, current, desired cover.Objects) (bool, error) {
+	fields, err := pick.Fields(versionPath, scope)
+	if err != nil {
+		return false, err
+	}
+	var versions [2]version.Version
+	for i, raw := range [][]byte{current.Machine, desired.Machine} {
+		object, err := pick.Decode(raw)
+		if err != nil {
+			return false, fmt.Errorf("the machine: %w", err)
+		}
+		value, _ := pick.LookUp(object, fields)
+		text, _ := value.(string)
+		if versions[i], err = version.Parse(text); err != nil && (i == 1 || text != "") {
+			return false, nil //nolint:nilerr // What is no version is covered by nobody; that is all there is to say here.
+		}
+	}
+	from, to := versions[0], versions[1]
+	return from.IsZero() || version.Compare(to, from) != version.Less, nil
+}
+
+// coveredConfig gives the paths in a KubeadmConfig that are covered, whether or not they differ.
+func (c coverage) coveredConfig(from, to configSpec) []string {
+	var paths []string
+	add := func(path string, covered bool) {
+		if covered {
+			paths = append(paths, path)
+		}
+	}
+	filesFrom, ok := decodeField[[]bootstrapv1.File](from, "files")
+	filesTo, okTo := decodeField[[]bootstrapv1.File](to, "files")
+	add("/spec/files", ok && okTo && c.coversFiles(filesFrom, filesTo))
+	for _, list := range []string{beforeField, afterField} {
+		commandsFrom, ok := decodeField[[]string](from, list)
+		commandsTo, okTo := decodeField[[]string](to, list)
+		add("/spec/"+list, ok && okTo && c.coversCommands(commandsFrom, commandsTo))
+	}
+	configuration := nodeConfiguration(to)
+	argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, configuration, "nodeRegistration", "kubeletExtraArgs")
+	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, configuration, "nodeRegistration", "kubeletExtraArgs")
+	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", ok && okTo && coversArgs(argsFrom, argsTo))
+	folder, ok := decodeField[string](to, configuration, "patches", "directory")
+	add("/spec/"+configuration+"/patches/directory", ok && c.coversPatches(folder, filesTo))
+	return paths
+}
+
+// coversFiles reports whether all that differs between two lists of files can be done: files that are added or changed, one entry for each path.
+func (c coverage) coversFiles(from, to []bootstrapv1.File) bool {
+	before, after := byPath(from), byPath(to)
+	for path := range before {
+		if len(after[path]) == 0 {
+			// A host cannot tell what else has come to count on the file.
+			return false
+		}
+	}
+	for path, entries := range after {
+		if reflect.DeepEqual(before[path], entries) {
+			continue
+		}
+		if len(before[path]) > 1 || len(entries) > 1 {
+			return false
+		}
+		if _, ok := c.file(entries[0]); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func byPath(files []bootstrapv1.File) map[string][]bootstrapv1.File {
+	paths := map[string][]bootstrapv1.File{}
+	for _, file := range files {
+		paths[file.Path] = append(paths[file.Path], file)
+	}
+	return paths
+}
+
+// coversCommands reports whether all commands that are added may be run again. One that is removed has run already, which nothing can undo: a new machine
+// would just not run it.
+func (c coverage) coversCommands(from, to []string) bool {
+	left := slices.Clone(from)
+	for _, command := range to {
+		if i := slices.Index(left, command); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+			continue
+		}
+		if !c.isRepeatable(command) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c coverage) isRepeatable(command string) bool {
+	return slices.Contains(c.repeatable, command) && !isTemplate(command)
+}
+
+// coversArgs reports whether all that differs between two lists of arguments can be done: arguments that are added, or have another value. One that is
+// removed cannot: a host cannot tell which arguments are kubeadm's own.
+func coversArgs(from, to []bootstrapv1.Arg) bool {
+	before, ok := argsByName(from)
+	after, okTo := argsByName(to)
+	if !ok || !okTo {
+		return false
+	}
+	for name := range before {
+		if _, kept := after[name]; !kept {
+			return false
+		}
+	}
+	for name, value := range after {
+		known, same := before[name]
+		if same && known == value {
+			continue
+		}
+		if !isArg(name, value) {
+			return false
+		}
+	}
+	return true
+}
+
+func argsByName(args []bootstrapv1.Arg) (values map[string]string, unique bool) {
+	values = map[string]string{}
+	for _, arg := range args {
+		if _, known := values[arg.Name]; known || arg.Value == nil {
+			return nil, false
+		}
+		values[arg.Name] = *arg.Value
+	}
+	return values, true
+}
+
+// coversPatches reports whether kubeadm finds patches in a folder that the host did not have: there must be files for it.
+func (c coverage) coversPatches(folder string, files []bootstrapv1.File) bool {
+	if !c.isPath(folder) {
+		return false
+	}
+	return slices.ContainsFunc(files, func(f bootstrapv1.File) bool {
+		_, ok := c.file(f)
+		return ok && path.Dir(f.Path) == folder
+	})
+}
+
+// isTemplate reports whether cloud-init would fill a text in: its values are known on the host only, when it is made.
+func isTemplate(text string) bool {
+	return strings.Contains(text, "{{") || strings.Contains(text, "{%") || strings.Contains(text, "{#")
+}

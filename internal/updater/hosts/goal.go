@@ -1,0 +1,157 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	core "github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// The keys of a ConfigMap with a manifest of digests.
+const (
+	manifestKey  = "SHA256SUMS"
+	signatureKey = "SHA256SUMS.sig"
+)
+
+// computeVersion computes the version that the node is to report: the one that an annotation asks for, otherwise that of the desired Machine.
+func computeVersion(option, desired string) (version.Version, error) {
+	if option != "" {
+		parsed, err := annotated.ParseOption(option)
+		if err != nil {
+			return version.Version{}, fmt.Errorf("the annotation %s: %w", v1alpha1.InPlaceUpgradeOptionAnnotation, err)
+		}
+		exact, ok := parsed.Exact()
+		if !ok {
+			return version.Version{}, fmt.Errorf("%s is for snaps; on a Linux host ask for a version, such as version=v1.36.3", parsed)
+		}
+		return exact, nil
+	}
+	parsed, err := version.Parse(desired)
+	if err != nil {
+		return version.Version{}, fmt.Errorf("the desired Machine's spec.version: %w", err)
+	}
+	return parsed, nil
+}
+
+// computeGoal computes what a host is to become, from the desired bootstrap config of its Machine. Of that, all counts that a running host can be given, whether
+// or not it was changed: nobody knows here what was before.
+func (u *Updater) computeGoal(to version.Version, bootstrap json.RawMessage, digests core.Manifest) (core.Goal, error) {
+	c := u.options.Config
+	goal := core.Goal{
+		Distribution: u.coverage.distribution, Version: to, Folder: c.BinariesFolder, Digests: digests,
+		Source:   core.Source{URL: c.Binaries.URL, HostFolder: c.Binaries.HostFolder, Bundle: c.Binaries.Bundle != ""},
+		Snapshot: c.EtcdSnapshot == v1alpha1.EtcdSnapshotRequired, ReadyWithin: time.Duration(c.NodeReadySeconds) * time.Second,
+	}
+	if goal.Distribution != core.Kubeadm {
+		return goal, nil
+	}
+	spec, err := readSpec(bootstrap, cover.Machine)
+	if err != nil {
+		return core.Goal{}, fmt.Errorf("the desired bootstrap config: %w", err)
+	}
+	return u.coverage.withConfig(goal, spec)
+}
+
+// withConfig adds what a KubeadmConfig asks for. Fields that are not known here add nothing: they were not covered.
+func (c coverage) withConfig(goal core.Goal, spec configSpec) (core.Goal, error) {
+	files, _ := decodeField[[]bootstrapv1.File](spec, "files")
+	for path, entries := range byPath(files) {
+		if made, ok := c.file(entries[0]); ok && len(entries) == 1 {
+			made.Path = path
+			goal.Files = append(goal.Files, made)
+		}
+	}
+	before, _ := decodeField[[]string](spec, beforeField)
+	after, _ := decodeField[[]string](spec, afterField)
+	goal.Before, goal.After = c.selectRepeatable(before), c.selectRepeatable(after)
+	configuration := nodeConfiguration(spec)
+	args, _ := decodeField[[]bootstrapv1.Arg](spec, configuration, "nodeRegistration", "kubeletExtraArgs")
+	for _, arg := range args {
+		if arg.Value != nil && isArg(arg.Name, *arg.Value) {
+			goal.KubeletArgs = append(goal.KubeletArgs, core.Arg{Name: arg.Name, Value: *arg.Value})
+		}
+	}
+	folder, _ := decodeField[string](spec, configuration, "patches", "directory")
+	if folder != "" && (!path.IsAbs(folder) || isTemplate(folder)) {
+		return core.Goal{}, fmt.Errorf("%s.patches.directory is %q; kubeadm upgrade needs the absolute path of a folder, or it would take the patches away", configuration, folder)
+	}
+	goal.PatchesFolder = folder
+	return goal, nil
+}
+
+func (c coverage) selectRepeatable(commands []string) []string {
+	var selected []string
+	for _, command := range commands {
+		if c.isRepeatable(command) {
+			selected = append(selected, command)
+		}
+	}
+	return selected
+}
+
+// readDigests reads the manifest of digests that is configured. A manifest that is not the pinned one, or not signed as configured, is a *setupError.
+func (u *Updater) readDigests(ctx context.Context, namespace string) (core.Manifest, error) {
+	d := u.options.Config.Binaries.Digests
+	if d.ConfigMapName == "" {
+		return parseDigests(core.ParseManifest(d.Manifest))
+	}
+	name := types.NamespacedName{Namespace: namespace, Name: d.ConfigMapName}
+	data, err := u.options.ConfigMap(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return core.Manifest{}, setup("there is no ConfigMap %s with the manifest of digests", name)
+	case err != nil:
+		return core.Manifest{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	text, found := data[manifestKey]
+	if !found {
+		return core.Manifest{}, setup("the ConfigMap %s has no key %s with the manifest of digests", name, manifestKey)
+	}
+	if d.SHA256 != "" {
+		return parseDigests(core.ParsePinnedManifest(text, core.Digest(d.SHA256)))
+	}
+	if d.PublicKey == "" {
+		return core.Manifest{}, setup("with configMapName, one of sha256 and publicKey must be set")
+	}
+	if strings.TrimSpace(data[signatureKey]) == "" {
+		return core.Manifest{}, setup("the ConfigMap %s has no key %s with the manifest's signature", name, signatureKey)
+	}
+	return parseDigests(core.ParseSignedManifest(text, data[signatureKey], d.PublicKey))
+}
+
+func parseDigests(manifest core.Manifest, err error) (core.Manifest, error) {
+	if err != nil {
+		return core.Manifest{}, &setupError{err}
+	}
+	return manifest, nil
+}
+
+// setupError is about what is configured. Nobody but a person mends it.
+type setupError struct{ err error }
+
+// Error implements error.
+func (e *setupError) Error() string { return e.err.Error() }
+
+// Unwrap gives the cause.
+func (e *setupError) Unwrap() error { return e.err }
+
+func setup(format string, args ...any) error { return &setupError{fmt.Errorf(format, args...)} }
+
+func isSetup(err error) bool {
+	_, ok := errors.AsType[*setupError](err)
+	return ok
+}

@@ -1,0 +1,161 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	core "github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updater/hoststep"
+	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
+	"github.com/windlass-dev/windlass/internal/updater/internal/turns"
+)
+
+// Machine is what the updater reads of a Machine.
+type Machine struct {
+	// Cluster is the name of its Cluster, Node that of its node; Node is empty where it has none yet.
+	Cluster, Node string
+	Addresses     clusterv1.MachineAddresses
+}
+
+// Nodes looks nodes up.
+type Nodes interface {
+	// Node looks a node up. That it does not exist, or that the cluster cannot be reached, is part of the answer.
+	Node(ctx context.Context, cluster types.NamespacedName, name string) inplace.Node
+}
+
+// Options configure an Updater. All but Bundle, Log, Now and Pause are needed. Functions are safe for concurrent use.
+type Options struct {
+	// Kind is one for hosts, and Config the spec of the Updater. Fields of it that are not set have their defaults.
+	Kind   v1alpha1.InProcessKind
+	Config v1alpha1.HostConfig
+	// Machine reads a Machine live, Secret and ConfigMap the data of these; a NotFound error of apimachinery where there is none.
+	Machine   func(ctx context.Context, name types.NamespacedName) (Machine, error)
+	Secret    func(ctx context.Context, name types.NamespacedName) (map[string][]byte, error)
+	ConfigMap func(ctx context.Context, name types.NamespacedName) (map[string]string, error)
+	Nodes     Nodes
+	// Connect prepares the connection to a host. Its errors, and the host's, are *port.HostError where they say why.
+	Connect func(ctx context.Context, to Target) (port.Host, error)
+	// Bundle is needed where Config names one.
+	Bundle hoststep.Bundle
+	// Log takes what steps print; nil for nobody.
+	Log Log
+	// Now is the clock; nil means the real one.
+	Now func() time.Time
+	// Pause waits between two looks at a step that has just begun, at most as long as ctx lives; nil means a real pause.
+	Pause func(ctx context.Context, d time.Duration)
+}
+
+// Updater is a port.Updater. It is safe for concurrent use; requests about one machine are served one after another.
+type Updater struct {
+	options  Options
+	coverage coverage
+	locks    turns.Locks
+	memory   memory
+}
+
+var _ port.Updater = &Updater{}
+
+// distributions are what runs Kubernetes on the hosts of each kind.
+var distributions = map[v1alpha1.InProcessKind]core.Distribution{
+	v1alpha1.KubeadmUpdater: core.Kubeadm, v1alpha1.RKE2Updater: core.RKE2, v1alpha1.K3sUpdater: core.K3s,
+}
+
+const (
+	defaultUser = "root"
+	defaultPort = 22
+)
+
+// New returns an Updater. The error says what is wrong with the configuration, for one that did not come through the API server, too.
+func New(o Options) (*Updater, error) {
+	distribution, ok := distributions[o.Kind]
+	if !ok {
+		return nil, fmt.Errorf("creating the updater for hosts: kind %q is not for hosts", o.Kind)
+	}
+	if o.Machine == nil || o.Secret == nil || o.ConfigMap == nil || o.Nodes == nil || o.Connect == nil {
+		return nil, errors.New("creating the updater for hosts: it needs Machine, Secret, ConfigMap, Nodes and Connect")
+	}
+	if (o.Config.SSH == nil) == (o.Config.Pod == nil) {
+		return nil, errors.New("creating the updater for hosts: set exactly one of ssh and pod")
+	}
+	if o.Config.Binaries.Bundle != "" && o.Bundle == nil {
+		return nil, errors.New("creating the updater for hosts: it needs Bundle")
+	}
+	o.Config = withDefaults(o.Config)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Pause == nil {
+		o.Pause = pause
+	}
+	return &Updater{options: o, coverage: coverage{
+		distribution: distribution, folder: cmp.Or(o.Config.BinariesFolder, distribution.Folder()), repeatable: o.Config.RepeatableCommands,
+	}}, nil
+}
+
+// withDefaults is what the API server would have made of a configuration.
+func withDefaults(c v1alpha1.HostConfig) v1alpha1.HostConfig {
+	c = *c.DeepCopy()
+	c.EtcdSnapshot = cmp.Or(c.EtcdSnapshot, v1alpha1.EtcdSnapshotRequired)
+	if c.SSH == nil {
+		return c
+	}
+	c.SSH.User = cmp.Or(c.SSH.User, defaultUser)
+	c.SSH.Port = cmp.Or(c.SSH.Port, defaultPort)
+	c.SSH.AddressType = cmp.Or(c.SSH.AddressType, v1alpha1.HostAddressType(clusterv1.MachineInternalIP))
+	if b := c.SSH.Bastion; b != nil {
+		b.Port, b.User = cmp.Or(b.Port, defaultPort), cmp.Or(b.User, c.SSH.User)
+	}
+	return c
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Check implements port.Updater. Without a machine there is nothing to reach, and that the configuration can be used was seen by New.
+func (u *Updater) Check(ctx context.Context) error { return ctx.Err() }
+
+// CanUpdateMachine implements port.Updater.
+func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
+	current, desired, err := pick.Machine(request)
+	if err != nil {
+		return cover.Patches{}, err
+	}
+	return u.patches(ctx, cover.Machine, current, desired)
+}
+
+// CanUpdateMachineSet implements port.Updater.
+func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
+	current, desired, err := pick.MachineSet(request)
+	if err != nil {
+		return cover.Patches{}, err
+	}
+	return u.patches(ctx, cover.MachineSet, current, desired)
+}
+
+func (u *Updater) patches(ctx context.Context, scope cover.Scope, current, desired cover.Objects) (cover.Patches, error) {
+	if err := ctx.Err(); err != nil {
+		return cover.Patches{}, err
+	}
+	claims, err := u.coverage.claims(scope, current, desired)
+	if err != nil {
+		return cover.Patches{}, err
+	}
+	return pick.Patches(claims, scope, current, desired)
+}

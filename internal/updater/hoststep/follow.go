@@ -1,0 +1,41 @@
+package hoststep
+
+import (
+	"context"
+
+	"github.com/windlass-dev/windlass/internal/core/hosts"
+)
+
+// Follow is Advance for an upgrade that nobody wants any longer: it looks, and begins nothing. Where neither Done nor Failure is set, and nothing is waited
+// for, nothing goes on, and only a step that would have to begin could bring the upgrade further.
+func Follow(ctx context.Context, u Upgrade) (Progress, error) {
+	report, err := Look(ctx, u)
+	if err != nil {
+		return Progress{}, err
+	}
+	p := Progress{Job: masked(report.Facts.Job), Failure: report.Refused, Total: len(report.Steps)}
+	var steps []hosts.Step
+	for _, step := range report.Steps {
+		steps = append(steps, step.Step)
+		if step.Done {
+			p.Finished++
+		}
+	}
+	if running, ok := hosts.Running(u.Goal, report.Facts); ok {
+		p.Failure, p.Step, p.Message = nil, running.Step, running.Message
+		return p, nil
+	}
+	if report.Refused != nil {
+		return p, nil
+	}
+	switch next := hosts.Decide(u.Goal, steps, report.seen).(type) {
+	case hosts.Done:
+		p.Done = true
+	case hosts.Fail:
+		p.Step, p.Failure = next.Failure.Step, &next.Failure
+	case hosts.Wait:
+		p.Step, p.Message = next.Step, next.Message
+	case hosts.Start, hosts.SendPart, hosts.DrainNext, hosts.UncordonNext:
+	}
+	return p, nil
+}
