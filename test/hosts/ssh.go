@@ -1,0 +1,84 @@
+//go:build linux
+
+package hosts
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// key is a pair of keys as files.
+type key struct {
+	private, authorized []byte
+}
+
+func newKey() (key, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return key{}, fmt.Errorf("making a key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		return key{}, fmt.Errorf("writing a key: %w", err)
+	}
+	sshPublic, err := ssh.NewPublicKey(public)
+	if err != nil {
+		return key{}, fmt.Errorf("writing a key: %w", err)
+	}
+	return key{private: pem.EncodeToMemory(block), authorized: ssh.MarshalAuthorizedKey(sshPublic)}, nil
+}
+
+func (h *Host) newHostKey() error {
+	k, err := newKey()
+	if err != nil {
+		return err
+	}
+	h.hostKey = k
+	return h.write("/etc/ssh/ssh_host_ed25519_key", k.private, 0o600)
+}
+
+// Key is the private key of a user: "root", Ops or NoSudo.
+func (h *Host) Key(user string) []byte {
+	h.tb.Helper()
+	k, ok := h.keys[user]
+	if !ok {
+		h.tb.Fatalf("host %s: no user %q has a key", h.options.Name, user)
+	}
+	return k.private
+}
+
+// KnownHosts is the host's key as it is now, in the form of known_hosts: for its address and for those of all relays that
+// DropConnectionsEvery has made.
+func (h *Host) KnownHosts() []byte {
+	names := []string{h.Address()}
+	for _, relay := range h.relays {
+		host, port, err := net.SplitHostPort(relay)
+		h.check(err)
+		names = append(names, fmt.Sprintf("[%s]:%s", host, port))
+	}
+	return fmt.Appendf(nil, "%s %s", strings.Join(names, ","), h.hostKey.authorized)
+}
+
+// ChangeHostKey gives the host another key, as a machine that was installed anew has. Sessions that are open stay so.
+func (h *Host) ChangeHostKey() {
+	h.tb.Helper()
+	h.check(h.newHostKey())
+	if h.PID() != 0 {
+		h.MustRun("systemctl restart ssh")
+	}
+}
+
+// MustRun is Run for what must not fail.
+func (h *Host) MustRun(script string) string {
+	h.tb.Helper()
+	output, err := h.Run(context.WithoutCancel(h.tb.Context()), script)
+	h.check(err)
+	return output
+}
