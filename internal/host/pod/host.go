@@ -13,22 +13,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
-	"k8s.io/klog/v2"
-	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/windlass-dev/windlass/internal/host/rootscript"
 	"github.com/windlass-dev/windlass/internal/port"
@@ -166,36 +160,13 @@ func (h *host) name() string { return h.options.Namespace + "/" + podName(h.opti
 // refused tells what an API server forbids from one that is not reached.
 func (h *host) refused(doing, permission string, err error) error {
 	switch {
-	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || errors.Is(err, errForbidden):
 		return h.fail(port.HostLoginRefused, fmt.Errorf("the workload cluster does not let us %s %s: %w; RBAC must allow %s in namespace %s, and the namespace privileged Pods",
 			doing, h.name(), err, permission, h.options.Namespace))
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return h.fail(port.HostSetup, fmt.Errorf("the workload cluster does not let us %s %s: %w", doing, h.name(), err))
 	}
 	return h.fail(port.HostUnreachable, fmt.Errorf("trying to %s %s: %w", doing, h.name(), err))
-}
-
-// stream runs the command in the Pod, over WebSockets, or over SPDY where the API server does not know them for this.
-func (h *host) stream(ctx context.Context, run *rootscript.Run) error {
-	// The library logs all that goes wrong with streams, such as a script that does not read its stdin.
-	ctx = klog.NewContext(ctx, logr.Discard())
-	target := h.client.CoreV1().RESTClient().Post().Namespace(h.options.Namespace).Resource("pods").Name(podName(h.options.Node)).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: containerName, Command: run.NodeCommand(), Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
-	websocket, err := remotecommand.NewWebSocketExecutor(h.options.Config, http.MethodGet, target.String())
-	if err != nil {
-		return fmt.Errorf("preparing WebSockets: %w", err)
-	}
-	spdy, err := remotecommand.NewSPDYExecutor(h.options.Config, http.MethodPost, target)
-	if err != nil {
-		return fmt.Errorf("preparing SPDY: %w", err)
-	}
-	executor, err := remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
-	if err != nil {
-		return fmt.Errorf("preparing the connection: %w", err)
-	}
-	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: run.Input(), Stdout: run.Stdout(), Stderr: run.Stderr()})
 }
 
 // ensure makes the Pod run.
@@ -219,31 +190,19 @@ func (h *host) ensure(ctx context.Context) error {
 
 // step does the next thing that brings the Pod nearer to running. It says what it is waiting for; nothing when the Pod runs.
 func (h *host) step(ctx context.Context) (words string, err error) {
-	h.mu.Lock()
-	closed := h.closed
-	h.mu.Unlock()
-	if closed {
+	if h.isClosed() {
 		return "", h.fail(port.HostSetup, errClosed)
 	}
-	pods := h.client.CoreV1().Pods(h.options.Namespace)
-	pod, err := pods.Get(ctx, podName(h.options.Node), metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		pod, err = pods.Create(ctx, newPod(h.options.Namespace, h.options.Node, h.options.Image, h.options.Lifetime), metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return "somebody else makes it", nil
-		}
-		if err != nil {
-			return "", h.refused("create the Pod", "create of pods", err)
-		}
-	case err != nil:
-		return "", h.refused("read the Pod", "get of pods", err)
+	pod, err := h.readOrCreate(ctx)
+	if apierrors.IsAlreadyExists(err) {
+		return "somebody else makes it", nil
+	}
+	if err != nil {
+		return "", err
 	}
 	state, words := stateOf(pod, h.options.Node)
 	if state != foreign {
-		h.mu.Lock()
-		h.seen = pod.UID
-		h.mu.Unlock()
+		h.see(pod.UID)
 	}
 	switch state {
 	case usable:
@@ -259,6 +218,34 @@ func (h *host) step(ctx context.Context) (words string, err error) {
 	case starting, leaving:
 	}
 	return words, nil
+}
+
+func (h *host) isClosed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed
+}
+
+func (h *host) see(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen = uid
+}
+
+func (h *host) readOrCreate(ctx context.Context) (*corev1.Pod, error) {
+	pods := h.client.CoreV1().Pods(h.options.Namespace)
+	pod, err := pods.Get(ctx, podName(h.options.Node), metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return pod, nil
+	case !apierrors.IsNotFound(err):
+		return nil, h.refused("read the Pod", "get of pods", err)
+	}
+	pod, err = pods.Create(ctx, newPod(h.options.Namespace, h.options.Node, h.options.Image, h.options.Lifetime), metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, h.refused("create the Pod", "create of pods", err)
+	}
+	return pod, err
 }
 
 // remove deletes the Pod, if it is still the one that is meant.

@@ -89,18 +89,22 @@ func stateOf(pod *corev1.Pod, node string) (s state, words string) {
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return over, fmt.Sprintf("it is over: %s %s", pod.Status.Phase, pod.Status.Reason)
 	}
-	for i := range pod.Status.ContainerStatuses {
-		container := pod.Status.ContainerStatuses[i]
-		switch {
-		case container.State.Running != nil:
-			return usable, ""
-		case container.State.Waiting != nil && container.State.Waiting.Reason != "" && !isStarting(container.State.Waiting.Reason):
-			return stuck, join(container.State.Waiting.Reason, container.State.Waiting.Message)
-		case container.State.Waiting != nil:
-			return starting, join(container.State.Waiting.Reason, container.State.Waiting.Message)
-		}
+	if len(pod.Status.ContainerStatuses) > 0 {
+		return stateOfContainer(pod.Status.ContainerStatuses[0].State)
 	}
 	return starting, "the kubelet has not started it"
+}
+
+func stateOfContainer(container corev1.ContainerState) (s state, words string) {
+	switch {
+	case container.Running != nil:
+		return usable, ""
+	case container.Waiting == nil:
+		return starting, "its container has ended"
+	case container.Waiting.Reason != "" && !isStarting(container.Waiting.Reason):
+		return stuck, join(container.Waiting.Reason, container.Waiting.Message)
+	}
+	return starting, join(container.Waiting.Reason, container.Waiting.Message)
 }
 
 func isStarting(reason string) bool {

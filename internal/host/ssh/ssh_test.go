@@ -33,7 +33,10 @@ func TestSuite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startSSHD(t, lines...)
-			porttest.RunHostSuite(t, func(t *testing.T) port.Host { return open(t, ssh.Options{Login: s.login()}) })
+			porttest.RunHostSuite(t, func(t *testing.T) port.Host {
+				t.Helper()
+				return open(t, ssh.Options{Login: s.login()})
+			})
 		})
 	}
 }
@@ -42,7 +45,10 @@ func TestSuiteThroughBastion(t *testing.T) {
 	s := startSSHD(t)
 	b := startSSHD(t, "PermitTTY no", "ForceCommand false", "PermitOpen "+s.address)
 	bastion := b.login()
-	porttest.RunHostSuite(t, func(t *testing.T) port.Host { return open(t, ssh.Options{Login: s.login(), Bastion: &bastion}) })
+	porttest.RunHostSuite(t, func(t *testing.T) port.Host {
+		t.Helper()
+		return open(t, ssh.Options{Login: s.login(), Bastion: &bastion})
+	})
 }
 
 // Other shells than bash may be the login's; the command line must suit them.

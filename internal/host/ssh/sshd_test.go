@@ -102,9 +102,9 @@ func startSSHD(t *testing.T, lines ...string) *server {
 	s.write(t, "ec", s.ec.pem)
 	s.write(t, "authorized_keys", gossh.MarshalAuthorizedKey(s.user.signer.PublicKey()))
 	// What root's own .bashrc does is none of the test's business. Of several lines, the first one counts.
-	config := append(lines, "SetEnv HOME=DIR", "ListenAddress "+s.address, "HostKey DIR/ed", "HostKey DIR/ec", "AuthorizedKeysFile DIR/authorized_keys", "PidFile none", "StrictModes no",
+	lines = append(lines, "SetEnv HOME=DIR", "ListenAddress "+s.address, "HostKey DIR/ed", "HostKey DIR/ec", "AuthorizedKeysFile DIR/authorized_keys", "PidFile none", "StrictModes no",
 		"UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "MaxStartups 100", "LogLevel INFO")
-	s.write(t, "config", []byte(strings.ReplaceAll(strings.Join(config, "\n")+"\n", "DIR", s.dir)))
+	s.write(t, "config", []byte(strings.ReplaceAll(strings.Join(lines, "\n")+"\n", "DIR", s.dir)))
 	s.run(t)
 	return s
 }

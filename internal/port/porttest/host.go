@@ -98,7 +98,7 @@ func (h *LocalHost) run(ctx context.Context, c port.HostCommand) (port.HostResul
 	}
 	_ = script.Close()
 	go func() {
-		_, _ = io.WriteString(write, c.Script)
+		_, _ = write.WriteString(c.Script)
 		_ = write.Close()
 		feed(stdin, c.Stdin, cancel)
 	}()
@@ -167,8 +167,8 @@ func (k *keeper) Write(p []byte) (int, error) {
 	defer k.mu.Unlock()
 	switch {
 	case k.last:
-		all := append(k.kept, p...)
-		k.kept = all[max(0, len(all)-k.limit):]
+		k.kept = append(k.kept, p...)
+		k.kept = k.kept[max(0, len(k.kept)-k.limit):]
 	default:
 		k.kept = append(k.kept, p[:min(len(p), k.limit-len(k.kept))]...)
 	}
