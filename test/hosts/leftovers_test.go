@@ -4,6 +4,7 @@ package hosts_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -77,11 +78,23 @@ func TestNothingIsLeft(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, output)
 			}
-			if network != networkOf(t, again.Address()) && strings.Contains(string(output), network) {
+			if network != networkOf(t, again.Address()) && strings.Contains(string(output), network) && !taken(t, network) {
 				t.Errorf("%s is left:\n%s", network, output)
 			}
 		})
 	}
+}
+
+// taken says whether another test on this machine has the network now.
+func taken(t *testing.T, network string) bool {
+	t.Helper()
+	address := netip.MustParsePrefix(network).Addr().As4()
+	file, err := os.OpenFile(fmt.Sprintf("/run/windlass-hosts/%d.lock", int(address[2])<<6|int(address[3])>>2), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	return errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
 func networkOf(t *testing.T, address string) string {
