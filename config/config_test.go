@@ -291,7 +291,7 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"machinedrainrules.cluster.x-k8s.io": {"list"},
 		"*.controlplane.cluster.x-k8s.io":    readAndPatch, "*/status.controlplane.cluster.x-k8s.io": {"patch"},
 		"*.infrastructure.cluster.x-k8s.io": {"get"}, "*.bootstrap.cluster.x-k8s.io": {"get"},
-		"configmaps": {"get", "create", "delete"},
+		"configmaps": {"get", "create", "patch", "delete"},
 		"secrets":    {"get"}, "namespaces": listAndWatch, "validatingwebhookconfigurations.admissionregistration.k8s.io": listAndWatch,
 		"events": {"create", "patch"}, "events.events.k8s.io": {"create", "patch"},
 		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update"},

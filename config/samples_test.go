@@ -104,3 +104,13 @@ func TestUpgradeGateSample(t *testing.T) {
 		}
 	}
 }
+
+// TestKubeadmUpdaterSample holds that the example can be used as it is.
+func TestKubeadmUpdaterSample(t *testing.T) {
+	t.Parallel()
+	for _, u := range readSamples[v1alpha1.Updater](t, "samples/updater_kubeadm.yaml") {
+		if err := updatepolicy.CheckUpdater(&u); err != nil || updatepolicy.MaxMinors(&u) != 1 {
+			t.Errorf("%s: %v, at most %d minors at once", u.Name, err, updatepolicy.MaxMinors(&u))
+		}
+	}
+}

@@ -76,6 +76,8 @@ func (p *updaterPool) newUpdater(u *v1alpha1.Updater) (port.Updater, error) {
 		return simulated.New(simulated.Options{Nodes: p.nodes, NodeName: p.nodeName})
 	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater && u.Spec.InProcess.K8sd != nil:
 		return p.newK8sd(*u.Spec.InProcess.K8sd)
+	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind.ForHosts() && u.Spec.InProcess.Host != nil:
+		return p.newHosts(u.Spec.InProcess.Kind, *u.Spec.InProcess.Host)
 	case u.Spec.Remote != nil:
 		return p.newRemote(u.Name, u.Spec.Remote)
 	}

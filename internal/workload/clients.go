@@ -35,11 +35,12 @@ type clients interface {
 	Failed(ctx context.Context, cluster types.NamespacedName, used client.Client, err error)
 }
 
-// connection is a client of a workload cluster, and what is below it, for paths that are no resources.
+// connection is a client of a workload cluster, and what is below it, for paths that are no resources, and for streams.
 type connection struct {
 	client.Client
-	http *http.Client
-	host string
+	http   *http.Client
+	host   string
+	config *rest.Config
 	// upgrades speaks HTTP/1.1, whose connections can become ones of another protocol, and has no time limit of its own.
 	upgrades *http.Client
 }
@@ -145,7 +146,7 @@ func (k *kubeconfigClients) connect(ctx context.Context, cluster types.Namespace
 		return nil, fmt.Errorf("the kubeconfig under %q of Secret %s: %w", secret.KubeconfigDataName, name, err)
 	}
 	limitConfig(config)
-	made := &connection{host: config.Host}
+	made := &connection{host: config.Host, config: config}
 	if made.http, err = rest.HTTPClientFor(config); err == nil {
 		made.upgrades, err = rest.HTTPClientFor(upgradeConfig(config))
 	}
