@@ -15,10 +15,14 @@ import (
 // "true" it fails the test instead: there, nothing is left out in silence.
 func Require(tb testing.TB) {
 	tb.Helper()
-	err := canRun()
+	require(tb, os.Getenv("CI"), canRun())
+}
+
+func require(tb testing.TB, ci string, err error) {
+	tb.Helper()
 	switch {
 	case err == nil:
-	case os.Getenv("CI") == "true":
+	case ci == "true":
 		tb.Fatalf("hosts for tests: %v", err)
 	default:
 		tb.Skipf("hosts for tests: %v", err)
