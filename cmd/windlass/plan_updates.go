@@ -233,6 +233,8 @@ func openInProcessForPreview(u v1alpha1.InProcessUpdater) (port.Updater, error) 
 		return simulated.New(simulated.Options{Nodes: noNodes{}, NodeName: noNodeName})
 	case u.Kind == v1alpha1.K8sdUpdater && u.K8sd != nil:
 		return openK8sdForPreview(*u.K8sd)
+	case u.Kind.ForHosts() && u.Host != nil:
+		return openHostsForPreview(u.Kind, *u.Host)
 	default:
 		return nil, fmt.Errorf("this release does not know the kind %q", u.Kind)
 	}
