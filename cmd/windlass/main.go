@@ -96,6 +96,7 @@ It plans the shortest legal chain, shows it and says why before anything happens
 	root.AddCommand(newDevCommand())
 	root.AddCommand(newDoctorCommand())
 	root.AddCommand(newExtensionCommand())
+	root.AddCommand(newLogsCommand(systemClock()))
 	root.AddCommand(newManagerCommand())
 	root.AddCommand(newPlanCommand())
 	root.AddCommand(newSimulateCommand())

@@ -1,17 +1,27 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/windlass-dev/windlass/internal/core/hosts"
+)
 
 func newUpdaterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "updater",
-		Short: "Serve an updater, or verify one",
-		Long: `Serve an updater, or verify one.
+		Short: "Serve an updater, verify one, or upgrade one host",
+		Long: `Serve an updater, verify one, or upgrade one Linux host by the steps of one.
 
 An updater changes machines where they run, in the place of replacing them. It speaks Cluster API's hooks
-CanUpdateMachine, CanUpdateMachineSet and UpdateMachine over HTTPS. docs/writing-an-updater.md says how to write one.`,
+CanUpdateMachine, CanUpdateMachineSet and UpdateMachine over HTTPS. docs/writing-an-updater.md says how to write one.
+The updaters for Linux hosts come with Windlass; kubeadm, rke2 and k3s carry out their steps on one host, without Cluster API.`,
 		Args: cobra.NoArgs,
 	}
+	tools := systemRunTools()
+	cmd.AddCommand(newUpdaterHostCommand(hosts.Kubeadm, "kubeadm", tools))
+	cmd.AddCommand(newUpdaterHostCommand(hosts.RKE2, "RKE2", tools))
+	cmd.AddCommand(newUpdaterHostCommand(hosts.K3s, "K3s", tools))
+	cmd.AddCommand(newUpdaterDigestsCommand())
 	cmd.AddCommand(newUpdaterServeCommand())
 	cmd.AddCommand(newUpdaterVerifyCommand())
 	return cmd

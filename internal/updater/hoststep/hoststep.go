@@ -74,6 +74,15 @@ type Report struct {
 	seen    hosts.Seen
 }
 
+// Next decides what Advance would do next. A host that is refused has no next.
+func (r Report) Next(g hosts.Goal) hosts.Next {
+	steps := make([]hosts.Step, 0, len(r.Steps))
+	for _, step := range r.Steps {
+		steps = append(steps, step.Step)
+	}
+	return hosts.Decide(g, steps, r.seen)
+}
+
 // Look reads how far an upgrade has come. It changes nothing. Errors are those of the host's transport, or of what the host said.
 func Look(ctx context.Context, u Upgrade) (Report, error) {
 	facts, err := readFacts(ctx, u)
@@ -124,14 +133,12 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 	if report.Refused != nil {
 		return progress, nil
 	}
-	steps := make([]hosts.Step, 0, len(report.Steps))
 	for _, step := range report.Steps {
-		steps = append(steps, step.Step)
 		if step.Done {
 			progress.Finished++
 		}
 	}
-	return u.apply(ctx, hosts.Decide(u.Goal, steps, report.seen), progress)
+	return u.apply(ctx, report.Next(u.Goal), progress)
 }
 
 func masked(job hosts.Job) hosts.Job {

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const updaterDigestsLong = `Digests prints the manifest of digests of a folder, or of a bundle: a tar file that is not compressed. It has a line for each file that is named
+VERSION/linux/ARCH/NAME, such as v1.36.3/linux/amd64/kubelet, sorted by name, as sha256sum prints it. Other files are left out.
+
+What it prints says what is there, not that it is what its makers published: compare that first.`
+
+func newUpdaterDigestsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "digests FOLDER|BUNDLE.tar",
+		Short: "Print the manifest of digests of a folder or bundle with binaries",
+		Long:  updaterDigestsLong,
+		Example: `  windlass updater digests ./binaries > SHA256SUMS
+  tar -C ./binaries -cf bundle.tar . && windlass updater digests bundle.tar > SHA256SUMS`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &flagError{flag: "FOLDER|BUNDLE.tar", problem: fmt.Sprintf("there must be exactly one, not %q", args)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			digests, err := readDigests(args[0])
+			if err != nil {
+				return fmt.Errorf("computing the digests of %s: %w", args[0], err)
+			}
+			for _, name := range slices.Sorted(maps.Keys(digests)) {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", digests[name], name); err != nil {
+					return fmt.Errorf("writing: %w", err)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// readDigests gives the digest of each binary by its name.
+func readDigests(from string) (map[string]string, error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return nil, err
+	}
+	digests := map[string]string{}
+	read := readTar
+	if info.IsDir() {
+		read = readFolder
+	}
+	err = read(from, func(name string, content io.Reader) error {
+		sum := sha256.New()
+		_, err := io.Copy(sum, content)
+		digests[name] = hex.EncodeToString(sum.Sum(nil))
+		return err
+	})
+	if err == nil && len(digests) == 0 {
+		err = errors.New("it has no file that is named VERSION/linux/ARCH/NAME, such as v1.36.3/linux/amd64/kubelet")
+	}
+	return digests, err
+}
+
+// isBinaryName reports whether a name is VERSION/linux/ARCH/NAME. Names with blanks have no place in a manifest.
+func isBinaryName(name string) bool {
+	parts := strings.Split(name, "/")
+	if len(parts) != 4 || parts[1] != "linux" || len(strings.Fields(name)) != 1 {
+		return false
+	}
+	_, err := version.Parse(parts[0])
+	return err == nil
+}
+
+func readFolder(folder string, each func(string, io.Reader) error) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !isBinaryName(name) {
+			return err
+		}
+		file, err := root.Open(name)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		return each(name, file)
+	})
+}
+
+// readTar reads the files of a tar file. The last one of a name counts, as for tar.
+func readTar(file string, each func(string, io.Reader) error) error {
+	archive, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = archive.Close() }()
+	for reader := tar.NewReader(archive); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("it is not a whole tar file, or is compressed: %w", err)
+		}
+		if name := path.Clean(header.Name); header.Typeflag == tar.TypeReg && isBinaryName(name) {
+			if err := each(name, reader); err != nil {
+				return err
+			}
+		}
+	}
+}

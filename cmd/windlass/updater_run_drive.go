@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updater/hoststep"
+	"github.com/windlass-dev/windlass/internal/workload"
+)
+
+const (
+	// runPace is how long is waited before a step that runs is looked at again.
+	runPace = time.Second
+	// firstBackoff and lastBackoff are how long is waited before a host that did not answer is tried again.
+	firstBackoff, lastBackoff = 500 * time.Millisecond, 5 * time.Second
+	// firstTries is how often a host is tried that has never answered: its address may be wrong.
+	firstTries = 3
+	// lastLookTimeout bounds the look at the node after the end.
+	lastLookTimeout = 5 * time.Second
+)
+
+// runDriver carries an upgrade out, and says what happens.
+type runDriver struct {
+	upgrade hoststep.Upgrade
+	address string
+	// node is nil where nobody looks at it.
+	node    *workload.SingleNode
+	printer runPrinter
+	clock   upgradeClock
+	tracker runTracker
+	outage  runOutage
+}
+
+func newRunDriver(r runRequest, host port.Host, node *workload.SingleNode, tools runTools, printer runPrinter) *runDriver {
+	d := &runDriver{
+		upgrade: hoststep.Upgrade{Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt()},
+		address: r.login.Address, node: node, printer: printer, clock: tools.clock,
+	}
+	if node != nil {
+		d.upgrade.Node = node
+	}
+	d.printer.began = d.clock.now()
+	return d
+}
+
+// run prints the steps, and carries them out unless it only shows them.
+func (d *runDriver) run(ctx context.Context, dryRun bool) error {
+	report, err := d.look(ctx)
+	if err != nil {
+		return err
+	}
+	if report.Refused != nil {
+		return nothingError("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
+	}
+	steps := computePlanned(report.Steps, d.node != nil)
+	plan := runPlanDocument{DryRun: dryRun, Host: d.address, From: report.Facts.Installed.String(), To: d.upgrade.Goal.Version.String(), Steps: steps}
+	if d.node != nil {
+		plan.Node = d.node.Name()
+	}
+	if err := d.printer.plan(plan); err != nil {
+		return err
+	}
+	d.printer.noteAll(planNotes(report.Facts, d.upgrade.Goal, d.node != nil))
+	if dryRun {
+		return d.foresee(report)
+	}
+	for _, step := range report.Steps {
+		d.tracker.order = append(d.tracker.order, step.Step.Name)
+	}
+	return d.follow(ctx)
+}
+
+// foresee tells what would keep the host from being upgraded, as far as that can be seen.
+func (d *runDriver) foresee(report hoststep.Report) error {
+	if fails, ok := report.Next(d.upgrade.Goal).(hosts.Fail); ok {
+		return nothingError("host %s would not be brought to %s: %s", d.address, d.upgrade.Goal.Version, fails.Failure)
+	}
+	return nil
+}
+
+// planNotes says what people should know of a host besides its steps.
+func planNotes(f hosts.Facts, g hosts.Goal, watched bool) []string {
+	var notes []string
+	if running, ok := hosts.Running(g, f); ok {
+		notes = append(notes, running.Message)
+	}
+	if !watched {
+		notes = append(notes, "the node is neither drained nor watched, as --no-drain says: its pods stay, and nobody waits until it is Ready")
+	}
+	return notes
+}
+
+// look reads how far the host is.
+func (d *runDriver) look(ctx context.Context) (hoststep.Report, error) {
+	for tries := 1; ; tries++ {
+		report, err := hoststep.Look(ctx, d.upgrade)
+		switch {
+		case err == nil:
+			d.answered()
+			return report, nil
+		case ctx.Err() != nil:
+			return report, d.unfinished(ctx)
+		case lasts(err) || tries == firstTries:
+			return report, err
+		}
+		if !d.lost(ctx, err) {
+			return report, d.unfinished(ctx)
+		}
+	}
+}
+
+// follow does one thing after another until the upgrade has ended.
+func (d *runDriver) follow(ctx context.Context) error {
+	for {
+		progress, err := hoststep.Advance(ctx, d.upgrade)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return d.unfinished(ctx)
+		case lasts(err):
+			return err
+		case err != nil:
+			if !d.lost(ctx, err) {
+				return d.unfinished(ctx)
+			}
+			continue
+		}
+		d.answered()
+		if err := d.printer.changes(d.tracker.observe(progress), d.clock.now()); err != nil {
+			return err
+		}
+		switch {
+		case progress.Done:
+			return d.done(ctx)
+		case progress.Failure != nil:
+			return d.failed(ctx, *progress.Failure)
+		case !isSending(d.upgrade.Goal, progress) && !d.wait(ctx, runPace):
+			return d.unfinished(ctx)
+		}
+	}
+}
+
+// isSending reports whether a part of a file was sent, after which the next one can be sent at once.
+func isSending(g hosts.Goal, p hoststep.Progress) bool {
+	return g.Source.Bundle && !p.Waits() && strings.HasPrefix(string(p.Step), hosts.FetchPrefix)
+}
+
+// lasts reports whether trying again changes nothing.
+func lasts(err error) bool {
+	failed, ok := errors.AsType[*port.HostError](err)
+	return ok && failed.Lasts()
+}
+
+// wait reports whether there is time left after a pause.
+func (d *runDriver) wait(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-d.clock.after(pause):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// runOutage is a time in which nothing was heard.
+type runOutage struct {
+	since   time.Time
+	backoff time.Duration
+}
+
+// lost says once that nothing is heard, waits, and reports whether there is time left.
+func (d *runDriver) lost(ctx context.Context, err error) bool {
+	if d.outage.backoff == 0 {
+		d.outage = runOutage{since: d.clock.now(), backoff: firstBackoff}
+		d.printer.note(oneLine(err.Error()) + "; it is tried again")
+	} else {
+		d.outage.backoff = min(2*d.outage.backoff, lastBackoff)
+	}
+	return d.wait(ctx, d.outage.backoff)
+}
+
+// answered says that there is an answer again.
+func (d *runDriver) answered() {
+	if d.outage.backoff == 0 {
+		return
+	}
+	d.printer.note(fmt.Sprintf("there is an answer again, after %s", d.clock.now().Sub(d.outage.since).Round(time.Second)))
+	d.outage = runOutage{}
+}
+
+func (d *runDriver) done(ctx context.Context) error {
+	message := fmt.Sprintf("host %s is at %s", d.address, d.upgrade.Goal.Version)
+	if cordon := d.describeCordon(ctx, "it was so before"); cordon != "" {
+		message += "; " + cordon
+	}
+	return d.printer.finished(message, d.clock.now())
+}
+
+func (d *runDriver) failed(ctx context.Context, failure hosts.Failure) error {
+	message := fmt.Sprintf("host %s was not brought to %s: %s", d.address, d.upgrade.Goal.Version, failure)
+	if cordon := d.describeCordon(ctx, "until that has succeeded"); cordon != "" {
+		message += "; " + cordon
+	}
+	return nothingError("%s; what is done stays done: the same command goes on from there", message)
+}
+
+// unfinished says what goes on where nobody waits any longer.
+func (d *runDriver) unfinished(ctx context.Context) error {
+	why := "interrupted"
+	if cause := context.Cause(ctx); errors.Is(cause, errRunTimeout) {
+		why = cause.Error()
+	}
+	going := "nothing was begun on the host"
+	switch {
+	case d.tracker.shown.State == hosts.LogRunning:
+		going = fmt.Sprintf("step %s goes on on the host, and the next one is not begun", d.tracker.shown.Step)
+	case d.tracker.shown.Step != "":
+		going = fmt.Sprintf("step %s was waited for", d.tracker.shown.Step)
+	}
+	message := why + ": " + going
+	if d.tracker.shown.Step != "" {
+		if cordon := d.describeCordon(ctx, "until all is done"); cordon != "" {
+			message += "; " + cordon
+		}
+	}
+	return &exitError{code: exitUnfinished, err: fmt.Errorf("%s; to go on, give the same command again; to see how far it is, add --dry-run", message)}
+}
+
+// describeCordon says that the node is cordoned; nothing where it is not, or nobody looks at it.
+func (d *runDriver) describeCordon(ctx context.Context, why string) string {
+	if d.node == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLookTimeout)
+	defer cancel()
+	node := d.node.Look(ctx)
+	switch {
+	case node.Unknown != "":
+		return fmt.Sprintf("whether Node %s is cordoned cannot be seen: %s", d.node.Name(), oneLine(node.Unknown))
+	case node.Unschedulable:
+		return fmt.Sprintf("Node %s is cordoned, and stays so: %s", d.node.Name(), why)
+	}
+	return ""
+}
+
+// runChange is a step that is in another state than before.
+type runChange struct {
+	Step    hosts.Name
+	State   hosts.LogState
+	Message string
+	// Output is the last of what a failed step printed.
+	Output string
+}
+
+// runTracker tells what is new.
+type runTracker struct {
+	// order has all steps. Those before one that is begun are done.
+	order []hosts.Name
+	shown runChange
+}
+
+// observe gives what has changed.
+func (t *runTracker) observe(p hoststep.Progress) []runChange {
+	now := computeChange(p)
+	if now == t.shown {
+		return nil
+	}
+	var changes []runChange
+	before := t.shown
+	t.shown = now
+	if before.Step != "" && before.Step != now.Step && (p.Done || t.precedes(before.Step, p)) {
+		changes = append(changes, runChange{Step: before.Step, State: hosts.LogDone})
+	}
+	if p.Done || now.Step == "" && now.Message == "" {
+		return changes
+	}
+	return append(changes, now)
+}
+
+// precedes reports whether a step comes before the one that is begun or waited for. A failure may be of a step that comes later than what is done.
+func (t *runTracker) precedes(step hosts.Name, p hoststep.Progress) bool {
+	at := slices.Index(t.order, step)
+	return p.Failure == nil && at >= 0 && at < slices.Index(t.order, p.Step)
+}
+
+// computeChange says in which state the step is that is at work. A step that runs has no message: how long it runs changes all the time.
+func computeChange(p hoststep.Progress) runChange {
+	change := runChange{Step: p.Step, State: hosts.LogRunning}
+	switch {
+	case p.Done:
+		return runChange{State: hosts.LogDone}
+	case p.Failure != nil:
+		change.State, change.Message = hosts.LogFailed, string(p.Failure.Reason)+": "+p.Failure.Message
+		if p.Job.State == hosts.JobEnded && p.Job.Step == p.Failure.Step {
+			change.Output = lastOutput(p.Job.Output)
+		}
+	case p.Waits() && p.Job.State == hosts.JobRunning && p.Job.Step != p.Step:
+		change.State, change.Message = hosts.LogWaiting, fmt.Sprintf("another upgrade of this host, to %s, runs step %s", p.Job.Operation, p.Job.Step)
+	case p.Waits() && p.Job.State != hosts.JobRunning:
+		change.State, change.Message = hosts.LogWaiting, p.Message
+	}
+	return change
+}
+
+// maxOutputLines is how many lines of a failed step are shown.
+const maxOutputLines = 20
+
+func lastOutput(output string) string {
+	lines := strings.Split(strings.TrimRight(output, "\n "), "\n")
+	return strings.Join(lines[max(0, len(lines)-maxOutputLines):], "\n")
+}

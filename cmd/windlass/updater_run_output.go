@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/core/text/grid"
+	"github.com/windlass-dev/windlass/internal/updater/hoststep"
+)
+
+// runPrinter says what happens: to out as lines, or as JSON with one object a line; to notes what people should know besides.
+type runPrinter struct {
+	out, notes io.Writer
+	json       bool
+	began      time.Time
+}
+
+func (p runPrinter) note(text string) { fmt.Fprintf(p.notes, "windlass: note: %s\n", grid.Printable(text)) }
+
+func (p runPrinter) noteAll(notes []string) {
+	for _, note := range notes {
+		p.note(note)
+	}
+}
+
+// The states of a planned step.
+const (
+	stepDone    = "done"
+	stepToDo    = "to do"
+	stepLeftOut = "left out"
+)
+
+// plannedStep is a step of a plan; what stands in a table, and in JSON.
+type plannedStep struct {
+	Step  hosts.Name `json:"step"`
+	State string     `json:"state"`
+	What  string     `json:"what"`
+}
+
+// computePlanned says which steps are done. What is only done because the drain has not begun is still to do.
+func computePlanned(steps []hoststep.StepState, watched bool) []plannedStep {
+	planned := make([]plannedStep, 0, len(steps))
+	drained := true
+	for _, s := range steps {
+		state := stepToDo
+		if s.Done {
+			state = stepDone
+		}
+		if s.Step.Name == hosts.Drain {
+			drained = s.Done
+		}
+		if s.Step.Name == hosts.Uncordon && !drained {
+			state = stepToDo
+		}
+		if s.Step.Name == hosts.NodeReady && !watched {
+			state = stepLeftOut
+		}
+		planned = append(planned, plannedStep{Step: s.Step.Name, State: state, What: s.Step.Summary})
+	}
+	return planned
+}
+
+// runPlanDocument is the first line of `windlass updater kubeadm run -o json`, a stable interface: fields are never renamed or removed.
+type runPlanDocument struct {
+	DryRun bool   `json:"dryRun"`
+	Host   string `json:"host"`
+	// Node is left out where nobody looks at it.
+	Node  string        `json:"node,omitempty"`
+	From  string        `json:"from"`
+	To    string        `json:"to"`
+	Steps []plannedStep `json:"steps"`
+}
+
+// whatWidth is how wide the last column of the steps may be.
+const whatWidth = 90
+
+func (p runPrinter) plan(d runPlanDocument) error {
+	if p.json {
+		return writeLine(p.out, d)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "Host %s, at %s, to %s", d.Host, d.From, d.To)
+	if d.Node != "" {
+		text.WriteString("; its node is " + d.Node)
+	}
+	text.WriteString("\n\n")
+	rows := make([][]string, 0, len(d.Steps))
+	for _, s := range d.Steps {
+		rows = append(rows, []string{string(s.Step), s.State, grid.Printable(s.What)})
+	}
+	grid.Write(&text, []string{"STEP", "STATE", "WHAT"}, rows, []int{whatWidth, whatWidth, whatWidth})
+	text.WriteString("\n")
+	return p.write(text.String())
+}
+
+// runChangeDocument is a line of `windlass updater kubeadm run -o json`, a stable interface.
+type runChangeDocument struct {
+	Time           time.Time      `json:"time"`
+	ElapsedSeconds int64          `json:"elapsedSeconds"`
+	Step           hosts.Name     `json:"step,omitempty"`
+	State          hosts.LogState `json:"state"`
+	Message        string         `json:"message,omitempty"`
+	Output         string         `json:"output,omitempty"`
+}
+
+func (p runPrinter) changes(changes []runChange, now time.Time) error {
+	for _, c := range changes {
+		if err := p.change(c, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p runPrinter) change(c runChange, now time.Time) error {
+	elapsed := now.Sub(p.began).Truncate(time.Second)
+	if p.json {
+		return writeLine(p.out, runChangeDocument{
+			Time: now.UTC(), ElapsedSeconds: int64(elapsed / time.Second), Step: c.Step, State: c.State, Message: c.Message, Output: c.Output,
+		})
+	}
+	line := strings.TrimRight(fmt.Sprintf("%7s  %-18s %-8s %s", elapsed, c.Step, c.State, oneLine(c.Message)), " ") + "\n"
+	if c.Output != "" {
+		line += indented(c.Output, "         ")
+	}
+	return p.write(line)
+}
+
+// finished says that all is done.
+func (p runPrinter) finished(message string, now time.Time) error {
+	if p.json {
+		return p.change(runChange{State: hosts.LogDone, Message: message}, now)
+	}
+	return p.write(fmt.Sprintf("%7s  done: %s\n", now.Sub(p.began).Truncate(time.Second), grid.Printable(message)))
+}
+
+func (p runPrinter) write(text string) error {
+	if _, err := io.WriteString(p.out, text); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// oneLine makes a text one line that a terminal shows as it is.
+func oneLine(text string) string { return grid.Printable(strings.Join(strings.Fields(text), " ")) }
+
+// indented puts something before each line of a text.
+func indented(text, before string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimRight(before+grid.Printable(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")), " ") + "\n")
+	}
+	return b.String()
+}
