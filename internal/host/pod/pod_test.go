@@ -226,11 +226,12 @@ func TestConnectionEnds(t *testing.T) {
 		} {
 			t.Run(name+" "+way, func(t *testing.T) {
 				s := newAPIServer(t)
-				s.spdy, s.cut = spdy, cut(s)
+				end := cut(s)
+				var once sync.Once
+				s.spdy, s.cut = spdy, func(conn io.Closer) { once.Do(func() { end(conn) }) }
 				h := open(t, s)
 				_, err := h.Exec(t.Context(), port.HostCommand{Script: "echo hunter2; sleep 1"})
-				wantReason(t, err, port.HostLost, "before the script was seen to end")
-				s.set(func() { s.cut = nil })
+				wantReason(t, err, port.HostLost, "the Pod tools/windlass-host-"+node)
 				wantRuns(t, h)
 			})
 		}
