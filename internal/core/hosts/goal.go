@@ -57,6 +57,8 @@ type Goal struct {
 	KubeletArgs   []Arg
 	// PatchesFolder is the folder with patches for kubeadm; empty for none.
 	PatchesFolder string
+	// IgnorePreflight are checks of kubeadm whose failure does not count, by kubeadm's names for them.
+	IgnorePreflight []string
 	// Snapshot asks for a snapshot of etcd before the first change of a machine that has a member of it.
 	Snapshot bool
 	// Drain makes draining and uncordoning steps of the upgrade. It is unset where whoever drives the upgrade drains.
@@ -103,7 +105,7 @@ func (g Goal) Operation() string {
 	for _, arg := range g.KubeletArgs {
 		write("arg", arg.Name, arg.Value)
 	}
-	write(slices.Concat([]string{"before"}, g.Before, []string{"after"}, g.After)...)
+	write(slices.Concat([]string{"before"}, g.Before, []string{"after"}, g.After, []string{"ignore"}, g.IgnorePreflight)...)
 	return safe(g.Version.String()) + "-" + hex.EncodeToString(sum.Sum(nil))[:12]
 }
 

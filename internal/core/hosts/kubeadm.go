@@ -80,6 +80,9 @@ func upgradeStep(g Goal, f Facts) Step {
 	if g.PatchesFolder != "" {
 		command += " --patches " + quote(g.PatchesFolder)
 	}
+	if len(g.IgnorePreflight) > 0 {
+		command += " --ignore-preflight-errors " + quote(strings.Join(g.IgnorePreflight, ","))
+	}
 	check := checkHeader(g) + "marked kubeadm-upgrade " + g.Version.String() + "\n"
 	if f.ControlPlane {
 		tag := strings.ReplaceAll(g.Version.String(), "+", "_")
@@ -87,9 +90,30 @@ func upgradeStep(g Goal, f Facts) Step {
 	}
 	return Step{
 		Name: KubeadmUpgrade, Summary: "run " + strings.ReplaceAll(command, `"$bin/kubeadm"`, "kubeadm"), Check: check,
-		Action: g.run(upgradeLimit, "mark kubeadm-verb "+verb+"\n"+command+"\nmark kubeadm-upgrade "+g.Version.String()+"\n"),
+		Action: g.run(upgradeLimit, "mark kubeadm-verb "+verb+"\n"+keepEndpoint+command+"\nmark kubeadm-upgrade "+g.Version.String()+"\n"),
 	}
 }
+
+// keepEndpoint mends what kubeadm leaves behind when it is cut short: from v1.35 it moves the container runtime's endpoint out of the file with
+// the kubelet's arguments, and writes that file before the one that the endpoint goes to. Its next run finds the endpoint in neither, and writes
+// an empty one: the kubelet would look for another runtime. So the file is kept from before kubeadm's first run, and comes back until the
+// endpoint has arrived.
+const keepEndpoint = `flags=` + kubeletFlagsFile + `
+kept="$op/kubeadm-flags.env"
+endpoint=--container-runtime-endpoint=
+if [ ! -f "$kept" ] && [ -f "$flags" ]; then
+  cp -p "$flags" "$kept.new"
+  sync "$kept.new"
+  mv "$kept.new" "$kept"
+fi
+if grep -qs -e $endpoint "$kept" && ! grep -qs -e $endpoint "$flags" && ! grep -qs 'containerRuntimeEndpoint: *[a-z/]' /var/lib/kubelet/instance-config.yaml; then
+  echo 'kubeadm was cut short: the container runtime endpoint goes back to the arguments of the kubelet'
+  rm -f /var/lib/kubelet/instance-config.yaml
+  cp -p "$kept" "$flags.windlass-new"
+  sync "$flags.windlass-new"
+  mv "$flags.windlass-new" "$flags"
+fi
+`
 
 func computeVerb(g Goal, f Facts) string {
 	switch {
@@ -220,8 +244,8 @@ func commandsStep(g Goal, name Name, commands []string) Step {
 }
 
 // kubeletRuns prints what the kubelet is run with: its binary and all that it reads when it starts.
-const kubeletRuns = `running() { cat "$bin/kubelet" /var/lib/kubelet/config.yaml /var/lib/kubelet/instance-config.yaml ` + kubeletFlagsFile + ` /etc/kubernetes/kubelet.conf \
+const kubeletRuns = `running() { { cat "$bin/kubelet" /var/lib/kubelet/config.yaml /var/lib/kubelet/instance-config.yaml ` + kubeletFlagsFile + ` /etc/kubernetes/kubelet.conf \
   /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service /etc/systemd/system/kubelet.service.d/*.conf \
-  /usr/lib/systemd/system/kubelet.service.d/*.conf 2>/dev/null | sha256sum | cut -d ' ' -f 1; }
+  /usr/lib/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true; } | sha256sum | cut -d ' ' -f 1; }
 same() { pid=$(systemctl show --property MainPID --value kubelet) && [ "$(digest "/proc/$pid/exe")" = "$(digest "$bin/kubelet")" ]; }
 `

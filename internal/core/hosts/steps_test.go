@@ -41,7 +41,7 @@ func TestSteps(t *testing.T) {
 		}
 		var out strings.Builder
 		for _, step := range steps {
-			fmt.Fprintf(&out, "%s: %s\n", step.Name, step.Summary)
+			fmt.Fprintf(&out, "%s: %s\n", step.Name, strings.ReplaceAll(step.Summary, g.Operation(), "OPERATION"))
 		}
 		return out.String()
 	})

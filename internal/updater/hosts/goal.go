@@ -85,6 +85,7 @@ func (c coverage) withConfig(goal core.Goal, spec configSpec) (core.Goal, error)
 			goal.KubeletArgs = append(goal.KubeletArgs, core.Arg{Name: arg.Name, Value: *arg.Value})
 		}
 	}
+	goal.IgnorePreflight, _ = decodeField[[]string](spec, configuration, "nodeRegistration", "ignorePreflightErrors")
 	folder, _ := decodeField[string](spec, configuration, "patches", "directory")
 	if folder != "" && (!path.IsAbs(folder) || isTemplate(folder)) {
 		return core.Goal{}, fmt.Errorf("%s.patches.directory is %q; kubeadm upgrade needs the absolute path of a folder, or it would take the patches away", configuration, folder)

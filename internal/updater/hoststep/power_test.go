@@ -1,0 +1,228 @@
+//go:build linux
+
+package hoststep_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/updater/hoststep"
+	testhosts "github.com/windlass-dev/windlass/test/hosts"
+)
+
+// moment is when a host loses its power.
+type moment string
+
+const (
+	// before a step is started, during it, when what it writes is written half, and after it, before anybody has seen its end.
+	before moment = "before"
+	during moment = "during"
+	after  moment = "after"
+)
+
+// TestPowerCutAtEveryStep cuts the power at each step in turn, three times in each, in one upgrade: before it, in the middle of what it writes, and
+// after it. The host ends as one that was never cut off.
+func TestPowerCutAtEveryStep(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	for _, d := range []hosts.Distribution{hosts.Kubeadm, hosts.RKE2, hosts.K3s} {
+		t.Run(string(d), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, d, true)
+			for _, step := range w.steps(t) {
+				for _, m := range []moment{before, during, after} {
+					w.cut(t, step, m)
+				}
+			}
+			w.mustFinish(t)
+			w.mustBeWhole(t)
+		})
+	}
+}
+
+// TestPowerCutOnce cuts the power once in an upgrade, at each step and moment: whatever one cut hides from another shows here. It takes minutes.
+func TestPowerCutOnce(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("WINDLASS_LONG") == "" {
+		t.Skip("long; set WINDLASS_LONG=1")
+	}
+	testhosts.Require(t)
+	for _, server := range []bool{true, false} {
+		for _, step := range newWorld(t, hosts.Kubeadm, server).steps(t) {
+			for _, m := range []moment{before, during, after} {
+				role := map[bool]string{true: "control plane", false: "worker"}[server]
+				t.Run(role+"/"+string(step)+"/"+string(m), func(t *testing.T) {
+					w := newWorld(t, hosts.Kubeadm, server)
+					w.cut(t, step, m)
+					w.mustFinish(t)
+					w.mustBeWhole(t)
+				})
+			}
+		}
+	}
+}
+
+// steps are the names of the steps that are jobs on the host.
+func (w *world) steps(t *testing.T) []hosts.Name {
+	t.Helper()
+	report, err := hoststep.Look(t.Context(), w.upgrade)
+	if err != nil || report.Refused != nil {
+		t.Fatal(err, report.Refused)
+	}
+	var names []hosts.Name
+	for _, s := range report.Steps {
+		if _, ok := s.Step.Action.(hosts.Run); ok && !s.Done {
+			names = append(names, s.Step.Name)
+		}
+	}
+	return names
+}
+
+// cut takes the upgrade to a moment of a step, and cuts the power. The host is booted again.
+func (w *world) cut(t *testing.T, step hosts.Name, m moment) {
+	t.Helper()
+	switch m {
+	case before:
+		w.upTo(t, step)
+	case during:
+		w.upTo(t, step)
+		w.host.Write(syncHang, nil)
+		w.host.Remove(hanging)
+		w.until(t, false, func(p hoststep.Progress) bool { return p.Step == step })
+		w.awaitFile(t, hanging)
+	case after:
+		// The job ends by itself; nobody looks at it before the power is cut.
+		w.upTo(t, step)
+		w.until(t, false, func(p hoststep.Progress) bool { return p.Step == step })
+		w.awaitFile(t, hosts.StateFolder+"/job/exit")
+	}
+	w.host.PowerCut()
+	w.host.Remove(syncHang)
+	if m == during {
+		w.tear(t)
+	}
+	w.host.Boot()
+	w.host.MustRun("mkfifo /run/nobody-writes 2>/dev/null; true")
+}
+
+// upTo takes the upgrade to where a step is next, and not started. Of a step that is done already there is nothing to wait for.
+func (w *world) upTo(t *testing.T, step hosts.Name) {
+	t.Helper()
+	for range 1000 {
+		report, err := hoststep.Look(t.Context(), w.upgrade)
+		if err != nil || report.Refused != nil {
+			t.Fatal(err, report.Refused)
+		}
+		at := slices.IndexFunc(report.Steps, func(s hoststep.StepState) bool { return !s.Done })
+		idle := report.Facts.Job.State != hosts.JobRunning
+		if idle && at >= 0 && report.Steps[at].Step.Name == step {
+			return
+		}
+		of := slices.IndexFunc(report.Steps, func(s hoststep.StepState) bool { return s.Step.Name == step })
+		if idle && of >= 0 && report.Steps[of].Done {
+			// It was cut after its end: undone, it is done again, as on a host that was restored from before it.
+			return
+		}
+		if p, err := hoststep.Advance(t.Context(), w.upgrade); err != nil || p.Failure != nil {
+			t.Fatalf("%v, %+v", err, p)
+		}
+	}
+	t.Fatalf("step %s is never next", step)
+}
+
+// tear halves what was being written when the power went: what was not synced need not be on the disk.
+func (w *world) tear(t *testing.T) {
+	t.Helper()
+	w.host.Boot()
+	w.host.MustRun(`for f in $(find /usr/bin /usr/local/bin /etc/kubernetes /var/lib/kubelet /var/lib/windlass -name '*.new' -o -name '*.part' -o -name '*.windlass-new' 2>/dev/null); do
+  [ -f "$f" ] && truncate -s "$(($(stat -c %s "$f") / 2))" "$f"
+done; rm -f /nothing`)
+	w.host.PowerCut()
+}
+
+// mustBeWhole compares the host with one that was upgraded without a cut.
+func (w *world) mustBeWhole(t *testing.T) {
+	t.Helper()
+	g := w.upgrade.Goal
+	for name, digest := range w.digests {
+		if found := strings.Fields(w.host.MustRun("sha256sum " + g.Distribution.Folder() + "/" + name))[0]; found != digest {
+			t.Errorf("%s has the digest %s, want %s", name, found, digest)
+		}
+	}
+	if node := w.node.Look(t.Context()); !node.Ready || node.Kubelet != g.Version || node.Unschedulable {
+		t.Errorf("the node is %+v", node)
+	}
+	if w.node.drains < 2 {
+		t.Error("the node was not drained")
+	}
+	if left := w.host.MustRun(`find /usr/bin /usr/local/bin /etc/kubernetes /var/lib/kubelet /var/lib/windlass -name '*.new' -o -name '*.part' -o -name '*.windlass-new'`); left != "" {
+		t.Errorf("left behind:\n%s", left)
+	}
+	if g.Distribution == hosts.Kubeadm {
+		w.mustBeKubeadms(t)
+	}
+	if _, err := w.host.Read("/var/log/etcdctl"); err == nil || g.Distribution != hosts.Kubeadm {
+		w.mustHaveSnapshot(t)
+	}
+}
+
+func (w *world) mustBeKubeadms(t *testing.T) {
+	t.Helper()
+	read := func(path string) string {
+		content, err := w.host.Read(path)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(content)
+	}
+	verb := "upgrade node --patches /etc/kubernetes/patches"
+	if server := read("/etc/kubernetes/kubelet.conf"); strings.Contains(server, "server: https://10.0.0.1:6443\n") {
+		verb = "upgrade apply v1.36.3 --yes --patches /etc/kubernetes/patches"
+		if manifest := read("/etc/kubernetes/manifests/kube-apiserver.yaml"); !strings.Contains(manifest, "kube-apiserver:v1.36.3") {
+			t.Errorf("the API server's manifest is\n%s", manifest)
+		}
+	}
+	log := read("/var/log/stand-in-kubeadm.log")
+	if !strings.Contains(log, "v1.36.3 done "+verb+"\n") {
+		t.Errorf("kubeadm did not end %q:\n%s", verb, log)
+	}
+	for line := range strings.Lines(log) {
+		if !strings.HasSuffix(line, verb+"\n") {
+			t.Errorf("kubeadm ran another verb: %s", line)
+		}
+	}
+	if flags := read("/var/lib/kubelet/kubeadm-flags.env"); flags != "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --max-pods=50\"\n" {
+		t.Errorf("the kubelet's arguments are %q", flags)
+	}
+	if arguments := w.host.MustRun("tr '\\0' ' ' </proc/$(systemctl show --property MainPID --value kubelet)/cmdline"); !strings.Contains(arguments, "--max-pods=50") {
+		t.Errorf("the kubelet runs with %q", arguments)
+	}
+	if patch := w.host.MustRun("stat -c '%a %U' /etc/kubernetes/patches/*; cat /etc/kubernetes/patches/*"); patch != "600 root\nmaxPods: 50\n" {
+		t.Errorf("the patch is %q", patch)
+	}
+	for _, command := range []string{"before\n", "after\n"} {
+		if commands := read("/var/log/commands"); !strings.Contains(commands, command) {
+			t.Errorf("the commands that ran: %q", commands)
+		}
+	}
+}
+
+// mustHaveSnapshot looks at what the snapshot holds. The first one that was whole is the one from before the first change.
+func (w *world) mustHaveSnapshot(t *testing.T) {
+	t.Helper()
+	record := strings.Fields(w.host.MustRun("cat " + hosts.StateFolder + "/op/" + w.upgrade.Goal.Operation() + "/etcd-snapshot"))
+	if len(record) != 2 {
+		t.Fatalf("the record of the snapshot is %q", record)
+	}
+	if found := strings.Fields(w.host.MustRun("sha256sum " + record[1]))[0]; found != record[0] {
+		t.Errorf("the snapshot has the digest %s, %s is on record", found, record[0])
+	}
+	if w.upgrade.Goal.Distribution == hosts.Kubeadm {
+		if content := w.host.MustRun("cat " + record[1]); !strings.HasPrefix(content, "BEGIN") || !strings.HasSuffix(content, "END\n") {
+			t.Errorf("the snapshot is not whole: %d bytes", len(content))
+		}
+	}
+}
