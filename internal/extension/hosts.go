@@ -2,7 +2,6 @@ package extension
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,7 +52,7 @@ func (p *updaterPool) connectHost(ctx context.Context, to hosts.Target) (port.Ho
 	}
 	config, err := p.nodes.Config(ctx, to.Cluster)
 	if err != nil {
-		return nil, &port.HostError{Reason: port.HostUnreachable, Host: to.Node, Err: fmt.Errorf("connecting to Cluster %s: %w", to.Cluster, err)}
+		return nil, &port.HostError{Reason: port.HostUnreachable, Host: to.Node, Err: err}
 	}
 	return pod.New(pod.Options{Config: config, Namespace: to.Pod.Namespace, Node: to.Node, Image: to.Pod.Image})
 }

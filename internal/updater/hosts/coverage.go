@@ -97,7 +97,8 @@ func (c coverage) coveredConfig(from, to configSpec) []string {
 	configuration := nodeConfiguration(to)
 	argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, configuration, "nodeRegistration", "kubeletExtraArgs")
 	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, configuration, "nodeRegistration", "kubeletExtraArgs")
-	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", ok && okTo && coversArgs(argsFrom, argsTo))
+	// A claim on a field that desired does not have would take away what is around it.
+	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", len(argsTo) > 0 && ok && okTo && coversArgs(argsFrom, argsTo))
 	folder, ok := decodeField[string](to, configuration, "patches", "directory")
 	add("/spec/"+configuration+"/patches/directory", ok && c.coversPatches(folder, filesTo))
 	return paths
@@ -192,9 +193,6 @@ func argsByName(args []bootstrapv1.Arg) (values map[string]string, unique bool) 
 
 // coversPatches reports whether kubeadm finds patches in a folder that the host did not have: there must be files for it.
 func (c coverage) coversPatches(folder string, files []bootstrapv1.File) bool {
-	if !c.isPath(folder) {
-		return false
-	}
 	return slices.ContainsFunc(files, func(f bootstrapv1.File) bool {
 		_, ok := c.file(f)
 		return ok && path.Dir(f.Path) == folder

@@ -1,0 +1,292 @@
+package hosts
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+	core "github.com/windlass-dev/windlass/internal/core/hosts"
+)
+
+func kubeadmCoverage() coverage {
+	return coverage{distribution: core.Kubeadm, folder: "/usr/bin", repeatable: []string{"sysctl --system", "echo {{ ds }}"}}
+}
+
+// objects are a machine's, or those of a MachineSet.
+func objects(t interface{ Fatal(...any) }, scope cover.Scope, version string, spec map[string]any) cover.Objects {
+	encode := func(apiVersion, kind string, spec map[string]any) json.RawMessage {
+		if scope == cover.MachineSet {
+			spec = map[string]any{"template": map[string]any{"spec": spec}}
+			if kind == "Machine" {
+				kind = "MachineSet"
+			} else {
+				kind += "Template"
+			}
+		}
+		content, err := json.Marshal(map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": "m"}, "spec": spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	return cover.Objects{
+		Machine:        encode("cluster.x-k8s.io/v1beta2", "Machine", map[string]any{"clusterName": "c", "version": version}),
+		Infrastructure: encode("infrastructure.cluster.x-k8s.io/v1beta2", "DevMachine", map[string]any{"image": "base"}),
+		Bootstrap:      encode("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig", spec),
+	}
+}
+
+type (
+	fields = map[string]any
+	list   = []any
+)
+
+func withFiles(files ...any) fields { return fields{"files": list(files)} }
+
+func file(path, content string, more ...string) fields {
+	made := fields{"path": path, "content": content}
+	for i := 0; i < len(more); i += 2 {
+		made[more[i]] = more[i+1]
+	}
+	return made
+}
+
+func with(f fields, key string, value any) fields {
+	f[key] = value
+	return f
+}
+
+func withArgs(pairs ...string) fields {
+	var args list
+	for i := 0; i < len(pairs); i += 2 {
+		args = append(args, fields{"name": pairs[i], "value": pairs[i+1]})
+	}
+	return fields{"joinConfiguration": fields{"nodeRegistration": fields{"kubeletExtraArgs": args}}}
+}
+
+func withPatches(folder string, files ...any) fields {
+	spec := withFiles(files...)
+	if folder != "" {
+		spec["joinConfiguration"] = fields{"patches": fields{"directory": folder}}
+	}
+	return spec
+}
+
+func zipped(content []byte) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(content)
+	_ = w.Close()
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+func TestCoverage(t *testing.T) {
+	t.Parallel()
+	const (
+		files   = "/spec/files"
+		args    = "/spec/joinConfiguration/nodeRegistration/kubeletExtraArgs"
+		folder  = "/spec/joinConfiguration/patches/directory"
+		patches = "/etc/kubernetes/patches"
+	)
+	old, changed := file("/etc/a", "old"), file("/etc/a", "new")
+	for name, tt := range map[string]struct {
+		from, to fields
+		// left is what is not covered.
+		left []string
+	}{
+		"a file is added":                      {from: fields{}, to: withFiles(old)},
+		"a file is changed":                    {from: withFiles(old), to: withFiles(changed)},
+		"a file beside one that cannot be":     {from: withFiles(file("/run/b", "x"), old), to: withFiles(file("/run/b", "x"), changed)},
+		"a file that cannot be beside another": {from: withFiles(file("/run/b", "x"), old), to: withFiles(file("/run/b", "y"), changed), left: []string{files}},
+		"a file is removed":                    {from: withFiles(old), to: fields{}, left: []string{files}},
+		"a file is removed, one added":         {from: withFiles(old), to: withFiles(file("/etc/b", "x")), left: []string{files}},
+		"files in another order":               {from: withFiles(old, file("/etc/b", "x")), to: withFiles(file("/etc/b", "x"), old)},
+		"a path twice":                         {from: fields{}, to: withFiles(old, changed), left: []string{files}},
+		"a path twice, as it was":              {from: withFiles(old, changed), to: withFiles(old, changed, file("/etc/b", "x"))},
+		"another owner":                        {from: withFiles(old), to: withFiles(file("/etc/a", "old", "owner", "etcd:etcd", "permissions", "0600"))},
+		"an owner without a group":             {from: withFiles(old), to: withFiles(file("/etc/a", "old", "owner", "etcd")), left: []string{files}},
+		"an owner by number":                   {from: withFiles(old), to: withFiles(file("/etc/a", "old", "owner", "0:0")), left: []string{files}},
+		"no permissions at all":                {from: withFiles(old), to: withFiles(file("/etc/a", "old", "permissions", "0000")), left: []string{files}},
+		"permissions in words":                 {from: withFiles(old), to: withFiles(file("/etc/a", "old", "permissions", "u=rw")), left: []string{files}},
+		"base64":                               {from: fields{}, to: withFiles(file("/etc/a", "aGVsbG8=", "encoding", "base64"))},
+		"no base64":                            {from: fields{}, to: withFiles(file("/etc/a", "hello!", "encoding", "base64")), left: []string{files}},
+		"gzip and base64":                      {from: fields{}, to: withFiles(file("/etc/a", zipped([]byte("x")), "encoding", "gzip+base64"))},
+		"no gzip":                              {from: fields{}, to: withFiles(file("/etc/a", "aGVsbG8=", "encoding", "gzip+base64")), left: []string{files}},
+		"gzip without base64":                  {from: fields{}, to: withFiles(file("/etc/a", "x", "encoding", "gzip")), left: []string{files}},
+		"gzip of much":                         {from: fields{}, to: withFiles(file("/etc/a", zipped(make([]byte, maxContent+1)), "encoding", "gzip+base64")), left: []string{files}},
+		"another encoding":                     {from: fields{}, to: withFiles(file("/etc/a", "x", "encoding", "rot13")), left: []string{files}},
+		"appended":                             {from: fields{}, to: withFiles(with(file("/etc/a", "x"), "append", true)), left: []string{files}},
+		"not appended":                         {from: fields{}, to: withFiles(with(file("/etc/a", "x"), "append", false))},
+		"from a Secret":                        {from: fields{}, to: withFiles(fields{"path": "/etc/a", "contentFrom": fields{"secret": fields{"name": "a", "key": "b"}}}), left: []string{files}},
+		"a template":                           {from: fields{}, to: withFiles(file("/etc/a", "x", "contentFormat", "Template")), left: []string{files}},
+		"no template":                          {from: fields{}, to: withFiles(file("/etc/a", "x", "contentFormat", "Raw"))},
+		"cloud-init's template":                {from: fields{}, to: withFiles(file("/etc/a", "{{ ds.meta_data.hostname }}")), left: []string{files}},
+		"a field that nobody knows":            {from: fields{}, to: withFiles(file("/etc/a", "x", "selinux", "y")), left: []string{files}},
+
+		"a command is added":          {from: fields{}, to: fields{"preKubeadmCommands": list{"sysctl --system"}}},
+		"it is added again":           {from: fields{"preKubeadmCommands": list{"sysctl --system"}}, to: fields{"preKubeadmCommands": list{"sysctl --system", "sysctl --system"}}},
+		"a command is removed":        {from: fields{"postKubeadmCommands": list{"rm -rf /x"}}, to: fields{}},
+		"another command":             {from: fields{}, to: fields{"postKubeadmCommands": list{"sysctl --system", "rm -rf /x"}}, left: []string{"/spec/postKubeadmCommands"}},
+		"another beside what was":     {from: fields{"preKubeadmCommands": list{"a"}}, to: fields{"preKubeadmCommands": list{"a", "sysctl --system"}}},
+		"the same unsafe one twice":   {from: fields{"preKubeadmCommands": list{"a"}}, to: fields{"preKubeadmCommands": list{"a", "a"}}, left: []string{"/spec/preKubeadmCommands"}},
+		"a command with a template":   {from: fields{}, to: fields{"preKubeadmCommands": list{"echo {{ ds }}"}}, left: []string{"/spec/preKubeadmCommands"}},
+		"commands are no list":        {from: fields{}, to: fields{"preKubeadmCommands": "a"}, left: []string{"/spec/preKubeadmCommands"}},
+		"commands in another order":   {from: fields{"preKubeadmCommands": list{"a", "b"}}, to: fields{"preKubeadmCommands": list{"b", "a"}}},
+		"commands of every boot":      {from: fields{}, to: fields{"bootCommands": list{"sysctl --system"}}, left: []string{"/spec/bootCommands"}},
+		"users":                       {from: fields{}, to: fields{"users": list{fields{"name": "a"}}}, left: []string{"/spec/users"}},
+		"a cluster's configuration":   {from: fields{}, to: fields{"clusterConfiguration": fields{"dns": fields{"imageTag": "x"}}}, left: []string{"/spec/clusterConfiguration/dns/imageTag"}},
+		"taints beside an argument":   {from: withArgs("v", "1"), to: fields{"joinConfiguration": fields{"nodeRegistration": fields{"taints": list{}, "kubeletExtraArgs": list{fields{"name": "v", "value": "2"}}}}}, left: []string{"/spec/joinConfiguration/nodeRegistration/taints"}},
+		"an argument is added":        {from: fields{"joinConfiguration": fields{"nodeRegistration": fields{"name": "x"}}}, to: fields{"joinConfiguration": fields{"nodeRegistration": fields{"name": "x", "kubeletExtraArgs": list{fields{"name": "v", "value": "2"}}}}}},
+		"an argument is changed":      {from: withArgs("v", "1"), to: withArgs("v", "4", "max-pods", "50")},
+		"an argument is removed":      {from: withArgs("v", "1", "a", "b"), to: withArgs("v", "1"), left: []string{args}},
+		"arguments in another order":  {from: withArgs("v", "1", "a", "b"), to: withArgs("a", "b", "v", "1")},
+		"an argument twice":           {from: withArgs("v", "1"), to: withArgs("v", "1", "v", "2"), left: []string{args}},
+		"a value with a blank":        {from: withArgs("v", "1"), to: withArgs("v", "1 2"), left: []string{args}},
+		"a value with a quote":        {from: withArgs("v", "1"), to: withArgs("v", `"`), left: []string{args}},
+		"a value that expands":        {from: withArgs("v", "1"), to: withArgs("v", "$HOME"), left: []string{args}},
+		"a value to fill in":          {from: withArgs("v", "1"), to: withArgs("v", "{{ds}}"), left: []string{args}},
+		"a strange name":              {from: withArgs("v", "1"), to: withArgs("v", "1", "-x", "1"), left: []string{args}},
+		"labels of the node":          {from: withArgs("v", "1"), to: withArgs("v", "1", "node-labels", "a=b"), left: []string{args}},
+		"labels as they were":         {from: withArgs("node-labels", "{{ a }}", "v", "1"), to: withArgs("node-labels", "{{ a }}", "v", "2")},
+		"a folder of patches":         {from: withPatches(""), to: withPatches(patches, file(patches+"/etcd.json", "[]")), left: nil},
+		"another folder":              {from: withPatches(patches, file(patches+"/etcd.json", "[]")), to: withPatches("/etc/p", file(patches+"/etcd.json", "[]"), file("/etc/p/etcd.json", "[]"))},
+		"a patch is changed":          {from: withPatches(patches, file(patches+"/etcd.json", "[]")), to: withPatches(patches, file(patches+"/etcd.json", "[1]"))},
+		"a folder without patches":    {from: withPatches("", old), to: withPatches(patches, old), left: []string{folder}},
+		"a folder that is not there":  {from: withPatches("", old), to: withPatches("/tmp/p", old, file("/tmp/p/etcd.json", "[]")), left: []string{files, folder}},
+		"a folder is removed":         {from: withPatches(patches, file(patches+"/etcd.json", "[]")), to: withPatches("", file(patches+"/etcd.json", "[]")), left: []string{folder}},
+		"how the first node was made": {from: fields{"initConfiguration": fields{"nodeRegistration": fields{"name": "x"}}}, to: fields{"initConfiguration": fields{"nodeRegistration": fields{"name": "x", "kubeletExtraArgs": list{fields{"name": "v", "value": "2"}}}}}},
+		"how it was not made":         {from: with(withArgs("v", "1"), "initConfiguration", fields{"skipPhases": list{"a"}}), to: with(withArgs("v", "1"), "initConfiguration", fields{"skipPhases": list{"a"}, "patches": fields{"directory": patches}}), left: []string{"/spec/initConfiguration/patches/directory"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, scope := range []cover.Scope{cover.Machine, cover.MachineSet} {
+				var want []cover.Pointer
+				for _, path := range tt.left {
+					if scope == cover.MachineSet {
+						path = "/spec/template" + path
+					}
+					want = append(want, cover.Pointer{Part: cover.PartBootstrap, Path: path})
+				}
+				if diff := cmp.Diff(want, uncovered(t, kubeadmCoverage(), scope, objects(t, scope, "v1.35.1", tt.from), objects(t, scope, "v1.35.1", tt.to))); diff != "" {
+					t.Errorf("scope %d: left (-want +got):\n%s", scope, diff)
+				}
+			}
+		})
+	}
+}
+
+// uncovered applies what an updater answers, and gives what is left.
+func uncovered(t interface {
+	Helper()
+	Fatal(args ...any)
+}, c coverage, scope cover.Scope, current, desired cover.Objects,
+) []cover.Pointer {
+	t.Helper()
+	before, err := cover.New(scope, current, desired, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &Updater{coverage: c}
+	patches, err := u.patches(testContext, scope, current, desired)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := before.Apply(cover.Updater{Name: "hosts", MaxMinors: 1}, patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Lists count as a whole.
+	var left []cover.Pointer
+	for _, pointer := range after.Result().Uncovered {
+		pointer.Path = element.ReplaceAllString(pointer.Path, "")
+		if !slices.Contains(left, pointer) {
+			left = append(left, pointer)
+		}
+	}
+	return left
+}
+
+// element is the rest of a path from an element of a list on.
+var element = regexp.MustCompile(`/[0-9]+(/.*)?$`)
+
+func TestCoverageOfPaths(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		"/etc/a": true, "/opt/x y/z": true, "/etc/kubernetes/patches/etcd.json": true, "/etc/kubernetes/admission.yaml": true, "/etc/kubernetes/x/a.conf": true,
+		"/var/lib/kubelet/credential.yaml": true, "/runner/a": true, "/usr/local/bin/kubelet": true, "/usr/bin/helper": true,
+		"": false, "/": false, "etc/a": false, "/etc/../etc/a": false, "/etc//a": false, "/etc/a/": false, "/etc/a\nb": false, "/etc/{{ a }}": false,
+		"/etc/kubernetes/pki/ca.crt": false, "/etc/kubernetes/pki": false, "/etc/kubernetes/manifests/etcd.yaml": false, "/etc/kubernetes/kubelet.conf": false,
+		"/etc/kubernetes/tmp/x": false, "/var/lib/kubelet/config.yaml": false, "/var/lib/kubelet/instance-config.yaml": false,
+		"/var/lib/kubelet/kubeadm-flags.env": false, "/var/lib/kubelet/pki/x": false, "/run/x": false, "/var/run/x": false, "/tmp/x": false,
+		"/var/lib/windlass/op/x": false, "/var/lib/etcd/x": false, "/proc/x": false, "/sys/x": false, "/dev/x": false, "/usr/bin/kubelet": false, "/usr/bin/kubeadm": false,
+	} {
+		if got := kubeadmCoverage().isPath(path); got != want {
+			t.Errorf("%q: %t, want %t", path, got, want)
+		}
+	}
+}
+
+func TestCoverageOfVersions(t *testing.T) {
+	t.Parallel()
+	version := []cover.Pointer{{Part: cover.PartMachine, Path: "/spec/version"}}
+	for name, tt := range map[string]struct {
+		distribution core.Distribution
+		from, to     string
+		want         []cover.Pointer
+	}{
+		"a minor":          {distribution: core.Kubeadm, from: "v1.35.1", to: "v1.36.0"},
+		"a patch of RKE2":  {distribution: core.RKE2, from: "v1.35.1+rke2r1", to: "v1.35.1+rke2r2"},
+		"a minor of K3s":   {distribution: core.K3s, from: "v1.35.1+k3s1", to: "v1.36.0+k3s1"},
+		"back":             {distribution: core.Kubeadm, from: "v1.36.0", to: "v1.35.9", want: version},
+		"back by a patch":  {distribution: core.K3s, from: "v1.36.1+k3s1", to: "v1.36.0+k3s1", want: version},
+		"no version after": {distribution: core.Kubeadm, from: "v1.36.0", to: "", want: version},
+		"from nothing":     {distribution: core.Kubeadm, from: "", to: "v1.36.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, scope := range []cover.Scope{cover.Machine, cover.MachineSet} {
+				want := slices.Clone(tt.want)
+				if scope == cover.MachineSet && want != nil {
+					want[0].Path = "/spec/template/spec/version"
+				}
+				c := coverage{distribution: tt.distribution, folder: "/usr/bin"}
+				if diff := cmp.Diff(want, uncovered(t, c, scope, objects(t, scope, tt.from, nil), objects(t, scope, tt.to, nil))); diff != "" {
+					t.Errorf("left (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// TestOtherKindsCoverTheVersionOnly changes what kubeadm's kind covers.
+func TestOtherKindsCoverTheVersionOnly(t *testing.T) {
+	t.Parallel()
+	for _, distribution := range []core.Distribution{core.RKE2, core.K3s} {
+		c := coverage{distribution: distribution}
+		got := uncovered(t, c, cover.Machine, objects(t, cover.Machine, "v1.35.1", fields{}), objects(t, cover.Machine, "v1.36.1", withFiles(file("/etc/a", "x"))))
+		if diff := cmp.Diff([]cover.Pointer{{Part: cover.PartBootstrap, Path: "/spec/files"}}, got); diff != "" {
+			t.Errorf("%s: left (-want +got):\n%s", distribution, diff)
+		}
+	}
+}
+
+// TestOtherConfigsAreNotCovered has configs of another contract, or kind.
+func TestOtherConfigsAreNotCovered(t *testing.T) {
+	t.Parallel()
+	for _, edit := range []string{`"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1"`, `"apiVersion":"bootstrap.cluster.x-k8s.io/v1alpha9"`} {
+		current, desired := objects(t, cover.Machine, "v1.35.1", fields{}), objects(t, cover.Machine, "v1.35.1", withFiles(file("/etc/a", "x")))
+		for _, o := range []*cover.Objects{&current, &desired} {
+			o.Bootstrap = bytes.Replace(o.Bootstrap, []byte(`"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2"`), []byte(edit), 1)
+		}
+		if got := uncovered(t, kubeadmCoverage(), cover.Machine, current, desired); len(got) != 1 {
+			t.Errorf("%s: left are %v", edit, got)
+		}
+	}
+}
