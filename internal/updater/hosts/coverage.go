@@ -71,7 +71,7 @@ func coversVersion(scope cover.Scope, current, desired cover.Objects) (bool, err
 		value, _ := pick.LookUp(object, fields)
 		text, _ := value.(string)
 		if versions[i], err = version.Parse(text); err != nil && (i == 1 || text != "") {
-			return false, nil //nolint:nilerr // What is no version is covered by nobody; that is all there is to say here.
+			return false, nil
 		}
 	}
 	from, to := versions[0], versions[1]

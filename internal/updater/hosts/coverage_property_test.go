@@ -15,7 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-var testContext = context.Background() //nolint:usetesting // Properties have no context of a test.
+var testContext = context.Background()
 
 // made is a host as a configuration makes it: by cloud-init and kubeadm, which never looked at this package.
 type made struct {
@@ -39,7 +39,7 @@ func makeHost(spec fields) made {
 			content = "what the Secret holds"
 		}
 		content = strings.ReplaceAll(content, "{{ x }}", "filled in")
-		if f["append"] == true {
+		if appends, _ := f["append"].(bool); appends {
 			content = host.files[path] + content
 		}
 		host.files[path] = content

@@ -48,7 +48,7 @@ type (
 	list   = []any
 )
 
-func withFiles(files ...any) fields { return fields{"files": list(files)} }
+func withFiles(files ...any) fields { return fields{"files": files} }
 
 func file(path, content string, more ...string) fields {
 	made := fields{"path": path, "content": content}

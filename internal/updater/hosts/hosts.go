@@ -66,9 +66,18 @@ type Updater struct {
 
 var _ port.Updater = &Updater{}
 
-// distributions are what runs Kubernetes on the hosts of each kind.
-var distributions = map[v1alpha1.InProcessKind]core.Distribution{
-	v1alpha1.KubeadmUpdater: core.Kubeadm, v1alpha1.RKE2Updater: core.RKE2, v1alpha1.K3sUpdater: core.K3s,
+// distributionOf is what runs Kubernetes on the hosts of a kind; empty for kinds that are not for hosts.
+func distributionOf(kind v1alpha1.InProcessKind) core.Distribution {
+	switch kind {
+	case v1alpha1.KubeadmUpdater:
+		return core.Kubeadm
+	case v1alpha1.RKE2Updater:
+		return core.RKE2
+	case v1alpha1.K3sUpdater:
+		return core.K3s
+	case v1alpha1.SimulatedUpdater, v1alpha1.K8sdUpdater:
+	}
+	return ""
 }
 
 const (
@@ -78,8 +87,8 @@ const (
 
 // New returns an Updater. The error says what is wrong with the configuration, for one that did not come through the API server, too.
 func New(o Options) (*Updater, error) {
-	distribution, ok := distributions[o.Kind]
-	if !ok {
+	distribution := distributionOf(o.Kind)
+	if distribution == "" {
 		return nil, fmt.Errorf("creating the updater for hosts: kind %q is not for hosts", o.Kind)
 	}
 	if o.Machine == nil || o.Secret == nil || o.ConfigMap == nil || o.Nodes == nil || o.Connect == nil {

@@ -111,28 +111,35 @@ func computeEntries(p hoststep.Progress, operation string, now time.Time) []core
 	if p.Job.State != core.NoJob && p.Job.Attempt == operation {
 		entry := core.LogEntry{Time: now, Operation: operation, Step: p.Job.Step, State: stateOf(p.Job), Output: p.Job.Output}
 		if p.Job.State == core.JobVanished {
-			entry.Output += "\nit was cut short, and is run again"
+			entry.Output += "\nit was cut short"
 		}
 		entries = append(entries, entry)
 	}
-	last := core.LogEntry{Time: now, Operation: operation, Step: p.Step}
-	switch {
-	case p.Done:
-		last.Step, last.State, last.Output = "", core.LogDone, "all steps are done"
-	case p.Failure != nil:
-		last.Step, last.State, last.Output = p.Failure.Step, core.LogFailed, p.Failure.String()
-	case p.Waits() && p.Job.State != core.JobRunning:
-		last.State, last.Output = core.LogWaiting, p.Message
-	case p.Step != "" && !p.Waits():
-		last.State = core.LogRunning
-	default:
+	last, ok := computeLast(p)
+	if !ok {
 		return entries
 	}
+	last.Time, last.Operation = now, operation
 	if n := len(entries); n > 0 && entries[n-1].Step == last.Step {
 		last.Output = strings.TrimLeft(entries[n-1].Output+"\n"+last.Output, "\n")
 		entries = entries[:n-1]
 	}
 	return append(entries, last)
+}
+
+// computeLast computes what there is to say beside what a job prints; ok is false where that is nothing.
+func computeLast(p hoststep.Progress) (last core.LogEntry, ok bool) {
+	switch {
+	case p.Done:
+		return core.LogEntry{State: core.LogDone, Output: "all steps are done"}, true
+	case p.Failure != nil:
+		return core.LogEntry{Step: p.Failure.Step, State: core.LogFailed, Output: p.Failure.String()}, true
+	case p.Waits() && p.Job.State != core.JobRunning:
+		return core.LogEntry{Step: p.Step, State: core.LogWaiting, Output: p.Message}, true
+	case p.Step != "" && !p.Waits():
+		return core.LogEntry{Step: p.Step, State: core.LogRunning}, true
+	}
+	return core.LogEntry{}, false
 }
 
 func stateOf(job core.Job) core.LogState {

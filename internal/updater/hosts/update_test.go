@@ -431,7 +431,7 @@ func TestLogOfAnUpdate(t *testing.T) {
 	if !end.ended || end.entries[len(end.entries)-1].State != core.LogDone || end.entries[len(end.entries)-1].Step != "" {
 		t.Errorf("at the end, %+v is logged", end)
 	}
-	done := map[core.Name]bool{}
+	done := make(map[core.Name]bool)
 	for _, r := range w.records {
 		for _, entry := range r.entries {
 			done[entry.Step] = done[entry.Step] || entry.State == core.LogDone

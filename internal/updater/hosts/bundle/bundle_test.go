@@ -60,7 +60,7 @@ func TestOpen(t *testing.T) {
 		if n, err := file.ReadAt(got, 0); n != len(want) || err != nil || string(got) != want {
 			t.Errorf("%s is %q, %v", name, got, err)
 		}
-		if n, err := file.ReadAt(make([]byte, 1), size); n != 0 || err != io.EOF { //nolint:errorlint // Readers of the standard library compare it like this.
+		if n, err := file.ReadAt(make([]byte, 1), size); n != 0 || err != io.EOF {
 			t.Errorf("after the end of %s are %d bytes, %v", name, n, err)
 		}
 		if n, err := file.ReadAt(nil, size); n != 0 || err != nil {
