@@ -68,8 +68,19 @@ chromium: ## Install chromium for the tests, where it is missing and this is Deb
 	echo 'There is no chromium, so no test looks at pages. Install it to have that tested too.' >&2; \
 	[[ "$${CI:-}" != true ]]
 
+# Linux hosts for tests are namespaces of this machine with a real sshd. Where they cannot be had the tests are skipped, but not in CI.
+.PHONY: host-tools
+host-tools: ## Install what test hosts need (openssh-server, iproute2, procps), where it is missing and this is Debian's root.
+	@if command -v /usr/sbin/sshd ip pgrep >/dev/null; then exit 0; fi; \
+	if [[ $$(id -u) -eq 0 ]] && command -v apt-get >/dev/null; then \
+		echo 'Installing openssh-server, iproute2 and procps, for the hosts of tests.'; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openssh-server iproute2 procps >/dev/null; } && exit 0; \
+	fi; \
+	echo 'There is no sshd, ip or pgrep, so no test runs on Linux hosts. Install them to have that tested too.' >&2; \
+	[[ "$${CI:-}" != true ]]
+
 .PHONY: test-unit
-test-unit: chromium ## Run the tests that need no cluster, in all modules.
+test-unit: chromium host-tools ## Run the tests that need no cluster, in all modules.
 	@$(call each,go test -count=1 -timeout 10m ./...,. devplane)
 	@echo; echo '==> test/differential: where upstream differs, by class'
 	cd test/differential && go test -count=1 -timeout 10m -v ./...

@@ -16,7 +16,8 @@ import (
 // how long they take (such as 2s), and while NAME.hang is there they have begun and wait.
 //
 // kubelet, k3s and rke2 run until they are killed, and write their version to /run/stand-in-NAME. kubeadm upgrade writes
-// /var/lib/kubelet/config.yaml and, on a control plane, the image tags of the static pods.
+// /var/lib/kubelet/config.yaml and, on a control plane, the image tags of the static pods. /etc/stand-in/cluster-version is the version in the
+// ConfigMap kubeadm-config, as kubectl reads it and kubeadm upgrade apply writes it.
 func StandIn(version string) (map[string][]byte, error) {
 	program, err := multiCall()
 	if err != nil {

@@ -231,6 +231,9 @@ func decideStep(g Goal, step Step, s Seen) Next {
 
 // decideRun starts a step, unless this attempt has run it.
 func decideRun(g Goal, step Step, run Run, s Seen) Next {
+	if step.Name == KubeadmUpgrade && s.Facts.ControlPlane && s.Facts.Verb == "" && s.Facts.Cluster.IsZero() {
+		return Wait{Step: step.Name, Message: "the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine"}
+	}
 	job := s.Facts.Job
 	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt
 	if !mine || job.State != JobEnded {

@@ -55,6 +55,10 @@ func TestDecide(t *testing.T) {
 		"does not record a cordon of somebody else": {
 			"install-kubeadm", func(_ hosts.Goal, s *hosts.Seen) { s.Node.Unschedulable = true }, "drain",
 		},
+		"does not guess which control plane machine is the first": {
+			"kubeadm-upgrade", func(_ hosts.Goal, s *hosts.Seen) { s.Facts.Drained, s.Facts.ControlPlane = true, true },
+			"wait: the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine",
+		},
 		"drained": {"install-kubeadm", func(_ hosts.Goal, s *hosts.Seen) { s.Facts.Drained = true }, "start install-kubeadm"},
 		"waits for its job": {
 			"restart", func(g hosts.Goal, s *hosts.Seen) {

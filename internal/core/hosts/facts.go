@@ -20,9 +20,9 @@ type Facts struct {
 	ControlPlane, Member bool
 	// Installed is the version of the binary that makes the node: the kubelet's, or that of rke2 or k3s; zero where there is none.
 	Installed version.Version
-	// APIServer is the version of the API server that the kubelet talks to; zero where it did not tell.
+	// APIServer is the version of the API server that the kubelet talks to; zero where it did not tell, and once an upgrade has begun.
 	APIServer version.Version
-	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, and where it cannot be read.
+	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, where it cannot be read, and where Verb is set.
 	Cluster version.Version
 	// KubeletServer is the API server in the kubelet's kubeconfig, and LocalServer the host's own, as https://HOST:PORT; empty where unknown.
 	KubeletServer, LocalServer string

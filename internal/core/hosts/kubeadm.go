@@ -106,7 +106,7 @@ if [ ! -f "$kept" ] && [ -f "$flags" ]; then
   sync "$kept.new"
   mv "$kept.new" "$kept"
 fi
-if grep -qs -e $endpoint "$kept" && ! grep -qs -e $endpoint "$flags" && ! grep -qs 'containerRuntimeEndpoint: *[a-z/]' /var/lib/kubelet/instance-config.yaml; then
+if grep -qs -e $endpoint "$kept" && ! grep -qs -e $endpoint "$flags" && ! grep -qs 'containerRuntimeEndpoint: *"\{0,1\}[a-z/]' /var/lib/kubelet/instance-config.yaml; then
   echo 'kubeadm was cut short: the container runtime endpoint goes back to the arguments of the kubelet'
   rm -f /var/lib/kubelet/instance-config.yaml
   cp -p "$kept" "$flags.windlass-new"

@@ -8,11 +8,11 @@ import (
 const StateFolder = "/var/lib/windlass"
 
 // factsPrelude defines fact, which prints one fact, and holds the lock under which jobs are started: a job that is just being started is
-// neither missing nor gone. It never waits long for that: the lock is held for moments.
+// neither missing nor gone. It does not wait long for that, and lets go of the lock as soon as the job is known.
 const factsPrelude = `set -u
 state=` + StateFolder + `
 fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | base64 | tr -d '\n')"; }
-if [ -d "$state" ]; then exec 9>>"$state/lock"; flock -s -w 3 9; fi
+if [ -d "$state" ]; then exec 9>>"$state/lock"; flock -s -w 2 9; fi
 free() { d=$1; while [ ! -d "$d" ]; do d=$(dirname "$d"); done; df -Pk "$d" 2>/dev/null | awk 'NR==2 {print $4}'; }
 sizes() { t=0; for f in "$@"; do [ -f "$f" ] && t=$((t + $(stat -Lc %s "$f") / 1024)); done; echo $t; }
 fact time "$(date +%s)"
@@ -34,9 +34,11 @@ if [ -f "$state/job/id" ]; then
     fact job-state ended; fact job-exit "$(cat "$state/job/exit")"; fact job-ended "$(cat "$state/job/ended" 2>/dev/null)"
   else fact job-state vanished; fi
 fi
+exec 9>&-
 `
 
-// kubeadmFacts are the facts of a host that kubeadm made.
+// kubeadmFacts are the facts of a host that kubeadm made. The API server is asked only for what is decided next: it may be the one that is away
+// because it is upgraded.
 const kubeadmFacts = `kubernetes=/etc/kubernetes
 fact service kubelet
 fact installed "$("$bin/kubelet" --version 2>/dev/null)"
@@ -51,12 +53,12 @@ if [ -f $apiserver ]; then
   port=$(sed -n 's/^.*--secure-port=//p' $apiserver | head -n 1)
   case "$address" in *:*) address="[$address]" ;; esac
   [ -n "$address" ] && fact local-server "https://$address:${port:-6443}"
-  [ -x "$bin/kubectl" ] && fact cluster "$("$bin/kubectl" --kubeconfig $kubernetes/admin.conf --request-timeout 3s --namespace kube-system get configmap kubeadm-config \
+  [ -x "$bin/kubectl" ] && [ ! -f "$op/kubeadm-verb" ] && fact cluster "$("$bin/kubectl" --kubeconfig $kubernetes/admin.conf --request-timeout 3s --namespace kube-system get configmap kubeadm-config \
     --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null | sed -n 's/^kubernetesVersion: *//p')"
 fi
 [ -f $kubernetes/manifests/etcd.yaml ] && fact member yes
-if [ -n "$server" ] && command -v curl >/dev/null; then
-  fact api-server "$(curl --silent --max-time 3 --cacert $kubernetes/pki/ca.crt "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
+if [ ! -d "$op" ] && [ -n "$server" ] && command -v curl >/dev/null; then
+  fact api-server "$(curl --silent --max-time 2 --cacert $kubernetes/pki/ca.crt "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
 fi
 `
 
@@ -70,8 +72,8 @@ fact service "$service"
 if [ "$service" = "$server_unit" ]; then
   fact control-plane yes
   [ -d "$data/server/db/etcd" ] && fact member yes
-elif [ -n "$service" ] && command -v curl >/dev/null; then
-  fact api-server "$(curl --silent --max-time 3 --cacert "$data/agent/server-ca.crt" --cert "$data/agent/client-kubelet.crt" --key "$data/agent/client-kubelet.key" \
+elif [ ! -d "$op" ] && [ -n "$service" ] && command -v curl >/dev/null; then
+  fact api-server "$(curl --silent --max-time 2 --cacert "$data/agent/server-ca.crt" --cert "$data/agent/client-kubelet.crt" --key "$data/agent/client-kubelet.key" \
     https://127.0.0.1:6444/version | sed -n 's/^ *"gitVersion": *//p')"
 fi
 `

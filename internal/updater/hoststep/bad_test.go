@@ -23,8 +23,8 @@ func TestBadHosts(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
 	for name, test := range map[string]struct {
-		break_ func(t *testing.T, w *world)
-		want   string
+		spoil func(t *testing.T, w *world)
+		want  string
 		// begun says that the fault shows only when the host was changed already.
 		begun bool
 	}{
@@ -61,7 +61,7 @@ func TestBadHosts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, hosts.Kubeadm, true)
-			test.break_(t, w)
+			test.spoil(t, w)
 			p := w.until(t, false, nil)
 			if p.Failure == nil || !strings.HasPrefix(p.Failure.String(), test.want) {
 				t.Fatalf("%v, want %s\n%s", p.Failure, test.want, p.Job.Output)

@@ -55,6 +55,7 @@ func TestPowerCutOnce(t *testing.T) {
 			for _, m := range []moment{before, during, after} {
 				role := map[bool]string{true: "control plane", false: "worker"}[server]
 				t.Run(role+"/"+string(step)+"/"+string(m), func(t *testing.T) {
+					t.Parallel()
 					w := newWorld(t, hosts.Kubeadm, server)
 					w.cut(t, step, m)
 					w.mustFinish(t)
@@ -224,5 +225,50 @@ func (w *world) mustHaveSnapshot(t *testing.T) {
 		if content := w.host.MustRun("cat " + record[1]); !strings.HasPrefix(content, "BEGIN") || !strings.HasSuffix(content, "END\n") {
 			t.Errorf("the snapshot is not whole: %d bytes", len(content))
 		}
+	}
+}
+
+// cutShortKubeadm is a kubeadm that moves the container runtime's endpoint as the real one does, and can be held in between.
+const cutShortKubeadm = `#!/bin/bash
+[ "$1" = version ] && { echo v1.36.3; exit 0; }
+flags=/var/lib/kubelet/kubeadm-flags.env instance=/var/lib/kubelet/instance-config.yaml
+[ -f $instance ] && exit 0
+endpoint=$(sed -n 's/.*--container-runtime-endpoint=\([^ "]*\).*/\1/p' $flags)
+sed -i 's/--container-runtime-endpoint=[^ "]* *//' $flags
+if [ -e /etc/stand-in/hold ]; then touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done; fi
+echo "containerRuntimeEndpoint: \"$endpoint\"" >$instance
+`
+
+// TestKubeadmCutShortKeepsTheRuntime: kubeadm that loses power between two files would leave a kubelet without its container runtime.
+func TestKubeadmCutShortKeepsTheRuntime(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, hosts.Kubeadm, false)
+	w.host.Write("/var/lib/kubelet/kubeadm-flags.env", []byte("KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///run/crio/crio.sock --v=2\"\n"))
+	w.replace(t, "kubeadm", []byte(cutShortKubeadm))
+	w.host.Write("/etc/stand-in/hold", nil)
+	w.until(t, false, func(p hoststep.Progress) bool { return p.Step == hosts.KubeadmUpgrade })
+	w.awaitFile(t, hanging)
+	w.host.PowerCut()
+	w.host.Remove("/etc/stand-in/hold")
+	w.host.Boot()
+	w.mustFinish(t)
+	if instance := w.host.MustRun("cat /var/lib/kubelet/instance-config.yaml"); !strings.Contains(instance, "crio.sock") {
+		t.Errorf("the kubelet's instance configuration is %q", instance)
+	}
+	if flags := w.host.MustRun("cat /var/lib/kubelet/kubeadm-flags.env"); flags != "KUBELET_KUBEADM_ARGS=\"--v=2 --max-pods=50\"\n" {
+		t.Errorf("the kubelet's arguments are %q", flags)
+	}
+}
+
+// TestLaterControlPlaneMachine: once the cluster's configuration has the version, a control plane machine upgrades only itself.
+func TestLaterControlPlaneMachine(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, hosts.Kubeadm, true)
+	w.host.Write("/etc/stand-in/cluster-version", []byte("v1.36.3"))
+	w.mustFinish(t)
+	if log := w.host.MustRun("cat /var/log/stand-in-kubeadm.log"); !strings.Contains(log, "done upgrade node") || strings.Contains(log, "apply") {
+		t.Errorf("kubeadm ran\n%s", log)
 	}
 }

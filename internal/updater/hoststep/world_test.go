@@ -115,6 +115,7 @@ func kubeadmFiles(files map[string][]byte, server bool) {
 	}
 	files["/etc/kubernetes/manifests/kube-apiserver.yaml"] = []byte("spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --advertise-address=10.0.0.1\n" +
 		"    - --secure-port=6443\n    image: registry.k8s.io/kube-apiserver:v1.35.4\n")
+	files["/etc/stand-in/cluster-version"] = []byte("v1.35.4")
 	files["/etc/kubernetes/manifests/etcd.yaml"] = []byte("spec: {}\n")
 	files["/usr/bin/etcdctl"] = []byte("#!/bin/bash\nset -e\nfor to; do :; done\nsize=$(grep -c . /var/log/etcdctl 2>/dev/null || true)\necho \"$*\" >>/var/log/etcdctl\n" +
 		"{ echo BEGIN \"${size:-0}\"; head -c 20000 /dev/zero | tr '\\0' x; echo END; } >\"$to\"\n")
@@ -122,15 +123,15 @@ func kubeadmFiles(files map[string][]byte, server bool) {
 
 // rancherFiles are what an installation of RKE2 or K3s leaves on a host. It gives the unit.
 func rancherFiles(files map[string][]byte, d hosts.Distribution, server bool) string {
-	unit, role := map[hosts.Distribution][2]string{hosts.RKE2: {"rke2-server", "rke2-agent"}, hosts.K3s: {"k3s", "k3s-agent"}}[d], 1
-	verb := []string{"server", "agent"}
+	unit, verb := string(d)+"-agent", "agent"
 	if server {
-		role = 0
+		verb = "server"
+		unit = map[bool]string{true: "rke2-server", false: "k3s"}[d == hosts.RKE2]
 		files["/var/lib/rancher/"+string(d)+"/server/db/etcd/name"] = []byte("x")
 	}
-	files["/etc/systemd/system/"+unit[role]+".service"] = []byte("[Service]\nExecStart=" + d.Folder() + "/" + string(d) + " " + verb[role] +
+	files["/etc/systemd/system/"+unit+".service"] = []byte("[Service]\nExecStart=" + d.Folder() + "/" + string(d) + " " + verb +
 		"\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n")
-	return unit[role]
+	return unit
 }
 
 func (w *world) dial(t *testing.T, user, address string) port.Host {

@@ -68,7 +68,9 @@ func (p *program) kubeadm() error {
 	}
 	return p.logged(func() error {
 		switch {
-		case p.has("upgrade", "apply"), p.has("upgrade", "node"):
+		case p.has("upgrade", "apply"):
+			return errors.Join(os.WriteFile(clusterVersion, []byte(p.Version), 0o600), p.writeKubeletConfig(), p.raiseManifests())
+		case p.has("upgrade", "node"):
 			return errors.Join(p.writeKubeletConfig(), p.raiseManifests())
 		case p.has("upgrade", "plan"):
 			fmt.Fprintf(p.stdout, "You can now apply the upgrade by executing the following command:\n\n\tkubeadm upgrade apply %s\n", p.Version)
@@ -211,7 +213,15 @@ func notifyReady() error {
 	return errors.Join(err, socket.Close())
 }
 
+// clusterVersion is what the cluster's configuration has as its version.
+const clusterVersion = Folder + "/cluster-version"
+
 func (p *program) kubectl() error {
+	if slices.Contains(p.args, "kubeadm-config") {
+		v, err := os.ReadFile(clusterVersion)
+		fmt.Fprintf(p.stdout, "apiServer: {}\nkubernetesVersion: %s\n", v)
+		return err
+	}
 	if !p.has("version") {
 		return p.logged(func() error { return nil })
 	}
