@@ -1,0 +1,71 @@
+//go:build linux
+
+package hosts_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// await watches objects until check returns "" for one of them, and returns that. When ctx ends first, it says what is still missing.
+func await[T client.Object](ctx context.Context, t *testing.T, p *plane, what string, list client.ObjectList, check func(T) (missing string), options ...client.ListOption) T {
+	t.Helper()
+	missing := "there is none"
+	for ctx.Err() == nil {
+		// Without a resource version, a watch begins with the objects as they are.
+		w, err := p.client.Watch(ctx, list, options...)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for event := range w.ResultChan() {
+			object, ok := event.Object.(T)
+			if !ok {
+				break
+			}
+			if missing = check(object); missing == "" && event.Type != watch.Deleted {
+				w.Stop()
+				return object
+			}
+		}
+		w.Stop()
+	}
+	t.Fatalf("%s: %s (%v)", what, missing, context.Cause(ctx))
+	panic("Fatalf returns never")
+}
+
+// named selects one object.
+func named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
+
+// create creates objects, in order.
+func (p *plane) create(ctx context.Context, t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := p.client.Create(ctx, object); err != nil {
+			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// patch applies a JSON merge patch. It carries no resource version: controllers write at the same time.
+func (p *plane) patch(ctx context.Context, t *testing.T, object client.Object, change any) {
+	t.Helper()
+	data, err := json.Marshal(change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); err != nil {
+		t.Fatalf("patching %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// spec is a patch of a spec.
+func spec(fields map[string]any) map[string]any { return map[string]any{"spec": fields} }
