@@ -188,7 +188,7 @@ func (d *runDriver) answered() {
 	if d.outage.backoff == 0 {
 		return
 	}
-	d.printer.note(fmt.Sprintf("there is an answer again, after %s", d.clock.now().Sub(d.outage.since).Round(time.Second)))
+	d.printer.note(fmt.Sprintf("there is an answer again, after %s", d.clock.now().Sub(d.outage.since).Truncate(time.Second)))
 	d.outage = runOutage{}
 }
 

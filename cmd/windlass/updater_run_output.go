@@ -18,7 +18,9 @@ type runPrinter struct {
 	began      time.Time
 }
 
-func (p runPrinter) note(text string) { fmt.Fprintf(p.notes, "windlass: note: %s\n", grid.Printable(text)) }
+func (p runPrinter) note(text string) {
+	fmt.Fprintf(p.notes, "windlass: note: %s\n", grid.Printable(text))
+}
 
 func (p runPrinter) noteAll(notes []string) {
 	for _, note := range notes {
