@@ -9,8 +9,8 @@ MAKEFLAGS += --no-builtin-rules
 # The modules of this repository. tools holds no code of ours.
 MODULES := . devplane test/differential test/kube/v1.35 test/kube/v1.36
 
-# Modules whose sources are links into another one, which is where they are linted.
-LINKED := test/kube/v1.35
+# Modules that are not linted: they are one small program on top of all of a kubelet, which the linter would load whole, for minutes.
+UNLINTED := test/kube/v1.35 test/kube/v1.36
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
@@ -47,6 +47,10 @@ demo: build ## Build, start a management cluster on this machine, and upgrade a 
 demo-in-place: build ## The same upgrade with machines that stay: two updaters change them in place.
 	bin/windlass demo --in-place --engine $(ENGINE)
 
+.PHONY: host
+host: build host-tools ## Start a Linux host with sshd on this machine, to try `windlass updater kubeadm run` on (needs root). It runs until ^C.
+	@WINDLASS_HOST=$(CURDIR)/.windlass/host WINDLASS_HOST_SHOWN=.windlass/host go test -count=1 -timeout 0 -run '^TestPlay$$' ./test/hosts/play
+
 .PHONY: build
 build: ## Build bin/windlass.
 	go build -ldflags '$(LDFLAGS)' -o bin/windlass ./cmd/windlass
@@ -71,7 +75,7 @@ chromium: ## Install chromium for the tests, where it is missing and this is Deb
 # Linux hosts for tests are namespaces of this machine with a real sshd. Where they cannot be had the tests are skipped, but not in CI.
 .PHONY: host-tools
 host-tools: ## Install what test hosts need (openssh-server, iproute2, procps), where it is missing and this is Debian's root.
-	@if command -v /usr/sbin/sshd ip pgrep >/dev/null; then exit 0; fi; \
+	@if [[ -x /usr/sbin/sshd ]] && command -v ip >/dev/null && command -v pgrep >/dev/null; then exit 0; fi; \
 	if [[ $$(id -u) -eq 0 ]] && command -v apt-get >/dev/null; then \
 		echo 'Installing openssh-server, iproute2 and procps, for the hosts of tests.'; \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openssh-server iproute2 procps >/dev/null; } && exit 0; \
@@ -86,11 +90,19 @@ test-unit: chromium host-tools ## Run the tests that need no cluster, in all mod
 	cd test/differential && go test -count=1 -timeout 10m -v ./...
 
 # The dev plane is built first, for all to see: a cold build takes minutes, and no test's time limit should count them.
-# One package after another: planes side by side on a small machine make each other miss deadlines. -v with -p 1 streams.
+# One package after another: planes side by side on a small machine make each other miss deadlines. -v with -p 1 streams. Tests that compare
+# durations run first and alone. Then two minors of Kubernetes are compiled for the tests on Linux hosts, out of the way of the tests that run.
+E2E := WINDLASS_E2E=1 go test -count=1 -timeout 30m -p 1 -v
+COMPARED := ./test/e2e/chain ./test/e2e/inplace
+ON_HOSTS := ./test/e2e/hosts
 .PHONY: test-e2e
-test-e2e: build ## Run the e2e tests: real API server, stock Cluster API, in-memory machines. The first run builds them.
+test-e2e: build host-tools ## Run the e2e tests: real API server, stock Cluster API, in-memory machines, Linux hosts with real kubelets. The first run builds them.
 	bin/windlass dev build
-	WINDLASS_E2E=1 go test -count=1 -timeout 30m -p 1 -v ./test/e2e/...
+	$(E2E) $(COMPARED)
+	@WINDLASS_E2E=1 nice -n 19 go test -count=1 -timeout 30m -v ./test/kube >bin/kube.log 2>&1 & kube=$$!; \
+	$(E2E) $$(go list ./test/e2e/... | grep -v -e '/e2e/chain$$' -e '/e2e/inplace$$' -e '/e2e/hosts$$'); \
+	wait $$kube || { cat bin/kube.log; exit 1; }; \
+	$(E2E) $(ON_HOSTS)
 
 .PHONY: test-long
 test-long: ## Run the long batteries: race detector (needs a C compiler), many inputs, long e2e. Takes hours.
@@ -107,7 +119,7 @@ bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the
 
 .PHONY: lint
 lint: ## Run golangci-lint in all modules.
-	@$(call each,$(TOOL) golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...,$(filter-out $(LINKED),$(MODULES)))
+	@$(call each,$(TOOL) golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...,$(filter-out $(UNLINTED),$(MODULES)))
 
 .PHONY: generate
 generate: ## Write generated code and CRDs anew.

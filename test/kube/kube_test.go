@@ -21,12 +21,18 @@ func TestBuildWithoutModule(t *testing.T) {
 	}
 }
 
-func TestBuild(t *testing.T) {
+func TestBuild(t *testing.T) { //nolint:tparallel // The minors share most of what they compile.
 	t.Parallel()
 	if os.Getenv("WINDLASS_E2E") != "1" {
 		t.Skip("set WINDLASS_E2E=1 to compile Kubernetes")
 	}
-	minor := version.Minor{Major: 1, Minor: 36}
+	for _, minor := range []version.Minor{{Major: 1, Minor: 35}, {Major: 1, Minor: 36}} {
+		t.Run(minor.String(), func(t *testing.T) { testBuild(t, minor) })
+	}
+}
+
+func testBuild(t *testing.T, minor version.Minor) {
+	t.Helper()
 	binaries, err := kube.Build(t.Context(), repository, minor)
 	if err != nil {
 		t.Fatal(err)

@@ -96,6 +96,9 @@ func TestMask(t *testing.T) {
 			}
 		}
 	}
+	if masked := hosts.Mask("token: abcdef.0123456789abcdef"); masked != "token: [bootstrap token]" {
+		t.Errorf("what is masked is masked again: %q", masked)
+	}
 	for _, harmless := range []string{"[upgrade] The configuration for this node was successfully upgraded!", "error: exit status 1", "https://10.0.0.1:6443/version", "v1.36.3"} {
 		if masked := hosts.Mask(harmless); masked != harmless {
 			t.Errorf("%q became %q", harmless, masked)

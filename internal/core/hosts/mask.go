@@ -14,7 +14,7 @@ var secrets = []struct {
 	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`), "[token]"},
 	{regexp.MustCompile(`\bK10[0-9a-f]{64}::\S+`), "[token]"},
 	{regexp.MustCompile(`(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}`), "${1}[masked]"},
-	{regexp.MustCompile(`(?i)((?:password|passwd|token|secret|certificate-key|client-key-data)["']?\s*[:=]\s*["']?)[^\s"']+`), "${1}[masked]"},
+	{regexp.MustCompile(`(?i)((?:password|passwd|token|secret|certificate-key|client-key-data)["']?\s*[:=]\s*["']?)[^\s"'\[][^\s"']*`), "${1}[masked]"},
 	{regexp.MustCompile(`(?i)(--(?:token|certificate-key|password)\s+)\S+`), "${1}[masked]"},
 	{regexp.MustCompile(`(://[^/\s:@]+:)[^/\s@]+@`), "${1}[masked]@"},
 }

@@ -12,7 +12,7 @@ const StateFolder = "/var/lib/windlass"
 const factsPrelude = `set -u
 state=` + StateFolder + `
 fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | base64 | tr -d '\n')"; }
-if [ -d "$state" ]; then exec 9>>"$state/lock"; flock -s -w 2 9; fi
+if [ -e "$state/lock" ]; then exec 9<"$state/lock"; flock -s -w 2 9; fi
 free() { d=$1; while [ ! -d "$d" ]; do d=$(dirname "$d"); done; df -Pk "$d" 2>/dev/null | awk 'NR==2 {print $4}'; }
 sizes() { t=0; for f in "$@"; do [ -f "$f" ] && t=$((t + $(stat -Lc %s "$f") / 1024)); done; echo $t; }
 fact time "$(date +%s)"

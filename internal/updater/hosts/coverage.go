@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"reflect"
 	"slices"
@@ -101,7 +102,27 @@ func (c coverage) coveredConfig(from, to configSpec) []string {
 	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", len(argsTo) > 0 && ok && okTo && coversArgs(argsFrom, argsTo))
 	folder, ok := decodeField[string](to, configuration, "patches", "directory")
 	add("/spec/"+configuration+"/patches/directory", ok && c.coversPatches(folder, filesTo))
+	gatesFrom, ok := decodeField[map[string]bool](from, "clusterConfiguration", "featureGates")
+	gatesTo, okTo := decodeField[map[string]bool](to, "clusterConfiguration", "featureGates")
+	add("/spec/clusterConfiguration/featureGates", ok && okTo && to["clusterConfiguration"] != nil && coversGates(gatesFrom, gatesTo))
 	return paths
+}
+
+// localModeGate is what KubeadmControlPlane itself adds to a machine's configuration from v1.31 on, and takes away from v1.36 on.
+const localModeGate = "ControlPlaneKubeletLocalMode"
+
+// coversGates reports whether the feature gates of kubeadm differ in nothing but the local mode of kubelets, which an upgrade of a control plane host
+// brings about itself. The gate cannot be switched off on a host that runs.
+func coversGates(from, to map[string]bool) bool {
+	if on, set := to[localModeGate]; set && !on {
+		return false
+	}
+	without := func(gates map[string]bool) map[string]bool {
+		left := maps.Clone(gates)
+		delete(left, localModeGate)
+		return left
+	}
+	return maps.Equal(without(from), without(to))
 }
 
 // coversFiles reports whether all that differs between two lists of files can be done: files that are added or changed, one entry for each path.

@@ -71,6 +71,14 @@ func withArgs(pairs ...string) fields {
 	return fields{"joinConfiguration": fields{"nodeRegistration": fields{"kubeletExtraArgs": args}}}
 }
 
+func withGates(pairs ...any) fields {
+	gates := fields{}
+	for i := 0; i < len(pairs); i += 2 {
+		gates[pairs[i].(string)] = pairs[i+1]
+	}
+	return fields{"clusterConfiguration": fields{"dns": fields{}, "featureGates": gates}}
+}
+
 func withPatches(folder string, files ...any) fields {
 	spec := withFiles(files...)
 	if folder != "" {
@@ -142,6 +150,11 @@ func TestCoverage(t *testing.T) {
 		"commands of every boot":      {from: fields{}, to: fields{"bootCommands": list{"sysctl --system"}}, left: []string{"/spec/bootCommands"}},
 		"users":                       {from: fields{}, to: fields{"users": list{fields{"name": "a"}}}, left: []string{"/spec/users"}},
 		"a cluster's configuration":   {from: fields{}, to: fields{"clusterConfiguration": fields{"dns": fields{"imageTag": "x"}}}, left: []string{"/spec/clusterConfiguration/dns/imageTag"}},
+		"kubelets' local mode":        {from: withGates("A", true), to: withGates("A", true, "ControlPlaneKubeletLocalMode", true)},
+		"local mode, the first gate":  {from: fields{"clusterConfiguration": fields{"dns": fields{}}}, to: withGates("ControlPlaneKubeletLocalMode", true)},
+		"local mode is taken away":    {from: withGates("ControlPlaneKubeletLocalMode", true), to: fields{"clusterConfiguration": fields{"dns": fields{}}}},
+		"local mode is switched off":  {from: withGates("ControlPlaneKubeletLocalMode", true), to: withGates("ControlPlaneKubeletLocalMode", false), left: []string{"/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
+		"local mode and another gate": {from: withGates("A", true), to: withGates("A", false, "ControlPlaneKubeletLocalMode", true), left: []string{"/spec/clusterConfiguration/featureGates/A", "/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
 		"taints beside an argument":   {from: withArgs("v", "1"), to: fields{"joinConfiguration": fields{"nodeRegistration": fields{"taints": list{}, "kubeletExtraArgs": list{fields{"name": "v", "value": "2"}}}}}, left: []string{"/spec/joinConfiguration/nodeRegistration/taints"}},
 		"an argument is added":        {from: fields{"joinConfiguration": fields{"nodeRegistration": fields{"name": "x"}}}, to: fields{"joinConfiguration": fields{"nodeRegistration": fields{"name": "x", "kubeletExtraArgs": list{fields{"name": "v", "value": "2"}}}}}},
 		"an argument is changed":      {from: withArgs("v", "1"), to: withArgs("v", "4", "max-pods", "50")},

@@ -51,7 +51,7 @@ func TestBadHosts(t *testing.T) {
 		"kubeadm fails": {func(_ *testing.T, w *world) {
 			w.host.Write("/etc/stand-in/kubeadm.fail", []byte("the control plane is unhealthy, token: abcdef.0123456789abcdef\n"))
 		},
-			"StepFailed: step kubeadm-upgrade: exit code 1: error execution phase: the control plane is unhealthy, token: [masked]", true},
+			"StepFailed: step kubeadm-upgrade: exit code 1: error execution phase: the control plane is unhealthy, token: [bootstrap token]", true},
 		"a kubelet that does not stay up": {func(_ *testing.T, w *world) { w.host.Write("/etc/stand-in/kubelet.fail", []byte("no cgroups\n")) },
 			"StepFailed: step restart: kubelet does not stay up after its restart", true},
 		"a kubelet that is never Ready": {func(_ *testing.T, w *world) {

@@ -248,7 +248,7 @@ func (u Upgrade) send(ctx context.Context, next hosts.SendPart, p Progress) (Pro
 	offset := min(next.Offset, size)
 	length := min(size-offset, partSize)
 	part := make([]byte, length)
-	if _, err := file.ReadAt(part, offset); err != nil {
+	if n, err := file.ReadAt(part, offset); n < len(part) {
 		return p, fmt.Errorf("reading %s of the bundle: %w", next.Send.Name, err)
 	}
 	result, err := u.Host.Exec(ctx, port.HostCommand{
