@@ -77,6 +77,7 @@ type updaterRunOptions struct {
 	identities                                         []string
 	url, hostFolder, bundle                            string
 	digests, digestsSHA256, digestsSignature, keyOfSig string
+	ignorePreflight                                    []string
 	kubeconfig, context, node                          string
 	noDrain, skipSnapshot, dryRun                      bool
 	nodeReadyTimeout, timeout                          time.Duration
@@ -130,6 +131,9 @@ func (o *updaterRunOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.keyOfSig, "public-key", "", "`FILE` with the public key of --digests-signature, in PEM")
 	flags.StringVar(&o.folder, "folder", "", "`FOLDER` on the host where its binaries stand (default: "+o.distribution.Folder()+")")
 	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
+	if o.distribution == hosts.Kubeadm {
+		flags.StringSliceVar(&o.ignorePreflight, "ignore-preflight-errors", nil, "`CHECKS` of kubeadm whose failure does not count, by kubeadm's names for them")
+	}
 	flags.DurationVar(&o.nodeReadyTimeout, "node-ready-timeout", hosts.DefaultReadyWithin, "how long the node may take to be Ready at the version after the restart")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster that the node is in, to drain and watch it")
 	flags.StringVar(&o.context, "context", "", "`NAME` of the context in --kubeconfig (default: its current one)")

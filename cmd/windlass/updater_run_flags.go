@@ -72,6 +72,7 @@ func (o *updaterRunOptions) parseGoal(r *runRequest) error {
 	}
 	r.goal = hosts.Goal{
 		Distribution: o.distribution, Version: to, Folder: o.folder, Snapshot: !o.skipSnapshot, Drain: !o.noDrain, ReadyWithin: o.nodeReadyTimeout,
+		IgnorePreflight: o.ignorePreflight,
 	}
 	return nil
 }
