@@ -49,7 +49,7 @@ demo-in-place: build ## The same upgrade with machines that stay: two updaters c
 
 .PHONY: host
 host: build host-tools ## Start a Linux host with sshd on this machine, to try `windlass updater kubeadm run` on (needs root). It runs until ^C.
-	@WINDLASS_HOST=$(CURDIR)/.windlass/host WINDLASS_HOST_SHOWN=.windlass/host go test -count=1 -timeout 0 -run '^TestPlay$$' ./test/hosts/play
+	-@WINDLASS_HOST=$(CURDIR)/.windlass/host WINDLASS_HOST_SHOWN=.windlass/host go test -v -count=1 -timeout 0 -run '^TestPlay$$' ./test/hosts/play
 
 .PHONY: build
 build: ## Build bin/windlass.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,14 +16,11 @@ import (
 func await[T client.Object](ctx context.Context, t *testing.T, p *plane, what string, list client.ObjectList, check func(T) (missing string), options ...client.ListOption) T {
 	t.Helper()
 	missing := "there is none"
-	for ctx.Err() == nil {
+	for {
 		// Without a resource version, a watch begins with the objects as they are.
 		w, err := p.client.Watch(ctx, list, options...)
-		if meta.IsNoMatchError(err) {
-			continue
-		}
 		if err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %s: %v (%v)", what, missing, err, context.Cause(ctx))
 		}
 		for event := range w.ResultChan() {
 			object, ok := event.Object.(T)
@@ -37,9 +33,10 @@ func await[T client.Object](ctx context.Context, t *testing.T, p *plane, what st
 			}
 		}
 		w.Stop()
+		if ctx.Err() != nil {
+			t.Fatalf("%s: %s (%v)", what, missing, context.Cause(ctx))
+		}
 	}
-	t.Fatalf("%s: %s (%v)", what, missing, context.Cause(ctx))
-	panic("Fatalf returns never")
 }
 
 // named selects one object.

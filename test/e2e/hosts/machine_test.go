@@ -5,6 +5,7 @@ package hosts_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -61,7 +62,7 @@ func (p *plane) testMachine(ctx context.Context, t *testing.T) {
 	}
 	p.checkLog(ctx, t, before.Name)
 
-	host.ChangeHostKey()
+	host.ChangeHostKey() //nolint:contextcheck // It has a time of its own.
 	p.createManifest(ctx, t, configManifest, third)
 	p.send(ctx, t, third, nil)
 	p.checkRefused(ctx, t, host, second)
@@ -116,9 +117,7 @@ func (p *plane) upgradeControlPlane(ctx context.Context, t *testing.T) {
 func (p *plane) send(ctx context.Context, t *testing.T, c config, fields map[string]any) {
 	t.Helper()
 	desired := map[string]any{"bootstrap": map[string]any{"configRef": map[string]any{"name": c.Name}}}
-	for name, value := range fields {
-		desired[name] = value
-	}
+	maps.Copy(desired, fields)
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: machineCluster, Name: "worker"}}
 	p.patch(ctx, t, deployment, spec(map[string]any{"template": map[string]any{"spec": desired}}))
 }

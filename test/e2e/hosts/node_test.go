@@ -201,7 +201,18 @@ func (m *machine) checkUpgraded(ctx context.Context, t *testing.T, maxPods int64
 	}
 }
 
+// run runs a script as root in the host, and gives what it prints.
+func (m *machine) run(ctx context.Context, t *testing.T, script string) string {
+	t.Helper()
+	output, err := m.Run(ctx, script)
+	if err != nil {
+		t.Fatalf("host %s: %v", m.name, err)
+	}
+	return output
+}
+
 // files lists the files on the host that an upgrade could change, with what would tell a change.
-func (m *machine) files() string {
-	return m.MustRun(`find /etc /opt /root /home /usr/bin /usr/local/bin /usr/lib/systemd /var/lib/windlass /var/lib/kubelet -xdev -type f -printf '%p %m %U %G %s %T@ %i\n' 2>/dev/null | sort`)
+func (m *machine) files(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	return m.run(ctx, t, `find /etc /opt /root /home /usr/bin /usr/local/bin /usr/lib/systemd /var/lib/windlass /var/lib/kubelet -xdev -type f -printf '%p %m %U %G %s %T@ %i\n' 2>/dev/null | sort`)
 }
