@@ -211,8 +211,9 @@ func (m *machine) run(ctx context.Context, t *testing.T, script string) string {
 	return output
 }
 
-// files lists the files on the host that an upgrade could change, with what would tell a change.
+// files lists the files on the host that an upgrade could change, with what would tell a change. What a kubelet keeps of pods it may write at any time.
 func (m *machine) files(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	return m.run(ctx, t, `find /etc /opt /root /home /usr/bin /usr/local/bin /usr/lib/systemd /var/lib/windlass /var/lib/kubelet -xdev -type f -printf '%p %m %U %G %s %T@ %i\n' 2>/dev/null | sort`)
+	return m.run(ctx, t, `find /etc /opt /root /home /usr/bin /usr/local/bin /usr/lib/systemd /var/lib/windlass /var/lib/kubelet -xdev \
+  -path /var/lib/kubelet/pods -prune -o -type f -printf '%p %m %U %G %s %T@ %i\n' 2>/dev/null | sort`)
 }

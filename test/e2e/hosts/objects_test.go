@@ -178,7 +178,8 @@ func (p *plane) createRules(ctx context.Context, t *testing.T, cluster string) {
 		&v1alpha1.UpdatePolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "in-place"},
 			Spec: v1alpha1.UpdatePolicySpec{
-				Targets: []v1alpha1.UpdateTarget{{ClusterName: cluster}}, Strategy: v1alpha1.ExternalUpdate, Drain: true, MaxAttempts: 1,
+				Targets:  []v1alpha1.UpdateTarget{{ClusterName: cluster}},
+				Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, Drain: true, MaxAttempts: 1,
 			},
 		},
 	)
