@@ -114,7 +114,7 @@ func fetchStep(g Goal, f Facts, b binary) Step {
 	path := staged(g, b)
 	step := Step{
 		Name: Name(FetchPrefix + b.name),
-		Check: checkHeader(g) + `[ "$(digest ` + quote(path) + `)" = ` + string(b.digest) + ` ] || [ "$(digest "$bin/` + b.name + `")" = ` + string(b.digest) + ` ] ||
+		Check: checkHeader(g) + `[ "$(digest "$bin/` + b.name + `")" = ` + string(b.digest) + ` ] || [ "$(digest ` + quote(path) + `)" = ` + string(b.digest) + ` ] ||
 { printf 'part %s\n' "$(stat -c %s ` + quote(path+".part") + ` 2>/dev/null || echo 0)"; exit 1; }
 `,
 	}
@@ -166,9 +166,10 @@ sync "$(dirname "$path")"
 // installStep puts a binary in its place: written beside, synced, verified, renamed. At every moment there is a whole binary.
 func installStep(g Goal, b binary) Step {
 	return Step{
-		Name:    Name(InstallPrefix + b.name),
-		Summary: "put " + b.name + " " + g.Version.String() + " in place of " + g.folder() + "/" + b.name,
-		Check:   checkHeader(g) + `[ "$(digest "$bin/` + b.name + `")" = ` + string(b.digest) + " ]\n",
+		Name:     Name(InstallPrefix + b.name),
+		Installs: g.folder() + "/" + b.name,
+		Summary:  "put " + b.name + " " + g.Version.String() + " in place of " + g.folder() + "/" + b.name,
+		Check:    checkHeader(g) + `[ "$(digest "$bin/` + b.name + `")" = ` + string(b.digest) + " ]\n",
 		Action: g.run(commandLimit, `new="$bin/.windlass-`+b.name+`.new"
 rm -f "$new"
 cp `+quote(staged(g, b))+` "$new"

@@ -24,6 +24,9 @@ type Checks map[Name]CheckResult
 // ChecksScript runs the checks of steps, for ParseChecks. It changes nothing.
 func ChecksScript(steps []Step) string {
 	var script strings.Builder
+	if installed := installedPaths(steps); len(installed) > 0 {
+		script.WriteString("export known=$(sha256sum " + strings.Join(installed, " ") + " 2>/dev/null)\n")
+	}
 	for _, step := range steps {
 		if step.Check != "" {
 			fmt.Fprintf(&script, "printed=$(bash -c %s 2>/dev/null)\nprintf '%s %%s %%s\\n' $? \"$(printf %%s \"$printed\" | base64 | tr -d '\\n')\"\n", quote(step.Check), step.Name)
@@ -31,6 +34,17 @@ func ChecksScript(steps []Step) string {
 	}
 	script.WriteString("echo end\n")
 	return script.String()
+}
+
+// installedPaths are the files that steps put in their places, quoted.
+func installedPaths(steps []Step) []string {
+	var paths []string
+	for _, step := range steps {
+		if step.Installs != "" {
+			paths = append(paths, quote(step.Installs))
+		}
+	}
+	return paths
 }
 
 // ParseChecks parses what ChecksScript printed.

@@ -243,9 +243,10 @@ func commandsStep(g Goal, name Name, commands []string) Step {
 	}
 }
 
-// kubeletRuns prints what the kubelet is run with: its binary and all that it reads when it starts.
-const kubeletRuns = `running() { { cat "$bin/kubelet" /var/lib/kubelet/config.yaml /var/lib/kubelet/instance-config.yaml ` + kubeletFlagsFile + ` /etc/kubernetes/kubelet.conf \
+// kubeletRuns prints what the kubelet is run with: its binary and all that it reads when it starts. A kubelet that runs since before its binary was
+// replaced has the file that is gone.
+const kubeletRuns = `running() { { digest "$bin/kubelet"; cat /var/lib/kubelet/config.yaml /var/lib/kubelet/instance-config.yaml ` + kubeletFlagsFile + ` /etc/kubernetes/kubelet.conf \
   /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service /etc/systemd/system/kubelet.service.d/*.conf \
   /usr/lib/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true; } | sha256sum | cut -d ' ' -f 1; }
-same() { pid=$(systemctl show --property MainPID --value kubelet) && [ "$(digest "/proc/$pid/exe")" = "$(digest "$bin/kubelet")" ]; }
+same() { pid=$(systemctl show --property MainPID --value kubelet) && [ "/proc/$pid/exe" -ef "$bin/kubelet" ]; }
 `

@@ -16,7 +16,7 @@ func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
 	}
 	steps = append(steps, drainSteps(g)...)
 	steps = append(steps, installSteps(g, binaries, name)...)
-	steps = append(steps, restartStep(g, f, `running() { { cat "$bin/`+name+`" /etc/rancher/`+name+`/config.yaml /etc/rancher/`+name+`/config.yaml.d/*.yaml 2>/dev/null || true; } | sha256sum | cut -d ' ' -f 1; }
+	steps = append(steps, restartStep(g, f, `running() { { digest "$bin/`+name+`"; cat /etc/rancher/`+name+`/config.yaml /etc/rancher/`+name+`/config.yaml.d/*.yaml 2>/dev/null || true; } | sha256sum | cut -d ' ' -f 1; }
 same() { true; }
 `))
 	return append(steps, endSteps(g)...), nil

@@ -46,6 +46,8 @@ type Step struct {
 	Check string
 	// Action does it. It is verified by Check.
 	Action Action
+	// Installs is the binary that the step puts in its place; empty for other steps.
+	Installs string
 }
 
 // Action is how a step is done: Run, Send, DrainNode, AwaitNode or UncordonNode.
@@ -107,13 +109,16 @@ mkdir -p "$op"
 `
 }
 
-// checkHeader begins each check. A check makes nothing.
+// checkHeader begins each check. A check makes nothing. known holds digests that were computed once for all checks: binaries are large.
 func checkHeader(g Goal) string {
 	return `set -uo pipefail
 state=` + StateFolder + `
 bin=` + quote(g.folder()) + `
 op=` + quote(operationFolder(g)) + `
-digest() { sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1; }
+digest() {
+  while read -r sum name; do [ "$name" = "$1" ] && { echo "$sum"; return; }; done <<<"${known:-}"
+  sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1
+}
 marked() { [ "$(cat "$op/$1" 2>/dev/null)" = "$2" ]; }
 `
 }
