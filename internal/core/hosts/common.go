@@ -3,6 +3,8 @@ package hosts
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
+	"time"
 )
 
 func digestOf(content []byte) Digest {
@@ -13,7 +15,8 @@ func digestOf(content []byte) Digest {
 func snapshotPath(g Goal) string { return StateFolder + "/snapshots/" + g.Operation() + ".db" }
 
 // etcdSnapshotStep saves etcd. That a file is there proves nothing: it may be half of a snapshot, or that of another upgrade. The step is done
-// where the file has the digest that was recorded after it was saved whole, for this operation.
+// where the file is as long as was recorded after it was saved whole and synced, for this operation. Its digest is on record too, for people:
+// etcds are large, and steps are looked at often.
 func etcdSnapshotStep(g Goal, save, path string) Step {
 	summary := "save etcd with " + string(g.Distribution) + " etcd-snapshot"
 	if path != "" {
@@ -21,10 +24,10 @@ func etcdSnapshotStep(g Goal, save, path string) Step {
 	}
 	return Step{
 		Name: EtcdSnapshot, Summary: summary,
-		Check: checkHeader(g) + `read -r wanted path <"$op/etcd-snapshot" && [ "$(digest "$path")" = "$wanted" ]
+		Check: checkHeader(g) + `read -r _ size path <"$op/etcd-snapshot" && [ "$(stat -c %s "$path")" = "$size" ]
 `,
 		Action: g.run(upgradeLimit, save+`sync "$path"
-mark etcd-snapshot "$(digest "$path") $path
+mark etcd-snapshot "$(digest "$path") $(stat -c %s "$path") $path
 "
 `),
 	}
@@ -35,15 +38,24 @@ mark etcd-snapshot "$(digest "$path") $path
 const kubeadmSnapshot = `mkdir -p "$(dirname "$path")"
 chmod 0700 "$(dirname "$path")"
 pki=/etc/kubernetes/pki/etcd
-login=(--endpoints https://127.0.0.1:2379 --cacert $pki/ca.crt --cert $pki/healthcheck-client.crt --key $pki/healthcheck-client.key)
+manifest=/etc/kubernetes/manifests/etcd.yaml
+endpoint=$(sed -n 's/^.*--listen-client-urls=\([^,]*\).*$/\1/p' $manifest | head -n 1)
+data=$(sed -n 's/^.*--data-dir=//p' $manifest | head -n 1)
+data=${data:-/var/lib/etcd}
+# A snapshot that fills the disk of a member takes the member down.
+need=$(($(stat -c %s "$data/member/snap/db" 2>/dev/null || echo 0) / 1024 * 6 / 5))
+for folder in "$data" "$(dirname "$path")"; do
+  [ ! -d "$folder" ] || [ "$(df -Pk "$folder" | awk 'NR==2 {print $4}')" -gt $need ] ||
+    fail ` + string(DiskFull) + ` "$folder has no room for a snapshot of etcd of about $((need / 1024)) MiB"
+done
+login=(--endpoints "${endpoint:-https://127.0.0.1:2379}" --cacert $pki/ca.crt --cert $pki/healthcheck-client.crt --key $pki/healthcheck-client.key)
 rm -f "$path" "$path.new" "$path.new.part"
 if command -v etcdctl >/dev/null; then
   ETCDCTL_API=3 etcdctl "${login[@]}" snapshot save "$path.new" || fail ` + string(SnapshotFailed) + ` "etcdctl snapshot save failed"
 elif command -v crictl >/dev/null; then
   member=$(crictl ps --quiet --state Running --name '^etcd$' | head -n 1)
   [ -n "$member" ] || fail ` + string(SnapshotFailed) + ` "there is no running container etcd on the host"
-  data=$(sed -n 's/^.*--data-dir=//p' /etc/kubernetes/manifests/etcd.yaml | head -n 1)
-  inside="${data:-/var/lib/etcd}/windlass-snapshot.db"
+  inside="$data/windlass-snapshot.db"
   rm -f "$inside" "$inside.part"
   crictl exec "$member" etcdctl "${login[@]}" snapshot save "$inside" || fail ` + string(SnapshotFailed) + ` "etcdctl snapshot save failed in the container of etcd"
   mv "$inside" "$path.new"
@@ -56,24 +68,27 @@ mv "$path.new" "$path"
 ls -t "$(dirname "$path")"/*.db | tail -n +4 | while read -r old; do rm -f "$old"; done
 `
 
-// restartStep restarts the service. runs defines `running`, which prints what the service is run with, and `same`, which looks at the running
+// restartStep restarts the service, and sees it run for a while as one process: a node stays Ready in its cluster for some time after its service is
+// gone. runs defines `running`, which prints what the service is run with, and `same`, which looks at the running
 // process itself. What was run with at the last restart stands on the host: a service that is restarted by somebody else since runs with it,
 // too.
-func restartStep(g Goal, f Facts, runs string) Step {
-	service := f.Service
+func restartStep(g Goal, f Facts, runs string, limit time.Duration) Step {
+	service, calm := f.Service, strconv.Itoa(int(max(1, g.settle()/(time.Second/2))))
 	return Step{
 		Name: Restart, Summary: "systemctl daemon-reload, systemctl restart " + service,
 		Check: checkHeader(g) + runs + `marked restart "$(running)" && systemctl is-active --quiet ` + service + " && same\n",
-		Action: g.run(commandLimit, runs+`now=$(running)
+		Action: g.run(limit, runs+`now=$(running)
 systemctl daemon-reload
 systemctl restart `+service+` || { journalctl --no-pager --lines 5 --unit `+service+` 2>/dev/null; fail `+string(StepFailed)+` "systemctl restart `+service+` failed"; }
-calm=0
+calm=0 pid=
 for _ in $(seq 60); do
-  if systemctl is-active --quiet `+service+` && same; then calm=$((calm + 1)); else calm=0; fi
-  [ $calm -ge 3 ] && break
+  before=$pid
+  pid=$(systemctl show --property MainPID --value `+service+`)
+  if systemctl is-active --quiet `+service+` && same && [ "$pid" = "$before" ]; then calm=$((calm + 1)); else calm=0; fi
+  [ $calm -ge `+calm+` ] && break
   sleep 0.5
 done
-[ $calm -ge 3 ] || { journalctl --no-pager --lines 5 --unit `+service+` 2>/dev/null; fail `+string(StepFailed)+` "`+service+` does not stay up after its restart"; }
+[ $calm -ge `+calm+` ] || { journalctl --no-pager --lines 5 --unit `+service+` 2>/dev/null; fail `+string(StepFailed)+` "`+service+` does not stay up after its restart"; }
 mark restart "$now"
 `),
 	}

@@ -43,6 +43,9 @@ func refuse(g Goal, f Facts) *Failure {
 
 // refuseSkew looks at the API server. One that did not tell its version is no reason to refuse: whoever plans the upgrade has looked at it too.
 func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any) *Failure) *Failure {
+	if version.Compare(to, f.Cluster) == version.Less && f.ControlPlane {
+		return refused(VersionRefused, "the cluster's configuration is at %s already; %s would take it back", f.Cluster, to)
+	}
 	if f.APIServer.IsZero() {
 		return nil
 	}

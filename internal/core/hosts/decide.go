@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -156,6 +157,9 @@ func Decide(g Goal, steps []Step, s Seen) Next {
 		if IsDone(g, steps, i, s) {
 			continue
 		}
+		if _, ok := step.Action.(AwaitNode); ok {
+			return decideReady(g, steps, i, s)
+		}
 		return decideStep(g, step, s)
 	}
 	return Done{}
@@ -167,8 +171,9 @@ func IsDone(g Goal, steps []Step, i int, s Seen) bool {
 	case Run, Send:
 		return s.Checks[steps[i].Name].Done
 	case DrainNode:
-		// A node whose processes stay as they are needs no drain.
-		return s.Facts.Drained || !disrupts(steps[i+1:], s)
+		// A node whose processes stay as they are needs no drain. One that somebody has made schedulable since is not empty any longer.
+		drained := s.Facts.Drained && (s.Node == nil || !s.Node.Exists || s.Node.Unschedulable)
+		return drained || !disrupts(steps[i+1:], s)
 	case AwaitNode:
 		return s.Node == nil || isReady(g, *s.Node)
 	case UncordonNode:
@@ -210,6 +215,10 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 		}
 	}
 	f := s.Facts
+	if lacksKubectl(steps, s) {
+		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
+			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
+	}
 	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
 	room := f.NeedKB * 6 / 5 / max(all, 1)
 	switch {
@@ -221,6 +230,16 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 		return &Failure{Reason: DiskFull, Step: first, Message: fmt.Sprintf("%s has %d MiB left, but %d binaries need about %d MiB", StateFolder, f.FreeStateKB>>10, fetch, room*fetch>>10)}
 	}
 	return nil
+}
+
+// lacksKubectl tells whether nobody could find out which machine of a control plane is the first.
+func lacksKubectl(steps []Step, s Seen) bool {
+	if !s.Facts.ControlPlane || s.Facts.Kubectl || s.Facts.Verb != "" {
+		return false
+	}
+	brings := func(step Step) bool { return step.Name == FetchPrefix+kubectl }
+	asks := func(step Step) bool { return step.Name == KubeadmUpgrade && !s.Checks[KubeadmUpgrade].Done }
+	return slices.ContainsFunc(steps, asks) && !slices.ContainsFunc(steps, brings)
 }
 
 func decideStep(g Goal, step Step, s Seen) Next {
@@ -235,10 +254,9 @@ func decideStep(g Goal, step Step, s Seen) Next {
 		return SendPart{Step: step, Send: action, Offset: offset}
 	case DrainNode:
 		return DrainNext{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
-	case AwaitNode:
-		return decideReady(g, step, action, s)
 	case UncordonNode:
 		return UncordonNext{}
+	case AwaitNode:
 	}
 	return Wait{Step: step.Name}
 }
@@ -260,9 +278,10 @@ func decideRun(g Goal, step Step, run Run, s Seen) Next {
 		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)}}
 }
 
-// decideReady waits for the node. Time counts from the end of the restart, by the host's clock.
-func decideReady(g Goal, step Step, await AwaitNode, s Seen) Next {
-	n, job := *s.Node, s.Facts.Job
+// decideReady waits for the node. Time counts from the end of the restart, by the host's clock. An attempt that finds a node that is not Ready, whose
+// service another one has restarted, restarts it again: so each attempt has its time, and what was mended meanwhile counts.
+func decideReady(g Goal, steps []Step, i int, s Seen) Next {
+	step, n, job := steps[i], *s.Node, s.Facts.Job
 	var missing string
 	switch {
 	case n.Unknown != "":
@@ -274,9 +293,14 @@ func decideReady(g Goal, step Step, await AwaitNode, s Seen) Next {
 	default:
 		missing = "the node is not Ready" + because(n)
 	}
-	restarted := job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded
+	restarted := job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded && job.Attempt == s.Attempt
+	if !restarted && n.Unknown == "" {
+		if at := slices.IndexFunc(steps[:i], func(before Step) bool { return before.Name == Restart }); at >= 0 {
+			return decideStep(g, steps[at], s)
+		}
+	}
 	waited := s.Facts.Now.Sub(job.Ended)
-	if restarted && waited >= await.Within {
+	if restarted && waited >= g.readyWithin() {
 		return Fail{Failure{Reason: NodeNotReady, Step: step.Name, Message: fmt.Sprintf("%s after the restart: %s", waited.Truncate(time.Second), missing)}}
 	}
 	return Wait{Step: step.Name, Message: missing}

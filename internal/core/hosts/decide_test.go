@@ -56,10 +56,12 @@ func TestDecide(t *testing.T) {
 			"install-kubeadm", func(_ hosts.Goal, s *hosts.Seen) { s.Node.Unschedulable = true }, "drain",
 		},
 		"does not guess which control plane machine is the first": {
-			"kubeadm-upgrade", func(_ hosts.Goal, s *hosts.Seen) { s.Facts.Drained, s.Facts.ControlPlane = true, true },
+			"kubeadm-upgrade", func(_ hosts.Goal, s *hosts.Seen) {
+				s.Facts.Drained, s.Node.Unschedulable, s.Facts.ControlPlane = true, true, true
+			},
 			"wait: the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine",
 		},
-		"drained": {"install-kubeadm", func(_ hosts.Goal, s *hosts.Seen) { s.Facts.Drained = true }, "start install-kubeadm"},
+		"drained": {"install-kubeadm", func(_ hosts.Goal, s *hosts.Seen) { s.Facts.Drained, s.Node.Unschedulable = true, true }, "start install-kubeadm"},
 		"waits for its job": {
 			"restart", func(g hosts.Goal, s *hosts.Seen) {
 				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a1", State: hosts.JobRunning, Started: clock.Add(-time.Minute)}
@@ -72,19 +74,19 @@ func TestDecide(t *testing.T) {
 		},
 		"a job that was killed is started again": {
 			"kubeadm-upgrade", func(g hosts.Goal, s *hosts.Seen) {
-				s.Facts.Drained = true
+				s.Facts.Drained, s.Node.Unschedulable = true, true
 				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a1", State: hosts.JobVanished}
 			}, "start kubeadm-upgrade",
 		},
 		"a job that failed is not, in this attempt": {
 			"kubeadm-upgrade", func(g hosts.Goal, s *hosts.Seen) {
-				s.Facts.Drained = true
+				s.Facts.Drained, s.Node.Unschedulable = true, true
 				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a1", State: hosts.JobEnded, ExitCode: 1, Output: "one\ntwo\nthree\nboom\n"}
 			}, "fail: StepFailed: step kubeadm-upgrade: exit code 1: two; three; boom",
 		},
 		"in the next attempt it is": {
 			"kubeadm-upgrade", func(g hosts.Goal, s *hosts.Seen) {
-				s.Facts.Drained = true
+				s.Facts.Drained, s.Node.Unschedulable = true, true
 				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a0", State: hosts.JobEnded, ExitCode: 1}
 			}, "start kubeadm-upgrade",
 		},
@@ -127,14 +129,25 @@ func TestDecide(t *testing.T) {
 		},
 		"waits for the node": {
 			"node-ready", func(g hosts.Goal, s *hosts.Seen) {
-				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "restart", State: hosts.JobEnded, Ended: clock.Add(-4 * time.Minute)}
+				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "restart", Attempt: "a1", State: hosts.JobEnded, Ended: clock.Add(-4 * time.Minute)}
 			}, "wait: the node reports v1.35.4, not v1.36.3",
 		},
 		"but not for ever": {
 			"node-ready", func(g hosts.Goal, s *hosts.Seen) {
 				s.Node.Kubelet, s.Node.Ready, s.Node.NotReady = g.Version, false, "container runtime is down"
-				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "restart", State: hosts.JobEnded, Ended: clock.Add(-5 * time.Minute)}
+				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "restart", Attempt: "a1", State: hosts.JobEnded, Ended: clock.Add(-5 * time.Minute)}
 			}, "fail: NodeNotReady: step node-ready: 5m0s after the restart: the node is not Ready: container runtime is down",
+		},
+		"another attempt restarts the service of a node that is not Ready": {
+			"node-ready", func(g hosts.Goal, s *hosts.Seen) {
+				s.Facts.Job = hosts.Job{Operation: g.Operation(), Step: "restart", Attempt: "a0", State: hosts.JobEnded, Ended: clock.Add(-time.Hour)}
+			}, "start restart",
+		},
+		"but not of one that cannot be looked up": {
+			"node-ready", func(_ hosts.Goal, s *hosts.Seen) { s.Node.Unknown = "no answer" }, "wait: the node cannot be looked up: no answer",
+		},
+		"drains again what somebody made schedulable": {
+			"install-kubeadm", func(_ hosts.Goal, s *hosts.Seen) { s.Facts.Drained, s.Facts.Cordoned = true, true }, "drain",
 		},
 		"uncordons what it cordoned": {
 			"node-ready", func(g hosts.Goal, s *hosts.Seen) {
@@ -188,7 +201,7 @@ func TestEveryStepCanBeCutShort(t *testing.T) {
 	_, steps, _ := situation(t, "")
 	for done := range 1 << 8 {
 		g, _, seen := situation(t, "")
-		seen.Facts.Drained = true
+		seen.Facts.Drained, seen.Node.Unschedulable = true, true
 		var want string
 		bit := 0
 		for _, step := range steps {
@@ -203,11 +216,42 @@ func TestEveryStepCanBeCutShort(t *testing.T) {
 			}
 		}
 		if want == "" {
-			want = "wait: the node reports v1.35.4, not v1.36.3"
+			want = "start restart"
 		}
 		if got := wordNext(hosts.Decide(g, steps, seen)); got != want {
 			t.Errorf("done %b: %s, want %s", done, got, want)
 		}
+	}
+}
+
+// TestLackingKubectl: nobody drains a control plane host whose turn could not be found out.
+func TestLackingKubectl(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		facts func(*hosts.Facts)
+		want  string
+	}{
+		"no kubectl":      {func(*hosts.Facts) {}, "fail: ToolMissing: step kubeadm-upgrade: the host has no kubectl in /usr/bin"},
+		"one on the host": {func(f *hosts.Facts) { f.Kubectl = true }, "start fetch-kubeadm"},
+		"begun already":   {func(f *hosts.Facts) { f.Verb = "apply" }, "start fetch-kubeadm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, seen := situation(t, "")
+			bare, err := hosts.ParseManifest(strings.Repeat("1", 64) + " v1.36.3/linux/amd64/kubeadm\n" + strings.Repeat("2", 64) + " v1.36.3/linux/amd64/kubelet\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Digests, seen.Checks, seen.Facts.ControlPlane = bare, nil, true
+			test.facts(&seen.Facts)
+			steps, refused := hosts.ComputeSteps(g, seen.Facts)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			if got := wordNext(hosts.Decide(g, steps, seen)); !strings.HasPrefix(got, test.want) {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
 	}
 }
 

@@ -35,11 +35,15 @@ type Facts struct {
 	Why      string
 	// FreeKB and FreeStateKB are what is left for binaries, and for what Windlass keeps, in KiB. NeedKB is the size of the installed binaries.
 	FreeKB, FreeStateKB, NeedKB int64
+	// Kubectl says that a control plane host has a kubectl to read the cluster's version with.
+	Kubectl bool
+	// Staged says that binaries wait on the host that are in their places, or are not wanted any longer.
+	Staged bool
 	// Fetcher is curl, wget, or empty.
 	Fetcher string
-	// Verb is the verb of kubeadm upgrade that an earlier attempt at the operation began with; empty for none.
+	// Verb is the verb of kubeadm upgrade that the change to the version began with; empty for none.
 	Verb string
-	// Drained says that the operation has drained the node; Cordoned that it was schedulable before.
+	// Drained says that the operation has drained the node; Cordoned that the node was schedulable when an upgrade cordoned it.
 	Drained, Cordoned bool
 	Job               Job
 }
@@ -92,7 +96,7 @@ func ParseFacts(output string) (Facts, error) {
 		KubeletServer: values["kubelet-server"], LocalServer: values["local-server"], KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"), Fetcher: values["fetcher"],
-		Verb: values["verb"], Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+		Verb: values["verb"], Kubectl: r.yes("kubectl"), Staged: r.yes("staged"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	f.Job = r.job()
 	return f, r.err

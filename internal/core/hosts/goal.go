@@ -65,10 +65,16 @@ type Goal struct {
 	Drain bool
 	// ReadyWithin is how long the node may take to be Ready at the version after the restart; 0 means DefaultReadyWithin.
 	ReadyWithin time.Duration
+	// Settle is how long the service must run after the restart before the node is looked at; 0 means DefaultSettle.
+	Settle time.Duration
 }
 
 // DefaultReadyWithin is how long a node may take to be Ready unless configured otherwise.
 const DefaultReadyWithin = 5 * time.Minute
+
+// DefaultSettle is how long a service must run after its restart: what a kubelet refuses of its arguments and its configuration, it refuses within
+// seconds.
+const DefaultSettle = 5 * time.Second
 
 // Source is where binaries come from: exactly one of its fields is set. A file is named VERSION/linux/ARCH/NAME.
 type Source struct {
@@ -90,7 +96,8 @@ type File struct {
 // Arg is an argument of the kubelet, without its dashes. Several of one name are one argument each.
 type Arg struct{ Name, Value string }
 
-// Operation names the goal in a folder on the host: attempts at the same goal share what they have done, other goals do not.
+// Operation names the goal in a folder on the host: attempts at the same goal share what they have done, other goals do not. Whatever changes only
+// the way there, such as the source of binaries, makes no other goal.
 func (g Goal) Operation() string {
 	sum := sha256.New()
 	write := func(parts ...string) {
@@ -98,20 +105,23 @@ func (g Goal) Operation() string {
 			fmt.Fprintf(sum, "%d:%s", len(part), part)
 		}
 	}
-	write(string(g.Distribution), g.Version.String(), g.Digests.text, g.PatchesFolder, g.folder())
+	write(string(g.Distribution), g.Version.String(), g.PatchesFolder, g.folder())
+	write(g.Digests.of(g.Version)...)
 	for _, file := range g.sortedFiles() {
 		write("file", file.Path, file.Owner, file.Permissions, string(file.Content))
 	}
 	for _, arg := range g.KubeletArgs {
 		write("arg", arg.Name, arg.Value)
 	}
-	write(slices.Concat([]string{"before"}, g.Before, []string{"after"}, g.After, []string{"ignore"}, g.IgnorePreflight)...)
+	write(slices.Concat([]string{"before"}, g.Before, []string{"after"}, g.After)...)
 	return safe(g.Version.String()) + "-" + hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
 func (g Goal) folder() string { return cmp.Or(g.Folder, g.Distribution.Folder()) }
 
 func (g Goal) readyWithin() time.Duration { return cmp.Or(g.ReadyWithin, DefaultReadyWithin) }
+
+func (g Goal) settle() time.Duration { return cmp.Or(g.Settle, DefaultSettle) }
 
 func (g Goal) sortedFiles() []File {
 	return slices.SortedFunc(slices.Values(g.Files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })

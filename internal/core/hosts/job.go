@@ -20,13 +20,13 @@ const (
 // code was killed.
 func StartScript(g Goal, step Name, attempt string, limit time.Duration) string {
 	seconds := int64(math.Ceil(limit.Seconds()))
-	return "id=" + quote(g.Operation()+" "+string(step)+" "+attempt) + fmt.Sprintf("\nlimit=%d\noperation=%s\n", seconds, quote(g.Operation())) + startScript
+	return places(g) + "id=" + quote(g.Operation()+" "+string(step)+" "+attempt) + fmt.Sprintf("\nlimit=%d\noperation=%s\n", seconds, quote(g.Operation())) + startScript
 }
 
 const startScript = `set -euo pipefail
 umask 077
-state=` + StateFolder + `
 mkdir -p "$state/op"
+chmod 0700 "$state"
 exec 9>>"$state/lock"
 flock -w 5 9 || { echo 'another start does not end'; exit 75; }
 if ! flock -n "$state/job.lock" true; then
@@ -37,6 +37,7 @@ fi
 [ "$(cat "$state/job/id" 2>/dev/null)" = "$id" ] && [ -f "$state/job/exit" ] && exit 0
 # What earlier operations did counts for them only: the host may have changed since.
 for old in "$state"/op/*; do [ "$old" = "$state/op/$operation" ] || rm -rf "$old"; done
+for old in "$state"/binaries/*; do [ "$old" = "$state/binaries/$version" ] || rm -rf "$old"; done
 new="$state/job.new"
 rm -rf "$new"
 mkdir "$new"
@@ -46,43 +47,46 @@ date +%s >"$new/started"
 cat >"$new/wrap" <<'WRAP'
 state=` + StateFolder + `
 job="$state/job"
+umask 077
 exec 8>>"$state/job.lock"
-flock -n 8 || exit 75
+flock -w 5 8 || exit 75
 echo "$$" >"$job/pid"
 cd /
 export HOME="${HOME:-/root}" PATH="${PATH:-/usr/sbin:/usr/bin:/sbin:/bin}:/usr/local/sbin:/usr/local/bin"
+umask 022
 timeout --kill-after=30 "$1" bash "$job/run" </dev/null 2>&1 | { head -c 1048576 >"$job/out"; tail -c 65536 >"$job/out.last"; }
 status=${PIPESTATUS[0]}
 { printf -- '--- %s: exit %s\n' "$(cat "$job/id")" "$status"; cat "$job/out" "$job/out.last" | tail -c 65536; } >>"$state/log"
 if [ "$(stat -c %s "$state/log")" -gt 1048576 ]; then tail -c 524288 "$state/log" >"$state/log.new"; mv "$state/log.new" "$state/log"; fi
 date +%s >"$job/ended"
-echo "$status" >"$job/exit.new"
-sync "$job/exit.new"
-mv "$job/exit.new" "$job/exit"
+echo "$status" >"$job/exit.new" && sync "$job/exit.new" && mv "$job/exit.new" "$job/exit"
 WRAP
 sync "$new/run" "$new/id"
 rm -rf "$state/job"
 mv "$new" "$state/job"
 if command -v systemd-run >/dev/null && systemd-run --quiet --collect --unit "windlass-job-$(date +%s)-$$" --property KillMode=control-group \
-  /bin/bash "$state/job/wrap" "$limit" 9>&- 2>/dev/null; then :
+  --property "RuntimeMaxSec=$((limit + 90))" /bin/bash "$state/job/wrap" "$limit" 9>&- 2>/dev/null; then :
 else setsid nohup /bin/bash "$state/job/wrap" "$limit" >/dev/null 2>&1 </dev/null 9>&- & fi
 # Until the job holds its lock, nobody may take it for killed.
 for _ in $(seq 50); do
   [ -s "$state/job/pid" ] && exit 0
   sleep 0.1
 done
-echo 'the job was started, and does not begin'
-exit 1
+echo 'the job was started, and has not begun yet'
+exit 75
 `
 
 // DrainedScript records that the node is drained, and CordonedScript that it was schedulable before.
 func DrainedScript(g Goal) string { return header(g) + "mark drained yes\n" }
 
 // CordonedScript records, before a drain, that the node was schedulable: the upgrade makes it schedulable again.
-func CordonedScript(g Goal) string { return header(g) + "mark cordoned yes\n" }
+func CordonedScript(g Goal) string { return header(g) + `write "$keep/cordoned" yes` + "\n" }
 
 // UncordonedScript records that the node was made schedulable again, so that what a person does afterwards stays.
-func UncordonedScript(g Goal) string { return header(g) + `rm -f "$op/cordoned"` + "\n" }
+func UncordonedScript(g Goal) string { return header(g) + `rm -f "$keep/cordoned"` + "\n" }
+
+// CleanScript removes what an upgrade that is done needs no longer: binaries that are in their places take as much room as these.
+func CleanScript(g Goal) string { return header(g) + `rm -rf "$state/binaries"` + "\n" }
 
 // SendScript appends length bytes of stdin to a part of a file of the bundle, that must have offset bytes. Where whole is set, the part is the
 // file afterwards, if its digest is right. A connection that ends in between leaves a part that is shorter, and is gone on with.

@@ -48,7 +48,7 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if len(g.After) > 0 {
 		steps = append(steps, commandsStep(g, AfterCommands, g.After))
 	}
-	steps = append(steps, restartStep(g, f, kubeletRuns))
+	steps = append(steps, restartStep(g, f, kubeletRuns, commandLimit))
 	return append(steps, endSteps(g)...), nil
 }
 
@@ -61,7 +61,7 @@ func drainSteps(g Goal) []Step {
 
 func endSteps(g Goal) []Step {
 	steps := []Step{{
-		Name: NodeReady, Summary: fmt.Sprintf("wait until the node is Ready at %s, for up to %s", g.Version, g.readyWithin()), Action: AwaitNode{Within: g.readyWithin()},
+		Name: NodeReady, Summary: fmt.Sprintf("wait until the node is Ready at %s, for up to %s", g.Version, g.readyWithin()), Action: AwaitNode{},
 	}}
 	if g.Drain {
 		steps = append(steps, Step{Name: Uncordon, Summary: "make the node schedulable again, if it was", Action: UncordonNode{}})
@@ -90,7 +90,8 @@ func upgradeStep(g Goal, f Facts) Step {
 	}
 	return Step{
 		Name: KubeadmUpgrade, Summary: "run " + strings.ReplaceAll(command, `"$bin/kubeadm"`, "kubeadm"), Check: check,
-		Action: g.run(upgradeLimit, "mark kubeadm-verb "+verb+"\n"+keepEndpoint+command+"\nmark kubeadm-upgrade "+g.Version.String()+"\n"),
+		Action: g.run(upgradeLimit, `[ -f "$keep/kubeadm-verb-$version" ] || write "$keep/kubeadm-verb-$version" `+verb+"\n"+keepEndpoint+keepManifests+command+
+			"\n# What kubeadm wrote must be on the disk before anything says that it ran.\nsync -f /etc/kubernetes /var/lib/kubelet\nmark kubeadm-upgrade "+g.Version.String()+"\n"),
 	}
 }
 
@@ -99,7 +100,7 @@ func upgradeStep(g Goal, f Facts) Step {
 // an empty one: the kubelet would look for another runtime. So the file is kept from before kubeadm's first run, and comes back until the
 // endpoint has arrived.
 const keepEndpoint = `flags=` + kubeletFlagsFile + `
-kept="$op/kubeadm-flags.env"
+kept="$keep/kubeadm-flags-$version.env"
 endpoint=--container-runtime-endpoint=
 if [ ! -f "$kept" ] && [ -f "$flags" ]; then
   cp -p "$flags" "$kept.new"
@@ -115,12 +116,26 @@ if grep -qs -e $endpoint "$kept" && ! grep -qs -e $endpoint "$flags" && ! grep -
 fi
 `
 
+// keepManifests puts back the manifests of static pods that kubeadm had moved away when it was cut short: without the API server's, it would take the
+// machine for a worker. Only what it moved since its first run for this version comes back.
+const keepManifests = `for name in kube-apiserver kube-controller-manager kube-scheduler etcd; do
+  manifest=/etc/kubernetes/manifests/$name.yaml
+  [ -e "$manifest" ] && continue
+  backup=$(ls -td /etc/kubernetes/tmp/kubeadm-backup-manifests-*/"$name.yaml" 2>/dev/null | head -n 1) || true
+  [ -n "$backup" ] && [ ! "$keep/kubeadm-verb-$version" -nt "$(dirname "$backup")" ] || continue
+  echo "kubeadm was cut short: $name.yaml comes back from $backup"
+  cp -p "$backup" "/etc/kubernetes/manifests/.$name.windlass-new"
+  sync "/etc/kubernetes/manifests/.$name.windlass-new"
+  mv "/etc/kubernetes/manifests/.$name.windlass-new" "$manifest"
+done
+`
+
 func computeVerb(g Goal, f Facts) string {
 	switch {
-	case !f.ControlPlane:
-		return verbNode
 	case f.Verb != "":
 		return f.Verb
+	case !f.ControlPlane:
+		return verbNode
 	case f.Cluster == g.Version:
 		return verbNode
 	}
@@ -134,7 +149,10 @@ func endpointStep(g Goal, f Facts) Step {
 	return Step{
 		Name:    KubeletEndpoint,
 		Summary: "have the kubelet talk to the API server of its own machine, " + f.LocalServer + " (as ControlPlaneKubeletLocalMode does)",
-		Check: checkHeader(g) + `grep -qE "^ *server: *(` + strings.ReplaceAll(f.LocalServer, ".", "[.]") + `|https://(127[.]0[.]0[.]1|localhost|\[::1\]):[0-9]+)$" /etc/kubernetes/kubelet.conf
+		Check: checkHeader(g) + `case "$(sed -n 's/^ *server: *//p' /etc/kubernetes/kubelet.conf | head -n 1)" in
+  ` + quote(f.LocalServer) + ` | https://127.0.0.1:* | https://localhost:* | 'https://[::1]:'*) exit 0 ;;
+esac
+exit 1
 `,
 		Action: g.run(commandLimit, `conf=/etc/kubernetes/kubelet.conf
 cp -p "$conf" "$state/kubelet.conf.before"
@@ -207,7 +225,7 @@ func writeStep(g Goal, files []File) Step {
 	check.WriteString(checkHeader(g))
 	write.WriteString(`put() {
   mkdir -p "$(dirname "$1")"
-  base64 -d >"$1.windlass-new"
+  (umask 077; base64 -d >"$1.windlass-new")
   chown "$2" "$1.windlass-new"
   chmod "$3" "$1.windlass-new"
   sync "$1.windlass-new"
@@ -229,13 +247,24 @@ func writeStep(g Goal, files []File) Step {
 	return Step{Check: check.String(), Action: g.run(commandLimit, write.String())}
 }
 
+// repeatCommand runs a command that may leave a process behind: that one must hold neither the job's lock nor its output, or the job would not end.
+const repeatCommand = `repeat() {
+  status=0
+  bash -c "$1" >"$state/command.out" 2>&1 </dev/null 8>&- || status=$?
+  tail -c 8192 "$state/command.out"
+  return $status
+}
+`
+
 // commandsStep runs commands that may be repeated. They run once for each goal; a power cut may run them again.
 func commandsStep(g Goal, name Name, commands []string) Step {
 	sum := digestOf([]byte(strings.Join(commands, "\x00")))
 	var script strings.Builder
+	script.WriteString(repeatCommand)
 	for _, command := range commands {
-		script.WriteString("bash -c " + quote(command) + "\n")
+		script.WriteString("repeat " + quote(command) + "\n")
 	}
+	script.WriteString("sync\n")
 	return Step{
 		Name: name, Summary: fmt.Sprintf("run %d of the configuration's commands: %s", len(commands), strings.Join(commands, "; ")),
 		Check:  checkHeader(g) + "marked " + string(name) + " " + string(sum) + "\n",

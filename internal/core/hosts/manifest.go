@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -20,13 +21,12 @@ type Digest string
 // Manifest is the list of the digests that binaries must have. The zero value has none.
 type Manifest struct {
 	digests map[string]Digest
-	text    string
 }
 
 // ParseManifest parses lines as sha256sum prints them: a SHA-256, blanks, an optional asterisk, and VERSION/linux/ARCH/NAME. Empty lines and
 // lines that begin with # do not count. Two different digests for one name are an error, and so is a manifest without any.
 func ParseManifest(text string) (Manifest, error) {
-	m := Manifest{digests: map[string]Digest{}, text: text}
+	m := Manifest{digests: map[string]Digest{}}
 	for number, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -94,6 +94,18 @@ func parsePublicKey(text string) (ed25519.PublicKey, error) {
 // BinaryName is the name of a binary in a manifest, a bundle and a folder of binaries.
 func BinaryName(v version.Version, arch, name string) string {
 	return v.String() + "/linux/" + arch + "/" + name
+}
+
+// of gives what the manifest says of a version, in order.
+func (m Manifest) of(v version.Version) []string {
+	var lines []string
+	for name, digest := range m.digests {
+		if strings.HasPrefix(name, v.String()+"/") {
+			lines = append(lines, name+" "+string(digest))
+		}
+	}
+	slices.Sort(lines)
+	return lines
 }
 
 // Digest gives the digest of a binary.

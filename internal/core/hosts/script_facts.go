@@ -10,7 +10,6 @@ const StateFolder = "/var/lib/windlass"
 // factsPrelude defines fact, which prints one fact, and holds the lock under which jobs are started: a job that is just being started is
 // neither missing nor gone. It does not wait long for that, and lets go of the lock as soon as the job is known.
 const factsPrelude = `set -u
-state=` + StateFolder + `
 fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | base64 | tr -d '\n')"; }
 if [ -e "$state/lock" ]; then exec 9<"$state/lock"; flock -s -w 2 9; fi
 free() { d=$1; while [ ! -d "$d" ]; do d=$(dirname "$d"); done; df -Pk "$d" 2>/dev/null | awk 'NR==2 {print $4}'; }
@@ -22,15 +21,16 @@ if why=$( { : >"$probe"; } 2>&1 ); then fact writable yes; rm -f "$probe"; else 
 fact free-kb "$(free "$bin")"
 fact free-state-kb "$(free "$state")"
 if command -v curl >/dev/null; then fact fetcher curl; elif command -v wget >/dev/null; then fact fetcher wget; fi
-[ -f "$op/kubeadm-verb" ] && fact verb "$(cat "$op/kubeadm-verb")"
+[ -f "$keep/kubeadm-verb-$version" ] && fact verb "$(cat "$keep/kubeadm-verb-$version")"
 [ -f "$op/drained" ] && fact drained yes
-[ -f "$op/cordoned" ] && fact cordoned yes
+[ -f "$keep/cordoned" ] && fact cordoned yes
+[ -d "$state/binaries" ] && fact staged yes
 if [ -f "$state/job/id" ]; then
   fact job "$(cat "$state/job/id")"
   fact job-started "$(cat "$state/job/started" 2>/dev/null)"
   fact job-output "$(cat "$state/job/out" "$state/job/out.last" 2>/dev/null | tail -c 4096)"
   if ! flock -n "$state/job.lock" true; then fact job-state running
-  elif [ -f "$state/job/exit" ]; then
+  elif [ -s "$state/job/exit" ]; then
     fact job-state ended; fact job-exit "$(cat "$state/job/exit")"; fact job-ended "$(cat "$state/job/ended" 2>/dev/null)"
   else fact job-state vanished; fi
 fi
@@ -47,23 +47,30 @@ fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
 server=$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)
 fact kubelet-server "$server"
 apiserver=$kubernetes/manifests/kube-apiserver.yaml
-if [ -f $apiserver ]; then
+# kubeadm moves manifests away and back: what it leaves alone tells a control plane for sure.
+if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
   fact control-plane yes
-  address=$(sed -n 's/^.*--advertise-address=//p' $apiserver | head -n 1)
-  port=$(sed -n 's/^.*--secure-port=//p' $apiserver | head -n 1)
+  kubectl=
+  for candidate in "$bin/kubectl" "$state/binaries/$version/kubectl"; do [ -x "$candidate" ] && kubectl=$candidate; done
+  [ -n "$kubectl" ] && fact kubectl yes
+  address=$(sed -n 's/^.*--advertise-address=//p' $apiserver 2>/dev/null | head -n 1)
+  port=$(sed -n 's/^.*--secure-port=//p' $apiserver 2>/dev/null | head -n 1)
   case "$address" in *:*) address="[$address]" ;; esac
   [ -n "$address" ] && fact local-server "https://$address:${port:-6443}"
-  [ -x "$bin/kubectl" ] && [ ! -f "$op/kubeadm-verb" ] && fact cluster "$("$bin/kubectl" --kubeconfig $kubernetes/admin.conf --request-timeout 3s --namespace kube-system get configmap kubeadm-config \
+  [ -n "$kubectl" ] && [ ! -f "$keep/kubeadm-verb-$version" ] && fact cluster "$("$kubectl" --kubeconfig $kubernetes/admin.conf --request-timeout 3s --namespace kube-system get configmap kubeadm-config \
     --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null | sed -n 's/^kubernetesVersion: *//p')"
 fi
 [ -f $kubernetes/manifests/etcd.yaml ] && fact member yes
 if [ ! -d "$op" ] && [ -n "$server" ] && command -v curl >/dev/null; then
-  fact api-server "$(curl --silent --max-time 2 --cacert $kubernetes/pki/ca.crt "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
+  own=/var/lib/kubelet/pki/kubelet-client-current.pem
+  login=(); [ -f $own ] && login=(--cert $own --key $own)
+  fact api-server "$(curl --silent --max-time 2 --cacert $kubernetes/pki/ca.crt ${login[@]+"${login[@]}"} "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
 fi
 `
 
 // rancherFacts are the facts of a host that runs RKE2 or K3s. An agent reaches the servers through its own balancer.
-const rancherFacts = `data=/var/lib/rancher/$name
+const rancherFacts = `data=$(sed -n 's/^data-dir: *//p' "/etc/rancher/$name/config.yaml" 2>/dev/null | tr -d "\"'" | head -n 1)
+data=${data:-/var/lib/rancher/$name}
 fact installed "$("$bin/$name" --version 2>/dev/null | head -n 1)"
 fact need-kb "$(sizes "$bin/$name")"
 service=
@@ -82,7 +89,7 @@ fi
 // removes: that is the only way to know that files can be made there.
 func FactsScript(g Goal) string {
 	var script strings.Builder
-	script.WriteString("bin=" + quote(g.folder()) + "\nop=" + quote(operationFolder(g)) + "\n" + factsPrelude)
+	script.WriteString(places(g) + factsPrelude)
 	if g.Distribution == Kubeadm {
 		script.WriteString(kubeadmFacts)
 	} else {

@@ -74,8 +74,8 @@ type Send struct {
 // DrainNode cordons the node and evicts its pods.
 type DrainNode struct{}
 
-// AwaitNode waits for the node to be Ready at the version, up to Within after the restart.
-type AwaitNode struct{ Within time.Duration }
+// AwaitNode waits for the node to be Ready at the version.
+type AwaitNode struct{}
 
 // UncordonNode makes the node schedulable, where it was when the upgrade began.
 type UncordonNode struct{}
@@ -98,24 +98,25 @@ const (
 func header(g Goal) string {
 	return `set -euo pipefail
 umask 022
-state=` + StateFolder + `
-bin=` + quote(g.folder()) + `
-op=` + quote(operationFolder(g)) + `
-fail() { printf '%s%s: %s\n' '` + reasonMark + `' "$1" "$2"; exit 1; }
+` + places(g) + `fail() { printf '%s%s: %s\n' '` + reasonMark + `' "$1" "$2"; exit 1; }
 digest() { sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1; }
 marked() { [ "$(cat "$op/$1" 2>/dev/null)" = "$2" ]; }
-mark() { printf %s "$2" >"$op/$1.new"; sync "$op/$1.new"; mv "$op/$1.new" "$op/$1"; sync "$op"; }
-mkdir -p "$op"
+write() { printf %s "$2" >"$1.new"; sync "$1.new"; mv "$1.new" "$1"; sync "$(dirname "$1")"; }
+mark() { write "$op/$1" "$2"; }
+(umask 077; mkdir -p "$op" "$keep")
 `
+}
+
+// places names the folders. What must outlive a change of the goal stands in keep: that the node was schedulable, and what kubeadm was begun with for a
+// version.
+func places(g Goal) string {
+	return "state=" + StateFolder + "\nkeep=" + StateFolder + "/keep\nversion=" + quote(safe(g.Version.String())) +
+		"\nbin=" + quote(g.folder()) + "\nop=" + quote(operationFolder(g)) + "\n"
 }
 
 // checkHeader begins each check. A check makes nothing. known holds digests that were computed once for all checks: binaries are large.
 func checkHeader(g Goal) string {
-	return `set -uo pipefail
-state=` + StateFolder + `
-bin=` + quote(g.folder()) + `
-op=` + quote(operationFolder(g)) + `
-digest() {
+	return "set -uo pipefail\n" + places(g) + `digest() {
   while read -r sum name; do [ "$name" = "$1" ] && { echo "$sum"; return; }; done <<<"${known:-}"
   sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1
 }

@@ -53,7 +53,8 @@ type Progress struct {
 	// Message says what runs, or is waited for.
 	Message string
 	// Job is what is known about the last job, with what it printed, without secrets.
-	Job hosts.Job
+	Job    hosts.Job
+	staged bool
 }
 
 // Waits reports whether there is nothing to do but to wait.
@@ -129,7 +130,7 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 	if err != nil {
 		return Progress{}, err
 	}
-	progress := Progress{Job: masked(report.Facts.Job), Failure: report.Refused, Total: len(report.Steps)}
+	progress := Progress{Job: masked(report.Facts.Job), Failure: report.Refused, Total: len(report.Steps), staged: report.Facts.Staged}
 	if report.Refused != nil {
 		return progress, nil
 	}
@@ -158,8 +159,7 @@ func readFacts(ctx context.Context, u Upgrade) (hosts.Facts, error) {
 func (u Upgrade) apply(ctx context.Context, next hosts.Next, p Progress) (Progress, error) {
 	switch next := next.(type) {
 	case hosts.Done:
-		p.Done = true
-		return p, nil
+		return u.finish(ctx, p)
 	case hosts.Fail:
 		p.Step, p.Failure = next.Failure.Step, &next.Failure
 		return p, nil
@@ -180,6 +180,17 @@ func (u Upgrade) apply(ctx context.Context, next hosts.Next, p Progress) (Progre
 		return p, u.uncordon(ctx)
 	}
 	return p, fmt.Errorf("nothing is known about a %T", next)
+}
+
+// finish removes what was staged, and only then tells that the upgrade is done.
+func (u Upgrade) finish(ctx context.Context, p Progress) (Progress, error) {
+	if p.staged {
+		if _, err := run(ctx, u.Host, "removing what was staged", port.HostCommand{Script: hosts.CleanScript(u.Goal)}); err != nil {
+			return p, err
+		}
+	}
+	p.Done = true
+	return p, nil
 }
 
 func (u Upgrade) start(ctx context.Context, next hosts.Start, p Progress) (Progress, error) {

@@ -215,14 +215,14 @@ func (w *world) mustBeKubeadms(t *testing.T) {
 func (w *world) mustHaveSnapshot(t *testing.T) {
 	t.Helper()
 	record := strings.Fields(w.host.MustRun("cat " + hosts.StateFolder + "/op/" + w.upgrade.Goal.Operation() + "/etcd-snapshot"))
-	if len(record) != 2 {
+	if len(record) != 3 {
 		t.Fatalf("the record of the snapshot is %q", record)
 	}
-	if found := strings.Fields(w.host.MustRun("sha256sum " + record[1]))[0]; found != record[0] {
+	if found := strings.Fields(w.host.MustRun("sha256sum " + record[2]))[0]; found != record[0] {
 		t.Errorf("the snapshot has the digest %s, %s is on record", found, record[0])
 	}
 	if w.upgrade.Goal.Distribution == hosts.Kubeadm {
-		if content := w.host.MustRun("cat " + record[1]); !strings.HasPrefix(content, "BEGIN") || !strings.HasSuffix(content, "END\n") {
+		if content := w.host.MustRun("cat " + record[2]); !strings.HasPrefix(content, "BEGIN") || !strings.HasSuffix(content, "END\n") {
 			t.Errorf("the snapshot is not whole: %d bytes", len(content))
 		}
 	}
@@ -261,13 +261,70 @@ func TestKubeadmCutShortKeepsTheRuntime(t *testing.T) {
 	}
 }
 
-// TestLaterControlPlaneMachine: once the cluster's configuration has the version, a control plane machine upgrades only itself.
+// movingKubeadm is a kubeadm that moves the API server's manifest away, as the real one does, and can be held before it puts the new one there.
+const movingKubeadm = `#!/bin/bash
+[ "$1" = version ] && { echo v1.36.3; exit 0; }
+echo "$*" >>/var/log/moving-kubeadm
+manifest=/etc/kubernetes/manifests/kube-apiserver.yaml backup=/etc/kubernetes/tmp/kubeadm-backup-manifests-$(date +%s)
+[ -e $manifest ] || exit 0
+mkdir -p $backup && mv $manifest $backup/
+if [ -e /etc/stand-in/hold ]; then touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done; fi
+sed 's/kube-apiserver:v.*/kube-apiserver:v1.36.3/' $backup/kube-apiserver.yaml >$manifest
+`
+
+// TestKubeadmCutShortKeepsTheControlPlane: without its API server's manifest, kubeadm would take the machine for a worker, and be done with it.
+func TestKubeadmCutShortKeepsTheControlPlane(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, hosts.Kubeadm, true)
+	w.host.Write("/etc/kubernetes/pki/apiserver.crt", []byte("a certificate\n"))
+	w.replace(t, "kubeadm", []byte(movingKubeadm))
+	w.host.Write("/etc/stand-in/hold", nil)
+	w.until(t, false, func(p hoststep.Progress) bool { return p.Step == hosts.KubeadmUpgrade })
+	w.awaitFile(t, hanging)
+	w.host.PowerCut()
+	w.host.Remove("/etc/stand-in/hold")
+	w.host.Boot()
+	w.mustFinish(t)
+	if manifest := w.host.MustRun("cat /etc/kubernetes/manifests/kube-apiserver.yaml"); !strings.Contains(manifest, "kube-apiserver:v1.36.3") {
+		t.Errorf("the API server's manifest is\n%s", manifest)
+	}
+	if log := w.host.MustRun("cat /var/log/moving-kubeadm"); strings.Count(log, "upgrade apply v1.36.3") != 2 || strings.Contains(log, "node") {
+		t.Errorf("kubeadm ran\n%s", log)
+	}
+	if conf := w.host.MustRun("cat /etc/kubernetes/kubelet.conf"); !strings.Contains(conf, "https://10.0.0.1:6443") {
+		t.Errorf("the kubelet talks to\n%s", conf)
+	}
+}
+
+// TestGoalChangesMidway: what is wanted changes after the node was drained. The node is schedulable in the end, as it was in the beginning, and the first
+// control plane machine stays the first.
+func TestGoalChangesMidway(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, hosts.Kubeadm, true)
+	w.host.Write("/etc/stand-in/kubeadm.fail", []byte("not with these arguments\n"))
+	if p := w.until(t, false, nil); p.Failure == nil || p.Failure.Step != hosts.KubeadmUpgrade || !w.node.cordoned {
+		t.Fatalf("%+v", p)
+	}
+	w.host.Remove("/etc/stand-in/kubeadm.fail")
+	w.host.Write("/etc/stand-in/cluster-version", []byte("v1.36.3"))
+	w.upgrade.Attempt, w.upgrade.Goal.After = "second", []string{"nohup sleep 1000 & echo after >>/var/log/commands"}
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+}
+
+// TestLaterControlPlaneMachine: once the cluster's configuration has the version, a control plane machine upgrades only itself. Its address is one of IPv6.
 func TestLaterControlPlaneMachine(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
 	w := newWorld(t, hosts.Kubeadm, true)
 	w.host.Write("/etc/stand-in/cluster-version", []byte("v1.36.3"))
+	w.host.MustRun("sed -i s/10.0.0.1/fd00::1/ /etc/kubernetes/manifests/kube-apiserver.yaml")
 	w.mustFinish(t)
+	if conf := w.host.MustRun("cat /etc/kubernetes/kubelet.conf"); !strings.Contains(conf, "https://[fd00::1]:6443") {
+		t.Errorf("the kubelet talks to\n%s", conf)
+	}
 	if log := w.host.MustRun("cat /var/log/stand-in-kubeadm.log"); !strings.Contains(log, "done upgrade node") || strings.Contains(log, "apply") {
 		t.Errorf("kubeadm ran\n%s", log)
 	}

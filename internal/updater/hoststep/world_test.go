@@ -81,6 +81,7 @@ S
 	w.upgrade = hoststep.Upgrade{
 		Goal: hosts.Goal{
 			Distribution: d, Version: version.MustParse(to), Digests: digests, Source: hosts.Source{HostFolder: "/opt/binaries"}, Snapshot: true, Drain: true,
+			Settle: time.Second,
 		},
 		Node: w.node, Attempt: "first",
 	}
