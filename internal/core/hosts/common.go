@@ -78,8 +78,10 @@ func restartStep(g Goal, f Facts, runs string, limit time.Duration) Step {
 		Name: Restart, Summary: "systemctl daemon-reload, systemctl restart " + service,
 		Check: checkHeader(g) + runs + `marked restart "$(running)" && systemctl is-active --quiet ` + service + " && same\n",
 		Action: g.run(limit, runs+`now=$(running)
+began=$(date +%s)
+complain() { journalctl --no-pager --lines 5 --since "@$began" --unit `+service+` 2>/dev/null || true; fail `+string(StepFailed)+` "$1; see journalctl --unit `+service+` on the host"; }
 systemctl daemon-reload
-systemctl restart `+service+` || { journalctl --no-pager --lines 5 --unit `+service+` 2>/dev/null; fail `+string(StepFailed)+` "systemctl restart `+service+` failed"; }
+systemctl restart `+service+` || complain "systemctl restart `+service+` failed"
 calm=0 pid=
 for _ in $(seq 60); do
   before=$pid
@@ -88,7 +90,10 @@ for _ in $(seq 60); do
   [ $calm -ge `+calm+` ] && break
   sleep 0.5
 done
-[ $calm -ge `+calm+` ] || { journalctl --no-pager --lines 5 --unit `+service+` 2>/dev/null; fail `+string(StepFailed)+` "`+service+` does not stay up after its restart"; }
+if [ $calm -lt `+calm+` ]; then
+  systemctl is-active --quiet `+service+` && ! same && complain "`+service+` runs another program than the one in $bin"
+  complain "`+service+` does not stay up after its restart"
+fi
 mark restart "$now"
 `),
 	}

@@ -140,9 +140,17 @@ func Running(g Goal, f Facts) (Wait, bool) {
 	}
 	since := f.Now.Sub(job.Started)
 	if job.Operation != g.Operation() {
-		return Wait{Message: fmt.Sprintf("another upgrade of this host, to %s, runs step %s since %s", job.Operation, job.Step, since)}, true
+		return Wait{Message: fmt.Sprintf("another upgrade of this host, to %s, runs step %s since %s", target(job.Operation), job.Step, since)}, true
 	}
 	return Wait{Step: job.Step, Message: fmt.Sprintf("step %s runs since %s", job.Step, since)}, true
+}
+
+// target is the version in the name of an operation.
+func target(operation string) string {
+	if end := strings.LastIndex(operation, "-"); end >= 0 {
+		return operation[:end]
+	}
+	return operation
 }
 
 // Decide decides what comes next: the first step that is not done. steps are those that ComputeSteps gave for the facts.
@@ -171,9 +179,7 @@ func IsDone(g Goal, steps []Step, i int, s Seen) bool {
 	case Run, Send:
 		return s.Checks[steps[i].Name].Done
 	case DrainNode:
-		// A node whose processes stay as they are needs no drain. One that somebody has made schedulable since is not empty any longer.
-		drained := s.Facts.Drained && (s.Node == nil || !s.Node.Exists || s.Node.Unschedulable)
-		return drained || !disrupts(steps[i+1:], s)
+		return isDrained(s) || !disrupts(steps[i+1:], s)
 	case AwaitNode:
 		return s.Node == nil || isReady(g, *s.Node)
 	case UncordonNode:
@@ -182,10 +188,16 @@ func IsDone(g Goal, steps []Step, i int, s Seen) bool {
 	return false
 }
 
+// isDrained tells whether the node is as a drain left it. One that somebody has made schedulable since is not empty any longer.
+func isDrained(s Seen) bool {
+	return s.Facts.Drained && (s.Node == nil || !s.Node.Exists || s.Node.Unschedulable)
+}
+
 func isReady(g Goal, n inplace.Node) bool {
 	return n.Unknown == "" && n.Exists && n.Ready && g.Version.RunBy(n.Kubelet)
 }
 
+// disrupts tells whether a job is left to run: a node whose processes stay as they are needs no drain.
 func disrupts(steps []Step, s Seen) bool {
 	for _, step := range steps {
 		if _, ok := step.Action.(Run); ok && !s.Checks[step.Name].Done {
@@ -195,39 +207,49 @@ func disrupts(steps []Step, s Seen) bool {
 	return false
 }
 
-// lacks tells what a host lacks for the steps that are left, before anything is done on it: so that its node is not drained for nothing.
-func lacks(g Goal, steps []Step, s Seen) *Failure {
-	var all, fetch, install int64
-	var first Name
+// leftToBring counts the binaries that are to be brought to a host: all of them, those that are not there, and those not in their places.
+type leftToBring struct {
+	all, fetch, install      int64
+	firstFetch, firstInstall Name
+}
+
+func computeLeft(steps []Step, checks Checks) leftToBring {
+	var left leftToBring
 	for _, step := range steps {
 		isFetch := strings.HasPrefix(string(step.Name), FetchPrefix)
 		if isFetch {
-			all++
+			left.all++
 		}
 		switch {
-		case s.Checks[step.Name].Done:
+		case checks[step.Name].Done:
 		case isFetch:
-			fetch++
-			first = cmp.Or(first, step.Name)
-		case strings.HasPrefix(string(step.Name), InstallPrefix):
-			install++
-			first = cmp.Or(first, step.Name)
+			left.fetch++
+			left.firstFetch = cmp.Or(left.firstFetch, step.Name)
+		case step.Installs != "":
+			left.install++
+			left.firstInstall = cmp.Or(left.firstInstall, step.Name)
 		}
 	}
+	return left
+}
+
+// lacks tells what a host lacks for the steps that are left, before anything is done on it: so that its node is not drained for nothing.
+func lacks(g Goal, steps []Step, s Seen) *Failure {
+	left := computeLeft(steps, s.Checks)
 	f := s.Facts
 	if lacksKubectl(steps, s) {
 		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
 			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
 	}
 	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
-	room := f.NeedKB * 6 / 5 / max(all, 1)
+	room := f.NeedKB * 6 / 5 / max(left.all, 1)
 	switch {
-	case install > 0 && !f.Writable:
-		return &Failure{Reason: FolderReadOnly, Step: first, Message: fmt.Sprintf("no file can be made in %s: %s. Nothing was changed", g.folder(), cmp.Or(f.Why, "unknown why"))}
-	case install > 0 && f.FreeKB < room:
-		return &Failure{Reason: DiskFull, Step: first, Message: fmt.Sprintf("%s has %d MiB left, but a binary needs %d MiB beside the old one", g.folder(), f.FreeKB>>10, room>>10)}
-	case fetch > 0 && f.FreeStateKB < room*fetch:
-		return &Failure{Reason: DiskFull, Step: first, Message: fmt.Sprintf("%s has %d MiB left, but %d binaries need about %d MiB", StateFolder, f.FreeStateKB>>10, fetch, room*fetch>>10)}
+	case left.install > 0 && !f.Writable:
+		return &Failure{Reason: FolderReadOnly, Step: left.firstInstall, Message: fmt.Sprintf("no file can be made in %s: %s. Nothing was changed", g.folder(), cmp.Or(f.Why, "unknown why"))}
+	case left.install > 0 && f.FreeKB < room:
+		return &Failure{Reason: DiskFull, Step: left.firstInstall, Message: fmt.Sprintf("%s has %d MiB left, but a binary needs %d MiB beside the old one", g.folder(), f.FreeKB>>10, room>>10)}
+	case left.fetch > 0 && f.FreeStateKB < room*left.fetch:
+		return &Failure{Reason: DiskFull, Step: left.firstFetch, Message: fmt.Sprintf("%s has %d MiB left, but %d binaries need about %d MiB", StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)}
 	}
 	return nil
 }
@@ -282,17 +304,6 @@ func decideRun(g Goal, step Step, run Run, s Seen) Next {
 // service another one has restarted, restarts it again: so each attempt has its time, and what was mended meanwhile counts.
 func decideReady(g Goal, steps []Step, i int, s Seen) Next {
 	step, n, job := steps[i], *s.Node, s.Facts.Job
-	var missing string
-	switch {
-	case n.Unknown != "":
-		missing = "the node cannot be looked up: " + n.Unknown
-	case !n.Exists:
-		missing = "there is no such node in the cluster"
-	case !g.Version.RunBy(n.Kubelet):
-		missing = fmt.Sprintf("the node reports %s, not %s%s", kubeletOf(n), g.Version, because(n))
-	default:
-		missing = "the node is not Ready" + because(n)
-	}
 	restarted := job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded && job.Attempt == s.Attempt
 	if !restarted && n.Unknown == "" {
 		if at := slices.IndexFunc(steps[:i], func(before Step) bool { return before.Name == Restart }); at >= 0 {
@@ -301,9 +312,23 @@ func decideReady(g Goal, steps []Step, i int, s Seen) Next {
 	}
 	waited := s.Facts.Now.Sub(job.Ended)
 	if restarted && waited >= g.readyWithin() {
-		return Fail{Failure{Reason: NodeNotReady, Step: step.Name, Message: fmt.Sprintf("%s after the restart: %s", waited.Truncate(time.Second), missing)}}
+		return Fail{Failure{Reason: NodeNotReady, Step: step.Name, Message: fmt.Sprintf("%s after the restart: %s", waited.Truncate(time.Second), describeMissing(g, n))}}
 	}
-	return Wait{Step: step.Name, Message: missing}
+	return Wait{Step: step.Name, Message: describeMissing(g, n)}
+}
+
+// describeMissing says what keeps a node from being Ready at the version.
+func describeMissing(g Goal, n inplace.Node) string {
+	switch {
+	case n.Unknown != "":
+		return "the node cannot be looked up: " + n.Unknown
+	case !n.Exists:
+		return "there is no such node in the cluster"
+	case !g.Version.RunBy(n.Kubelet):
+		return fmt.Sprintf("the node reports %s, not %s%s", kubeletOf(n), g.Version, because(n))
+	default:
+		return "the node is not Ready" + because(n)
+	}
 }
 
 func kubeletOf(n inplace.Node) string {

@@ -70,7 +70,7 @@ func TestDecide(t *testing.T) {
 		"waits for the job of another upgrade": {
 			"restart", func(_ hosts.Goal, s *hosts.Seen) {
 				s.Facts.Job = hosts.Job{Operation: "v1.35.9-0", Step: "restart", Attempt: "a1", State: hosts.JobRunning, Started: clock.Add(-time.Minute)}
-			}, "wait: another upgrade of this host, to v1.35.9-0, runs step restart since 1m0s",
+			}, "wait: another upgrade of this host, to v1.35.9, runs step restart since 1m0s",
 		},
 		"a job that was killed is started again": {
 			"kubeadm-upgrade", func(g hosts.Goal, s *hosts.Seen) {

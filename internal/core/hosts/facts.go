@@ -20,6 +20,8 @@ type Facts struct {
 	ControlPlane, Member bool
 	// Installed is the version of the binary that makes the node: the kubelet's, or that of rke2 or k3s; zero where there is none.
 	Installed version.Version
+	// Running is the version of the process that makes the node, where that is known to be another program than the installed one; otherwise zero.
+	Running version.Version
 	// APIServer is the version of the API server that the kubelet talks to; zero where it did not tell, and once an upgrade has begun.
 	APIServer version.Version
 	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, where it cannot be read, and where Verb is set.
@@ -37,8 +39,8 @@ type Facts struct {
 	FreeKB, FreeStateKB, NeedKB int64
 	// Kubectl says that a control plane host has a kubectl to read the cluster's version with.
 	Kubectl bool
-	// Staged says that binaries wait on the host that are in their places, or are not wanted any longer.
-	Staged bool
+	// Cleaned says that the operation was seen to be done, and left no binaries behind.
+	Cleaned bool
 	// Fetcher is curl, wget, or empty.
 	Fetcher string
 	// Verb is the verb of kubeadm upgrade that the change to the version began with; empty for none.
@@ -92,11 +94,11 @@ func ParseFacts(output string) (Facts, error) {
 	r := factReader{values: values}
 	f := Facts{
 		Now: r.time("time"), Arch: goArch(values["arch"]), ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
-		Installed: r.version("installed"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
+		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
 		KubeletServer: values["kubelet-server"], LocalServer: values["local-server"], KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"), Fetcher: values["fetcher"],
-		Verb: values["verb"], Kubectl: r.yes("kubectl"), Staged: r.yes("staged"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+		Verb: values["verb"], Kubectl: r.yes("kubectl"), Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	f.Job = r.job()
 	return f, r.err

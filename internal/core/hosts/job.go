@@ -23,18 +23,29 @@ func StartScript(g Goal, step Name, attempt string, limit time.Duration) string 
 	return places(g) + "id=" + quote(g.Operation()+" "+string(step)+" "+attempt) + fmt.Sprintf("\nlimit=%d\noperation=%s\n", seconds, quote(g.Operation())) + startScript
 }
 
+// claimSeconds is how long an upgrade keeps others from beginning after the end of its last step. Whoever drives an upgrade looks every few seconds.
+const claimSeconds = "60"
+
 const startScript = `set -euo pipefail
 umask 077
+other() { read -r goal step _ <"$state/job/id"; echo "another upgrade of this host is at work, to ${goal%-*}: its step $step $1"; }
 mkdir -p "$state/op"
 chmod 0700 "$state"
 exec 9>>"$state/lock"
 flock -w 5 9 || { echo 'another start does not end'; exit 75; }
 if ! flock -n "$state/job.lock" true; then
   [ "$(cat "$state/job/id" 2>/dev/null)" = "$id" ] && exit 0
-  echo "another job runs: $(cat "$state/job/id" 2>/dev/null)"
+  other runs
   exit 75
 fi
-[ "$(cat "$state/job/id" 2>/dev/null)" = "$id" ] && [ -f "$state/job/exit" ] && exit 0
+[ "$(cat "$state/job/id" 2>/dev/null)" = "$id" ] && [ -s "$state/job/exit" ] && exit 0
+# An upgrade to something else that is between two steps is at work, too: until it is done, has failed, or nobody has gone on with it for a while.
+last=
+[ ! -f "$state/job/id" ] || read -r last _ <"$state/job/id"
+if [ -n "$last" ] && [ "$last" != "$operation" ] && [ "$(cat "$state/job/exit" 2>/dev/null)" = 0 ] && [ ! -f "$state/op/$last/done" ]; then
+  idle=$(($(date +%s) - $(cat "$state/job/ended" 2>/dev/null || echo 0)))
+  if [ $idle -ge 0 ] && [ $idle -lt ` + claimSeconds + ` ]; then other "ended $idle s ago"; exit 75; fi
+fi
 # What earlier operations did counts for them only: the host may have changed since.
 for old in "$state"/op/*; do [ "$old" = "$state/op/$operation" ] || rm -rf "$old"; done
 for old in "$state"/binaries/*; do [ "$old" = "$state/binaries/$version" ] || rm -rf "$old"; done
@@ -85,8 +96,11 @@ func CordonedScript(g Goal) string { return header(g) + `write "$keep/cordoned" 
 // UncordonedScript records that the node was made schedulable again, so that what a person does afterwards stays.
 func UncordonedScript(g Goal) string { return header(g) + `rm -f "$keep/cordoned"` + "\n" }
 
-// CleanScript removes what an upgrade that is done needs no longer: binaries that are in their places take as much room as these.
-func CleanScript(g Goal) string { return header(g) + `rm -rf "$state/binaries"` + "\n" }
+// CleanScript removes what an upgrade that is done needs no longer: binaries that are in their places take as much room as these. It records that the upgrade is
+// done, so that nobody waits for it.
+func CleanScript(g Goal) string {
+	return header(g) + `rm -rf "$state/binaries"` + "\nmark done yes\n"
+}
 
 // SendScript appends length bytes of stdin to a part of a file of the bundle, that must have offset bytes. Where whole is set, the part is the
 // file afterwards, if its digest is right. A connection that ends in between leaves a part that is shorter, and is gone on with.

@@ -24,7 +24,7 @@ if command -v curl >/dev/null; then fact fetcher curl; elif command -v wget >/de
 [ -f "$keep/kubeadm-verb-$version" ] && fact verb "$(cat "$keep/kubeadm-verb-$version")"
 [ -f "$op/drained" ] && fact drained yes
 [ -f "$keep/cordoned" ] && fact cordoned yes
-[ -d "$state/binaries" ] && fact staged yes
+[ -f "$op/done" ] && [ ! -d "$state/binaries" ] && fact cleaned yes
 if [ -f "$state/job/id" ]; then
   fact job "$(cat "$state/job/id")"
   fact job-started "$(cat "$state/job/started" 2>/dev/null)"
@@ -42,6 +42,8 @@ exec 9>&-
 const kubeadmFacts = `kubernetes=/etc/kubernetes
 fact service kubelet
 fact installed "$("$bin/kubelet" --version 2>/dev/null)"
+pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null)
+[ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$bin/kubelet" ] && fact running "$("/proc/$pid/exe" --version 2>/dev/null)"
 fact need-kb "$(sizes "$bin/kubeadm" "$bin/kubelet" "$bin/kubectl")"
 fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
 server=$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)

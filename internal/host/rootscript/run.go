@@ -104,6 +104,9 @@ func (r *Run) Result() (result port.HostResult, known bool, err error) {
 	return port.HostResult{Stdout: r.head.bytes, Stderr: strings.ToValidUTF8(string(r.tail.bytes), "?"), ExitCode: code}, true, nil
 }
 
+// signalled is what an exit status is above where a signal ended a program.
+const signalled = 128
+
 // NotStarted says why root was not there, from how the command ended and what it said.
 func (r *Run) NotStarted(exitCode int) (port.HostReason, error) {
 	said := r.stderr.said()
@@ -115,6 +118,10 @@ func (r *Run) NotStarted(exitCode int) (port.HostReason, error) {
 	}
 	if exitCode == exitNoBash {
 		return port.HostSetup, fmt.Errorf("bash cannot be started: %s", said)
+	}
+	if exitCode > signalled {
+		// The host shuts down, or lacks memory: no word about who may become root.
+		return port.HostLost, fmt.Errorf("the login's shell was ended by signal %d", exitCode-signalled)
 	}
 	return port.HostNotRoot, fmt.Errorf("bash did not start as root (exit status %d): %s", exitCode, said)
 }

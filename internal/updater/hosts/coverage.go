@@ -102,9 +102,7 @@ func (c coverage) coveredConfig(from, to configSpec) []string {
 	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", len(argsTo) > 0 && ok && okTo && coversArgs(argsFrom, argsTo))
 	folder, ok := decodeField[string](to, configuration, "patches", "directory")
 	add("/spec/"+configuration+"/patches/directory", ok && c.coversPatches(folder, filesTo))
-	gatesFrom, ok := decodeField[map[string]bool](from, "clusterConfiguration", "featureGates")
-	gatesTo, okTo := decodeField[map[string]bool](to, "clusterConfiguration", "featureGates")
-	add("/spec/clusterConfiguration/featureGates", ok && okTo && to["clusterConfiguration"] != nil && coversGates(gatesFrom, gatesTo))
+	add("/spec/clusterConfiguration/featureGates", coversGates(from, to))
 	return paths
 }
 
@@ -113,8 +111,14 @@ const localModeGate = "ControlPlaneKubeletLocalMode"
 
 // coversGates reports whether the feature gates of kubeadm differ in nothing but the local mode of kubelets, which an upgrade of a control plane host
 // brings about itself. The gate cannot be switched off on a host that runs.
-func coversGates(from, to map[string]bool) bool {
-	if on, set := to[localModeGate]; set && !on {
+func coversGates(from, to configSpec) bool {
+	gatesFrom, ok := decodeField[map[string]bool](from, "clusterConfiguration", "featureGates")
+	gatesTo, okTo := decodeField[map[string]bool](to, "clusterConfiguration", "featureGates")
+	// A claim on a field that desired does not have would take away what is around it.
+	if !ok || !okTo || to["clusterConfiguration"] == nil {
+		return false
+	}
+	if on, set := gatesTo[localModeGate]; set && !on {
 		return false
 	}
 	without := func(gates map[string]bool) map[string]bool {
@@ -122,7 +126,7 @@ func coversGates(from, to map[string]bool) bool {
 		delete(left, localModeGate)
 		return left
 	}
-	return maps.Equal(without(from), without(to))
+	return maps.Equal(without(gatesFrom), without(gatesTo))
 }
 
 // coversFiles reports whether all that differs between two lists of files can be done: files that are added or changed, one entry for each path.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"testing"
@@ -71,10 +72,10 @@ func withArgs(pairs ...string) fields {
 	return fields{"joinConfiguration": fields{"nodeRegistration": fields{"kubeletExtraArgs": args}}}
 }
 
-func withGates(pairs ...any) fields {
-	gates := fields{}
-	for i := 0; i < len(pairs); i += 2 {
-		gates[pairs[i].(string)] = pairs[i+1]
+func withGates(name string, on bool, more ...any) fields {
+	gates := fields{name: on}
+	for i := 0; i < len(more); i += 2 {
+		gates[fmt.Sprint(more[i])] = more[i+1]
 	}
 	return fields{"clusterConfiguration": fields{"dns": fields{}, "featureGates": gates}}
 }

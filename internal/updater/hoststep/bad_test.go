@@ -43,7 +43,7 @@ func TestBadHosts(t *testing.T) {
 		"no such binary": {func(_ *testing.T, w *world) { w.host.MustRun("rm /opt/binaries/v1.36.3/linux/amd64/kubelet") },
 			"DownloadFailed: step fetch-kubelet: there is no file /opt/binaries/v1.36.3/linux/amd64/kubelet on the host", false},
 		"read-only /usr": {func(_ *testing.T, w *world) { w.host.ReadOnly("/usr") },
-			"FolderReadOnly: step fetch-kubeadm: no file can be made in /usr/bin: Read-only file system. Nothing was changed", false},
+			"FolderReadOnly: step install-kubeadm: no file can be made in /usr/bin: Read-only file system. Nothing was changed", false},
 		"etcd that cannot be saved": {func(_ *testing.T, w *world) {
 			w.host.Write("/usr/bin/etcdctl", []byte("#!/bin/sh\necho no leader >&2\nexit 1\n"))
 		},

@@ -53,8 +53,8 @@ type Progress struct {
 	// Message says what runs, or is waited for.
 	Message string
 	// Job is what is known about the last job, with what it printed, without secrets.
-	Job    hosts.Job
-	staged bool
+	Job     hosts.Job
+	cleaned bool
 }
 
 // Waits reports whether there is nothing to do but to wait.
@@ -130,7 +130,7 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 	if err != nil {
 		return Progress{}, err
 	}
-	progress := Progress{Job: masked(report.Facts.Job), Failure: report.Refused, Total: len(report.Steps), staged: report.Facts.Staged}
+	progress := Progress{Job: masked(report.Facts.Job), Failure: report.Refused, Total: len(report.Steps), cleaned: report.Facts.Cleaned}
 	if report.Refused != nil {
 		return progress, nil
 	}
@@ -182,9 +182,9 @@ func (u Upgrade) apply(ctx context.Context, next hosts.Next, p Progress) (Progre
 	return p, fmt.Errorf("nothing is known about a %T", next)
 }
 
-// finish removes what was staged, and only then tells that the upgrade is done.
+// finish removes what was staged, and only then tells that the upgrade is done. It does so once.
 func (u Upgrade) finish(ctx context.Context, p Progress) (Progress, error) {
-	if p.staged {
+	if !p.cleaned {
 		if _, err := run(ctx, u.Host, "removing what was staged", port.HostCommand{Script: hosts.CleanScript(u.Goal)}); err != nil {
 			return p, err
 		}
