@@ -190,7 +190,7 @@ func (w *world) Close() error {
 
 var (
 	checkName = regexp.MustCompile(`printf '([a-z-]+) %s %s`)
-	startID   = regexp.MustCompile(`^id='(\S+) (\S+) (\S+)'\n`)
+	startID   = regexp.MustCompile(`(?m)^id='(\S+) (\S+) (\S+)'$`)
 )
 
 // Exec implements port.Host.
@@ -207,6 +207,8 @@ func (w *world) Exec(_ context.Context, c port.HostCommand) (port.HostResult, er
 	switch id := startID.FindStringSubmatch(c.Script); {
 	case id != nil:
 		w.start(id[1], id[2], id[3])
+		return port.HostResult{}, nil
+	case strings.HasSuffix(c.Script, "mark done yes\n"):
 		return port.HostResult{}, nil
 	case strings.HasSuffix(c.Script, "fact end yes\n"):
 		return port.HostResult{Stdout: []byte(w.facts())}, nil
