@@ -64,10 +64,13 @@ func newLogsMachineCommand(clock upgradeClock) *cobra.Command {
 		Example: `  windlass logs machine my-machine -n my-namespace
   windlass logs machine my-machine -f`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return &flagError{flag: "NAME", problem: fmt.Sprintf("there must be exactly one, not %q", args)}
+			switch len(args) {
+			case 0:
+				return &flagError{flag: "NAME", problem: "it is missing; name the Machine whose log is to be shown: windlass logs machine NAME -n NAMESPACE"}
+			case 1:
+				return nil
 			}
-			return nil
+			return &flagError{flag: "NAME", problem: fmt.Sprintf("there can be one only, not %q", args)}
 		},
 		ValidArgsFunction: o.complete,
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
@@ -175,6 +178,9 @@ func (r logReader) read(ctx context.Context) (seenLog, error) {
 	seen.entries = slices.DeleteFunc(hosts.ParseLog(kept.Data[v1alpha1.UpdateLogKey]), func(e hosts.LogEntry) bool {
 		return r.operation != "" && e.Operation != r.operation
 	})
+	for i := range seen.entries {
+		seen.entries[i].Output = strings.Join(dropReasons(strings.Split(seen.entries[i].Output, "\n")), "\n")
+	}
 	return seen, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/internal/host/ssh"
@@ -33,13 +34,14 @@ The host's key must stand in --known-hosts. Who logs in is root, or may use sudo
 
 Exit status:
   0  the host is at the version; with --dry-run, it can be brought there as far as can be told
-  1  wrong usage, or the host or the cluster lets nobody in
+  1  wrong usage, a bundle that lacks what is needed, or a host or cluster that is not reached or lets nobody in
   3  it was refused, or a step failed; what is done stays done
   4  it was interrupted, or --timeout has passed; a step that runs on the host goes on there
 
 With -o json the steps are one line of JSON, {dryRun, host, node, from, to, steps: [{step, state, what}]}, and each change is one,
-{time, elapsedSeconds, step, state, message, output}; the last of them has the state done and no step. A failure is one more line, {error: {rule, message}},
-with the rule Refused (3) or Unfinished (4).`
+{time, elapsedSeconds, step, state, message, output}; the last of them has the state done and no step. A failure is one more line,
+{error: {rule, item, message}}. The rule is Refused (3), Unfinished (4), or with 1 what failed of the host, such as HostUnreachable, HostKeyNotTrusted,
+HostLoginRefused and HostNotRoot; ServerError for the cluster; or InvalidInput, with the flag as the item.`
 
 const updaterRunExample = `  # What would be done?
   windlass updater kubeadm run --host 10.0.0.7 --to v1.36.3 --digests SHA256SUMS \
@@ -152,7 +154,7 @@ func (o *updaterRunOptions) addFlags(cmd *cobra.Command) {
 	for _, name := range []string{"host", "to", "user", "bastion", "binaries-url", "binaries-folder", "digests-sha256", "folder", "context", "node"} {
 		mustRegister(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
-	cmd.SetFlagErrorFunc(reportFlagError)
+	cmd.SetFlagErrorFunc(reportRunFlagError)
 }
 
 // The values of --output of commands that print lines.
@@ -214,28 +216,73 @@ func (o *updaterRunOptions) report(cmd *cobra.Command, err error) error {
 	return reportLines(cmd, o.output == outputJSON, err)
 }
 
-// reportLines says what went wrong: as other commands do, or as a last line of JSON where the exit code says more than that it failed.
+// reportLines says what went wrong, as text or as a last line of JSON.
 func reportLines(cmd *cobra.Command, json bool, err error) error {
-	coded, ok := errors.AsType[*exitError](err)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case !ok:
-		format := view.Table
-		if json {
-			format = view.JSON
-		}
-		return reportFailure(cmd, planInput{format: format}, planRequest{}, err)
-	case !json:
-		return err
 	}
-	rule := ruleRefused
-	if coded.code == exitUnfinished {
-		rule = ruleUnfinished
+	err = describeHostError(err)
+	coded, ok := errors.AsType[*exitError](err)
+	if !ok {
+		coded = &exitError{code: exitFailure, err: err}
 	}
-	if writeErr := writeLine(cmd.OutOrStdout(), map[string]any{"error": map[string]string{"rule": rule, "message": err.Error()}}); writeErr != nil {
-		return errors.Join(err, writeErr)
+	if !json {
+		return coded
+	}
+	if writeErr := writeLine(cmd.OutOrStdout(), map[string]runFailureDocument{"error": lineFailureOf(coded)}); writeErr != nil {
+		return errors.Join(coded, writeErr)
 	}
 	coded.silent = true
+	return coded
+}
+
+// runFailureDocument is what the last line of JSON says of a failure, a stable interface. Item is the flag or the cluster that it is about, if any.
+type runFailureDocument struct {
+	Rule    string `json:"rule"`
+	Item    string `json:"item,omitempty"`
+	Message string `json:"message"`
+}
+
+// lineFailureOf says for programs what an error is about.
+func lineFailureOf(err *exitError) runFailureDocument {
+	of := failureOf(err)
+	failure := runFailureDocument{Rule: of.Rule, Item: of.Item, Message: of.Message}
+	failed, ofHost := errors.AsType[*hostFailure](err)
+	switch {
+	case err.code == exitUnfinished:
+		failure.Rule = ruleUnfinished
+	case err.code == exitNoPlan:
+		failure.Rule = ruleRefused
+	case ofHost:
+		failure.Rule, failure.Message = string(failed.reason), failed.err.Error()
+	}
+	return failure
+}
+
+// hostFailure is a host that was not reached, or let nobody in. It begins with the reason.
+type hostFailure struct {
+	reason port.HostReason
+	err    error
+}
+
+func (e *hostFailure) Error() string { return string(e.reason) + ": " + e.err.Error() }
+func (e *hostFailure) Unwrap() error { return e.err }
+
+// describeHostError puts the reason first where the host is what fails, in place of what was being done. Other errors it leaves as they are.
+func describeHostError(err error) error {
+	if _, coded := errors.AsType[*exitError](err); coded {
+		return err
+	}
+	if failed, ok := errors.AsType[*port.HostError](err); ok {
+		return &hostFailure{reason: failed.Reason, err: failed}
+	}
 	return err
+}
+
+// reportRunFlagError reports a flag that cannot be parsed, in the format that was asked for.
+func reportRunFlagError(cmd *cobra.Command, err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return err
+	}
+	return reportLines(cmd, findFormat(os.Args[1:]) == view.JSON, describeFlagError(cmd, err))
 }

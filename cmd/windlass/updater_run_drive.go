@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,10 @@ const (
 	firstBackoff, lastBackoff = 500 * time.Millisecond, 5 * time.Second
 	// firstTries is how often a host is tried that has never answered: its address may be wrong.
 	firstTries = 3
+	// outagePace is how often it is said that nothing is heard.
+	outagePace = 30 * time.Second
+	// silence is how long a host that answers may take at most for one answer, as far as people are told.
+	silence = 10 * time.Second
 	// lastLookTimeout bounds the look at the node after the end.
 	lastLookTimeout = 5 * time.Second
 )
@@ -35,6 +40,8 @@ type runDriver struct {
 	clock   upgradeClock
 	tracker runTracker
 	outage  runOutage
+	// heard is when the host answered last, or when the run began.
+	heard time.Time
 }
 
 func newRunDriver(r runRequest, host port.Host, node *workload.SingleNode, tools runTools, printer runPrinter) *runDriver {
@@ -46,6 +53,7 @@ func newRunDriver(r runRequest, host port.Host, node *workload.SingleNode, tools
 		d.upgrade.Node = node
 	}
 	d.printer.began = d.clock.now()
+	d.heard = d.printer.began
 	return d
 }
 
@@ -58,8 +66,11 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	if report.Refused != nil {
 		return nothingError("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
 	}
-	steps := computePlanned(report.Steps, d.node != nil)
-	plan := runPlanDocument{DryRun: dryRun, Host: d.address, From: report.Facts.Installed.String(), To: d.upgrade.Goal.Version.String(), Steps: steps}
+	if err := checkBundle(d.upgrade.Bundle, report.Steps); err != nil {
+		return err
+	}
+	plan := computePlan(d.upgrade.Goal, report, d.node != nil)
+	plan.DryRun, plan.Host = dryRun, d.address
 	if d.node != nil {
 		plan.Node = d.node.Name()
 	}
@@ -68,6 +79,7 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	}
 	d.printer.noteAll(planNotes(report.Facts, d.upgrade.Goal, d.node != nil))
 	if dryRun {
+		d.printer.noteAll(sourceNotes(d.upgrade.Goal.Source, report.Steps))
 		return d.foresee(report)
 	}
 	for _, step := range report.Steps {
@@ -94,6 +106,32 @@ func planNotes(f hosts.Facts, g hosts.Goal, watched bool) []string {
 		notes = append(notes, "the node is neither drained nor watched, as --no-drain says: its pods stay, and nobody waits until it is Ready")
 	}
 	return notes
+}
+
+// sourceNotes says what a look at the host does not show: whether binaries are where they are to come from.
+func sourceNotes(source hosts.Source, steps []hoststep.StepState) []string {
+	from := cmp.Or(source.HostFolder, source.URL)
+	fetches := func(s hoststep.StepState) bool {
+		return !s.Done && strings.HasPrefix(string(s.Step.Name), hosts.FetchPrefix)
+	}
+	if from == "" || !slices.ContainsFunc(steps, fetches) {
+		return nil
+	}
+	return []string{fmt.Sprintf("whether %s has them is seen when they are fetched: nobody has looked for the binaries there", from)}
+}
+
+// checkBundle looks for all files that are to be sent, before anything is done: the bundle lies on this machine.
+func checkBundle(bundle hoststep.Bundle, steps []hoststep.StepState) error {
+	for _, step := range steps {
+		send, ok := step.Step.Action.(hosts.Send)
+		if !ok || step.Done {
+			continue
+		}
+		if _, _, err := bundle.Open(send.Name); err != nil {
+			return fileError("--bundle", err)
+		}
+	}
+	return nil
 }
 
 // look reads how far the host is.
@@ -168,23 +206,32 @@ func (d *runDriver) wait(ctx context.Context, pause time.Duration) bool {
 
 // runOutage is a time in which nothing was heard.
 type runOutage struct {
-	since   time.Time
-	backoff time.Duration
+	since, told time.Time
+	backoff     time.Duration
+	// host says that it is the host that does not answer.
+	host bool
 }
 
-// lost says once that nothing is heard, waits, and reports whether there is time left.
+// lost says now and then that nothing is heard, waits, and reports whether there is time left.
 func (d *runDriver) lost(ctx context.Context, err error) bool {
+	now := d.clock.now()
 	if d.outage.backoff == 0 {
-		d.outage = runOutage{since: d.clock.now(), backoff: firstBackoff}
-		d.printer.note(oneLine(err.Error()) + "; it is tried again")
+		d.outage = runOutage{since: now, told: now, backoff: firstBackoff}
+		d.printer.note(oneLine(describeHostError(err).Error()) + "; it is tried again")
 	} else {
 		d.outage.backoff = min(2*d.outage.backoff, lastBackoff)
 	}
+	if now.Sub(d.outage.told) >= outagePace {
+		d.outage.told = now
+		d.printer.note(fmt.Sprintf("%s; it has been tried again for %s", oneLine(describeHostError(err).Error()), now.Sub(d.outage.since).Truncate(time.Second)))
+	}
+	d.outage.host = port.ReasonOfHost(err) != ""
 	return d.wait(ctx, d.outage.backoff)
 }
 
 // answered says that there is an answer again.
 func (d *runDriver) answered() {
+	d.heard = d.clock.now()
 	if d.outage.backoff == 0 {
 		return
 	}
@@ -205,7 +252,21 @@ func (d *runDriver) failed(ctx context.Context, failure hosts.Failure) error {
 	if cordon := d.describeCordon(ctx, "until that has succeeded"); cordon != "" {
 		message += "; " + cordon
 	}
-	return nothingError("%s; what is done stays done: the same command goes on from there", message)
+	if isForPeople(failure.Reason) {
+		return nothingError("%s. What is done stays done; when that is mended, the same command goes on from there", message)
+	}
+	return nothingError("%s. What is done stays done: the same command goes on from there", message)
+}
+
+// isForPeople reports whether the same command fails again until somebody has mended something.
+func isForPeople(r hosts.Reason) bool {
+	switch r {
+	case hosts.NotThisDistribution, hosts.VersionRefused, hosts.NoDigest, hosts.WrongDigest, hosts.WrongVersion, hosts.DownloadFailed, hosts.DiskFull,
+		hosts.FolderReadOnly, hosts.ToolMissing:
+		return true
+	case hosts.SnapshotFailed, hosts.StepFailed, hosts.StepTimedOut, hosts.StepHadNoEffect, hosts.NodeNotReady:
+	}
+	return false
 }
 
 // unfinished says what goes on where nobody waits any longer.
@@ -214,8 +275,12 @@ func (d *runDriver) unfinished(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errRunTimeout) {
 		why = cause.Error()
 	}
-	going := "nothing was begun on the host"
+	going, silent := "nothing was begun on the host", d.clock.now().Sub(d.heard)
 	switch {
+	case d.tracker.shown.Step != "" && (d.outage.host || silent > silence):
+		going = fmt.Sprintf("the host has not answered for %s; whether step %s goes on there is not known", silent.Truncate(time.Second), d.tracker.shown.Step)
+	case d.tracker.order != nil && d.outage.host:
+		going = fmt.Sprintf("the host has not answered for %s; whether a step goes on there is not known", silent.Truncate(time.Second))
 	case d.tracker.shown.State == hosts.LogRunning:
 		going = fmt.Sprintf("step %s goes on on the host, and the next one is not begun", d.tracker.shown.Step)
 	case d.tracker.shown.Step != "":
@@ -252,8 +317,9 @@ type runChange struct {
 	Step    hosts.Name
 	State   hosts.LogState
 	Message string
-	// Output is the last of what a failed step printed.
+	// Output is the last of what a failed step printed; Quoted says that Message tells the same, after the reason.
 	Output string
+	Quoted bool
 }
 
 // runTracker tells what is new.
@@ -267,6 +333,10 @@ type runTracker struct {
 func (t *runTracker) observe(p hoststep.Progress) []runChange {
 	now := computeChange(p)
 	if now == t.shown {
+		if isStartedAgain(now, p) {
+			now.Message = "started again: it ended without a result"
+			return []runChange{now}
+		}
 		return nil
 	}
 	var changes []runChange
@@ -279,6 +349,11 @@ func (t *runTracker) observe(p hoststep.Progress) []runChange {
 		return changes
 	}
 	return append(changes, now)
+}
+
+// isStartedAgain reports whether a step was started whose job has vanished, as after a power cut.
+func isStartedAgain(now runChange, p hoststep.Progress) bool {
+	return now.State == hosts.LogRunning && p.Job.State == hosts.JobVanished && p.Job.Step == p.Step
 }
 
 // precedes reports whether a step comes before the one that is begun or waited for. A failure may be of a step that comes later than what is done.
@@ -296,7 +371,7 @@ func computeChange(p hoststep.Progress) runChange {
 	case p.Failure != nil:
 		change.State, change.Message = hosts.LogFailed, string(p.Failure.Reason)+": "+p.Failure.Message
 		if p.Job.State == hosts.JobEnded && p.Job.Step == p.Failure.Step {
-			change.Output = lastOutput(p.Job.Output)
+			change.Output, change.Quoted = lastOutput(p.Job.Output)
 		}
 	case p.Waits() && p.Job.State == hosts.JobRunning && p.Job.Step != p.Step:
 		change.State, change.Message = hosts.LogWaiting, fmt.Sprintf("another upgrade of this host, to %s, runs step %s", p.Job.Operation, p.Job.Step)
@@ -309,7 +384,18 @@ func computeChange(p hoststep.Progress) runChange {
 // maxOutputLines is how many lines of a failed step are shown.
 const maxOutputLines = 20
 
-func lastOutput(output string) string {
+// reasonMark begins the line of an output that tells the reason of a failure to programs. Its message is that of the failure.
+const reasonMark = "windlass-reason "
+
+func dropReasons(lines []string) []string {
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, reasonMark) })
+}
+
+// lastOutput gives the last lines of what a failed step printed, and whether the failure's message was made of them.
+func lastOutput(output string) (last string, quoted bool) {
 	lines := strings.Split(strings.TrimRight(output, "\n "), "\n")
-	return strings.Join(lines[max(0, len(lines)-maxOutputLines):], "\n")
+	all := len(lines)
+	lines = dropReasons(lines)
+	last = strings.Join(lines[max(0, len(lines)-maxOutputLines):], "\n")
+	return last, last != "" && len(lines) == all
 }

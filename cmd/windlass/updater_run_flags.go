@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -92,7 +93,7 @@ func (o *updaterRunOptions) parseSource(r *runRequest) error {
 			return &flagError{flag: "--binaries-folder", problem: fmt.Sprintf("%q is not the absolute path of a folder on the host, without blanks", o.hostFolder)}
 		}
 	case o.bundle != "":
-		if _, err := os.Stat(o.bundle); err != nil {
+		if err := readTar(o.bundle, func(string, io.Reader) error { return nil }); err != nil {
 			return fileError("--bundle", err)
 		}
 		r.bundle = bundle.File{Path: o.bundle}

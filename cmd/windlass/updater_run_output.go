@@ -31,6 +31,7 @@ func (p runPrinter) noteAll(notes []string) {
 // The states of a planned step.
 const (
 	stepDone    = "done"
+	stepRunning = "running"
 	stepToDo    = "to do"
 	stepLeftOut = "left out"
 )
@@ -42,8 +43,21 @@ type plannedStep struct {
 	What  string     `json:"what"`
 }
 
-// computePlanned says which steps are done. What is only done because the drain has not begun is still to do.
-func computePlanned(steps []hoststep.StepState, watched bool) []plannedStep {
+// computePlan says what is known of the host, and of the steps.
+func computePlan(g hosts.Goal, r hoststep.Report, watched bool) runPlanDocument {
+	var running hosts.Name
+	if job := r.Facts.Job; job.State == hosts.JobRunning && job.Operation == g.Operation() {
+		running = job.Step
+	}
+	plan := runPlanDocument{From: r.Facts.Installed.String(), To: g.Version.String(), Steps: computePlanned(r.Steps, running, watched)}
+	if !r.Facts.Running.IsZero() && r.Facts.Running != r.Facts.Installed {
+		plan.From, plan.inPlace = r.Facts.Running.String(), r.Facts.Installed.String()
+	}
+	return plan
+}
+
+// computePlanned says which steps are done, and which one runs. What is only done because the drain has not begun is still to do.
+func computePlanned(steps []hoststep.StepState, running hosts.Name, watched bool) []plannedStep {
 	planned := make([]plannedStep, 0, len(steps))
 	drained := true
 	for _, s := range steps {
@@ -60,6 +74,9 @@ func computePlanned(steps []hoststep.StepState, watched bool) []plannedStep {
 		if s.Step.Name == hosts.NodeReady && !watched {
 			state = stepLeftOut
 		}
+		if s.Step.Name == running {
+			state = stepRunning
+		}
 		planned = append(planned, plannedStep{Step: s.Step.Name, State: state, What: s.Step.Summary})
 	}
 	return planned
@@ -70,10 +87,13 @@ type runPlanDocument struct {
 	DryRun bool   `json:"dryRun"`
 	Host   string `json:"host"`
 	// Node is left out where nobody looks at it.
-	Node  string        `json:"node,omitempty"`
+	Node string `json:"node,omitempty"`
+	// From is the version that runs.
 	From  string        `json:"from"`
 	To    string        `json:"to"`
 	Steps []plannedStep `json:"steps"`
+	// inPlace is the version that the next restart brings; empty where it is the one that runs.
+	inPlace string
 }
 
 // whatWidth is how wide the last column of the steps may be.
@@ -84,7 +104,11 @@ func (p runPrinter) plan(d runPlanDocument) error {
 		return writeLine(p.out, d)
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "Host %s, at %s, to %s", d.Host, d.From, d.To)
+	fmt.Fprintf(&text, "Host %s, at %s", d.Host, d.From)
+	if d.inPlace != "" {
+		fmt.Fprintf(&text, " (%s is in place, and waits for a restart)", d.inPlace)
+	}
+	text.WriteString(", to " + d.To)
 	if d.Node != "" {
 		text.WriteString("; its node is " + d.Node)
 	}
@@ -124,7 +148,11 @@ func (p runPrinter) change(c runChange, now time.Time) error {
 			Time: now.UTC(), ElapsedSeconds: int64(elapsed / time.Second), Step: c.Step, State: c.State, Message: c.Message, Output: c.Output,
 		})
 	}
-	line := strings.TrimRight(fmt.Sprintf("%7s  %-18s %-8s %s", elapsed, c.Step, c.State, oneLine(c.Message)), " ") + "\n"
+	message := oneLine(c.Message)
+	if c.Quoted {
+		message, _, _ = strings.Cut(message, ": ")
+	}
+	line := strings.TrimRight(fmt.Sprintf("%7s  %-18s %-8s %s", elapsed, c.Step, c.State, message), " ") + "\n"
 	if c.Output != "" {
 		line += indented(c.Output, "         ")
 	}

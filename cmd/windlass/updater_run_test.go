@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/ed25519"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/host/ssh"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updater/hoststep"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 func TestRunTracker(t *testing.T) {
@@ -51,8 +54,26 @@ func TestRunTracker(t *testing.T) {
 			Job: hosts.Job{Step: hosts.KubeadmUpgrade, State: hosts.JobEnded, ExitCode: 1, Output: strings.Repeat("line\n", 30)},
 		}},
 			want: []runChange{{Step: "fetch-kubelet", State: hosts.LogRunning}, {
-				Step: hosts.KubeadmUpgrade, State: hosts.LogFailed, Message: "StepFailed: exit code 1", Output: strings.TrimSuffix(strings.Repeat("line\n", maxOutputLines), "\n"),
+				Step: hosts.KubeadmUpgrade, State: hosts.LogFailed, Message: "StepFailed: exit code 1", Quoted: true,
+				Output: strings.TrimSuffix(strings.Repeat("line\n", maxOutputLines), "\n"),
 			}}},
+		{name: "what a step says to programs is told once", seen: []hoststep.Progress{{
+			Step: "fetch-kubelet", Failure: &hosts.Failure{Reason: hosts.WrongDigest, Step: "fetch-kubelet", Message: "it is another file"},
+			Job: hosts.Job{Step: "fetch-kubelet", State: hosts.JobEnded, ExitCode: 1, Output: "one\nwindlass-reason WrongDigest: it is another file\n"},
+		}},
+			want: []runChange{{Step: "fetch-kubelet", State: hosts.LogFailed, Message: "WrongDigest: it is another file", Output: "one"}}},
+		{name: "a job that vanished is started again", seen: []hoststep.Progress{
+			{Step: "fetch-kubelet"}, running("fetch-kubelet", "1s"),
+			{Step: "fetch-kubelet", Job: hosts.Job{Step: "fetch-kubelet", State: hosts.JobVanished}}, running("fetch-kubelet", "1s"),
+		},
+			want: []runChange{
+				{Step: "fetch-kubelet", State: hosts.LogRunning},
+				{Step: "fetch-kubelet", State: hosts.LogRunning, Message: "started again: it ended without a result"},
+			}},
+		{name: "a job of an earlier run that vanished is none of this one", seen: []hoststep.Progress{
+			{Step: "fetch-kubelet", Job: hosts.Job{Step: "fetch-kubelet", State: hosts.JobVanished}}, running("fetch-kubelet", "1s"),
+		},
+			want: []runChange{{Step: "fetch-kubelet", State: hosts.LogRunning}}},
 		{name: "the end", seen: []hoststep.Progress{{Step: hosts.NodeReady, Message: "the node is not Ready"}, {Done: true}},
 			want: []runChange{{Step: hosts.NodeReady, State: hosts.LogWaiting, Message: "the node is not Ready"}, {Step: hosts.NodeReady, State: hosts.LogDone}}},
 		{name: "nothing to do", seen: []hoststep.Progress{{Done: true}}},
@@ -161,6 +182,11 @@ type scriptedRun struct {
 
 func (r *scriptedRun) run(t *testing.T, h *scriptedHost, maxPauses int, args ...string) error {
 	t.Helper()
+	return r.runFrom(t, h, maxPauses, "--binaries-folder", "/srv", args...)
+}
+
+func (r *scriptedRun) runFrom(t *testing.T, h *scriptedHost, maxPauses int, source, from string, args ...string) error {
+	t.Helper()
 	folder := t.TempDir()
 	now := midnight
 	timeout := make(chan time.Time, 1)
@@ -199,7 +225,7 @@ func (r *scriptedRun) run(t *testing.T, h *scriptedHost, maxPauses int, args ...
 	}
 	cmd := newUpdaterHostCommand(hosts.Kubeadm, "kubeadm", tools)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{"run", "--host", "10.0.0.7", "--to", "v1.36.3", "--digests", digests, "--binaries-folder", "/srv"}, args...))
+	cmd.SetArgs(append([]string{"run", "--host", "10.0.0.7", "--to", "v1.36.3", "--digests", digests, source, from}, args...))
 	cmd.SetOut(&r.out)
 	cmd.SetErr(&r.notes)
 	err := cmd.ExecuteContext(t.Context())
@@ -231,7 +257,7 @@ func TestRunGoesOnAfterALostConnection(t *testing.T) {
 		t.Errorf("it ends with %q, not %q", err, want)
 	}
 	wantNotes := `windlass: note: the node is neither drained nor watched, as --no-drain says: its pods stay, and nobody waits until it is Ready
-windlass: note: reading the host's facts: host 10.0.0.7:22: unexpected EOF; it is tried again
+windlass: note: HostConnectionLost: host 10.0.0.7:22: unexpected EOF; it is tried again
 windlass: note: there is an answer again, after 17s
 `
 	if diff := cmp.Diff(wantNotes, r.notes.String()); diff != "" {
@@ -253,19 +279,84 @@ func TestRunGivesUp(t *testing.T) {
 		name  string
 		errs  []error
 		calls int
+		rule  port.HostReason
 	}{
-		{name: "a host that was never reached", errs: []error{unreachable, unreachable, unreachable, nil}, calls: firstTries},
-		{name: "a host that is not trusted", errs: []error{untrusted, nil}, calls: 1},
-		{name: "a host that is not trusted any longer", errs: []error{nil, nil, untrusted, nil}, calls: 3},
+		{name: "a host that was never reached", errs: []error{unreachable, unreachable, unreachable, nil}, calls: firstTries, rule: port.HostUnreachable},
+		{name: "a host that is not trusted", errs: []error{untrusted, nil}, calls: 1, rule: port.HostNotTrusted},
+		{name: "a host that is not trusted any longer", errs: []error{nil, nil, untrusted, nil}, calls: 3, rule: port.HostNotTrusted},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := &scriptedHost{errs: test.errs}
 			var r scriptedRun
-			err := r.run(t, h, 100, "--no-drain")
-			if code := exitCodeOfRun(err); code != exitFailure || !strings.Contains(fmt.Sprint(err), "host 10.0.0.7:22: ") || h.calls != test.calls {
+			err := r.run(t, h, 100, "--no-drain", "-o", "json")
+			if code := exitCodeOfRun(err); code != exitFailure || !strings.HasPrefix(fmt.Sprint(err), string(test.rule)+": host 10.0.0.7:22: ") || h.calls != test.calls {
 				t.Errorf("exit code %d after %d calls: %v", code, h.calls, err)
 			}
+			lines := strings.Split(strings.TrimSpace(r.out.String()), "\n")
+			if last := lines[len(lines)-1]; !strings.HasPrefix(last, `{"error":{"rule":"`+string(test.rule)+`","message":"host 10.0.0.7:22: `) {
+				t.Errorf("it prints %s", last)
+			}
 		})
+	}
+}
+
+func TestRunEndsWhileTheHostDoesNotAnswer(t *testing.T) {
+	// Facts, checks, and a start; then nothing.
+	h := &scriptedHost{errs: append(make([]error, 6), slices.Repeat([]error{lost()}, 100)...)}
+	var r scriptedRun
+	err := r.run(t, h, 20, "--no-drain")
+	want := "--timeout has passed: the host has not answered for 1m18s; whether step fetch-kubeadm goes on there is not known; " +
+		"to go on, give the same command again; to see how far it is, add --dry-run"
+	if code := exitCodeOfRun(err); code != exitUnfinished || err.Error() != want {
+		t.Errorf("exit code %d: %v", code, err)
+	}
+	const lost = "windlass: note: HostConnectionLost: host 10.0.0.7:22: unexpected EOF; it "
+	_, notes, _ := strings.Cut(r.notes.String(), "\n")
+	if diff := cmp.Diff(lost+"is tried again\n"+lost+"has been tried again for 32s\n"+lost+"has been tried again for 1m2s\n", notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+}
+
+func TestRunLooksIntoTheBundleFirst(t *testing.T) {
+	bundle := filepath.Join(t.TempDir(), "bundle.tar")
+	var content bytes.Buffer
+	archive := tar.NewWriter(&content)
+	if err := errors.Join(archive.WriteHeader(&tar.Header{Name: "v1.36.3/linux/amd64/kubeadm", Typeflag: tar.TypeReg}), archive.Close(), os.WriteFile(bundle, content.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--no-drain", "--dry-run"}, {"--no-drain"}} {
+		h := &scriptedHost{}
+		var r scriptedRun
+		err := r.runFrom(t, h, 100, "--bundle", bundle, args...)
+		if want := "--bundle: the bundle " + bundle + " has no file v1.36.3/linux/amd64/kubelet"; exitCodeOfRun(err) != exitFailure || fmt.Sprint(err) != want || h.job != "" || r.out.Len() > 0 {
+			t.Errorf("%v: it began %q, printed %q, and ended with %v", args, h.job, r.out.String(), err)
+		}
+	}
+}
+
+func TestRunShowsWhatRuns(t *testing.T) {
+	running, installed := version.MustParse("v1.35.4"), version.MustParse("v1.36.3")
+	goal := hosts.Goal{Distribution: hosts.Kubeadm, Version: installed}
+	report := hoststep.Report{
+		Facts: hosts.Facts{Installed: installed, Running: running, Job: hosts.Job{Operation: goal.Operation(), Step: hosts.Restart, State: hosts.JobRunning}},
+		Steps: []hoststep.StepState{{Step: hosts.Step{Name: "install-kubelet"}, Done: true}, {Step: hosts.Step{Name: hosts.Restart}}},
+	}
+	plan := computePlan(goal, report, true)
+	plan.Host = "10.0.0.7"
+	var out bytes.Buffer
+	if err := (runPrinter{out: &out}).plan(plan); err != nil {
+		t.Fatal(err)
+	}
+	if want := "Host 10.0.0.7, at v1.35.4 (v1.36.3 is in place, and waits for a restart), to v1.36.3\n"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("it prints %q, not %q", out.String(), want)
+	}
+	want := []plannedStep{{Step: "install-kubelet", State: stepDone}, {Step: hosts.Restart, State: stepRunning}}
+	if diff := cmp.Diff(want, plan.Steps); diff != "" || plan.From != "v1.35.4" {
+		t.Errorf("from %s; steps (-want +got):\n%s", plan.From, diff)
+	}
+	report.Facts.Job.Operation = "another"
+	if got := computePlan(goal, report, true).Steps[1].State; got != stepToDo {
+		t.Errorf("another operation's step is %q", got)
 	}
 }
 
@@ -277,6 +368,9 @@ func TestRunDryRunBeginsNothing(t *testing.T) {
 	}
 	if h.job != "" {
 		t.Errorf("it began %s", h.job)
+	}
+	if !strings.Contains(r.notes.String(), "note: whether /srv has them is seen when they are fetched: ") {
+		t.Errorf("it notes %s", r.notes.String())
 	}
 	if got := strings.Count(r.out.String(), "\n"); got != 1 || !strings.Contains(r.out.String(), `{"step":"node-ready","state":"left out",`) {
 		t.Errorf("it prints %s", r.out.String())
