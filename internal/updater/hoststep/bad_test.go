@@ -28,7 +28,7 @@ func TestBadHosts(t *testing.T) {
 		// begun says that the fault shows only when the host was changed already.
 		begun bool
 	}{
-		"full disk": {func(_ *testing.T, w *world) { w.host.FillDisk() }, "DiskFull: step fetch-kubeadm: ", false},
+		"full disk": {func(_ *testing.T, w *world) { w.host.FillDisk() }, "DiskFull: step install-kubeadm: ", false},
 		"wrong digest": {func(_ *testing.T, w *world) {
 			w.host.MustRun("echo x >>/opt/binaries/v1.36.3/linux/amd64/kubelet")
 		}, "WrongDigest: step fetch-kubelet: kubelet has the SHA-256 ", false},
@@ -117,6 +117,27 @@ func TestFailedStepIsTriedAgain(t *testing.T) {
 	if saved := w.host.MustRun("grep -c . /var/log/etcdctl"); saved != "1\n" {
 		t.Errorf("etcd was saved %s times", saved)
 	}
+}
+
+// TestTwoGoals: an upgrade to something else waits while one is at work, also between two of its steps, and says for what; that of the same goal goes on
+// with it.
+func TestTwoGoals(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, hosts.Kubeadm, false)
+	w.until(t, false, func(p hoststep.Progress) bool { return p.Step == "fetch-kubelet" })
+	w.awaitFile(t, hosts.StateFolder+"/job/exit")
+	other := w.upgrade
+	other.Attempt, other.Goal.KubeletArgs = "other", nil
+	p, err := hoststep.Advance(t.Context(), other)
+	if err != nil || p.Failure != nil || !strings.Contains(p.Message, "another upgrade of this host is at work, to v1.36.3: its step fetch-kube") {
+		t.Fatalf("%v, %+v", err, p)
+	}
+	w.upgrade.Attempt = "second"
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+	w.upgrade.Goal, w.upgrade.Attempt = other.Goal, "third"
+	w.mustFinish(t)
 }
 
 // TestLogins: who is not let in, or does not become root, is told so, and nothing happens on the host.

@@ -6,7 +6,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,15 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 	testhosts "github.com/windlass-dev/windlass/test/hosts"
 )
+
+// TestMain runs more tests at once than there are processors: hosts mostly wait, for services that must stay up and for one another.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // The versions that a world goes from and to, for each distribution.
 var versions = map[hosts.Distribution][2]string{
