@@ -49,7 +49,9 @@ demo-in-place: build ## The same upgrade with machines that stay: two updaters c
 
 .PHONY: host
 host: build host-tools ## Start a Linux host with sshd on this machine, to try `windlass updater kubeadm run` on (needs root). It runs until ^C.
-	-@WINDLASS_HOST=$(CURDIR)/.windlass/host WINDLASS_HOST_SHOWN=.windlass/host go test -v -count=1 -timeout 0 -run '^TestPlay$$' ./test/hosts/play
+	@go test -c -o bin/play.test ./test/hosts/play
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	CI=true WINDLASS_HOST=$(CURDIR)/.windlass/host WINDLASS_HOST_SHOWN=.windlass/host bin/play.test -test.timeout 0 -test.run '^TestPlay$$' >"$$log" || { cat "$$log" >&2; exit 1; }
 
 .PHONY: build
 build: ## Build bin/windlass.
