@@ -247,7 +247,7 @@ type runFailureDocument struct {
 func lineFailureOf(err *exitError) runFailureDocument {
 	of := failureOf(err)
 	failure := runFailureDocument{Rule: of.Rule, Item: of.Item, Message: of.Message}
-	failed, ofHost := errors.AsType[*hostFailure](err)
+	failed, ofHost := errors.AsType[*hostReasonError](err)
 	switch {
 	case err.code == exitUnfinished:
 		failure.Rule = ruleUnfinished
@@ -259,14 +259,14 @@ func lineFailureOf(err *exitError) runFailureDocument {
 	return failure
 }
 
-// hostFailure is a host that was not reached, or let nobody in. It begins with the reason.
-type hostFailure struct {
+// hostReasonError is a host that was not reached, or let nobody in. It begins with the reason.
+type hostReasonError struct {
 	reason port.HostReason
 	err    error
 }
 
-func (e *hostFailure) Error() string { return string(e.reason) + ": " + e.err.Error() }
-func (e *hostFailure) Unwrap() error { return e.err }
+func (e *hostReasonError) Error() string { return string(e.reason) + ": " + e.err.Error() }
+func (e *hostReasonError) Unwrap() error { return e.err }
 
 // describeHostError puts the reason first where the host is what fails, in place of what was being done. Other errors it leaves as they are.
 func describeHostError(err error) error {
@@ -274,7 +274,7 @@ func describeHostError(err error) error {
 		return err
 	}
 	if failed, ok := errors.AsType[*port.HostError](err); ok {
-		return &hostFailure{reason: failed.Reason, err: failed}
+		return &hostReasonError{reason: failed.Reason, err: failed}
 	}
 	return err
 }
