@@ -90,9 +90,12 @@ func (h *Host) open(path string, flags uint64, mode fs.FileMode) (*os.File, erro
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
-		Flags: flags | unix.O_CLOEXEC, Mode: uint64(mode.Perm()), Resolve: unix.RESOLVE_IN_ROOT,
-	})
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: uint64(mode.Perm()), Resolve: unix.RESOLVE_IN_ROOT}
+	fd, err := unix.Openat2(int(root.Fd()), path, &how)
+	for errors.Is(err, unix.EAGAIN) {
+		// Something on the machine was renamed or mounted meanwhile, so the kernel cannot tell whether the path stayed below the root.
+		fd, err = unix.Openat2(int(root.Fd()), path, &how)
+	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
