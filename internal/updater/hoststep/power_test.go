@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/internal/updater/hoststep"
@@ -113,26 +114,25 @@ func (w *world) cut(t *testing.T, step hosts.Name, m moment) {
 	w.host.MustRun("mkfifo /run/nobody-writes 2>/dev/null; true")
 }
 
-// upTo takes the upgrade to where a step is next, and not started. Of a step that is done already there is nothing to wait for.
+// upTo takes the upgrade to where a step is next, and not started. It goes on only where nothing runs on the host: what is next cannot change then.
 func (w *world) upTo(t *testing.T, step hosts.Name) {
 	t.Helper()
-	for range 1000 {
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; <-pace.C {
 		report, err := hoststep.Look(t.Context(), w.upgrade)
 		if err != nil || report.Refused != nil {
 			t.Fatal(err, report.Refused)
 		}
+		if report.Facts.Job.State == hosts.JobRunning {
+			continue
+		}
 		at := slices.IndexFunc(report.Steps, func(s hoststep.StepState) bool { return !s.Done })
-		idle := report.Facts.Job.State != hosts.JobRunning
-		if idle && at >= 0 && report.Steps[at].Step.Name == step {
+		if at >= 0 && report.Steps[at].Step.Name == step {
 			return
 		}
-		of := slices.IndexFunc(report.Steps, func(s hoststep.StepState) bool { return s.Step.Name == step })
-		if idle && of >= 0 && report.Steps[of].Done {
-			// It was cut after its end: undone, it is done again, as on a host that was restored from before it.
-			return
-		}
-		if p, err := hoststep.Advance(t.Context(), w.upgrade); err != nil || p.Failure != nil {
-			t.Fatalf("%v, %+v", err, p)
+		if p, err := hoststep.Advance(t.Context(), w.upgrade); err != nil || p.Failure != nil || p.Done {
+			t.Fatalf("before step %s: %v, %+v", step, err, p)
 		}
 	}
 	t.Fatalf("step %s is never next", step)
