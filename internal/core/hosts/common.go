@@ -69,9 +69,8 @@ ls -t "$(dirname "$path")"/*.db | tail -n +4 | while read -r old; do rm -f "$old
 `
 
 // restartStep restarts the service, and sees it run for a while as one process: a node stays Ready in its cluster for some time after its service is
-// gone. runs defines `running`, which prints what the service is run with, and `same`, which looks at the running
-// process itself. What was run with at the last restart stands on the host: a service that is restarted by somebody else since runs with it,
-// too.
+// gone. runs defines `running`, which prints what the service is run with, and `same`, which looks at the running process itself. What was run with
+// at the last restart stands on the host: a service that somebody else has restarted since runs with it, too.
 func restartStep(g Goal, f Facts, runs string, limit time.Duration) Step {
 	service, calm := f.Service, strconv.Itoa(int(max(1, g.settle()/(time.Second/2))))
 	return Step{

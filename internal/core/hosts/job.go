@@ -6,14 +6,11 @@ import (
 	"time"
 )
 
-// Exit codes of StartScript.
-const (
-	// StartBusy: another job runs on the host.
-	StartBusy = 75
-)
+// StartBusy is the exit code of StartScript where another job runs, another upgrade is at work, or the job does not begin at once.
+const StartBusy = 75
 
 // StartScript starts a step's script as a job, and returns at once. The script is what it reads from stdin. It does nothing where the same job
-// runs or has ended, and exits with StartBusy where another one runs.
+// runs or has ended.
 //
 // systemd-run makes the job a unit of its own, which neither the end of the connection nor that of the login's session ends. Hosts without it
 // get a process in a session of its own. The job holds a lock for as long as any of its processes lives: what holds no lock and left no exit
