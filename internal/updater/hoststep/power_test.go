@@ -243,13 +243,10 @@ if [ -e /etc/stand-in/hold ]; then touch ` + hanging + `; while :; do read -r -t
 echo "containerRuntimeEndpoint: \"$endpoint\"" >$instance
 `
 
-// TestKubeadmCutShortKeepsTheRuntime: kubeadm that loses power between two files would leave a kubelet without its container runtime.
-func TestKubeadmCutShortKeepsTheRuntime(t *testing.T) {
-	t.Parallel()
-	testhosts.Require(t)
-	w := newWorld(t, hosts.Kubeadm, false)
-	w.host.Write("/var/lib/kubelet/kubeadm-flags.env", []byte("KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///run/crio/crio.sock --v=2\"\n"))
-	w.replace(t, "kubeadm", []byte(cutShortKubeadm))
+// cutShort has a kubeadm cut short where it is held, and then lets the upgrade end.
+func (w *world) cutShort(t *testing.T, kubeadm string) {
+	t.Helper()
+	w.replace(t, "kubeadm", []byte(kubeadm))
 	w.host.Write("/etc/stand-in/hold", nil)
 	w.until(t, false, func(p hoststep.Progress) bool { return p.Step == hosts.KubeadmUpgrade })
 	w.awaitFile(t, hanging)
@@ -257,6 +254,15 @@ func TestKubeadmCutShortKeepsTheRuntime(t *testing.T) {
 	w.host.Remove("/etc/stand-in/hold")
 	w.host.Boot()
 	w.mustFinish(t)
+}
+
+// TestKubeadmCutShortKeepsTheRuntime: kubeadm that loses power between two files would leave a kubelet without its container runtime.
+func TestKubeadmCutShortKeepsTheRuntime(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, hosts.Kubeadm, false)
+	w.host.Write("/var/lib/kubelet/kubeadm-flags.env", []byte("KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///run/crio/crio.sock --v=2\"\n"))
+	w.cutShort(t, cutShortKubeadm)
 	if instance := w.host.MustRun("cat /var/lib/kubelet/instance-config.yaml"); !strings.Contains(instance, "crio.sock") {
 		t.Errorf("the kubelet's instance configuration is %q", instance)
 	}
@@ -282,14 +288,7 @@ func TestKubeadmCutShortKeepsTheControlPlane(t *testing.T) {
 	testhosts.Require(t)
 	w := newWorld(t, hosts.Kubeadm, true)
 	w.host.Write("/etc/kubernetes/pki/apiserver.crt", []byte("a certificate\n"))
-	w.replace(t, "kubeadm", []byte(movingKubeadm))
-	w.host.Write("/etc/stand-in/hold", nil)
-	w.until(t, false, func(p hoststep.Progress) bool { return p.Step == hosts.KubeadmUpgrade })
-	w.awaitFile(t, hanging)
-	w.host.PowerCut()
-	w.host.Remove("/etc/stand-in/hold")
-	w.host.Boot()
-	w.mustFinish(t)
+	w.cutShort(t, movingKubeadm)
 	if manifest := w.host.MustRun("cat /etc/kubernetes/manifests/kube-apiserver.yaml"); !strings.Contains(manifest, "kube-apiserver:v1.36.3") {
 		t.Errorf("the API server's manifest is\n%s", manifest)
 	}
