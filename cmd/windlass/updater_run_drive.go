@@ -384,11 +384,9 @@ func computeChange(p hoststep.Progress) runChange {
 // maxOutputLines is how many lines of a failed step are shown.
 const maxOutputLines = 20
 
-// reasonMark begins the line of an output that tells the reason of a failure to programs. Its message is that of the failure.
-const reasonMark = "windlass-reason "
-
+// dropReasons drops the lines that tell the reason of a failure to programs. Their message is that of the failure.
 func dropReasons(lines []string) []string {
-	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, reasonMark) })
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, hosts.ReasonMark) })
 }
 
 // lastOutput gives the last lines of what a failed step printed, and whether the failure's message was made of them.

@@ -26,8 +26,8 @@ type Facts struct {
 	APIServer version.Version
 	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, where it cannot be read, and where Verb is set.
 	Cluster version.Version
-	// KubeletServer is the API server in the kubelet's kubeconfig, and LocalServer the host's own, as https://HOST:PORT; empty where unknown.
-	KubeletServer, LocalServer string
+	// LocalServer is the host's own API server, as https://HOST:PORT; empty where there is none, or it is unknown.
+	LocalServer string
 	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
 	KubeletFlags string
 	// Service is the unit that runs the node.
@@ -41,8 +41,6 @@ type Facts struct {
 	Kubectl bool
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
 	Cleaned bool
-	// Fetcher is curl, wget, or empty.
-	Fetcher string
 	// Verb is the verb of kubeadm upgrade that the change to the version began with; empty for none.
 	Verb string
 	// Drained says that the operation has drained the node; Cordoned that the node was schedulable when an upgrade cordoned it.
@@ -95,9 +93,9 @@ func ParseFacts(output string) (Facts, error) {
 	f := Facts{
 		Now: r.time("time"), Arch: goArch(values["arch"]), ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
 		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
-		KubeletServer: values["kubelet-server"], LocalServer: values["local-server"], KubeletFlags: values["kubelet-flags"],
+		LocalServer: values["local-server"], KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
-		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"), Fetcher: values["fetcher"],
+		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
 		Verb: values["verb"], Kubectl: r.yes("kubectl"), Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	f.Job = r.job()

@@ -40,8 +40,8 @@ const (
 	NodeNotReady Reason = "NodeNotReady"
 )
 
-// reasonMark begins the line of a script's output that tells its reason.
-const reasonMark = "windlass-reason "
+// ReasonMark begins the line of a step's output that tells the reason of its failure; the rest of the line stands in the Failure.
+const ReasonMark = "windlass-reason "
 
 // Failure is why an upgrade cannot go on until somebody does something.
 type Failure struct {
@@ -62,7 +62,7 @@ func (f Failure) String() string {
 func FailureOf(job Job) Failure {
 	output := Mask(job.Output)
 	for line := range strings.SplitSeq(output, "\n") {
-		if told, ok := strings.CutPrefix(line, reasonMark); ok {
+		if told, ok := strings.CutPrefix(line, ReasonMark); ok {
 			reason, message, _ := strings.Cut(told, ": ")
 			return Failure{Reason: Reason(reason), Step: job.Step, Message: message}
 		}

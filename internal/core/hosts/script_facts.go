@@ -20,7 +20,6 @@ probe="$bin/.windlass-probe-$$"
 if why=$( { : >"$probe"; } 2>&1 ); then fact writable yes; rm -f "$probe"; else fact writable no; fact writable-why "${why##*: }"; fi
 fact free-kb "$(free "$bin")"
 fact free-state-kb "$(free "$state")"
-if command -v curl >/dev/null; then fact fetcher curl; elif command -v wget >/dev/null; then fact fetcher wget; fi
 [ -f "$keep/kubeadm-verb-$version" ] && fact verb "$(cat "$keep/kubeadm-verb-$version")"
 [ -f "$op/drained" ] && fact drained yes
 [ -f "$keep/cordoned" ] && fact cordoned yes
@@ -47,7 +46,6 @@ pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null)
 fact need-kb "$(sizes "$bin/kubeadm" "$bin/kubelet" "$bin/kubectl")"
 fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
 server=$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)
-fact kubelet-server "$server"
 apiserver=$kubernetes/manifests/kube-apiserver.yaml
 # kubeadm moves manifests away and back: what it leaves alone tells a control plane for sure.
 if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then

@@ -98,7 +98,7 @@ const (
 func header(g Goal) string {
 	return `set -euo pipefail
 umask 022
-` + places(g) + `fail() { printf '%s%s: %s\n' '` + reasonMark + `' "$1" "$2"; exit 1; }
+` + places(g) + `fail() { printf '%s%s: %s\n' '` + ReasonMark + `' "$1" "$2"; exit 1; }
 digest() { sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1; }
 marked() { [ "$(cat "$op/$1" 2>/dev/null)" = "$2" ]; }
 write() { printf %s "$2" >"$1.new"; sync "$1.new"; mv "$1.new" "$1"; sync "$(dirname "$1")"; }

@@ -13,14 +13,7 @@ func Follow(ctx context.Context, u Upgrade) (Progress, error) {
 	if err != nil {
 		return Progress{}, err
 	}
-	p := Progress{Job: masked(report.Facts.Job), Failure: report.Refused, Total: len(report.Steps)}
-	var steps []hosts.Step
-	for _, step := range report.Steps {
-		steps = append(steps, step.Step)
-		if step.Done {
-			p.Finished++
-		}
-	}
+	p := report.progress()
 	if running, ok := hosts.Running(u.Goal, report.Facts); ok {
 		p.Failure, p.Step, p.Message = nil, running.Step, running.Message
 		return p, nil
@@ -28,7 +21,7 @@ func Follow(ctx context.Context, u Upgrade) (Progress, error) {
 	if report.Refused != nil {
 		return p, nil
 	}
-	switch next := hosts.Decide(u.Goal, steps, report.seen).(type) {
+	switch next := report.Next(u.Goal).(type) {
 	case hosts.Done:
 		p.Done = true
 	case hosts.Fail:

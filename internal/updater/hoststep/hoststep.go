@@ -90,6 +90,11 @@ func Look(ctx context.Context, u Upgrade) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	return u.lookFurther(ctx, facts)
+}
+
+// lookFurther reads which steps are done on a host whose facts are known.
+func (u Upgrade) lookFurther(ctx context.Context, facts hosts.Facts) (Report, error) {
 	report := Report{Facts: facts}
 	steps, refused := hosts.ComputeSteps(u.Goal, facts)
 	if refused != nil {
@@ -126,20 +131,26 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 	if running, ok := hosts.Running(u.Goal, facts); ok {
 		return Progress{Step: running.Step, Message: running.Message, Job: masked(facts.Job)}, nil
 	}
-	report, err := Look(ctx, u)
+	report, err := u.lookFurther(ctx, facts)
 	if err != nil {
 		return Progress{}, err
 	}
-	progress := Progress{Job: masked(report.Facts.Job), Failure: report.Refused, Total: len(report.Steps), cleaned: report.Facts.Cleaned}
+	progress := report.progress()
 	if report.Refused != nil {
 		return progress, nil
 	}
-	for _, step := range report.Steps {
+	return u.apply(ctx, report.Next(u.Goal), progress)
+}
+
+// progress is how far a host was when it was looked at.
+func (r Report) progress() Progress {
+	p := Progress{Job: masked(r.Facts.Job), Failure: r.Refused, Total: len(r.Steps), cleaned: r.Facts.Cleaned}
+	for _, step := range r.Steps {
 		if step.Done {
-			progress.Finished++
+			p.Finished++
 		}
 	}
-	return u.apply(ctx, report.Next(u.Goal), progress)
+	return p
 }
 
 func masked(job hosts.Job) hosts.Job {
