@@ -22,6 +22,8 @@ TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 BENCHTIME ?= 500ms
 # Whose core manager carries out the upgrade of `make demo`: stock or windlass.
 ENGINE ?= stock
+# How long `make fuzz` runs each fuzz target.
+FUZZTIME ?= 20s
 # How many random inputs the differential test compares in `make test-long`.
 LONG_INPUTS ?= 3000000
 
@@ -85,9 +87,20 @@ host-tools: ## Install what test hosts need (openssh-server, iproute2, procps), 
 	echo 'There is no sshd, ip or pgrep, so no test runs on Linux hosts. Install them to have that tested too.' >&2; \
 	[[ "$${CI:-}" != true ]]
 
+# Scripts that run on hosts are checked by shellcheck. Where it cannot be installed that test is skipped, but not in CI.
+.PHONY: shellcheck
+shellcheck: ## Install shellcheck for the tests of scripts, where it is missing and this is Debian's root.
+	@if command -v shellcheck >/dev/null; then exit 0; fi; \
+	if [[ $$(id -u) -eq 0 ]] && command -v apt-get >/dev/null; then \
+		echo 'Installing shellcheck, to check the scripts for hosts with.'; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends shellcheck >/dev/null; } && exit 0; \
+	fi; \
+	echo 'There is no shellcheck, so no test checks the scripts for hosts with it. Install it to have that tested too.' >&2; \
+	[[ "$${CI:-}" != true ]]
+
 # The linter vets all packages already (-vet=off).
 .PHONY: test-unit
-test-unit: chromium host-tools ## Run the tests that need no cluster, in all modules.
+test-unit: chromium host-tools shellcheck ## Run the tests that need no cluster, in all modules.
 	@$(call each,go test -count=1 -vet=off -timeout 10m ./...,. devplane)
 	@echo; echo '==> test/differential: where upstream differs, by class'
 	cd test/differential && go test -count=1 -timeout 10m -v ./...
@@ -98,20 +111,40 @@ test-unit: chromium host-tools ## Run the tests that need no cluster, in all mod
 E2E := WINDLASS_E2E=1 go test -count=1 -timeout 30m -p 1 -v
 COMPARED := ./test/e2e/chain ./test/e2e/inplace
 ON_HOSTS := ./test/e2e/hosts
+# The product as a process beside a real API server, without controllers: each package has a small plane of its own, and no test
+# measures time, so two run at once.
+TRUST := ./test/wire ./test/trust/...
 .PHONY: test-e2e
 test-e2e: build host-tools ## Run the e2e tests: real API server, stock Cluster API, in-memory machines, Linux hosts with real kubelets. The first run builds them.
 	bin/windlass dev build
 	$(E2E) $(COMPARED)
+	WINDLASS_E2E=1 go test -count=1 -vet=off -timeout 30m -p 2 $(TRUST)
 	@WINDLASS_E2E=1 nice -n 19 go test -count=1 -timeout 30m -v ./test/kube >bin/kube.log 2>&1 & kube=$$!; \
 	$(E2E) $$(go list ./test/e2e/... | grep -v -e '/e2e/chain$$' -e '/e2e/inplace$$' -e '/e2e/hosts$$'); \
 	wait $$kube || { cat bin/kube.log; exit 1; }; \
 	$(E2E) $(ON_HOSTS)
 
+# A failing input is kept in testdata/fuzz of its package, where `go test` runs it from then on, and printed. All targets run, also after a failure.
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME each (default 20s).
+	@started=$$(mktemp); trap 'rm -f "$$started"' EXIT; failed=; \
+	for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u); do \
+		targets=$$(cd "$$dir" && go test -list '^Fuzz' . | sed -n '/^Fuzz/p'); \
+		for target in $$targets; do \
+			printf '\n==> %s: %s, %s\n' "$$dir" "$$target" '$(FUZZTIME)'; \
+			touch "$$started"; \
+			(cd "$$dir" && go test -vet=off -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' .) && continue; \
+			failed+=" $$dir:$$target"; \
+			find "$$dir/testdata/fuzz/$$target" -newer "$$started" -type f -printf '\nThe failing input, %p:\n' -exec cat {} \; 2>/dev/null || true; \
+		done; \
+	done; \
+	if [[ -n "$$failed" ]]; then echo "FAILED:$$failed" >&2; exit 1; fi
+
 .PHONY: test-long
-test-long: ## Run the long batteries: race detector (needs a C compiler), many inputs, long e2e. Takes hours.
+test-long: fuzz ## Run the long batteries: fuzz targets, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
 	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
-	WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/...
+	WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
 
 .PHONY: bench
 bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the simulator on fleets of 100 to 100,000 nodes.

@@ -53,11 +53,17 @@ func decodeOne[T any](t *testing.T, objects map[string][]byte, key string) T {
 // stockCore is what clusterctl installs of Cluster API's core provider.
 func stockCore(t *testing.T) map[string][]byte {
 	t.Helper()
+	return stockConfig(t, "core/config/default")
+}
+
+// stockConfig builds a folder of Cluster API's source.
+func stockConfig(t *testing.T, folder string) map[string][]byte {
+	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return buildOnDisk(t, filepath.Join(strings.TrimSpace(string(dir)), "core", "config", "default"))
+	return buildOnDisk(t, filepath.Join(strings.TrimSpace(string(dir)), filepath.FromSlash(folder)))
 }
 
 // TestManagerReplacesStock merges what is applied into Cluster API's own Deployment: image and command are Windlass', all else stays, whatever

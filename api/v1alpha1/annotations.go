@@ -44,6 +44,13 @@ const (
 // GuardConfigurationName is the name of the guard's ValidatingWebhookConfiguration.
 const GuardConfigurationName = "windlass-guard"
 
+// GuardWebhookName is the name of the guard's webhook in that configuration, and GuardScopeCondition the name of its match condition
+// that lists the groups which policies keep. The extension alone writes this condition; manifests must leave it out.
+const (
+	GuardWebhookName    = "guard.windlass.dev"
+	GuardScopeCondition = "kept-by-policies"
+)
+
 // Annotations between Windlass and updaters.
 const (
 	// OperationIDAnnotation on the desired Machine of an UpdateMachine request names the attempt. A request with an id that

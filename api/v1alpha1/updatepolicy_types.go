@@ -255,6 +255,8 @@ const (
 	GuardMissingReason = "GuardMissing"
 	// NamespaceExcludedReason: the guard leaves the namespace out, because of GuardLabel or another selector.
 	NamespaceExcludedReason = "NamespaceExcluded"
+	// GuardNotCoveringReason: the API server does not ask the guard yet about a group that the policy keeps.
+	GuardNotCoveringReason = "GuardNotCovering"
 	// NotNeededReason: the policy has no group to guard: its fallback or strategy replaces machines, or it counts for none.
 	NotNeededReason = "NotNeeded"
 )

@@ -28,6 +28,17 @@ type HostConfig struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
 	RepeatableCommands []string `json:"repeatableCommands,omitempty"`
+	// allowedPathPrefixes are the paths of folders and files that an update may write: the files of a KubeadmConfig at or below them. A change of a file at
+	// another path is not covered. Unset means /etc/kubernetes. Who can edit a KubeadmConfig can write these paths as root on running hosts. No prefix allows
+	// files that kubeadm, the kubelet, etcd or Windlass owns, such as those in /etc/kubernetes/manifests and /etc/kubernetes/pki. They count for kind Kubeadm only.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=2
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^(/[A-Za-z0-9_.][A-Za-z0-9_.-]*)+$') && self.split('/').all(part, !part.endsWith('.') && !part.startsWith('.windlass'))",message="must be a clean absolute path below /, without blanks, .. and a trailing / or ."
+	AllowedPathPrefixes []string `json:"allowedPathPrefixes,omitempty"`
 	// etcdSnapshot says whether a snapshot of etcd is taken on a control plane machine before anything on it is changed: Required, or Skip
 	// for those who take their own. Machines without an etcd member take none.
 	// +optional
@@ -167,6 +178,7 @@ type HostBinaries struct {
 // +kubebuilder:validation:XValidation:rule="has(self.manifest) != has(self.configMapName)",message="set exactly one of manifest and configMapName"
 // +kubebuilder:validation:XValidation:rule="!has(self.configMapName) || has(self.sha256) != has(self.publicKey)",message="with configMapName, set exactly one of sha256 and publicKey: who may write the ConfigMap must not decide what hosts run"
 // +kubebuilder:validation:XValidation:rule="has(self.configMapName) || !has(self.sha256) && !has(self.publicKey)",message="sha256 and publicKey count only with configMapName"
+// +kubebuilder:validation:XValidation:rule="has(self.publicKey) || !has(self.minSerial) && !has(self.allowUnversioned)",message="minSerial and allowUnversioned count only with publicKey"
 type HostDigests struct {
 	// manifest is the manifest itself.
 	// +optional
@@ -190,4 +202,12 @@ type HostDigests struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN PUBLIC KEY-----')",message="must be a public key in PEM, as `openssl pkey -pubout` prints it"
 	PublicKey string `json:"publicKey,omitempty"`
+	// minSerial is the lowest serial of a signed manifest that counts. Raise it to withdraw older ones before a newer one is seen: status.digestsSerial
+	// refuses those that are older than the newest that was seen.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MinSerial int64 `json:"minSerial,omitempty"`
+	// allowUnversioned lets signed manifests without a serial and an expiry count, too. Such a manifest counts even after it was withdrawn.
+	// +optional
+	AllowUnversioned bool `json:"allowUnversioned,omitempty"`
 }

@@ -207,6 +207,10 @@ type UpdaterStatus struct {
 	// lastRequest is what the updater was last asked. It is written at most once a minute.
 	// +optional
 	LastRequest *UpdaterRequest `json:"lastRequest,omitempty"`
+	// digestsSerial is the highest serial of a signed manifest of digests that was seen. Manifests with a lower one are refused.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	DigestsSerial int64 `json:"digestsSerial,omitempty"`
 	// conditions are the state of the updater. The known type is Ready.
 	// +optional
 	// +listType=map

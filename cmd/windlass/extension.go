@@ -35,6 +35,7 @@ type extensionOptions struct {
 	bindAddress             string
 	port, guardPort         int
 	certDir, clientCAName   string
+	guardClientCAName       string
 	healthAddr, metricsAddr string
 	leaderElect, gates      bool
 	inPlace                 inPlaceFlags
@@ -78,9 +79,10 @@ it, run one. The manifests for all of this are in config/.`,
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig to use (default: its current context)")
 	flags.StringVar(&o.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
 	flags.IntVar(&o.port, "port", 9443, "port to serve hooks on")
-	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have no certificate (default: --port)")
+	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have another certificate or none (default: --port)")
 	flags.StringVar(&o.certDir, "cert-dir", "", "folder with the serving certificate, "+hookserver.CertName+" and "+hookserver.KeyName+"; read again when it changes")
-	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates, read once at the start (default: callers need none)")
+	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates; read again when it changes (default: callers need none)")
+	flags.StringVar(&o.guardClientCAName, "guard-client-ca-name", "", "file in --cert-dir with the CA that must have signed the API servers' client certificates, for --guard-port; read again when it changes (default: API servers need none)")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
 	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to whoever reaches it (default: none)")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
@@ -106,6 +108,9 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err := checkCertificates("cert-dir", o.certDir, "client-ca-name", o.clientCAName); err != nil {
 		return err
 	}
+	if err := checkGuardCA(guardCAFlags, o.guardPort, o.certDir, o.guardClientCAName); err != nil {
+		return err
+	}
 	restConfig, err := o.restConfig()
 	if err != nil {
 		return err
@@ -115,7 +120,8 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 		return err
 	}
 	hooks, _, err := extension.Setup(ctx, mgr, extension.Options{
-		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, NoGates: !o.gates, InPlaceUpgrades: upgrades,
+		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, GuardClientCAName: o.guardClientCAName,
+		NoGates: !o.gates, InPlaceUpgrades: upgrades,
 	})
 	if err != nil {
 		return err
@@ -140,6 +146,11 @@ func checkCertificates(dirFlag, certDir, clientCAFlag, clientCAName string) erro
 	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
 		return fmt.Errorf("reading the serving certificate: %w; --%s must hold %s and %s in PEM", err, dirFlag, hookserver.CertName, hookserver.KeyName)
 	}
+	return checkClientCA(dirFlag, certDir, clientCAFlag, clientCAName)
+}
+
+// checkClientCA finds a missing or broken CA. An empty name means that there is none.
+func checkClientCA(dirFlag, certDir, clientCAFlag, clientCAName string) error {
 	if clientCAName == "" {
 		return nil
 	}
@@ -152,6 +163,19 @@ func checkCertificates(dirFlag, certDir, clientCAFlag, clientCAName string) erro
 		return fmt.Errorf("reading the client CA: %s holds no certificate; it must hold at least one in PEM", clientCA)
 	}
 	return nil
+}
+
+// guardFlags are the names of the flags about the guard's port.
+type guardFlags struct{ port, dir, clientCA string }
+
+var guardCAFlags = guardFlags{port: "guard-port", dir: "cert-dir", clientCA: "guard-client-ca-name"}
+
+// checkGuardCA finds a CA for the guard's callers that cannot be used.
+func checkGuardCA(flags guardFlags, port int, certDir, clientCAName string) error {
+	if clientCAName != "" && port == 0 {
+		return fmt.Errorf("--%s has no effect on the port of the hooks. Fix: set --%s, so that the guard has a port of its own", flags.clientCA, flags.port)
+	}
+	return checkClientCA(flags.dir, certDir, flags.clientCA, clientCAName)
 }
 
 func (o *extensionOptions) restConfig() (*rest.Config, error) {

@@ -324,6 +324,13 @@ func TestExtensionErrors(t *testing.T) {
 		"a client CA that is none": {
 			args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--client-ca-name", "tls.key"}, want: []string{"reading the client CA", "tls.key holds no certificate"},
 		},
+		"a CA for the guard's callers without a port": {
+			args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--guard-client-ca-name", "tls.crt"}, want: []string{"--guard-client-ca-name has no effect", "Fix: set --guard-port"},
+		},
+		"a CA for the guard's callers that is not there": {
+			args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--guard-port", "9444", "--guard-client-ca-name", "ca.crt"},
+			want: []string{"reading the client CA", "--guard-client-ca-name must name a file in --cert-dir"},
+		},
 		"no CRD": {
 			args: []string{"--kubeconfig", newGraphAPI(t, false).kubeconfig(t), "--cert-dir", certDir},
 			want: []string{"watching *v1alpha1.UpgradeGraph", "install the CRDs with kubectl apply -k config/crd"},

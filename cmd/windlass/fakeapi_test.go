@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -92,16 +94,22 @@ func startFakeAPI(t *testing.T, documents string) (f *fakeAPI, kubeconfig string
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(fakeKubeconfig(server.URL)), 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig, []byte(fakeKubeconfig(server)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return f, kubeconfig
 }
 
-func fakeKubeconfig(url string) string {
+// fakeKubeconfig returns a kubeconfig for a server. It trusts the certificate of a server that has one.
+func fakeKubeconfig(server *httptest.Server) string {
+	trust := ""
+	if certificate := server.Certificate(); certificate != nil {
+		block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+		trust = ", certificate-authority-data: " + base64.StdEncoding.EncodeToString(block)
+	}
 	return `apiVersion: v1
 kind: Config
-clusters: [{name: test, cluster: {server: "` + url + `"}}]
+clusters: [{name: test, cluster: {server: "` + server.URL + `"` + trust + `}}]
 contexts: [{name: test, context: {cluster: test, user: test, namespace: team-a}}]
 users: [{name: test, user: {}}]
 current-context: test

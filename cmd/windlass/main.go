@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	// The image has no files with CAs. Without system CAs, certificates are verified with Mozilla's list in this package.
+	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 // Exit codes of every windlass command. Scripts rely on them.

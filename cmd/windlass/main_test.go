@@ -20,7 +20,7 @@ import (
 
 // TestMain makes the test binary behave as windlass when a script calls it by that name.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"windlass": main, "connect-and-log": connectAndLog})
+	testscript.Main(m, map[string]func(){"windlass": main, "connect-and-log": connectAndLog, "knows-roots": knowsRoots})
 }
 
 // connectAndLog is what a command does that has controller-runtime log something.
@@ -101,5 +101,5 @@ func cmdAPIServer(ts *testscript.TestScript, neg bool, args []string) {
 	server := httptest.NewServer(handler)
 	ts.Defer(server.Close)
 	ts.Defer(server.CloseClientConnections)
-	ts.Check(os.WriteFile(kubeconfig, []byte(fakeKubeconfig(server.URL)), 0o600))
+	ts.Check(os.WriteFile(kubeconfig, []byte(fakeKubeconfig(server)), 0o600))
 }

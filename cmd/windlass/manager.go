@@ -95,6 +95,10 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 		if err := checkCertificates(flagExtensionCertDir, e.CertDir, flagExtensionClientCA, e.ClientCAName); err != nil {
 			return err
 		}
+		guard := guardFlags{port: flagExtensionGuard, dir: flagExtensionCertDir, clientCA: flagExtensionGuardCA}
+		if err := checkGuardCA(guard, e.GuardPort, e.CertDir, e.GuardClientCAName); err != nil {
+			return err
+		}
 	}
 	upgrades, err := o.inPlace.check()
 	if err != nil {

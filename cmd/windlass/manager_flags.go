@@ -13,6 +13,8 @@ import (
 const (
 	flagExtensionCertDir  = "extension-cert-dir"
 	flagExtensionClientCA = "extension-client-ca-name"
+	flagExtensionGuard    = "extension-guard-port"
+	flagExtensionGuardCA  = "extension-guard-client-ca-name"
 )
 
 // managerVerbosity is how much Cluster API's managers log.
@@ -98,6 +100,7 @@ func (o *managerCommandOptions) addWorkloadFlags(fs *pflag.FlagSet) {
 
 func (o *managerCommandOptions) addServingFlags(fs *pflag.FlagSet) {
 	m := &o.manager
+	fs.StringVar(&m.Webhook.BindAddress, "webhook-bind-address", "", "address to serve admission and conversion webhooks on (default: all addresses)")
 	fs.IntVar(&m.Webhook.Port, "webhook-port", m.Webhook.Port, "port of admission and conversion webhooks")
 	fs.StringVar(&m.Webhook.CertDir, "webhook-cert-dir", m.Webhook.CertDir, "folder with the webhooks' certificate; read again when it changes")
 	fs.StringVar(&m.Webhook.CertName, "webhook-cert-name", m.Webhook.CertName, "file in it with the certificate")
@@ -128,8 +131,9 @@ func (o *managerCommandOptions) addExtensionFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&e.Port, "extension-port", e.Port, `port on which this process serves what "windlass extension" does, the guard included; 0 means not at all`)
 	fs.StringVar(&e.BindAddress, "extension-bind-address", e.BindAddress, "address for that (default: all addresses)")
 	fs.StringVar(&e.CertDir, flagExtensionCertDir, e.CertDir, "folder with the certificate for that, tls.crt and tls.key; needed with --extension-port")
-	fs.StringVar(&e.ClientCAName, flagExtensionClientCA, e.ClientCAName, "file in it with the CA that must have signed the callers' certificates (default: callers need none)")
-	fs.IntVar(&e.GuardPort, "extension-guard-port", e.GuardPort, "port of the admission webhook that guards Machines (default: --extension-port)")
+	fs.StringVar(&e.ClientCAName, flagExtensionClientCA, e.ClientCAName, "file in it with the CA that must have signed the callers' certificates; read again when it changes (default: callers need none)")
+	fs.IntVar(&e.GuardPort, flagExtensionGuard, e.GuardPort, "port of the admission webhook that guards Machines (default: --extension-port)")
+	fs.StringVar(&e.GuardClientCAName, flagExtensionGuardCA, e.GuardClientCAName, "file in --extension-cert-dir with the CA that must have signed the API servers' client certificates, for --extension-guard-port; read again when it changes (default: API servers need none)")
 	fs.BoolVar(&o.gates, "extension-gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --extension-gates=false they hold nothing")
 	o.inPlace.addFlags(fs)
 	fs.StringVar(&o.manager.ExtensionConfig, "extension-config", o.manager.ExtensionConfig, "name of the ExtensionConfig under which it is registered: this process calls itself directly")

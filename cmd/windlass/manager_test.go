@@ -120,6 +120,10 @@ func TestManagerErrors(t *testing.T) {
 			args: []string{"--kubeconfig", kubeconfig, "--extension-port=9444", "--extension-cert-dir", certDir, "--extension-client-ca-name=ca.crt"},
 			want: []string{"reading the client CA", "--extension-client-ca-name must name a file in --extension-cert-dir"},
 		},
+		"a CA for the guard's callers without a port": {
+			args: []string{"--kubeconfig", kubeconfig, "--extension-port=9444", "--extension-cert-dir", certDir, "--extension-guard-client-ca-name=tls.crt"},
+			want: []string{"--extension-guard-client-ca-name has no effect", "Fix: set --extension-guard-port"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,24 +13,32 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 const updaterDigestsLong = `Digests prints the manifest of digests of a folder, or of a bundle: a tar file that is not compressed. It has a line for each file that is named
 VERSION/linux/ARCH/NAME, such as v1.36.3/linux/amd64/kubelet, sorted by name, as sha256sum prints it. Other files are left out.
 
+With --serial and --expires its first line has both. A manifest that is going to be signed needs them: hosts refuse one that has expired, and one
+that is older than the newest that was seen. Give each manifest a higher serial than the one before.
+
 What it prints says what is there, not that it is what its makers published: compare that first.`
 
 func newUpdaterDigestsCommand() *cobra.Command {
-	return &cobra.Command{
+	var serial int64
+	var expires string
+	cmd := &cobra.Command{
 		Use:   "digests FOLDER|BUNDLE.tar",
 		Short: "Print the manifest of digests of a folder or bundle with binaries",
 		Long:  updaterDigestsLong,
 		Example: `  windlass updater digests ./binaries > SHA256SUMS
-  tar -C ./binaries -cf bundle.tar . && windlass updater digests bundle.tar > SHA256SUMS`,
+  tar -C ./binaries -cf bundle.tar . && windlass updater digests bundle.tar > SHA256SUMS
+  windlass updater digests ./binaries --serial 7 --expires 2027-06-30 > SHA256SUMS`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &flagError{flag: "FOLDER|BUNDLE.tar", problem: fmt.Sprintf("there must be exactly one, not %q", args)}
@@ -38,9 +46,18 @@ func newUpdaterDigestsCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			terms, err := parseTerms(serial, expires)
+			if err != nil {
+				return err
+			}
 			digests, err := readDigests(args[0])
 			if err != nil {
 				return fmt.Errorf("computing the digests of %s: %w", args[0], err)
+			}
+			if terms != (hosts.Terms{}) {
+				if _, err := fmt.Fprintln(cmd.OutOrStdout(), terms); err != nil {
+					return fmt.Errorf("writing: %w", err)
+				}
 			}
 			for _, name := range slices.Sorted(maps.Keys(digests)) {
 				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", digests[name], name); err != nil {
@@ -50,6 +67,25 @@ func newUpdaterDigestsCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().Int64Var(&serial, "serial", 0, "`NUMBER` of the manifest; at least 1, and higher than that of the one before")
+	cmd.Flags().StringVar(&expires, "expires", "", "`DATE`, such as 2027-06-30, or time in RFC 3339, when the manifest ends to count")
+	return cmd
+}
+
+// parseTerms parses the flags that a manifest needs that is going to be signed.
+func parseTerms(serial int64, expires string) (hosts.Terms, error) {
+	if serial == 0 && expires == "" {
+		return hosts.Terms{}, nil
+	}
+	if serial < 1 {
+		return hosts.Terms{}, &flagError{flag: "--serial", problem: fmt.Sprintf("%d is not a serial; give one of at least 1, together with --expires", serial)}
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if parsed, err := time.Parse(layout, expires); err == nil {
+			return hosts.Terms{Serial: serial, Expires: parsed}, nil
+		}
+	}
+	return hosts.Terms{}, &flagError{flag: "--expires", problem: fmt.Sprintf("%q is not a date; give one such as 2027-06-30, together with --serial", expires)}
 }
 
 // readDigests gives the digest of each binary by its name.

@@ -79,6 +79,8 @@ type updaterRunOptions struct {
 	identities                                         []string
 	url, hostFolder, bundle                            string
 	digests, digestsSHA256, digestsSignature, keyOfSig string
+	minSerial                                          int64
+	allowUnversioned                                   bool
 	ignorePreflight                                    []string
 	kubeconfig, context, node                          string
 	noDrain, skipSnapshot, dryRun                      bool
@@ -131,6 +133,8 @@ func (o *updaterRunOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.digestsSHA256, "digests-sha256", "", "`HEX`, the SHA-256 that --digests must have")
 	flags.StringVar(&o.digestsSignature, "digests-signature", "", "`FILE` with the Ed25519 signature of --digests, in base64")
 	flags.StringVar(&o.keyOfSig, "public-key", "", "`FILE` with the public key of --digests-signature, in PEM")
+	flags.Int64Var(&o.minSerial, "digests-min-serial", 0, "lowest `SERIAL` of signed --digests that counts")
+	flags.BoolVar(&o.allowUnversioned, "digests-allow-unversioned", false, "let signed --digests without a serial and an expiry count, too")
 	flags.StringVar(&o.folder, "folder", "", "`FOLDER` on the host where its binaries stand (default: "+o.distribution.Folder()+")")
 	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
 	if o.distribution == hosts.Kubeadm {

@@ -262,7 +262,7 @@ func (d *runDriver) failed(ctx context.Context, failure hosts.Failure) error {
 func isForPeople(r hosts.Reason) bool {
 	switch r {
 	case hosts.NotThisDistribution, hosts.VersionRefused, hosts.NoDigest, hosts.WrongDigest, hosts.WrongVersion, hosts.DownloadFailed, hosts.DiskFull,
-		hosts.FolderReadOnly, hosts.ToolMissing:
+		hosts.FolderReadOnly, hosts.ToolMissing, hosts.FileRefused, hosts.WrongHost:
 		return true
 	case hosts.SnapshotFailed, hosts.StepFailed, hosts.StepTimedOut, hosts.StepHadNoEffect, hosts.NodeNotReady:
 	}

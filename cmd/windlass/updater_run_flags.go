@@ -235,9 +235,10 @@ func (o *updaterRunOptions) parseDigests(r *runRequest) error {
 	if err != nil {
 		return fileError("--digests", err)
 	}
+	if err := o.checkTrust(); err != nil {
+		return err
+	}
 	switch {
-	case (o.digestsSignature == "") != (o.keyOfSig == ""):
-		return &flagError{flag: "--digests-signature", problem: "it counts together with --public-key only; give both or none"}
 	case o.digestsSignature != "":
 		r.goal.Digests, err = o.parseSigned(string(text))
 	case o.digestsSHA256 != "":
@@ -255,6 +256,17 @@ func (o *updaterRunOptions) parseDigests(r *runRequest) error {
 	return fileError("--digests", err)
 }
 
+// checkTrust finds flags about a signature that need another one.
+func (o *updaterRunOptions) checkTrust() error {
+	if (o.digestsSignature == "") != (o.keyOfSig == "") {
+		return &flagError{flag: "--digests-signature", problem: "it counts together with --public-key only; give both or none"}
+	}
+	if o.keyOfSig == "" && (o.minSerial != 0 || o.allowUnversioned) {
+		return &flagError{flag: "--digests-min-serial", problem: "it counts, like --digests-allow-unversioned, together with --public-key only"}
+	}
+	return nil
+}
+
 func (o *updaterRunOptions) parseSigned(text string) (hosts.Manifest, error) {
 	signature, err := os.ReadFile(o.digestsSignature)
 	if err != nil {
@@ -264,5 +276,6 @@ func (o *updaterRunOptions) parseSigned(text string) (hosts.Manifest, error) {
 	if err != nil {
 		return hosts.Manifest{}, fileError("--public-key", err)
 	}
-	return hosts.ParseSignedManifest(text, string(signature), string(key))
+	trust := hosts.Trust{PublicKey: string(key), MinSerial: o.minSerial, AllowUnversioned: o.allowUnversioned}
+	return hosts.ParseSignedManifest(text, string(signature), trust, o.tools.clock.now())
 }

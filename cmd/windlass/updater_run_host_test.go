@@ -153,9 +153,9 @@ func startOneNodeAPI(t *testing.T, r *runHost) (a *oneNodeAPI, kubeconfig string
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		},
 	}}
-	server := httptest.NewServer(a)
+	server := httptest.NewTLSServer(a)
 	t.Cleanup(server.Close)
-	return a, r.write(t, "kubeconfig", []byte(fakeKubeconfig(server.URL)))
+	return a, r.write(t, "kubeconfig", []byte(fakeKubeconfig(server)))
 }
 
 // awaitedText is a writer, and tells when a text was written to it.
@@ -267,7 +267,7 @@ func TestRunOnAHostWhoseConnectionsDrop(t *testing.T) {
 	}, "k3s-agent")
 	var out, notes bytes.Buffer
 	address := r.DropConnectionsEvery(time.Second)
-	if err := r.start(t.Context(), t, address, "root", &out, &notes, "--no-drain", "--timeout", "1m"); err != nil {
+	if err := r.start(t.Context(), t, address, "root", &out, &notes, "--no-drain", "--timeout", "5m"); err != nil {
 		t.Fatalf("%v; it prints\n%s%s", err, out.String(), notes.String())
 	}
 	if told := r.MustRun("cat /run/stand-in-k3s"); strings.TrimSpace(told) != "v1.36.3+k3s1" {

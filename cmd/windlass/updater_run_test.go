@@ -135,7 +135,7 @@ type scriptedHost struct {
 	closed bool
 }
 
-var checkNames = regexp.MustCompile(`printf '([a-z-]+) %s %s\\n'`)
+var checkNames = regexp.MustCompile(`(?m)^(?:checks=')?([a-z-]+) [A-Za-z0-9+/=]{40,}$`)
 
 func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostResult, error) {
 	h.calls++

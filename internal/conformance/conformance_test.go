@@ -3,8 +3,10 @@ package conformance_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -317,9 +319,6 @@ func TestFurtherFaults(t *testing.T) {
 		"restart that fails": {bad{options: func(o *conformance.Options) {
 			o.Restart = func(context.Context) error { return errors.New("no such command") }
 		}, words: "no such command"}, []string{"update-machine.restart"}},
-		"patches of metadata": {bad{change: onHook(false, func(_, _ object) object {
-			return object{"status": "Success", "machinePatch": patch("/metadata/name", "a")}
-		}), words: "leave alone"}, []string{"can-update-machine.patches", "can-update-machine.nothing-to-do", "can-update-machine.not-covered"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -352,6 +351,31 @@ func TestNothingCovered(t *testing.T) {
 		t.Errorf("failed points: %q", failed)
 	}
 	if diff := cmp.Diff([]string{"CanUpdateMachineSet covered nothing of the fixture: use --fixture with changes that yours covers"}, report.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
+// TestFieldsThatAreNotCompared checks that patches outside of the spec, such as those of marshaled Go objects, are no failure.
+func TestFieldsThatAreNotCompared(t *testing.T) {
+	t.Parallel()
+	s := newSubject()
+	onHook(false, func(_, response object) object {
+		var fields []string
+		for _, field := range []string{"/status", "/metadata/creationTimestamp", "/a", "/b", "/c"} {
+			fields = append(fields, fmt.Sprintf(`{"op":"add","path":%q,"value":{}}`, field))
+		}
+		data := base64.StdEncoding.EncodeToString([]byte("[" + strings.Join(fields, ",") + "]"))
+		response["infrastructureMachinePatch"] = object{"patchType": "JSONPatch", "patch": data}
+		return response
+	})(s)
+	report := verify(t, s, nil)
+	if failed := ids(report, conformance.Fail); len(failed) > 0 {
+		t.Errorf("failed points: %q", failed)
+	}
+	want := []string{"CanUpdateMachine patches fields that Cluster API does not compare, and that are ignored: " +
+		"InfrastructureMachine /a, InfrastructureMachine /b, InfrastructureMachine /c, InfrastructureMachine /metadata/creationTimestamp, 1 more. " +
+		"Fix: patch fields below /spec only"}
+	if diff := cmp.Diff(want, report.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/text"
 )
 
 // decisionHook is CanUpdateMachine or CanUpdateMachineSet.
@@ -51,7 +53,7 @@ func decisionPoints() []definition {
 			}
 		}
 		points = append(points,
-			definition{hook.id + ".patches", "patches apply, touch nothing but spec, and lead to nothing but desired", sourceHooks + hook.name, run(ofCovered(checkPatches))},
+			definition{hook.id + ".patches", "patches apply, and change nothing in a spec but to what is desired", sourceHooks + hook.name, run(ofCovered(checkPatches))},
 			definition{hook.id + ".repeatable", "the same request gets the same answer", sourceExtensions + "Deterministic result", run(ofCovered(checkRepeatable))},
 			definition{hook.id + ".nothing-to-do", "where nothing differs, nothing is covered", sourceProposal + "Deciding the update strategy", run(checkNothing)},
 			definition{hook.id + ".not-covered", "a difference that it does not know gets Success, and no wrong patch", sourceProposal + "Deciding the update strategy", run(checkNotCovered)},
@@ -78,6 +80,30 @@ func ofCovered(check decisionCheck) decisionCheck {
 }
 
 const coversNothingWords = "covered nothing of the fixture: use --fixture with changes that yours covers"
+
+// warnings are about the answers to the fixture's request that are not wrong, but not what a person may think either.
+func (k *kit) warnings(hook decisionHook) []string {
+	var found []string
+	if k.coversNothing(hook) {
+		found = append(found, hook.name+" "+coversNothingWords)
+	}
+	if ignored := k.uncompared[hook.name]; len(ignored) > 0 {
+		const most = 4
+		names := make([]string, 0, most+1)
+		for _, field := range ignored[:min(most, len(ignored))] {
+			names = append(names, text.Bound(strings.TrimSpace(string(field.Part)+" "+field.Path), maxFieldBytes))
+		}
+		if more := len(ignored) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		found = append(found, fmt.Sprintf("%s patches fields that Cluster API does not compare, and that are ignored: %s. Fix: patch fields below /%s only",
+			hook.name, strings.Join(names, ", "), strings.Join(hook.spec, "/")))
+	}
+	return found
+}
+
+// maxFieldBytes bounds the name of a field in a warning, because it is the updater's own text.
+const maxFieldBytes = 128
 
 // coversNothing reports whether a hook answered the fixture's request, and without covering anything of it.
 func (k *kit) coversNothing(hook decisionHook) bool {
@@ -178,9 +204,11 @@ func checkPatches(ctx context.Context, k *kit, hook decisionHook, request map[st
 	if err != nil {
 		return unanswered(err)
 	}
-	if _, err := apply(hook, request, a); err != nil {
+	result, err := apply(hook, request, a)
+	if err != nil {
 		return failed("%v", err)
 	}
+	k.uncompared[hook.name] = result.Uncompared
 	return passed()
 }
 

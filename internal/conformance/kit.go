@@ -11,6 +11,7 @@ import (
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/updater/wire"
 )
 
@@ -52,7 +53,9 @@ type kit struct {
 	// slow is the first request of a hook that was not answered in time.
 	slow    map[string]error
 	answers map[string]*answers
-	update  *updateRun
+	// uncompared are the fields that a hook's answer to the fixture's request patches without effect, by hook.
+	uncompared map[string][]cover.Pointer
+	update     *updateRun
 }
 
 type handler struct {
@@ -72,7 +75,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := complete(&o); err != nil {
 		return nil, err
 	}
-	k := &kit{options: o, handlers: map[string]handler{}, slow: map[string]error{}, answers: map[string]*answers{}}
+	k := &kit{options: o, handlers: map[string]handler{}, slow: map[string]error{}, answers: map[string]*answers{}, uncompared: map[string][]cover.Pointer{}}
 	definitions := append(append(tlsPoints(), discoveryPoints()...), decisionPoints()...)
 	definitions = append(definitions, updatePoints()...)
 	report := &Report{URL: o.URL, Points: make([]Point, 0, len(definitions))}
@@ -84,9 +87,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		report.Points = append(report.Points, Point{ID: d.id, Title: d.title, Source: d.source, Status: result.status, Reason: result.reason})
 	}
 	for _, hook := range decisionHooks {
-		if k.coversNothing(hook) {
-			report.Warnings = append(report.Warnings, hook.name+" "+coversNothingWords)
-		}
+		report.Warnings = append(report.Warnings, k.warnings(hook)...)
 	}
 	return report, nil
 }

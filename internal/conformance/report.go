@@ -28,7 +28,8 @@ type Point struct {
 type Report struct {
 	URL    string  `json:"url"`
 	Points []Point `json:"points"`
-	// Warnings say why points could not be tested that the user will think tested.
+	// Warnings are what is no failure, but differs from what the user will expect: points that could not be tested, and
+	// patches that have no effect.
 	Warnings []string `json:"warnings,omitempty"`
 }
 

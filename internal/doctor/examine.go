@@ -153,12 +153,24 @@ func checkGuard(f Facts, groups []group, into *findings) {
 		into.unknown(subject, "run windlass doctor against the management cluster", "it cannot be told from manifests whether the guard is installed")
 		return
 	}
-	if guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels); !guard.Active {
+	guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels)
+	if !guard.Active {
 		message, mend := cutMend(guard.Message)
 		if guard.Reason == v1alpha1.GuardMissingReason {
 			mend = guardMend
 		}
 		into.add(Error, subject, mend, "%s", message)
+		return
+	}
+	var uncovered []string
+	for _, g := range groups {
+		if g.selected.Guarded && !guard.Covers(g.Group) {
+			uncovered = append(uncovered, g.String())
+		}
+	}
+	if len(uncovered) > 0 {
+		message, fix, _ := strings.Cut(updatepolicy.DescribeUncovered(uncovered), ". Fix: ")
+		into.add(Error, subject, fix, "%s", message)
 		return
 	}
 	into.ok(subject, "it is asked before Machines of namespace %s are created or deleted", f.Objects.Cluster.Namespace)
@@ -167,7 +179,7 @@ func checkGuard(f Facts, groups []group, into *findings) {
 // guardMend installs nothing but the guard: to apply all of config/default would undo what was changed since. Its precondition
 // matters, because a guard that cannot be reached keeps all Machines of the management cluster from being created or deleted.
 const guardMend = "first see that cert-manager runs and that the extension is Ready (kubectl -n windlass-system get certificate,deployment): " +
-	"while the guard cannot be reached, no Machine is created or deleted. Then install the guard alone: " +
+	"until the extension has run, no Machine is created or deleted. Then install the guard alone: " +
 	"sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -"
 
 // cutMend splits a message of the form "what is so; what to do".

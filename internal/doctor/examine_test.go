@@ -24,6 +24,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	coreguard "github.com/windlass-dev/windlass/internal/core/guard"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -287,6 +288,11 @@ func TestExamine(t *testing.T) {
 		{"invalid policy", func(f *Facts) { f.Policies[0].Spec.Strategy = "Magic" }, []string{`Error Policy ` + controlPlane + `: UpdatePolicy "team-a/all" cannot be used`, "Error Policy " + workers}},
 
 		{"guard not installed", func(f *Facts) { f.Guard = nil }, []string{"Error Guard guard: there is no ValidatingWebhookConfiguration"}},
+		{"guard that does not include the groups", func(f *Facts) {
+			f.Guard.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{
+				Name: v1alpha1.GuardScopeCondition, Expression: coreguard.NewScope("another").Expression("p"),
+			}}
+		}, []string{`Error Guard guard: the match condition "kept-by-policies" of ValidatingWebhookConfiguration "windlass-guard" does not include`}},
 		{"guard not needed", func(f *Facts) { fallback(f); f.Guard = nil }, nil},
 		{"guard ignores failures", func(f *Facts) { f.Guard.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore) }, []string{"Error Guard guard: no webhook"}},
 		{"namespace left out", func(f *Facts) { f.NamespaceLabels = map[string]string{v1alpha1.GuardLabel: v1alpha1.GuardDisabled} },

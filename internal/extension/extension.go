@@ -5,7 +5,6 @@ package extension
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -41,6 +39,9 @@ import (
 // kubeadmControlPlane is the one kind of control plane whose controller asks the hooks for updates in place.
 var kubeadmControlPlane = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"}
 
+// scopePropagation is far longer than API servers take to see a changed ValidatingWebhookConfiguration by their watch.
+const scopePropagation = time.Second
+
 // eventSource names this program in Events.
 const eventSource = "windlass"
 
@@ -51,12 +52,15 @@ type Options struct {
 	// Port is where hooks are served, from 1 to 65535.
 	Port int
 	// GuardPort is where the guard is served; 0 means beside the hooks. The two need ports of their own where callers of hooks must
-	// have a certificate: API servers have none.
+	// have a certificate: API servers have another one, or none.
 	GuardPort int
 	// CertDir holds the serving certificate, as hookserver.CertName and hookserver.KeyName.
 	CertDir string
 	// ClientCAName is a file in CertDir with the CA of the callers' certificates; empty means that callers need none.
 	ClientCAName string
+	// GuardClientCAName is a file in CertDir with the CA of the API servers' client certificates, for GuardPort; empty means that they need
+	// none.
+	GuardClientCAName string
 	// NoGates leaves out the lifecycle hooks, and with them UpgradeGates.
 	NoGates bool
 	// InPlaceUpgrades are those that annotations ask for.
@@ -83,7 +87,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Ser
 	if err != nil {
 		return nil, nil, err
 	}
-	updaters := newUpdaterPool(clients.live, o.InPlaceUpgrades.prefix())
+	updaters, err := addUpdaterPool(mgr, clients.live, o.InPlaceUpgrades.prefix())
+	if err != nil {
+		return nil, nil, err
+	}
 	engine := newEngine(mgr, clients, updaters, o.InPlaceUpgrades)
 	if err := addControllers(mgr, clients, updaters, engine); err != nil {
 		return nil, nil, err
@@ -145,14 +152,19 @@ func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceU
 
 // newServer returns the server of hooks, with the guard in it or on a port of its own.
 func newServer(mgr manager.Manager, o Options, guard http.Handler, served hookserver.Options) (*hookserver.Server, error) {
-	served.BindAddress, served.Port, served.CertDir, served.ClientCAName = o.BindAddress, o.Port, o.CertDir, o.ClientCAName
+	served.Endpoint = hookserver.Endpoint{
+		BindAddress: o.BindAddress, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName,
+	}
 	if o.GuardPort == 0 {
 		served.Webhooks = map[string]http.Handler{webhook.GuardPath: guard}
 		return hookserver.New(served)
 	}
-	webhooks := crwebhook.NewServer(crwebhook.Options{
-		Host: o.BindAddress, Port: o.GuardPort, CertDir: o.CertDir, CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
+	webhooks, err := hookserver.NewTLSServer(hookserver.Endpoint{
+		BindAddress: o.BindAddress, Port: o.GuardPort, CertDir: o.CertDir, ClientCAName: o.GuardClientCAName,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the guard's server: %w", err)
+	}
 	webhooks.Register(webhook.GuardPath, guard)
 	if err := mgr.Add(webhooks); err != nil {
 		return nil, fmt.Errorf("adding the guard: %w", err)
@@ -167,7 +179,7 @@ func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
 		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
 	}
 	return &admission.Webhook{Handler: webhook.NewGuard(webhook.GuardOptions{
-		Policies: c.cached, Live: c.live, Cached: c.cached, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now,
+		Policies: c.cached, Live: c.live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now, Sleep: webhook.Sleep,
 	})}, nil
 }
 
@@ -181,7 +193,9 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 	if err := probes.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	policies := &updatepolicy.Reconciler{Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Now: time.Now}
+	policies := &updatepolicy.Reconciler{
+		Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Now: time.Now, Process: string(uuid.NewUUID()), Propagation: scopePropagation,
+	}
 	if err := policies.SetupWithManager(mgr); err != nil {
 		return err
 	}

@@ -2,10 +2,12 @@ package extension
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/host/pod"
@@ -16,15 +18,34 @@ import (
 	"github.com/windlass-dev/windlass/internal/updater/hoststep"
 )
 
-func (p *updaterPool) newHosts(kind v1alpha1.InProcessKind, config v1alpha1.HostConfig) (port.Updater, error) {
+func (p *updaterPool) newHosts(name string, kind v1alpha1.InProcessKind, config v1alpha1.HostConfig) (port.Updater, error) {
 	var binaries hoststep.Bundle
 	if config.Binaries.Bundle != "" {
 		binaries = bundle.File{Path: config.Binaries.Bundle}
 	}
 	return hosts.New(hosts.Options{
-		Kind: kind, Config: config, Machine: p.hostMachine, Secret: p.secret, ConfigMap: p.configMap, Nodes: p.nodes, Connect: p.connectHost,
+		Kind: kind, Config: config, Machine: p.hostMachine, Secret: p.secret, ConfigMap: p.configMap, Nodes: p.nodes, Authorities: p.authorities, ProviderID: p.providerID, Connect: p.connectHost,
 		Bundle: binaries, Log: updateLog{p.live},
+		RecordSerial: func(ctx context.Context, serial int64) (int64, error) { return p.recordSerial(ctx, name, serial) },
 	})
+}
+
+// recordSerial records the serial of a signed manifest in the status of an Updater, unless a higher one was seen. The write
+// fails where the Updater has changed since it was read; the caller is asked again.
+func (p *updaterPool) recordSerial(ctx context.Context, name string, serial int64) (highest int64, err error) {
+	u := &v1alpha1.Updater{}
+	if err := p.live.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
+		return 0, fmt.Errorf("reading Updater %q: %w", name, err)
+	}
+	if u.Status.DigestsSerial >= serial {
+		return u.Status.DigestsSerial, nil
+	}
+	changed := u.DeepCopy()
+	changed.Status.DigestsSerial = serial
+	if err := p.live.Status().Patch(ctx, changed, client.MergeFromWithOptions(u, client.MergeFromWithOptimisticLock{})); err != nil {
+		return 0, fmt.Errorf("writing the status of Updater %q: %w", name, err)
+	}
+	return serial, nil
 }
 
 // hostMachine reads what leads to the host of a Machine.
@@ -33,7 +54,25 @@ func (p *updaterPool) hostMachine(ctx context.Context, name types.NamespacedName
 	if err := p.live.Get(ctx, name, m); err != nil {
 		return hosts.Machine{}, err
 	}
-	return hosts.Machine{Cluster: m.Spec.ClusterName, Node: m.Status.NodeRef.Name, Addresses: m.Status.Addresses}, nil
+	return hosts.Machine{Cluster: m.Spec.ClusterName, Node: m.Status.NodeRef.Name, ProviderID: m.Spec.ProviderID, Addresses: m.Status.Addresses}, nil
+}
+
+// authorities reads what the kubeconfig of a Cluster trusts.
+func (p *updaterPool) authorities(ctx context.Context, cluster types.NamespacedName) ([]byte, error) {
+	config, err := p.nodes.Config(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return config.CAData, nil
+}
+
+// providerID reads the provider ID of a Node.
+func (p *updaterPool) providerID(ctx context.Context, cluster types.NamespacedName, name string) (string, error) {
+	node, err := p.nodes.Get(ctx, cluster, name)
+	if err != nil {
+		return "", err
+	}
+	return node.Spec.ProviderID, nil
 }
 
 // configMap reads the data of a ConfigMap.

@@ -63,7 +63,11 @@ func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades) error {
 	if err != nil {
 		return err
 	}
-	return addInPlaceUpgrades(mgr, c, newUpdaterPool(c.live, o.prefix()), o)
+	updaters, err := addUpdaterPool(mgr, c.live, o.prefix())
+	if err != nil {
+		return err
+	}
+	return addInPlaceUpgrades(mgr, c, updaters, o)
 }
 
 func addInPlaceUpgrades(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades) error {

@@ -40,7 +40,11 @@ func NewLimits(mgr manager.Manager, syncTimeout time.Duration) (*Limits, error) 
 	if err := mgr.Add(&firstRead{cache: mgr.GetCache(), timeout: syncTimeout}); err != nil {
 		return nil, fmt.Errorf("adding what reads UpdatePolicies: %w", err)
 	}
-	return &Limits{engine: newEngine(mgr, c, newUpdaterPool(c.live, InPlaceUpgrades{}.prefix()), InPlaceUpgrades{})}, nil
+	updaters, err := addUpdaterPool(mgr, c.live, InPlaceUpgrades{}.prefix())
+	if err != nil {
+		return nil, err
+	}
+	return &Limits{engine: newEngine(mgr, c, updaters, InPlaceUpgrades{})}, nil
 }
 
 // GroupMinors returns how many minors the Machines of a MachineDeployment can be moved at once; 0 means any number that skew allows.

@@ -8,8 +8,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -21,7 +24,7 @@ import (
 )
 
 // updaterPool opens the updaters that Updater objects register, and keeps them while their specs stay the same: they hold
-// connections, and what they learnt by discovery. It is safe for concurrent use.
+// connections, and what they learnt by discovery. It forgets updaters whose object is deleted. It is safe for concurrent use.
 type updaterPool struct {
 	live  client.Client
 	nodes *workload.Nodes
@@ -40,6 +43,58 @@ type openUpdater struct {
 // newUpdaterPool returns an empty pool. live reads Machines from the API server.
 func newUpdaterPool(live client.Client, prefix string) *updaterPool {
 	return &updaterPool{live: live, nodes: workload.New(live, time.Now), prefix: prefix, open: map[types.UID]openUpdater{}}
+}
+
+// addUpdaterPool is newUpdaterPool for a pool that forgets deleted Updaters while the manager runs.
+func addUpdaterPool(mgr manager.Manager, live client.Client, prefix string) (*updaterPool, error) {
+	pool := newUpdaterPool(live, prefix)
+	if err := mgr.Add(&watchedUpdaters{pool: pool, cache: mgr.GetCache()}); err != nil {
+		return nil, fmt.Errorf("adding the watch of Updaters: %w", err)
+	}
+	return pool, nil
+}
+
+// watchedUpdaters is a manager.Runnable that closes the updaters of deleted objects.
+type watchedUpdaters struct {
+	pool  *updaterPool
+	cache cache.Informers
+}
+
+// NeedLeaderElection lets Start run in every replica: each has a pool.
+func (*watchedUpdaters) NeedLeaderElection() bool { return false }
+
+// Start forgets deleted Updaters until ctx is done.
+func (w *watchedUpdaters) Start(ctx context.Context) error {
+	informer, err := w.cache.GetInformer(ctx, &v1alpha1.Updater{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching Updaters: %w", err)
+	}
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: w.pool.forget})
+	if err != nil {
+		return fmt.Errorf("watching Updaters: %w", err)
+	}
+	<-ctx.Done()
+	if err := informer.RemoveEventHandler(handler); err != nil {
+		return fmt.Errorf("ending the watch of Updaters: %w", err)
+	}
+	return nil
+}
+
+// forget closes the updater of a deleted object. Requests under way are finished.
+func (p *updaterPool) forget(deleted any) {
+	if last, ok := deleted.(toolscache.DeletedFinalStateUnknown); ok {
+		deleted = last.Obj
+	}
+	object, ok := deleted.(client.Object)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old, ok := p.open[object.GetUID()].updater.(interface{ Close() }); ok {
+		old.Close()
+	}
+	delete(p.open, object.GetUID())
 }
 
 // Open returns the updater that is registered under an object.
@@ -77,7 +132,7 @@ func (p *updaterPool) newUpdater(u *v1alpha1.Updater) (port.Updater, error) {
 	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater && u.Spec.InProcess.K8sd != nil:
 		return p.newK8sd(*u.Spec.InProcess.K8sd)
 	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind.ForHosts() && u.Spec.InProcess.Host != nil:
-		return p.newHosts(u.Spec.InProcess.Kind, *u.Spec.InProcess.Host)
+		return p.newHosts(u.Name, u.Spec.InProcess.Kind, *u.Spec.InProcess.Host)
 	case u.Spec.Remote != nil:
 		return p.newRemote(u.Name, u.Spec.Remote)
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/internal/peer"
 )
 
 // maxResponseBytes bounds what is read of an answer: far more than any patches for the objects of a Cluster need, and what Cluster API itself
@@ -152,8 +154,8 @@ func post(ctx context.Context, to registration, body []byte) ([]byte, error) {
 			Detail: fmt.Sprintf("HTTP status %d instead of 200, with %s", response.StatusCode, quote(string(start))),
 		}
 	}
-	answer, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, maxResponseBytes))
-	if _, huge := errors.AsType[*http.MaxBytesError](err); huge {
+	answer, err := io.ReadAll(response.Body)
+	if _, huge := errors.AsType[*peer.TooLongError](err); huge {
 		return nil, &BadResponseError{Call: to.call, StatusCode: http.StatusOK, Detail: fmt.Sprintf("it has more than %d MiB", maxResponseBytes>>20)}
 	}
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/windlass-dev/windlass/internal/peer"
 )
 
 // connection is how the extension of one ExtensionConfig is reached. It is immutable and safe for concurrent use; its TCP
@@ -32,13 +34,10 @@ type connection struct {
 // newConnection makes a connection to what an ExtensionConfig points at; local, unless nil, answers in its place. watcher has the client
 // certificate; nil means that there is none. Errors are *MisconfiguredError.
 func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatcher.CertWatcher, local http.RoundTripper) (*connection, error) {
-	conn := &connection{config: *config.DeepCopy(), http: &http.Client{
-		Transport: local,
-		// A redirect could lead the request to where nobody registered an extension.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	conn := &connection{config: *config.DeepCopy()}
+	limits := peer.Limits{Timeout: maxTimeout, BodyBytes: maxResponseBytes}
 	if local != nil {
-		conn.base = &url.URL{Scheme: "https", Host: "in-process"}
+		conn.base, conn.http = &url.URL{Scheme: "https", Host: "in-process"}, peer.NewClient(local, limits)
 		return conn, nil
 	}
 	var err error
@@ -48,6 +47,9 @@ func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatc
 		}
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if watcher != nil {
+		trust.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return watcher.GetCertificate(nil) }
+	}
 	if len(config.CABundle) > 0 {
 		trust.RootCAs = x509.NewCertPool()
 		if !trust.RootCAs.AppendCertsFromPEM(config.CABundle) {
@@ -57,32 +59,13 @@ func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatc
 			}
 		}
 	}
-	transport := newTransport(trust, maxTimeout)
-	conn.http.Transport = transport
+	transport := peer.NewTransport(peer.Connection{TLS: trust, Proxy: http.ProxyFromEnvironment, Timeout: maxTimeout})
 	if watcher != nil {
-		trust.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return watcher.GetCertificate(nil) }
-		conn.http.Transport = &renewing{watcher: watcher, transport: transport}
+		conn.http = peer.NewClient(&renewing{watcher: watcher, transport: transport}, limits)
+	} else {
+		conn.http = peer.NewClient(transport, limits)
 	}
 	return conn, nil
-}
-
-// newTransport returns what carries requests to an extension. It goes on making a connection when the request that asked for it is over,
-// for the next one; connecting and the TLS handshake may take so long each, so that a host that accepts connections and says nothing does not
-// collect them.
-func newTransport(trust *tls.Config, connecting time.Duration) *http.Transport {
-	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: connecting}).DialContext,
-		TLSClientConfig:     trust,
-		TLSHandshakeTimeout: connecting,
-		ForceAttemptHTTP2:   true,
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 8,
-		IdleConnTimeout:     90 * time.Second,
-		// A connection whose other end vanished is noticed, instead of failing every request until the system gives it up.
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
-		MaxResponseHeaderBytes: 64 << 10,
-	}
 }
 
 // renewing makes new connections once the client certificate has changed. Those that there are cannot show another one; they are not

@@ -2,6 +2,7 @@ package hookserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -30,7 +31,8 @@ type Gates interface {
 }
 
 // lifecycle answers the lifecycle hooks of upgrades. A step that is held gets a success with a time to ask again, which Cluster API
-// takes for "not yet"; what is not known holds. A failure is for requests that cannot be understood. It is safe for concurrent use.
+// takes for "not yet"; what is not known holds. A failure is for requests that cannot be understood, or that are not due. It is safe
+// for concurrent use.
 type lifecycle struct {
 	gates    Gates
 	outcomes outcomes
@@ -79,6 +81,10 @@ func (l *lifecycle) AfterClusterUpgrade(ctx context.Context, request *runtimehoo
 	l.answer(ctx, &request.Cluster, gate.AfterClusterUpgrade, request.KubernetesVersion, &response.CommonRetryResponse)
 }
 
+// errNotDue is the answer to a hook that is not due. It is the same for all Clusters, also for those that do not exist: who
+// forges a call must learn nothing from the answer. The log says why.
+var errNotDue = errors.New("the Cluster does not show that this hook is due")
+
 // answer decodes what all these requests have in common, asks, and encodes the verdict.
 func (l *lifecycle) answer(ctx context.Context, cluster *clusterv1.Cluster, hook gate.Hook, kubernetesVersion string, response *runtimehooksv1.CommonRetryResponse) {
 	parsed, err := version.Parse(kubernetesVersion)
@@ -92,6 +98,9 @@ func (l *lifecycle) answer(ctx context.Context, cluster *clusterv1.Cluster, hook
 	verdict, err := l.gates.Ask(ctx, cluster, step)
 	message := verdict.Message(step)
 	l.log(ctx, cluster, hook, kubernetesVersion, message, err)
+	if _, notDue := errors.AsType[*gate.NotDueError](err); notDue {
+		err = errNotDue
+	}
 	if err != nil {
 		fail(&response.CommonResponse, err)
 		return

@@ -29,6 +29,8 @@ func (gates) Ask(_ context.Context, cluster *clusterv1.Cluster, step gate.Step) 
 		return gate.Verdict{}, errors.New("listing the UpgradeGates: no")
 	case "open":
 		return gate.Verdict{}, nil
+	case "forged":
+		return gate.Verdict{}, &gate.NotDueError{Step: step, Why: "the control plane is at v1.31.1"}
 	default:
 		return gate.Verdict{RetryAfter: 1200 * time.Millisecond, Findings: []gate.Finding{{Gate: "g", Reason: gate.NotApproved, Message: fmt.Sprintf("%s at %s", cluster.Name, step.Hook)}}}, nil
 	}
@@ -51,7 +53,7 @@ func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	ca, dir := newAuthority(t), t.TempDir()
 	ca.install(t, dir, 2)
-	url := serve(t, hookserver.Options{CertDir: dir, Graphs: graphs{stable()}, Gates: gates{}})
+	url := serve(t, hookserver.Options{Endpoint: hookserver.Endpoint{CertDir: dir}, Graphs: graphs{stable()}, Gates: gates{}})
 	trusting := client(&tls.Config{RootCAs: ca.pool()})
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
@@ -91,6 +93,10 @@ func TestLifecycle(t *testing.T) {
 			if got := ask(body); got.Status != runtimehooksv1.ResponseStatusFailure || got.Message == "" || got.RetryAfterSeconds != 0 {
 				t.Errorf("%s: %q got %+v", h.name, body, got)
 			}
+		}
+		// Who forges a call learns nothing from the answer.
+		if got := ask(request("forged", "v1.32.4")); got.Status != runtimehooksv1.ResponseStatusFailure || got.Message != "the Cluster does not show that this hook is due" {
+			t.Errorf("%s: a call that is not due got %+v", h.name, got)
 		}
 		if long := ask(request(strings.Repeat("x", 10_000), "v1.32.4")); len(long.Message) > 2048 || long.RetryAfterSeconds != 2 {
 			t.Errorf("%s: a message of %d bytes, retry %d", h.name, len(long.Message), long.RetryAfterSeconds)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 )
 
-// The files of the serving certificate in Options.CertDir, named as in a Secret of type kubernetes.io/tls.
+// The files of the serving certificate in Endpoint.CertDir, named as in a Secret of type kubernetes.io/tls.
 const (
 	CertName = "tls.crt"
 	KeyName  = "tls.key"
@@ -29,15 +29,7 @@ const timeoutSeconds int32 = runtimehooksv1.DefaultHandlersTimeoutSeconds
 
 // Options configure a Server.
 type Options struct {
-	// BindAddress is the address to listen on; empty means all.
-	BindAddress string
-	// Port is the TCP port to listen on, from 1 to 65535.
-	Port int
-	// CertDir holds CertName and KeyName. The files are read again when they change.
-	CertDir string
-	// ClientCAName is a file in CertDir with the certificates that must have signed the caller's; empty means that callers
-	// need no certificate.
-	ClientCAName string
+	Endpoint
 	// Graphs is where the plan hook finds UpgradeGraphs.
 	Graphs Graphs
 	// Limits tells the plan hook how far workers can be moved at once; nil means as far as skew allows.
@@ -62,21 +54,19 @@ type Server struct {
 
 // New returns a Server that is ready to be started.
 func New(o Options) (*Server, error) {
-	if o.Port < 1 || o.Port > 65535 {
-		return nil, fmt.Errorf("port %d is not between 1 and 65535", o.Port)
-	}
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
 		return nil, fmt.Errorf("building the catalog of hooks: %w", err)
 	}
-	inner, err := server.New(server.Options{
-		Catalog: catalog, Host: o.BindAddress, Port: o.Port,
-		CertDir: o.CertDir, CertName: CertName, KeyName: KeyName, ClientCAName: o.ClientCAName,
-		TLSOpts: []func(*tls.Config){RequireTLS13},
-	})
+	listener, err := NewTLSServer(o.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("creating the hook server: %w", err)
 	}
+	inner, err := server.New(server.Options{Catalog: catalog})
+	if err != nil {
+		return nil, fmt.Errorf("creating the hook server: %w", err)
+	}
+	inner.Server = listener
 	all := handlers(o)
 	for _, h := range all {
 		if err := inner.AddExtensionHandler(h); err != nil {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
 )
@@ -65,8 +66,8 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// issue returns a certificate for 127.0.0.1, for servers and clients, and its key in PEM.
-func (a authority) issue(t *testing.T, serial int64) (certPEM, keyPEM []byte) {
+// issue returns a certificate for 127.0.0.1, for servers and clients, and its key in PEM. Edits change the template.
+func (a authority) issue(t *testing.T, serial int64, edits ...func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
@@ -74,6 +75,9 @@ func (a authority) issue(t *testing.T, serial int64) (certPEM, keyPEM []byte) {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, edit := range edits {
+		edit(template)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
 	if err != nil {
@@ -117,9 +121,16 @@ func serve(t *testing.T, o hookserver.Options) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	run(t, server.Start, server.Ready)
+	return "https://" + net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port))
+}
+
+// run starts a server, waits until it is ready, and ends it with the test.
+func run(t *testing.T, start func(context.Context) error, ready healthz.Checker) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- server.Start(ctx) }()
+	go func() { done <- start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -133,9 +144,8 @@ func serve(t *testing.T, o hookserver.Options) string {
 			t.Fatalf("the server ended at once: %v", err)
 		default:
 		}
-		return server.Ready(nil) == nil
+		return ready(nil) == nil
 	})
-	return "https://" + net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port))
 }
 
 func freePort(t *testing.T) int {
@@ -224,7 +234,7 @@ func TestServer(t *testing.T) {
 	t.Parallel()
 	ca, dir := newAuthority(t), t.TempDir()
 	ca.install(t, dir, 2)
-	url := serve(t, hookserver.Options{CertDir: dir, Graphs: graphs{stable()}})
+	url := serve(t, hookserver.Options{Endpoint: hookserver.Endpoint{CertDir: dir}, Graphs: graphs{stable()}})
 	trusting := client(&tls.Config{RootCAs: ca.pool()})
 	planPath, planBody := encode(t, runtimehooksv1.GenerateUpgradePlan, request("v1.29.0", "v1.29.0", "v1.33.0"))
 
@@ -283,7 +293,7 @@ func TestServerReloadsItsCertificate(t *testing.T) {
 	t.Parallel()
 	ca, dir := newAuthority(t), t.TempDir()
 	ca.install(t, dir, 2)
-	url := serve(t, hookserver.Options{CertDir: dir, Graphs: graphs{}})
+	url := serve(t, hookserver.Options{Endpoint: hookserver.Endpoint{CertDir: dir}, Graphs: graphs{}})
 	serial := func() int64 {
 		dialer := tls.Dialer{Config: &tls.Config{RootCAs: ca.pool()}}
 		connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://"))
@@ -304,56 +314,10 @@ func TestServerReloadsItsCertificate(t *testing.T) {
 	eventually(t, func() bool { return serial() == 3 })
 }
 
-func TestServerAsksForClientCertificates(t *testing.T) {
-	t.Parallel()
-	ca, callers, dir := newAuthority(t), newAuthority(t), t.TempDir()
-	ca.install(t, dir, 2)
-	writeFile(t, filepath.Join(dir, "callers.crt"), callers.pem)
-	url := serve(t, hookserver.Options{CertDir: dir, ClientCAName: "callers.crt", Graphs: graphs{stable()}})
-	path, body := encode(t, runtimehooksv1.GenerateUpgradePlan, request("v1.30.3", "", "v1.31.2"))
-	for name, tt := range map[string]struct {
-		issuer *authority
-		want   bool
-	}{
-		"a caller with a certificate of that CA": {issuer: &callers, want: true},
-		"a caller with a certificate of another": {issuer: &ca},
-		"a caller that shows no certificate":     {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			config := &tls.Config{RootCAs: ca.pool()}
-			if tt.issuer != nil {
-				certPEM, keyPEM := tt.issuer.issue(t, 9)
-				pair, err := tls.X509KeyPair(certPEM, keyPEM)
-				if err != nil {
-					t.Fatal(err)
-				}
-				config.Certificates = []tls.Certificate{pair}
-			}
-			if tt.want {
-				var got runtimehooksv1.GenerateUpgradePlanResponse
-				post(t, client(config), url+path, body, &got)
-				if stops(got.ControlPlaneUpgrades) != "v1.31.2" {
-					t.Errorf("response is %+v", got)
-				}
-				return
-			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+path, bytes.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if answer, err := client(config).Do(request); err == nil {
-				_ = answer.Body.Close()
-				t.Errorf("it got an answer: %s", answer.Status)
-			}
-		})
-	}
-}
-
 func TestNewRefusesPorts(t *testing.T) {
 	t.Parallel()
 	for _, port := range []int{-1, 0, 65536} {
-		if _, err := hookserver.New(hookserver.Options{Port: port}); err == nil {
+		if _, err := hookserver.New(hookserver.Options{Endpoint: hookserver.Endpoint{Port: port}}); err == nil {
 			t.Errorf("port %d was accepted", port)
 		}
 	}

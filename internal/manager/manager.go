@@ -142,7 +142,7 @@ func (o Options) newManager(restConfig *rest.Config) (ctrl.Manager, error) {
 		Cache:                         objects,
 		Client:                        setup.ManagerClientOptions(),
 		WebhookServer: crwebhook.NewServer(crwebhook.Options{
-			Port: o.Webhook.Port, CertDir: o.Webhook.CertDir, CertName: o.Webhook.CertName, KeyName: o.Webhook.KeyName, TLSOpts: tlsOptions,
+			Host: o.Webhook.BindAddress, Port: o.Webhook.Port, CertDir: o.Webhook.CertDir, CertName: o.Webhook.CertName, KeyName: o.Webhook.KeyName, TLSOpts: tlsOptions,
 		}),
 	})
 	if err != nil {

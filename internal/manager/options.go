@@ -68,6 +68,8 @@ type LeaderElection struct {
 
 // Webhook is where admission and conversion webhooks are served.
 type Webhook struct {
+	// BindAddress is the address to listen on; empty means all.
+	BindAddress                string
 	Port                       int
 	CertDir, CertName, KeyName string
 }

@@ -56,6 +56,8 @@ type Group struct {
 	Absent, Deleting bool
 	// Defer and Hold are the annotations of the topology.
 	Defer, Hold bool
+	// Short says that it lacks machines, and that none of these comes until the group moves.
+	Short bool
 }
 
 // Unlimited is a budget that does not end.
@@ -80,7 +82,8 @@ type Faults struct {
 	// Lags are restarts after which the control plane or a group is read as it was before its last write, until that is over or the engine
 	// reads it anew.
 	Lags uint8
-	// Shortages are groups whose machines at the version of the template are too few for a while.
+	// Shortages are groups whose machines at the version of the template are too few: for a while, or,
+	// of a group that has not moved since the control plane's last step, until it moves.
 	Shortages uint8
 	// Deletions of the Cluster: one is all there can be.
 	Deletions uint8
@@ -170,6 +173,7 @@ func (m *model) start() world {
 		}
 		w.groups[i] = group{
 			inTopology: !g.Absent, exists: !g.Version.IsZero(), deleting: g.Deleting, version: m.rung(g.Version), oldest: m.rung(oldest), deferred: g.Defer, held: g.Hold,
+			short: g.Short, starved: g.Short,
 		}
 	}
 	if !m.ControlPlane.IsZero() {

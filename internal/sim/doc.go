@@ -15,6 +15,13 @@
 // what it has called then stands nowhere. It does not wait for groups that are leaving, and where it begins an upgrade while the target of an earlier one
 // is recorded, this engine may ask about its target again.
 //
+// Where the other engine begins an upgrade and gives way before the control plane's step, a group that
+// lacked machines before gets them at some time: nothing tells this engine that there was no step.
+//
+// Where the target is set to the version that the control plane already has, the other engine ends that
+// upgrade, begins another and gives way before its first step, the record of this engine's earlier
+// target still counts: the control plane has not moved, and nothing else tells the two upgrades apart.
+//
 // After a restart the control plane or a group may be read as it was before its last write, and no older; of the control plane only when the Cluster
 // tells of that write. What was read of a group too late does not count against the engine where it is about order and concurrency; skew does.
 //

@@ -108,7 +108,8 @@ func (r *run) Record(_ context.Context, recorded chain.Recorded) error {
 
 // write puts on the Cluster what is recorded.
 func (m *model) write(w *world, recorded chain.Recorded) {
-	w.pending, w.intent, w.chainTarget = 0, intent{}, 0
+	generation := w.generation()
+	w.pending, w.intent, w.chainTarget, w.chainAt, w.edited = 0, intent{}, 0, 0, false
 	for _, name := range recorded.Pending {
 		if h := hookOf(name); h != 0 {
 			w.pending = w.pending.with(h)
@@ -118,7 +119,8 @@ func (m *model) write(w *world, recorded chain.Recorded) {
 		w.intent = intent{from: m.rung(i.From), to: m.rung(i.To), workers: i.Workers, aged: !i.Passed.After(longAgo)}
 	}
 	if recorded.Chain != nil {
-		w.chainTarget = m.rung(recorded.Chain.Target)
+		w.edited = recorded.Chain.Generation != generation
+		w.chainTarget, w.chainAt = m.rung(recorded.Chain.Target), m.rung(recorded.Chain.At)
 	}
 	w.upgradeStep, w.okToDelete = m.rung(recorded.UpgradeStep), recorded.OKToDelete
 }
@@ -260,6 +262,7 @@ func (r *run) createsGroup(i int, to rung) {
 	calm := w.cp.spec == to && !w.cp.upgrading() && !w.ledger.controlPlane.open()
 	r.check(r.stock || calm, "%s is created while the control plane changes", r.m.Groups[i].Name)
 	w.groups[i].exists, w.groups[i].version, w.groups[i].oldest = true, to, to
+	w.ledger.followed = w.ledger.followed.with(i)
 	r.checkGroupSkew(i)
 }
 

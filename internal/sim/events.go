@@ -81,17 +81,25 @@ func (m *model) machines(w *world, list []event) []event {
 	return list
 }
 
-// shortages are machines that a group lacks, and gets as long as they can join.
+// shortages are machines that a group lacks. It gets them as long as they can join. A group that has
+// moved since the control plane's last step gets them at some time: for good it lacks only machines
+// that it lacked before.
 func (m *model) shortages(w *world, i int, list []event) []event {
 	g, name := w.groups[i], m.Groups[i].Name
 	switch {
-	case g.short && w.joins(i):
+	case g.short && !g.starved && w.joins(i):
 		return m.add(list, w, false, name+" has all its machines", func(w *world) { w.groups[i].short = false })
-	case w.faults.Shortages > 0 && g.counts() && !g.short && !g.upgrading():
-		return m.add(list, w, false, name+" lacks machines", func(w *world) { w.groups[i].short = spend(&w.faults.Shortages) })
-	default:
+	case w.faults.Shortages == 0 || !g.counts() || g.short || g.upgrading():
 		return list
 	}
+	list = m.add(list, w, false, name+" lacks machines", func(w *world) { w.groups[i].short = spend(&w.faults.Shortages) })
+	if w.ledger.followed.has(i) {
+		return list
+	}
+	return m.add(list, w, false, name+" lacks machines, and gets none", func(w *world) {
+		w.groups[i].short = spend(&w.faults.Shortages)
+		w.groups[i].starved = true
+	})
 }
 
 // gone is g when its last machine is.
@@ -99,7 +107,7 @@ func (g group) gone() group {
 	if !g.inTopology {
 		return group{}
 	}
-	g.exists, g.deleting, g.short, g.version, g.oldest = false, false, false, 0, 0
+	g.exists, g.deleting, g.short, g.starved, g.version, g.oldest = false, false, false, false, 0, 0
 	return g
 }
 
@@ -113,9 +121,11 @@ func (m *model) people(w *world, list []event) []event {
 	}
 	switch {
 	case w.blocker:
-		list = m.add(list, w, true, "the before-upgrade annotation is removed", func(w *world) { w.blocker = false })
+		list = m.add(list, w, true, "the before-upgrade annotation is removed", func(w *world) { w.unblock() })
 	case w.faults.Blockers > 0:
-		list = m.add(list, w, true, "a before-upgrade annotation is set", func(w *world) { w.blocker = spend(&w.faults.Blockers) })
+		list = m.add(list, w, true, "a before-upgrade annotation is set", func(w *world) {
+			w.blocker, w.ledger.free = spend(&w.faults.Blockers), w.ledger.allowed
+		})
 	}
 	switch {
 	case w.sourceDown:
@@ -168,6 +178,7 @@ func (m *model) otherTargets(w *world) []rung {
 func (w *world) retarget(to rung) {
 	spend(&w.faults.Retargets)
 	w.target = to
+	w.edit()
 	w.replan()
 }
 
@@ -179,10 +190,12 @@ func (m *model) groupEvents(w *world, i int, list []event) []event {
 	if g.inTopology && w.faults.Annotations > 0 {
 		list = m.add(list, w, true, "defer-upgrade is set on or removed from "+name, func(w *world) {
 			spend(&w.faults.Annotations)
+			w.edit()
 			w.groups[i].deferred, w.ledger.turn = !g.deferred, 0
 		})
 		list = m.add(list, w, true, "hold-upgrade-sequence is set on or removed from "+name, func(w *world) {
 			spend(&w.faults.Annotations)
+			w.edit()
 			w.groups[i].held, w.ledger.turn = !g.held, 0
 		})
 	}
@@ -194,6 +207,7 @@ func (m *model) groupEvents(w *world, i int, list []event) []event {
 	}
 	list = m.add(list, w, true, name+" is removed", func(w *world) {
 		spend(&w.faults.Groups)
+		w.edit()
 		gone := &w.groups[i]
 		if gone.inTopology, gone.deferred, gone.held = false, false, false; !gone.exists {
 			*gone = group{}
@@ -214,6 +228,7 @@ func (m *model) groupEvents(w *world, i int, list []event) []event {
 func (m *model) additions(w *world, i int, list []event) []event {
 	add := func(w *world) {
 		spend(&w.faults.Groups)
+		w.edit()
 		w.groups[i].inTopology = true
 		w.replan()
 	}
@@ -284,9 +299,12 @@ func (m *model) machinery(w *world, list []event) []event {
 	return list
 }
 
+func (w *world) unblock() { w.blocker, w.ledger.free = false, 0 }
+
 // behave removes what people have put in the way.
 func (w *world) behave() {
-	w.paused, w.blocker, w.sourceDown, w.answer = false, false, false, answer{}
+	w.unblock()
+	w.paused, w.sourceDown, w.answer = false, false, answer{}
 	if w.stock {
 		w.stock = false
 		w.replan()
@@ -308,6 +326,10 @@ func (w *world) noticed() bool {
 	return !w.ledger.controlPlane.open() || w.pending.has(afterControlPlane) || !w.stock && w.cp.stamp == w.cp.spec
 }
 
+// known reports whether records tell if the control plane took a step in this upgrade. Where they do
+// not, a group may hold that lacked machines before; see the package's assumptions.
+func (w *world) known() bool { return !w.pending.has(afterCluster) || w.proven() }
+
 // settle lets all machines come to where they are going.
 func (w *world) settle() {
 	if w.cp.exists && w.noticed() {
@@ -319,7 +341,7 @@ func (w *world) settle() {
 			*g = g.gone()
 		case g.exists:
 			g.oldest = g.version
-			g.short = g.short && !w.joins(i)
+			g.short = g.short && (g.starved && w.known() || !w.joins(i))
 		}
 	}
 }

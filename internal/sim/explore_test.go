@@ -77,6 +77,12 @@ func explorations() map[string]sim.Config {
 	everything.Retargets = []version.Version{v(31)}
 	strayed := chainOf(3, sim.Faults{Swaps: 2, Retargets: 2, Answers: 1, Blockers: 1, Races: 1}, md("a", 30))
 	strayed.Retargets = []version.Version{v(31), v(32)}
+	gates := chainOf(2, sim.Faults{Swaps: 2, Retargets: 1, Answers: 1, Blockers: 1}, md("a", 30))
+	gates.Target, gates.Retargets = v(31), []version.Version{v(32)}
+	back := chainOf(3, sim.Faults{Swaps: 2, Retargets: 3}, md("a", 30))
+	back.Retargets = []version.Version{v(31), v(32)}
+	scarce := chainOf(2, sim.Faults{Shortages: 1, Swaps: 2, Cuts: 1}, sim.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), Short: true},
+		sim.Group{Name: "b", Kind: plan.MachineDeployment, Version: v(29), MaxMinorStep: 1})
 	late := chainOf(3, sim.Faults{Lags: 2, Cuts: 2, Restarts: 1, Answers: 1, Retargets: 1, Annotations: 1}, md("a", 30), md("b", 29))
 	late.Retargets = []version.Version{v(31), v(32)}
 	swapped := chainOf(2, sim.Faults{Lags: 2, Swaps: 2, Cuts: 1, Answers: 1}, md("a", 30))
@@ -90,29 +96,32 @@ func explorations() map[string]sim.Config {
 		MayEndWithoutPath: true,
 	}
 	return map[string]sim.Config{
-		"builds of one release":              builds,
-		"one step, everything fails":         chainOf(1, sim.Faults{Cuts: all, Restarts: all, Answers: all, Blockers: 2, Pauses: 2, Races: 2}, md("a", 30), mp("p", 30)),
-		"annotations":                        chainOf(2, sim.Faults{Cuts: all, Annotations: 4, Races: 1}, md("a", 30), md("b", 30), mp("p", 30)),
-		"three groups and a pool":            together,
-		"the target changes":                 retarget,
-		"the list changes":                   relist,
-		"groups come and go":                 chainOf(2, sim.Faults{Cuts: all, Groups: 3, Races: 1}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
-		"creation":                           creation,
-		"deletion":                           chainOf(2, sim.Faults{Cuts: all, Answers: all, Deletions: 1, Races: 2, Pauses: 1}, md("a", 30)),
-		"machines at mixed versions":         mixed,
-		"six minors":                         six,
-		"six minors, one at a time in place": chainOf(6, sim.Faults{Cuts: all, Answers: all, Annotations: 1, Races: 1}, limited, md("b", 30), mp("p", 28)),
-		"another engine":                     chainOf(3, sim.Faults{Swaps: 4, Answers: 2, Annotations: 1, Races: 1}, md("a", 30), mp("p", 29)),
-		"another engine, and crashes":        chainOf(3, sim.Faults{Swaps: 3, Cuts: 3}, md("a", 30)),
-		"another engine, and groups":         chainOf(2, sim.Faults{Swaps: 2, Groups: 2, Annotations: 1, Answers: 1}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
-		"another engine, and targets":        strayed,
-		"an extension makes the plans":       response,
-		"much at once":                       everything,
-		"late reads":                         late,
-		"late reads, and another engine":     swapped,
-		"machines are missing":               chainOf(3, sim.Faults{Shortages: 3, Annotations: 1, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 30)),
-		"groups leave on a long way":         leave,
-		"groups come with another target":    come,
+		"builds of one release":               builds,
+		"one step, everything fails":          chainOf(1, sim.Faults{Cuts: all, Restarts: all, Answers: all, Blockers: 2, Pauses: 2, Races: 2}, md("a", 30), mp("p", 30)),
+		"annotations":                         chainOf(2, sim.Faults{Cuts: all, Annotations: 4, Races: 1}, md("a", 30), md("b", 30), mp("p", 30)),
+		"three groups and a pool":             together,
+		"the target changes":                  retarget,
+		"the list changes":                    relist,
+		"groups come and go":                  chainOf(2, sim.Faults{Cuts: all, Groups: 3, Races: 1}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
+		"creation":                            creation,
+		"deletion":                            chainOf(2, sim.Faults{Cuts: all, Answers: all, Deletions: 1, Races: 2, Pauses: 1}, md("a", 30)),
+		"machines at mixed versions":          mixed,
+		"six minors":                          six,
+		"six minors, one at a time in place":  chainOf(6, sim.Faults{Cuts: all, Answers: all, Annotations: 1, Races: 1}, limited, md("b", 30), mp("p", 28)),
+		"another engine":                      chainOf(3, sim.Faults{Swaps: 4, Answers: 2, Annotations: 1, Races: 1}, md("a", 30), mp("p", 29)),
+		"another engine, and crashes":         chainOf(3, sim.Faults{Swaps: 3, Cuts: 3}, md("a", 30)),
+		"another engine, and groups":          chainOf(2, sim.Faults{Swaps: 2, Groups: 2, Annotations: 1, Answers: 1}, md("a", 30), sim.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
+		"another engine, and targets":         strayed,
+		"another engine, and gates":           gates,
+		"another engine, there and back":      back,
+		"machines are missing from the start": scarce,
+		"an extension makes the plans":        response,
+		"much at once":                        everything,
+		"late reads":                          late,
+		"late reads, and another engine":      swapped,
+		"machines are missing":                chainOf(3, sim.Faults{Shortages: 3, Annotations: 1, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 30)),
+		"groups leave on a long way":          leave,
+		"groups come with another target":     come,
 	}
 }
 

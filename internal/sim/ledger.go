@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
@@ -31,9 +32,16 @@ type ledger struct {
 	create, initialize, before, controlPlane, workersBefore, workersAfter, after, remove phase
 	// next is the step that BeforeControlPlaneUpgrade last let pass, announced the one for which that was recorded.
 	next, announced rung
-	// asked is the target that BeforeClusterUpgrade last let pass, allowed the farthest one for which that was recorded; zero where the other engine
-	// has begun the upgrade, and recorded none.
+	// asked is the target for which BeforeClusterUpgrade last passed. allowed is the target up to which
+	// the upgrade may go: that for which the hook had passed when the upgrade was recorded as begun,
+	// by either engine, or the one that this engine recorded since. 0 when nobody knows it.
 	asked, allowed rung
+	// free is what allowed was when the before-upgrade annotation was set.
+	free rung
+	// followed are the groups that began to move, or were created, since the control plane's last step.
+	// stepped: the control plane took a step in this upgrade.
+	followed members
+	stepped  bool
 	// moved: a group has begun to move since AfterWorkersUpgrade was completed.
 	moved bool
 	// replanned: since the step began something has changed that a plan depends on, so workers may have to move again.
@@ -69,7 +77,21 @@ func (w *world) inferLedger() ledger {
 	if l.began {
 		l.allowed = w.chainTarget
 	}
+	l.stepped = l.began && w.chainAt != w.cp.spec
+	l.followed = w.arrived(l.workersAfter)
 	return l
+}
+
+// arrived are the groups at the control plane's version that are not known to have lacked machines
+// before, where AfterWorkersUpgrade is due.
+func (w *world) arrived(workersAfter phase) members {
+	var arrived members
+	for i, g := range w.groups {
+		if workersAfter == due && g.exists && !g.starved && g.version == w.cp.spec {
+			arrived = arrived.with(i)
+		}
+	}
+	return arrived
 }
 
 // of returns the phase of a hook that has one.
@@ -96,12 +118,18 @@ func (l *ledger) of(h hook) *phase {
 	return nil
 }
 
-// checker collects what is wrong: the first violation counts.
+// checker collects the invariants that an action violates, each once, joined by "; ".
 type checker struct{ violation string }
 
 func (c *checker) check(ok bool, format string, args ...any) {
-	if !ok && c.violation == "" {
-		c.violation = fmt.Sprintf(format, args...)
+	if ok {
+		return
+	}
+	switch problem := fmt.Sprintf(format, args...); {
+	case c.violation == "":
+		c.violation = problem
+	case !strings.Contains(c.violation, problem):
+		c.violation += "; " + problem
 	}
 }
 
@@ -158,7 +186,8 @@ func (w *world) settled() bool { return w.cp.stable() && !w.ledger.controlPlane.
 func (r *run) checkClusterCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	if h == beforeCluster {
-		r.check(!l.began || r.farther(step) || l.forgiven, "%s is called for %s in the middle of an upgrade to %s", h, r.m.version(step), r.m.version(l.allowed))
+		r.check(!l.began || r.unproven(step) || l.forgiven, "%s is called for %s in the middle of an upgrade to %s", h, r.m.version(step), r.m.version(l.allowed))
+		r.checkEnded(h.String() + " is called for " + r.m.version(step).String())
 		r.check(!r.asRead.blocker, "%s is called though an annotation blocks the upgrade", h)
 		r.check(w.settled() && !l.workersAfter.open() || l.forgiven, "%s is called before what came before it is over", h)
 		r.check(step == r.asRead.target, "%s is called for %s", h, r.m.version(step))
@@ -174,12 +203,6 @@ func (r *run) checkClusterCall(h hook, step rung) {
 // over reports whether the last step is over, that of workers included.
 func (w *world) over() bool {
 	return w.settled() && !w.ledger.workersBefore.open() && !w.ledger.workersAfter.open()
-}
-
-// farther reports whether who let the upgrade begin has not let it go as far as that; of an upgrade that the other engine has begun nobody knows.
-func (r *run) farther(to rung) bool {
-	allowed := r.w.ledger.allowed
-	return allowed == 0 || to != allowed && !r.m.older(to, allowed)
 }
 
 func (r *run) checkControlPlaneCall(h hook, step rung) {
@@ -212,9 +235,14 @@ func (r *run) moves(i int) bool {
 	return r.w.groups[i].upgrading() && seen.counts() && !seen.lags
 }
 
-// lacks reports whether this engine must wait for machines of a group: beside the next version of the control plane they could not join.
+// lacks reports whether this engine must wait for machines of a group: the group moved after a step
+// of this upgrade's control plane, and beside its next version the machines could not join.
 func (r *run) lacks(i int) bool {
-	return !r.stock && r.w.groups[i].short && r.w.joins(i) && r.asRead.groups[i].short && r.asRead.groups[i].counts() && r.asRead.joins(i)
+	l, seen := &r.w.ledger, &r.asRead.groups[i]
+	if r.stock || !l.began || !l.stepped || !l.followed.has(i) || !l.workersAfter.open() || r.asRead.chainAt == r.asRead.cp.spec {
+		return false
+	}
+	return r.w.groups[i].short && r.w.joins(i) && seen.short && seen.counts() && r.asRead.joins(i)
 }
 
 func (r *run) checkNoneMoves(what string) {
@@ -241,7 +269,7 @@ func (r *run) recorded(old, now *world) {
 	for h := hook(1); int(h) < len(hookNames); h++ {
 		switch was, is := old.pending.has(h), now.pending.has(h); {
 		case is && !was:
-			r.added(l, h)
+			r.added(now, h)
 		case was && !is:
 			r.removed(l, h)
 		}
@@ -259,10 +287,11 @@ func (r *run) recorded(old, now *world) {
 func (r *run) recordedTarget(old, now *world) {
 	l, to := &now.ledger, now.chainTarget
 	begins := now.pending.has(afterCluster) && !old.pending.has(afterCluster)
-	if r.stock || to == 0 || !begins && to == old.chainTarget {
+	same := to == old.chainTarget && now.chainAt == old.chainAt && now.edited == old.edited
+	if r.stock || to == 0 || !begins && same {
 		return
 	}
-	nearer := !begins && (l.allowed == 0 || r.m.older(to, l.allowed))
+	nearer := !begins && r.m.older(to, l.allowed)
 	r.check(nearer || l.asked == to || l.forgiven, "the upgrade goes on to %s, and BeforeClusterUpgrade did not let it pass", r.m.version(to))
 	l.allowed, l.asked, l.before = to, 0, notDue
 }
@@ -285,15 +314,19 @@ func (r *run) checkStep(now *world) {
 	r.check(r.stock || now.deleting || now.upgradeStep == step, "the upgrade step is %s, and the control plane's %s", r.m.version(now.upgradeStep), r.m.version(step))
 }
 
-func (r *run) added(l *ledger, h hook) {
+func (r *run) added(now *world, h hook) {
+	l := &now.ledger
 	switch h {
 	case afterInitialized:
 		r.check(l.create == passed, "the topology is to be created, and BeforeClusterCreate did not let it pass")
 		l.create, l.initialize = complete, due
 	case afterCluster:
 		r.check(l.before == passed, "an upgrade is begun, and BeforeClusterUpgrade did not let it pass")
-		l.before, l.after, l.began = notDue, due, true
-		l.allowed = 0
+		l.before, l.after, l.began, l.stepped = notDue, due, true, false
+		l.allowed = l.asked
+		if r.stock && now.proven() && r.beyond(now.chainTarget, l.allowed) {
+			l.allowed = now.chainTarget // See the package's assumptions.
+		}
 	case afterControlPlane:
 		r.check(l.controlPlane.open() || l.forgiven, "AfterControlPlaneUpgrade is to be called again for a step for which it is completed")
 		l.controlPlane = due
@@ -317,7 +350,7 @@ func (r *run) removed(l *ledger, h hook) {
 	case afterWorkers:
 		l.moved, l.turn = false, 0
 	case afterCluster:
-		l.began, l.after, l.allowed = false, notDue, 0
+		l.began, l.after, l.allowed, l.stepped = false, notDue, 0, false
 	case beforeCreate, afterInitialized, beforeCluster, beforeControlPlane, afterControlPlane, beforeWorkers, beforeDelete:
 	}
 }
@@ -341,6 +374,7 @@ func (r *run) raisesControlPlane(to rung, stamp rung) {
 	w.cp.spec, w.cp.stamp = to, stamp
 	l.controlPlane, l.workersBefore, l.workersAfter = due, notDue, notDue
 	l.next, l.announced, l.moved, l.replanned, l.turn = 0, 0, false, false, 0
+	l.followed, l.stepped = 0, true
 	r.checkSkew(!r.stock)
 }
 
@@ -350,7 +384,9 @@ func (r *run) checkOwnStep(to, stamp rung) {
 	a, b := r.m.version(w.cp.spec), r.m.version(to)
 	r.check(l.announced == to && w.intent.to == to && !r.asRead.intent.aged, "the control plane goes to %s before that is recorded", b)
 	r.check(!l.moved || l.forgiven, "the control plane goes on to %s, and AfterWorkersUpgrade for %s was not called", b, a)
-	r.check(l.allowed == 0 || !r.m.older(l.allowed, to), "the control plane goes to %s, and BeforeClusterUpgrade has let the upgrade go to %s", b, r.m.version(l.allowed))
+	r.check(!r.asRead.blocker || !r.beyond(to, r.asRead.ledger.free), "the control plane goes to %s, and an annotation blocks the upgrade", b)
+	r.checkEnded("the control plane goes to " + b.String())
+	r.check(!r.beyond(r.asRead.target, l.allowed) || l.forgiven && l.allowed == 0, "the control plane goes to %s on its way to %s, and BeforeClusterUpgrade has let the upgrade go to %s", b, r.m.version(r.asRead.target), r.m.version(l.allowed))
 	r.check(stamp == to, "the control plane goes to %s and is stamped %s", b, r.m.version(stamp))
 	r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %s though the Cluster is paused or goes", b)
 	r.checkNoneMoves("the control plane goes on")
@@ -370,7 +406,8 @@ func (r *run) raisesGroup(i int, to rung) {
 			l.turn = 0
 		}
 	}
-	g.version, g.short = to, false
+	g.version, g.short, g.starved = to, false, false
+	l.followed = l.followed.with(i)
 	r.checkGroupSkew(i)
 }
 

@@ -140,6 +140,9 @@ func mutants() map[string]mutant {
 	farther.Target, farther.Retargets = v(31), []version.Version{v(32)}
 	leaves := chainOf(4, sim.Faults{Groups: 1}, md("a", 30))
 	leaves.Skew = version.KubernetesSkew()
+	gates := explorations()["another engine, and gates"]
+	back := explorations()["another engine, there and back"]
+	scarce := chainOf(1, sim.Faults{}, sim.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), Short: true})
 	lax := version.SkewPolicy{Name: "lax", Rules: []version.SkewRule{{MaxLag: 9}}}
 	return map[string]mutant{
 		"skips skew":                {see: func(s *chain.State) { s.Skew = lax }, config: long, want: "version skew"},
@@ -189,9 +192,16 @@ func mutants() map[string]mutant {
 		"forgets deleted machines": {see: func(s *chain.State) {
 			s.Groups = slices.DeleteFunc(s.Groups, func(g chain.Group) bool { return g.Deleting })
 		}, config: leaves, want: "version skew"},
-		"believes late reads":     {see: func(s *chain.State) { s.UpgradeStep = version.Version{} }, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the control plane is not just there"},
-		"writes on late reads":    {decide: insist, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the upgrade step is v1.30.0"},
-		"misses no machines":      {see: func(s *chain.State) { edit(s, func(g *chain.Group) { g.Short = false }) }, config: chainOf(1, sim.Faults{Shortages: 1}, md("a", 30)), want: "while a lacks machines"},
+		"believes late reads":                  {see: func(s *chain.State) { s.UpgradeStep = version.Version{} }, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the control plane is not just there"},
+		"writes on late reads":                 {decide: insist, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the upgrade step is v1.30.0"},
+		"misses no machines":                   {see: func(s *chain.State) { edit(s, func(g *chain.Group) { g.Short = false }) }, config: chainOf(1, sim.Faults{Shortages: 1}, md("a", 30)), want: "while a lacks machines"},
+		"takes an unknown target for approved": {decide: trust, config: gates, want: "the upgrade goes on to v1.32.0, and BeforeClusterUpgrade did not let it pass"},
+		"goes on to an unknown target":         {see: suppose, config: gates, want: "BeforeClusterUpgrade has let the upgrade go to v1.31.0"},
+		"asks before the last upgrade ends":    {decide: hurry, config: gates, want: "BeforeClusterUpgrade is called for v1.32.0, and AfterClusterUpgrade for the upgrade to v1.31.0 has not passed"},
+		"takes the record of an upgrade for that of the next": {
+			see: func(s *chain.State) { s.ChainGeneration = s.Generation }, config: back, want: "BeforeClusterUpgrade has let the upgrade go to v1.32.0",
+		},
+		"lets any shortage hold":  {decide: holdForAny, config: scarce, want: "stands still for the reason WorkersShort"},
 		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
 	}
 }
@@ -236,6 +246,45 @@ func renew(s *chain.State) {
 		fresh := *s.Intent
 		fresh.Passed = epoch
 		s.Intent = &fresh
+	}
+}
+
+// trust goes on to the target where another engine has begun the upgrade and recorded none, as if
+// BeforeClusterUpgrade had passed for it.
+func trust(s chain.State, d *chain.Decision) {
+	if !s.Pending.Has(chain.AfterClusterUpgrade) || !s.ChainTarget.IsZero() || s.ControlPlane.Version == s.Target {
+		return
+	}
+	call, calls := d.Action.(chain.CallHook)
+	begins := calls && (call.Hook == chain.BeforeClusterUpgrade || call.Hook == chain.AfterClusterUpgrade)
+	if begins || d.Reason == chain.BlockedByAnnotation {
+		d.Action = chain.Note{Record: chain.Record{ChainTarget: s.Target, ChainGeneration: s.Generation}}
+	}
+}
+
+// suppose reads the present target as approved where none is recorded, and records nothing of that.
+func suppose(s *chain.State) {
+	if s.Pending.Has(chain.AfterClusterUpgrade) && s.ChainTarget.IsZero() {
+		s.ChainTarget, s.ChainGeneration = s.Target, s.Generation
+	}
+}
+
+// hurry asks for the next upgrade before the last one has ended.
+func hurry(s chain.State, d *chain.Decision) {
+	call, calls := d.Action.(chain.CallHook)
+	if calls && call.Hook == chain.AfterClusterUpgrade && s.ControlPlane.Version != s.Target && len(s.Blockers) == 0 {
+		d.Action = chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: s.Target, Then: chain.Record{ChainTarget: s.Target, ChainGeneration: s.Generation}}
+	}
+}
+
+// holdForAny waits for the machines of every group at the control plane's version, also of one that
+// lacked them before the upgrade.
+func holdForAny(s chain.State, d *chain.Decision) {
+	call, calls := d.Action.(chain.CallHook)
+	begins := calls && (call.Hook == chain.BeforeClusterUpgrade || call.Hook == chain.BeforeControlPlaneUpgrade)
+	short := slices.ContainsFunc(s.Groups, func(g chain.Group) bool { return g.Short && g.Version == s.ControlPlane.Version })
+	if begins && short {
+		d.Action, d.Reason = chain.Wait{}, chain.WorkersShort
 	}
 }
 
@@ -304,5 +353,50 @@ func TestMutants(t *testing.T) {
 			}
 			t.Logf("found in %d states:\n%s", report.States, report.Violation)
 		})
+	}
+}
+
+// TestStudiesFindTrust explores what windlass verify does with an engine that believes in targets
+// which nobody let pass, and with one that takes the record of an upgrade for that of the next.
+func TestStudiesFindTrust(t *testing.T) {
+	t.Parallel()
+	c := chainOf(2, sim.Faults{}, md("a", 30))
+	c.Engine = mutant{decide: trust}.engine()
+	for _, study := range sim.Studies(c, []version.Version{v(31), v(32)}) {
+		report, err := sim.Explore(t.Context(), study.Config, 50_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := report.Violation != nil; found != (study.Name == "takeovers") {
+			t.Errorf("study %s: %v", study.Name, report.Violation)
+		}
+	}
+}
+
+// TestBlockedTakeover goes to where another engine has finished an upgrade, a before-upgrade
+// annotation is set and the target is raised. A control plane step violates three invariants there.
+func TestBlockedTakeover(t *testing.T) {
+	t.Parallel()
+	c := explorations()["another engine, and gates"]
+	c.Engine = mutant{see: suppose}.engine()
+	w, err := sim.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{
+		"own engine takes over", "control plane goes to v1.31.0", "control plane is at v1.31.0", "a goes to v1.31.0", "a is at v1.31.0",
+		"AfterClusterUpgrade v1.31.0 blocks", "Windlass takes over", "annotation is set", "target becomes v1.32.0", "BeforeControlPlaneUpgrade v1.32.0 passes",
+	} {
+		if _, err := w.Do(what); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = w.Do("the control plane goes to v1.32.0")
+	for _, want := range []string{
+		"an annotation blocks the upgrade", "AfterClusterUpgrade for the upgrade to v1.31.0 has not passed", "BeforeClusterUpgrade has let the upgrade go to v1.31.0",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
 	}
 }

@@ -29,16 +29,20 @@ func Studies(c Config, route []version.Version) []Study {
 	targets := with("targets", "the target changes twice to any version on the way, plans cannot be had for a while, two effects are lost or unanswered",
 		Faults{Retargets: 2, Outages: 1, Cuts: 2})
 	targets.Config.Retargets = append([]version.Version{c.ControlPlane}, route...)
+	takeovers := with("takeovers", "Cluster API's own engine takes over and gives way again at any point, the target changes twice to the first version on the way or back, "+
+		"a before-upgrade annotation is set and removed", Faults{Swaps: 2, Retargets: 2, Blockers: 1})
+	takeovers.Config.Retargets = route[:min(len(route), 1)]
 	return []Study{
 		with("hooks", "any hook blocks, fails or is not reached; any effect is lost, or done and its answer lost; restarts; a pause, a before-upgrade annotation, "+
 			"a change while the engine acts", Faults{Answers: all, Cuts: all, Restarts: all, Pauses: 1, Blockers: 1, Races: 1}),
 		with("annotations", "defer-upgrade and hold-upgrade-sequence are set or removed twice, also while the engine acts; two effects are lost or unanswered",
 			Faults{Annotations: 2, Cuts: 2, Races: 1}),
 		targets,
-		with("groups", "a group is removed from the topology or its object is deleted, or lacks machines for a while; two effects are lost or unanswered", Faults{Groups: 1, Shortages: 1, Cuts: 2}),
+		with("groups", "a group is removed from the topology or its object is deleted, or lacks machines for a while or until it moves; two effects are lost or unanswered", Faults{Groups: 1, Shortages: 1, Cuts: 2}),
 		with("reads", "after restarts the control plane or a group is read as it was before its last write, twice; an annotation of a group changes; an effect is lost or unanswered",
 			Faults{Lags: 2, Annotations: 1, Cuts: 1}),
 		with("engines", "Cluster API's own engine takes over and gives way again at any point; a hook blocks or fails", Faults{Swaps: 2, Answers: 1}),
+		takeovers,
 		with("deletion", "the Cluster is deleted at any point; any hook blocks or fails; any effect is lost or unanswered", Faults{Deletions: 1, Answers: all, Cuts: all}),
 	}
 }

@@ -15,11 +15,14 @@ type world struct {
 	source                                uint8
 	sourceDown, paused, deleting, blocker bool
 	// What is recorded on the Cluster.
-	pending     hooks
-	intent      intent
-	chainTarget rung
-	upgradeStep rung
-	okToDelete  bool
+	pending hooks
+	intent  intent
+	// chainTarget and chainAt are recorded together; chainAt is 0 when it is not known.
+	chainTarget, chainAt rung
+	upgradeStep          rung
+	// edited says that the Cluster's spec has changed since chainTarget was recorded.
+	edited     bool
+	okToDelete bool
 	// The objects. begun says that one exists.
 	begun  bool
 	cp     controlPlane
@@ -72,8 +75,9 @@ func (c controlPlane) stable() bool    { return c.exists && c.status == c.spec }
 type group struct {
 	inTopology, exists, deleting, deferred, held bool
 	version, oldest                              rung
-	// lags says that the engine reads it as it was before it began to move, short that machines are missing.
-	lags, short bool
+	// lags: the engine reads the group as it was before it began to move. short: machines are missing.
+	// starved: none of these comes until the group moves.
+	lags, short, starved bool
 }
 
 func (g group) counts() bool    { return g.inTopology && g.exists && !g.deleting }
@@ -149,6 +153,26 @@ func (s hooks) pending() chain.Pending {
 // later is a moment at which an answer no longer holds.
 const later = time.Minute
 
+// recordedGeneration stands for the Cluster's generation when the target was recorded.
+const recordedGeneration = 1
+
+// generation is the Cluster's: only whether it has changed since the record of the target counts.
+func (w *world) generation() int64 {
+	if w.edited {
+		return recordedGeneration + 1
+	}
+	return recordedGeneration
+}
+
+// edit says that somebody changes the Cluster's spec.
+func (w *world) edit() { w.edited = w.chainTarget != 0 }
+
+// proven reports whether this engine can know that the recorded target is that of the upgrade under way.
+func (w *world) proven() bool {
+	cp := w.cp.asRead()
+	return w.chainTarget != 0 && (!w.edited || cp.stamp == cp.spec || w.chainAt == cp.spec)
+}
+
 // read is what the engine reads of the world.
 func (m *model) read(w *world) (chain.State, chain.Recorded) {
 	r := chain.Recorded{Pending: w.pending.pending(), OKToDelete: w.okToDelete, UpgradeStep: m.version(w.upgradeStep)}
@@ -156,11 +180,11 @@ func (m *model) read(w *world) (chain.State, chain.Recorded) {
 		r.Intent = &chain.Intent{From: m.version(w.intent.from), To: m.version(w.intent.to), Workers: w.intent.workers, Passed: w.intent.passed()}
 	}
 	if w.chainTarget != 0 {
-		r.Chain = &chain.Progress{Target: m.version(w.chainTarget)}
+		r.Chain = &chain.Progress{At: m.version(w.chainAt), Target: m.version(w.chainTarget), Generation: recordedGeneration}
 	}
 	cp := w.cp.asRead()
 	s := chain.State{
-		Target: m.version(w.target), Begun: w.begun, Paused: w.paused, Deleting: w.deleting, Initialized: cp.initialized,
+		Target: m.version(w.target), Generation: w.generation(), Begun: w.begun, Paused: w.paused, Deleting: w.deleting, Initialized: cp.initialized,
 		ControlPlane: chain.ControlPlane{
 			Exists: cp.exists, Provisioned: cp.status != 0, Version: m.version(cp.spec), Upgrading: cp.upgrading(), Stamp: m.version(cp.stamp),
 		},

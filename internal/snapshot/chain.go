@@ -39,6 +39,7 @@ func readChain(o Objects) (chain.State, chain.Recorded, error) {
 		return s, recorded, err
 	}
 	s.Begun = o.Cluster.Spec.InfrastructureRef.IsDefined() || o.Cluster.Spec.ControlPlaneRef.IsDefined()
+	s.Generation = o.Cluster.Generation
 	s.Initialized = conditions.IsTrue(o.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	s.Concurrency = Concurrency(o.Cluster)
 	s.Blockers = blockers(o.Cluster)
@@ -165,11 +166,12 @@ func chainGroups(o Objects) (groups, leaving []chain.Group, err error) {
 	return groups, leaving, nil
 }
 
-// countAt counts the Machines that are made for a version, and stay.
+// countAt counts the Machines that are made for a version, are not being deleted, and have a Node.
+// A Machine without a Node has not joined, and may never.
 func countAt(v version.Version, machines []*clusterv1.Machine) int32 {
 	n := int32(0)
 	for _, m := range machines {
-		if made, err := version.Parse(m.Spec.Version); err == nil && made.Equal(v) && m.DeletionTimestamp.IsZero() {
+		if made, err := version.Parse(m.Spec.Version); err == nil && made.Equal(v) && m.DeletionTimestamp.IsZero() && m.Status.NodeRef.IsDefined() {
 			n++
 		}
 	}

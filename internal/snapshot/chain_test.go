@@ -68,7 +68,7 @@ func TestChainCluster(t *testing.T) {
 				annotated(clusterv1.ClusterTopologyUpgradeStepAnnotation, "v1.32.0")(c)
 				annotated(v1alpha1.ChainProgressAnnotation, `{"from":"v1.31.0","target":"v1.33.0","began":"2026-03-01T12:00:00Z"}`)(c)
 			},
-			want: chain.State{Concurrency: 1, Pending: chain.Pending{chain.AfterClusterUpgrade}, UpgradeStep: v("v1.32.0"), ChainTarget: v("v1.33.0")},
+			want: chain.State{Concurrency: 1, Pending: chain.Pending{chain.AfterClusterUpgrade}, UpgradeStep: v("v1.32.0"), ChainTarget: v("v1.33.0"), ChainAt: v("v1.31.0")},
 		},
 	} {
 		c := cluster("1.33.0", nil, nil)
@@ -397,19 +397,26 @@ func TestChainShort(t *testing.T) {
 		replicas *int32
 		machines []string
 		going    bool
-		want     bool
+		// bare is how many of the machines, from the last, have no Node.
+		bare int
+		want bool
 	}{
 		"one is missing":           {replicas: new(int32(2)), machines: []string{"v1.32.0"}, want: true},
 		"all are there":            {replicas: new(int32(2)), machines: []string{"v1.32.0", "v1.32.0"}},
 		"one that goes is missing": {replicas: new(int32(1)), machines: []string{"v1.32.0"}, going: true, want: true},
 		"one is the default":       {want: true},
+		"one has no Node":          {replicas: new(int32(2)), machines: []string{"v1.32.0", "v1.32.0"}, bare: 1, want: true},
+		"a surplus has no Node":    {replicas: new(int32(1)), machines: []string{"v1.32.0", "v1.32.0"}, bare: 1},
 		"it moves anyway":          {replicas: new(int32(3)), machines: []string{"v1.31.0"}},
 	} {
 		md := deployment("a", "v1.32.0")
 		md.Spec.Replicas = tt.replicas
 		o := Objects{Cluster: cluster("v1.33.0", []string{"a"}, nil), MachineDeployments: []*clusterv1.MachineDeployment{md}}
-		for _, made := range tt.machines {
+		for i, made := range tt.machines {
 			m := machine("1", mdName, "a", made, made)
+			if i < len(tt.machines)-tt.bare {
+				m.Status.NodeRef.Name = "node"
+			}
 			if tt.going {
 				m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}

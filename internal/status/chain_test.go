@@ -152,6 +152,7 @@ func (u upgrade) addGroup(f *Facts, index int, g testGroup) {
 		m := machine(fmt.Sprintf("%s-%d-%d", g.name, index, i))
 		m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel] = g.name
 		m.Spec.Version, m.Status.NodeInfo = kubelet, &corev1.NodeSystemInfo{KubeletVersion: kubelet}
+		m.Status.NodeRef.Name = m.Name
 		f.Machines = append(f.Machines, m)
 	}
 }

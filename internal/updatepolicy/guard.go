@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/guard"
 )
 
 // Guard says whether the API server asks the guard before Machines of a namespace are created or deleted.
@@ -17,15 +18,23 @@ type Guard struct {
 	Active bool
 	// Reason is one of the reasons of v1alpha1.GuardingCondition.
 	Reason string
-	// Message says why it is not active, and what would mend it.
+	// Message says why it is not active, and what would fix that.
 	Message string
+	// Scopes are the groups that each webhook of the guard is asked about. Those in all of them are guarded; without any, all are.
+	Scopes []guard.Scope
+}
+
+// Covers reports whether the API server asks the guard about a group's Machines, where the guard is active.
+func (g Guard) Covers(group Group) bool {
+	return !slices.ContainsFunc(g.Scopes, func(s guard.Scope) bool { return !s.Covers(group.entry()) })
 }
 
 // guarded is what the guard must be asked about.
 var guarded = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Delete}
 
 // SelectGuard looks at the guard's ValidatingWebhookConfiguration, nil where there is none, for a namespace with these labels. A
-// webhook that lets requests pass when it cannot be reached, or that is asked about some of the Machines only, does not count.
+// webhook that lets requests pass when it cannot be reached does not count, and neither does one that is asked about some of the
+// Machines only, unless a guard.Scope tells which.
 func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration, namespace string, namespaceLabels map[string]string) Guard {
 	if config == nil {
 		return Guard{
@@ -34,10 +43,15 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 		}
 	}
 	var asked, here []admissionregistrationv1.OperationType
+	var scopes []guard.Scope
 	for i := range config.Webhooks {
 		w := &config.Webhooks[i]
-		if !refusesAlways(w) {
+		scope, known := ScopeOf(w)
+		if !refusesAlways(w) || len(w.MatchConditions) > 0 && !known {
 			continue
+		}
+		if known {
+			scopes = append(scopes, scope)
 		}
 		operations := askedAbout(w)
 		asked = append(asked, operations...)
@@ -57,7 +71,7 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 			return excluded(config.Name, namespace, namespaceLabels)
 		}
 	}
-	return Guard{Active: true, Reason: v1alpha1.GuardInstalledReason}
+	return Guard{Active: true, Reason: v1alpha1.GuardInstalledReason, Scopes: scopes}
 }
 
 func excluded(config, namespace string, namespaceLabels map[string]string) Guard {
@@ -70,9 +84,18 @@ func excluded(config, namespace string, namespaceLabels map[string]string) Guard
 	return g
 }
 
-// refusesAlways reports whether a webhook is asked about every object, and refuses where it cannot be reached.
+// ScopeOf returns the Scope that is the only match condition of a webhook, and false where it has other conditions or none.
+func ScopeOf(w *admissionregistrationv1.ValidatingWebhook) (guard.Scope, bool) {
+	if len(w.MatchConditions) != 1 || w.MatchConditions[0].Name != v1alpha1.GuardScopeCondition {
+		return nil, false
+	}
+	scope, _, ok := guard.ParseExpression(w.MatchConditions[0].Expression)
+	return scope, ok
+}
+
+// refusesAlways reports whether no objectSelector limits a webhook, and it refuses where it cannot be reached.
 func refusesAlways(w *admissionregistrationv1.ValidatingWebhook) bool {
-	return (w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail) && isEmpty(w.ObjectSelector) && len(w.MatchConditions) == 0
+	return (w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail) && isEmpty(w.ObjectSelector)
 }
 
 // askedAbout returns the operations on Machines, whatever their version, that a webhook is asked about.

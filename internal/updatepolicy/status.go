@@ -32,9 +32,11 @@ type State struct {
 
 // findings are what is known about one policy.
 type findings struct {
-	invalid   *InvalidError
-	groups    []string
-	guarded   bool
+	invalid *InvalidError
+	groups  []string
+	guarded bool
+	// uncovered are the guarded groups that the guard is not asked about.
+	uncovered []string
 	warnings  []string
 	conflicts []string
 }
@@ -42,7 +44,7 @@ type findings struct {
 // ComputeStatuses returns the status that each policy of one namespace should have, in their order. groups are all groups of
 // that namespace. now becomes the time of a condition that changes; one that does not keeps its own.
 func ComputeStatuses(policies []v1alpha1.UpdatePolicy, groups []State, guard Guard, now metav1.Time) []v1alpha1.UpdatePolicyStatus {
-	found := collect(policies, groups)
+	found := collect(policies, groups, guard)
 	statuses := make([]v1alpha1.UpdatePolicyStatus, 0, len(policies))
 	for i := range policies {
 		statuses = append(statuses, computeStatus(&policies[i], found[policies[i].Name], guard, now))
@@ -51,7 +53,7 @@ func ComputeStatuses(policies []v1alpha1.UpdatePolicy, groups []State, guard Gua
 }
 
 // collect finds out which policy counts for which group.
-func collect(policies []v1alpha1.UpdatePolicy, groups []State) map[string]*findings {
+func collect(policies []v1alpha1.UpdatePolicy, groups []State, guard Guard) map[string]*findings {
 	found := make(map[string]*findings, len(policies))
 	for i := range policies {
 		f := &findings{}
@@ -75,6 +77,9 @@ func collect(policies []v1alpha1.UpdatePolicy, groups []State) map[string]*findi
 		f := found[selected.Name]
 		f.groups = append(f.groups, g.Group.String())
 		f.guarded = f.guarded || selected.Guarded
+		if selected.Guarded && !guard.Covers(g.Group) {
+			f.uncovered = append(f.uncovered, g.Group.String())
+		}
 		if warning := computeWarning(g, selected); warning != "" {
 			f.warnings = append(f.warnings, warning)
 		}
@@ -149,10 +154,23 @@ func computeGuarding(f *findings, guard Guard) metav1.Condition {
 	case !f.guarded:
 		guarding.Reason = v1alpha1.NotNeededReason
 		guarding.Message = "the policy has no group whose machines must not be replaced"
-	case guard.Active:
-		guarding.Status, guarding.Reason = metav1.ConditionTrue, guard.Reason
-	default:
+	case !guard.Active:
 		guarding.Reason, guarding.Message = guard.Reason, guard.Message
+	case len(f.uncovered) > 0:
+		guarding.Reason, guarding.Message = v1alpha1.GuardNotCoveringReason, DescribeUncovered(f.uncovered)
+	default:
+		guarding.Status, guarding.Reason = metav1.ConditionTrue, guard.Reason
 	}
 	return guarding
+}
+
+// DescribeUncovered says that the API server does not ask the guard about the Machines of these groups, of which there is at least one.
+func DescribeUncovered(groups []string) string {
+	more := ""
+	if len(groups) > 1 {
+		more = fmt.Sprintf(" and %d more groups", len(groups)-1)
+	}
+	return fmt.Sprintf("the match condition %q of ValidatingWebhookConfiguration %q does not include the %s%s yet, so nothing keeps Cluster API from "+
+		"replacing their machines. Fix: see that `windlass extension` runs, and in its log why it cannot patch the configuration",
+		v1alpha1.GuardScopeCondition, v1alpha1.GuardConfigurationName, groups[0], more)
 }

@@ -2,6 +2,7 @@ package updatepolicy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -87,4 +88,38 @@ func MinorLimit(updaters []v1alpha1.Updater) int {
 // FailsOpen reports whether an updater that cannot be asked counts as covering nothing.
 func FailsOpen(u *v1alpha1.Updater) bool {
 	return u.Spec.Remote != nil && u.Spec.Remote.FailurePolicy == v1alpha1.UpdaterIgnore
+}
+
+// NotServedError reports that an Updater may not change a Machine.
+type NotServedError struct {
+	// Updater is the name of the Updater, and Reason says what excludes the Machine.
+	Updater, Reason string
+}
+
+// Error names the Updater and the reason.
+func (e *NotServedError) Error() string {
+	return fmt.Sprintf("Updater %q may not change this Machine: %s. Fix: let the Updater select the Machine, or remove the Updater's name from the Machine's records",
+		e.Updater, e.Reason)
+}
+
+// MayServe returns nil if an Updater may change a Machine with machineLabels in a namespace with namespaceLabels. policy is the UpdatePolicy that counts
+// for the Machine's group; the zero value and Default stand for none, which excludes no Updater.
+//
+// Records on a Machine name Updaters, and its owner can write them. Call MayServe before each request to an Updater whose name was read from a record.
+//
+// The error is an *InvalidError if the Updater cannot be used, and a *NotServedError if a selector or the policy excludes the Machine. Unlike
+// SelectUpdaters, MayServe takes a selector that does not parse for one that matches nothing.
+func MayServe(u *v1alpha1.Updater, policy Selected, namespaceLabels, machineLabels map[string]string) error {
+	if err := CheckUpdater(u); err != nil {
+		return err
+	}
+	switch {
+	case !mayMatch(u.Spec.NamespaceSelector, namespaceLabels):
+		return &NotServedError{Updater: u.Name, Reason: "its spec.namespaceSelector does not select the namespace"}
+	case !mayMatch(u.Spec.Selector, machineLabels):
+		return &NotServedError{Updater: u.Name, Reason: "its spec.selector does not select the Machine"}
+	case policy.Name != "" && !policy.InPlace:
+		return &NotServedError{Updater: u.Name, Reason: fmt.Sprintf("UpdatePolicy %q has the strategy RollingUpdate", policy.Name)}
+	}
+	return nil
 }

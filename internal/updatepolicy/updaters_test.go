@@ -2,6 +2,7 @@ package updatepolicy_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -145,4 +146,40 @@ func TestSelectUpdatersOrder(t *testing.T) {
 			t.Errorf("SelectUpdaters: %v (-want +got):\n%s", err, diff)
 		}
 	})
+}
+
+// TestMayServe holds that a name on a record opens no Updater whose selectors, or whose group's policy, exclude the Machine.
+func TestMayServe(t *testing.T) {
+	t.Parallel()
+	selective := updater("u", 0)
+	selective.Spec.NamespaceSelector, selective.Spec.Selector = labelled("tenant", "a"), labelled("hardware", "gpu")
+	garbled, invalid := updater("u", 0), updater("u", 0)
+	garbled.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tenant", Operator: "Like"}}}
+	invalid.Spec.InProcess = nil
+	tenant, gpu := map[string]string{"tenant": "a"}, map[string]string{"hardware": "gpu"}
+	for name, tt := range map[string]struct {
+		updater            v1alpha1.Updater
+		policy             updatepolicy.Selected
+		namespace, machine map[string]string
+		want               string
+	}{
+		"no selectors":              {updater: updater("u", 0)},
+		"both match":                {updater: selective, namespace: tenant, machine: gpu},
+		"another namespace":         {updater: selective, namespace: map[string]string{"tenant": "b"}, machine: gpu, want: "spec.namespaceSelector"},
+		"another machine":           {updater: selective, namespace: tenant, want: "spec.selector"},
+		"a garbled selector":        {updater: garbled, namespace: tenant, want: "cannot be used"},
+		"no kind":                   {updater: invalid, want: "cannot be used"},
+		"no policy":                 {updater: updater("u", 0), policy: updatepolicy.Default()},
+		"a policy that updates":     {updater: updater("u", 0), policy: updatepolicy.Selected{Name: "p", InPlace: true}},
+		"a policy that replaces":    {updater: updater("u", 0), policy: updatepolicy.Selected{Name: "p"}, want: "RollingUpdate"},
+		"selectors beat the policy": {updater: selective, policy: updatepolicy.Selected{Name: "p", InPlace: true}, want: "spec.namespaceSelector"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := updatepolicy.MayServe(&tt.updater, tt.policy, tt.namespace, tt.machine)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("MayServe: %v, want %q", err, tt.want)
+			}
+		})
+	}
 }

@@ -164,10 +164,10 @@ type member struct {
 }
 
 // readMembers reads the Machines of a group that are not being deleted. It changes none of what reader returns.
-func readMembers(ctx context.Context, reader client.Reader, found *group, options ...client.ListOption) ([]member, error) {
+func readMembers(ctx context.Context, reader client.Reader, found *group) ([]member, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-	if err := reader.List(ctx, list, append(options, found.members...)...); err != nil {
+	if err := reader.List(ctx, list, found.members...); err != nil {
 		return nil, fmt.Errorf("listing the Machines of %s: %w", found.facts, err)
 	}
 	members := make([]member, 0, len(list.Items))

@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -39,11 +40,14 @@ const (
 
 // Guard is an admission.Handler for the creation and deletion of Machines, v1beta1 or v1beta2. What it cannot know, it refuses.
 //
-// Requests about one group that come at the same time are told apart by what this process has admitted: only one replica may
-// serve them. It is safe for concurrent use.
+// It trusts no caller: an answer follows from the objects in the management cluster and from the request itself, never from other requests.
+// Requests about one group at the same time wait for each other (see inFlight), so only one replica may serve them. It is safe for
+// concurrent use.
 type Guard struct {
 	options  GuardOptions
-	admitted *admitted
+	inFlight *inFlight
+	// waiting has a place for each request that may wait for another one.
+	waiting chan struct{}
 }
 
 // GuardOptions is what a Guard needs.
@@ -53,20 +57,29 @@ type GuardOptions struct {
 	// Live reads Clusters, MachineDeployments, MachineSets, control plane objects and the metadata of Machines, not from a cache:
 	// two requests in a row must not be decided by the same count.
 	Live client.Reader
-	// Cached lists the metadata of Machines from a cache, which is enough for groups that are scaled by hundreds (see admitted). Without it they are
-	// listed live for every request: a group that grows by n Machines then costs the API server n*n/2 of them.
-	Cached client.Reader
 	// Recorder writes Events.
 	Recorder events.EventRecorder
 	// Metrics counts denials.
 	Metrics *GuardMetrics
 	// Now is the clock by which admitted requests are forgotten.
 	Now func() time.Time
+	// Sleep waits that long, or until the context ends.
+	Sleep func(context.Context, time.Duration)
+}
+
+// Sleep waits that long, or until the context ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // NewGuard returns a Guard.
 func NewGuard(options GuardOptions) *Guard {
-	return &Guard{options: options, admitted: newAdmitted(options.Now)}
+	return &Guard{options: options, inFlight: newInFlight(options.Now), waiting: make(chan struct{}, maxWaiting)}
 }
 
 var _ admission.Handler = (*Guard)(nil)
@@ -81,7 +94,7 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 	if err := g.options.Policies.List(ctx, &policies, client.InNamespace(request.Namespace)); err != nil {
 		return g.refuseError(ctx, operation, request, ReadFailedReason, fmt.Errorf("reading UpdatePolicies: %w", err))
 	}
-	if !slices.ContainsFunc(policies.Items, mayGuard) {
+	if !slices.ContainsFunc(policies.Items, func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }) {
 		return admission.Allowed(string(guard.NotGuarded))
 	}
 	m, err := parseMachine(operation, request)
@@ -89,8 +102,8 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 		return g.refuseError(ctx, operation, request, BadRequestReason, err)
 	}
 	if verdict, ok := guard.DecideAlone(operation, m.facts); ok {
-		if !isDryRun(request) {
-			g.admitted.remember(operation, "", m.uid)
+		if !isDryRun(request) && !m.facts.Deleting {
+			g.rememberDeletion(ctx, m)
 		}
 		return admission.Allowed(string(verdict.Reason))
 	}
@@ -100,10 +113,6 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 			fmt.Errorf("it is not known whether Machine %s/%s may be created or deleted: %w", m.namespace, m.facts.Name, err))
 	}
 	if verdict.Allowed {
-		if !isDryRun(request) && found != nil {
-			// Also what was allowed for another reason than the count: it counts for the next request, under another policy.
-			g.admitted.remember(operation, found.reference.UID, m.uid)
-		}
 		return admission.Allowed(string(verdict.Reason))
 	}
 	if !isDryRun(request) {
@@ -125,11 +134,6 @@ func operationOf(operation admissionv1.Operation) (guard.Operation, bool) {
 }
 
 func isDryRun(request admission.Request) bool { return request.DryRun != nil && *request.DryRun }
-
-// mayGuard says that a policy keeps machines, of whichever groups. What an old version of the policy left out counts as its default.
-func mayGuard(p v1alpha1.UpdatePolicy) bool {
-	return p.Spec.Strategy == v1alpha1.ExternalUpdate && p.Spec.Fallback != v1alpha1.FallbackRollingUpdate
-}
 
 // decide reads what a request depends on, and answers it. The first thing that allows it ends the reading, so that what is
 // gone or broken besides does not matter.
@@ -160,6 +164,7 @@ func (g *Guard) decide(
 	}
 	request.Guarded, request.Policy = selected.Guarded, selected.Name
 	if !selected.Guarded {
+		g.remember(ctx, operation, found, m, dryRun)
 		return guard.Decide(request), found, nil
 	}
 	if request.Group.Desired, err = found.desired(); err != nil {
@@ -169,23 +174,82 @@ func (g *Guard) decide(
 	return verdict, found, err
 }
 
+const (
+	// maxWaiting bounds the requests that wait for others at the same time.
+	maxWaiting = 64
+	// firstPause and lastPause are between two lists of one request that waits.
+	firstPause, lastPause = 25 * time.Millisecond, 400 * time.Millisecond
+)
+
 // decideByCount answers a request about a group that is guarded.
 func (g *Guard) decideByCount(ctx context.Context, request guard.Request, found *group, m machine, dryRun bool) (guard.Verdict, error) {
-	if g.options.Cached != nil {
-		// What cannot be read here may be read live.
-		cached, err := readMembers(ctx, g.options.Cached, found, client.UnsafeDisableDeepCopy)
-		if err == nil {
-			if verdict, ok := g.admitted.decideFar(request, found.reference.UID, m.uid, cached, dryRun); ok {
-				return verdict, nil
-			}
+	owner := found.reference.UID
+	if verdict, ok := g.inFlight.decideFar(request, owner, m.uid, dryRun); ok {
+		return verdict, nil
+	}
+	deadline, waits := g.options.Now().Add(inFlightLifetime), false
+	defer func() {
+		if waits {
+			<-g.waiting
+		}
+	}()
+	for pause, full := firstPause, false; ; pause = min(2*pause, lastPause) {
+		began := g.inFlight.begin(owner)
+		members, err := readMembers(ctx, g.options.Live, found)
+		if err != nil {
+			return guard.Verdict{}, err
+		}
+		alone := full || !g.options.Now().Before(deadline)
+		if verdict, ok := g.inFlight.decide(request, owner, m.uid, members, began, alone, dryRun); ok {
+			return g.explain(ctx, request, found, m, verdict), nil
+		}
+		if waits = waits || g.mayWait(); !waits {
+			full = true
+			continue
+		}
+		g.options.Sleep(ctx, pause)
+		if err := ctx.Err(); err != nil {
+			return guard.Verdict{}, fmt.Errorf("waiting for other requests about %s: %w", found.facts, err)
 		}
 	}
-	members, err := readMembers(ctx, g.options.Live, found)
-	if err != nil {
-		return guard.Verdict{}, err
+}
+
+// mayWait takes a place in waiting, if one is free.
+func (g *Guard) mayWait() bool {
+	select {
+	case g.waiting <- struct{}{}:
+		return true
+	default:
+		return false
 	}
-	verdict := g.admitted.decide(request, found.reference.UID, m.uid, members, dryRun)
-	return g.explain(ctx, request, found, m, verdict), nil
+}
+
+// remember keeps a request about an existing group that was allowed without a count: under another policy, which may come right
+// now, it counts for the next one.
+func (g *Guard) remember(ctx context.Context, operation guard.Operation, found *group, m machine, dryRun bool) {
+	switch {
+	case dryRun:
+	case operation == guard.Delete:
+		g.rememberDeletion(ctx, m)
+	default:
+		g.inFlight.remember(operation, found.reference.UID, m.uid)
+	}
+}
+
+// rememberDeletion keeps a deletion that was allowed without a count, if the Machine exists. An error keeps it from nothing: the next
+// request is then decided as if this one had not been made.
+func (g *Guard) rememberDeletion(ctx context.Context, m machine) {
+	if g.exists(ctx, m) {
+		g.inFlight.remember(guard.Delete, "", m.uid)
+	}
+}
+
+// exists reports whether a Machine of a request is one of the management cluster.
+func (g *Guard) exists(ctx context.Context, m machine) bool {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	err := g.options.Live.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: m.facts.Name}, live)
+	return err == nil && live.UID == m.uid
 }
 
 // refusePolicy is the verdict where nobody can know which policy was meant.
@@ -222,7 +286,8 @@ func (g *Guard) report(ctx context.Context, operation guard.Operation, m machine
 	g.options.Metrics.count(operation, verdict.Reason)
 	log.FromContext(ctx).V(1).Info("Refused to create or delete a Machine", "machine", m.facts.Name, "owner", found.facts.Name, "reason", verdict.Reason)
 	var related runtime.Object
-	if operation == guard.Delete {
+	// Events about different Machines do not become one, so a caller must not invent any.
+	if operation == guard.Delete && g.exists(ctx, m) {
 		related = m.reference()
 	}
 	note := text.Bound(verdict.Message, maxNote)

@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -232,81 +229,5 @@ func TestDenialsAreReported(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]float64{"delete WouldReplace": 3, "create WouldSurge": 3}, w.denials()); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// Requests that come before the ones that were admitted show are decided as if both could be true: that they happen, and that
-// they do not.
-func TestAdmittedRequestsCount(t *testing.T) {
-	second := func() *clusterv1.Machine { return machine("w-newer", deploymentLabels, machineSet("ms-new", nil)) }
-	t.Run("two creates at once", func(t *testing.T) {
-		w := newWorld(t)
-		w.scale(4)
-		expect(t, w.ask(admissionv1.Create, newWorker(), dryRun), true, "Missing")
-		expect(t, w.ask(admissionv1.Create, newWorker()), true, "Missing")
-		expect(t, w.ask(admissionv1.Create, second()), false, "beyond spec.replicas 4")
-		w.now = w.now.Add(15 * time.Second)
-		expect(t, w.ask(admissionv1.Create, second()), true, "Missing")
-	})
-	t.Run("a create that shows is counted once", func(t *testing.T) {
-		w := newWorld(t)
-		w.scale(5)
-		expect(t, w.ask(admissionv1.Create, newWorker()), true, "Missing")
-		if err := w.client.Create(t.Context(), newWorker()); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, w.ask(admissionv1.Create, second()), true, "Missing")
-	})
-	t.Run("a create that may fail allows no delete", func(t *testing.T) {
-		w := newWorld(t)
-		w.scale(4)
-		expect(t, w.ask(admissionv1.Create, newWorker()), true, "Missing")
-		w.scale(3)
-		expect(t, w.ask(admissionv1.Delete, w.machine("w-0")), false, "would replace")
-	})
-	t.Run("two deletes at once", func(t *testing.T) {
-		w := newWorld(t)
-		w.scale(2)
-		expect(t, w.ask(admissionv1.Delete, w.machine("w-0"), dryRun), true, "Surplus")
-		expect(t, w.ask(admissionv1.Delete, w.machine("w-0")), true, "Surplus")
-		expect(t, w.ask(admissionv1.Delete, w.machine("w-1")), false, "would replace")
-		expect(t, w.ask(admissionv1.Delete, w.machine("w-0")), true, "Surplus")
-	})
-	t.Run("a delete that was allowed without a count", func(t *testing.T) {
-		w := newWorld(t)
-		w.scale(2)
-		unhealthy := w.machine("w-0")
-		unhealthy.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
-		expect(t, w.ask(admissionv1.Delete, unhealthy), true, "Remediation")
-		expect(t, w.ask(admissionv1.Delete, w.machine("w-1")), false, "would replace")
-	})
-	t.Run("a delete that may fail allows no create", func(t *testing.T) {
-		w := newWorld(t)
-		m := w.machine("w-0")
-		w.update(m, func() { m.Annotations = map[string]string{v1alpha1.AllowReplacementAnnotation: ""} })
-		m.TypeMeta = typeMeta("Machine")
-		expect(t, w.ask(admissionv1.Delete, m), true, "ReplacementAllowed")
-		expect(t, w.ask(admissionv1.Create, newWorker()), false, "beyond spec.replicas 3")
-	})
-}
-
-// Of many requests at the same time, not one too many is allowed.
-func TestManyAtOnce(t *testing.T) {
-	w := newWorld(t)
-	w.scale(5)
-	var wait sync.WaitGroup
-	allowed := make(chan string, 20)
-	for i := range 20 {
-		m := newWorker()
-		m.Name, m.UID = fmt.Sprintf("w-%d", 10+i), types.UID(fmt.Sprint(i))
-		wait.Go(func() {
-			if w.ask(admissionv1.Create, m).Allowed {
-				allowed <- m.Name
-			}
-		})
-	}
-	wait.Wait()
-	if len(allowed) != 2 {
-		t.Errorf("%d creates were allowed, want 2", len(allowed))
 	}
 }

@@ -20,11 +20,13 @@ import (
 // Source: cmd/clusterctl/api/v1alpha3 of Cluster API.
 const deleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
+// maxName is how long the API server lets names be. What is kept of a request must be bounded.
+const maxName = 253
+
 // machine is the Machine of a request.
 type machine struct {
 	namespace  string
 	uid        types.UID
-	apiVersion string
 	cluster    string
 	labels     map[string]string
 	controller *metav1.OwnerReference
@@ -70,9 +72,12 @@ func parseMachine(operation guard.Operation, request admission.Request) (machine
 	if name == "" || wire.Spec.ClusterName == "" {
 		return machine{}, errors.New("the Machine of the request has no name, or no spec.clusterName")
 	}
+	if len(name) > maxName || len(wire.Spec.ClusterName) > maxName || len(wire.UID) > maxName {
+		return machine{}, fmt.Errorf("the Machine of the request has a name, uid or spec.clusterName of more than %d bytes", maxName)
+	}
 	m := machine{
 		// The namespace of the request is the one that the API server has checked.
-		namespace: request.Namespace, uid: cmp.Or(wire.UID, types.UID(name)), apiVersion: wire.APIVersion, cluster: wire.Spec.ClusterName,
+		namespace: request.Namespace, uid: cmp.Or(wire.UID, types.UID(name)), cluster: wire.Spec.ClusterName,
 		labels: wire.Labels, controller: metav1.GetControllerOf(&wire), facts: guard.Machine{Name: name},
 	}
 	if operation == guard.Delete {
@@ -110,5 +115,5 @@ func has(annotations map[string]string, name string) bool {
 }
 
 func (m machine) reference() *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: m.apiVersion, Kind: "Machine", Namespace: m.namespace, Name: m.facts.Name, UID: m.uid}
+	return &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: m.namespace, Name: m.facts.Name, UID: m.uid}
 }

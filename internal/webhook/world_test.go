@@ -40,6 +40,8 @@ type world struct {
 	options  webhook.GuardOptions
 	guard    *webhook.Guard
 	recorder recorder
+	// ctx is the context of requests; nil means the test's.
+	ctx      context.Context
 	registry *prometheus.Registry
 
 	mu sync.Mutex
@@ -49,6 +51,9 @@ type world struct {
 	listed int
 	fail   map[string]error
 	now    time.Time
+	// pause is called when the guard waits for a request in flight; slept is how long it has waited.
+	pause func()
+	slept time.Duration
 }
 
 // recorder keeps Events.
@@ -111,10 +116,22 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.options = webhook.GuardOptions{
 		Policies: inner, Live: live, Recorder: &w.recorder, Metrics: metrics,
-		Now: func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
+		Now:   func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
+		Sleep: w.sleep,
 	}
 	w.guard = webhook.NewGuard(w.options)
 	return w
+}
+
+// sleep lets the clock of the test go on.
+func (w *world) sleep(_ context.Context, d time.Duration) {
+	w.mu.Lock()
+	w.now, w.slept = w.now.Add(d), w.slept+d
+	pause := w.pause
+	w.mu.Unlock()
+	if pause != nil {
+		pause()
+	}
 }
 
 func (w *world) read(object runtime.Object) error {
@@ -217,7 +234,11 @@ func (w *world) ask(operation admissionv1.Operation, object any, edits ...func(*
 	for _, edit := range edits {
 		edit(&request)
 	}
-	return w.guard.Handle(w.t.Context(), request)
+	ctx := w.ctx
+	if ctx == nil {
+		ctx = w.t.Context()
+	}
+	return w.guard.Handle(ctx, request)
 }
 
 func dryRun(r *admission.Request) { r.DryRun = new(true) }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,6 +26,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/peer"
 )
 
 // clients gives clients of workload clusters. It is safe for concurrent use.
@@ -38,10 +43,13 @@ type clients interface {
 // connection is a client of a workload cluster, and what is below it, for paths that are no resources, and for streams.
 type connection struct {
 	client.Client
-	http   *http.Client
-	host   string
+
+	host string
+	// config is bounded: every client made from it refuses redirects and long answers.
 	config *rest.Config
-	// upgrades speaks HTTP/1.1, whose connections can become ones of another protocol, and has no time limit of its own.
+	// metrics reads /metrics, which is longer than answers about objects and is never held in memory.
+	metrics *http.Client
+	// upgrades speaks HTTP/1.1, whose connections can become ones of another protocol. It bounds the time until they do.
 	upgrades *http.Client
 }
 
@@ -54,8 +62,9 @@ const (
 	// requestTimeout bounds one request to a workload cluster. A hook of Cluster API, in which requests are made, has ten seconds
 	// unless configured otherwise.
 	requestTimeout = 5 * time.Second
-	// Limits of requests to one cluster, as Cluster API's clustercache has them.
-	requestsPerSecond, requestBurst = 20, 30
+	// Limits of requests to one cluster. The rate is that of Cluster API's clustercache. The burst lets a gate read the 30,000
+	// Nodes of the largest clusters within one hook: see TestLargestCluster.
+	requestsPerSecond, requestBurst = 20, 150
 )
 
 // kubeconfigClients connects by the Secret <cluster>-kubeconfig of each cluster.
@@ -113,18 +122,19 @@ func (k *kubeconfigClients) lookUp(cluster types.NamespacedName) (clientEntry, b
 	return entry, ok && k.now().Before(entry.expires)
 }
 
-// Failed implements clients. Credentials that are refused are read again with the next request, which costs little. Where the
-// caller's own time was over, nothing is known about the cluster.
+// Failed implements clients. Only a request that the cluster did not answer makes the cluster unreachable for failureLifetime.
+// Refused credentials are read again with the next request, which costs little. A request that this process throttled tells
+// nothing about the cluster, and neither does one whose caller had no time left.
 func (k *kubeconfigClients) Failed(ctx context.Context, cluster types.NamespacedName, used client.Client, err error) {
 	answered := isAnswer(err)
-	if err == nil || errors.Is(err, context.Canceled) || answered && !apierrors.IsUnauthorized(err) {
+	if err == nil || errors.Is(err, context.Canceled) || isThrottled(err) || answered && !apierrors.IsUnauthorized(err) {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case client.Client(k.entries[cluster].client) != used:
-	case answered || ctx.Err() != nil:
+	case answered || outOfTime(ctx):
 		delete(k.entries, cluster)
 	default:
 		k.entries[cluster] = clientEntry{failure: describe(err), expires: k.now().Add(failureLifetime)}
@@ -145,18 +155,54 @@ func (k *kubeconfigClients) connect(ctx context.Context, cluster types.Namespace
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig under %q of Secret %s: %w", secret.KubeconfigDataName, name, err)
 	}
-	limitConfig(config)
-	made := &connection{host: config.Host, config: config}
-	if made.http, err = rest.HTTPClientFor(config); err == nil {
-		made.upgrades, err = rest.HTTPClientFor(upgradeConfig(config))
-	}
-	if err == nil {
-		made.Client, err = client.New(config, client.Options{HTTPClient: made.http, Scheme: remoteScheme(), Mapper: remoteMapper()})
-	}
+	made, err := newConnection(config)
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of Secret %s cannot be used: check its certificates and keys (the error may quote them, so it is not shown)", name)
 	}
 	return made, nil
+}
+
+// newConnection makes the clients of a cluster. It does not connect.
+func newConnection(config *rest.Config) (*connection, error) {
+	made := &connection{host: config.Host, config: objectConfig(config)}
+	var err error
+	if made.Client, err = newClient(made.config); err != nil {
+		return nil, err
+	}
+	streams, err := peer.NewAPIServerTransport(upgradeConfig(made.config), limits())
+	if err != nil {
+		return nil, err
+	}
+	made.upgrades = peer.NewUpgradeClient(streams, limits())
+	longer := peer.Limits{Timeout: requestTimeout, BodyBytes: maxMetricsBytes}
+	metrics, err := peer.NewAPIServerTransport(peer.Bound(limitConfig(config), longer), longer)
+	if err != nil {
+		return nil, err
+	}
+	made.metrics = peer.NewClient(metrics, longer)
+	return made, nil
+}
+
+// objectConfig returns the configuration of all clients that read and write objects.
+func objectConfig(config *rest.Config) *rest.Config {
+	bounded := peer.Bound(limitConfig(config), limits())
+	bounded.Wrap(func(next http.RoundTripper) http.RoundTripper { return answers{next} })
+	return bounded
+}
+
+// newClient returns a client for objects from an objectConfig.
+func newClient(bounded *rest.Config) (client.Client, error) {
+	transport, err := peer.NewAPIServerTransport(bounded, limits())
+	if err != nil {
+		return nil, err
+	}
+	made, err := client.New(bounded, client.Options{
+		HTTPClient: peer.NewClient(transport, limits()), Scheme: remoteScheme(), Mapper: remoteMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the cluster: %w", err)
+	}
+	return checked{made}, nil
 }
 
 // errUnreadable stands for all errors of parsing a kubeconfig.
@@ -221,23 +267,15 @@ func upgradeConfig(config *rest.Config) *rest.Config {
 	return upgrades
 }
 
-func limitConfig(config *rest.Config) {
+// limitConfig returns a copy that sends no more requests than the cluster should get, and gets JSON, whose structure answers checks.
+func limitConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
 	config.UserAgent = "windlass"
-	config.Timeout = requestTimeout
-	config.QPS, config.Burst = requestsPerSecond, requestBurst
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return evictionsOnce{next} })
-}
-
-// evictionsOnce keeps client-go from repeating an eviction that was refused: it would wait for ten seconds, ten times over, and
-// in the end say that time was up, not which PodDisruptionBudget refused.
-type evictionsOnce struct{ next http.RoundTripper }
-
-func (e evictionsOnce) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := e.next.RoundTrip(request)
-	if err == nil && response.StatusCode == http.StatusTooManyRequests && strings.HasSuffix(request.URL.Path, "/eviction") {
-		response.Header.Del("Retry-After")
-	}
-	return response, err
+	config.RateLimiter = newLimiter()
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	// Warnings of an API server are about the objects of others.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	return config
 }
 
 // remoteScheme knows the kinds that a drain needs.
@@ -261,20 +299,13 @@ var remoteMapper = sync.OnceValue(func() meta.RESTMapper {
 	return mapper
 })
 
-// isAnswer says that an error is an answer of the API server.
-func isAnswer(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status)
-}
-
-// describe words an error. What it says of a connection is cut down to what stays the same from one attempt to the next (the port
-// of our own end does not), since the words end up in conditions.
+// describe words an error of checked. What it says of a connection is cut down to what stays the same from one attempt to the next
+// (the port of our own end does not), since the words end up in conditions.
 func describe(err error) string {
-	var request *url.Error
-	if !errors.As(err, &request) {
-		return err.Error()
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		return strings.Replace(err.Error(), request.Error(), describeConnection(request), 1)
 	}
-	return strings.Replace(err.Error(), request.Error(), describeConnection(request), 1)
+	return err.Error()
 }
 
 func describeConnection(failed *url.Error) string {
@@ -288,5 +319,14 @@ func describeConnection(failed *url.Error) string {
 	if connection, ok := errors.AsType[*net.OpError](failed); ok {
 		return fmt.Sprintf("connecting to %s: %s: %v", host, connection.Op, connection.Err)
 	}
-	return fmt.Sprintf("connecting to %s: %v", host, failed.Err)
+	return fmt.Sprintf("connecting to %s: %s", host, text.Bound(failed.Err.Error(), maxShownBytes))
+}
+
+// isBroken reports whether a connection ended within an answer.
+func isBroken(err error) bool {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return true
+	}
+	// The types of HTTP/2's errors are not exported.
+	return strings.Contains(err.Error(), "stream error") || strings.Contains(err.Error(), "http2: ")
 }

@@ -12,7 +12,7 @@ import (
 func (n *Nodes) Config(ctx context.Context, cluster types.NamespacedName) (*rest.Config, error) {
 	remote, err := n.clients.Client(ctx, cluster)
 	if err != nil {
-		return nil, &unreachableError{cluster: cluster, reason: err.Error()}
+		return nil, newUnreachable(cluster, err)
 	}
 	return upgradeConfig(remote.config), nil
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -28,6 +29,8 @@ const (
 	drainLogLevel = 4
 	// maxBlockers is how many pods without a reason are explained.
 	maxBlockers = 5
+	// maxDrainLines bounds the lines of a message. Cluster API writes one for each kind of pod and each error.
+	maxDrainLines = 30
 )
 
 // Drain implements port.Nodes. What is evicted, in which order, and how that is worded, is Cluster API's when it deletes a Machine.
@@ -102,7 +105,14 @@ func newHelper(management, remote client.Client, node *corev1.Node) *drain.Helpe
 func drainMessage(result drain.EvictionResult, blockers []string) string {
 	var never metav1.Time
 	message := strings.Replace(result.ConditionMessage(never), fmt.Sprintf(" (started at %s)", never.Format(time.RFC3339)), "", 1)
-	return strings.Join(append([]string{message}, blockers...), "\n")
+	lines := strings.Split(strings.Join(append([]string{message}, blockers...), "\n"), "\n")
+	for i := range lines {
+		// Pods have names that the workload cluster chose. Cluster API's own spaces at the ends stay.
+		if bounded := text.Bound(lines[i], maxShownBytes); bounded != strings.TrimSpace(lines[i]) {
+			lines[i] = bounded
+		}
+	}
+	return strings.Join(lines[:min(len(lines), maxDrainLines)], "\n")
 }
 
 // namesBudget is in the API server's words for an eviction that one PodDisruptionBudget refuses, just before its name.

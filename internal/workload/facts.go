@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/core/text"
 )
 
 // Facts reads what gates look at in whole workload clusters. It is safe for concurrent use.
@@ -25,8 +27,16 @@ func NewFacts(management client.Reader, now func() time.Time) *Facts {
 	return &Facts{clients: newKubeconfigClients(management, now)}
 }
 
-// pageSize bounds one answer of an API server, so that what is kept of a large cluster is small.
-const pageSize = 500
+const (
+	// pageSize is how many objects one answer of an API server should have, and maxPages how many answers a list may have.
+	pageSize, maxPages = 200, 500
+	// maxListed bounds the objects of a whole list, because a server need not obey pageSize.
+	maxListed = pageSize * maxPages
+	// listTimeout bounds reading a whole list.
+	listTimeout = 30 * time.Second
+	// maxNameBytes bounds a name, as API servers do.
+	maxNameBytes = 253
+)
 
 // Nodes returns the Nodes of a cluster.
 func (f *Facts) Nodes(ctx context.Context, cluster types.NamespacedName) ([]gate.Node, error) {
@@ -34,7 +44,7 @@ func (f *Facts) Nodes(ctx context.Context, cluster types.NamespacedName) ([]gate
 	var page corev1.NodeList
 	err := f.list(ctx, cluster, "Nodes", &page, func() {
 		for i := range page.Items {
-			nodes = append(nodes, gate.Node{Name: page.Items[i].Name, NotReady: computeNotReady(&page.Items[i])})
+			nodes = append(nodes, gate.Node{Name: text.Bound(page.Items[i].Name, maxNameBytes), NotReady: computeNotReady(&page.Items[i])})
 		}
 	})
 	return nodes, err
@@ -48,9 +58,9 @@ func computeNotReady(node *corev1.Node) string {
 		case condition.Status == corev1.ConditionTrue:
 			return ""
 		case condition.Reason != "":
-			return fmt.Sprintf("Ready is %s: %s", condition.Status, condition.Reason)
+			return text.Bound(fmt.Sprintf("Ready is %s: %s", condition.Status, condition.Reason), maxShownBytes)
 		default:
-			return fmt.Sprintf("Ready is %s", condition.Status)
+			return text.Bound(fmt.Sprintf("Ready is %s", condition.Status), maxShownBytes)
 		}
 	}
 	return "it has no Ready condition"
@@ -64,7 +74,7 @@ func (f *Facts) Budgets(ctx context.Context, cluster types.NamespacedName) ([]ga
 		for i := range page.Items {
 			b := &page.Items[i]
 			budgets = append(budgets, gate.Budget{
-				Namespace: b.Namespace, Name: b.Name, Problem: computeBudgetProblem(b),
+				Namespace: text.Bound(b.Namespace, maxNameBytes), Name: text.Bound(b.Name, maxNameBytes), Problem: computeBudgetProblem(b),
 				ExpectedPods: b.Status.ExpectedPods, DesiredHealthy: b.Status.DesiredHealthy,
 			})
 		}
@@ -89,30 +99,44 @@ func computeBudgetProblem(b *policyv1.PodDisruptionBudget) string {
 func (f *Facts) list(ctx context.Context, cluster types.NamespacedName, what string, page client.ObjectList, each func()) error {
 	remote, err := f.clients.Client(ctx, cluster)
 	if err != nil {
-		return &unreachableError{cluster: cluster, reason: err.Error()}
+		return newUnreachable(cluster, err)
 	}
-	for next := ""; ; {
-		err := remote.List(ctx, page, client.Limit(pageSize), client.Continue(next))
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("the API server of Cluster %s serves no %s", cluster, what)
+	err = listPages(ctx, remote, page, each)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the API server of Cluster %s serves no %s", cluster, what)
+	}
+	if err != nil {
+		return f.failed(ctx, cluster, remote, what, err)
+	}
+	return nil
+}
+
+// listPages reads all pages of a list within its bounds, and calls each after every one.
+func listPages(ctx context.Context, remote client.Client, page client.ObjectList, each func()) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	listed, next := 0, ""
+	for range maxPages {
+		if err := remote.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
+			return err
 		}
-		if err != nil {
-			return f.failed(ctx, cluster, remote, what, err)
+		if listed += meta.LenList(page); listed > maxListed {
+			break
 		}
 		each()
 		if next = page.GetContinue(); next == "" {
 			return nil
 		}
 	}
+	return &garbledError{problem: fmt.Sprintf("the list has more than %d pages or %d objects", maxPages, maxListed)}
 }
 
 // failed tells of a request that failed. That there was no answer has nothing to do with what was asked for, and is said in the same
 // words for all: which of several requests notices it first must not change a condition.
 func (f *Facts) failed(ctx context.Context, cluster types.NamespacedName, remote *connection, what string, err error) error {
 	f.clients.Failed(ctx, cluster, remote, err)
-	reason := describe(err)
 	if isAnswer(err) {
-		reason = fmt.Sprintf("reading its %s: %s", what, reason)
+		return &unreachableError{cluster: cluster, reason: fmt.Sprintf("reading its %s: %s", what, describe(err))}
 	}
-	return &unreachableError{cluster: cluster, reason: reason}
+	return newUnreachable(cluster, err)
 }

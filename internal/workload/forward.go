@@ -1,8 +1,8 @@
 package workload
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +15,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/core/text"
 )
 
 // PodPort is a port of the pod on a node that has some labels.
@@ -32,7 +35,7 @@ type PodPort struct {
 const (
 	// portForwardProtocol is what an API server calls its port-forwards.
 	portForwardProtocol = "portforward.k8s.io"
-	// maxRefusal bounds what is read of why a port-forward is refused or broke, in bytes.
+	// maxRefusal bounds what is read of why a port-forward broke, in bytes.
 	maxRefusal = 4 << 10
 )
 
@@ -41,7 +44,7 @@ const (
 func (n *Nodes) Forward(ctx context.Context, cluster types.NamespacedName, to PodPort) (net.Conn, error) {
 	remote, err := n.clients.Client(ctx, cluster)
 	if err != nil {
-		return nil, &unreachableError{cluster: cluster, reason: err.Error()}
+		return nil, newUnreachable(cluster, err)
 	}
 	var pods corev1.PodList
 	err = remote.List(ctx, &pods, client.InNamespace(to.Namespace), client.MatchingLabels(to.Labels), client.MatchingFields{"spec.nodeName": to.Node})
@@ -143,8 +146,18 @@ func upgrade(ctx context.Context, remote *connection, namespace, pod string) (ne
 		return streamConn{stream}, nil
 	}
 	defer func() { _ = response.Body.Close() }()
-	said, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // What can be read of it is shown.
-	return nil, fmt.Errorf("the API server answered %s: %s", response.Status, bytes.TrimSpace(said))
+	refusal := "the API server answered " + statusWords(response.StatusCode)
+	// answers has reduced the body to what may be shown of a Status, or to nothing.
+	var status metav1.Status
+	if json.NewDecoder(response.Body).Decode(&status) == nil && status.Message != "" {
+		refusal += ": " + status.Message
+	}
+	return nil, errors.New(refusal)
+}
+
+// statusWords is an HTTP status without the words of the server, which it chooses freely.
+func statusWords(code int) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
 }
 
 // streamConn makes a net.Conn of a stream. It has no deadlines; closing it ends all that waits.
@@ -204,7 +217,7 @@ func (c *forwardedConn) open(port int32) error {
 	go func() {
 		defer close(c.ended)
 		said, _ := io.ReadAll(io.LimitReader(problems, maxRefusal)) // A connection that broke says so on the other stream.
-		c.problem = string(bytes.TrimSpace(said))
+		c.problem = text.Bound(string(said), maxShownBytes)
 	}()
 	return nil
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/peer"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -32,7 +34,7 @@ const (
 	// anyMetric begins the metrics of all API servers. Whoever answers without one is no API server, and does not know what is
 	// in use.
 	anyMetric = "apiserver_"
-	// maxMetricsBytes bounds what is read of an answer; large API servers answer with some ten megabytes.
+	// maxMetricsBytes bounds an answer, of which little is held in memory. Large API servers answer with tens of megabytes.
 	maxMetricsBytes = 128 << 20
 	// maxMetricLine bounds a line, and maxDeprecatedBytes what is kept of all.
 	maxMetricLine, maxDeprecatedBytes = 1 << 20, 1 << 20
@@ -44,14 +46,14 @@ const (
 func (f *Facts) DeprecatedAPIs(ctx context.Context, cluster types.NamespacedName) ([]gate.API, error) {
 	remote, err := f.clients.Client(ctx, cluster)
 	if err != nil {
-		return nil, &unreachableError{cluster: cluster, reason: err.Error()}
+		return nil, newUnreachable(cluster, err)
 	}
 	found, err := readMetrics(ctx, remote)
 	if _, ok := errors.AsType[*metricsError](err); ok {
 		return nil, fmt.Errorf("the API server of Cluster %s: %w", cluster, err)
 	}
 	if err != nil {
-		return nil, f.failed(ctx, cluster, remote, "metrics", err)
+		return nil, f.failed(ctx, cluster, remote, "metrics", checkError(err))
 	}
 	apis, err := parseDeprecated(found)
 	if err != nil {
@@ -64,6 +66,8 @@ func (f *Facts) DeprecatedAPIs(ctx context.Context, cluster types.NamespacedName
 type metricsError struct{ problem string }
 
 func (e *metricsError) Error() string { return e.problem }
+
+var errLongMetrics = &metricsError{problem: "its metrics are too long to be read"}
 
 // samples are the metrics that count, of one answer.
 type samples struct {
@@ -84,7 +88,7 @@ func readMetrics(ctx context.Context, remote *connection) (samples, error) {
 		return samples{}, fmt.Errorf("the request of /metrics: %w", err)
 	}
 	request.Header.Set("Accept", "text/plain;version=0.0.4")
-	response, err := remote.http.Do(request)
+	response, err := remote.metrics.Do(request)
 	if err != nil {
 		return samples{}, err
 	}
@@ -94,35 +98,39 @@ func readMetrics(ctx context.Context, remote *connection) (samples, error) {
 	case http.StatusUnauthorized:
 		return samples{}, apierrors.NewUnauthorized("the credentials of its kubeconfig are refused")
 	default:
-		return samples{}, &metricsError{problem: "its answer to /metrics is " + response.Status}
+		return samples{}, &metricsError{problem: "its answer to /metrics is " + statusWords(response.StatusCode)}
 	}
 	at, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
 		return samples{}, &metricsError{problem: "its answer to /metrics has no date"}
 	}
-	lines, err := selectLines(io.LimitReader(response.Body, maxMetricsBytes+1))
+	lines, err := selectLines(response.Body)
 	return samples{lines: lines, at: at}, err
 }
 
 // selectLines keeps the lines of the metrics that count, of what may be hundreds of thousands.
 func selectLines(body io.Reader) ([]byte, error) {
 	var kept bytes.Buffer
-	known, read := false, 0
+	known := false
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxMetricLine)
 	for lines.Scan() {
 		line := lines.Bytes()
-		read += len(line) + 1
 		known = known || bytes.HasPrefix(line, []byte(anyMetric))
 		if bytes.HasPrefix(line, []byte(deprecatedMetric+"{")) || bytes.HasPrefix(line, []byte(startMetric+" ")) {
 			kept.Write(line)
 			kept.WriteByte('\n')
 		}
-		if read > maxMetricsBytes || kept.Len() > maxDeprecatedBytes {
-			return nil, &metricsError{problem: "its metrics are too long to be read"}
+		if kept.Len() > maxDeprecatedBytes {
+			return nil, errLongMetrics
 		}
 	}
+	_, tooLong := errors.AsType[*peer.TooLongError](lines.Err())
 	switch {
+	case tooLong:
+		return nil, errLongMetrics
+	case errors.Is(lines.Err(), bufio.ErrTooLong):
+		return nil, &metricsError{problem: "a line of its metrics cannot be read: token too long"}
 	case lines.Err() != nil:
 		return nil, fmt.Errorf("reading the answer: %w", lines.Err())
 	case !known:
@@ -136,7 +144,7 @@ func parseDeprecated(found samples) ([]gate.API, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(found.lines))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", deprecatedMetric, err)
+		return nil, fmt.Errorf("reading %s: %s", deprecatedMetric, text.Bound(err.Error(), maxShownBytes))
 	}
 	start := families[startMetric].GetMetric()
 	if len(start) != 1 {
@@ -152,7 +160,7 @@ func parseDeprecated(found samples) ([]gate.API, error) {
 		}
 		labels := map[string]string{}
 		for _, pair := range metric.GetLabel() {
-			labels[pair.GetName()] = pair.GetValue()
+			labels[pair.GetName()] = text.Bound(pair.GetValue(), maxNameBytes)
 		}
 		if labels["removed_release"] == "" {
 			// It is deprecated, and nobody has decided when it goes.
@@ -160,7 +168,7 @@ func parseDeprecated(found samples) ([]gate.API, error) {
 		}
 		removed, err := version.ParseMinor(labels["removed_release"])
 		if err != nil {
-			return nil, fmt.Errorf("the label removed_release of %s: %w", deprecatedMetric, err)
+			return nil, fmt.Errorf("the label removed_release of %s: %s", deprecatedMetric, text.Bound(err.Error(), maxShownBytes))
 		}
 		apis = append(apis, gate.API{
 			Group: labels["group"], Version: labels["version"], Resource: labels["resource"], Subresource: labels["subresource"], Removed: removed,

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -121,24 +122,35 @@ func (e *unreachableError) Error() string {
 	return fmt.Sprintf("Cluster %s cannot be asked: %s", e.cluster, e.reason)
 }
 
+// newUnreachable returns the error for a request that got no answer: a *ThrottledError if this process did not send it, else an
+// *unreachableError.
+func newUnreachable(cluster types.NamespacedName, err error) error {
+	if throttled, ok := errors.AsType[*ThrottledError](err); ok {
+		return &ThrottledError{Cluster: cluster, Limit: throttled.Limit}
+	}
+	return &unreachableError{cluster: cluster, reason: describe(err)}
+}
+
 func (n *Nodes) read(ctx context.Context, cluster types.NamespacedName, name string) (client.Client, *corev1.Node, error) {
 	remote, err := n.clients.Client(ctx, cluster)
 	if err != nil {
-		return nil, nil, &unreachableError{cluster: cluster, reason: err.Error()}
+		return nil, nil, newUnreachable(cluster, err)
 	}
 	node := &corev1.Node{}
 	err = remote.Get(ctx, types.NamespacedName{Name: name}, node)
 	if apierrors.IsNotFound(err) {
 		return nil, nil, &missingNodeError{cluster: cluster, name: name, err: err}
 	}
+	if err == nil && node.Name != name {
+		err = &garbledError{problem: "the answer is about another object"}
+	}
 	if err != nil {
 		n.clients.Failed(ctx, cluster, remote, err)
-		reason := describe(err)
 		if isAnswer(err) {
-			// That there was no answer has nothing to do with the node, and is said again in the same words for all of them.
-			reason = fmt.Sprintf("reading Node %s: %s", name, reason)
+			return nil, nil, &unreachableError{cluster: cluster, reason: fmt.Sprintf("reading Node %s: %s", name, describe(err))}
 		}
-		return nil, nil, &unreachableError{cluster: cluster, reason: reason}
+		// A missing answer has nothing to do with the node, and reads the same for all of them.
+		return nil, nil, newUnreachable(cluster, err)
 	}
 	return remote, node, nil
 }
@@ -167,9 +179,10 @@ func computeFacts(node *corev1.Node) inplace.Node {
 			if words := wordsOf(condition); words != "" {
 				facts.NotReady += ": " + words
 			}
+			facts.NotReady = text.Bound(facts.NotReady, maxShownBytes)
 		}
 	}
-	kubelet, err := version.Parse(node.Status.NodeInfo.KubeletVersion)
+	kubelet, err := version.Parse(text.Bound(node.Status.NodeInfo.KubeletVersion, maxNameBytes))
 	if err != nil {
 		facts.Unknown = fmt.Sprintf("Node %s reports a kubelet version that cannot be understood: %v", node.Name, err)
 	}

@@ -22,11 +22,7 @@ type Single struct{ remote client.Client }
 
 // NewSingle returns the cluster of a configuration, which it does not change. It does not connect.
 func NewSingle(config *rest.Config) (*Single, error) {
-	config = rest.CopyConfig(config)
-	limitConfig(config)
-	// What an API server warns of is about the objects of others.
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	remote, err := client.New(config, client.Options{Scheme: remoteScheme(), Mapper: remoteMapper()})
+	remote, err := newClient(objectConfig(config))
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}
@@ -36,16 +32,11 @@ func NewSingle(config *rest.Config) (*Single, error) {
 // Nodes returns all nodes.
 func (s *Single) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	var nodes []corev1.Node
-	for next := ""; ; {
-		var page corev1.NodeList
-		if err := s.remote.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
-			return nil, fmt.Errorf("listing the nodes: %s", describe(err))
-		}
-		nodes = append(nodes, page.Items...)
-		if next = page.Continue; next == "" {
-			return nodes, nil
-		}
+	var page corev1.NodeList
+	if err := listPages(ctx, s.remote, &page, func() { nodes = append(nodes, page.Items...) }); err != nil {
+		return nil, fmt.Errorf("listing the nodes: %s", describe(err))
 	}
+	return nodes, nil
 }
 
 // Node gives one node, whether it exists or not.

@@ -39,8 +39,9 @@ func (h *Host) setLink(direction string) {
 	}
 }
 
-// DropConnectionsEvery returns an address on 127.0.0.1 that leads to the host's sshd, and where no connection lasts longer
-// than d: then both ends are reset. It is there until the test ends; KnownHosts knows it.
+// DropConnectionsEvery returns an address on 127.0.0.1 that leads to the host's sshd until the test ends. The first
+// connection lasts at most d, and each later one a quarter longer than the one before: then both ends are reset.
+// A slow machine therefore sees more resets, and still ends. KnownHosts has the address.
 func (h *Host) DropConnectionsEvery(d time.Duration) string {
 	h.tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,12 +118,12 @@ func enterAndListen(pid int, address string) (net.Listener, error) {
 type forward struct {
 	listener net.Listener
 	target   string
-	lifetime time.Duration // of a connection; 0: no limit
 	done     sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	open   map[net.Conn]struct{}
+	mu       sync.Mutex
+	lifetime time.Duration // of the next connection; 0: no limit
+	closed   bool
+	open     map[net.Conn]struct{}
 }
 
 func newForward(listener net.Listener, target string, lifetime time.Duration) *forward {
@@ -154,14 +155,24 @@ func (f *forward) relay(near net.Conn) {
 	if !f.keep(far) {
 		return
 	}
-	if f.lifetime > 0 {
-		timer := time.AfterFunc(f.lifetime, func() { reset(near); reset(far) })
+	if lifetime := f.nextLifetime(); lifetime > 0 {
+		timer := time.AfterFunc(lifetime, func() { reset(near); reset(far) })
 		defer timer.Stop()
 	}
 	var both sync.WaitGroup
 	both.Go(func() { pipe(far, near) })
 	both.Go(func() { pipe(near, far) })
 	both.Wait()
+}
+
+// nextLifetime returns how long a new connection may last, and lets the one after it last longer.
+// 0 means that connections have no limit.
+func (f *forward) nextLifetime() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lifetime := f.lifetime
+	f.lifetime += f.lifetime / 4
+	return lifetime
 }
 
 // pipe copies until the source ends, and says so to the destination, whose answers may still come.

@@ -16,8 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windlass-dev/windlass/internal/engine/annotated"
 )
@@ -28,6 +30,8 @@ const (
 	groupConcurrency   = 4
 	// timeout bounds one reconcile, for which the engine has a budget of its own.
 	timeout = time.Minute
+	// cacheTimeout bounds one read from the cache where others wait for it.
+	cacheTimeout = 2 * time.Second
 	// atOnce is when what must be looked at again at once is.
 	atOnce = 100 * time.Millisecond
 )
@@ -36,8 +40,8 @@ const (
 type Engine interface {
 	Machine(ctx context.Context, key types.NamespacedName) (annotated.Result, error)
 	Group(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (annotated.Result, error)
-	// Sweep is called once a process leads.
-	Sweep(ctx context.Context) error
+	// Sweep calls found with each object that an earlier process may have left something on.
+	Sweep(ctx context.Context, found func(client.Object)) error
 }
 
 // Options are what the controllers work with.
@@ -73,9 +77,11 @@ type controllers struct {
 // nothing is missed that happened while they did not run.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	c := &controllers{Options: o, cache: mgr.GetCache(), kinds: map[schema.GroupKind]schema.GroupVersionKind{}}
+	left := newSweeper(o, sweepRetry)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("in-place-upgrade-machine").
 		For(&clusterv1.Machine{}, builder.OnlyMetadata, builder.WithPredicates(c.filtered(), c.marked())).
+		WatchesRawSource(source.Channel(left.machines, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: machineConcurrency, ReconciliationTimeout: timeout}).
 		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			return result(c.Engine.Machine(ctx, request.NamespacedName))
@@ -98,6 +104,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := c.watchMembers(); err != nil {
 		return err
 	}
+	if err := c.groups.Watch(source.TypedChannel(left.groups, handler.TypedEnqueueRequestsFromMapFunc(itself))); err != nil {
+		return fmt.Errorf("watching what upgrades in place have left on groups: %w", err)
+	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("in-place-upgrade-kinds").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(c.filtered(), predicate.GenerationChangedPredicate{})).
@@ -106,38 +115,15 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("setting up the controller of control planes' kinds: %w", err)
 	}
-	if err := mgr.Add(&sweeper{engine: o.Engine, every: sweepRetry}); err != nil {
+	if err := mgr.Add(left); err != nil {
 		return fmt.Errorf("adding the sweeper of upgrades in place: %w", err)
 	}
 	return nil
 }
 
-// sweepRetry is when a sweep that failed is tried again.
-const sweepRetry = 15 * time.Second
-
-// sweeper is a manager.Runnable that runs on the leader only.
-type sweeper struct {
-	engine Engine
-	every  time.Duration
-}
-
-// Start sweeps once, and returns when that has worked or ctx is cancelled.
-func (s *sweeper) Start(ctx context.Context) error {
-	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("in-place-upgrade"))
-	for ctx.Err() == nil {
-		err := s.engine.Sweep(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Looking for what upgrades in place have left")
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(s.every):
-		}
-	}
-	return nil
+// itself is the request to reconcile a group.
+func itself(_ context.Context, object client.Object) []Group {
+	return []Group{{Kind: object.GetObjectKind().GroupVersionKind(), Key: client.ObjectKeyFromObject(object)}}
 }
 
 // result puts what the engine says into the terms of controllers. A rate limit of its own would only delay what must be looked at at once.

@@ -45,8 +45,9 @@ var (
 // saidEngine says what it is asked for.
 type saidEngine struct {
 	said chan string
-	// sweeps is how many sweeps fail.
+	// sweeps is how many sweeps fail, and left what each of them finds.
 	sweeps int
+	left   []client.Object
 }
 
 func (e *saidEngine) Machine(_ context.Context, key types.NamespacedName) (annotated.Result, error) {
@@ -59,7 +60,10 @@ func (e *saidEngine) Group(_ context.Context, gvk schema.GroupVersionKind, key t
 	return annotated.Result{}, nil
 }
 
-func (e *saidEngine) Sweep(context.Context) error {
+func (e *saidEngine) Sweep(_ context.Context, found func(client.Object)) error {
+	for _, o := range e.left {
+		found(o)
+	}
 	if e.sweeps--; e.sweeps >= 0 {
 		return errors.New("not yet")
 	}
@@ -164,7 +168,9 @@ func TestControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := &saidEngine{said: make(chan string, 16)}
+	engine := &saidEngine{said: make(chan string, 16), left: []client.Object{
+		object(machineKind, "left", nil, nil), object(deploymentKind, "left", nil, nil), object(ck8sKind, "left", nil, nil),
+	}}
 	if err := SetupWithManager(mgr, Options{Engine: engine, Client: c, Mapper: newMapper(), Keys: keys}); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +193,7 @@ func TestControllers(t *testing.T) {
 			t.Errorf("asked (-want +got):\n%s", diff)
 		}
 	}
-	expect("Sweep")
+	expect("CK8sControlPlane ns/left", "Machine ns/left", "MachineDeployment ns/left", "Sweep")
 	watched.of("*v1beta2.Cluster").Add(cluster)
 	if diff := cmp.Diff([]string{"metadata of CK8sControlPlane"}, take(watched.added, 1)); diff != "" {
 		t.Errorf("watched for the Cluster (-want +got):\n%s", diff)
@@ -274,17 +280,34 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestSweeper tries again what failed, and ends once it has worked.
+// TestSweeper tries again what failed, ends once it has worked, and hands on what this process is responsible for, also of a sweep that failed.
 func TestSweeper(t *testing.T) {
 	t.Parallel()
-	engine := &saidEngine{said: make(chan string, 1), sweeps: 2}
-	if err := (&sweeper{engine: engine, every: time.Millisecond}).Start(t.Context()); err != nil || <-engine.said != "Sweep" {
-		t.Error(err)
+	ours := map[string]string{clusterv1.WatchLabel: "ours"}
+	engine := &saidEngine{said: make(chan string, 1), sweeps: 1, left: []client.Object{
+		object(machineKind, "a", ours, nil), object(machineKind, "b", nil, nil), object(deploymentKind, "c", ours, nil),
+	}}
+	s := newSweeper(Options{Engine: engine, WatchFilter: "ours"}, time.Millisecond)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := s.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 2 {
+		if m, g := (<-s.machines).Object.GetName(), (<-s.groups).Object.GetName(); m != "a" || g != "c" {
+			t.Errorf("handed on are Machine %s and MachineDeployment %s", m, g)
+		}
 	}
+	ended.Wait()
+	if <-engine.said != "Sweep" {
+		t.Error("no sweep has worked")
+	}
+	// Nobody takes what it finds, and it ends all the same.
 	engine.sweeps = 1000
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&sweeper{engine: engine, every: time.Hour}).Start(ctx); err != nil {
+	if err := newSweeper(Options{Engine: engine}, time.Hour).Start(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -56,6 +56,9 @@ func (c *controllers) groupOf(ctx context.Context, m client.Object) []Group {
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(gvk)
+	// This runs in the informer of Machines: a cache that does not sync must not stop the events of all Machines.
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
+	defer cancel()
 	if err := c.Client.Get(ctx, key, object); err != nil {
 		if !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Reading the group of a Machine", "kind", gvk.Kind, "group", key.String())

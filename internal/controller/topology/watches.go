@@ -118,7 +118,7 @@ func machineFacts(o client.Object) any {
 	if machine.Status.NodeInfo != nil {
 		kubelet = machine.Status.NodeInfo.KubeletVersion
 	}
-	return []any{machine.Spec.Version, kubelet, machine.Labels, !machine.DeletionTimestamp.IsZero()}
+	return []any{machine.Spec.Version, kubelet, machine.Status.NodeRef.IsDefined(), machine.Labels, !machine.DeletionTimestamp.IsZero()}
 }
 
 func poolFacts(o client.Object) any {

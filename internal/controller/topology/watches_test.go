@@ -77,6 +77,10 @@ func TestRelevant(t *testing.T) {
 		{name: "a MachineDeployment's replicas", watch: object, object: &clusterv1.MachineDeployment{}, change: of(func(md *clusterv1.MachineDeployment) { md.Status.Replicas = new(int32(3)) })},
 		{name: "a MachineDeployment's owners", watch: object, object: &clusterv1.MachineDeployment{}, change: owner, want: true},
 
+		{
+			name: "a Machine's Node", watch: machine, object: &clusterv1.Machine{},
+			change: of(func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }), want: true,
+		},
 		{name: "a Machine's kubelet", watch: machine, object: &clusterv1.Machine{}, change: of(func(m *clusterv1.Machine) {
 			m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.31.0"}
 		}), want: true},

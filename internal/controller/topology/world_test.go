@@ -361,6 +361,7 @@ func (w *world) arrive(name string, versions []string) {
 		machine.Labels = map[string]string{clusterv1.ClusterNameLabel: w.Key.Name, clusterv1.ClusterTopologyMachineDeploymentNameLabel: name}
 		machine.Spec.Version = version
 		machine.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: version}
+		machine.Status.NodeRef.Name = machine.Name
 		if err := w.Inner.Create(w.t.Context(), machine); err != nil {
 			w.t.Fatal(err)
 		}

@@ -1,4 +1,5 @@
-// Package updatepolicy keeps the status of UpdatePolicies.
+// Package updatepolicy keeps the status of UpdatePolicies, and the scope of the guard: the list of groups about whose Machines the API server
+// asks it.
 package updatepolicy
 
 import (
@@ -7,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,11 +35,16 @@ type Reconciler struct {
 	Mapper meta.RESTMapper
 	// Now is the clock for conditions.
 	Now func() time.Time
+	// Process names this process in the guard's scope, in at most 63 letters, digits and hyphens. No two processes have the same name.
+	Process string
+	// Propagation is how long every API server may take to use a scope after it was written. No status relies on it before.
+	Propagation time.Duration
 
 	// watches are set by SetupWithManager; without them nothing is watched.
 	watches *watches
 	// replicas keeps what was read live, by the control plane object.
 	replicas map[types.NamespacedName]replicas
+	scope    scopeWriter
 }
 
 const (
@@ -50,29 +57,110 @@ const (
 	timeout = time.Minute
 )
 
-// Reconcile brings the statuses of all policies of one namespace up to date.
+// Reconcile brings the statuses of all policies of one namespace up to date, and the part of the guard's scope that is about this
+// namespace. See registration for the order of the writes.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace := request.Namespace
 	var policies v1alpha1.UpdatePolicyList
-	if err := r.Client.List(ctx, &policies, client.InNamespace(namespace)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing UpdatePolicies in %s: %w", namespace, err)
+	if namespace != noNamespace {
+		if err := r.Client.List(ctx, &policies, client.InNamespace(namespace)); err != nil {
+			return reconcile.Result{}, fmt.Errorf("listing UpdatePolicies in %s: %w", namespace, err)
+		}
+	}
+	config, err := r.readRegistration(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if r.scope.lags(config) {
+		// The event of the write that is missing reconciles all namespaces.
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
 	if len(policies.Items) == 0 {
-		return reconcile.Result{}, nil
+		return r.finish(r.leaveNamespace(ctx, newRegistration(config), namespace))
 	}
 	groups, err := r.readGroups(ctx, namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	guard, err := r.readGuard(ctx, namespace)
+	return r.reconcilePolicies(ctx, namespace, policies.Items, groups, config)
+}
+
+// reconcilePolicies writes the scope and the statuses of a namespace that has policies.
+func (r *Reconciler) reconcilePolicies(
+	ctx context.Context, namespace string, policies []v1alpha1.UpdatePolicy, groups []updatepolicy.State,
+	config *admissionregistrationv1.ValidatingWebhookConfiguration,
+) (reconcile.Result, error) {
+	kept := updatepolicy.Kept(policies, groups)
+	wide, err := r.widenScope(ctx, newRegistration(config), namespace, kept)
+	if apierrors.IsConflict(err) || errors.Is(err, errNotOurs) {
+		return r.finish(err)
+	}
+	if err == nil && wide.config != nil {
+		config = wide.config
+		if wait := r.awaitPropagation(namespace); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
+	}
+	// Where the scope could not be written, the statuses tell what the guard covers without that.
+	result, statusErr := r.applyStatuses(ctx, namespace, policies, groups, config)
+	if err := errors.Join(err, statusErr); err != nil || result.RequeueAfter == retryDelay {
+		return result, err
+	}
+	if err := r.narrowScope(ctx, wide, namespace, kept); err != nil {
+		return r.finish(err)
+	}
+	return result, nil
+}
+
+// awaitPropagation returns how long API servers may still use the configuration before the one that a status of the namespace relies on.
+func (r *Reconciler) awaitPropagation(namespace string) time.Duration {
+	wait := time.Duration(0)
+	for _, key := range []string{noNamespace, namespace} {
+		if at, ok := r.scope.widened[key]; ok {
+			wait = max(wait, r.Propagation-r.Now().Sub(at))
+		}
+	}
+	if wait == 0 {
+		delete(r.scope.widened, namespace)
+	}
+	return wait
+}
+
+// leaveNamespace removes a namespace without policies from the scope. No status relies on its entries.
+func (r *Reconciler) leaveNamespace(ctx context.Context, reg registration, namespace string) error {
+	if namespace != noNamespace && len(reg.scope.In(namespace)) == 0 {
+		return nil
+	}
+	wide, err := r.widenScope(ctx, reg, namespace, nil)
+	if err != nil {
+		return err
+	}
+	return r.narrowScope(ctx, wide, namespace, nil)
+}
+
+// finish asks for a retry where the cache is behind.
+func (r *Reconciler) finish(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// applyStatuses writes the statuses that changed. The result asks for a retry after retryDelay where the cache is behind.
+func (r *Reconciler) applyStatuses(
+	ctx context.Context, namespace string, policies []v1alpha1.UpdatePolicy, groups []updatepolicy.State,
+	config *admissionregistrationv1.ValidatingWebhookConfiguration,
+) (reconcile.Result, error) {
+	labels, err := r.readNamespaceLabels(ctx, namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	statuses := updatepolicy.ComputeStatuses(policies.Items, groups, guard, metav1.NewTime(r.Now()))
+	guard := updatepolicy.SelectGuard(config, namespace, labels)
+	statuses := updatepolicy.ComputeStatuses(policies, groups, guard, metav1.NewTime(r.Now()))
 	after := resyncInterval
 	var problems []error
-	for i := range policies.Items {
-		err := r.applyStatus(ctx, &policies.Items[i], statuses[i])
+	for i := range policies {
+		err := r.applyStatus(ctx, &policies[i], statuses[i])
 		if apierrors.IsConflict(err) {
 			// The cache is behind. The write that came first may be one of metadata or status, which reconciles nothing.
 			after = retryDelay
@@ -111,6 +199,10 @@ func logConditions(ctx context.Context, policy *v1alpha1.UpdatePolicy, after v1a
 			"condition", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message)
 	}
 }
+
+// noNamespace is the namespace of the request about the guard's scope alone: an empty scope must be written as well, because a guard
+// without one is asked about all Machines.
+const noNamespace = ""
 
 // inNamespace is the request for all policies of a namespace.
 func inNamespace(namespace string) reconcile.Request {

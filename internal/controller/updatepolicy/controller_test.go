@@ -61,7 +61,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			return c.Get(ctx, key, object, opts...)
 		},
 	})
-	w.Reconciler = &Reconciler{Client: w.client, Live: live, Mapper: mapper, Now: func() time.Time { return time.Unix(1000, 0) }}
+	w.Reconciler = &Reconciler{Client: w.client, Live: live, Mapper: mapper, Now: func() time.Time { return time.Unix(1000, 0) }, Process: "one"}
 	return w
 }
 

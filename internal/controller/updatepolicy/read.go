@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -135,21 +133,13 @@ func (r *Reconciler) readReplicas(ctx context.Context, known *metav1.PartialObje
 	return value, nil
 }
 
-// readGuard finds out whether the guard watches a namespace.
-func (r *Reconciler) readGuard(ctx context.Context, namespace string) (updatepolicy.Guard, error) {
+// readNamespaceLabels reads the labels of a namespace; one that does not exist has none.
+func (r *Reconciler) readNamespaceLabels(ctx context.Context, namespace string) (map[string]string, error) {
 	ns := &metav1.PartialObjectMetadata{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: namespace}, ns)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return updatepolicy.Guard{}, fmt.Errorf("reading Namespace %s: %w", namespace, err)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Namespace %s: %w", namespace, err)
 	}
-	err = r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.GuardConfigurationName}, config)
-	if apierrors.IsNotFound(err) {
-		return updatepolicy.SelectGuard(nil, namespace, ns.Labels), nil
-	}
-	if err != nil {
-		return updatepolicy.Guard{}, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", v1alpha1.GuardConfigurationName, err)
-	}
-	return updatepolicy.SelectGuard(config, namespace, ns.Labels), nil
+	return ns.Labels, nil
 }

@@ -3,6 +3,7 @@ package updatepolicy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -36,7 +37,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&clusterv1.Cluster{}, toNamespace, specOrLabels).
 		WatchesMetadata(&clusterv1.MachineDeployment{}, toNamespace, specOrLabels).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(nameOf), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(r.allNamespaces), builder.WithPredicates(isGuard, changed)).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(r.wholeScope), builder.WithPredicates(isGuard, changed)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout}).
 		Build(r)
 	if err != nil {
@@ -69,22 +70,30 @@ func nameOf(_ context.Context, namespace client.Object) []reconcile.Request {
 	return []reconcile.Request{inNamespace(namespace.GetName())}
 }
 
-// allNamespaces are the namespaces that have policies.
-func (r *Reconciler) allNamespaces(ctx context.Context, _ client.Object) []reconcile.Request {
+// wholeScope is allNamespaces, and the request about the scope alone.
+func (r *Reconciler) wholeScope(ctx context.Context, object client.Object) []reconcile.Request {
+	return append(r.allNamespaces(ctx, object), inNamespace(noNamespace))
+}
+
+// allNamespaces are the namespaces that have policies, or are in the guard's scope.
+func (r *Reconciler) allNamespaces(ctx context.Context, object client.Object) []reconcile.Request {
 	var policies v1alpha1.UpdatePolicyList
 	if err := r.Client.List(ctx, &policies); err != nil {
 		// Only a cache that was stopped fails here, and then there is nothing left to do.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing UpdatePolicies")
 		return nil
 	}
-	seen := map[string]struct{}{}
-	var requests []reconcile.Request
+	var namespaces []string
+	if config, ok := object.(*admissionregistrationv1.ValidatingWebhookConfiguration); ok {
+		namespaces = newRegistration(config).scope.Namespaces()
+	}
 	for i := range policies.Items {
-		namespace := policies.Items[i].Namespace
-		if _, twice := seen[namespace]; !twice {
-			seen[namespace] = struct{}{}
-			requests = append(requests, inNamespace(namespace))
-		}
+		namespaces = append(namespaces, policies.Items[i].Namespace)
+	}
+	slices.Sort(namespaces)
+	var requests []reconcile.Request
+	for _, namespace := range slices.Compact(namespaces) {
+		requests = append(requests, inNamespace(namespace))
 	}
 	return requests
 }

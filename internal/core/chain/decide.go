@@ -190,8 +190,8 @@ func (d *decider) workers() (Decision, bool) {
 		return d.raiseWorkers(turn), true
 	case d.s.anyUpgrading():
 		return d.decide(Wait{}, WorkersUpgrading, "%s", d.upgradingMessage()), true
-	case len(d.s.short(at)) > 0:
-		return d.decide(Wait{}, WorkersShort, "%s at %s until all of its machines are there", names(d.s.short(at)), at), true
+	case len(d.s.short()) > 0:
+		return d.decide(Wait{}, WorkersShort, "%s at %s until all of its machines are there", names(d.s.short()), at), true
 	case len(moves) > 0:
 		return d.decide(Wait{}, WorkersDeferred, "%s to %s, kept back by defer-upgrade or hold-upgrade-sequence", names(moves), at), true
 	default:
@@ -219,26 +219,26 @@ func (d *decider) atTarget() (Decision, bool) {
 	return d.decide(Wait{}, UpToDate, "everything is at %s", d.s.Target), true
 }
 
-// nextUpgrade begins an upgrade: once for a whole chain. A chain that ended while its last hook was holding ends before the next begins; one
-// whose target was changed on the way goes on to the new one. Who let it begin has let it go as far as its target was then: for one that is farther
-// they are asked again.
+// nextUpgrade begins an upgrade, once for a whole chain. BeforeClusterUpgrade must pass for the
+// present target or for a later one. The only proof of that is the target that this engine records:
+// another engine records that AfterClusterUpgrade is pending, but not for which target. Without
+// proof, end the upgrade that is complete, then ask for the present target.
 func (d *decider) nextUpgrade() (Decision, bool) {
+	then := Record{ChainTarget: d.s.Target, ChainGeneration: d.s.Generation}
 	if d.s.Pending.Has(AfterClusterUpgrade) {
-		passed := d.s.ChainTarget
-		if passed.Equal(d.s.Target) {
+		approved := d.s.approved()
+		switch {
+		case approved.Equal(d.s.Target):
 			return Decision{}, false
-		}
-		if !passed.IsZero() && d.s.completeAt(passed) {
-			return d.afterCluster(passed)
-		}
-		if passed.IsZero() || version.Compare(d.s.Target, passed) == version.Less {
-			return d.note(Record{ChainTarget: d.s.Target}, "the upgrade goes on to %s", d.s.Target), true
+		case d.s.complete():
+			return d.afterCluster(d.s.ControlPlane.Version)
+		case version.Compare(d.s.Target, approved) == version.Less:
+			return d.note(then, "the upgrade goes on to %s", d.s.Target), true
 		}
 	}
 	if len(d.s.Blockers) > 0 {
 		return d.decide(Wait{}, BlockedByAnnotation, "the upgrade to %s waits while the Cluster has %s", d.s.Target, strings.Join(d.s.Blockers, ", ")), true
 	}
-	then := Record{ChainTarget: d.s.Target}
 	if !d.s.Pending.Has(AfterClusterUpgrade) {
 		then.Add = []Hook{AfterClusterUpgrade}
 	}

@@ -58,6 +58,7 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	stepHooks := []chain.Hook{chain.AfterControlPlaneUpgrade, chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade}
 	intent := &chain.Intent{From: v(30), To: v(31), Workers: true, Passed: now}
+	ended := chain.Record{Remove: []chain.Hook{chain.AfterClusterUpgrade}, ClearChainTarget: true, ClearIntent: true}
 	for name, tt := range map[string]struct {
 		state  chain.State
 		action chain.Action
@@ -142,6 +143,35 @@ func TestDecide(t *testing.T) {
 		"an annotation holds a farther target": {
 			at(33, raised, func(s *chain.State) { s.ChainTarget = v(31); s.Blockers = []string{"x"} }), chain.Wait{}, chain.BlockedByAnnotation,
 		},
+		"another engine's finished upgrade ends before the next begins": {
+			at(33, raised, allMoved, foreign), chain.CallHook{Hook: chain.AfterClusterUpgrade, Step: v(31), Then: ended}, chain.HookDue,
+		},
+		"another engine's finished upgrade ends although an earlier target is recorded": {
+			at(33, raised, allMoved, foreign, func(s *chain.State) { s.ChainTarget, s.ChainAt = v(30), v(29) }),
+			chain.CallHook{Hook: chain.AfterClusterUpgrade, Step: v(31), Then: ended}, chain.HookDue,
+		},
+		"an annotation does not keep a finished upgrade from its end": {
+			at(33, raised, allMoved, foreign, func(s *chain.State) { s.Blockers = []string{"x"} }),
+			chain.CallHook{Hook: chain.AfterClusterUpgrade, Step: v(31), Then: ended}, chain.HookDue,
+		},
+		"the extensions are asked for a target that another engine did not record": {
+			at(33, raised, foreign), chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: v(33), Then: chain.Record{ChainTarget: v(33)}}, chain.HookDue,
+		},
+		"an annotation holds a target that another engine did not record": {
+			at(33, raised, foreign, func(s *chain.State) { s.Blockers = []string{"x"} }), chain.Wait{}, chain.BlockedByAnnotation,
+		},
+		"the record of an upgrade that another engine ended proves nothing": {
+			at(33, raised, foreign, func(s *chain.State) { s.ChainTarget, s.ChainAt, s.ChainGeneration, s.Generation = v(33), v(30), 1, 4 }),
+			chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: v(33), Then: chain.Record{ChainTarget: v(33), ChainGeneration: 4}}, chain.HookDue,
+		},
+		"another engine takes a step in mid-chain": {
+			at(33, raised, func(s *chain.State) { s.ControlPlane.Stamp, s.ChainAt = version.Version{}, v(30) }),
+			chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(32), Then: chain.Record{Intent: &chain.Intent{From: v(31), To: v(32), Passed: now}}}, chain.HookDue,
+		},
+		"the Cluster is edited in mid-chain": {
+			at(33, raised, func(s *chain.State) { s.ChainAt, s.ChainGeneration, s.Generation = v(30), 1, 4 }),
+			chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(32), Then: chain.Record{Intent: &chain.Intent{From: v(31), To: v(32), Passed: now}}}, chain.HookDue,
+		},
 		"an announced step grows old": {
 			at(31, begun, func(s *chain.State) {
 				s.Intent = &chain.Intent{From: v(30), To: v(31), Workers: true, Passed: now.Add(-time.Hour)}
@@ -169,6 +199,33 @@ func TestDecide(t *testing.T) {
 		"a group that lacks machines and is behind can go on": {
 			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), func(s *chain.State) { s.Groups[0].Short = true }),
 			chain.RaiseWorkers{To: v(31), Groups: []string{"a"}}, chain.WorkersStep,
+		},
+		"a group that lacks machines at rest holds no upgrade": {
+			at(31, short), chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: v(31), Then: chain.Record{Add: []chain.Hook{chain.AfterClusterUpgrade}, ChainTarget: v(31)}}, chain.HookDue,
+		},
+		"a group that lacked machines before the upgrade holds no step": {
+			at(31, begun, short), chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(31), Then: chain.Record{Intent: intent}}, chain.HookDue,
+		},
+		"a group that lacked machines before the upgrade keeps no group waiting": {
+			at(33, begun, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), short, func(s *chain.State) {
+				s.ChainAt, s.Groups[1] = v(30), chain.Group{Name: "b", Kind: plan.MachineDeployment, Exists: true, Version: v(29), Oldest: v(29), MaxMinorStep: 1}
+			}),
+			chain.RaiseWorkers{To: v(30), Groups: []string{"b"}}, chain.WorkersStep,
+		},
+		"a group that lost machines after its step holds no step": {
+			at(33, raised, allMoved, short), chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(32), Then: chain.Record{Intent: &chain.Intent{From: v(31), To: v(32), Passed: now}}}, chain.HookDue,
+		},
+		"a group that another engine moved holds the next step": {
+			at(33, raised, foreign, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, short),
+			chain.Wait{}, chain.WorkersShort,
+		},
+		"a group that moved holds the next step also when the target has changed": {
+			at(32, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, short, func(s *chain.State) { s.ChainTarget, s.ChainAt = v(33), v(30) }),
+			chain.Wait{}, chain.WorkersShort,
+		},
+		"a deferred group does not hide that one that moved lacks machines": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), moved, short, func(s *chain.State) { s.Groups[1].Defer = true }),
+			chain.Wait{}, chain.WorkersShort,
 		},
 		"a group that left lags too far behind": {
 			at(34, begun, func(s *chain.State) {
@@ -213,6 +270,15 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
+
+// foreign is an upgrade that another engine began and took a step of: it records no target, and
+// leaves no stamp.
+func foreign(s *chain.State) {
+	s.ChainTarget, s.ControlPlane.Stamp = version.Version{}, version.Version{}
+}
+
+// short is a first group that lacks machines.
+func short(s *chain.State) { s.Groups[0].Short = true }
 
 // moving is the first group on its way, moved and allMoved are groups that have come.
 func moving(s *chain.State) { s.Groups[0].Version, s.Groups[0].Upgrading = v(31), true }

@@ -123,7 +123,9 @@ type Record struct {
 	Intent      *Intent
 	ClearIntent bool
 	// ChainTarget replaces the target of the upgrade under way; ClearChainTarget removes it.
+	// ChainGeneration is the Cluster's generation that ChainTarget was read from.
 	ChainTarget      version.Version
+	ChainGeneration  int64
 	ClearChainTarget bool
 	// OKToDelete lets the Cluster go.
 	OKToDelete bool
@@ -154,7 +156,8 @@ const (
 	WorkersStep Reason = "WorkersStep"
 	// WorkersUpgrading: groups are on their way.
 	WorkersUpgrading Reason = "WorkersUpgrading"
-	// WorkersShort: groups have arrived, and lack machines that could not join any more if the control plane went on.
+	// WorkersShort: groups that this upgrade moved lack machines, which could not join any more if the
+	// control plane went on.
 	WorkersShort Reason = "WorkersShort"
 	// WorkersDeferred: only groups that annotations keep back are missing.
 	WorkersDeferred Reason = "WorkersDeferred"

@@ -19,12 +19,16 @@ type Recorded struct {
 	UpgradeStep version.Version
 }
 
-// Progress is the way of the upgrade under way, for people to see, and for the time that is left to be estimated. Of it, only Target
-// takes part in decisions.
+// Progress is the way of the upgrade under way, for people to see, and for an estimate of the time
+// that is left. Only Target, At and Generation take part in decisions.
 type Progress struct {
 	From   version.Version `json:"from"`
 	Target version.Version `json:"target"`
-	Began  time.Time       `json:"began"`
+	// At is the version that the control plane had, and Generation is the Cluster's
+	// metadata.generation, when Target was recorded.
+	At         version.Version `json:"at,omitzero"`
+	Generation int64           `json:"generation,omitzero"`
+	Began      time.Time       `json:"began"`
 	// Steps are the last steps of the control plane, oldest first; at most MaxSteps.
 	Steps []Step `json:"steps,omitempty"`
 }
@@ -78,7 +82,7 @@ func (r Record) progress(old *Progress, controlPlane version.Version, now time.T
 		p.Steps = slices.Clone(old.Steps)
 	}
 	if !r.ChainTarget.IsZero() {
-		p.Target = r.ChainTarget
+		p.Target, p.At, p.Generation = r.ChainTarget, controlPlane, r.ChainGeneration
 	}
 	if slices.Contains(r.Add, AfterControlPlaneUpgrade) {
 		p.Steps = append(p.Steps, Step{To: controlPlane, Began: now})
@@ -110,7 +114,7 @@ func (p *Progress) equal(o *Progress) bool {
 	if p == nil || o == nil {
 		return p == o
 	}
-	return p.From == o.From && p.Target == o.Target && p.Began.Equal(o.Began) && slices.EqualFunc(p.Steps, o.Steps, func(a, b Step) bool {
+	return p.From == o.From && p.Target == o.Target && p.At == o.At && p.Generation == o.Generation && p.Began.Equal(o.Began) && slices.EqualFunc(p.Steps, o.Steps, func(a, b Step) bool {
 		return a.To == b.To && a.Began.Equal(b.Began) && a.ControlPlane.Equal(b.ControlPlane) && a.Workers.Equal(b.Workers)
 	})
 }

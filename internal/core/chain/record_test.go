@@ -26,11 +26,18 @@ func TestRecord(t *testing.T) {
 		"nothing": {},
 		"an upgrade begins": {
 			record: chain.Record{Add: []chain.Hook{chain.AfterClusterUpgrade}, ChainTarget: v(32)}, controlPlane: v(30),
-			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(30), Chain: &chain.Progress{From: v(30), Target: v(32), Began: now}},
+			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(30), Chain: &chain.Progress{From: v(30), Target: v(32), At: v(30), Began: now}},
 		},
 		"an upgrade begins after one that another engine has ended": {
 			old: chain.Recorded{Chain: ended}, record: chain.Record{Add: []chain.Hook{chain.AfterClusterUpgrade}, ChainTarget: v(32)}, controlPlane: v(30),
-			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(30), Chain: &chain.Progress{From: v(30), Target: v(32), Began: now}},
+			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(30), Chain: &chain.Progress{From: v(30), Target: v(32), At: v(30), Began: now}},
+		},
+		"a farther target is recorded": {
+			old:    chain.Recorded{Pending: underWay[:1], UpgradeStep: v(31), Chain: way},
+			record: chain.Record{ChainTarget: v(33), ChainGeneration: 7}, controlPlane: v(31),
+			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(31), Chain: &chain.Progress{
+				From: v(30), Target: v(33), At: v(31), Generation: 7, Began: earlier, Steps: way.Steps,
+			}},
 		},
 		"a step is announced": {
 			old: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(30)}, record: chain.Record{Intent: intent}, controlPlane: v(30),
@@ -86,5 +93,17 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 	if len(r.Chain.Steps) != chain.MaxSteps || r.Chain.Steps[chain.MaxSteps-1].To != v(98) || r.Chain.From != v(30) {
 		t.Errorf("%d steps, the last to %s, from %s", len(r.Chain.Steps), r.Chain.Steps[len(r.Chain.Steps)-1].To, r.Chain.From)
+	}
+}
+
+// TestRecordOfAnEarlierVersion reads a target that was recorded without the control plane's version: From has it.
+func TestRecordOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	s := chain.State{}.With(chain.Recorded{Chain: &chain.Progress{From: v(30), Target: v(32)}})
+	if s.ChainAt != v(30) || s.ChainTarget != v(32) {
+		t.Errorf("the target %s was recorded at %s", s.ChainTarget, s.ChainAt)
+	}
+	if s = s.With(chain.Recorded{Chain: &chain.Progress{From: v(30), Target: v(32), At: v(31)}}); s.ChainAt != v(31) {
+		t.Errorf("the target was recorded at %s", s.ChainAt)
 	}
 }

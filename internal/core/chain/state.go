@@ -32,8 +32,9 @@ func (p Pending) Has(h Hook) bool { return slices.Contains(p, h) }
 
 // State is what a decision depends on.
 type State struct {
-	// Target is spec.topology.version.
-	Target version.Version
+	// Target is spec.topology.version, and Generation is the Cluster's metadata.generation.
+	Target     version.Version
+	Generation int64
 	// Begun says that an object of the topology exists, or that the Cluster refers to one.
 	Begun bool
 	// Paused, Deleting: the Cluster is. OKToDelete: BeforeClusterDelete has let it go.
@@ -55,9 +56,13 @@ type State struct {
 	Pending     Pending
 	// Intent is the control plane step that has been announced and may or may not have been taken.
 	Intent *Intent
-	// ChainTarget is the target that the upgrade under way was heading for when that was last recorded; zero when no upgrade is
-	// under way, or when one was begun by an engine that does not record it.
+	// ChainTarget is the target for which BeforeClusterUpgrade last passed, as this engine recorded
+	// it; zero when no upgrade is under way, or when an engine began it that does not record that.
 	ChainTarget version.Version
+	// ChainAt is the version that the control plane had, and ChainGeneration is the Generation, when
+	// ChainTarget was recorded; both are zero when unknown.
+	ChainAt         version.Version
+	ChainGeneration int64
 	// UpgradeStep is the control plane's step that is recorded as under way, by this engine or another; zero when no upgrade is.
 	UpgradeStep version.Version
 	// Blockers are the names of before-upgrade annotations, sorted.
@@ -92,7 +97,8 @@ type Group struct {
 	Version, Oldest version.Version
 	// Upgrading says that some machine is not at Version.
 	Upgrading bool
-	// Short says that there are fewer machines at Version than the group should have.
+	// Short says that fewer machines at Version have a Node than the group should have. A MachinePool
+	// is never Short: what it should have may be decided outside of Cluster API.
 	Short bool
 	// Defer and Hold are the annotations of the topology.
 	Defer, Hold bool
@@ -129,9 +135,14 @@ func (g Group) stable(v version.Version) bool {
 
 // With returns s with what is recorded replaced.
 func (s State) With(r Recorded) State {
-	s.Pending, s.Intent, s.OKToDelete, s.UpgradeStep, s.ChainTarget = r.Pending, r.Intent, r.OKToDelete, r.UpgradeStep, version.Version{}
+	s.Pending, s.Intent, s.OKToDelete, s.UpgradeStep = r.Pending, r.Intent, r.OKToDelete, r.UpgradeStep
+	s.ChainTarget, s.ChainAt, s.ChainGeneration = version.Version{}, version.Version{}, 0
 	if r.Chain != nil {
-		s.ChainTarget = r.Chain.Target
+		s.ChainTarget, s.ChainAt, s.ChainGeneration = r.Chain.Target, r.Chain.At, r.Chain.Generation
+		if s.ChainAt.IsZero() {
+			// Windlass before At was recorded wrote From at that moment.
+			s.ChainAt = r.Chain.From
+		}
 	}
 	return s
 }
@@ -149,10 +160,11 @@ func (s State) kind(kind plan.GroupKind) []Group {
 // moves reports whether the group is on its way.
 func (g Group) moves() bool { return g.Exists && !g.Deleting && g.Upgrading }
 
-// moving counts the groups of a kind that are on their way, or have arrived at the control plane's version and lack machines.
+// moving counts the groups of a kind that are on their way, or that this step moved and that lack
+// machines.
 func (s State) moving(kind plan.GroupKind) int {
 	n := 0
-	short := setOf(s.short(s.ControlPlane.Version))
+	short := setOf(s.short())
 	for _, g := range s.kind(kind) {
 		if g.moves() || short.has(g) {
 			n++
@@ -163,18 +175,48 @@ func (s State) moving(kind plan.GroupKind) int {
 
 func (s State) anyUpgrading() bool { return slices.ContainsFunc(s.Groups, Group.moves) }
 
-// short are the groups at v that lack machines. While the control plane is at v too, they can be made; kubelets join only beside a control
-// plane of their own minor, so once it has gone on they cannot, until the group's own next stop.
-func (s State) short(v version.Version) []Group {
+// inWorkersStep reports whether groups follow a step that the control plane took in the upgrade
+// under way. A group never reaches a version before the control plane. So, if the control plane
+// reached its version in this upgrade, this upgrade moved or created every group at that version.
+// The step ends when AfterWorkersUpgrade passes. Records decide it, not memory: it is the same after
+// a crash, and after another engine was in charge, which records the same hooks but no ChainAt.
+func (s State) inWorkersStep() bool {
+	return s.Pending.Has(AfterClusterUpgrade) && s.Pending.Has(AfterWorkersUpgrade) &&
+		!s.ChainAt.Equal(s.ControlPlane.Version)
+}
+
+// short returns the groups that the present workers step moved and that lack machines. Kubelets join
+// only beside a control plane of their own minor: once the control plane goes on, these machines
+// cannot join until the next stop of their group. A group that lacked machines before this upgrade
+// moved it does not count, or a shortage would block every upgrade.
+func (s State) short() []Group {
+	if !s.inWorkersStep() {
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(s.Groups), func(g Group) bool {
-		return !g.Short || !g.Exists || g.Deleting || g.Upgrading || !g.Version.Equal(v)
+		return !g.Short || !g.Exists || g.Deleting || g.Upgrading || !g.Version.Equal(s.ControlPlane.Version)
 	})
 }
 
-// completeAt reports whether an upgrade to v is done but for the hooks that end it.
-func (s State) completeAt(v version.Version) bool {
-	if !s.ControlPlane.Version.Equal(v) || s.ControlPlane.Upgrading {
-		return false
+// approved returns the target for which BeforeClusterUpgrade passed in the upgrade under way; zero
+// when nothing proves one. Another engine that ends an upgrade leaves the record of its target, which
+// then seems to belong to the next upgrade. The record is of the upgrade under way if one of these
+// holds: the Cluster's spec, and with it the target, is unchanged since the record; the control plane
+// has not moved since; or it has this engine's stamp, which another engine removes when it ends an
+// upgrade.
+func (s State) approved() version.Version {
+	at := s.ControlPlane.Version
+	if s.ChainGeneration == s.Generation || s.ChainAt.Equal(at) || s.ControlPlane.Stamp.Equal(at) {
+		return s.ChainTarget
 	}
-	return !slices.ContainsFunc(s.Groups, func(g Group) bool { return g.Exists && !g.Deleting && !g.stable(v) })
+	return version.Version{}
+}
+
+// complete reports whether only the hooks that end it are missing from the upgrade under way:
+// everything is at the control plane's version, and no target beyond that is approved.
+func (s State) complete() bool {
+	at, target := s.ControlPlane.Version, s.approved()
+	beyond := !target.IsZero() && !target.Equal(at) && version.Compare(target, at) != version.Less
+	return !beyond && !s.ControlPlane.Upgrading &&
+		!slices.ContainsFunc(s.Groups, func(g Group) bool { return g.Exists && !g.Deleting && !g.stable(at) })
 }

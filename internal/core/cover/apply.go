@@ -8,8 +8,9 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Apply adds an updater's answer. It returns a new Coverage, also with an error, which is an *UpdaterError that is in the
-// new Coverage's Result too; then the answer covers nothing. An updater that changes nothing is not in the plan.
+// Apply adds an updater's answer. Like Cluster API, it ignores changes of fields that are not compared; they are in
+// Result.Uncompared. Apply returns a new Coverage, also with an error. The error is an *UpdaterError that is in the new
+// Coverage's Result too; the answer covers nothing then. An updater that changes nothing is not in the plan.
 func (c *Coverage) Apply(u Updater, p Patches) (*Coverage, error) {
 	next, wrong := c.accept(u, p)
 	if wrong != nil {
@@ -31,15 +32,18 @@ func (c *Coverage) withError(wrong *UpdaterError) *Coverage {
 
 func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 	next := *c
+	next.uncompared = slices.Clip(c.uncompared)
+	next.notes = append(slices.Clip(c.notes), p.Notes...)
 	covered := Covered{Updater: u.Name}
 	for i, patch := range p.list() {
-		object, pointers, wrong := c.acceptPart(i, patch)
+		accepted, wrong := c.acceptPart(i, patch)
 		if wrong != nil {
 			wrong.Updater = u.Name
 			return nil, wrong
 		}
-		next.current[i] = object
-		covered.Pointers = append(covered.Pointers, pointers...)
+		next.current[i] = accepted.object
+		next.uncompared = append(next.uncompared, accepted.uncompared...)
+		covered.Pointers = append(covered.Pointers, accepted.covered...)
 	}
 	if len(covered.Pointers) == 0 {
 		return &next, nil
@@ -53,50 +57,79 @@ func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 	return &next, nil
 }
 
-// acceptPart returns a part of c with a patch, and the fields that the patch covers.
-func (c *Coverage) acceptPart(i int, patch Patch) (tree, []Pointer, *UpdaterError) {
+// acceptedPart is one object after a patch.
+type acceptedPart struct {
+	object tree
+	// covered are the compared fields that the patch brings to desired; uncompared are the other fields that it changes.
+	covered, uncompared []Pointer
+}
+
+// acceptPart applies a patch to one part of c. It takes over what Cluster API takes over and compares: the fields of the spec.
+func (c *Coverage) acceptPart(i int, patch Patch) (acceptedPart, *UpdaterError) {
 	part, before := parts[i], c.current[i]
-	wrong := func(path, problem string, err error) (tree, []Pointer, *UpdaterError) {
-		return nil, nil, &UpdaterError{Pointer: Pointer{part, path}, Problem: problem, Err: err}
-	}
-	object := before
+	accepted := acceptedPart{object: before}
 	if isAbsent(before) {
-		object = map[string]any{}
+		// Cluster API ignores a patch of a bootstrap config that the MachineSet does not have.
+		if !patch.isZero() {
+			accepted.uncompared = []Pointer{{Part: part}}
+		}
+		return accepted, nil
 	}
-	after, changed, problem := applyPatch(object, patch)
+	after, changed, problem := applyPatch(before, patch)
 	switch {
 	case problem != nil:
-		return wrong("", problem.problem, problem.err)
+		return acceptedPart{}, &UpdaterError{Pointer: Pointer{Part: part}, Problem: problem.problem, Err: problem.err}
 	case !changed:
-		return before, nil, nil
-	case isAbsent(before):
-		return wrong("", "it patches an object that the machine does not have", nil)
+		return accepted, nil
+	case isAbsent(field(after, "kind")) && !isAbsent(field(before, "kind")):
+		return acceptedPart{}, &UpdaterError{Pointer: Pointer{part, "/kind"}, Problem: "it removes the field, and Cluster API cannot read an object without it"}
 	}
-	for _, path := range differences("", before, after) {
-		if !c.isCompared(i, path) {
-			return wrong(path, fmt.Sprintf("it changes a field that updaters must leave alone; change fields below %s that Cluster API compares",
-				c.base()), nil)
-		}
+	return c.takeSpec(i, before, after)
+}
+
+// takeSpec returns before with the compared fields of after that lead to desired.
+func (c *Coverage) takeSpec(i int, before, after tree) (acceptedPart, *UpdaterError) {
+	part := parts[i]
+	wrong := func(path, problem string) (acceptedPart, *UpdaterError) {
+		return acceptedPart{}, &UpdaterError{Pointer: Pointer{part, path}, Problem: problem}
 	}
+	accepted := acceptedPart{object: before, uncompared: c.uncomparedChanges(i, before, after)}
 	specBefore, specAfter := lookup(before, c.base()), lookup(after, c.base())
-	if isAbsent(specAfter) && !isAbsent(specBefore) {
-		// Cluster API takes over what a spec has, but never that there is none: CopyFields in its internal/util/patch/patch.go.
-		return wrong(c.base(), "it removes the whole spec; remove the fields in it", nil)
+	if isAbsent(specAfter) {
+		// Cluster API copies a spec that the patched object has. It ignores that a patch removes the whole spec.
+		return accepted, nil
 	}
+	if _, ok := specAfter.(map[string]any); !ok && !equal(specBefore, specAfter) {
+		return wrong(c.base(), "it makes the spec something that is not an object; change its fields to what is desired")
+	}
+	specAfter = takeCompared(i, specBefore, specAfter)
 	spec, conflict := advance(c.base(), specBefore, specAfter, lookup(c.desired[i], c.base()))
 	if conflict != "" {
-		return wrong(conflict, "it changes the field, but not to what is desired", nil)
+		return wrong(conflict, "it changes the field, but not to what is desired")
 	}
 	if isAbsent(spec) {
-		// Emptied, and desired has none; see above why it stays.
+		// The patch removes all fields of a spec that desired does not have. Cluster API keeps the empty spec.
 		spec = specAfter
 	}
-	result := put(before, tokens(c.base()), spec)
-	var pointers []Pointer
-	for _, path := range differences("", before, result) {
-		pointers = append(pointers, Pointer{part, path})
+	accepted.object = put(before, tokens(c.base()), spec)
+	for _, path := range differences("", before, accepted.object) {
+		accepted.covered = append(accepted.covered, Pointer{part, path})
 	}
-	return result, pointers, nil
+	return accepted, nil
+}
+
+// uncomparedChanges returns the fields that differ and that Cluster API does not compare.
+func (c *Coverage) uncomparedChanges(i int, before, after tree) []Pointer {
+	if isAbsent(lookup(after, c.base())) && !isAbsent(lookup(before, c.base())) {
+		return []Pointer{{parts[i], c.base()}}
+	}
+	var changes []Pointer
+	for _, path := range differences("", before, after) {
+		if !c.isCompared(i, path) {
+			changes = append(changes, Pointer{parts[i], path})
+		}
+	}
+	return changes
 }
 
 // checkVersion says what is wrong if an updater sets the version that is desired from the one that c has. That the current

@@ -15,8 +15,8 @@ import (
 
 func TestApplyRefuses(t *testing.T) {
 	t.Parallel()
-	const current = `{"spec":{"list":[null],"secret":"old","a":{"b":1}}}`
-	const desired = `{"spec":{"list":[null],"secret":"new","a":{"b":1}}}`
+	const current = `{"kind":"DevMachine","spec":{"list":[null],"secret":"old","a":{"b":1}}}`
+	const desired = `{"kind":"DevMachine","spec":{"list":[null],"secret":"new","a":{"b":1}}}`
 	deep := strings.Repeat(`{"a":`, 2000) + "1" + strings.Repeat("}", 2000)
 	tests := []struct {
 		name  string
@@ -44,7 +44,8 @@ func TestApplyRefuses(t *testing.T) {
 		{"empties what stays", merge(`{"spec":{"a":{"b":null}}}`), "/spec/a/b", "desired"},
 		{"other kind of value", merge(`{"spec":{"a":[]}}`), "/spec/a", "desired"},
 		{"spec becomes null", jsonPatch(`[{"op":"replace","path":"/spec","value":null}]`), "/spec", "desired"},
-		{"long names are cut", merge(`{"` + strings.Repeat("n", 5000) + `":1}`), "/" + strings.Repeat("n", 5000), "n...: "},
+		{"long names are cut", merge(`{"spec":{"` + strings.Repeat("n", 5000) + `":1}}`), "/spec/" + strings.Repeat("n", 5000), "n...: "},
+		{"kind removed", merge(`{"kind":null,"spec":{"secret":"new"}}`), "/kind", "cannot read an object without it"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -316,26 +317,112 @@ func TestUncomparedMachineFields(t *testing.T) {
 		t.Errorf("fields that Cluster API does not compare are compared: %+v", r)
 	}
 	for _, field := range []string{"clusterName", "bootstrap", "infrastructureRef", "providerID", "minReadySeconds", "readinessGates", "taints", "deletion"} {
-		patch := cover.Patches{Machine: merge(`{"spec":{"` + field + `":null}}`)}
-		if _, err := c.Apply(cover.Updater{Name: "u"}, patch); err == nil || !strings.Contains(err.Error(), "must leave alone") {
-			t.Errorf("%s: got %v, want it refused", field, err)
-		}
+		ignores(t, c, cover.Patches{Machine: merge(`{"spec":{"` + field + `":null}}`)}, cover.PartMachine, "/spec/"+field)
 	}
-	for _, patch := range []string{`{"spec":{"deletion":{}}}`, `{"spec":{"bootstrap":1}}`, `{"spec":1}`} {
-		bare, err := cover.New(cover.Machine, cover.Objects{Machine: json.RawMessage(`{"spec":{}}`)},
-			cover.Objects{Machine: json.RawMessage(patch)}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = bare.Apply(cover.Updater{Name: "u"}, cover.Patches{Machine: merge(patch)})
-		if err == nil || !strings.Contains(err.Error(), "must leave alone") {
-			t.Errorf("%s: got %v, want it refused", patch, err)
-		}
+	bare, err := cover.New(cover.Machine, cover.Objects{Machine: json.RawMessage(`{"spec":{}}`)}, cover.Objects{Machine: json.RawMessage(`{"spec":{}}`)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, patch := range []string{`{"spec":{"deletion":{}}}`, `{"spec":{"bootstrap":1}}`} {
+		ignores(t, bare, cover.Patches{Machine: merge(patch)}, cover.PartMachine, "/spec/")
+	}
+	scalar, err := cover.New(cover.Machine, cover.Objects{Machine: json.RawMessage(`{"spec":{}}`)}, cover.Objects{Machine: json.RawMessage(`{"spec":1}`)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scalar.Apply(cover.Updater{Name: "u"}, cover.Patches{Machine: merge(`{"spec":1}`)}); err == nil {
+		t.Error("a spec that is a number is accepted")
 	}
 	// The same names in other objects are ordinary fields.
 	other := infrastructure(t, `{"spec":{"providerID":"a","taints":[1]}}`, `{"spec":{"providerID":"b","taints":[2]}}`)
 	if got := len(other.Result().Uncovered); got != 2 {
 		t.Errorf("%d fields of the infrastructure machine are compared, want 2", got)
+	}
+}
+
+// ignores checks that a patch is accepted and has no effect, and that the part's uncompared fields begin with a path.
+func ignores(t *testing.T, c *cover.Coverage, patches cover.Patches, part cover.Part, path string) {
+	t.Helper()
+	next, err := c.Apply(cover.Updater{Name: "u"}, patches)
+	if err != nil {
+		t.Errorf("%s: %v", path, err)
+		return
+	}
+	got, want := next.Result(), c.Result()
+	if len(got.Uncompared) == 0 || got.Uncompared[0].Part != part || !strings.HasPrefix(got.Uncompared[0].Path, path) {
+		t.Errorf("uncompared fields: %v, want %s %s", got.Uncompared, part, path)
+	}
+	got.Uncompared = nil
+	if diff := cmp.Diff(asJSON(t, want), asJSON(t, got)); diff != "" {
+		t.Errorf("%s: the patch covers something (-want +got):\n%s", path, diff)
+	}
+	if diff := cmp.Diff(c.Current(), next.Current()); diff != "" {
+		t.Errorf("%s: the patch changes what the next updater is shown (-want +got):\n%s", path, diff)
+	}
+}
+
+// TestIgnoresWhatClusterAPIIgnores checks patches against the cases of ApplyPatchToObject and matchesMachine in Cluster API.
+func TestIgnoresWhatClusterAPIIgnores(t *testing.T) {
+	t.Parallel()
+	objects := func(version, image string) cover.Objects {
+		return cover.Objects{
+			Machine:        json.RawMessage(`{"kind":"Machine","metadata":{"name":"m"},"spec":{"version":"` + version + `","bootstrap":{"dataSecretName":"s"}}}`),
+			Infrastructure: json.RawMessage(`{"kind":"DevMachine","metadata":{"name":"m","creationTimestamp":null},"spec":{"image":"` + image + `"}}`),
+		}
+	}
+	c, err := cover.New(cover.Machine, objects("v1.30.1", "a"), objects("v1.31.0", "b"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		part  cover.Part
+		path  string
+		patch cover.Patch
+	}{
+		{"status of a typed object", cover.PartInfrastructure, "/status", jsonPatch(`[{"op":"add","path":"/status","value":{}}]`)},
+		{"status fields", cover.PartInfrastructure, "/status/phase", merge(`{"status":{"phase":"Updated"}}`)},
+		{"creationTimestamp", cover.PartInfrastructure, "/metadata/creationTimestamp", jsonPatch(`[{"op":"remove","path":"/metadata/creationTimestamp"}]`)},
+		{"labels", cover.PartInfrastructure, "/metadata/labels/a", merge(`{"metadata":{"labels":{"a":"b"}}}`)},
+		{"another kind", cover.PartInfrastructure, "/kind", merge(`{"kind":"OtherMachine"}`)},
+		{"the whole spec removed", cover.PartInfrastructure, "/spec", jsonPatch(`[{"op":"remove","path":"/spec"}]`)},
+		{"a bootstrap config that is absent", cover.PartBootstrap, "", merge(`{"spec":{"files":[]}}`)},
+		{"a reference", cover.PartMachine, "/spec/infrastructureRef/name", merge(`{"spec":{"infrastructureRef":{"name":"x"}}}`)},
+		{"an uncompared field removed", cover.PartMachine, "/spec/bootstrap/dataSecretName", merge(`{"spec":{"bootstrap":{"dataSecretName":null}}}`)},
+		{"a parent of uncompared fields", cover.PartMachine, "/spec/deletion/nodeDrainTimeoutSeconds", merge(`{"spec":{"deletion":{"nodeDrainTimeoutSeconds":1}}}`)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			patches := cover.Patches{}
+			switch tt.part {
+			case cover.PartMachine:
+				patches.Machine = tt.patch
+			case cover.PartInfrastructure:
+				patches.Infrastructure = tt.patch
+			case cover.PartBootstrap:
+				patches.Bootstrap = tt.patch
+			}
+			ignores(t, c, patches, tt.part, tt.path)
+		})
+	}
+}
+
+// TestEmptyFieldsOfAMachine checks that an empty field of a Machine's spec equals an absent one.
+func TestEmptyFieldsOfAMachine(t *testing.T) {
+	t.Parallel()
+	c, err := cover.New(cover.Machine, cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"v1.30.1","failureDomain":""}}`)},
+		cover.Objects{Machine: json.RawMessage(`{"spec":{"version":"v1.31.0","deletion":{}}}`)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := c.Apply(cover.Updater{Name: "u"}, cover.Patches{Machine: jsonPatch(
+		`[{"op":"add","path":"/spec/version","value":"v1.31.0"},{"op":"add","path":"/spec/failureDomain","value":null},{"op":"add","path":"/spec/taints","value":[]}]`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := next.Result()
+	if diff := cmp.Diff([]cover.Pointer{{Part: cover.PartMachine, Path: "/spec/version"}}, r.Plan[0].Pointers); diff != "" || len(r.Uncovered) > 0 {
+		t.Errorf("covered (-want +got):\n%suncovered: %v", diff, r.Uncovered)
 	}
 }
 

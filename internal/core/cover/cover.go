@@ -60,6 +60,8 @@ type Patch struct {
 // Patches is what an updater answers: how the current objects look once it has run.
 type Patches struct {
 	Machine, Infrastructure, Bootstrap Patch
+	// Notes say, for people, why the updater does not cover more.
+	Notes []string
 }
 
 // Updater is what a Coverage must know about an updater.
@@ -109,6 +111,12 @@ type Result struct {
 	// Changes are all fields that differ but those that are dirty, sorted; the first MaxChanges and MaxPaths bytes of them, without
 	// those whose path is longer than MaxPath.
 	Changes []Change
+	// Uncompared are the fields that updaters patch and Cluster API does not compare, such as /status, sorted. They are
+	// ignored: they cover nothing, change nothing, and are no errors. The path is empty for an object that the machine does
+	// not have.
+	Uncompared []Pointer
+	// Notes are those of the updaters, in the order in which they were asked. They count where something is uncovered.
+	Notes []string
 	// Errors are the errors of updaters, in the order in which they were asked.
 	Errors []*UpdaterError
 	// From and To are the Kubernetes versions of the current and the desired Machine; zero where there is none.

@@ -23,7 +23,9 @@ type Coverage struct {
 	original, current, desired [3]tree
 	ignore                     []Ignore
 	plan                       []Covered
+	uncompared                 []Pointer
 	errors                     []*UpdaterError
+	notes                      []string
 	from, to                   version.Version
 }
 
@@ -105,6 +107,11 @@ func (c *Coverage) parsePart(i int, current, desired json.RawMessage) (err error
 	}
 	if c.desired[i], err = parseObject(desired); err != nil {
 		return &InputError{Input: "desired " + string(parts[i]), Problem: "it cannot be read as a JSON object", Err: err}
+	}
+	if i == machineIndex {
+		for _, machine := range []*tree{&c.original[i], &c.desired[i]} {
+			*machine = put(*machine, tokens(c.base()), withoutEmpty(lookup(*machine, c.base())))
+		}
 	}
 	c.current[i] = c.original[i]
 	return nil
@@ -190,6 +197,49 @@ func compared(i int, spec tree) tree {
 	return spec
 }
 
+// takeCompared returns after with the fields of before that are not compared.
+func takeCompared(i int, before, after tree) tree {
+	if _, ok := after.(map[string]any); !ok || i != machineIndex {
+		return after
+	}
+	after = withoutEmpty(compared(i, after))
+	for _, path := range uncompared {
+		after = put(after, tokens(path), lookup(before, path))
+	}
+	return after
+}
+
+// withoutEmpty returns the spec of a Machine without its empty fields. Cluster API compares Machines as Go values, in which a
+// field that is empty and one that is absent are the same.
+func withoutEmpty(spec tree) tree {
+	fields, ok := spec.(map[string]any)
+	if !ok {
+		return spec
+	}
+	kept := map[string]any{}
+	for key, value := range fields {
+		if !isEmpty(value) {
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+func isEmpty(t tree) bool {
+	switch t := t.(type) {
+	case nil:
+		return true
+	case string:
+		return t == ""
+	case []any:
+		return len(t) == 0
+	case map[string]any:
+		return len(t) == 0
+	default:
+		return false
+	}
+}
+
 // isCompared says whether a changed field, by its path in the object, is part of what is compared.
 func (c *Coverage) isCompared(i int, path string) bool {
 	if !within(path, c.base()) {
@@ -264,7 +314,7 @@ func (c *Coverage) isIgnored(part Part, path string) bool {
 
 // Result returns what is covered so far. It is the caller's own, but for the errors.
 func (c *Coverage) Result() Result {
-	r := Result{From: c.from, To: c.to, Errors: slices.Clone(c.errors)}
+	r := Result{From: c.from, To: c.to, Errors: slices.Clone(c.errors), Notes: slices.Clone(c.notes), Uncompared: slices.Clone(c.uncompared)}
 	for _, covered := range c.plan {
 		covered.Pointers = slices.Clone(covered.Pointers)
 		r.Plan = append(r.Plan, covered)
@@ -288,6 +338,8 @@ func (c *Coverage) Result() Result {
 		}
 	}
 	slices.SortFunc(r.Uncovered, comparePointers)
+	slices.SortFunc(r.Uncompared, comparePointers)
+	r.Uncompared = slices.Compact(r.Uncompared)
 	r.Dirty = BoundPointers(r.Dirty)
 	slices.SortFunc(r.Changes, func(a, b Change) int {
 		return comparePointers(Pointer{a.Part, a.Path}, Pointer{b.Part, b.Path})

@@ -153,7 +153,7 @@ func (s *scenario) print() string {
 	for _, part := range []struct {
 		name     string
 		pointers []cover.Pointer
-	}{{"uncovered", r.Uncovered}, {"dirty", r.Dirty}} {
+	}{{"uncovered", r.Uncovered}, {"dirty", r.Dirty}, {"ignored, because Cluster API does not compare them", r.Uncompared}} {
 		if len(part.pointers) > 0 {
 			fmt.Fprintf(&b, "%s\n%s", part.name, pointers("     ", part.pointers))
 		}

@@ -24,29 +24,29 @@ type Checks map[Name]CheckResult
 
 // ChecksScript runs the checks of steps, for ParseChecks. It changes nothing.
 func ChecksScript(steps []Step) string {
-	var script strings.Builder
-	if installed := installedPaths(steps); len(installed) > 0 {
-		script.WriteString("export known=$(sha256sum " + strings.Join(installed, " ") + " 2>/dev/null)\n")
-	}
-	for _, step := range steps {
-		if step.Check != "" {
-			fmt.Fprintf(&script, "printed=$(bash -c %s 2>/dev/null)\nprintf '%s %%s %%s\\n' $? \"$(printf %%s \"$printed\" | base64 | tr -d '\\n')\"\n", quote(step.Check), step.Name)
-		}
-	}
-	script.WriteString("echo end\n")
-	return script.String()
-}
-
-// installedPaths are the files that steps put in their places, quoted.
-func installedPaths(steps []Step) []string {
-	var paths []string
+	var checks, installed strings.Builder
 	for _, step := range steps {
 		if step.Installs != "" {
-			paths = append(paths, quote(step.Installs))
+			fmt.Fprintln(&installed, step.Installs)
+		}
+		if step.Check != "" {
+			fmt.Fprintf(&checks, "%s %s\n", step.Name, base64.StdEncoding.EncodeToString([]byte(step.Check)))
 		}
 	}
-	return paths
+	return render(runChecks, value{"installed", installed.String()}, value{"checks", checks.String()})
 }
+
+// runChecks reads lines of a step's name and its check, in base64.
+const runChecks script = `known=
+while read -r path; do [ -z "$path" ] || known+=$(sha256sum "$path" 2>/dev/null)$'\n'; done <<<"$installed"
+export known
+while read -r name check; do
+  [ -n "$name" ] || continue
+  printed=$(bash -c "$(base64 -d <<<"$check")" 2>/dev/null </dev/null)
+  printf '%s %s %s\n' "$name" $? "$(printf %s "$printed" | base64 | tr -d '\n')"
+done <<<"$checks"
+echo end
+`
 
 // ParseChecks parses what ChecksScript printed.
 func ParseChecks(output string) (Checks, error) {

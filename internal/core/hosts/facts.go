@@ -3,6 +3,7 @@ package hosts
 import (
 	"encoding/base64"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type Facts struct {
 	APIServer version.Version
 	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, where it cannot be read, and where Verb is set.
 	Cluster version.Version
-	// LocalServer is the host's own API server, as https://HOST:PORT; empty where there is none, or it is unknown.
+	// LocalServer is the host's own API server, as https://ADDRESS:PORT; empty where there is none, or it is unknown.
 	LocalServer string
 	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
 	KubeletFlags string
@@ -77,29 +78,38 @@ const (
 // ParseFacts parses what FactsScript printed. Lines that are not known are left alone; numbers and times that cannot be read are errors, and so
 // is output that is not whole.
 func ParseFacts(output string) (Facts, error) {
-	values := map[string]string{}
-	for line := range strings.Lines(output) {
-		key, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		raw, err := base64.StdEncoding.DecodeString(encoded)
-		if err != nil {
-			return Facts{}, fmt.Errorf("the host's answer has a line %q that cannot be read: is something printed at login?", key)
-		}
-		values[key] = strings.TrimRight(string(raw), "\n")
-	}
-	if values["end"] != "yes" {
-		return Facts{}, fmt.Errorf("the host's answer is not whole: %d facts, without the last one", len(values))
+	values, err := parseValues(output)
+	if err != nil {
+		return Facts{}, err
 	}
 	r := factReader{values: values}
 	f := Facts{
 		Now: r.time("time"), Arch: goArch(values["arch"]), ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
 		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
-		LocalServer: values["local-server"], KubeletFlags: values["kubelet-flags"],
+		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
 		Verb: values["verb"], Kubectl: r.yes("kubectl"), Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	f.Job = r.job()
 	return f, r.err
+}
+
+// parseValues parses lines of a key and a value in base64, the last of which is end.
+func parseValues(output string) (map[string]string, error) {
+	values := map[string]string{}
+	for line := range strings.Lines(output) {
+		key, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		raw, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return nil, fmt.Errorf("the host's answer has a line %q that cannot be read: is something printed at login?", key)
+		}
+		values[key] = strings.TrimRight(string(raw), "\n")
+	}
+	if values["end"] != "yes" {
+		return nil, fmt.Errorf("the host's answer is not whole: %d facts, without the last one", len(values))
+	}
+	return values, nil
 }
 
 // factReader reads typed values, and keeps the first error.
@@ -138,6 +148,18 @@ func (r *factReader) version(key string) version.Version {
 		}
 	}
 	return version.Version{}
+}
+
+// serverSyntax has an address of IPv4, or of IPv6 in brackets, and a port.
+var serverSyntax = regexp.MustCompile(`^https://([0-9.]{7,15}|\[[0-9a-fA-F:.]{2,45}\]):[0-9]{1,5}$`)
+
+// server is https://ADDRESS:PORT.
+func (r *factReader) server(key string) string {
+	text := r.values[key]
+	if text != "" && !serverSyntax.MatchString(text) && r.err == nil {
+		r.err = fmt.Errorf("the host's answer: %s is %q, not https://ADDRESS:PORT; compare --advertise-address and --secure-port in the manifest of its API server", key, text)
+	}
+	return text
 }
 
 func (r *factReader) job() Job {

@@ -55,6 +55,8 @@ type Goal struct {
 	Files         []File
 	Before, After []string
 	KubeletArgs   []Arg
+	// Prefixes are the paths of folders and files at or below which Files and PatchesFolder may be; nil means DefaultPrefixes.
+	Prefixes []string
 	// PatchesFolder is the folder with patches for kubeadm; empty for none.
 	PatchesFolder string
 	// IgnorePreflight are checks of kubeadm whose failure does not count, by kubeadm's names for them.

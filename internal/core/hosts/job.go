@@ -1,8 +1,8 @@
 package hosts
 
 import (
-	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -16,14 +16,15 @@ const StartBusy = 75
 // get a process in a session of its own. The job holds a lock for as long as any of its processes lives: what holds no lock and left no exit
 // code was killed.
 func StartScript(g Goal, step Name, attempt string, limit time.Duration) string {
-	seconds := int64(math.Ceil(limit.Seconds()))
-	return places(g) + "id=" + quote(g.Operation()+" "+string(step)+" "+attempt) + fmt.Sprintf("\nlimit=%d\noperation=%s\n", seconds, quote(g.Operation())) + startScript
+	return g.script(startScript,
+		value{"id", g.Operation() + " " + string(step) + " " + attempt}, value{"operation", g.Operation()},
+		value{"limit", strconv.FormatInt(int64(math.Ceil(limit.Seconds())), 10)})
 }
 
 // claimSeconds is how long an upgrade keeps others from beginning after the end of its last step. Whoever drives an upgrade looks every few seconds.
 const claimSeconds = "60"
 
-const startScript = `set -euo pipefail
+const startScript script = `set -euo pipefail
 umask 077
 other() { read -r goal step _ <"$state/job/id"; echo "another upgrade of this host is at work, to ${goal%-*}: its step $step $1"; }
 mkdir -p "$state/op"
@@ -85,36 +86,38 @@ exit 75
 `
 
 // DrainedScript records that the node is drained, and CordonedScript that it was schedulable before.
-func DrainedScript(g Goal) string { return header(g) + "mark drained yes\n" }
+func DrainedScript(g Goal) string { return g.script(jobHeader + "mark drained yes\n") }
 
 // CordonedScript records, before a drain, that the node was schedulable: the upgrade makes it schedulable again.
-func CordonedScript(g Goal) string { return header(g) + `write "$keep/cordoned" yes` + "\n" }
+func CordonedScript(g Goal) string { return g.script(jobHeader + `write "$keep/cordoned" yes` + "\n") }
 
 // UncordonedScript records that the node was made schedulable again, so that what a person does afterwards stays.
-func UncordonedScript(g Goal) string { return header(g) + `rm -f "$keep/cordoned"` + "\n" }
+func UncordonedScript(g Goal) string { return g.script(jobHeader + `rm -f "$keep/cordoned"` + "\n") }
 
 // CleanScript removes what an upgrade that is done needs no longer: binaries that are in their places take as much room as these. It records that the upgrade is
 // done, so that nobody waits for it.
 func CleanScript(g Goal) string {
-	return header(g) + `rm -rf "$state/binaries"` + "\nmark done yes\n"
+	return g.script(jobHeader + `rm -rf "$state/binaries"` + "\nmark \"done\" yes\n")
 }
 
 // SendScript appends length bytes of stdin to a part of a file of the bundle, that must have offset bytes. Where whole is set, the part is the
 // file afterwards, if its digest is right. A connection that ends in between leaves a part that is shorter, and is gone on with.
 func SendScript(g Goal, send Send, offset, length int64, whole bool) string {
-	script := header(g) + "path=" + quote(send.Path) + "\npart=" + quote(send.Part) + "\nwanted=" + string(send.Digest) + "\n" +
-		fmt.Sprintf("offset=%d\nlength=%d\n", offset, length) + `mkdir -p "$(dirname "$path")"
-exec 7>>"$state/send.lock"
-flock -n 7 || fail ` + string(StepFailed) + ` "somebody else sends the same file"
-[ "$(stat -c %s "$part" 2>/dev/null || echo 0)" = "$offset" ] || exit ` + fmt.Sprint(SendMoved) + `
-cat >>"$part"
-[ "$(stat -c %s "$part")" = $((offset + length)) ] || exit ` + fmt.Sprint(SendMoved) + `
-`
+	text := jobHeader + appendPart
 	if whole {
-		script += acceptPart
+		text += acceptPart
 	}
-	return script
+	return g.script(text, value{"path", send.Path}, value{"part", send.Part}, value{"wanted", string(send.Digest)},
+		value{"offset", strconv.FormatInt(offset, 10)}, value{"length", strconv.FormatInt(length, 10)}, value{"moved", strconv.Itoa(SendMoved)})
 }
+
+const appendPart script = `mkdir -p "$(dirname "$path")"
+exec 7>>"$state/send.lock"
+flock -n 7 || fail ` + script(StepFailed) + ` "somebody else sends the same file"
+[ "$(stat -c %s "$part" 2>/dev/null || echo 0)" = "$offset" ] || exit "$moved"
+cat >>"$part"
+[ "$(stat -c %s "$part")" = $((offset + length)) ] || exit "$moved"
+`
 
 // SendMoved is the exit code of SendScript where the part is not as long as was thought: an earlier part arrived whose answer was lost.
 const SendMoved = 76

@@ -155,15 +155,16 @@ func formatEntry(e LogEntry) string {
 // maxLine bounds a line in bytes, so that one line never takes a whole entry.
 const maxLine = 512
 
-// cleanOutput makes an output what kubectl shows as it is: no secrets, no control characters, no blanks at the ends of lines.
+// cleanOutput makes an output what kubectl shows unchanged: no secrets, no control characters, no blanks at the ends of lines. It
+// masks last, because a control character in the middle of a secret's name hides it.
 func cleanOutput(output string) string {
-	output = strings.ToValidUTF8(strings.ReplaceAll(Mask(output), "\t", "    "), "")
-	output = strings.Map(func(r rune) rune {
+	output = strings.ToValidUTF8(strings.ReplaceAll(output, "\t", "    "), "")
+	output = Mask(strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsPrint(r) {
 			return -1
 		}
 		return r
-	}, output)
+	}, output))
 	lines := strings.Split(output, "\n")
 	for i, line := range lines {
 		if len(line) > maxLine {

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -21,6 +23,59 @@ type Digest string
 // Manifest is the list of the digests that binaries must have. The zero value has none.
 type Manifest struct {
 	digests map[string]Digest
+	terms   Terms
+}
+
+// Terms say how long a signed manifest counts. The zero value is that of a manifest without them.
+type Terms struct {
+	// Serial numbers the manifests that are signed for the same hosts: a later one has a higher serial. It is at least 1.
+	Serial int64
+	// Expires is when the manifest ends to count.
+	Expires time.Time
+}
+
+// termsMark begins the first line of a manifest with terms. It is a comment to sha256sum, and the signature covers it.
+const termsMark = "# windlass-manifest"
+
+// String is the first line of a manifest with these terms.
+func (t Terms) String() string {
+	return fmt.Sprintf("%s v1 serial=%d expires=%s", termsMark, t.Serial, t.Expires.UTC().Format(time.RFC3339))
+}
+
+// parseTerms reads the first line of a manifest. Without the mark there are no terms.
+func parseTerms(text string) (Terms, error) {
+	line, _, _ := strings.Cut(text, "\n")
+	rest, ok := strings.CutPrefix(strings.TrimSpace(line), termsMark)
+	if !ok {
+		return Terms{}, nil
+	}
+	var serial, expires string
+	if fields := strings.Fields(rest); len(fields) == 3 && fields[0] == "v1" {
+		serial, _ = strings.CutPrefix(fields[1], "serial=")
+		expires, _ = strings.CutPrefix(fields[2], "expires=")
+	}
+	t := Terms{}
+	var err error
+	if t.Serial, err = strconv.ParseInt(serial, 10, 64); err == nil {
+		t.Expires, err = time.Parse(time.RFC3339, expires)
+	}
+	if err != nil || t.Serial < 1 {
+		return Terms{}, fmt.Errorf("the first line of the manifest of digests is not as %q", Terms{Serial: 7, Expires: time.Unix(0, 0)})
+	}
+	return t, nil
+}
+
+// Terms returns the terms of a signed manifest; zero of any other.
+func (m Manifest) Terms() Terms { return m.terms }
+
+// Trust is which signed manifests count.
+type Trust struct {
+	// PublicKey is the Ed25519 key that signs them, in PEM.
+	PublicKey string
+	// MinSerial is the lowest serial that counts.
+	MinSerial int64
+	// AllowUnversioned lets manifests without terms count, too. Such a manifest counts forever, also after it was withdrawn.
+	AllowUnversioned bool
 }
 
 // ParseManifest parses lines as sha256sum prints them: a SHA-256, blanks, an optional asterisk, and VERSION/linux/ARCH/NAME. Empty lines and
@@ -59,9 +114,10 @@ func ParsePinnedManifest(text string, pinned Digest) (Manifest, error) {
 	return ParseManifest(text)
 }
 
-// ParseSignedManifest parses a manifest with an Ed25519 signature in base64, of a public key in PEM.
-func ParseSignedManifest(text, signature, publicKey string) (Manifest, error) {
-	key, err := parsePublicKey(publicKey)
+// ParseSignedManifest parses a manifest with an Ed25519 signature in base64. The manifest must have terms, unless trust says
+// otherwise, and must count at a time.
+func ParseSignedManifest(text, signature string, trust Trust, now time.Time) (Manifest, error) {
+	key, err := parsePublicKey(trust.PublicKey)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -72,7 +128,33 @@ func ParseSignedManifest(text, signature, publicKey string) (Manifest, error) {
 	if !ed25519.Verify(key, []byte(text), raw) {
 		return Manifest{}, errors.New("the signature of the manifest of digests is not by the public key that is configured: somebody changed the manifest, or it was signed with another key")
 	}
-	return ParseManifest(text)
+	terms, err := parseTerms(text)
+	if err != nil {
+		return Manifest{}, err
+	}
+	if err := trust.check(terms, now); err != nil {
+		return Manifest{}, err
+	}
+	m, err := ParseManifest(text)
+	m.terms = terms
+	return m, err
+}
+
+func (t Trust) check(terms Terms, now time.Time) error {
+	switch {
+	case terms == Terms{} && t.AllowUnversioned:
+		return nil
+	case terms == Terms{}:
+		return errors.New("the signed manifest of digests has no serial and no expiry, so that it counts even after it was withdrawn. " +
+			"Fix: write it with windlass updater digests --serial N --expires DATE, and sign it again")
+	case !now.Before(terms.Expires):
+		return fmt.Errorf("the signed manifest of digests with the serial %d has expired at %s. Fix: sign one with a higher serial and a later expiry",
+			terms.Serial, terms.Expires.UTC().Format(time.RFC3339))
+	case terms.Serial < t.MinSerial:
+		return fmt.Errorf("the signed manifest of digests has the serial %d; %d is the lowest that counts, so it is an older one. Fix: put the newest manifest in its place",
+			terms.Serial, t.MinSerial)
+	}
+	return nil
 }
 
 func parsePublicKey(text string) (ed25519.PublicKey, error) {

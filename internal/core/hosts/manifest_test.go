@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -61,47 +62,47 @@ func TestSignedManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
-	signature := base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(kubeletLine)))
-	if _, err := hosts.ParseSignedManifest(kubeletLine, signature+"\n", key); err != nil {
-		t.Error(err)
+	sign := func(text string) string {
+		return base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(text)))
 	}
-	for name, test := range map[string][3]string{
-		"changed":      {kubeletLine + " ", signature, key},
-		"no signature": {kubeletLine, "", key},
-		"no base64":    {kubeletLine, "%", key},
-		"no key":       {kubeletLine, signature, "key"},
-		"another kind": {kubeletLine, signature, "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7x3Sb5WRyOkdL3Y2GoZa0cGVRHnB\n-----END PUBLIC KEY-----\n"},
+	now := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	terms := hosts.Terms{Serial: 7, Expires: now.Add(time.Hour)}
+	text := terms.String() + "\n" + kubeletLine
+	trust := hosts.Trust{PublicKey: key, MinSerial: 7}
+	if m, err := hosts.ParseSignedManifest(text, sign(text)+"\n", trust, now); err != nil || m.Terms() != terms {
+		t.Errorf("%+v, %v", m.Terms(), err)
+	}
+	unversioned := hosts.Trust{PublicKey: key, AllowUnversioned: true, MinSerial: 7}
+	if m, err := hosts.ParseSignedManifest(kubeletLine, sign(kubeletLine), unversioned, now); err != nil || m.Terms() != (hosts.Terms{}) {
+		t.Errorf("one without terms that is allowed: %+v, %v", m.Terms(), err)
+	}
+	signed := func(text string) [2]string { return [2]string{text, sign(text)} }
+	const kind = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7x3Sb5WRyOkdL3Y2GoZa0cGVRHnB\n-----END PUBLIC KEY-----\n"
+	for name, test := range map[string]struct {
+		given [2]string
+		trust hosts.Trust
+		at    time.Time
+		want  string
+	}{
+		"changed":           {[2]string{text + " ", sign(text)}, trust, now, "somebody changed the manifest"},
+		"serial changed":    {[2]string{strings.Replace(text, "serial=7", "serial=8", 1), sign(text)}, trust, now, "somebody changed the manifest"},
+		"no signature":      {[2]string{text, ""}, trust, now, "not by the public key"},
+		"no base64":         {[2]string{text, "%"}, trust, now, "not base64"},
+		"no key":            {signed(text), hosts.Trust{PublicKey: "key"}, now, "not in PEM"},
+		"another kind":      {signed(text), hosts.Trust{PublicKey: kind}, now, "public key"},
+		"no terms":          {signed(kubeletLine), trust, now, "--serial N --expires DATE"},
+		"terms further on":  {signed("\n" + text), trust, now, "no serial and no expiry"},
+		"expired":           {signed(text), trust, terms.Expires, "has expired at 2026-11-23T10:00:00Z"},
+		"expired, allowed":  {signed(text), unversioned, terms.Expires, "has expired"},
+		"an older one":      {signed(text), hosts.Trust{PublicKey: key, MinSerial: 8}, now, "8 is the lowest that counts"},
+		"another version":   {signed(strings.Replace(text, " v1 ", " v2 ", 1)), unversioned, now, "first line"},
+		"no number":         {signed(strings.Replace(text, "=7", "=x", 1)), unversioned, now, "first line"},
+		"zero":              {signed(strings.Replace(text, "=7", "=0", 1)), unversioned, now, "first line"},
+		"no date":           {signed(strings.Replace(text, "=2026", "=", 1)), unversioned, now, "first line"},
+		"no digests at all": {signed(terms.String() + "\n"), trust, now, "empty"},
 	} {
-		if _, err := hosts.ParseSignedManifest(test[0], test[1], test[2]); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
-	}
-}
-
-func TestMask(t *testing.T) {
-	t.Parallel()
-	for _, secret := range []string{
-		"hunter2hunter2", "abcdef.0123456789abcdef", "c2VjcmV0a2V5c2VjcmV0a2V5c2VjcmV0a2V5c2VjcmV0a2V5",
-	} {
-		for _, form := range []string{
-			"password: %s", "token=%s", "Authorization: Bearer %s", "kubeadm join --token %s", "https://me:%s@host/", `"secret": "%s"`,
-			"-----BEGIN RSA PRIVATE KEY-----\n%s\n-----END RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\n%s", "client-key-data: %s", "x\n%s\n-----END PRIVATE KEY-----",
-		} {
-			text := strings.ReplaceAll(form, "%s", secret)
-			if strings.HasPrefix(form, "x\n") && !strings.HasPrefix(secret, "c2") {
-				continue
-			}
-			if masked := hosts.Mask(text); strings.Contains(masked, secret) {
-				t.Errorf("%q shows in %q", secret, masked)
-			}
-		}
-	}
-	if masked := hosts.Mask("token: abcdef.0123456789abcdef"); masked != "token: [bootstrap token]" {
-		t.Errorf("what is masked is masked again: %q", masked)
-	}
-	for _, harmless := range []string{"[upgrade] The configuration for this node was successfully upgraded!", "error: exit status 1", "https://10.0.0.1:6443/version", "v1.36.3"} {
-		if masked := hosts.Mask(harmless); masked != harmless {
-			t.Errorf("%q became %q", harmless, masked)
+		if _, err := hosts.ParseSignedManifest(test.given[0], test.given[1], test.trust, test.at); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
 	}
 }

@@ -30,6 +30,10 @@ const (
 	ToolMissing Reason = "ToolMissing"
 	// SnapshotFailed: etcd could not be saved, so nothing was changed.
 	SnapshotFailed Reason = "SnapshotFailed"
+	// FileRefused: a file cannot be written safely: its path is not allowed, leads elsewhere on the host, or its content on the host cannot be parsed.
+	FileRefused Reason = "FileRefused"
+	// WrongHost: the host that answers is not that of the Machine's node.
+	WrongHost Reason = "WrongHost"
 	// StepFailed: a step's script failed, and says no other reason.
 	StepFailed Reason = "StepFailed"
 	// StepTimedOut: a step's script was ended because it took too long.

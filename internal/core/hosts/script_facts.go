@@ -1,23 +1,20 @@
 package hosts
 
-import (
-	"strings"
-)
-
 // StateFolder is where Windlass keeps, on a host, the job that runs, what was downloaded, and the log.
 const StateFolder = "/var/lib/windlass"
 
 // factsPrelude defines fact, which prints one fact, and holds the lock under which jobs are started: a job that is just being started is
 // neither missing nor gone. It does not wait long for that, and lets go of the lock as soon as the job is known.
-const factsPrelude = `set -u
+const factsPrelude script = `set -u
 fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | base64 | tr -d '\n')"; }
 if [ -e "$state/lock" ]; then exec 9<"$state/lock"; flock -s -w 2 9; fi
 free() { d=$1; while [ ! -d "$d" ]; do d=$(dirname "$d"); done; df -Pk "$d" 2>/dev/null | awk 'NR==2 {print $4}'; }
 sizes() { t=0; for f in "$@"; do [ -f "$f" ] && t=$((t + $(stat -Lc %s "$f") / 1024)); done; echo $t; }
 fact time "$(date +%s)"
 fact arch "$(uname -m)"
+# Only a folder that looks read-only is tried: then the shell's error says why.
 probe="$bin/.windlass-probe-$$"
-if why=$( { : >"$probe"; } 2>&1 ); then fact writable yes; rm -f "$probe"; else fact writable no; fact writable-why "${why##*: }"; fi
+if [ -w "$bin" ] || why=$( { : >"$probe"; } 2>&1 ); then fact writable yes; rm -f "$probe"; else fact writable no; fact writable-why "${why##*: }"; fi
 fact free-kb "$(free "$bin")"
 fact free-state-kb "$(free "$state")"
 [ -f "$keep/kubeadm-verb-$version" ] && fact verb "$(cat "$keep/kubeadm-verb-$version")"
@@ -27,7 +24,10 @@ fact free-state-kb "$(free "$state")"
 if [ -f "$state/job/id" ]; then
   fact job "$(cat "$state/job/id")"
   fact job-started "$(cat "$state/job/started" 2>/dev/null)"
-  fact job-output "$(cat "$state/job/out" "$state/job/out.last" 2>/dev/null | tail -c 4096)"
+  # Where the output is cut, its first line is not whole, and may be the rest of a secret without its name.
+  whole=1
+  [ "$(cat "$state/job/out" "$state/job/out.last" 2>/dev/null | wc -c)" -le 4096 ] || whole=2
+  fact job-output "$(cat "$state/job/out" "$state/job/out.last" 2>/dev/null | tail -c 4096 | tail -n +$whole)"
   if ! flock -n "$state/job.lock" true; then fact job-state running
   elif [ -s "$state/job/exit" ]; then
     fact job-state ended; fact job-exit "$(cat "$state/job/exit")"; fact job-ended "$(cat "$state/job/ended" 2>/dev/null)"
@@ -38,7 +38,7 @@ exec 9>&-
 
 // kubeadmFacts are the facts of a host that kubeadm made. The API server is asked only for what is decided next: it may be the one that is away
 // because it is upgraded.
-const kubeadmFacts = `kubernetes=/etc/kubernetes
+const kubeadmFacts script = `kubernetes=/etc/kubernetes
 fact service kubelet
 fact installed "$("$bin/kubelet" --version 2>/dev/null)"
 pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null)
@@ -63,18 +63,18 @@ fi
 [ -f $kubernetes/manifests/etcd.yaml ] && fact member yes
 if [ ! -d "$op" ] && [ -n "$server" ] && command -v curl >/dev/null; then
   own=/var/lib/kubelet/pki/kubelet-client-current.pem
-  login=(); [ -f $own ] && login=(--cert $own --key $own)
+  login=(); [ -f $own ] && login=(--cert "$own" --key "$own")
   fact api-server "$(curl --silent --max-time 2 --cacert $kubernetes/pki/ca.crt ${login[@]+"${login[@]}"} "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
 fi
 `
 
 // rancherFacts are the facts of a host that runs RKE2 or K3s. An agent reaches the servers through its own balancer.
-const rancherFacts = `data=$(sed -n 's/^data-dir: *//p' "/etc/rancher/$name/config.yaml" 2>/dev/null | tr -d "\"'" | head -n 1)
+const rancherFacts script = `data=$(sed -n 's/^data-dir: *//p' "/etc/rancher/$name/config.yaml" 2>/dev/null | tr -d "\"'" | head -n 1)
 data=${data:-/var/lib/rancher/$name}
 fact installed "$("$bin/$name" --version 2>/dev/null | head -n 1)"
 fact need-kb "$(sizes "$bin/$name")"
 service=
-for unit in $units; do if systemctl is-active --quiet "$unit" || systemctl is-enabled --quiet "$unit" 2>/dev/null; then service=$unit; break; fi; done
+for unit in "$server_unit" "$agent_unit"; do if systemctl is-active --quiet "$unit" || systemctl is-enabled --quiet "$unit" 2>/dev/null; then service=$unit; break; fi; done
 fact service "$service"
 if [ "$service" = "$server_unit" ]; then
   fact control-plane yes
@@ -85,19 +85,15 @@ elif [ ! -d "$op" ] && [ -n "$service" ] && command -v curl >/dev/null; then
 fi
 `
 
-// FactsScript prints the facts of a host, for ParseFacts. It changes nothing, but for a file that it makes in the folder of binaries and
-// removes: that is the only way to know that files can be made there.
+// FactsScript prints the facts of a host, for ParseFacts. It changes nothing. Where the folder of binaries looks read-only, it tries to create a file there
+// and removes it.
 func FactsScript(g Goal) string {
-	var script strings.Builder
-	script.WriteString(places(g) + factsPrelude)
+	const end script = "fact end yes\n"
 	if g.Distribution == Kubeadm {
-		script.WriteString(kubeadmFacts)
-	} else {
-		server, agent := services(g.Distribution)
-		script.WriteString("name=" + string(g.Distribution) + "\nserver_unit=" + server + "\nunits='" + server + " " + agent + "'\n" + rancherFacts)
+		return g.script(factsPrelude + kubeadmFacts + end)
 	}
-	script.WriteString("fact end yes\n")
-	return script.String()
+	server, agent := services(g.Distribution)
+	return g.script(factsPrelude+rancherFacts+end, value{"name", string(g.Distribution)}, value{"server_unit", server}, value{"agent_unit", agent})
 }
 
 // services are the units of a distribution's servers and agents.
@@ -111,8 +107,3 @@ func services(d Distribution) (server, agent string) {
 	}
 	return "kubelet", "kubelet"
 }
-
-func operationFolder(g Goal) string { return StateFolder + "/op/" + g.Operation() }
-
-// quote makes a text one word for bash.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

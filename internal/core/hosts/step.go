@@ -93,37 +93,3 @@ const (
 	fetchLimit   = 30 * time.Minute
 	upgradeLimit = 30 * time.Minute
 )
-
-// header begins each script of a step: what fails ends it. fail says why in a way that Decide understands: a reason and a sentence.
-func header(g Goal) string {
-	return `set -euo pipefail
-umask 022
-` + places(g) + `fail() { printf '%s%s: %s\n' '` + ReasonMark + `' "$1" "$2"; exit 1; }
-digest() { sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1; }
-marked() { [ "$(cat "$op/$1" 2>/dev/null)" = "$2" ]; }
-write() { printf %s "$2" >"$1.new"; sync "$1.new"; mv "$1.new" "$1"; sync "$(dirname "$1")"; }
-mark() { write "$op/$1" "$2"; }
-(umask 077; mkdir -p "$op" "$keep")
-`
-}
-
-// places names the folders. What must outlive a change of the goal stands in keep: that the node was schedulable, and what kubeadm was begun with for a
-// version.
-func places(g Goal) string {
-	return "state=" + StateFolder + "\nkeep=" + StateFolder + "/keep\nversion=" + quote(safe(g.Version.String())) +
-		"\nbin=" + quote(g.folder()) + "\nop=" + quote(operationFolder(g)) + "\n"
-}
-
-// checkHeader begins each check. A check makes nothing. known holds digests that were computed once for all checks: binaries are large.
-func checkHeader(g Goal) string {
-	return "set -uo pipefail\n" + places(g) + `digest() {
-  while read -r sum name; do [ "$name" = "$1" ] && { echo "$sum"; return; }; done <<<"${known:-}"
-  sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1
-}
-marked() { [ "$(cat "$op/$1" 2>/dev/null)" = "$2" ]; }
-`
-}
-
-func (g Goal) run(limit time.Duration, script string) Run {
-	return Run{Script: header(g) + script, Limit: limit}
-}

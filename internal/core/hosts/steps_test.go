@@ -2,13 +2,10 @@ package hosts_test
 
 import (
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -84,6 +81,7 @@ func scenario(t *testing.T, d *datadriven.TestData) (hosts.Goal, hosts.Facts) {
 		case "drain":
 			g.Drain = true
 		case "config":
+			g.Prefixes = []string{"/etc"}
 			g.Files = []hosts.File{{Path: "/etc/b"}, {Path: "/etc/a", Content: []byte("it's")}}
 			g.KubeletArgs = []hosts.Arg{{Name: "max-pods", Value: "50"}}
 			g.Before, g.After, g.PatchesFolder = []string{"sysctl --system"}, []string{"echo 'done'"}, "/etc/patches"
@@ -92,84 +90,6 @@ func scenario(t *testing.T, d *datadriven.TestData) (hosts.Goal, hosts.Facts) {
 		}
 	}
 	return g, f
-}
-
-// TestScriptsAreBash has bash parse every script of every kind of host.
-func TestScriptsAreBash(t *testing.T) {
-	t.Parallel()
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("there is no bash on this machine")
-	}
-	for _, d := range []hosts.Distribution{hosts.Kubeadm, hosts.RKE2, hosts.K3s} {
-		for _, source := range []hosts.Source{{URL: "https://x/{version}/{name}"}, {HostFolder: "/opt/b"}, {Bundle: true}} {
-			for _, f := range []hosts.Facts{{}, {ControlPlane: true, Member: true, LocalServer: "https://[fd00::1]:6443"}} {
-				f.Arch, f.Service, f.Installed = "amd64", "kubelet", version.MustParse("v1.35.4")
-				g := hosts.Goal{
-					Distribution: d, Version: version.MustParse("v1.36.3"), Digests: manifest(t), Source: source, Snapshot: true, Drain: true,
-					Files: []hosts.File{{Path: "/etc/it's"}}, Before: []string{"echo 'a' \"$b\""}, After: []string{"true"}, KubeletArgs: []hosts.Arg{{Name: "a", Value: "b"}},
-				}
-				steps, refused := hosts.ComputeSteps(g, f)
-				if refused != nil {
-					t.Fatal(refused)
-				}
-				scripts := map[string]string{"facts": hosts.FactsScript(g), "checks": hosts.ChecksScript(steps), "drained": hosts.DrainedScript(g)}
-				for _, step := range steps {
-					scripts["check of "+string(step.Name)] = step.Check
-					switch action := step.Action.(type) {
-					case hosts.Run:
-						scripts[string(step.Name)] = action.Script
-						scripts["start of "+string(step.Name)] = hosts.StartScript(g, step.Name, "1", action.Limit)
-					case hosts.Send:
-						scripts[string(step.Name)] = hosts.SendScript(g, action, 1, 2, true)
-					case hosts.DrainNode, hosts.AwaitNode, hosts.UncordonNode:
-					}
-				}
-				for name, script := range scripts {
-					parse := exec.CommandContext(t.Context(), bash, "-n")
-					parse.Stdin = strings.NewReader(script)
-					if out, err := parse.CombinedOutput(); err != nil {
-						t.Errorf("%s of %s: %v\n%s\n%s", name, d, err, out, script)
-					}
-				}
-			}
-		}
-	}
-}
-
-func TestKubeletFlags(t *testing.T) {
-	t.Parallel()
-	const made = "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --max-pods=110 --v=2\"\n# mine\n"
-	got := hosts.ComputeKubeletFlags(made, []hosts.Arg{{Name: "max-pods", Value: "50"}, {Name: "node-labels", Value: "a=b,c=d"}})
-	want := "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --v=2 --max-pods=50 --node-labels=a=b,c=d\"\n# mine\n"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestKubeletFlagsAgain: what was set once is set; steps are computed anew whenever somebody looks.
-func TestKubeletFlagsAgain(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		word := rapid.StringMatching(`[a-z]{1,2}`)
-		var content strings.Builder
-		for _, name := range rapid.SliceOf(word).Draw(t, "flags") {
-			content.WriteString(" --" + name + "=" + word.Draw(t, "value"))
-		}
-		var args []hosts.Arg
-		for _, name := range rapid.SliceOf(word).Draw(t, "args") {
-			args = append(args, hosts.Arg{Name: name, Value: word.Draw(t, "value")})
-		}
-		once := hosts.ComputeKubeletFlags("KUBELET_KUBEADM_ARGS=\""+content.String()+"\"\n", args)
-		if twice := hosts.ComputeKubeletFlags(once, args); twice != once {
-			t.Fatalf("%q, and then %q", once, twice)
-		}
-		for _, arg := range args {
-			if !strings.Contains(once, "--"+arg.Name+"="+arg.Value) {
-				t.Fatalf("%q lacks %v", once, arg)
-			}
-		}
-	})
 }
 
 // TestOperation: the same goal has the same name whatever the order of its files, and another goal has another.

@@ -21,6 +21,8 @@ type Facts struct {
 	Decision *Decision
 	// Drifted are the fields that the Machine's objects do not carry as they were when the decision was made.
 	Drifted []cover.Pointer
+	// Fingerprint is that of the Machine's live objects; see cover.Fingerprint. Empty if it is not known.
+	Fingerprint string
 	// Progress, Last and Owed are what is recorded on the Machine; nil where nothing is.
 	Progress *Progress
 	Last     *Summary
@@ -136,6 +138,10 @@ func decide(f Facts) Verdict {
 		return refuse(f.Progress, ReasonDesiredChanged,
 			"the machine is being updated to %s, but its spec asks for %s now; set the spec back, or change the owner's and then set the annotation windlass.dev/update-abandon", f.Progress.To, f.Desired)
 	}
+	if isChangedMeanwhile(f) {
+		return refuse(f.Progress, ReasonDesiredChanged, "the spec of the Machine or of its KubeadmConfig was changed while the machine is updated; "+
+			"set it back, or change the owner's and then set the annotation windlass.dev/update-abandon")
+	}
 	switch f.Progress.Phase {
 	case Draining:
 		return decideDraining(f)
@@ -153,6 +159,16 @@ func decide(f Facts) Verdict {
 	return refuse(f.Progress, ReasonDesiredChanged, "the recorded phase %q is not known to this release of Windlass; set the annotation windlass.dev/update-abandon", f.Progress.Phase)
 }
 
+// isChangedMeanwhile reports whether an updater may still be called, but the live objects are not those that the update began with.
+func isChangedMeanwhile(f Facts) bool {
+	switch p := f.Progress; p.Phase {
+	case Draining, Updating, BackingOff:
+		return p.Fingerprint != "" && f.Fingerprint != "" && p.Fingerprint != f.Fingerprint
+	case Verifying, Soaking, Failed:
+	}
+	return false
+}
+
 // decideBegin decides whether an update that Cluster API has asked for may begin. The order matters: what is over comes
 // first, then what can never begin, then what has to wait.
 func decideBegin(f Facts) Verdict {
@@ -166,7 +182,7 @@ func decideBegin(f Facts) Verdict {
 	}
 	if len(f.Drifted) > 0 {
 		return refuse(nil, ReasonDesiredChanged, "the machine's desired state is not the one that was decided on: %s; "+
-			"change the owner's spec, then set the annotation windlass.dev/update-abandon on the Machine, to have it decided anew", pointers(f.Drifted))
+			"change the owner's spec, then set the annotation windlass.dev/update-abandon on the Machine, to have it decided anew", cover.Describe(f.Drifted))
 	}
 	if f.Node.Unknown != "" {
 		return wait(nil, pollNode, ReasonNodeUnknown, "waiting for the workload cluster: %s", f.Node.Unknown)
@@ -185,7 +201,7 @@ func decideBegin(f Facts) Verdict {
 		return wait(nil, PollQueue, ReasonQueued, "not started: as many machines as maxInFlight allows (%d) are being updated", f.Policy.MaxInFlight)
 	}
 	return startStep(&Progress{
-		ID: f.FreshID, Decision: d.ID, Target: d.Target, Policy: f.PolicyName,
+		ID: f.FreshID, Decision: d.ID, Target: f.Target, Policy: f.PolicyName, Fingerprint: f.Fingerprint,
 		From: f.Node.Kubelet, To: f.Desired,
 		Steps: append([]Step(nil), steps...),
 		Dirty: append([]cover.Pointer(nil), dirty...),

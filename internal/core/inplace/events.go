@@ -2,10 +2,8 @@ package inplace
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -213,18 +211,4 @@ func orDefault(s, otherwise string) string {
 		return otherwise
 	}
 	return s
-}
-
-// pointers lists at most three fields.
-func pointers(list []cover.Pointer) string {
-	const most = 3
-	words := make([]string, 0, most+1)
-	for i, p := range list {
-		if i == most {
-			words = append(words, fmt.Sprintf("and %d more", len(list)-most))
-			break
-		}
-		words = append(words, fmt.Sprintf("%s %s", p.Part, p.Path))
-	}
-	return strings.Join(words, ", ")
 }

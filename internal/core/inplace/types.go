@@ -31,6 +31,9 @@ type Decision struct {
 	// CurrentDigest and DesiredDigest are of the specs that were compared.
 	CurrentDigest string `json:"currentDigest"`
 	DesiredDigest string `json:"desiredDigest"`
+	// Fingerprint is that of a control plane Machine's desired objects; see cover.Fingerprint. The live objects of a Machine are compared with the template
+	// of its MachineSet instead, so it is empty for MachineSets.
+	Fingerprint string `json:"fingerprint,omitempty"`
 	// Changes are the fields that the update changes.
 	Changes []cover.Change `json:"changes,omitempty"`
 	// Dirty are the fields that differ and are not applied.
@@ -74,6 +77,8 @@ type Progress struct {
 	Target   string `json:"target,omitempty"`
 	// Policy is the name of the UpdatePolicy that counted when the update began; empty for none.
 	Policy string `json:"policy,omitempty"`
+	// Fingerprint is that of the machine's objects when the update began; empty for updates that no decision of Cluster API's began.
+	Fingerprint string `json:"fingerprint,omitempty"`
 	// From and To are Kubernetes versions; From is the kubelet's at the start.
 	From version.Version `json:"from,omitzero"`
 	To   version.Version `json:"to,omitzero"`

@@ -26,7 +26,11 @@ func lockOf(machine string) string {
 
 func lockMap(information string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c" + v1alpha1.InPlaceUpgradeLockSuffix}, Data: map[string]string{v1alpha1.InPlaceUpgradeLockKey: information},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "c" + v1alpha1.InPlaceUpgradeLockSuffix,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "c-uid"}},
+		},
+		Data: map[string]string{v1alpha1.InPlaceUpgradeLockKey: information},
 	}
 }
 

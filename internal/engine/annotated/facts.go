@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -40,13 +41,18 @@ func topologyOf(cluster *clusterv1.Cluster, object metav1.Object) string {
 	return ""
 }
 
-// isRemediating reports whether a Machine is to be replaced because it is not healthy.
-func isRemediating(m *clusterv1.Machine) bool {
-	if has(m, clusterv1.RemediateMachineAnnotation) {
-		return true
+// isOrphaned reports whether nothing recorded accounts for the protection from remediation that this project gave a Machine: a
+// person has removed the record.
+func isOrphaned(m metav1.Object) bool {
+	return has(m, v1alpha1.RemediationPausedAnnotation) && !has(m, v1alpha1.InPlaceUpgradeAnnotation) && !has(m, v1alpha1.UpdateProgressAnnotation)
+}
+
+// progressOf is the progress of an upgrade; nil where none has begun.
+func progressOf(u *core.Upgrade) *inplace.Progress {
+	if u == nil {
+		return nil
 	}
-	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
-	return c != nil && c.Status == metav1.ConditionFalse
+	return u.Progress
 }
 
 // updatedByClusterAPI says that Cluster API updates a Machine in place; empty if it does not.

@@ -89,7 +89,9 @@ func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
 		r.emit(ctx, r.gvk.Kind, r.object, v.Event)
 	}
 	if isRest(v.Action) && v.State != (core.State{}) {
-		if err := r.show(ctx, v.State); err != nil {
+		if err := r.show(ctx, v.State); errors.Is(err, errStartOver) {
+			return Result{}, err
+		} else if err != nil {
 			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String())
 		}
 	}
@@ -245,5 +247,5 @@ func (r *groupRun) show(ctx context.Context, s core.State) error {
 	if r.gvk != deploymentKind && r.gvk != kubeadmControlPlaneKind {
 		return nil
 	}
-	return r.applyCondition(ctx, r.gvk, r.object, &r.conditions, s)
+	return startOverOnConflict(r.applyCondition(ctx, r.gvk, r.object, &r.conditions, s))
 }

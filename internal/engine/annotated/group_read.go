@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/remediation"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -138,11 +139,12 @@ func (r *groupRun) member(m *clusterv1.Machine, conflict string) core.Member {
 	member.Spec, _ = version.Parse(m.Spec.Version)
 	var unreadable string
 	member.Upgrade, unreadable = readRecord[core.Upgrade](m.Annotations)
+	member.Remediation = remediation.Asked(m, nil)
 	switch {
 	case isPaused(r.cluster, m):
 		member.Held = "it or its Cluster is paused"
-	case isRemediating(m):
-		member.Held = "it is up for remediation"
+	case member.Remediation != "":
+		member.Held = "it is up for remediation: " + member.Remediation
 	case updatedByClusterAPI(m) != "":
 		member.Held = updatedByClusterAPI(m)
 	case unreadable != "":

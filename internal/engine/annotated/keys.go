@@ -7,6 +7,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/remediation"
 )
 
 // Keys are the keys of the annotations of the wire format.
@@ -20,13 +21,18 @@ func NewKeys(prefix string) Keys {
 	}
 }
 
-// all are those keys, and those that only this project writes and reads.
+// all are those keys, those that only this project writes and reads, and those of remediation.
 func (k Keys) all() []string {
-	return []string{k.To, k.Status, k.Release, k.ChangeID, k.LastFailed, v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation}
+	return append([]string{
+		k.To, k.Status, k.Release, k.ChangeID, k.LastFailed, v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation,
+	}, remediation.Keys...)
 }
 
-// Marked reports whether an object with these annotations has ever been asked for an upgrade.
+// Marked reports whether an object with these annotations has ever been asked for an upgrade, or is protected from remediation by this project.
 func (k Keys) Marked(annotations map[string]string) bool {
+	if _, protected := annotations[v1alpha1.RemediationPausedAnnotation]; protected {
+		return true
+	}
 	for _, key := range []string{k.To, k.Status, k.Release, k.ChangeID, v1alpha1.InPlaceUpgradeAnnotation} {
 		if annotations[key] != "" {
 			return true

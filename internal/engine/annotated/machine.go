@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/remediation"
 )
 
 // Machine takes the upgrade of a Machine as far as it goes without waiting. It is idempotent, and may be cut short at any point.
@@ -47,14 +49,13 @@ func (e *Engine) isConcerned(ctx context.Context, key types.NamespacedName) (boo
 	}
 	marks := e.keys.marks(m.Annotations)
 	_, recorded := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]
-	if recorded || marks.To != "" || marks.Status == core.InProgress || e.shown.has(machineKind.GroupKind(), key) {
+	if recorded || marks.To != "" || marks.Status == core.InProgress || isOrphaned(m) || e.shown.has(machineKind.GroupKind(), key) {
 		return true, nil
 	}
 	if !isControlPlane(m) {
 		return false, nil
 	}
-	held, err := e.locks.Read(ctx, types.NamespacedName{Namespace: key.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]})
-	return held.Holder == key.Name, err
+	return e.locks.MayHold(ctx, types.NamespacedName{Namespace: key.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}, key.Name)
 }
 
 // machineRun is one reconcile of a Machine.
@@ -126,9 +127,10 @@ func (r *machineRun) settle(ctx context.Context, v core.MachineVerdict) (changed
 		return false, err
 	}
 	patch := difference(before, after)
+	maps.Copy(patch, r.protect(v.After.Upgrade))
 	if v.State == (core.State{}) {
 		// Once nothing is recorded nobody looks at the Machine any longer, so the condition goes first.
-		if err := r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, core.State{}); err != nil {
+		if err := r.show(ctx, v.State); err != nil {
 			return false, err
 		}
 	}
@@ -142,10 +144,27 @@ func (r *machineRun) settle(ctx context.Context, v core.MachineVerdict) (changed
 	switch v.Action.(type) {
 	case core.Rest, core.Wait:
 		// What is done at once need not be shown: each change of a condition is a write.
-		r.show(ctx, v.State)
+		if err := r.show(ctx, v.State); errors.Is(err, errStartOver) {
+			return false, err
+		} else if err != nil {
+			// Best effort: the next reconcile shows it.
+			logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
+		}
 	case core.Ask, core.TakeLock, core.ReleaseLock, core.Drain, core.Call, core.Uncordon:
 	}
 	return len(patch) > 0, nil
+}
+
+// protect returns the changes of the protection from remediation that belong to what is recorded next. An update that Cluster API
+// asked for handles its protection itself. If it is unknown what runs on the machine, the protection stays unchanged.
+func (r *machineRun) protect(after *core.Upgrade) annotationPatch {
+	marks := r.facts.Marks
+	unknown := r.facts.Unreadable != "" || r.facts.Upgrade == nil && after == nil && marks.Status == core.InProgress && marks.ChangeID != ""
+	if has(r.machine, v1alpha1.UpdateProgressAnnotation) || unknown || r.facts.Deleting {
+		return nil
+	}
+	change := remediation.Change(r.machine.Annotations, progressOf(r.facts.Upgrade), progressOf(after), r.facts.Policy, remediation.UnderWay(r.machine) != "")
+	return annotationPatch(change)
 }
 
 // begins reports whether an upgrade is recorded that was not on record before.
@@ -240,7 +259,7 @@ func (r *machineRun) takeLock(ctx context.Context) (core.MachineVerdict, *Result
 }
 
 func (r *machineRun) releaseLock(ctx context.Context) error {
-	if err := r.locks.Release(ctx, r.clusterKey(), r.machine.Name); err != nil {
+	if err := r.locks.Release(ctx, r.cluster, r.machine.Name); err != nil {
 		return err
 	}
 	return r.readLock(ctx)

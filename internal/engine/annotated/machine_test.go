@@ -2,6 +2,7 @@ package annotated
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -295,7 +296,7 @@ func TestSweep(t *testing.T) {
 	w.restart()
 	w.annotate(w.machine("a"), map[string]any{keys.To: nil})
 	w.annotate(w.group(deploymentKind, "md"), map[string]any{keys.To: nil})
-	if err := w.engine.Sweep(w.quiet()); err != nil {
+	if err := w.sweep(); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"b"}, conditions()); diff != "" {
@@ -328,4 +329,29 @@ func TestBeginIsDecidedAnew(t *testing.T) {
 		t.Errorf("%+v, %v, began %t", result, err, began)
 	}
 	w.untilDone("cp", toVersion)
+}
+
+// TestSweepGoesOnAfterABrokenMachine: a Machine whose Cluster is gone keeps its error to itself, whatever the order of the list.
+func TestSweepGoesOnAfterABrokenMachine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"a", "b", "c"} {
+		m := newMachine(name, "")
+		if name != "c" {
+			m.Spec.ClusterName = "gone"
+		}
+		m.Status.Conditions = []metav1.Condition{{Type: v1alpha1.InPlaceUpgradeCondition, Status: metav1.ConditionTrue, Reason: "X"}}
+		w.add(m)
+	}
+	if err := w.sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if left := condition(w.machine("c").Status.Conditions); left != nil {
+		t.Errorf("left is %+v", left)
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, err := w.reconcile(name); err == nil || !strings.Contains(err.Error(), "reading Cluster ns/gone") {
+			t.Errorf("Machine %s: %v", name, err)
+		}
+	}
 }

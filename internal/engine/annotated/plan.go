@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
@@ -140,6 +139,11 @@ func (r *machineRun) canUpdate(ctx context.Context, u *v1alpha1.Updater, current
 	if err := ask.SetMachine(desired, &request.Desired); err != nil {
 		return cover.Patches{}, err
 	}
+	for _, objects := range []*runtimehooksv1.CanUpdateMachineRequestObjects{&request.Current, &request.Desired} {
+		if *objects, err = ask.StripMachine(*objects, ask.Reserved(r.Prefix)); err != nil {
+			return cover.Patches{}, fmt.Errorf("building what updater %q is asked: %w", u.Name, err)
+		}
+	}
 	return opened.CanUpdateMachine(ctx, request)
 }
 
@@ -179,9 +183,10 @@ func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineR
 func (r *machineRun) call(ctx context.Context, a core.Call) inplace.Answer {
 	ctx, cancel := context.WithTimeout(ctx, callBudget)
 	defer cancel()
-	u := &v1alpha1.Updater{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: a.Step.Updater}, u); err != nil {
-		return inplace.Answer{Message: fmt.Sprintf("reading Updater %q: %v", a.Step.Updater, err)}
+	// The name comes from a record that tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
+	u, err := ask.Serving(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.machine)
+	if err != nil {
+		return inplace.Answer{Message: err.Error()}
 	}
 	if a.Follow && a.Unheard && !isK8sd(u) {
 		// It need not know the annotation that asks it to begin nothing, nor the operation.
@@ -195,21 +200,16 @@ func (r *machineRun) call(ctx context.Context, a core.Call) inplace.Answer {
 	if err != nil {
 		return inplace.Answer{Message: err.Error()}
 	}
-	if objects.Machine.Annotations == nil {
-		objects.Machine.Annotations = map[string]string{}
-	}
-	objects.Machine.Annotations[v1alpha1.OperationIDAnnotation] = a.Operation
-	objects.Machine.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation] = a.Option
-	delete(objects.Machine.Annotations, v1alpha1.InPlaceUpgradeFollowAnnotation) // What a person set does not count.
-	if a.Follow {
-		objects.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "true"
-	}
 	if option, err := core.ParseOption(a.Option); err == nil {
 		if exact, ok := option.Exact(); ok {
 			objects.Machine.Spec.Version = exact.String()
 		}
 	}
-	return opened.UpdateMachine(ctx, &runtimehooksv1.UpdateMachineRequest{Desired: objects})
+	request, err := ask.UpdateRequest(objects, ask.Command{Operation: a.Operation, Option: a.Option, Follow: a.Follow}, ask.Reserved(r.Prefix))
+	if err != nil {
+		return inplace.Answer{Message: err.Error()}
+	}
+	return opened.UpdateMachine(ctx, request)
 }
 
 func orDefault(s, otherwise string) string {

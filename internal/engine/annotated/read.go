@@ -18,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/remediation"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -48,13 +49,14 @@ func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*ma
 	}
 	r.facts = core.Machine{
 		FreshID: e.NewID(), Name: m.Name, Marks: e.keys.marks(m.Annotations), Retry: has(m, v1alpha1.UpdateRetryAnnotation),
-		Deleting: !m.DeletionTimestamp.IsZero(), Paused: isPaused(r.cluster, m), Remediating: isRemediating(m), Busy: updatedByClusterAPI(m),
+		Deleting: !m.DeletionTimestamp.IsZero(), Paused: isPaused(r.cluster, m), Busy: updatedByClusterAPI(m),
 		Topology: topologyOf(r.cluster, m), ControlPlane: isControlPlane(m),
 	}
 	if r.facts.ControlPlane {
 		r.facts.OwnEtcd = etcdProblem(m)
 	}
 	r.facts.Upgrade, r.facts.Unreadable = readRecord[core.Upgrade](m.Annotations)
+	r.facts.Remediation = remediation.Asked(m, progressOf(r.facts.Upgrade))
 	// One that cannot be read shows when an upgrade begins, as a version that is too far from every other.
 	r.facts.Spec, _ = version.Parse(m.Spec.Version)
 	for _, read := range []func(context.Context) error{r.readPolicy, r.readLock, r.readControlPlane} {
@@ -90,7 +92,7 @@ func (r *machineRun) readLock(ctx context.Context) error {
 	if !r.facts.ControlPlane {
 		return nil
 	}
-	found, err := r.locks.Read(ctx, r.clusterKey())
+	found, err := r.locks.Read(ctx, r.cluster)
 	r.facts.Holder = found.Holder
 	return err
 }

@@ -18,22 +18,36 @@ import (
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 )
 
-// record writes what was decided about a Machine. Cluster API writes Machines all the time; where nothing has changed that the decision was about it is
-// written all the same, unless an upgrade begins by it: that must be decided on what is now.
+// record writes what was decided about a Machine, under the resourceVersion that it was decided on.
+// Cluster API writes Machines all the time. If the Machine has changed, but nothing that the
+// decision was about, the record is written under the new resourceVersion. An upgrade that begins
+// is decided again instead. The error is errStartOver if the decision must be made again.
 func (r *machineRun) record(ctx context.Context, p annotationPatch, begins bool) error {
 	err := r.patch(ctx, r.machine, p)
 	if !apierrors.IsConflict(err) {
 		return err
 	}
+	if begins {
+		return errStartOver
+	}
+	if err := r.refresh(ctx); err != nil {
+		return err
+	}
+	return startOverOnConflict(r.patch(ctx, r.machine, p))
+}
+
+// refresh reads the Machine again. The error is errStartOver if something has changed that
+// decisions are about.
+func (r *machineRun) refresh(ctx context.Context) error {
 	fresh := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(r.machine), fresh); err != nil {
 		return fmt.Errorf("reading Machine %s again: %w", client.ObjectKeyFromObject(r.machine), err)
 	}
-	if begins || !r.keys.Same(fresh.Annotations, r.machine.Annotations) || fresh.UID != r.machine.UID || fresh.DeletionTimestamp.IsZero() != r.machine.DeletionTimestamp.IsZero() {
+	if !r.keys.Same(fresh.Annotations, r.machine.Annotations) || fresh.UID != r.machine.UID || fresh.DeletionTimestamp.IsZero() != r.machine.DeletionTimestamp.IsZero() {
 		return errStartOver
 	}
 	r.machine = fresh
-	return startOverOnConflict(r.patch(ctx, r.machine, p))
+	return nil
 }
 
 func startOverOnConflict(err error) error {
@@ -43,7 +57,8 @@ func startOverOnConflict(err error) error {
 	return err
 }
 
-// patch writes annotations of an object that is still what was read, and leaves it as the API server returned it.
+// patch writes annotations of an object that is still what was read, and leaves it as the API
+// server returned it.
 func (e *Engine) patch(ctx context.Context, object client.Object, p annotationPatch) error {
 	return e.patchFields(ctx, object, map[string]any{"metadata": map[string]any{"annotations": p, "resourceVersion": object.GetResourceVersion()}})
 }
@@ -60,8 +75,10 @@ func (e *Engine) patchFields(ctx context.Context, object client.Object, fields m
 	return nil
 }
 
-// applyCondition shows a state in the condition of an object, and removes it for the zero State. Nothing is written where conditions say so already. It is
-// server-side apply, so the other conditions stay, whoever writes them at the same time.
+// applyCondition shows a state in the condition of an object, and removes it for the zero State.
+// Nothing is written where conditions say so already. It is server-side apply, so the other
+// conditions stay. It is made under the object's resourceVersion, so that a process that was frozen
+// shows nothing that has been over since; a conflict is an error.
 func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind, object client.Object, conditions *[]metav1.Condition, s core.State) error {
 	old := meta.FindStatusCondition(*conditions, v1alpha1.InPlaceUpgradeCondition)
 	if s == (core.State{}) {
@@ -100,6 +117,7 @@ func (e *Engine) applyConditions(ctx context.Context, gvk schema.GroupVersionKin
 	applied := unstructuredOf(gvk)
 	applied.SetNamespace(object.GetNamespace())
 	applied.SetName(object.GetName())
+	applied.SetResourceVersion(object.GetResourceVersion())
 	if len(conditions) > 0 {
 		var list []any
 		if err := convert(conditions, &list); err != nil {
@@ -108,6 +126,11 @@ func (e *Engine) applyConditions(ctx context.Context, gvk schema.GroupVersionKin
 		applied.Object["status"] = map[string]any{"conditions": list}
 	}
 	err := e.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), FieldOwner, client.ForceOwnership)
+	if err == nil {
+		// Nothing but the condition has changed, so what is decided next is decided on this
+		// version.
+		object.SetResourceVersion(applied.GetResourceVersion())
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("applying the condition %s of %s %s/%s: %w", v1alpha1.InPlaceUpgradeCondition, gvk.Kind, object.GetNamespace(), object.GetName(), err)
 	}

@@ -21,8 +21,9 @@ type shownObject struct {
 	key  types.NamespacedName
 }
 
-// shownSet is which objects this process knows to have our condition. Objects are cached without their status, so that one from which a person has taken the
-// annotation while it waited would look as if nothing were left to do. It is safe for concurrent use.
+// shownSet is which objects this process knows to have our condition. Objects are cached without
+// their status, so that one from which a person has taken the annotation while it waited would look
+// as if nothing were left to do. It is safe for concurrent use.
 type shownSet struct {
 	mu      sync.Mutex
 	objects map[shownObject]struct{}
@@ -49,26 +50,29 @@ func (s *shownSet) remove(kind schema.GroupKind, key types.NamespacedName) {
 	delete(s.objects, shownObject{kind, key})
 }
 
-// Sweep reads which objects have our condition, so that it goes also where the annotation was removed while no process ran. It reads every Machine once:
-// call it when the process starts to lead.
-func (e *Engine) Sweep(ctx context.Context) error {
+// Sweep calls found with each object that has our condition, so that a condition goes whose
+// annotation was removed while no process ran. It reads every Machine once: call it when the
+// process starts to lead. found must have the object reconciled. A kind that cannot be listed does
+// not stop the others. The error joins those of all kinds; found has been called for what was read
+// before.
+func (e *Engine) Sweep(ctx context.Context, found func(client.Object)) error {
 	var problems []error
 	for _, gvk := range []schema.GroupVersionKind{machineKind, deploymentKind, kubeadmControlPlaneKind} {
-		if gvk == kubeadmControlPlaneKind {
-			_, err := e.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-			if meta.IsNoMatchError(err) {
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("looking for %s: %w", gvk.GroupKind(), err)
-			}
-		}
-		problems = append(problems, e.sweepKind(ctx, gvk))
+		problems = append(problems, e.sweepKind(ctx, gvk, found))
 	}
 	return errors.Join(problems...)
 }
 
-func (e *Engine) sweepKind(ctx context.Context, gvk schema.GroupVersionKind) error {
+func (e *Engine) sweepKind(ctx context.Context, gvk schema.GroupVersionKind, found func(client.Object)) error {
+	if gvk == kubeadmControlPlaneKind {
+		_, err := e.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if meta.IsNoMatchError(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("looking for %s: %w", gvk.GroupKind(), err)
+		}
+	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk)
 	for more := true; more; more = list.GetContinue() != "" {
@@ -80,21 +84,9 @@ func (e *Engine) sweepKind(ctx context.Context, gvk schema.GroupVersionKind) err
 			if meta.FindStatusCondition(conditionsOf(object), v1alpha1.InPlaceUpgradeCondition) == nil {
 				continue
 			}
-			key := client.ObjectKeyFromObject(object)
-			e.shown.add(gvk.GroupKind(), key)
-			if err := e.sweep(ctx, gvk, key); err != nil {
-				return err
-			}
+			e.shown.add(gvk.GroupKind(), client.ObjectKeyFromObject(object))
+			found(object)
 		}
 	}
 	return nil
-}
-
-func (e *Engine) sweep(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (err error) {
-	if gvk == machineKind {
-		_, err = e.Machine(ctx, key)
-	} else {
-		_, err = e.Group(ctx, gvk, key)
-	}
-	return err
 }

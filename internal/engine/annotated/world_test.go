@@ -86,6 +86,7 @@ type world struct {
 	tick      time.Duration
 	ids       int
 	faults    faults
+	rejects   rejects
 	liveReads int
 	// applies counts conditions that were written.
 	applies int
@@ -133,7 +134,7 @@ func (w *world) intercepted() client.WithWatch {
 		if w.onWrite != nil {
 			w.onWrite(verb, object)
 		}
-		return w.faults.around(fmt.Sprintf("%s of %T", verb, object), do)
+		return w.faults.around(fmt.Sprintf("%s of %T", verb, object), func() error { return w.rejects.around(do) })
 	}
 	return interceptor.NewClient(w.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -157,7 +158,7 @@ func (w *world) intercepted() client.WithWatch {
 			})
 		},
 		SubResourceApply: func(ctx context.Context, _ client.Client, _ string, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
-			return w.faults.around("status apply", func() error { return w.applyCondition(ctx, o) })
+			return w.faults.around("status apply", func() error { return w.rejects.around(func() error { return w.applyCondition(ctx, o) }) })
 		},
 	})
 }
@@ -171,40 +172,6 @@ func (w *world) refusal(object client.Object, patch client.Patch) error {
 		return err
 	}
 	return w.refuse(string(data))
-}
-
-// applyCondition does what server-side apply does to a list of conditions by their types, for which the fake client takes no list.
-func (w *world) applyCondition(ctx context.Context, configuration runtime.ApplyConfiguration) error {
-	w.applies++
-	intent := &unstructured.Unstructured{}
-	if err := convert(configuration, &intent.Object); err != nil {
-		return err
-	}
-	object := unstructuredOf(intent.GroupVersionKind())
-	if err := w.client.Get(ctx, client.ObjectKeyFromObject(intent), object); err != nil {
-		return err
-	}
-	conditions := slices.DeleteFunc(conditionsOf(object), func(c metav1.Condition) bool { return c.Type == v1alpha1.InPlaceUpgradeCondition })
-	conditions = append(conditions, conditionsOf(intent)...)
-	var list []any
-	if err := convert(conditions, &list); err != nil {
-		return err
-	}
-	if err := unstructured.SetNestedSlice(object.Object, list, "status", "conditions"); err != nil {
-		return err
-	}
-	typed, err := w.client.Scheme().New(object.GroupVersionKind())
-	if err != nil {
-		return w.client.Status().Update(ctx, object)
-	}
-	if err := convert(object.Object, typed); err != nil {
-		return err
-	}
-	changed, ok := typed.(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no object", typed)
-	}
-	return w.client.Status().Update(ctx, changed)
 }
 
 // restart makes a new engine: what only memory holds is lost.
@@ -370,6 +337,17 @@ func (w *world) reconcile(name string) (Result, error) {
 	return w.survive(func() (Result, error) { return w.engine.Machine(w.quiet(), keyOf(name)) })
 }
 
+// sweep sweeps as a process does that starts to lead. The controllers reconcile what it finds each by itself: one error does not keep the others waiting.
+func (w *world) sweep() error {
+	return w.engine.Sweep(w.quiet(), func(object client.Object) {
+		if gvk := object.GetObjectKind().GroupVersionKind(); gvk != machineKind {
+			_, _ = w.engine.Group(w.quiet(), gvk, client.ObjectKeyFromObject(object))
+			return
+		}
+		_, _ = w.engine.Machine(w.quiet(), client.ObjectKeyFromObject(object))
+	})
+}
+
 // quiet is the context of the engine, without a log.
 func (w *world) quiet() context.Context { return ctrl.LoggerInto(w.Context(), logr.Discard()) }
 
@@ -379,7 +357,7 @@ func (w *world) survive(f func() (Result, error)) (result Result, err error) {
 		case nil:
 		case errDied:
 			w.restart()
-			if problem := w.engine.Sweep(w.quiet()); problem != nil {
+			if problem := w.sweep(); problem != nil {
 				w.Fatal(problem)
 			}
 			err = errDied
@@ -399,7 +377,7 @@ func (w *world) step() {
 		}
 	}
 	for _, m := range w.machines() {
-		if _, err := w.reconcile(m.Name); err != nil && !errors.Is(err, errDied) {
+		if _, err := w.reconcile(m.Name); err != nil && !errors.Is(err, errDied) && !w.rejects.made {
 			w.Fatalf("%s: %v", m.Name, err)
 		}
 	}

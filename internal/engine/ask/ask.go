@@ -91,10 +91,35 @@ func SelectUpdaters(ctx context.Context, reader client.Reader, namespace string,
 	if err := reader.List(ctx, &updaters); err != nil {
 		return nil, fmt.Errorf("listing Updaters: %w", err)
 	}
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := reader.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
-		return nil, fmt.Errorf("reading Namespace %s: %w", namespace, err)
+	namespaceLabels, err := readNamespaceLabels(ctx, reader, namespace)
+	if err != nil {
+		return nil, err
 	}
-	return updatepolicy.SelectUpdaters(updaters.Items, ns.Labels, labels)
+	return updatepolicy.SelectUpdaters(updaters.Items, namespaceLabels, labels)
+}
+
+// Serving returns the Updater with this name if it may change the Machine. policy is the one that counts for the Machine's group. The error is an
+// *updatepolicy.NotServedError or *updatepolicy.InvalidError if the Updater may not; see updatepolicy.MayServe.
+func Serving(ctx context.Context, reader client.Reader, name string, policy updatepolicy.Selected, machine metav1.Object) (*v1alpha1.Updater, error) {
+	u := &v1alpha1.Updater{}
+	if err := reader.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
+		return nil, fmt.Errorf("reading Updater %q: %w", name, err)
+	}
+	namespaceLabels, err := readNamespaceLabels(ctx, reader, machine.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	if err := updatepolicy.MayServe(u, policy, namespaceLabels, machine.GetLabels()); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+func readNamespaceLabels(ctx context.Context, reader client.Reader, name string) (map[string]string, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
+		return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
+	}
+	return namespace.Labels, nil
 }

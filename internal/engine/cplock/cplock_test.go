@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -27,11 +26,15 @@ func written(machine string) string {
 
 func lockMap(information string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c" + v1alpha1.InPlaceUpgradeLockSuffix, UID: "lock"}, Data: map[string]string{v1alpha1.InPlaceUpgradeLockKey: information},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "c" + v1alpha1.InPlaceUpgradeLockSuffix, UID: "lock",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "c-uid"}},
+		},
+		Data: map[string]string{v1alpha1.InPlaceUpgradeLockKey: information},
 	}
 }
 
-// newClient holds Machines a and b in the namespace of the Cluster, and x in another one. A lock is added as it is written; empty adds none.
+// newClient holds Machines a and b of the Cluster, stranger of another Cluster in its namespace, and x in another namespace. A lock is added as it is written; empty adds none.
 func newClient(t *testing.T, before string) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -41,8 +44,8 @@ func newClient(t *testing.T, before string) client.WithWatch {
 		}
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme)
-	for _, m := range []types.NamespacedName{{Namespace: "ns", Name: "a"}, {Namespace: "ns", Name: "b"}, {Namespace: "other", Name: "x"}} {
-		builder.WithObjects(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}})
+	for _, m := range []struct{ namespace, name, cluster string }{{"ns", "a", "c"}, {"ns", "b", "c"}, {"ns", "stranger", "d"}, {"other", "x", "c"}} {
+		builder.WithObjects(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: m.name, Labels: map[string]string{clusterv1.ClusterNameLabel: m.cluster}}})
 	}
 	if before != "" {
 		builder.WithObjects(lockMap(before))
@@ -73,6 +76,7 @@ func TestLock(t *testing.T) {
 	}{
 		"nobody":                 {taken: written("a")},
 		"a machine that is gone": {before: written("gone"), taken: written("a")},
+		"of another Cluster":     {before: written("stranger"), taken: written("a")},
 		"itself":                 {before: written("a"), holder: "a", taken: written("a")},
 		"another machine":        {before: written("b"), holder: "b", taken: written("b"), released: written("b")},
 		"unreadable":             {before: "{", holder: "unknown (look at ", taken: "{", released: "{"},
@@ -83,8 +87,8 @@ func TestLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newClient(t, tt.before)
-			locks, key := New(c, c), client.ObjectKeyFromObject(cluster)
-			found, err := locks.Read(t.Context(), key)
+			locks := New(c, c)
+			found, err := locks.Read(t.Context(), cluster)
 			if err != nil || (tt.holder == "") != (found.Holder == "") || !strings.HasPrefix(found.Holder, tt.holder) {
 				t.Errorf("the holder is %q, want %q; error %v", found.Holder, tt.holder, err)
 			}
@@ -94,7 +98,7 @@ func TestLock(t *testing.T) {
 			if diff := cmp.Diff(tt.taken, content(t, c)); diff != "" {
 				t.Errorf("taken (-want +got):\n%s", diff)
 			}
-			if err := locks.Release(t.Context(), key, "a"); err != nil {
+			if err := locks.Release(t.Context(), cluster, "a"); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.released, content(t, c)); diff != "" {
@@ -134,7 +138,7 @@ func TestRace(t *testing.T) {
 			if err := locks.Take(t.Context(), cluster, "a"); err != nil {
 				t.Fatal(err)
 			}
-			if found, err := locks.Read(t.Context(), client.ObjectKeyFromObject(cluster)); err != nil || found.Holder != "b" || !raced {
+			if found, err := locks.Read(t.Context(), cluster); err != nil || found.Holder != "b" || !raced {
 				t.Errorf("the holder is %q, error %v", found.Holder, err)
 			}
 		})
@@ -153,7 +157,7 @@ func TestReleaseOfAnothers(t *testing.T) {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	if err := New(slow, slow).Release(t.Context(), client.ObjectKeyFromObject(cluster), "a"); err != nil {
+	if err := New(slow, slow).Release(t.Context(), cluster, "a"); err != nil {
 		t.Fatal(err)
 	}
 	if got := content(t, c); got != written("b") {
@@ -174,5 +178,59 @@ func TestTakenLockBelongsToItsCluster(t *testing.T) {
 	}
 	if found.Labels[clusterv1.ClusterNameLabel] != "c" || len(found.OwnerReferences) != 1 || found.OwnerReferences[0].UID != cluster.UID {
 		t.Errorf("labels %v, owners %v", found.Labels, found.OwnerReferences)
+	}
+}
+
+// TestLockOfAnotherNamespace: what a tenant writes in a lock does not tell whether an object of another namespace exists, and reads none.
+func TestLockOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"x", "absent"} {
+		c := newClient(t, `{"machineName":"`+name+`","machineNamespace":"other"}`)
+		var read []string
+		counted := interceptor.NewClient(c, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				read = append(read, key.String())
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		found, err := New(c, counted).Read(t.Context(), cluster)
+		if err != nil || found.Holder != "other/"+name {
+			t.Errorf("%s: the holder is %q, error %v", name, found.Holder, err)
+		}
+		if diff := cmp.Diff([]string{"ns/c" + v1alpha1.InPlaceUpgradeLockSuffix}, read); diff != "" {
+			t.Errorf("%s: read (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestLockOfNobody: a ConfigMap that the Cluster does not own is not trusted, is not taken over, and is not deleted.
+func TestLockOfNobody(t *testing.T) {
+	t.Parallel()
+	other := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "an older one"}
+	impostor := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Cluster", Name: "c", UID: "c-uid"}
+	for name, owners := range map[string][]metav1.OwnerReference{"no owner": nil, "another owner": {other}, "an owner of another kind": {impostor}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClient(t, "")
+			lock := lockMap(written("gone"))
+			lock.OwnerReferences = owners
+			if err := c.Create(t.Context(), lock); err != nil {
+				t.Fatal(err)
+			}
+			locks := New(c, c)
+			if err := locks.Take(t.Context(), cluster, "a"); err != nil {
+				t.Fatal(err)
+			}
+			found, err := locks.Read(t.Context(), cluster)
+			if err != nil || !strings.Contains(found.Holder, "Cluster c does not own") {
+				t.Errorf("the holder is %q, error %v", found.Holder, err)
+			}
+			if err := locks.Release(t.Context(), cluster, "a"); err != nil {
+				t.Fatal(err)
+			}
+			if got := content(t, c); got != written("gone") {
+				t.Errorf("the lock says %q", got)
+			}
+		})
 	}
 }

@@ -43,7 +43,8 @@ type Workload interface {
 type Options struct {
 	// Client lists UpgradeGates and Clusters, from a cache, and writes the status of UpgradeGates.
 	Client client.Client
-	// Live reads UpgradeGates and control plane objects from the API server.
+	// Live reads Clusters, UpgradeGates and control plane objects from the API server. Cluster API writes which hooks are
+	// pending just before it calls the next one, so a cache is too old.
 	Live client.Reader
 	// Mapper finds the API version of a control plane's kind.
 	Mapper meta.RESTMapper
@@ -63,13 +64,21 @@ type Engine struct {
 // New returns an Engine.
 func New(o Options) *Engine { return &Engine{Options: o, looking: semaphore.NewWeighted(maxLooking)} }
 
-// Ask returns whether a step of a Cluster's upgrade may go on. It answers within answerTimeout. What cannot be found out holds the
-// step, and is part of the verdict; an error is that of reading UpgradeGates, or that approvals cannot
-// be dropped at the end of an upgrade, which would hold for another. What else goes wrong with the status of gates is logged: no
-// answer depends on it, and it is written with the next question.
-func (e *Engine) Ask(ctx context.Context, cluster *clusterv1.Cluster, step gate.Step) (gate.Verdict, error) {
+// Ask returns whether a step of a Cluster's upgrade may go on. It answers within answerTimeout. The request's Cluster only names
+// one, by namespace, name and UID; all that counts is read from the live Cluster. What cannot be found out holds the step, and is
+// part of the verdict.
+//
+// The error is a *gate.NotDueError if the live Cluster does not show that the hook is due; then nothing else was looked at, and
+// nothing is recorded. Other errors are those of reading the objects, and that approvals cannot be dropped at the end of an
+// upgrade, which would hold for another. Other failures to write the status of gates are logged: no answer depends on it, and
+// it is written with the next question.
+func (e *Engine) Ask(ctx context.Context, request *clusterv1.Cluster, step gate.Step) (gate.Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
+	cluster, err := e.readCluster(ctx, request, step)
+	if err != nil {
+		return gate.Verdict{}, err
+	}
 	var all v1alpha1.UpgradeGateList
 	if err := e.Client.List(ctx, &all, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return gate.Verdict{}, fmt.Errorf("listing the UpgradeGates of namespace %q: %w", cluster.Namespace, err)
@@ -77,11 +86,22 @@ func (e *Engine) Ask(ctx context.Context, cluster *clusterv1.Cluster, step gate.
 	if len(all.Items) == 0 {
 		return gate.Verdict{}, nil
 	}
+	upgrade, err := e.readUpgrade(ctx, cluster)
+	if err != nil {
+		return gate.Verdict{}, err
+	}
+	due, why := upgrade.Due(step)
+	if due == gate.NotDue {
+		return gate.Verdict{}, &gate.NotDueError{Step: step, Why: why}
+	}
 	c := upgradegate.Cluster{Namespace: cluster.Namespace, Name: cluster.Name, UID: string(cluster.UID), Labels: cluster.Labels}
 	gates, now := upgradegate.Select(all.Items, c, step), e.Now()
 	facts := e.readFacts(ctx, cluster, gate.Needs(gates, now))
 	verdict := gate.Decide(step, gates, facts, now)
-	if err := e.record(ctx, all.Items, c, step, verdict); err != nil {
+	if due == gate.MaybeDue {
+		return verdict, nil
+	}
+	if err := e.record(ctx, all.Items, asked{c, step, verdict}); err != nil {
 		if ends(step, verdict) {
 			return gate.Verdict{}, fmt.Errorf("dropping the approvals of an upgrade at its end: %w", err)
 		}

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -86,10 +88,45 @@ func controlPlane(path []string, conditions ...any) *unstructured.Unstructured {
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"})
 	o.SetNamespace("ns")
 	o.SetName("cp")
+	if len(path) == 0 {
+		return o
+	}
 	if err := unstructured.SetNestedSlice(o.Object, conditions, path...); err != nil {
 		panic(err)
 	}
 	return o
+}
+
+// show makes the live objects show that a step is due, as Cluster API writes them.
+func (w *world) show(t *testing.T, step gate.Step) {
+	t.Helper()
+	var live clusterv1.Cluster
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(cluster()), &live); err != nil {
+		t.Fatal(err)
+	}
+	at, pending := step.Version, []string{"AfterClusterUpgrade"}
+	switch step.Hook {
+	case gate.BeforeClusterUpgrade:
+		at, pending = version.MustParse("v1.30.1"), nil
+	case gate.BeforeControlPlaneUpgrade:
+		at = version.MustParse("v1.30.1")
+	case gate.AfterControlPlaneUpgrade, gate.BeforeWorkersUpgrade, gate.AfterWorkersUpgrade:
+		pending = append(pending, string(step.Hook))
+	case gate.AfterClusterUpgrade:
+	}
+	live.Annotations = map[string]string{runtimev1.PendingHooksAnnotation: strings.Join(pending, ",")}
+	live.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Version: step.Version.String()}
+	if err := w.Update(t.Context(), &live); err != nil {
+		t.Fatal(err)
+	}
+	cp := controlPlane(nil)
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(cp), cp); err != nil {
+		t.Fatal(err)
+	}
+	cp.Object["spec"] = map[string]any{"version": at.String()}
+	if err := w.Update(t.Context(), cp); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newGate(edit func(*v1alpha1.UpgradeGate)) *v1alpha1.UpgradeGate {
@@ -119,6 +156,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	kubeadm := schema.GroupVersion{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kubeadm})
 	mapper.Add(kubeadm.WithKind("KubeadmControlPlane"), meta.RESTScopeNamespace)
+	if !slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetName() == "cp" }) {
+		objects = append(objects, controlPlane(nil))
+	}
 	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, cluster())...).WithStatusSubresource(&v1alpha1.UpgradeGate{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -134,7 +174,14 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
+// ask asks about a step that is due.
 func (w *world) ask(t *testing.T, step gate.Step) gate.Verdict {
+	t.Helper()
+	w.show(t, step)
+	return w.askAgain(t, step)
+}
+
+func (w *world) askAgain(t *testing.T, step gate.Step) gate.Verdict {
 	t.Helper()
 	verdict, err := w.engine.Ask(t.Context(), cluster(), step)
 	if err != nil {
@@ -210,6 +257,7 @@ func TestEndOfAnUpgrade(t *testing.T) {
 		t.Errorf("before the end: %+v", w.status(t).Approvals)
 	}
 	last := gate.Step{Hook: gate.AfterClusterUpgrade, Version: workers.Version}
+	w.show(t, last)
 	w.conflicts = 100
 	if _, err := w.engine.Ask(t.Context(), cluster(), last); err == nil || len(w.status(t).Approvals) != 1 {
 		t.Errorf("%v, and approvals %+v", err, w.status(t).Approvals)
@@ -242,7 +290,6 @@ func TestChecks(t *testing.T) {
 		"an etcd that is not":                 {gate: checks("EtcdHealthy"), object: controlPlane(conditions, etcd("False")), want: "etcd is not healthy: KubeadmControlPlane cp says NotHealthy: * Machine m:   * member is down"},
 		"an etcd that is not known":           {gate: checks("EtcdHealthy"), object: controlPlane(conditions, etcd("Unknown")), want: "etcd is not healthy: "},
 		"an etcd that nobody tells of":        {gate: checks("EtcdHealthy"), object: controlPlane(conditions), want: "EtcdHealthy cannot be checked: KubeadmControlPlane cp has no condition EtcdClusterHealthy"},
-		"no control plane object":             {gate: checks("EtcdHealthy"), want: "EtcdHealthy cannot be checked: reading KubeadmControlPlane cp: "},
 		"nothing is looked at before the approval": {gate: func(g *v1alpha1.UpgradeGate) { approval(g); checks("NodesReady")(g) },
 			want: "needs approval"},
 		"a zone that is none": {gate: func(g *v1alpha1.UpgradeGate) {
@@ -284,10 +331,11 @@ func TestSlowCluster(t *testing.T) {
 			return nil, errors.New("no answer in time")
 		}
 		var answered sync.WaitGroup
+		w.show(t, workers)
 		begin := time.Now()
 		for range 100 {
 			answered.Go(func() {
-				got := w.ask(t, workers)
+				got := w.askAgain(t, workers)
 				if len(got.Findings) != 1 || got.Findings[0].Reason != gate.CheckUnknown {
 					t.Errorf("got %+v", got)
 				}
@@ -303,14 +351,90 @@ func TestSlowCluster(t *testing.T) {
 	})
 }
 
-// A request that names a Cluster that does not exist leaves nothing behind. A status that cannot be written changes no answer.
+// TestCallsThatAreNotDue checks that a call which the live objects do not ask for reads no workload cluster and changes no record.
+func TestCallsThatAreNotDue(t *testing.T) {
+	approved := func() *v1alpha1.UpgradeGate {
+		g := newGate(func(g *v1alpha1.UpgradeGate) {
+			g.Spec.Steps, g.Spec.Requires.Checks = []v1alpha1.GateStep{{At: "BeforeClusterUpgrade"}, {At: "BeforeWorkersUpgrade"}}, []v1alpha1.GateCheck{"NodesReady"}
+		})
+		approval(g)
+		g.Status.Approvals = upgradegate.ComputeApproved(g, upgradegate.Cluster{Namespace: "ns", Name: "prod", UID: "u1"}, workers, "jane", start)
+		return g
+	}
+	at := func(hook gate.Hook, v string) gate.Step { return gate.Step{Hook: hook, Version: version.MustParse(v)} }
+	for name, test := range map[string]struct {
+		request func(*clusterv1.Cluster)
+		shown   gate.Step
+		step    gate.Step
+		why     string
+	}{
+		"the end, in the middle":     {shown: workers, step: at(gate.AfterClusterUpgrade, "v1.32.4"), why: "BeforeWorkersUpgrade is called first"},
+		"the beginning, at the end":  {shown: at(gate.AfterClusterUpgrade, "v1.32.4"), step: at(gate.BeforeClusterUpgrade, "v1.32.4"), why: "at the target"},
+		"another target":             {shown: at(gate.BeforeClusterUpgrade, "v1.32.4"), step: at(gate.BeforeClusterUpgrade, "v1.33.1"), why: "the Cluster's target is v1.32.4"},
+		"a step that is passed":      {shown: at(gate.AfterWorkersUpgrade, "v1.32.4"), step: workers, why: "not record that the hook is pending"},
+		"another Cluster's UID":      {request: func(c *clusterv1.Cluster) { c.UID = "u2" }, shown: workers, step: workers, why: "no Cluster has this name and UID"},
+		"no UID":                     {request: func(c *clusterv1.Cluster) { c.UID = "" }, shown: workers, step: workers, why: "no Cluster has this name and UID"},
+		"a Cluster that is made up":  {request: func(c *clusterv1.Cluster) { c.Name = "made-up" }, shown: workers, step: workers, why: "no Cluster has this name and UID"},
+		"a hook that does not exist": {shown: at(gate.AfterClusterUpgrade, "v1.32.4"), step: at("AfterLunch", "v1.32.4"), why: "no such hook"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, approved())
+			w.show(t, test.shown)
+			request, before := cluster(), w.status(t)
+			if test.request != nil {
+				test.request(request)
+			}
+			verdict, err := w.engine.Ask(t.Context(), request, test.step)
+			notDue, ok := errors.AsType[*gate.NotDueError](err)
+			if !ok || !strings.Contains(notDue.Why, test.why) || len(verdict.Findings) > 0 {
+				t.Errorf("%+v, %v, want an error that says %q", verdict, err, test.why)
+			}
+			if diff := cmp.Diff(before, w.status(t)); diff != "" || w.writes != 0 || len(w.asked) > 0 {
+				t.Errorf("%d writes; asked of the cluster: %v; status (-before +after):\n%s", w.writes, w.asked, diff)
+			}
+		})
+	}
+}
+
+// TestTakenOver checks that an engine which takes over gets an answer that is not recorded.
+func TestTakenOver(t *testing.T) {
+	w := newWorld(t, newGate(func(g *v1alpha1.UpgradeGate) { approval(g); g.Spec.Steps[0].At = "BeforeClusterUpgrade" }))
+	w.show(t, gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: workers.Version})
+	got := w.askAgain(t, gate.Step{Hook: gate.BeforeClusterUpgrade, Version: workers.Version})
+	if len(got.Findings) != 1 || w.writes != 0 {
+		t.Errorf("%+v, %d writes", got, w.writes)
+	}
+}
+
+// TestLabelsOfTheRequestDoNotCount checks that a gate selects the live Cluster.
+func TestLabelsOfTheRequestDoNotCount(t *testing.T) {
+	w := newWorld(t, newGate(func(g *v1alpha1.UpgradeGate) {
+		approval(g)
+		g.Spec.ClusterSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "free", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	}))
+	w.show(t, workers)
+	request := cluster()
+	request.Labels = map[string]string{"free": "yes"}
+	if verdict, err := w.engine.Ask(t.Context(), request, workers); err != nil || len(verdict.Findings) != 1 {
+		t.Errorf("%+v, %v, want the gate to hold", verdict, err)
+	}
+}
+
+// TestControlPlaneThatCannotBeRead checks that nothing goes on where it is not known how far the upgrade is.
+func TestControlPlaneThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, newGate(approval))
+	w.show(t, workers)
+	if err := w.Delete(t.Context(), controlPlane(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.engine.Ask(t.Context(), cluster(), workers); err == nil || !strings.Contains(err.Error(), "reading KubeadmControlPlane cp") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestRecordingIsNoCondition checks that a status that cannot be written changes no answer.
 func TestRecordingIsNoCondition(t *testing.T) {
 	w := newWorld(t, newGate(approval))
-	made := cluster()
-	made.Name, made.UID = "made-up", "u9"
-	if verdict, err := w.engine.Ask(t.Context(), made, workers); err != nil || len(verdict.Findings) != 1 || w.writes != 0 {
-		t.Errorf("%+v, %v, %d writes", verdict, err, w.writes)
-	}
 	w.conflicts = 100
 	if got := w.ask(t, workers); len(got.Findings) != 1 || w.writes != 0 {
 		t.Errorf("%+v, %d writes", got, w.writes)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
 // maxReasonBytes bounds what is said of something that is not known, or of etcd.
@@ -69,20 +70,63 @@ func (e *Engine) read(ctx context.Context, cluster *clusterv1.Cluster, check gat
 	}
 }
 
-// readEtcd returns what the control plane object says is wrong with etcd. The KubeadmControlPlane's condition takes the etcd members
-// of all its Machines together, and compares them with etcd's own list.
-func (e *Engine) readEtcd(ctx context.Context, cluster *clusterv1.Cluster) (problem string, err error) {
+// readCluster reads the Cluster that a request names. A request does not tell whether the name or the UID is wrong.
+func (e *Engine) readCluster(ctx context.Context, request *clusterv1.Cluster, step gate.Step) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	err := e.Live.Get(ctx, client.ObjectKeyFromObject(request), cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Cluster %s: %w", client.ObjectKeyFromObject(request), err)
+	}
+	if err != nil || request.UID == "" || cluster.UID != request.UID {
+		return nil, &gate.NotDueError{Step: step, Why: "no Cluster has this name and UID"}
+	}
+	return cluster, nil
+}
+
+// readUpgrade reads what the Cluster and its control plane object show of an upgrade.
+func (e *Engine) readUpgrade(ctx context.Context, cluster *clusterv1.Cluster) (gate.Upgrade, error) {
+	controlPlane, err := e.readControlPlane(ctx, cluster)
+	if err != nil {
+		return gate.Upgrade{}, err
+	}
+	state, _, err := snapshot.Chain(snapshot.Objects{Cluster: cluster, ControlPlane: controlPlane})
+	if err != nil {
+		return gate.Upgrade{}, fmt.Errorf("reading how far the upgrade is: %w", err)
+	}
+	pending := make([]gate.Hook, 0, len(state.Pending))
+	for _, hook := range state.Pending {
+		pending = append(pending, gate.Hook(hook))
+	}
+	return gate.Upgrade{
+		Target: state.Target, Begun: state.ChainTarget, Pending: pending,
+		ControlPlane: state.ControlPlane.Version, Upgrading: state.ControlPlane.Upgrading,
+	}, nil
+}
+
+// readControlPlane reads the control plane object of a Cluster.
+func (e *Engine) readControlPlane(ctx context.Context, cluster *clusterv1.Cluster) (*unstructured.Unstructured, error) {
 	ref := cluster.Spec.ControlPlaneRef
 	name := ref.Kind + " " + ref.Name
 	mapping, err := e.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
 	if err != nil {
-		return "", fmt.Errorf("finding the API version of %s: %w", name, err)
+		return nil, fmt.Errorf("finding the API version of %s: %w", name, err)
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, object); err != nil {
-		return "", fmt.Errorf("reading %s: %w", name, err)
+		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
+	return object, nil
+}
+
+// readEtcd returns what the control plane object says is wrong with etcd. The KubeadmControlPlane's condition takes the etcd members
+// of all its Machines together, and compares them with etcd's own list.
+func (e *Engine) readEtcd(ctx context.Context, cluster *clusterv1.Cluster) (problem string, err error) {
+	object, err := e.readControlPlane(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	name := object.GetKind() + " " + object.GetName()
 	condition := findCondition(object, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
 	switch {
 	case condition == nil:

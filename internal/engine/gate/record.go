@@ -15,20 +15,27 @@ import (
 	"github.com/windlass-dev/windlass/internal/upgradegate"
 )
 
+// asked is a question that is due, and its answer.
+type asked struct {
+	cluster upgradegate.Cluster
+	step    gate.Step
+	verdict gate.Verdict
+}
+
 // record keeps the status of the gates of a namespace: two writes per gate and step, one when what is waited for changes, and one at
 // the end of an upgrade with approvals.
-func (e *Engine) record(ctx context.Context, gates []v1alpha1.UpgradeGate, c upgradegate.Cluster, step gate.Step, verdict gate.Verdict) error {
+func (e *Engine) record(ctx context.Context, gates []v1alpha1.UpgradeGate, a asked) error {
 	var exists func(name, uid string) bool
 	var problems []error
 	for i := range gates {
 		g := &gates[i]
-		message := verdict.Of(g.Name)
+		message := a.verdict.Of(g.Name)
 		if len(g.Status.Waiting) == 0 && len(g.Status.Approvals) == 0 && message == "" {
 			continue
 		}
 		if exists == nil {
 			var err error
-			if exists, err = e.readClusters(ctx, c.Namespace); err != nil {
+			if exists, err = e.readClusters(ctx, a.cluster.Namespace); err != nil {
 				return err
 			}
 		}
@@ -36,10 +43,10 @@ func (e *Engine) record(ctx context.Context, gates []v1alpha1.UpgradeGate, c upg
 		problems = append(problems, e.recordAt(ctx, g, func(status v1alpha1.UpgradeGateStatus) (v1alpha1.UpgradeGateStatus, bool) {
 			before := len(status.Approvals)
 			status.Approvals = upgradegate.ComputeExisting(status.Approvals, exists, now)
-			if ends(step, verdict) {
-				status.Approvals = upgradegate.ComputeEnded(status.Approvals, c, step)
+			if ends(a.step, a.verdict) {
+				status.Approvals = upgradegate.ComputeEnded(status.Approvals, a.cluster, a.step)
 			}
-			status, changed := upgradegate.ComputeWaiting(status, c, step, message, exists, now)
+			status, changed := upgradegate.ComputeWaiting(status, a.cluster, a.step, message, exists, now)
 			return status, changed || len(status.Approvals) != before
 		}))
 	}

@@ -256,7 +256,7 @@ func describe(g Group, r cover.Result) string {
 	for _, err := range r.Errors {
 		parts = append(parts, err.Error())
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(append(parts, r.Notes...), "; ")
 }
 
 // step asks all updaters in turn about one step; each sees what those before it cover. The error says which one cannot be

@@ -3,6 +3,7 @@
 package slots
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -11,10 +12,13 @@ import (
 // was deleted right after its begin is never shown.
 const staleAfter = 5 * time.Minute
 
-// Slots remember begins and ends, by scope: what shares one maxInFlight. K identifies machines. Use New. Safe for concurrent use.
+// Slots remember begins and ends, by scope: what shares one maxInFlight. K identifies machines. Use New. Safe for concurrent use. A scope in which nothing
+// has begun or ended for staleAfter is forgotten.
 type Slots[K comparable] struct {
 	mu     sync.Mutex
 	scopes map[string]*scope[K]
+	// swept is when idle scopes were last looked for.
+	swept time.Time
 }
 
 // Seen is which machines of a scope the cache shows in flight.
@@ -26,7 +30,10 @@ type Seen[K comparable] struct {
 }
 
 type scope[K comparable] struct {
-	mu sync.Mutex
+	// users counts the calls that hold the scope or wait for it, and used is when the last one came. Slots.mu guards both.
+	users int
+	used  time.Time
+	mu    sync.Mutex
 	// begun and ended are the updates whose begin or end this process has recorded.
 	begun, ended map[K]note
 }
@@ -40,23 +47,41 @@ type note struct {
 // New returns Slots that remember nothing.
 func New[K comparable]() *Slots[K] { return &Slots[K]{scopes: map[string]*scope[K]{}} }
 
-func (s *Slots[K]) scope(name string) *scope[K] {
+// hold returns a scope, locked, and the function that lets go of it.
+func (s *Slots[K]) hold(name string, now time.Time) (found *scope[K], release func()) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.sweep(now)
 	found, ok := s.scopes[name]
 	if !ok {
 		found = &scope[K]{begun: map[K]note{}, ended: map[K]note{}}
 		s.scopes[name] = found
 	}
-	return found
+	found.users++
+	found.used = now
+	s.mu.Unlock()
+	found.mu.Lock()
+	return found, func() {
+		found.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		found.users--
+	}
+}
+
+// sweep forgets the scopes that nobody uses and whose notes are all stale. The caller holds mu.
+func (s *Slots[K]) sweep(now time.Time) {
+	if now.Sub(s.swept) < staleAfter {
+		return
+	}
+	s.swept = now
+	maps.DeleteFunc(s.scopes, func(_ string, c *scope[K]) bool { return c.users == 0 && now.Sub(c.used) > staleAfter })
 }
 
 // Begin calls f with the number of machines of the scope in flight other than key. Until f returns nobody else in the scope
 // begins. seen returns the machines that the cache shows in flight. f reports whether the update id of key has begun.
 func (s *Slots[K]) Begin(scope string, key K, id string, now time.Time, seen func() (Seen[K], error), f func(inFlight int) (bool, error)) error {
-	c := s.scope(scope)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c, release := s.hold(scope, now)
+	defer release()
 	cached, err := seen()
 	if err != nil {
 		return err
@@ -111,9 +136,8 @@ func (c *scope[K]) prune(now time.Time, cached Seen[K]) {
 
 // End notes that an update of a machine is over.
 func (s *Slots[K]) End(scope string, key K, id string, now time.Time) {
-	c := s.scope(scope)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c, release := s.hold(scope, now)
+	defer release()
 	// Whatever update it was that had begun: an update that takes the place of another is not begun here.
 	delete(c.begun, key)
 	c.ended[key] = note{id: id, at: now}

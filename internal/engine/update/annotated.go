@@ -42,7 +42,7 @@ func waitsForAnnotated(m client.Object) (reply Reply, waits bool) {
 // so where this finds the lock free, the other takes it later and finds the mark. One of the two always sees the other. Where both do, whoever took the lock
 // gives it back, as it has not begun.
 func (r *run) peerUpgraded(ctx context.Context) (string, error) {
-	lock, err := r.locks.Read(ctx, r.cluster())
+	lock, err := r.locks.Read(ctx, r.owner.cluster)
 	if err != nil {
 		return "", err
 	}

@@ -52,8 +52,11 @@ func recordedOn(m *clusterv1.Machine, record string) *clusterv1.Machine {
 // lockOf is a lock of the control plane that Machine name holds.
 func lockOf(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c" + v1alpha1.InPlaceUpgradeLockSuffix},
-		Data:       map[string]string{v1alpha1.InPlaceUpgradeLockKey: `{"machineName":"` + name + `","machineNamespace":"` + namespace + `"}`},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "c" + v1alpha1.InPlaceUpgradeLockSuffix,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "c-uid"}},
+		},
+		Data: map[string]string{v1alpha1.InPlaceUpgradeLockKey: `{"machineName":"` + name + `","machineNamespace":"` + namespace + `"}`},
 	}
 }
 

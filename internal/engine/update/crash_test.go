@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,12 +29,18 @@ type faults struct {
 	at, passed int
 	// dies says that the process dies there; otherwise the effect, or its answer, fails.
 	dies bool
+	// err is what a broken effect returns; nil for an error of no kind. With it, only writes of objects break, and passed counts those.
+	err error
 	// what is the name of the point that broke.
 	what string
 }
 
 func (f *faults) point(name string) error {
 	f.mu.Lock()
+	if f.err != nil && !strings.Contains(name, "patch") && !strings.Contains(name, "apply") {
+		f.mu.Unlock()
+		return nil
+	}
 	f.passed++
 	broken := f.passed == f.at
 	if broken {
@@ -43,6 +50,8 @@ func (f *faults) point(name string) error {
 	switch {
 	case broken && f.dies:
 		panic(errDied)
+	case broken && f.err != nil:
+		return f.err
 	case broken:
 		return errors.New("broken " + name)
 	}

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,66 +37,65 @@ type question struct {
 }
 
 // CanUpdateMachine decides whether a control plane Machine can be updated in place, and records a decision that says yes.
-// The error is a *RefusedError where Cluster API must neither update nor replace.
+// The error is a *RefusedError where Cluster API must neither update nor replace, and an *UnaskedError where the objects in the management cluster do not ask
+// for this.
 func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (Coverage, error) {
-	machine := &clusterv1.Machine{}
-	key := client.ObjectKeyFromObject(&request.Current.Machine)
-	if err := e.Live.Get(ctx, key, machine); err != nil {
-		return Coverage{}, fmt.Errorf("reading Machine %s: %w", key, err)
-	}
-	current, err := machineObjects(request.Current)
+	ctx, cancel := withBudget(ctx)
+	defer cancel()
+	q, err := e.machineQuestion(ctx, request)
 	if err != nil {
-		return Coverage{}, fmt.Errorf("reading the current objects of Machine %s: %w", key, err)
+		return Coverage{}, err
 	}
-	desired, err := machineObjects(request.Desired)
-	if err != nil {
-		return Coverage{}, fmt.Errorf("reading the desired objects of Machine %s: %w", key, err)
-	}
-	return e.answer(ctx, question{
-		scope: cover.Machine, current: current, desired: desired, subject: machine, labels: machine.Labels,
-		ask: func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
-			shown := request.DeepCopy()
-			if err := ask.SetMachine(current, &shown.Current); err != nil {
+	q.ask = func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
+		shown := &runtimehooksv1.CanUpdateMachineRequest{}
+		for _, side := range []struct {
+			objects cover.Objects
+			into    *runtimehooksv1.CanUpdateMachineRequestObjects
+		}{{current, &shown.Current}, {q.desired, &shown.Desired}} {
+			if err := ask.SetMachine(side.objects, side.into); err != nil {
 				return cover.Patches{}, err
 			}
-			return u.CanUpdateMachine(ctx, shown)
-		},
-	})
+			if *side.into, err = ask.StripMachine(*side.into, e.reserved()); err != nil {
+				return cover.Patches{}, err
+			}
+		}
+		return u.CanUpdateMachine(ctx, shown)
+	}
+	return e.answer(ctx, q)
 }
 
 // CanUpdateMachineSet is CanUpdateMachine for the Machines of a MachineSet that move to another one. The other one need not
 // exist yet, so the decision is recorded on the one that they leave.
 func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (Coverage, error) {
-	machineSet := &clusterv1.MachineSet{}
-	key := client.ObjectKeyFromObject(&request.Current.MachineSet)
-	if err := e.Live.Get(ctx, key, machineSet); err != nil {
-		return Coverage{}, fmt.Errorf("reading MachineSet %s: %w", key, err)
-	}
-	current, err := machineSetObjects(request.Current)
+	ctx, cancel := withBudget(ctx)
+	defer cancel()
+	q, err := e.machineSetQuestion(ctx, request)
 	if err != nil {
-		return Coverage{}, fmt.Errorf("reading the current objects of MachineSet %s: %w", key, err)
+		return Coverage{}, err
 	}
-	desired, err := machineSetObjects(request.Desired)
-	if err != nil {
-		return Coverage{}, fmt.Errorf("reading the desired objects of MachineSet %s: %w", key, err)
-	}
-	return e.answer(ctx, question{
-		scope: cover.MachineSet, current: current, desired: desired, subject: machineSet, target: templateOf(&request.Desired.MachineSet),
-		labels: machineSet.Spec.Template.Labels,
-		ask: func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
-			shown := request.DeepCopy()
-			if err := ask.SetMachineSet(current, &shown.Current); err != nil {
+	q.ask = func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
+		shown := &runtimehooksv1.CanUpdateMachineSetRequest{}
+		for _, side := range []struct {
+			objects cover.Objects
+			into    *runtimehooksv1.CanUpdateMachineSetRequestObjects
+		}{{current, &shown.Current}, {q.desired, &shown.Desired}} {
+			if err := ask.SetMachineSet(side.objects, side.into); err != nil {
 				return cover.Patches{}, err
 			}
-			return u.CanUpdateMachineSet(ctx, shown)
-		},
-	})
+			if *side.into, err = ask.StripMachineSet(*side.into, e.reserved()); err != nil {
+				return cover.Patches{}, err
+			}
+		}
+		return u.CanUpdateMachineSet(ctx, shown)
+	}
+	return e.answer(ctx, q)
 }
+
+// reserved are the prefixes of annotations and labels that updaters are not shown.
+func (e *Engine) reserved() []string { return ask.Reserved(e.Prefix) }
 
 // answer decides, records and reports.
 func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
-	ctx, cancel := withBudget(ctx)
-	defer cancel()
 	o, err := e.readOwner(ctx, q.subject)
 	if err != nil {
 		return Coverage{}, err
@@ -152,7 +150,10 @@ func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updat
 		e.reportReplaced(o, q.subject, message)
 		return Coverage{Patches: coverage.Patches(), Message: "replaced: " + message}, nil
 	}
-	d := newDecision(q, result, updaters)
+	d, err := newDecision(q, result, updaters)
+	if err != nil {
+		return Coverage{}, err
+	}
 	d.Decided = e.Now().UTC()
 	if err := e.recordDecision(ctx, q.subject, d); err != nil {
 		return Coverage{}, err
@@ -181,17 +182,17 @@ func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Sel
 
 // recorded returns the decision that was made on the same objects before. A decision stands until the objects change, so
 // that all machines of a MachineSet are updated alike, also when Cluster API has forgotten its answer in the middle; a policy or
-// updater that was edited counts from the next change.
+// updater that was edited counts from the next change. The target does not count: a request names it, and no live object confirms the name.
 func recorded(q question, r cover.Result) *inplace.Decision {
 	for _, d := range readDecisions(q.subject) {
-		if d.CurrentDigest == r.CurrentDigest && d.DesiredDigest == r.DesiredDigest && d.Target == q.target {
+		if d.CurrentDigest == r.CurrentDigest && d.DesiredDigest == r.DesiredDigest {
 			return &d
 		}
 	}
 	return nil
 }
 
-func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) inplace.Decision {
+func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) (inplace.Decision, error) {
 	d := inplace.Decision{Target: q.target, CurrentDigest: r.CurrentDigest, DesiredDigest: r.DesiredDigest, Changes: r.Changes}
 	known := map[string]*v1alpha1.Updater{}
 	for i := range updaters {
@@ -205,8 +206,14 @@ func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) inplac
 		})
 	}
 	d.Dirty = r.Dirty
+	if q.scope == cover.Machine {
+		var err error
+		if d.Fingerprint, err = cover.Fingerprint(q.desired); err != nil {
+			return d, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
+		}
+	}
 	d.ID = decisionID(d)
-	return d
+	return d, nil
 }
 
 // decisionID is a digest of a decision, without its time and id.
@@ -266,7 +273,7 @@ func describeUncovered(r cover.Result) string {
 	for _, err := range r.Errors {
 		problems = append(problems, err.Error())
 	}
-	return strings.Join(problems, "; ")
+	return strings.Join(append(problems, r.Notes...), "; ")
 }
 
 func machineObjects(o runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {

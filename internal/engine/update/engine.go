@@ -64,7 +64,7 @@ type Engine struct {
 func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
-		Options: o, slots: slots.New[types.UID](), asked: newAsked(), said: newSaid(), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: settle.New(),
+		Options: o, slots: slots.New[types.UID](), asked: newAsked(), said: newSaid(o.Now), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: settle.New(),
 		locks: cplock.New(o.Client, o.Live),
 	}
 }

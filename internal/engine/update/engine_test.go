@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -46,6 +47,8 @@ type scripted struct {
 	err       error
 	answer    func(operation string) inplace.Answer
 	updates   []string
+	// told are the objects of each UpdateMachine.
+	told []runtimehooksv1.UpdateMachineRequestObjects
 }
 
 func (s *scripted) CanUpdateMachine(context.Context, *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
@@ -65,6 +68,7 @@ func (s *scripted) UpdateMachine(_ context.Context, request *runtimehooksv1.Upda
 	defer s.mu.Unlock()
 	operation := request.Desired.Machine.Annotations[v1alpha1.OperationIDAnnotation]
 	s.updates = append(s.updates, request.Desired.Machine.Name+" "+operation)
+	s.told = append(s.told, request.Desired)
 	return s.answer(operation)
 }
 
@@ -83,6 +87,8 @@ type world struct {
 	// writes counts the writes of Machines.
 	writes atomic.Int64
 	faults faults
+	// lockInfrastructure keeps two calls from creating one infrastructure machine.
+	lockInfrastructure sync.Mutex
 }
 
 func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.Object) *world {
@@ -99,7 +105,7 @@ func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.
 	}
 	objects = append(objects,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c"}},
+		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c", UID: "c-uid"}},
 		&v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keep"}, Spec: policy},
 	)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -169,7 +175,7 @@ func machineSet(name, v string) *clusterv1.MachineSet {
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), Labels: labels},
 		Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: clusterv1.MachineTemplateSpec{
-			ObjectMeta: clusterv1.ObjectMeta{Labels: labels}, Spec: clusterv1.MachineSpec{ClusterName: "c", Version: v},
+			ObjectMeta: clusterv1.ObjectMeta{Labels: labels}, Spec: clusterv1.MachineSpec{ClusterName: "c", Version: v, InfrastructureRef: infrastructureRef("XTemplate", "x")},
 		}},
 	}
 }
@@ -181,33 +187,12 @@ func machine(name, set, v string) *clusterv1.Machine {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: types.UID(name),
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.MachineDeploymentNameLabel: "md"},
-			Annotations:     map[string]string{clusterv1.UpdateInProgressAnnotation: ""},
+			Annotations:     map[string]string{clusterv1.UpdateInProgressAnnotation: "", runtimev1.PendingHooksAnnotation: "UpdateMachine"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: set, UID: types.UID(set), Controller: &isController}},
 		},
-		Spec:   clusterv1.MachineSpec{ClusterName: "c", Version: v},
+		Spec:   clusterv1.MachineSpec{ClusterName: "c", Version: v, InfrastructureRef: infrastructureRef("X", name)},
 		Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: name}},
 	}
-}
-
-var infrastructure = runtime.RawExtension{Raw: []byte(`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"X","metadata":{"name":"x"},"spec":{"template":{"spec":{}}}}`)}
-
-// canUpdateSet asks whether the machines of set old can be updated to set new.
-func (w *world) canUpdateSet(oldSet, newSet *clusterv1.MachineSet) (Coverage, error) {
-	return w.engine.CanUpdateMachineSet(w.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{
-		Current: runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: *oldSet, InfrastructureMachineTemplate: infrastructure},
-		Desired: runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: *newSet, InfrastructureMachineTemplate: infrastructure},
-	})
-}
-
-// update calls UpdateMachine as Cluster API does.
-func (w *world) update(name string) (Reply, error) {
-	w.Helper()
-	m := w.machine(name)
-	m.Status = clusterv1.MachineStatus{}
-	m.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}
-	return w.engine.UpdateMachine(w.Context(), &runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{
-		Machine: *m, InfrastructureMachine: runtime.RawExtension{Raw: []byte(`{"spec":{}}`)},
-	}})
 }
 
 func (w *world) machine(name string) *clusterv1.Machine {
@@ -221,7 +206,15 @@ func (w *world) machine(name string) *clusterv1.Machine {
 
 func (w *world) annotate(name, key string, value *string) {
 	w.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	annotations := map[string]any{key: value}
+	if key == clusterv1.UpdateInProgressAnnotation {
+		// Cluster API sets and removes the one with the other.
+		annotations[runtimev1.PendingHooksAnnotation] = nil
+		if value != nil {
+			annotations[runtimev1.PendingHooksAnnotation] = "UpdateMachine"
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -22,6 +22,8 @@ import (
 type owner struct {
 	object *metav1.PartialObjectMetadata
 	group  updatepolicy.Group
+	// cluster is the metadata of the Cluster.
+	cluster *metav1.PartialObjectMetadata
 }
 
 func (o owner) blockedObject() blockedObject {
@@ -51,7 +53,7 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	if _, ok := labels[clusterv1.MachineControlPlaneLabel]; ok {
 		group = snapshot.ControlPlaneGroup(cluster, object)
 	}
-	return owner{object: object, group: group}, nil
+	return owner{object: object, group: group, cluster: cluster}, nil
 }
 
 // ownerReference returns kind and name of the object that holds the group of a Machine or MachineSet.

@@ -2,7 +2,6 @@ package update
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,25 +36,13 @@ func (r *run) readNode(ctx context.Context) {
 	r.facts.Node = r.Nodes.Node(ctx, r.cluster(), name)
 }
 
-// readRun reads all that is decided on.
+// readRun reads all that is decided on. It writes nothing before it knows that Cluster API's marks ask for the update.
 func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (*run, error) {
-	key := client.ObjectKeyFromObject(&request.Desired.Machine)
-	machine := &clusterv1.Machine{}
-	if err := e.Live.Get(ctx, key, machine); err != nil {
-		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
-	}
-	o, err := e.readOwner(ctx, machine)
+	r, err := e.newRun(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	desired, err := version.Parse(request.Desired.Machine.Spec.Version)
-	if err != nil {
-		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
-	}
-	r := &run{Engine: e, request: request, machine: machine, owner: o}
-	r.facts = inplace.Facts{
-		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
-	}
+	machine := r.machine
 	if err := r.readRecords(ctx); err != nil {
 		return nil, err
 	}
@@ -71,6 +58,33 @@ func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMach
 		}
 	}
 	r.readNode(ctx)
+	return r, nil
+}
+
+// newRun reads the live objects of a Machine that Cluster API has marked, and the group that it belongs to.
+func (e *Engine) newRun(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (*run, error) {
+	began := e.Now()
+	live, err := e.readMarked(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	machine := live.machine
+	key := client.ObjectKeyFromObject(machine)
+	o, err := e.readOwner(ctx, machine)
+	if err != nil {
+		return nil, err
+	}
+	desired, err := version.Parse(machine.Spec.Version)
+	if err != nil {
+		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
+	}
+	r := &run{Engine: e, live: live, machine: machine, owner: o, confirmed: began}
+	r.facts = inplace.Facts{
+		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
+	}
+	if r.facts.Fingerprint, err = cover.Fingerprint(live.objects); err != nil {
+		return nil, fmt.Errorf("comparing the objects of Machine %s: %w", key, err)
+	}
 	return r, nil
 }
 
@@ -131,43 +145,78 @@ func templateName(labels map[string]string, otherwise string) string {
 	return otherwise
 }
 
-// readDecision finds the decision for this update: on the Machine, or on the MachineSets of its MachineDeployment.
+// readDecision finds the decision that was made for what the Machine's live objects desire: on the Machine, or on the MachineSets of its MachineDeployment.
 func (r *run) readDecision(ctx context.Context) error {
-	var found []inplace.Decision
 	if r.facts.Target == "" {
-		found = readDecisions(r.machine)
-		found = found[:min(len(found), 1)]
-	} else {
-		sets := &metav1.PartialObjectMetadataList{}
-		sets.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineSetList"))
-		err := r.Live.List(ctx, sets, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.owner.group.Object})
-		if err != nil {
-			return fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", r.machine.Namespace, r.owner.group.Object, err)
-		}
-		slices.SortFunc(sets.Items, func(a, b metav1.PartialObjectMetadata) int {
-			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-		})
-		for i := range sets.Items {
-			for _, d := range readDecisions(&sets.Items[i]) {
-				if d.Target == r.facts.Target {
-					found = append(found, d)
-				}
-			}
-		}
+		r.chooseOwnDecision()
+		return nil
+	}
+	templates, ok, err := r.readMovedTo(ctx)
+	if err != nil || !ok {
+		return err
+	}
+	desired, err := cover.New(cover.MachineSet, templates, templates, nil)
+	if err != nil {
+		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
+	}
+	found, err := r.readSetDecisions(ctx, desired.Result().DesiredDigest)
+	if err != nil {
+		return err
 	}
 	r.decision = mergeDecisions(found)
 	r.facts.Decision = r.decision
 	if r.decision == nil {
 		return nil
 	}
-	machine, err := json.Marshal(r.request.Desired.Machine)
+	missing, err := cover.Missing(templates, r.live.objects)
 	if err != nil {
-		return fmt.Errorf("encoding the Machine: %w", err)
+		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
 	}
-	r.facts.Drifted = cover.Drifted(r.decision.Changes, cover.Objects{
-		Machine: machine, Infrastructure: rawJSON(r.request.Desired.InfrastructureMachine), Bootstrap: rawJSON(r.request.Desired.BootstrapConfig),
-	})
+	r.facts.Drifted = cover.BoundPointers(append(missing, cover.Drifted(r.decision.Changes, r.live.objects)...))
 	return nil
+}
+
+// chooseOwnDecision chooses the newest decision on a control plane Machine that was made for its live objects. If none was, it chooses the newest one for an
+// update that has not begun, so that the refusal names the fields that differ.
+func (r *run) chooseOwnDecision() {
+	list := readDecisions(r.machine)
+	for i := range list {
+		d := &list[i]
+		drifted := cover.Drifted(d.Changes, r.live.objects)
+		if len(drifted) == 0 && d.Fingerprint != "" && d.Fingerprint != r.facts.Fingerprint {
+			drifted = []cover.Pointer{{Part: cover.PartBootstrap, Path: "/spec"}}
+		}
+		if len(drifted) == 0 || r.saved == nil && r.decision == nil {
+			r.decision, r.facts.Drifted = d, drifted
+		}
+		if len(drifted) == 0 {
+			break
+		}
+	}
+	r.facts.Decision = r.decision
+}
+
+// readSetDecisions returns the decisions on the MachineSets of the Machine's MachineDeployment that were made for desired objects with this digest, those of
+// the oldest MachineSet first.
+func (r *run) readSetDecisions(ctx context.Context, digest string) ([]inplace.Decision, error) {
+	sets := &metav1.PartialObjectMetadataList{}
+	sets.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineSetList"))
+	err := r.Live.List(ctx, sets, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.owner.group.Object})
+	if err != nil {
+		return nil, fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", r.machine.Namespace, r.owner.group.Object, err)
+	}
+	slices.SortFunc(sets.Items, func(a, b metav1.PartialObjectMetadata) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	var found []inplace.Decision
+	for i := range sets.Items {
+		for _, d := range readDecisions(&sets.Items[i]) {
+			if d.DesiredDigest == digest {
+				found = append(found, d)
+			}
+		}
+	}
+	return found, nil
 }
 
 func has(object client.Object, annotation string) bool {

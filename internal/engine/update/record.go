@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,13 +15,13 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/remediation"
 )
 
-// maxDecisions is how many decisions an object keeps: one for each MachineSet that machines still move to from it.
+// maxDecisions is how many decisions an object keeps: one for each desired state, newest first.
 const maxDecisions = 8
 
-// annotationPatch sets annotations, and removes those that are nil. It carries no resource version: Cluster API writes
-// these objects all the time, and nobody else writes our annotations.
+// annotationPatch sets annotations, and removes those that are nil.
 type annotationPatch map[string]*string
 
 func (p annotationPatch) set(key string, value any) error {
@@ -42,18 +42,6 @@ func (p annotationPatch) removeFrom(annotations map[string]string, keys ...strin
 			p[key] = nil
 		}
 	}
-}
-
-// applyAnnotations writes a patch and leaves the object as the API server returned it.
-func (e *Engine) applyAnnotations(ctx context.Context, object client.Object, p annotationPatch) error {
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": p}})
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	if err := e.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); err != nil {
-		return fmt.Errorf("writing annotations of %s/%s: %w", object.GetNamespace(), object.GetName(), err)
-	}
-	return nil
 }
 
 // readAnnotation decodes an annotation into a new T; nil where there is none.
@@ -83,7 +71,7 @@ func readDecisions(object client.Object) []inplace.Decision {
 func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inplace.Decision) error {
 	kept := []inplace.Decision{d}
 	for _, old := range readDecisions(object) {
-		if old.Target != d.Target && len(kept) < maxDecisions {
+		if old.DesiredDigest != d.DesiredDigest && len(kept) < maxDecisions {
 			kept = append(kept, old)
 		}
 	}
@@ -94,8 +82,7 @@ func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inp
 	return e.applyAnnotations(ctx, object, p)
 }
 
-// recordProgress puts an update's progress on its Machine. Remediation is kept off the Machine from the first record to
-// the end, unless the update failed finally and the policy hands the machine over.
+// recordProgress puts an update's progress on its Machine, with the protection from remediation that it needs.
 func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, before, progress *inplace.Progress, policy inplace.Policy) error {
 	p := annotationPatch{}
 	if err := p.set(v1alpha1.UpdateProgressAnnotation, progress); err != nil {
@@ -108,14 +95,7 @@ func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, befor
 	if err := p.set(v1alpha1.UpdatePlanAnnotation, names); err != nil {
 		return err
 	}
-	// A machine whose updater could not be asked may be well: it is not given to remediation.
-	if progress.Phase == inplace.Failed && policy.Remediate && !progress.Unanswered {
-		resumeRemediation(m, p)
-		p.setString(clusterv1.RemediateMachineAnnotation, "")
-	} else {
-		pauseRemediation(m, p)
-		withdrawRemediation(m, p)
-	}
+	maps.Copy(p, annotationPatch(remediation.Change(m.Annotations, before, progress, policy, remediation.UnderWay(m) != "")))
 	switch {
 	case before == nil:
 		// A wish to abandon that is older than the update is about another one.
@@ -166,31 +146,12 @@ func (e *Engine) recordAbandon(ctx context.Context, m *clusterv1.Machine, owed i
 
 func clearUpdate(m *clusterv1.Machine, p annotationPatch) {
 	p.removeFrom(m.Annotations, v1alpha1.UpdateProgressAnnotation, v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateRetryAnnotation)
-	resumeRemediation(m, p)
-	withdrawRemediation(m, p)
-}
-
-// withdrawRemediation takes back that a failed update was handed to remediation, when it goes on or is given up: the Machine
-// would be replaced after a retry that went well. Whoever asks for remediation at another time is left alone.
-func withdrawRemediation(m *clusterv1.Machine, p annotationPatch) {
-	if before, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation); err == nil && before != nil && before.Phase == inplace.Failed {
-		p.removeFrom(m.Annotations, clusterv1.RemediateMachineAnnotation)
+	// A record that cannot be read has handed nothing to remediation.
+	before, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
+	if err != nil {
+		before = nil
 	}
-}
-
-// pauseRemediation keeps MachineHealthChecks off a Machine. One that somebody else keeps off stays so after the update.
-func pauseRemediation(m *clusterv1.Machine, p annotationPatch) {
-	if _, ok := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]; ok {
-		return
-	}
-	p.setString(clusterv1.MachineSkipRemediationAnnotation, "")
-	p.setString(v1alpha1.RemediationPausedAnnotation, "")
-}
-
-func resumeRemediation(m *clusterv1.Machine, p annotationPatch) {
-	if _, ours := m.Annotations[v1alpha1.RemediationPausedAnnotation]; ours {
-		p.removeFrom(m.Annotations, clusterv1.MachineSkipRemediationAnnotation, v1alpha1.RemediationPausedAnnotation)
-	}
+	maps.Copy(p, annotationPatch(remediation.Change(m.Annotations, before, nil, inplace.Policy{}, false)))
 }
 
 // DirtyField is a field that a Machine's objects carry, but that was not applied to the running machine.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -63,22 +64,37 @@ func (a *asked) due(updater string, now time.Time) bool {
 	return true
 }
 
+// sayAgainAfter is how long what was said last about an object is remembered after it was last said. Cluster API asks again sooner about an object that is
+// there, so what is forgotten is about objects that are gone or done.
+const sayAgainAfter = time.Hour
+
 // said remembers what was said last about an object, so that it is logged and written once per change.
 type said struct {
 	mu   sync.Mutex
-	last map[types.UID]string
+	now  func() time.Time
+	last map[types.UID]saying
+	// swept is when forgotten objects were last looked for.
+	swept time.Time
 }
 
-func newSaid() *said { return &said{last: map[types.UID]string{}} }
+type saying struct {
+	text string
+	at   time.Time
+}
+
+func newSaid(now func() time.Time) *said { return &said{now: now, last: map[types.UID]saying{}} }
 
 func (s *said) changed(uid types.UID, text string) bool {
+	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last, ok := s.last[uid]; ok && last == text {
-		return false
+	if now.Sub(s.swept) >= sayAgainAfter {
+		s.swept = now
+		maps.DeleteFunc(s.last, func(_ types.UID, said saying) bool { return now.Sub(said.at) >= sayAgainAfter })
 	}
-	s.last[uid] = text
-	return true
+	last, ok := s.last[uid]
+	s.last[uid] = saying{text: text, at: now}
+	return !ok || last.text != text
 }
 
 // forget has the next thing that is said about the object count as changed.

@@ -3,7 +3,6 @@ package update
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,14 +15,19 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/engine/ask"
 	"github.com/windlass-dev/windlass/internal/engine/carry"
+	"github.com/windlass-dev/windlass/internal/engine/remediation"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
+
+// pollRemediation is when an update is tried again whose Machine is up for remediation.
+const pollRemediation = 10 * time.Second
 
 // run is one call of UpdateMachine.
 type run struct {
 	*Engine
-	request  *runtimehooksv1.UpdateMachineRequest
+	live     *liveObjects
 	machine  *clusterv1.Machine
 	owner    owner
 	policy   updatepolicy.Selected
@@ -31,15 +35,26 @@ type run struct {
 	facts    inplace.Facts
 	// saved is what is recorded on the Machine.
 	saved *inplace.Progress
+	// confirmed is when the Machine was last known to be what is decided on.
+	confirmed time.Time
 }
 
 // UpdateMachine carries a machine's update on as far as it goes without waiting, and says when to ask again. It is
 // idempotent, and may be cut short at any point. The error is a *RefusedError where the update stands still until a person
-// acts.
+// acts, and an *UnaskedError where Cluster API's marks do not ask for the update.
 func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	defer e.machines.lock(client.ObjectKeyFromObject(&request.Desired.Machine))()
+	reply, err := e.update(ctx, request)
+	if isStale(err) {
+		// What was done so far was decided on what was then true. The next call reads everything again.
+		return Reply{RetryAfter: carry.NextStep, Message: "the Machine was changed meanwhile; reading it again"}, nil
+	}
+	return reply, err
+}
+
+func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
 	r, err := e.readRun(ctx, request)
 	if err != nil {
 		return Reply{}, err
@@ -64,6 +79,9 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 
 // Begin lets an update begin while no other machine of the same policy can.
 func (r *run) Begin(ctx context.Context, decide func(inFlight int) (bool, error)) (*carry.Reply, error) {
+	if why := remediation.Asked(r.machine, nil); why != "" {
+		return &carry.Reply{RetryAfter: pollRemediation, Message: "not started: the machine is up for remediation: " + why}, nil
+	}
 	if !r.owner.group.ControlPlane {
 		return nil, r.slots.Begin(r.scope(), r.machine.UID, r.facts.FreshID, r.facts.Now, r.inFlight(ctx), decide)
 	}
@@ -94,6 +112,9 @@ func (r *run) Drain(ctx context.Context, began time.Time) carry.Drained {
 	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(began) > limit {
 		return carry.Drained{Skip: true}
 	}
+	if err := r.confirm(ctx); err != nil {
+		return carry.Drained{Message: err.Error()}
+	}
 	done, message := r.callDrain(ctx)
 	if !done {
 		message = r.draining.Settle(r.machine.UID, message, r.facts.Now)
@@ -103,6 +124,9 @@ func (r *run) Drain(ctx context.Context, began time.Time) carry.Drained {
 
 // Uncordon makes the node schedulable.
 func (r *run) Uncordon(ctx context.Context) error {
+	if err := r.confirm(ctx); err != nil {
+		return err
+	}
 	if err := r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name); err != nil {
 		return fmt.Errorf("uncordoning its node: %w", err)
 	}
@@ -123,22 +147,24 @@ func (r *run) callDrain(ctx context.Context) (done bool, message string) {
 	return status.Done, status.Message
 }
 
-// Call asks the updater of a step.
+// Call asks the updater of a step. It is shown the live objects, never the request's.
 func (r *run) Call(ctx context.Context, a inplace.Call) inplace.Answer {
-	u := &v1alpha1.Updater{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: a.Step.Updater}, u); err != nil {
-		return inplace.Answer{Message: fmt.Sprintf("reading Updater %q: %v", a.Step.Updater, err)}
+	u, err := ask.Serving(ctx, r.Client, a.Step.Updater, r.policy, r.machine)
+	if err != nil {
+		return inplace.Answer{Message: err.Error()}
 	}
 	opened, err := r.Open(ctx, u)
 	if err != nil {
 		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}
 	}
-	shown := r.request.DeepCopy()
-	annotations := make(map[string]string, len(shown.Desired.Machine.Annotations)+1)
-	maps.Copy(annotations, shown.Desired.Machine.Annotations)
-	annotations[v1alpha1.OperationIDAnnotation] = a.Operation
-	shown.Desired.Machine.Annotations = annotations
-	answer := opened.UpdateMachine(ctx, shown)
+	request, err := ask.UpdateRequest(r.live.shown, ask.Command{Operation: a.Operation}, r.reserved())
+	if err != nil {
+		return inplace.Answer{Message: err.Error()}
+	}
+	if err := r.confirm(ctx); err != nil {
+		return inplace.Answer{Message: err.Error()}
+	}
+	answer := opened.UpdateMachine(ctx, request)
 	var problem error
 	if answer.Outcome == inplace.Unknown {
 		problem = fmt.Errorf("%s", answer.Message)
@@ -152,7 +178,7 @@ func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
 	if err := r.recordProgress(ctx, r.machine, before, after, r.policy.Policy); err != nil {
 		return err
 	}
-	r.saved, r.facts.Progress = after, after
+	r.saved, r.facts.Progress, r.confirmed = after, after, r.Now()
 	r.reportProgress(ctx, r.machine, before, after)
 	if before != nil && before.Phase == inplace.Failed {
 		r.clearCondition(ctx)
@@ -182,6 +208,9 @@ func (r *run) Finish(ctx context.Context, before *inplace.Progress, a inplace.Fi
 
 // Abandon gives an update up.
 func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
+	if err := r.confirm(ctx); err != nil {
+		return err
+	}
 	if a.Uncordon {
 		// A cluster that cannot be reached must not keep a person from giving its machine up.
 		if err := r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name); err != nil {

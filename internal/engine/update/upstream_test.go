@@ -172,8 +172,10 @@ func TestUpstreamMatchesMachineSet(t *testing.T) {
 			}
 			current, desired := machineSet("old", from), machineSet("new", to)
 			desired.Spec.Template.Spec.FailureDomain = tt.zone
-			desired.Spec.Template.Spec.InfrastructureRef.Name = "rotated"
+			current.Spec.Template.Spec.InfrastructureRef = infrastructureRef("DevMachineTemplate", "x")
+			desired.Spec.Template.Spec.InfrastructureRef = infrastructureRef("DevMachineTemplate", "rotated")
 			oldTemplate, newTemplate := templateWith("DevMachineTemplate", tt.currentInfra), templateWith("DevMachineTemplate", tt.newInfra)
+			w.putSets(current, desired, []byte(oldTemplate), []byte(newTemplate))
 			for i := range 2 {
 				coverage, err := w.engine.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{
 					Current: runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: *current, InfrastructureMachineTemplate: runtime.RawExtension{Raw: []byte(oldTemplate)}},

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/exec"
 
 	"github.com/windlass-dev/windlass/internal/host/rootscript"
+	"github.com/windlass-dev/windlass/internal/peer"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -48,6 +49,8 @@ const (
 	defaultNamespace    = metav1.NamespaceSystem
 	defaultStartTimeout = 30 * time.Second
 	defaultLifetime     = time.Hour
+	// requestTimeout bounds one request about the Pod. Streams have no bound but their context.
+	requestTimeout = 10 * time.Second
 	// pollEvery is how often a Pod is looked at that does not run yet. A watch would need one more permission.
 	pollEvery = 250 * time.Millisecond
 )
@@ -87,7 +90,13 @@ func New(o Options) (port.Host, error) {
 	case o.Lifetime < time.Second:
 		return fail(fmt.Errorf("the Pod cannot live for %s; a second is the least", o.Lifetime))
 	}
-	client, err := kubernetes.NewForConfig(o.Config)
+	limits := peer.Limits{Timeout: requestTimeout}
+	o.Config = peer.Bound(o.Config, limits)
+	transport, err := peer.NewAPIServerTransport(o.Config, limits)
+	if err != nil {
+		return fail(fmt.Errorf("the configuration of the API server's client: %w", err))
+	}
+	client, err := kubernetes.NewForConfigAndClient(o.Config, peer.NewClient(transport, limits))
 	if err != nil {
 		return fail(fmt.Errorf("the configuration of the API server's client: %w", err))
 	}

@@ -239,7 +239,7 @@ func TestConnectionEnds(t *testing.T) {
 }
 
 func TestNotReached(t *testing.T) {
-	h, err := pod.New(pod.Options{Config: &rest.Config{Host: "http://127.0.0.1:1"}, Node: node, Image: "i"})
+	h, err := pod.New(pod.Options{Config: &rest.Config{Host: "https://127.0.0.1:1"}, Node: node, Image: "i"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestNotReached(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := pod.Options{Config: &rest.Config{Host: "http://127.0.0.1:1"}, Node: node, Image: "i"}
+	good := pod.Options{Config: &rest.Config{Host: "https://127.0.0.1:1"}, Node: node, Image: "i"}
 	for word, change := range map[string]func(*pod.Options){
 		"API server": func(o *pod.Options) { o.Config = nil },
 		"no node":    func(o *pod.Options) { o.Node = "" },

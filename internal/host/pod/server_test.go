@@ -3,6 +3,7 @@ package pod_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -74,13 +75,13 @@ func newAPIServer(t *testing.T) *apiServer {
 		s.conns = append(s.conns, conn)
 		return ctx
 	}
-	s.Start()
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
 }
 
 func (s *apiServer) config() *rest.Config {
-	return &rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 }
 
 func (s *apiServer) allow(what string, serve http.HandlerFunc) http.HandlerFunc {

@@ -61,19 +61,22 @@ func (k *checker) raises(s *sim, c *cluster, to version.Version) {
 	if g := c.moving(""); len(g) > 0 {
 		k.violate(s, c, "the control plane goes to %s while pool %s is on its way to %s", to, g[0].name, g[0].template)
 	}
-	k.complete(s, c, to)
 	at, ok := k.passed[passKey{c.index, gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: to}}]
 	if c.Gates != nil && (!ok || s.now-at > intentHolds) {
 		k.violate(s, c, "the control plane goes to %s, and the gates have not let it in the last %s", to, intentHolds)
 	}
 }
 
-// complete: no pool at the control plane's version lacks machines, as far as the engine can know by now: they could not join any more.
-func (k *checker) complete(s *sim, c *cluster, to version.Version) {
+// complete: when a workers step of an upgrade ends, no MachineDeployment that it moved lacks machines,
+// as far as the engine can know by then: they could not join after the control plane's next step.
+func (k *checker) complete(s *sim, c *cluster) {
+	at := c.controlPlane().template
+	if chain := c.recorded.Chain; chain == nil || chain.At.Equal(at) {
+		return
+	}
 	for _, g := range c.groups[1:] {
-		short := g.off == 0 && g.template == c.controlPlane().template && g.fresh+g.coming+g.updating < g.desired
-		if short && s.now-g.changed > s.cfg.Faults.Lag {
-			k.violate(s, c, "the control plane goes to %s while pool %s lacks machines", to, g.name)
+		if g.kind == plan.MachineDeployment && g.template == at && g.short() && s.now-g.changed > s.cfg.Faults.Lag {
+			k.violate(s, c, "the workers step to %s ends while pool %s lacks machines", at, g.name)
 		}
 	}
 }
@@ -106,8 +109,12 @@ func (k *checker) raisesPool(s *sim, g *group) {
 	}
 }
 
-// recordsChain: the Cluster's record has been written.
+// recordsChain: the Cluster's record is written.
 func (k *checker) recordsChain(s *sim, c *cluster, r chain.Recorded) {
+	old := c.recorded.Pending
+	if old.Has(chain.AfterClusterUpgrade) && old.Has(chain.AfterWorkersUpgrade) && !r.Pending.Has(chain.AfterWorkersUpgrade) {
+		k.complete(s, c)
+	}
 	if r.Intent != nil && r.Intent.From == r.Intent.To {
 		k.violate(s, c, "an intent from %s to itself is recorded", r.Intent.To)
 	}

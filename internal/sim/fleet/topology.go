@@ -10,6 +10,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/engine/upgrade"
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -66,7 +67,7 @@ func (s *sim) readChain(c *cluster) (chain.State, chain.Recorded) {
 	for i, g := range c.groups[1:] {
 		shown := s.read(g)
 		c.state[i] = chain.Group{
-			Name: g.name, Kind: g.kind, Exists: true, Version: g.template, Oldest: shown.oldest, Upgrading: shown.settled != g.template, Short: shown.short,
+			Name: g.name, Kind: g.kind, Exists: true, Version: g.template, Oldest: shown.oldest, Upgrading: shown.settled != g.template, Short: shown.short && g.kind == plan.MachineDeployment,
 			MaxMinorStep: g.minorStep,
 		}
 	}
@@ -184,12 +185,12 @@ func (e *chainEffects) Record(_ context.Context, recorded chain.Recorded) error 
 		return errConflict
 	}
 	return e.write(func() {
-		e.c.recorded = recorded
-		e.c.revision++
-		e.revision = e.c.revision
 		if e.check != nil {
 			e.check.recordsChain(e.sim, e.c, recorded)
 		}
+		e.c.recorded = recorded
+		e.c.revision++
+		e.revision = e.c.revision
 	})
 }
 

@@ -316,9 +316,13 @@ func (g *group) oldest() version.Version {
 	return oldest
 }
 
+// short reports whether all machines are at the template's version, and fewer have a Node than the
+// group should have.
+func (g *group) short() bool { return g.off == 0 && g.fresh+g.updating < g.desired }
+
 // show brings up to date what the chain reads of the group. It reports whether that has changed.
 func (s *sim) show(g *group) bool {
-	now := groupView{oldest: g.oldest(), short: g.fresh+g.coming+g.updating < g.desired && g.off == 0}
+	now := groupView{oldest: g.oldest(), short: g.short()}
 	// A control plane without a machine reports what it reported before.
 	if g.off == 0 && (!g.isCP || g.fresh+g.updating > 0) {
 		now.settled = g.template

@@ -215,6 +215,11 @@ func (u *Updater) post(ctx context.Context, request updatesv1.HandOverRequest) (
 	if err != nil {
 		return response, err
 	}
+	return u.parseResponse(content)
+}
+
+// parseResponse checks a response and cleans its reason. Errors are *Error.
+func (u *Updater) parseResponse(content []byte) (response updatesv1.HandOverResponse, err error) {
 	if err := json.Unmarshal(content, &response); err != nil {
 		return response, u.client.Nonsense("", "the answer is not the JSON of a "+updatesv1.HandOverResponseKind, "answer as the protocol says", err)
 	}

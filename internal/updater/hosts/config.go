@@ -5,17 +5,18 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	core "github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
 )
 
@@ -75,35 +76,65 @@ func nodeConfiguration(spec configSpec) string {
 }
 
 var (
-	ownerSyntax       = regexp.MustCompile(`^[a-z_][a-z0-9_-]*:[a-z_][a-z0-9_-]*$`)
-	permissionsSyntax = regexp.MustCompile(`^0?[1-7]?[4-7][0-7]{2}$`)
+	ownerSyntax = regexp.MustCompile(`^[a-z_][a-z0-9_-]*:[a-z_][a-z0-9_-]*$`)
+	// permissionsSyntax has no special bits, such as setuid, and nobody but the owner may write.
+	permissionsSyntax = regexp.MustCompile(`^0?[4-7][0145]{2}$`)
 )
 
 // maxContent bounds the content of a file, in bytes: what is compressed may be anything.
 const maxContent = 256 << 10
 
-// file gives an entry as the file that it makes on a host; ok is false for one that a running host cannot be given.
-func (c coverage) file(f bootstrapv1.File) (made core.File, ok bool) {
-	appends := f.Append != nil && *f.Append
-	if appends || f.ContentFrom.IsDefined() || f.ContentFormat != "" && f.ContentFormat != bootstrapv1.FileContentFormatRaw {
-		return core.File{}, false
-	}
-	if !c.isPath(f.Path) || f.Owner != "" && !ownerSyntax.MatchString(f.Owner) || f.Permissions != "" && !permissionsSyntax.MatchString(f.Permissions) {
-		return core.File{}, false
+// file returns an entry as the file that it makes on a host. The error says why a running host cannot be given the file, and names its path. patches is the
+// folder with patches for kubeadm; empty for none.
+func (c coverage) file(f bootstrapv1.File, patches string) (core.File, error) {
+	if err := core.CheckPath(f.Path, c.prefixes, c.folder); err != nil {
+		return core.File{}, fmt.Errorf("file %s; allow it in spec.inProcess.host.allowedPathPrefixes of the Updater, unless it is protected", text.Bound(err.Error(), maxName))
 	}
 	content, ok := decodeContent(f.Content, f.Encoding)
-	return core.File{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: content}, ok
+	why := whyNotWritten(f)
+	if why == "" && !ok {
+		why = "its content cannot be decoded, is too large, or is filled in by cloud-init"
+	}
+	if why != "" {
+		return core.File{}, fmt.Errorf("file %s: %s", text.Bound(f.Path, maxName), why)
+	}
+	if patches != "" && strings.HasPrefix(f.Path, patches+"/") && !slices.Contains(c.prefixes, f.Path) {
+		if err := checkPatch(path.Base(f.Path), content); err != nil {
+			return core.File{}, fmt.Errorf("file %s: %w; list its full path in allowedPathPrefixes of the Updater to allow any content", text.Bound(f.Path, maxName), err)
+		}
+	}
+	return core.File{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: content}, nil
 }
 
+// whyNotWritten says what of an entry, beside its path and its content, a running host cannot be given; empty for nothing.
+func whyNotWritten(f bootstrapv1.File) string {
+	switch {
+	case f.Append != nil && *f.Append:
+		return "it is appended to"
+	case f.ContentFrom.IsDefined():
+		return "its content is in a Secret"
+	case f.ContentFormat != "" && f.ContentFormat != bootstrapv1.FileContentFormatRaw:
+		return "its content is a template"
+	case f.Owner != "" && !ownerSyntax.MatchString(f.Owner):
+		return "its owner is not USER:GROUP, by names"
+	case f.Permissions != "" && !permissionsSyntax.MatchString(f.Permissions):
+		return "its permissions are not octal, or have no read bit for the owner"
+	}
+	return ""
+}
+
+// maxName bounds what a message repeats of a configuration, in bytes.
+const maxName = 120
+
 // decodeContent decodes content as cloud-init does.
-func decodeContent(text string, encoding bootstrapv1.Encoding) (content []byte, ok bool) {
-	if isTemplate(text) {
+func decodeContent(encoded string, encoding bootstrapv1.Encoding) (content []byte, ok bool) {
+	if isTemplate(encoded) {
 		return nil, false
 	}
-	content = []byte(text)
+	content = []byte(encoded)
 	if encoding == bootstrapv1.Base64 || encoding == bootstrapv1.GzipBase64 {
 		var err error
-		if content, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), "")); err != nil {
+		if content, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(encoded), "")); err != nil {
 			return nil, false
 		}
 	}
@@ -125,48 +156,26 @@ func unzip(compressed []byte) (content []byte, ok bool) {
 	return content, err == nil && len(content) <= maxContent
 }
 
-// foreign are folders and files that are somebody else's, or that nobody finds again: kubeadm's and the kubelet's own, etcd's data, ours, and what is gone
-// after the next start of the host.
-var foreign = []string{
-	"/etc/kubernetes/pki", "/etc/kubernetes/manifests", "/etc/kubernetes/tmp",
-	"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/var/lib/kubelet/kubeadm-flags.env", "/var/lib/kubelet/pki",
-	"/var/lib/etcd", core.StateFolder, "/run", "/var/run", "/tmp", "/dev", "/proc", "/sys",
-}
-
-// binaries are what an upgrade puts in its place by itself.
-var binaries = []string{"kubeadm", "kubelet", "kubectl"}
-
-// isPath reports whether a file at a path, or patches in it, can be given to a running host.
-func (c coverage) isPath(p string) bool {
-	if !path.IsAbs(p) || p == "/" || path.Clean(p) != p || isTemplate(p) || strings.ContainsFunc(p, unicode.IsControl) {
-		return false
-	}
-	for _, folder := range foreign {
-		if p == folder || strings.HasPrefix(p, folder+"/") {
-			return false
-		}
-	}
-	if path.Dir(p) == "/etc/kubernetes" && path.Ext(p) == ".conf" {
-		return false
-	}
-	return path.Dir(p) != c.folder || !slices.Contains(binaries, path.Base(p))
-}
-
-var argName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]*$`)
-
-// atRegistration are arguments that count when a node is registered, or that say where the kubelet keeps what makes it the node that it is. Changed on a
-// running node, they have no effect, or make another node of it.
-var atRegistration = []string{
-	"bootstrap-kubeconfig", "cert-dir", "cloud-provider", "config", "config-dir", "container-runtime-endpoint", "hostname-override", "kubeconfig", "node-labels",
-	"provider-id", "register-node", "register-schedulable", "register-with-taints", "root-dir",
+// safeArgs are the arguments that a running kubelet can be given: numbers, durations, sizes and policies. All others are not covered. They name a file or a
+// folder that the kubelet reads or runs as root (config, kubeconfig, pod-manifest-path, manifest-url, volume-plugin-dir, image-credential-provider-bin-dir),
+// decide who may call the kubelet (anonymous-auth, authorization-mode, client-ca-file), count only when a node is registered (node-labels,
+// register-with-taints), or make another node of it (hostname-override, provider-id, root-dir). Source: cmd/kubelet/app/options of Kubernetes v1.36.
+var safeArgs = []string{
+	"container-log-max-files", "container-log-max-size", "cpu-cfs-quota", "cpu-cfs-quota-period", "cpu-manager-policy", "cpu-manager-policy-options",
+	"cpu-manager-reconcile-period", "enable-controller-attach-detach", "enforce-node-allocatable", "event-burst", "event-qps", "eviction-hard",
+	"eviction-max-pod-grace-period", "eviction-minimum-reclaim", "eviction-pressure-transition-period", "eviction-soft", "eviction-soft-grace-period",
+	"fail-swap-on", "feature-gates", "image-gc-high-threshold", "image-gc-low-threshold", "kube-api-burst", "kube-api-qps", "kube-reserved",
+	"local-storage-capacity-isolation", "max-open-files", "max-pods", "memory-manager-policy", "minimum-image-ttl-duration", "node-ip",
+	"node-status-max-images", "node-status-update-frequency", "pod-max-pids", "pods-per-core", "protect-kernel-defaults", "qos-reserved",
+	"registry-burst", "registry-qps", "reserved-cpus", "reserved-memory", "rotate-certificates", "runtime-request-timeout", "seccomp-default",
+	"serialize-image-pulls", "streaming-connection-idle-timeout", "sync-frequency", "system-reserved", "topology-manager-policy",
+	"topology-manager-policy-options", "topology-manager-scope", "v", "vmodule", "volume-stats-agg-period",
 }
 
 // isArg reports whether a running kubelet can be given an argument. Its arguments are words of one line in a file that systemd reads.
 func isArg(name, value string) bool {
-	if !argName.MatchString(name) || slices.Contains(atRegistration, name) || isTemplate(value) {
-		return false
-	}
-	return !strings.ContainsFunc(value, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune("\"'`\\$", r)
-	})
+	return slices.Contains(safeArgs, name) && !isTemplate(value) && argValue.MatchString(value)
 }
+
+// argValue has printable ASCII without blanks, quotes, backslashes and $.
+var argValue = regexp.MustCompile(`^[!#%&()*+,./0-9:;<=>?@A-Z\[\]^_a-z{|}~-]*$`)

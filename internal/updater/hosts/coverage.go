@@ -12,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	core "github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -21,40 +22,42 @@ type coverage struct {
 	distribution core.Distribution
 	// folder is where binaries stand on the host.
 	folder string
+	// prefixes are the paths at or below which files may be written.
+	prefixes []string
 	// repeatable are the commands that may be run again.
 	repeatable []string
 }
 
 const versionPath = "/spec/version"
 
-// claims gives the fields, by paths of Machine scope, that an update brings to what is desired.
-func (c coverage) claims(scope cover.Scope, current, desired cover.Objects) ([]cover.Pointer, error) {
-	var claims []cover.Pointer
+// claims returns the fields, by paths of Machine scope, that an update brings to what is desired, and what people should know of the others.
+func (c coverage) claims(scope cover.Scope, current, desired cover.Objects) (claims []cover.Pointer, notes []string, err error) {
 	ok, err := coversVersion(scope, current, desired)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if ok {
 		claims = append(claims, cover.Pointer{Part: cover.PartMachine, Path: versionPath})
 	}
 	if c.distribution != core.Kubeadm {
-		return claims, nil
+		return claims, nil, nil
 	}
 	from, err := readSpec(current.Bootstrap, scope)
 	if err != nil {
-		return nil, fmt.Errorf("the current bootstrap config: %w", err)
+		return nil, nil, fmt.Errorf("the current bootstrap config: %w", err)
 	}
 	to, err := readSpec(desired.Bootstrap, scope)
 	if err != nil {
-		return nil, fmt.Errorf("the desired bootstrap config: %w", err)
+		return nil, nil, fmt.Errorf("the desired bootstrap config: %w", err)
 	}
 	if from == nil || to == nil {
-		return claims, nil
+		return claims, nil, nil
 	}
-	for _, path := range c.coveredConfig(from, to) {
+	paths, notes := c.coveredConfig(from, to)
+	for _, path := range paths {
 		claims = append(claims, cover.Pointer{Part: cover.PartBootstrap, Path: path})
 	}
-	return claims, nil
+	return claims, notes, nil
 }
 
 // coversVersion refuses what no host can do: to go back. How many minors are too many is for the limit of the Updater.
@@ -79,31 +82,36 @@ func coversVersion(scope cover.Scope, current, desired cover.Objects) (bool, err
 	return from.IsZero() || version.Compare(to, from) != version.Less, nil
 }
 
-// coveredConfig gives the paths in a KubeadmConfig that are covered, whether or not they differ.
-func (c coverage) coveredConfig(from, to configSpec) []string {
-	var paths []string
+// coveredConfig returns the paths in a KubeadmConfig that are covered, whether or not they differ, and why files are not.
+func (c coverage) coveredConfig(from, to configSpec) (paths, notes []string) {
 	add := func(path string, covered bool) {
 		if covered {
 			paths = append(paths, path)
 		}
 	}
+	configuration := nodeConfiguration(to)
+	folder, knownFolder := decodeField[string](to, configuration, "patches", "directory")
 	filesFrom, ok := decodeField[[]bootstrapv1.File](from, "files")
 	filesTo, okTo := decodeField[[]bootstrapv1.File](to, "files")
-	add("/spec/files", ok && okTo && c.coversFiles(filesFrom, filesTo))
+	if ok && okTo {
+		err := c.checkFiles(filesFrom, filesTo, folder)
+		add("/spec/files", err == nil)
+		if err != nil {
+			notes = append(notes, err.Error())
+		}
+	}
 	for _, list := range []string{beforeField, afterField} {
 		commandsFrom, ok := decodeField[[]string](from, list)
 		commandsTo, okTo := decodeField[[]string](to, list)
 		add("/spec/"+list, ok && okTo && c.coversCommands(commandsFrom, commandsTo))
 	}
-	configuration := nodeConfiguration(to)
 	argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, configuration, "nodeRegistration", "kubeletExtraArgs")
 	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, configuration, "nodeRegistration", "kubeletExtraArgs")
 	// A claim on a field that desired does not have would take away what is around it.
 	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", len(argsTo) > 0 && ok && okTo && coversArgs(argsFrom, argsTo))
-	folder, ok := decodeField[string](to, configuration, "patches", "directory")
-	add("/spec/"+configuration+"/patches/directory", ok && c.coversPatches(folder, filesTo))
+	add("/spec/"+configuration+"/patches/directory", knownFolder && c.coversPatches(folder, filesTo))
 	add("/spec/clusterConfiguration/featureGates", coversGates(from, to))
-	return paths
+	return paths, notes
 }
 
 // localModeGate is what KubeadmControlPlane itself adds to a machine's configuration from v1.31 on, and takes away from v1.36 on.
@@ -129,27 +137,29 @@ func coversGates(from, to configSpec) bool {
 	return maps.Equal(without(gatesFrom), without(gatesTo))
 }
 
-// coversFiles reports whether all that differs between two lists of files can be done: files that are added or changed, one entry for each path.
-func (c coverage) coversFiles(from, to []bootstrapv1.File) bool {
+// checkFiles returns nil where all that differs between two lists of files can be done: files that are added or changed, one entry for each path. The error
+// names a path that cannot be. patches is the folder with patches for kubeadm.
+func (c coverage) checkFiles(from, to []bootstrapv1.File, patches string) error {
 	before, after := byPath(from), byPath(to)
-	for path := range before {
+	for _, path := range slices.Sorted(maps.Keys(before)) {
 		if len(after[path]) == 0 {
 			// A host cannot tell what else has come to count on the file.
-			return false
+			return fmt.Errorf("file %s is removed, which no running host does", text.Bound(path, maxName))
 		}
 	}
-	for path, entries := range after {
+	for _, path := range slices.Sorted(maps.Keys(after)) {
+		entries := after[path]
 		if reflect.DeepEqual(before[path], entries) {
 			continue
 		}
 		if len(before[path]) > 1 || len(entries) > 1 {
-			return false
+			return fmt.Errorf("file %s has two entries", text.Bound(path, maxName))
 		}
-		if _, ok := c.file(entries[0]); !ok {
-			return false
+		if _, err := c.file(entries[0], patches); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
 func byPath(files []bootstrapv1.File) map[string][]bootstrapv1.File {
@@ -216,15 +226,22 @@ func argsByName(args []bootstrapv1.Arg) (values map[string]string, unique bool) 
 	return values, true
 }
 
-// coversPatches reports whether kubeadm finds patches in a folder that the host did not have: there must be files for it.
+// coversPatches reports whether kubeadm finds patches in a folder that the host did not have: there must be files for it, and all of them must be allowed.
 func (c coverage) coversPatches(folder string, files []bootstrapv1.File) bool {
-	return slices.ContainsFunc(files, func(f bootstrapv1.File) bool {
-		_, ok := c.file(f)
-		return ok && path.Dir(f.Path) == folder
-	})
+	found := false
+	for _, f := range files {
+		if folder == "" || !strings.HasPrefix(f.Path, folder+"/") {
+			continue
+		}
+		if _, err := c.file(f, folder); err != nil {
+			return false
+		}
+		found = found || path.Dir(f.Path) == folder
+	}
+	return found
 }
 
 // isTemplate reports whether cloud-init would fill a text in: its values are known on the host only, when it is made.
-func isTemplate(text string) bool {
-	return strings.Contains(text, "{{") || strings.Contains(text, "{%") || strings.Contains(text, "{#")
+func isTemplate(value string) bool {
+	return strings.Contains(value, "{{") || strings.Contains(value, "{%") || strings.Contains(value, "{#")
 }

@@ -68,17 +68,17 @@ func (u *Updater) computeGoal(to version.Version, bootstrap json.RawMessage, dig
 
 // withConfig adds what a KubeadmConfig asks for. Fields that are not known here add nothing: they were not covered.
 func (c coverage) withConfig(goal core.Goal, spec configSpec) (core.Goal, error) {
+	configuration := nodeConfiguration(spec)
+	folder, _ := decodeField[string](spec, configuration, "patches", "directory")
 	files, _ := decodeField[[]bootstrapv1.File](spec, "files")
-	for path, entries := range byPath(files) {
-		if made, ok := c.file(entries[0]); ok && len(entries) == 1 {
-			made.Path = path
+	for _, entries := range byPath(files) {
+		if made, err := c.file(entries[0], folder); err == nil && len(entries) == 1 {
 			goal.Files = append(goal.Files, made)
 		}
 	}
 	before, _ := decodeField[[]string](spec, beforeField)
 	after, _ := decodeField[[]string](spec, afterField)
 	goal.Before, goal.After = c.selectRepeatable(before), c.selectRepeatable(after)
-	configuration := nodeConfiguration(spec)
 	args, _ := decodeField[[]bootstrapv1.Arg](spec, configuration, "nodeRegistration", "kubeletExtraArgs")
 	for _, arg := range args {
 		if arg.Value != nil && isArg(arg.Name, *arg.Value) {
@@ -86,10 +86,16 @@ func (c coverage) withConfig(goal core.Goal, spec configSpec) (core.Goal, error)
 		}
 	}
 	goal.IgnorePreflight, _ = decodeField[[]string](spec, configuration, "nodeRegistration", "ignorePreflightErrors")
-	folder, _ := decodeField[string](spec, configuration, "patches", "directory")
 	if folder != "" && (!path.IsAbs(folder) || isTemplate(folder)) {
 		return core.Goal{}, fmt.Errorf("%s.patches.directory is %q; kubeadm upgrade needs the absolute path of a folder, or it would take the patches away", configuration, folder)
 	}
+	if folder != "" {
+		if err := core.CheckPath(folder, c.prefixes, c.folder); err != nil {
+			return core.Goal{}, fmt.Errorf("%s.patches.directory: %w; without the folder kubeadm upgrade would remove the patches. Fix: allow the folder in "+
+				"spec.inProcess.host.allowedPathPrefixes of the Updater, or use another folder", configuration, err)
+		}
+	}
+	goal.Prefixes = c.prefixes
 	goal.PatchesFolder = folder
 	return goal, nil
 }
@@ -131,7 +137,25 @@ func (u *Updater) readDigests(ctx context.Context, namespace string) (core.Manif
 	if strings.TrimSpace(data[signatureKey]) == "" {
 		return core.Manifest{}, setup("the ConfigMap %s has no key %s with the manifest's signature", name, signatureKey)
 	}
-	return parseDigests(core.ParseSignedManifest(text, data[signatureKey], d.PublicKey))
+	return u.readSigned(ctx, text, data[signatureKey])
+}
+
+// readSigned reads a signed manifest. Its serial is recorded before anything is done with it, so that from then on none that is
+// older counts.
+func (u *Updater) readSigned(ctx context.Context, text, signature string) (core.Manifest, error) {
+	d := u.options.Config.Binaries.Digests
+	trust := core.Trust{PublicKey: d.PublicKey, MinSerial: d.MinSerial, AllowUnversioned: d.AllowUnversioned}
+	manifest, err := core.ParseSignedManifest(text, signature, trust, u.options.Now())
+	if err != nil {
+		return core.Manifest{}, &setupError{err}
+	}
+	if manifest.Terms().Serial == 0 || u.options.RecordSerial == nil {
+		return manifest, nil
+	}
+	if trust.MinSerial, err = u.options.RecordSerial(ctx, manifest.Terms().Serial); err != nil {
+		return core.Manifest{}, fmt.Errorf("recording the serial of the manifest of digests: %w", err)
+	}
+	return parseDigests(core.ParseSignedManifest(text, signature, trust, u.options.Now()))
 }
 
 func parseDigests(manifest core.Manifest, err error) (core.Manifest, error) {

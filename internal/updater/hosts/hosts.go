@@ -23,9 +23,9 @@ import (
 
 // Machine is what the updater reads of a Machine.
 type Machine struct {
-	// Cluster is the name of its Cluster, Node that of its node; Node is empty where it has none yet.
-	Cluster, Node string
-	Addresses     clusterv1.MachineAddresses
+	// Cluster is the name of its Cluster, Node that of its node; Node is empty where it has none yet. ProviderID is the one of its spec.
+	Cluster, Node, ProviderID string
+	Addresses                 clusterv1.MachineAddresses
 }
 
 // Nodes looks nodes up.
@@ -34,7 +34,7 @@ type Nodes interface {
 	Node(ctx context.Context, cluster types.NamespacedName, name string) inplace.Node
 }
 
-// Options configure an Updater. All but Bundle, Log, Now and Pause are needed. Functions are safe for concurrent use.
+// Options configure an Updater. All but RecordSerial, Bundle, Log, Now and Pause are needed. Functions are safe for concurrent use.
 type Options struct {
 	// Kind is one for hosts, and Config the spec of the Updater. Fields of it that are not set have their defaults.
 	Kind   v1alpha1.InProcessKind
@@ -44,6 +44,13 @@ type Options struct {
 	Secret    func(ctx context.Context, name types.NamespacedName) (map[string][]byte, error)
 	ConfigMap func(ctx context.Context, name types.NamespacedName) (map[string]string, error)
 	Nodes     Nodes
+	// Authorities returns the certificates, in PEM, that a Cluster's kubeconfig trusts for its API server.
+	Authorities func(ctx context.Context, cluster types.NamespacedName) ([]byte, error)
+	// ProviderID reads spec.providerID of a Node live.
+	ProviderID func(ctx context.Context, cluster types.NamespacedName, node string) (string, error)
+	// RecordSerial records that a signed manifest with a serial was seen, and returns the highest that was seen so far. nil
+	// records nothing.
+	RecordSerial func(ctx context.Context, serial int64) (highest int64, err error)
 	// Connect prepares the connection to a host. Its errors, and the host's, are *port.HostError where they say why.
 	Connect func(ctx context.Context, to Target) (port.Host, error)
 	// Bundle is needed where Config names one.
@@ -88,17 +95,8 @@ const (
 // New returns an Updater. The error says what is wrong with the configuration, for one that did not come through the API server, too.
 func New(o Options) (*Updater, error) {
 	distribution := distributionOf(o.Kind)
-	if distribution == "" {
-		return nil, fmt.Errorf("creating the updater for hosts: kind %q is not for hosts", o.Kind)
-	}
-	if o.Machine == nil || o.Secret == nil || o.ConfigMap == nil || o.Nodes == nil || o.Connect == nil {
-		return nil, errors.New("creating the updater for hosts: it needs Machine, Secret, ConfigMap, Nodes and Connect")
-	}
-	if (o.Config.SSH == nil) == (o.Config.Pod == nil) {
-		return nil, errors.New("creating the updater for hosts: set exactly one of ssh and pod")
-	}
-	if o.Config.Binaries.Bundle != "" && o.Bundle == nil {
-		return nil, errors.New("creating the updater for hosts: it needs Bundle")
+	if err := o.check(distribution); err != nil {
+		return nil, fmt.Errorf("creating the updater for hosts: %w", err)
 	}
 	o.Config = withDefaults(o.Config)
 	if o.Now == nil {
@@ -108,13 +106,42 @@ func New(o Options) (*Updater, error) {
 		o.Pause = pause
 	}
 	return &Updater{options: o, coverage: coverage{
-		distribution: distribution, folder: cmp.Or(o.Config.BinariesFolder, distribution.Folder()), repeatable: o.Config.RepeatableCommands,
+		distribution: distribution, folder: cmp.Or(o.Config.BinariesFolder, distribution.Folder()), prefixes: o.Config.AllowedPathPrefixes,
+		repeatable: o.Config.RepeatableCommands,
 	}}, nil
+}
+
+// check returns what is wrong with the options for a distribution.
+func (o Options) check(d core.Distribution) error {
+	switch {
+	case d == "":
+		return fmt.Errorf("kind %q is not for hosts", o.Kind)
+	case o.lacksPort():
+		return errors.New("it needs Machine, Secret, ConfigMap, Nodes, Authorities, ProviderID and Connect")
+	case (o.Config.SSH == nil) == (o.Config.Pod == nil):
+		return errors.New("set exactly one of ssh and pod")
+	case o.Config.Binaries.Bundle != "" && o.Bundle == nil:
+		return errors.New("it needs Bundle")
+	}
+	for _, prefix := range o.Config.AllowedPathPrefixes {
+		if err := core.CheckPrefix(prefix); err != nil {
+			return fmt.Errorf("allowedPathPrefixes: %w", err)
+		}
+	}
+	return nil
+}
+
+// lacksPort reports whether one of the ports that every updater of hosts needs is missing.
+func (o Options) lacksPort() bool {
+	return o.Machine == nil || o.Secret == nil || o.ConfigMap == nil || o.Nodes == nil || o.Authorities == nil || o.ProviderID == nil || o.Connect == nil
 }
 
 // withDefaults is what the API server would have made of a configuration.
 func withDefaults(c v1alpha1.HostConfig) v1alpha1.HostConfig {
 	c = *c.DeepCopy()
+	if len(c.AllowedPathPrefixes) == 0 {
+		c.AllowedPathPrefixes = core.DefaultPrefixes()
+	}
 	c.EtcdSnapshot = cmp.Or(c.EtcdSnapshot, v1alpha1.EtcdSnapshotRequired)
 	if c.SSH == nil {
 		return c
@@ -162,9 +189,11 @@ func (u *Updater) patches(ctx context.Context, scope cover.Scope, current, desir
 	if err := ctx.Err(); err != nil {
 		return cover.Patches{}, err
 	}
-	claims, err := u.coverage.claims(scope, current, desired)
+	claims, notes, err := u.coverage.claims(scope, current, desired)
 	if err != nil {
 		return cover.Patches{}, err
 	}
-	return pick.Patches(claims, scope, current, desired)
+	patches, err := pick.Patches(claims, scope, current, desired)
+	patches.Notes = notes
+	return patches, err
 }

@@ -118,6 +118,10 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 	if err != nil {
 		return a.answerError(err)
 	}
+	if answer := u.refuseOthers(ctx, a, goal, target, machine, host); answer != nil {
+		_ = host.Close() // Nothing was begun in this request.
+		return *answer
+	}
 	upgrade := hoststep.Upgrade{
 		Goal: goal, Host: host, Attempt: a.operation, Bundle: u.options.Bundle, Node: node{nodes: u.options.Nodes, target: target},
 	}
@@ -128,6 +132,20 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 		_ = host.Close()
 	}
 	return answer
+}
+
+// refuseOthers returns the answer for a host that is not the Machine's own, or that does not say who it is; nil for the Machine's own.
+func (u *Updater) refuseOthers(ctx context.Context, a attempt, goal core.Goal, target Target, machine Machine, host port.Host) *inplace.Answer {
+	wrong, err := u.identify(ctx, goal, target, machine, host)
+	switch {
+	case err != nil:
+		return new(a.answerError(err))
+	case wrong != nil && a.follows:
+		return new(unknown("%s", wrong))
+	case wrong != nil:
+		return new(fails("%s", wrong))
+	}
+	return nil
 }
 
 func (u *Updater) carry(ctx context.Context, a attempt, upgrade hoststep.Upgrade) inplace.Answer {

@@ -45,6 +45,12 @@ type world struct {
 	// readError fails all reads of the management cluster.
 	readError error
 
+	// authorities are in the Cluster's kubeconfig; hostAuthorities and hostNode are what the host's kubelet has.
+	authorities, hostAuthorities, hostNode string
+	// providerID is the Node's.
+	providerID    string
+	providerError error
+
 	target     hosts.Target
 	connectErr error
 	// execErr fails the next scripts, by number from 1; output takes the place of what a script prints.
@@ -92,7 +98,9 @@ func manifest() string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	authority := certificate(t, "kubernetes")
 	return &world{
+		authorities: authority, hostAuthorities: authority, hostNode: certificate(t, "system:node:node-m"),
 		now: start, kind: v1alpha1.KubeadmUpdater, installs: porttest.UpdaterFrom,
 		config: v1alpha1.HostConfig{
 			SSH: &v1alpha1.HostSSH{SecretName: "{cluster}-ssh"},
@@ -135,6 +143,10 @@ func (w *world) options() hosts.Options {
 				return nil, notFound(name.Name)
 			}
 			return maps.Clone(w.maps[name.Name]), w.readError
+		},
+		Authorities: func(context.Context, types.NamespacedName) ([]byte, error) { return []byte(w.authorities), w.readError },
+		ProviderID: func(context.Context, types.NamespacedName, string) (string, error) {
+			return w.providerID, w.providerError
 		},
 		Connect: func(_ context.Context, to hosts.Target) (port.Host, error) {
 			w.mu.Lock()
@@ -189,7 +201,7 @@ func (w *world) Close() error {
 }
 
 var (
-	checkName = regexp.MustCompile(`printf '([a-z-]+) %s %s`)
+	checkName = regexp.MustCompile(`(?m)^(?:checks=')?([a-z-]+) ([A-Za-z0-9+/=]{40,})$`)
 	startID   = regexp.MustCompile(`(?m)^id='(\S+) (\S+) (\S+)'$`)
 )
 
@@ -208,8 +220,11 @@ func (w *world) Exec(_ context.Context, c port.HostCommand) (port.HostResult, er
 	case id != nil:
 		w.start(id[1], id[2], id[3])
 		return port.HostResult{}, nil
-	case strings.HasSuffix(c.Script, "mark done yes\n"):
+	case strings.HasSuffix(c.Script, "mark \"done\" yes\n"):
 		return port.HostResult{}, nil
+	case strings.Contains(c.Script, "fact node-certificate"):
+		encode := base64.StdEncoding.EncodeToString
+		return port.HostResult{Stdout: fmt.Appendf(nil, "node-certificate %s\nauthorities %s\nend %s\n", encode([]byte(w.hostNode)), encode([]byte(w.hostAuthorities)), encode([]byte("yes")))}, nil
 	case strings.HasSuffix(c.Script, "fact end yes\n"):
 		return port.HostResult{Stdout: []byte(w.facts())}, nil
 	case strings.HasSuffix(c.Script, "echo end\n"):
@@ -254,8 +269,9 @@ func (w *world) advance() {
 
 func (w *world) checks(script string) string {
 	var b strings.Builder
-	operation := regexp.MustCompile(`/op/([a-z0-9.-]+)`).FindStringSubmatch(script)
 	for _, name := range checkName.FindAllStringSubmatch(script, -1) {
+		check, _ := base64.StdEncoding.DecodeString(name[2])
+		operation := regexp.MustCompile(`/op/([a-z0-9.-]+)`).FindStringSubmatch(string(check))
 		status := 1
 		if w.done[operation[1]][name[1]] {
 			status = 0

@@ -298,5 +298,6 @@ func run(ctx context.Context, host port.Host, what string, c port.HostCommand) (
 }
 
 func describe(result port.HostResult) string {
-	return hosts.Mask(strings.Join(strings.Fields(result.Stderr+" "+string(result.Stdout)), " "))
+	// Mask first: it tells secrets of several lines by their lines.
+	return strings.Join(strings.Fields(hosts.Mask(result.Stderr+"\n"+string(result.Stdout))), " ")
 }

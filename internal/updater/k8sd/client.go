@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/peer"
 	"github.com/windlass-dev/windlass/internal/updater/wire"
 )
 
@@ -28,14 +29,36 @@ const (
 	requestTimeout = 10 * time.Second
 	// maxBody bounds what is read of an answer, in bytes.
 	maxBody = 1 << 20
-	// maxHeader bounds the header of an answer, in bytes.
-	maxHeader = 64 << 10
 	// tokenHeader carries the node's token.
 	tokenHeader = "node-token"
 
 	refreshPath = "/1.0/snap/refresh"
 	statusPath  = "/1.0/snap/refresh-status"
 )
+
+// refreshAnswer is k8sd's answer to a request for a refresh.
+type refreshAnswer struct {
+	ChangeID changeID `json:"changeId"`
+}
+
+// changeID names a change of a snap. It becomes part of annotations and messages, so one that snapd would not make is refused.
+type changeID string
+
+// maxChangeID bounds a changeID, in bytes. snapd counts changes.
+const maxChangeID = 64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *changeID) UnmarshalJSON(data []byte) error {
+	var id string
+	if err := json.Unmarshal(data, &id); err != nil {
+		return err
+	}
+	if len(id) > maxChangeID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return errors.New("it is no id of a change")
+	}
+	*c = changeID(id)
+	return nil
+}
 
 // setupError is the error of something that people must set up before a node can be asked at all.
 type setupError struct{ err error }
@@ -218,29 +241,31 @@ func (s *session) post(ctx context.Context, path string, body, result any) error
 	// The connection is there already, so nothing but the path says anything about where the request goes.
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set(tokenHeader, s.token)
-	client := &http.Client{
-		Transport: &http.Transport{
-			DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return s.conn, nil },
-			DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader,
-		},
-		// The token is for the node alone.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	client := peer.NewClient(peer.NewTransport(peer.Connection{Established: s.conn, Timeout: requestTimeout}), peer.Limits{Timeout: requestTimeout, BodyBytes: maxBody})
 	response, err := client.Do(request)
 	if err != nil {
 		return fmt.Errorf("asking k8sd: %w", steady(err))
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	answer, err := io.ReadAll(response.Body)
+	if _, tooLong := errors.AsType[*peer.TooLongError](err); tooLong {
+		return fmt.Errorf("k8sd's answer is longer than %d bytes", maxBody)
+	}
 	if err != nil {
 		return fmt.Errorf("reading k8sd's answer: %w", steady(err))
 	}
 	return s.decode(response.StatusCode, answer, result)
 }
 
+var errTimeout = errors.New("no complete answer in time")
+
 // steady gives the part of a connection's error that stays the same from one attempt to the next, since the words end up in conditions: method and
 // URL say nothing here, and the port of our own end changes.
 func steady(err error) error {
+	// Two timers end a request, and each has its own words.
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return errTimeout
+	}
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err
 	}
@@ -252,9 +277,6 @@ func steady(err error) error {
 
 // decode reads an answer. What it says to people is made fit for conditions, and never holds the token.
 func (s *session) decode(code int, answer []byte, result any) error {
-	if len(answer) > maxBody {
-		return fmt.Errorf("k8sd's answer is longer than %d bytes", maxBody)
-	}
 	var envelope struct {
 		Error    string          `json:"error"`
 		Metadata json.RawMessage `json:"metadata"`

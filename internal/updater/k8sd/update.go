@@ -192,9 +192,7 @@ func (u *Updater) ask(ctx context.Context, a attempt, intent refresh) inplace.An
 		}
 		a.record = intent
 	}
-	var result struct {
-		ChangeID string `json:"changeId"`
-	}
+	var result refreshAnswer
 	if err := s.post(ctx, refreshPath, map[string]string{string(a.option.Method): a.option.Value}, &result); err != nil {
 		return u.notBegun(ctx, a, before, s, err)
 	}
@@ -202,7 +200,7 @@ func (u *Updater) ask(ctx context.Context, a attempt, intent refresh) inplace.An
 		return u.end(ctx, a, done, "nothing to refresh: "+a.option.String()+" is installed")
 	}
 	begun := intent
-	begun.ChangeID, begun.State = result.ChangeID, running
+	begun.ChangeID, begun.State = string(result.ChangeID), running
 	answer := inProgress("refreshing to %s: change %s has begun", a.option, result.ChangeID)
 	if err := u.recordAfter(ctx, a, begun); err != nil {
 		answer.Message += "; recording it: " + err.Error()

@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"path"
 	"time"
+
+	"github.com/windlass-dev/windlass/internal/peer"
 )
 
 const (
@@ -65,26 +67,12 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("updater %s: %w", o.Name, err)
 	}
-	transport := &http.Transport{
-		TLSClientConfig:     trust,
-		DialContext:         o.Dial,
-		ForceAttemptHTTP2:   true,
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 8,
-		IdleConnTimeout:     90 * time.Second,
-		TLSHandshakeTimeout: o.Timeout,
-		// A connection whose other end vanished is noticed, instead of failing every request until the system gives it up.
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
-		MaxResponseHeaderBytes: 64 << 10,
-	}
+	connection := peer.Connection{TLS: trust, Dial: o.Dial, Timeout: o.Timeout}
 	if o.Dial == nil {
-		transport.Proxy = http.ProxyFromEnvironment
+		connection.Proxy = http.ProxyFromEnvironment
 	}
-	return &Client{name: o.Name, base: base, timeout: o.Timeout, http: &http.Client{
-		Transport: transport,
-		// A redirect could lead the request, with the secrets in it, to where nobody registered an updater.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	limits := peer.Limits{Timeout: o.Timeout, BodyBytes: MaxResponseBytes}
+	return &Client{name: o.Name, base: base, timeout: o.Timeout, http: peer.NewClient(peer.NewTransport(connection), limits)}, nil
 }
 
 func parseBase(raw string) (*url.URL, error) {
@@ -160,12 +148,13 @@ func (c *Client) Post(ctx context.Context, below string, bounded bool, body []by
 	if answer.StatusCode != http.StatusOK {
 		return nil, c.badStatus(shown, answer.StatusCode)
 	}
-	content, err := io.ReadAll(io.LimitReader(answer.Body, MaxResponseBytes+1))
+	content, err := io.ReadAll(answer.Body)
+	_, tooLong := errors.AsType[*peer.TooLongError](err)
 	switch {
+	case tooLong:
+		return nil, c.Nonsense(below, fmt.Sprintf("the answer has more than %d bytes", MaxResponseBytes), "answer with patches, not with whole objects", nil)
 	case err != nil:
 		return nil, c.unreachable(ctx, shown, err)
-	case len(content) > MaxResponseBytes:
-		return nil, c.Nonsense(below, fmt.Sprintf("the answer has more than %d bytes", MaxResponseBytes), "answer with patches, not with whole objects", nil)
 	case len(bytes.TrimSpace(content)) == 0:
 		return nil, c.Nonsense(below, "the answer is empty", "answer with the hook's response as JSON", nil)
 	}
@@ -212,7 +201,9 @@ func (c *Client) unreachable(ctx context.Context, shown string, err error) *Erro
 	_, wrongName := errors.AsType[x509.HostnameError](err)
 	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		// The timers of the context and of the client race, and each has its own words.
+		e.Err = context.DeadlineExceeded
 		e.Problem, e.Mend = fmt.Sprintf("it did not answer within %s", c.timeout), "an updater must answer at once and work afterwards"
 	case unknownCA:
 		e.Problem, e.Mend = "its certificate is not trusted", "set the CA bundle to the certificate of the CA that signed it"

@@ -169,8 +169,9 @@ func (p *plane) createRules(ctx context.Context, t *testing.T, cluster string) {
 			ObjectMeta: metav1.ObjectMeta{Name: "kubeadm"},
 			Spec: v1alpha1.UpdaterSpec{
 				InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.KubeadmUpdater, Host: &v1alpha1.HostConfig{
-					SSH:      &v1alpha1.HostSSH{User: hosts.Ops, SecretName: loginSecret},
-					Binaries: v1alpha1.HostBinaries{HostFolder: mirror, Digests: v1alpha1.HostDigests{Manifest: p.to.digests()}},
+					SSH:                 &v1alpha1.HostSSH{User: hosts.Ops, SecretName: loginSecret},
+					AllowedPathPrefixes: []string{configFile},
+					Binaries:            v1alpha1.HostBinaries{HostFolder: mirror, Digests: v1alpha1.HostDigests{Manifest: p.to.digests()}},
 				}},
 				Transitions: v1alpha1.Transitions{MaxMinors: 1, NeedsDrain: true},
 			},

@@ -229,8 +229,8 @@ func checkObject(f Machine, t target) *hold {
 		return refuses(ReasonDowngrade, "the machine runs %s, and %s is an older minor; Kubernetes cannot go back", current, t.option)
 	case f.Paused:
 		return holds(ReasonPaused, "the machine or its Cluster is paused")
-	case f.Remediating:
-		return holds(ReasonRemediating, "the machine is up for remediation")
+	case f.Remediation != "":
+		return holds(ReasonRemediating, "the machine is up for remediation: %s", f.Remediation)
 	case f.Busy != "":
 		return holds(ReasonBusy, "%s", f.Busy)
 	}

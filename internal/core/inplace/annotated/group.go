@@ -155,19 +155,39 @@ func decideMembers(f Group) GroupVerdict {
 	if f.Retry {
 		return f.resume()
 	}
-	for _, m := range members {
-		if failed(m, f.Record.Option) {
-			return f.decideFailed(members, m)
-		}
+	if i := slices.IndexFunc(f.Members, f.stops); i >= 0 {
+		return f.decideFailed(members, f.Members[i])
 	}
 	settled := !slices.ContainsFunc(members, f.isLeft) && len(members) >= f.Replicas
 	if odd := f.oddOne(members); settled && odd != "" {
 		return f.failOdd(odd)
 	}
-	if f.Record.Message != "" {
+	switch {
+	case f.Record.Remediated != "":
+		return f.rest(f.failedState(members))
+	case f.Record.Message != "":
 		return f.resume()
 	}
 	return f.decideNext(members)
+}
+
+// stops reports whether a failed machine stops the group. One that is being deleted does if it is
+// replaced for its failure, and no person has asked for another try since.
+func (f Group) stops(m Member) bool {
+	if !failed(m, f.Record.Option) || !m.Deleting {
+		return failed(m, f.Record.Option)
+	}
+	asked := f.Record.RetryAsked
+	return m.Remediation != "" && (asked == nil || !m.Upgrade.endedAt().Before(*asked))
+}
+
+// failedState is what people see of a group that a failed machine has stopped.
+func (f Group) failedState(members []Member) State {
+	fix := "set windlass.dev/update-retry on the group or the machine to try again, or change or remove the annotation"
+	if f.Record.Remediated != "" {
+		fix = "the machine was handed to remediation; set windlass.dev/update-retry on the group to go on, or change or remove the annotation"
+	}
+	return State{Reason: ReasonFailed, Message: fmt.Sprintf("%s. %s; %s", f.Record.Message, f.count(members), fix)}
 }
 
 // decideFailed decides about a group with a failed machine: nothing begins any more, unless a person has asked for another try since it failed.
@@ -177,11 +197,17 @@ func (f Group) decideFailed(members []Member, m Member) GroupVerdict {
 	}
 	record := *f.Record
 	record.Reason, record.Message = ReasonFailed, fmt.Sprintf("Machine %s: %s", m.Name, m.Upgrade.Why())
-	v := f.rest(State{Reason: ReasonFailed, Message: fmt.Sprintf("%s. %s; set windlass.dev/update-retry on the group or the machine to try again, or change or remove the annotation", record.Message, f.count(members))})
-	if f.Record.Message == record.Message && f.Marks.Status == Failed {
+	if m.Remediation != "" {
+		record.Remediated = m.Name
+	}
+	before := f.Record
+	f.Record = &record
+	v := f.rest(f.failedState(members))
+	if before.Message == record.Message && before.Remediated == record.Remediated && f.Marks.Status == Failed {
+		v.After.Record = before
 		return v
 	}
-	v.After.Record, v.After.Marks.Status = &record, Failed
+	v.After.Marks.Status = Failed
 	if f.Marks.Status != Failed {
 		v.Event = Event{Kind: FailedFinally, Message: "no further machine begins: " + record.Message}
 	}
@@ -191,7 +217,7 @@ func (f Group) decideFailed(members []Member, m Member) GroupVerdict {
 // resume goes on after a failure that is none any longer, or that is to be tried again.
 func (f Group) resume() GroupVerdict {
 	record := *f.Record
-	record.Reason, record.Message = "", ""
+	record.Reason, record.Message, record.Remediated = "", "", ""
 	if f.Retry {
 		asked := f.Now
 		record.RetryAsked = &asked
@@ -413,13 +439,6 @@ func unplaced(f Group) bool {
 	}
 	_, known := option.Minor()
 	return !known
-}
-
-func machines(n int) string {
-	if n == 1 {
-		return "1 machine"
-	}
-	return fmt.Sprintf("%d machines", n)
 }
 
 // count says how far the group is.

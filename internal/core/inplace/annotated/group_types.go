@@ -1,6 +1,7 @@
 package annotated
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -18,6 +19,10 @@ type Record struct {
 	Message string `json:"message,omitempty"`
 	// Refused says that the group itself was refused, not one of its machines.
 	Refused bool `json:"refused,omitempty"`
+	// Remediated is the machine whose failure stopped the upgrade and that was handed to remediation; empty for none. No further
+	// machine begins until a person asks for another try, also when the failed Machine is gone: an option that fails everywhere
+	// would have one machine replaced after the other.
+	Remediated string `json:"remediated,omitempty"`
 	// RetryAsked is when a person last asked for another try: machines that had failed before are tried again.
 	RetryAsked *time.Time `json:"retryAsked,omitempty"`
 	// Previous is the record of the upgrade that ended well before this one was refused.
@@ -40,6 +45,8 @@ type Member struct {
 	// Held says why the machine must be left alone; empty if it need not. Updating says that this is because Cluster API updates it.
 	Held     string
 	Updating bool
+	// Remediation says which remediation of the machine is asked for or under way; empty for none.
+	Remediation string
 	// NotReady says why the node is not Ready; empty if it is. A machine without a node has NoNode.
 	NotReady string
 	NoNode   bool
@@ -110,3 +117,11 @@ func (Mark) groupAction()        {}
 func (Unmark) groupAction()      {}
 func (RetryMember) groupAction() {}
 func (Raise) groupAction()       {}
+
+// machines counts machines in words.
+func machines(n int) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return fmt.Sprintf("%d machines", n)
+}

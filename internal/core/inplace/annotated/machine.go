@@ -86,8 +86,8 @@ func decideRunning(f Machine) MachineVerdict {
 	switch {
 	case f.Paused:
 		return f.wait(ReasonPaused, "the machine or its Cluster is paused; the upgrade goes on when it is not")
-	case f.Remediating:
-		return f.wait(ReasonRemediating, "the machine is up for remediation, so it is left alone")
+	case f.Remediation != "":
+		return f.wait(ReasonRemediating, "the upgrade waits while the machine is up for remediation: %s", f.Remediation)
 	}
 	switch {
 	case f.Marks.To == "" && u.Cancelled && u.isUnended():

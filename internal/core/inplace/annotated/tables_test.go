@@ -78,7 +78,7 @@ func TestBegin(t *testing.T) {
 		"topology, patch release":            {func(f *annotated.Machine) { f.Topology = "c" }, "", false, ""},
 		"topology, revision":                 {func(f *annotated.Machine) { f.Topology, f.Marks.To = "c", "revision=7" }, "", false, ""},
 		"paused":                             {func(f *annotated.Machine) { f.Paused = true }, annotated.ReasonPaused, false, ""},
-		"up for remediation":                 {func(f *annotated.Machine) { f.Remediating = true }, annotated.ReasonRemediating, false, ""},
+		"up for remediation":                 {func(f *annotated.Machine) { f.Remediation = "its owner replaces it" }, annotated.ReasonRemediating, false, ""},
 		"updated by Cluster API":             {func(f *annotated.Machine) { f.Busy = "Cluster API updates it" }, annotated.ReasonBusy, false, "Cluster API updates it"},
 		"control plane, single machine":      {func(f *annotated.Machine) { controlPlane(f); f.Marks.To = "version=v1.32.0" }, "", false, ""},
 		"control plane, two minors":          {func(f *annotated.Machine) { controlPlane(f); f.Marks.To = "version=v1.33.0" }, annotated.ReasonSkew, true, "one minor at a time"},
@@ -131,7 +131,7 @@ func TestLeftAlone(t *testing.T) {
 	running.Upgrade = &annotated.Upgrade{Option: "version=v1.31.2", Progress: &inplace.Progress{ID: "u", Phase: inplace.Updating, Steps: []inplace.Step{{Updater: "u"}}, Operation: "u-1"}}
 	for name, edit := range map[string]func(*annotated.Machine){
 		"deleting": func(f *annotated.Machine) { f.Deleting = true }, "unreadable": func(f *annotated.Machine) { f.Unreadable = "no JSON" },
-		"paused": func(f *annotated.Machine) { f.Paused = true }, "up for remediation": func(f *annotated.Machine) { f.Remediating = true },
+		"paused": func(f *annotated.Machine) { f.Paused = true }, "up for remediation": func(f *annotated.Machine) { f.Remediation = "its owner replaces it" },
 	} {
 		f := running
 		edit(&f)

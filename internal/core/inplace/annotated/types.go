@@ -171,8 +171,11 @@ type Machine struct {
 	// Unreadable says why the recorded upgrade cannot be read; empty if it can.
 	Unreadable string
 	// Retry says that a person asked for another try.
-	Retry                         bool
-	Paused, Deleting, Remediating bool
+	Retry            bool
+	Paused, Deleting bool
+	// Remediation says which remediation of the machine is asked for or under way; empty for none. What the failure of the recorded
+	// upgrade handed over does not count.
+	Remediation string
 	// Busy says what Cluster API does to the machine; empty for nothing.
 	Busy string
 	// Spec is the version of the Machine's spec.

@@ -1,0 +1,128 @@
+package config_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+func checkAccess(t *testing.T, i *installation, namespace string) {
+	t.Helper()
+	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: i.account.Name, Namespace: namespace}}
+	for k, binding := range i.bindings {
+		if diff := cmp.Diff(want, binding.Subjects); diff != "" || binding.RoleRef.Name != i.roles[k].Name || binding.Namespace != "" || i.roles[k].Namespace != "" {
+			t.Errorf("the role %s is bound to (-want +got):\n%s", binding.RoleRef.Name, diff)
+		}
+	}
+	if diff := cmp.Diff(want, i.leaseBinding.Subjects); diff != "" || i.leaseBinding.RoleRef.Name != i.leaseRole.Name {
+		t.Errorf("the role %s is bound to (-want +got):\n%s", i.leaseBinding.RoleRef.Name, diff)
+	}
+	if got := i.deployment.Spec.Template.Spec.ServiceAccountName; got != i.account.Name {
+		t.Errorf("the pods run as %q", got)
+	}
+	rules := slices.Clone(i.leaseRole.Rules)
+	for _, role := range i.roles {
+		rules = append(rules, role.Rules...)
+	}
+	checkLeast(t, rules)
+	// The admission policy is about the account that the pods run as.
+	account := fmt.Sprintf("'system:serviceaccount:%s:%s'", namespace, i.account.Name)
+	if got := i.policy.Spec.MatchConditions[0].Expression; !strings.Contains(got, account) || i.policyBinding.Spec.PolicyName != i.policy.Name {
+		t.Errorf("the policy %s is about %s, want %s", i.policyBinding.Spec.PolicyName, got, account)
+	}
+}
+
+// checkLeast holds what the extension may do at all: whoever lets it do more has to say so here, too.
+func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	got := map[string][]string{}
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, name := range rule.Resources {
+				key := name
+				if group != "" {
+					key += "." + group
+				}
+				if len(rule.ResourceNames) > 0 {
+					key += " " + strings.Join(rule.ResourceNames, " ")
+				}
+				got[key] = append(got[key], rule.Verbs...)
+			}
+		}
+		if len(rule.NonResourceURLs) > 0 {
+			t.Errorf("a rule is about %q", rule.NonResourceURLs)
+		}
+	}
+	listAndWatch, read := []string{"list", "watch"}, []string{"get", "list", "watch"}
+	readAndPatch := []string{"get", "list", "watch", "patch"}
+	want := map[string][]string{
+		"upgradegraphs.windlass.dev": listAndWatch, "updaters.windlass.dev": read, "updatepolicies.windlass.dev": listAndWatch,
+		"upgradegraphs/status.windlass.dev": {"patch"}, "updaters/status.windlass.dev": {"patch"}, "updatepolicies/status.windlass.dev": {"patch"},
+		"upgradegates.windlass.dev": read, "upgradegates/status.windlass.dev": {"patch"},
+		"clusters.cluster.x-k8s.io": read, "machinedeployments.cluster.x-k8s.io": readAndPatch, "machinesets.cluster.x-k8s.io": readAndPatch, "machines.cluster.x-k8s.io": readAndPatch,
+		"machines/status.cluster.x-k8s.io": {"patch"}, "machinedeployments/status.cluster.x-k8s.io": {"patch"},
+		"machinedrainrules.cluster.x-k8s.io": {"list"},
+		"*.controlplane.cluster.x-k8s.io":    readAndPatch, "*/status.controlplane.cluster.x-k8s.io": {"patch"},
+		"*.infrastructure.cluster.x-k8s.io": {"get"}, "*.bootstrap.cluster.x-k8s.io": {"get"},
+		"configmaps": {"get", "create", "patch", "delete"},
+		"secrets":    {"get"}, "namespaces": listAndWatch, "validatingwebhookconfigurations.admissionregistration.k8s.io": listAndWatch,
+		"validatingwebhookconfigurations.admissionregistration.k8s.io " + v1alpha1.GuardConfigurationName: {"patch"},
+		"events": {"create", "patch"}, "events.events.k8s.io": {"create", "patch"},
+		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what the extension may do (-want +got):\n%s", diff)
+	}
+}
+
+// checkNetwork compares the whole policy: a label too many would keep Cluster API out.
+func checkNetwork(t *testing.T, i *installation) {
+	t.Helper()
+	at := slices.IndexFunc(i.networks, func(n networkingv1.NetworkPolicy) bool { return n.Name == i.deployment.Name })
+	if len(i.networks) != 2 || at < 0 {
+		t.Fatalf("there are %d NetworkPolicies", len(i.networks))
+	}
+	ingress, egress := i.networks[at], i.networks[1-at]
+	tcp, hooks, health, guard := corev1.ProtocolTCP, intstr.FromString("hooks"), intstr.FromString("health"), intstr.FromString("guard")
+	caller := func(namespace string) networkingv1.NetworkPolicyPeer {
+		return networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}}
+	}
+	want := []networkingv1.NetworkPolicyIngressRule{
+		{
+			From:  []networkingv1.NetworkPolicyPeer{caller("capi-system"), caller("capi-kubeadm-control-plane-system")},
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &hooks}},
+		},
+		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &guard}, {Protocol: &tcp, Port: &health}}},
+	}
+	if diff := cmp.Diff(want, ingress.Spec.Ingress); diff != "" {
+		t.Errorf("the NetworkPolicy lets in (-want +got):\n%s", diff)
+	}
+	if got := ingress.Spec.PolicyTypes; !slices.Equal(got, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
+		t.Errorf("the NetworkPolicy is about %v", got)
+	}
+	var ports []string
+	for _, rule := range egress.Spec.Egress {
+		for _, p := range rule.Ports {
+			ports = append(ports, fmt.Sprint(*p.Protocol, " ", p.Port))
+		}
+		if len(rule.To) > 0 || len(rule.Ports) == 0 {
+			t.Errorf("the NetworkPolicy %s lets out %+v", egress.Name, rule)
+		}
+	}
+	if got, want := strings.Join(ports, ", "), "UDP 53, TCP 53, TCP 443, TCP 6443, TCP 9443, TCP 22, TCP 2380"; got != want {
+		t.Errorf("the NetworkPolicy %s lets out %s, want %s", egress.Name, got, want)
+	}
+	if got := egress.Spec.PolicyTypes; !slices.Equal(got, []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}) || len(egress.Spec.Ingress) > 0 {
+		t.Errorf("the NetworkPolicy %s is about %v", egress.Name, got)
+	}
+}

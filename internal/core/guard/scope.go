@@ -1,0 +1,145 @@
+package guard
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Scope is the set of groups about whose Machines the API server asks the guard. Its entries are sorted and name a group, all
+// groups of a Cluster, or all groups of a namespace; see the functions that make entries. The methods change no Scope.
+type Scope []string
+
+// NamespaceEntry names all groups of a namespace, including those that do not exist yet.
+func NamespaceEntry(namespace string) string { return namespace }
+
+// ClusterEntry names all groups of a Cluster, including those that do not exist yet.
+func ClusterEntry(namespace, cluster string) string { return namespace + "/" + cluster }
+
+// ControlPlaneEntry names the control plane of a Cluster.
+func ControlPlaneEntry(namespace, cluster string) string {
+	return ClusterEntry(namespace, cluster) + "/cp"
+}
+
+// MachineDeploymentEntry names one MachineDeployment of a Cluster.
+func MachineDeploymentEntry(namespace, cluster, name string) string {
+	return ClusterEntry(namespace, cluster) + "/md/" + name
+}
+
+// NewScope returns the Scope of these entries, without those that a wider entry includes.
+func NewScope(entries ...string) Scope {
+	scope := Scope{}
+	// A wider entry is a prefix of a narrower one, so it comes first.
+	for _, entry := range slices.Compact(slices.Sorted(slices.Values(entries))) {
+		if !scope.Covers(entry) {
+			scope = append(scope, entry)
+		}
+	}
+	return scope
+}
+
+// Covers reports whether the Scope has an entry, or one that includes it.
+func (s Scope) Covers(entry string) bool {
+	for wider := entry; ; {
+		if _, found := slices.BinarySearch(s, wider); found {
+			return true
+		}
+		parent, _, ok := cutLast(wider)
+		if !ok {
+			return false
+		}
+		wider = parent
+	}
+}
+
+// In returns the entries of one namespace.
+func (s Scope) In(namespace string) Scope {
+	return slices.DeleteFunc(slices.Clone(s), func(entry string) bool { return namespaceOf(entry) != namespace })
+}
+
+// With returns the Scope with other entries for one namespace; those of other namespaces stay.
+func (s Scope) With(namespace string, entries ...string) Scope {
+	others := slices.DeleteFunc(slices.Clone(s), func(entry string) bool { return namespaceOf(entry) == namespace })
+	return NewScope(append(others, entries...)...)
+}
+
+// Namespaces returns the namespaces that have entries, sorted.
+func (s Scope) Namespaces() []string {
+	var names []string
+	for _, entry := range s {
+		names = append(names, namespaceOf(entry))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func namespaceOf(entry string) string {
+	namespace, _, _ := strings.Cut(entry, "/")
+	return namespace
+}
+
+func cutLast(entry string) (before, after string, found bool) {
+	if i := strings.LastIndexByte(entry, '/'); i >= 0 {
+		return entry[:i], entry[i+1:], true
+	}
+	return entry, "", false
+}
+
+// MaxExpression is the most bytes that Expression may return. The API server accepts expressions of 100 000 characters.
+const MaxExpression = 98_000
+
+// The parts of an expression around its writer and its entries. The labels are those of Cluster API, which this package must not
+// import. A Machine that belongs to neither a MachineDeployment nor a control plane never matches: no UpdatePolicy selects it.
+const (
+	expressionWriter = "// Written by windlass extension, process %s. Do not edit.\n"
+	expressionPrefix = `[request.operation == "DELETE" ? oldObject : object].exists(m, [m.metadata.?labels.orValue({})].exists(labels,
+!("cluster.x-k8s.io/pool-name" in labels) &&
+[labels[?"cluster.x-k8s.io/deployment-name"].orValue("") != "" ? "md/" + labels["cluster.x-k8s.io/deployment-name"] :
+"cluster.x-k8s.io/control-plane" in labels ? "cp" : ""].exists(group, group != "" &&
+[request.namespace, request.namespace + "/" + m.spec.clusterName, request.namespace + "/" + m.spec.clusterName + "/" + group].exists(entry,
+entry in `
+	expressionSuffix = `))))`
+)
+
+var writerPattern = regexp.MustCompile(`^// Written by windlass extension, process ([0-9a-zA-Z-]{1,63})\. Do not edit\.\n`)
+
+// Expression returns the Scope as a CEL expression for a match condition of the guard's webhook: it is true for Machines of
+// groups in the Scope. writer names the process that writes it, in letters, digits and hyphens.
+func (s Scope) Expression(writer string) string {
+	entries := []string(s)
+	if entries == nil {
+		entries = []string{}
+	}
+	// The entries are names and slashes, so JSON and CEL write them alike, and marshalling strings does not fail.
+	list, err := json.Marshal(entries)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(expressionWriter, writer) + expressionPrefix + strings.ReplaceAll(string(list), `","`, "\",\n\"") + expressionSuffix
+}
+
+// ParseExpression returns what Expression was called with. It fails for every other text, because nobody knows which Machines
+// that one matches.
+func ParseExpression(expression string) (scope Scope, writer string, ok bool) {
+	match := writerPattern.FindStringSubmatch(expression)
+	if match == nil {
+		return nil, "", false
+	}
+	list, ok := strings.CutPrefix(expression[len(match[0]):], expressionPrefix)
+	if !ok {
+		return nil, "", false
+	}
+	list, ok = strings.CutSuffix(list, expressionSuffix)
+	if !ok {
+		return nil, "", false
+	}
+	var entries []string
+	if err := json.Unmarshal([]byte(list), &entries); err != nil {
+		return nil, "", false
+	}
+	scope = NewScope(entries...)
+	// An edit by hand may list the entries differently, and mean something else.
+	return scope, match[1], scope.Expression(match[1]) == expression
+}

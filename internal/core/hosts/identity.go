@@ -1,0 +1,114 @@
+package hosts
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Identity is what a host's kubelet is configured with: which node it is, and which API server it trusts.
+type Identity struct {
+	// Node is the name of the node, as its certificate has it.
+	Node string
+	// Authorities are the certificates that sign the API server's, as DER.
+	Authorities [][]byte
+}
+
+// nodePrefix begins the common name of each kubelet's certificate.
+const nodePrefix = "system:node:"
+
+// IdentityScript prints what ParseIdentity parses. It writes nothing, and prints no key. It runs before every other script, because until it has answered
+// nobody knows whose host it is.
+func IdentityScript(g Goal) string {
+	const begin script = `set -u
+fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | base64 | tr -d '\n')"; }
+certificates() { sed -n '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p' "$1" 2>/dev/null; }
+`
+	const end script = "fact end yes\n"
+	if g.Distribution == Kubeadm {
+		return g.script(begin + kubeadmIdentity + end)
+	}
+	return g.script(begin+rancherIdentity+end, value{"name", string(g.Distribution)})
+}
+
+// kubeadmIdentity reads the kubelet's kubeconfig, which names files or holds their content in base64.
+const kubeadmIdentity script = `conf=/etc/kubernetes/kubelet.conf
+field() { sed -n "s/^ *$1: *//p" "$conf" 2>/dev/null | tr -d "\"'" | head -n 1; }
+either() {
+  local data file
+  data=$(field "$1-data") file=$(field "$1")
+  if [ -n "$data" ]; then certificates <(base64 -d <<<"$data" 2>/dev/null); elif [ -n "$file" ]; then certificates "$file"; fi
+}
+fact node-certificate "$(either client-certificate)"
+fact authorities "$(either certificate-authority)"
+`
+
+// rancherIdentity reads what the agent's kubelet uses.
+const rancherIdentity script = `data=$(sed -n 's/^data-dir: *//p' "/etc/rancher/$name/config.yaml" 2>/dev/null | tr -d "\"'" | head -n 1)
+data=${data:-/var/lib/rancher/$name}
+fact node-certificate "$(certificates "$data/agent/client-kubelet.crt")"
+fact authorities "$(certificates "$data/agent/server-ca.crt")"
+`
+
+// ParseIdentity parses what IdentityScript printed. A host without a kubelet has the zero Identity.
+func ParseIdentity(output string) (Identity, error) {
+	values, err := parseValues(output)
+	if err != nil {
+		return Identity{}, err
+	}
+	var found Identity
+	if found.Authorities, err = ParseCertificates([]byte(values["authorities"])); err != nil {
+		return Identity{}, fmt.Errorf("the host's answer: the authorities of its kubelet: %w", err)
+	}
+	own, err := ParseCertificates([]byte(values["node-certificate"]))
+	if err != nil {
+		return Identity{}, fmt.Errorf("the host's answer: the certificate of its kubelet: %w", err)
+	}
+	if len(own) == 0 {
+		return found, nil
+	}
+	certificate, err := x509.ParseCertificate(own[0])
+	if err != nil {
+		return Identity{}, fmt.Errorf("the host's answer: the certificate of its kubelet: %w", err)
+	}
+	found.Node, _ = strings.CutPrefix(certificate.Subject.CommonName, nodePrefix)
+	return found, nil
+}
+
+// ParseCertificates returns the certificates in PEM as DER.
+func ParseCertificates(text []byte) ([][]byte, error) {
+	var found [][]byte
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return nil, fmt.Errorf("reading a certificate: %w", err)
+		}
+		found = append(found, block.Bytes)
+	}
+	return found, nil
+}
+
+// CheckIdentity compares a host with the node that is to be updated. want.Authorities are those of the kubeconfig of the Machine's Cluster: the host's kubelet
+// must trust all of them. nil means that the host is the node's.
+//
+// Nobody but who holds the private key of another cluster's authority can make a host of that cluster pass: its kubelet trusts no other.
+func CheckIdentity(want, got Identity) *Failure {
+	refuse := func(format string, args ...any) *Failure {
+		return &Failure{Reason: WrongHost, Message: fmt.Sprintf(format, args...) + ". Nothing was written. Fix: the Machine's address and node must be those of its own host"}
+	}
+	known := func(authority []byte) bool {
+		return slices.ContainsFunc(got.Authorities, func(other []byte) bool { return slices.Equal(authority, other) })
+	}
+	switch {
+	case got.Node == "":
+		return refuse("the host that answers has no kubelet with a certificate of a node, but should be node %s", want.Node)
+	case len(want.Authorities) == 0:
+		return refuse("the kubeconfig of the Machine's Cluster has no certificate authority, so nobody can tell whether the host belongs to it")
+	case slices.ContainsFunc(want.Authorities, func(authority []byte) bool { return !known(authority) }):
+		return refuse("the host that answers is a node of another cluster: its kubelet does not trust the certificate authority of the Machine's Cluster")
+	case got.Node != want.Node:
+		return refuse("the host that answers is node %s of the cluster, not %s", got.Node, want.Node)
+	}
+	return nil
+}

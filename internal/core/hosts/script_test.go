@@ -1,0 +1,238 @@
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// allScripts returns every script of a goal, by what it is for.
+func allScripts(tb testing.TB, g Goal, f Facts) map[string]string {
+	tb.Helper()
+	steps, refused := ComputeSteps(g, f)
+	if refused != nil {
+		tb.Fatal(refused)
+	}
+	scripts := map[string]string{
+		"facts": FactsScript(g), "checks": ChecksScript(steps), "drained": DrainedScript(g), "cordoned": CordonedScript(g),
+		"uncordoned": UncordonedScript(g), "clean": CleanScript(g), "identity": IdentityScript(g),
+	}
+	for _, step := range steps {
+		if step.Check != "" {
+			scripts["check of "+string(step.Name)] = step.Check
+		}
+		switch action := step.Action.(type) {
+		case Run:
+			scripts[string(step.Name)] = action.Script
+			scripts["start of "+string(step.Name)] = StartScript(g, step.Name, "1", action.Limit)
+		case Send:
+			scripts[string(step.Name)] = SendScript(g, action, 1, 2, true)
+		case DrainNode, AwaitNode, UncordonNode:
+		}
+	}
+	return scripts
+}
+
+func digestsOfAll(tb testing.TB) Manifest {
+	tb.Helper()
+	var text strings.Builder
+	for i, v := range []string{"v1.36.3", "v1.36.3+rke2r1", "v1.36.3+k3s1"} {
+		for j, name := range []string{"kubeadm", "kubelet", "kubectl", "rke2", "k3s"} {
+			fmt.Fprintf(&text, "%064x  %s/linux/amd64/%s\n", 16*i+j+1, v, name)
+		}
+	}
+	parsed, err := ParseManifest(text.String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return parsed
+}
+
+// everyKind calls a function with the scripts of every kind of host and source.
+func everyKind(tb testing.TB, try func(name string, scripts map[string]string)) {
+	tb.Helper()
+	for _, d := range []Distribution{Kubeadm, RKE2, K3s} {
+		for source, from := range map[string]Source{"url": {URL: "https://x/{version}/{name}"}, "folder": {HostFolder: "/opt/b"}, "bundle": {Bundle: true}} {
+			for role, f := range map[string]Facts{"worker": {}, "server": {ControlPlane: true, Member: true, LocalServer: "https://[fd00::1]:6443"}} {
+				f.Arch, f.Service, f.Installed = "amd64", "kubelet", version.MustParse("v1.35.4")
+				g := Goal{
+					Distribution: d, Version: version.MustParse("v1.36.3"), Digests: digestsOfAll(tb), Source: from, Snapshot: true, Drain: true,
+					Files: []File{{Path: "/etc/kubernetes/patches/a b"}}, Before: []string{"echo 'a' \"$b\""}, After: []string{"true"}, KubeletArgs: []Arg{{Name: "a", Value: "b"}},
+					PatchesFolder: "/etc/kubernetes/patches",
+				}
+				try(string(d)+" "+source+" "+role, allScripts(tb, g, f))
+			}
+		}
+	}
+}
+
+func parseAsBash(ctx context.Context, script string) error {
+	parse := exec.CommandContext(ctx, "bash", "-n")
+	parse.Stdin = strings.NewReader(script)
+	if out, err := parse.CombinedOutput(); err != nil || len(out) > 0 {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+func needs(tb testing.TB, program, source string) {
+	tb.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		tb.Fatalf("%s is missing; it comes with %s", program, source)
+	}
+	tb.Skipf("%s is missing; it comes with %s", program, source)
+}
+
+// TestScriptsAreBash has bash parse every script of every kind of host.
+func TestScriptsAreBash(t *testing.T) {
+	t.Parallel()
+	needs(t, "bash", "bash")
+	everyKind(t, func(kind string, scripts map[string]string) {
+		for name, script := range scripts {
+			if err := parseAsBash(t.Context(), script); err != nil {
+				t.Errorf("%s of %s: %v\n%s", name, kind, err, script)
+			}
+		}
+	})
+}
+
+// ignoredChecks of shellcheck: SC2034 (a value that this script does not read), SC1090 and SC1091 (files that are not here), SC2015 (A && B || fail, where B
+// cannot fail), SC2012 (ls sorts by time), SC2016 (single quotes keep a $ for another program), SC2317 (a function of the header that a script does not call).
+const ignoredChecks = "SC2034,SC1090,SC1091,SC2015,SC2012,SC2016,SC2317"
+
+// assignments are the values at the beginning of a script.
+var assignments = regexp.MustCompile(`^([a-z_]+='[^']*'\n)+`)
+
+// TestScriptsPassShellcheck checks every script of every kind of host.
+func TestScriptsPassShellcheck(t *testing.T) {
+	t.Parallel()
+	needs(t, "shellcheck", "Debian's package shellcheck")
+	folder, different := t.TempDir(), map[string]string{}
+	everyKind(t, func(kind string, scripts map[string]string) {
+		for name, script := range scripts {
+			different[kind+" "+name] = script
+		}
+	})
+	seen := map[string]bool{}
+	var files []string
+	for _, name := range slices.Sorted(maps.Keys(different)) {
+		text := assignments.ReplaceAllString(different[name], "")
+		if seen[text] {
+			continue
+		}
+		seen[text] = true
+		file := filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+".sh")
+		if err := os.WriteFile(file, []byte(different[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	args := append([]string{"--shell", "bash", "--format", "gcc", "--severity", "style", "--exclude", ignoredChecks}, files...)
+	if out, err := exec.CommandContext(t.Context(), "shellcheck", args...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestTextIsConstant: a script type is made of constants only, so no value becomes text of a script. The compiler refuses to mix a string with a script; what
+// is left is a conversion.
+func TestTextIsConstant(t *testing.T) {
+	t.Parallel()
+	constant := regexp.MustCompile(`^[A-Z]`)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conversions := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if name, ok := call.Fun.(*ast.Ident); ok && name.Name == "script" {
+				conversions++
+				if arg, ok := call.Args[0].(*ast.Ident); !ok || !constant.MatchString(arg.Name) {
+					t.Errorf("%s converts something else than a constant of this package to a script", file)
+				}
+			}
+			return true
+		})
+	}
+	if conversions == 0 {
+		t.Error("no conversion was found: is the type still called script?")
+	}
+}
+
+// FuzzValues gives scripts values that hold anything: bash parses the script, and reads the values as they are.
+func FuzzValues(f *testing.F) {
+	needs(f, "bash", "bash")
+	f.Add("it's", "$(id)\n`id`")
+	f.Add("'; id; '", "\\'\"\\\n")
+	f.Add("WINDLASS\n", "\xff\xfe é")
+	f.Fuzz(func(t *testing.T, first, second string) {
+		if strings.Contains(first+second, "\x00") {
+			return // Package rootscript refuses scripts with NUL bytes.
+		}
+		script := render(`printf '%s|%s' "$first" "$second"`, value{"first", first}, value{"second", second})
+		command := exec.CommandContext(t.Context(), "bash")
+		command.Stdin = strings.NewReader(script)
+		if out, err := command.CombinedOutput(); err != nil || string(out) != first+"|"+second {
+			t.Fatalf("%q and %q are read as %q: %v", first, second, out, err)
+		}
+	})
+}
+
+// FuzzScripts has bash parse the scripts of goals with any values.
+func FuzzScripts(f *testing.F) {
+	needs(f, "bash", "bash")
+	digests := digestsOfAll(f)
+	f.Add("/etc/kubernetes/a", "root:root", "x", "echo 'a'", "max-pods", "50", "https://10.0.0.1:6443", "kubelet")
+	f.Add("/etc/kubernetes/'; id; '", "';id;'", "", "\n'\\", "'", "'", "'\"|", "$(id)")
+	f.Fuzz(func(t *testing.T, path, owner, content, command, arg, argValue, server, service string) {
+		g := Goal{
+			Distribution: Kubeadm, Version: version.MustParse("v1.36.3"), Digests: digests, Source: Source{HostFolder: "/opt/b"}, Snapshot: true,
+			Files: []File{{Path: path, Owner: owner, Content: []byte(content)}}, Before: []string{command}, KubeletArgs: []Arg{{Name: arg, Value: argValue}},
+			PatchesFolder: path, IgnorePreflight: []string{command},
+		}
+		facts := Facts{Arch: "amd64", Installed: version.MustParse("v1.35.4"), ControlPlane: true, Member: true, LocalServer: server, Service: service, KubeletFlags: content}
+		if _, refused := ComputeSteps(g, facts); refused != nil {
+			g.Files, g.KubeletArgs = nil, nil
+		}
+		if _, refused := ComputeSteps(g, facts); refused != nil {
+			return
+		}
+		var all strings.Builder
+		scripts := allScripts(t, g, facts)
+		for _, name := range slices.Sorted(maps.Keys(scripts)) {
+			all.WriteString("(\n" + scripts[name] + "\n)\n")
+		}
+		if strings.Contains(all.String(), "\x00") {
+			return
+		}
+		if err := parseAsBash(t.Context(), all.String()); err != nil {
+			t.Fatalf("%v\n%s", err, all.String())
+		}
+	})
+}

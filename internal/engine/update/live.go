@@ -1,0 +1,201 @@
+package update
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/core/cover"
+)
+
+// Why a call is refused that the objects in the management cluster do not ask for.
+const (
+	// NotMarked: Cluster API has not marked the Machine and its objects as updating.
+	NotMarked = "NotMarked"
+	// RequestDiffers: the objects of an UpdateMachine request are not the live ones.
+	RequestDiffers = "RequestDiffers"
+	// CurrentDiffers: the current objects of a CanUpdate request are not the live ones.
+	CurrentDiffers = "CurrentDiffers"
+	// DesiredDiffers: the desired objects of a CanUpdate request are not what the live owner asks for.
+	DesiredDiffers = "DesiredDiffers"
+)
+
+// UnaskedError reports a call that the objects in the management cluster do not ask for. Nothing was written and no updater was asked. A call of Cluster API
+// fails with it while its cache lags behind the API server; Cluster API calls again, and its next call succeeds. Any other caller learns only that.
+type UnaskedError struct {
+	// Reason is one of the constants above.
+	Reason string
+	// Message names the object and the difference. It holds no values of fields, because some are secret.
+	Message string
+}
+
+// Error returns the reason and the message.
+func (e *UnaskedError) Error() string {
+	return fmt.Sprintf("refused (%s): %s. Fix: if this is a call of Cluster API, none is needed, because it calls again with fresh objects; otherwise find out who calls", e.Reason, e.Message)
+}
+
+func unasked(reason, format string, args ...any) *UnaskedError {
+	return &UnaskedError{Reason: reason, Message: cut(fmt.Sprintf(format, args...))}
+}
+
+// liveObjects are a Machine's objects as the API server has them.
+type liveObjects struct {
+	machine                   *clusterv1.Machine
+	infrastructure, bootstrap *unstructured.Unstructured
+	// objects are their JSON, as Cluster API sends it.
+	objects cover.Objects
+	// shown are the same in the form of a request.
+	shown runtimehooksv1.UpdateMachineRequestObjects
+}
+
+// readLiveObjects reads the objects that a Machine refers to. The request's objects say in which API versions: Cluster API sends those that their contract
+// asks for. The error is an *UnaskedError if they are of other kinds than the Machine refers to.
+func (e *Engine) readLiveObjects(ctx context.Context, machine *clusterv1.Machine, infrastructure, bootstrap runtime.RawExtension, reason string) (*liveObjects, error) {
+	l := &liveObjects{machine: machine}
+	var err error
+	if l.infrastructure, err = e.readReferenced(ctx, machine.Namespace, machine.Spec.InfrastructureRef, infrastructure, reason); err != nil {
+		return nil, err
+	}
+	if l.bootstrap, err = e.readReferenced(ctx, machine.Namespace, machine.Spec.Bootstrap.ConfigRef, bootstrap, reason); err != nil {
+		return nil, err
+	}
+	l.shown.Machine = *machine.DeepCopy()
+	l.shown.Machine.Status = clusterv1.MachineStatus{}
+	if l.objects.Machine, err = json.Marshal(l.shown.Machine); err != nil {
+		return nil, fmt.Errorf("encoding Machine %s: %w", client.ObjectKeyFromObject(machine), err)
+	}
+	if l.objects.Infrastructure, err = sentObject(l.infrastructure); err != nil {
+		return nil, err
+	}
+	if l.objects.Bootstrap, err = sentObject(l.bootstrap); err != nil {
+		return nil, err
+	}
+	l.shown.InfrastructureMachine, l.shown.BootstrapConfig = runtime.RawExtension{Raw: l.objects.Infrastructure}, runtime.RawExtension{Raw: l.objects.Bootstrap}
+	return l, nil
+}
+
+// readReferenced reads what a reference names, in the API version of sent, which is the same object as a request has it; nil where the reference is empty.
+func (e *Engine) readReferenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference, sent runtime.RawExtension, reason string) (*unstructured.Unstructured, error) {
+	raw := rawJSON(sent)
+	if !ref.IsDefined() {
+		if raw != nil {
+			return nil, unasked(reason, "the request has an object that the live object does not refer to")
+		}
+		return nil, nil //nolint:nilnil // There is no such object, which is no error.
+	}
+	var kind struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal(raw, &kind); err != nil {
+		return nil, unasked(reason, "the request has no %s that can be read", ref.Kind)
+	}
+	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	if gvk.GroupKind() != ref.GroupKind() {
+		return nil, unasked(reason, "the request has a %s where the live object refers to a %s", cut(gvk.GroupKind().String()), ref.GroupKind())
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gvk)
+	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	if err := e.Live.Get(ctx, key, object); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
+	}
+	return object, nil
+}
+
+// sentObject encodes an object as Cluster API sends it to hooks: without status and most metadata.
+func sentObject(u *unstructured.Unstructured) (json.RawMessage, error) {
+	if u == nil {
+		return nil, nil
+	}
+	sent := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "spec": u.Object["spec"]}}
+	sent.SetName(u.GetName())
+	sent.SetNamespace(u.GetNamespace())
+	sent.SetLabels(u.GetLabels())
+	sent.SetAnnotations(u.GetAnnotations())
+	data, err := json.Marshal(sent)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s %s: %w", u.GetKind(), client.ObjectKeyFromObject(u), err)
+	}
+	return data, nil
+}
+
+// checkMarks returns an *UnaskedError unless Cluster API has marked a Machine and its objects as updating. It marks the Machine first, then its
+// infrastructure machine and its bootstrap config, each in the write that brings the desired state, and last puts UpdateMachine among the Machine's pending
+// hooks. Only then does it call.
+func checkMarks(l *liveObjects) error {
+	key := client.ObjectKeyFromObject(l.machine)
+	switch {
+	case !has(l.machine, clusterv1.UpdateInProgressAnnotation):
+		return unasked(NotMarked, "Machine %s has no annotation %s", key, clusterv1.UpdateInProgressAnnotation)
+	case !slices.Contains(strings.Split(l.machine.Annotations[runtimev1.PendingHooksAnnotation], ","), "UpdateMachine"):
+		return unasked(NotMarked, "the annotation %s of Machine %s does not name UpdateMachine", runtimev1.PendingHooksAnnotation, key)
+	}
+	for _, object := range []*unstructured.Unstructured{l.infrastructure, l.bootstrap} {
+		if object != nil && !has(object, clusterv1.UpdateInProgressAnnotation) {
+			return unasked(NotMarked, "%s %s of Machine %s has no annotation %s", object.GetKind(), object.GetName(), key, clusterv1.UpdateInProgressAnnotation)
+		}
+	}
+	return nil
+}
+
+// readMarked reads a Machine and its objects, and returns them if Cluster API's marks and the request fit them; otherwise an *UnaskedError.
+func (e *Engine) readMarked(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (*liveObjects, error) {
+	key := client.ObjectKeyFromObject(&request.Desired.Machine)
+	machine := &clusterv1.Machine{}
+	if err := e.Live.Get(ctx, key, machine); err != nil {
+		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
+	}
+	l, err := e.readLiveObjects(ctx, machine, request.Desired.InfrastructureMachine, request.Desired.BootstrapConfig, RequestDiffers)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMarks(l); err != nil {
+		return nil, err
+	}
+	sent, err := machineObjects(runtimehooksv1.CanUpdateMachineRequestObjects(request.Desired))
+	if err != nil {
+		return nil, fmt.Errorf("reading the request about Machine %s: %w", key, err)
+	}
+	differing, err := cover.Differing(cover.Machine, sent, l.objects)
+	if err != nil {
+		return nil, unasked(RequestDiffers, "the request about Machine %s: %v", key, err)
+	}
+	if len(differing) > 0 {
+		return nil, unasked(RequestDiffers, "the request about Machine %s does not have the live %s", key, cover.Describe(differing))
+	}
+	return l, nil
+}
+
+// setMetadata replaces the metadata of an object's JSON by that of a live object. An updater decides by labels and annotations too.
+func setMetadata(raw json.RawMessage, live *unstructured.Unstructured) (json.RawMessage, error) {
+	if raw == nil || live == nil {
+		return raw, nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	sent := &unstructured.Unstructured{Object: map[string]any{}}
+	sent.SetName(live.GetName())
+	sent.SetNamespace(live.GetNamespace())
+	sent.SetLabels(live.GetLabels())
+	sent.SetAnnotations(live.GetAnnotations())
+	metadata, err := json.Marshal(sent.Object["metadata"])
+	if err != nil {
+		return nil, err
+	}
+	object["metadata"] = metadata
+	return json.Marshal(object)
+}

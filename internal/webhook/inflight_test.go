@@ -1,0 +1,249 @@
+package webhook_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/webhook"
+)
+
+// patience is the longest that a request waits for others: the API server waits for 10 s.
+const patience = 4 * time.Second
+
+func (w *world) create(object client.Object) {
+	w.t.Helper()
+	if err := w.client.Create(w.t.Context(), object); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A request that depends on one in flight waits until that one shows. One that never shows, because it failed later or was forged, changes
+// no answer.
+func TestRequestsInFlight(t *testing.T) {
+	second := func() *clusterv1.Machine { return machine("w-newer", deploymentLabels, machineSet("ms-new", nil)) }
+	released := func(w *world, name string) *clusterv1.Machine {
+		m := w.machine(name)
+		m.Annotations = map[string]string{v1alpha1.AllowReplacementAnnotation: ""}
+		return m
+	}
+	for name, test := range map[string]struct {
+		replicas int32
+		first    func(*world) (admissionv1.Operation, any)
+		// lands does what the first request asks for.
+		lands  func(*world)
+		second func(*world) (admissionv1.Operation, any)
+		// Whether the second request is allowed if the first one lands, and if it never does.
+		landed, never bool
+		// atOnce: the answer does not depend on the first one.
+		atOnce bool
+	}{
+		"two creates": {
+			replicas: 4,
+			first:    func(*world) (admissionv1.Operation, any) { return admissionv1.Create, newWorker() },
+			lands:    func(w *world) { w.create(newWorker()) },
+			second:   func(*world) (admissionv1.Operation, any) { return admissionv1.Create, second() },
+			landed:   false, never: true,
+		},
+		"two creates with room for both": {
+			replicas: 5,
+			first:    func(*world) (admissionv1.Operation, any) { return admissionv1.Create, newWorker() },
+			lands:    func(w *world) { w.create(newWorker()) },
+			second:   func(*world) (admissionv1.Operation, any) { return admissionv1.Create, second() },
+			landed:   true, never: true, atOnce: true,
+		},
+		"a create, then a delete": {
+			replicas: 3,
+			first: func(w *world) (admissionv1.Operation, any) {
+				w.scale(4)
+				return admissionv1.Create, newWorker()
+			},
+			lands: func(w *world) { w.create(newWorker()) },
+			second: func(w *world) (admissionv1.Operation, any) {
+				w.scale(3)
+				return admissionv1.Delete, w.machine("w-0")
+			},
+			landed: true, never: false,
+		},
+		"two deletes": {
+			replicas: 2,
+			first:    func(w *world) (admissionv1.Operation, any) { return admissionv1.Delete, w.machine("w-0") },
+			lands:    func(w *world) { w.remove(w.machine("w-0")) },
+			second:   func(w *world) (admissionv1.Operation, any) { return admissionv1.Delete, w.machine("w-1") },
+			landed:   false, never: true,
+		},
+		"one delete, twice": {
+			replicas: 2,
+			first:    func(w *world) (admissionv1.Operation, any) { return admissionv1.Delete, w.machine("w-0") },
+			lands:    func(*world) {},
+			second:   func(w *world) (admissionv1.Operation, any) { return admissionv1.Delete, w.machine("w-0") },
+			landed:   true, never: true, atOnce: true,
+		},
+		"a delete that needs no count, then one that does": {
+			replicas: 2,
+			first:    func(w *world) (admissionv1.Operation, any) { return admissionv1.Delete, released(w, "w-0") },
+			lands:    func(w *world) { w.remove(w.machine("w-0")) },
+			second:   func(w *world) (admissionv1.Operation, any) { return admissionv1.Delete, w.machine("w-1") },
+			landed:   false, never: true,
+		},
+		"a delete, then a create": {
+			replicas: 3,
+			first:    func(w *world) (admissionv1.Operation, any) { return admissionv1.Delete, released(w, "w-0") },
+			lands:    func(w *world) { w.remove(w.machine("w-0")) },
+			second:   func(*world) (admissionv1.Operation, any) { return admissionv1.Create, newWorker() },
+			landed:   true, never: false,
+		},
+		"a delete of a Machine that does not exist": {
+			replicas: 2,
+			first: func(w *world) (admissionv1.Operation, any) {
+				m := released(w, "w-0")
+				m.UID = "forged"
+				return admissionv1.Delete, m
+			},
+			lands:  func(*world) {},
+			second: func(w *world) (admissionv1.Operation, any) { return admissionv1.Delete, w.machine("w-0") },
+			landed: true, never: true, atOnce: true,
+		},
+	} {
+		for happens, want := range map[string]bool{"lands": test.landed, "never lands": test.never} {
+			t.Run(name+" that "+happens, func(t *testing.T) {
+				w := newWorld(t)
+				w.scale(test.replicas)
+				operation, object := test.first(w)
+				if !w.ask(operation, object).Allowed {
+					t.Fatal("the first request is refused")
+				}
+				operation, object = test.second(w)
+				if happens == "lands" {
+					var once sync.Once
+					w.pause = func() { once.Do(func() { test.lands(w) }) }
+				}
+				response := w.ask(operation, object)
+				if response.Allowed != want {
+					t.Errorf("allowed %t, %s; want %t", response.Allowed, response.Result.Message, want)
+				}
+				switch {
+				case test.atOnce && w.slept != 0:
+					t.Errorf("the answer came after %s", w.slept)
+				case !test.atOnce && (w.slept == 0 || w.slept > patience):
+					t.Errorf("the guard waited for %s", w.slept)
+				}
+			})
+		}
+	}
+}
+
+// A dry run leaves nothing in flight.
+func TestDryRunIsNotInFlight(t *testing.T) {
+	w := newWorld(t)
+	w.scale(4)
+	expect(t, w.ask(admissionv1.Create, newWorker(), dryRun), true, "Missing")
+	expect(t, w.ask(admissionv1.Create, machine("w-newer", deploymentLabels, machineSet("ms-new", nil))), true, "Missing")
+	if w.slept != 0 {
+		t.Errorf("the second request waited for %s", w.slept)
+	}
+}
+
+// Of many requests at the same time, as many are allowed as there is room for, if each lands.
+func TestManyAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.options.Now, w.options.Sleep = time.Now, webhook.Sleep
+	w.guard = webhook.NewGuard(w.options)
+	w.scale(5)
+	var wait sync.WaitGroup
+	allowed := make(chan string, 20)
+	for i := range 20 {
+		m := newWorker()
+		m.Name, m.UID = fmt.Sprintf("w-%d", 10+i), types.UID(fmt.Sprint(i))
+		wait.Go(func() {
+			if w.ask(admissionv1.Create, m).Allowed {
+				w.create(m)
+				allowed <- m.Name
+			}
+		})
+	}
+	wait.Wait()
+	if len(allowed) != 2 {
+		t.Errorf("%d creates were allowed, want 2", len(allowed))
+	}
+}
+
+// However many requests are forged, of any kind, the next real one gets the answer that it would have got without them.
+func TestForgedRequests(t *testing.T) {
+	w := newWorld(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		w.guard = webhook.NewGuard(w.options)
+		replicas := rapid.Int32Range(1, 5).Draw(rt, "replicas")
+		w.scale(replicas)
+		ask := func(w *world, kind, name string) bool {
+			switch kind {
+			case "create":
+				m := newWorker()
+				m.Name, m.UID = name, types.UID(name)
+				return w.ask(admissionv1.Create, m).Allowed
+			case "released":
+				m := w.machine(name)
+				m.Annotations = map[string]string{v1alpha1.AllowReplacementAnnotation: ""}
+				return w.ask(admissionv1.Delete, m).Allowed
+			default:
+				return w.ask(admissionv1.Delete, w.machine(name)).Allowed
+			}
+		}
+		machines := rapid.SampledFrom([]string{"w-0", "w-1", "w-2"})
+		for i := range rapid.IntRange(1, 40).Draw(rt, "forged") {
+			if kind := rapid.SampledFrom([]string{"create", "delete", "released"}).Draw(rt, "kind"); kind == "create" {
+				ask(w, kind, fmt.Sprint("forged-", i))
+			} else {
+				ask(w, kind, machines.Draw(rt, "machine"))
+			}
+		}
+		kind, name := rapid.SampledFrom([]string{"create", "delete"}).Draw(rt, "asked"), "w-9"
+		if kind == "delete" {
+			name = machines.Draw(rt, "machine")
+		}
+		want := map[string]bool{"create": replicas > 3, "delete": replicas < 3}[kind]
+		before := w.slept
+		if got := ask(w, kind, name); got != want {
+			rt.Fatalf("%s %s with %d replicas: allowed %t, want %t", kind, name, replicas, got, want)
+		}
+		if waited := w.slept - before; waited > patience {
+			rt.Fatalf("the answer took %s", waited)
+		}
+	})
+}
+
+// A caller that is not the API server makes the guard write no Event about a Machine that does not exist, since Events about different
+// Machines do not become one.
+func TestNoEventAboutForgedMachines(t *testing.T) {
+	w := newWorld(t)
+	for i := range 3 {
+		m := w.machine("w-0")
+		m.Name, m.UID = fmt.Sprint("forged-", i), types.UID(fmt.Sprint(i))
+		expect(t, w.ask(admissionv1.Delete, m), false, "would replace")
+	}
+	for _, event := range w.recorder.events {
+		if event != "MachineDeployment c-md, -, Warning, WouldReplace, GuardMachine" {
+			t.Errorf("there is an Event %q", event)
+		}
+	}
+}
+
+// A context that ends, as it does when the API server has given up, ends the wait.
+func TestWaitEndsWithTheRequest(t *testing.T) {
+	w := newWorld(t)
+	w.scale(4)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.ctx = ctx
+	expect(t, w.ask(admissionv1.Create, newWorker()), true, "Missing")
+	w.pause = cancel
+	expect(t, w.ask(admissionv1.Create, machine("w-newer", deploymentLabels, machineSet("ms-new", nil))), false, "waiting for other requests")
+}
