@@ -119,7 +119,7 @@ func checkNetwork(t *testing.T, i *installation) {
 			t.Errorf("the NetworkPolicy %s lets out %+v", egress.Name, rule)
 		}
 	}
-	if got, want := strings.Join(ports, ", "), "UDP 53, TCP 53, TCP 443, TCP 6443, TCP 9443, TCP 22, TCP 2380"; got != want {
+	if got, want := strings.Join(ports, ", "), "UDP 53, TCP 53, UDP 5353, TCP 5353, TCP 443, TCP 6443, TCP 9443, TCP 22, TCP 2380"; got != want {
 		t.Errorf("the NetworkPolicy %s lets out %s, want %s", egress.Name, got, want)
 	}
 	if got := egress.Spec.PolicyTypes; !slices.Equal(got, []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}) || len(egress.Spec.Ingress) > 0 {

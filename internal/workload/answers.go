@@ -16,10 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/peer"
+	"github.com/windlass-dev/windlass/internal/shares"
 )
 
 // The bounds of what one API server may answer, and of what all of them together may have in
@@ -46,8 +45,10 @@ const (
 	maxCauses = 16
 )
 
-// largeAnswers is shared by all clusters: they share the memory of the process.
-var largeAnswers = semaphore.NewWeighted(maxLargeAnswers)
+// largeAnswers is shared by all clusters: they share the memory of the process. The clusters of one
+// namespace read one large answer at a time, so that slow API servers of one tenant do not make
+// those of another wait.
+var largeAnswers = shares.New(maxLargeAnswers, 1)
 
 // ThrottledError is the error of a request that this process did not send: its own limits for a
 // cluster would have kept it until after the caller's deadline. It tells nothing about the cluster.
@@ -107,25 +108,31 @@ func (l limiter) Wait(ctx context.Context) error {
 	return &ThrottledError{Limit: fmt.Sprintf("sends at most %d requests per second to a cluster, and the caller's time ends first", requestsPerSecond)}
 }
 
-// lease is the share of one call in largeAnswers. It is used by one goroutine at a time.
-type lease struct{ held bool }
+// lease is the share of one call in largeAnswers. It is used by one goroutine at a time. giveBack is
+// nil while the call has none.
+type lease struct {
+	namespace string
+	giveBack  func()
+}
 
 type leaseKey struct{}
 
 func (l *lease) take(ctx context.Context) error {
-	if l.held {
+	if l.giveBack != nil {
 		return nil
 	}
-	if err := largeAnswers.Acquire(ctx, 1); err != nil {
-		return &ThrottledError{Limit: fmt.Sprintf("reads at most %d large answers at the same time", maxLargeAnswers)}
+	giveBack, err := largeAnswers.Acquire(ctx, l.namespace)
+	if err != nil {
+		return &ThrottledError{Limit: fmt.Sprintf(
+			"reads one large answer per namespace and %d in total at the same time", maxLargeAnswers)}
 	}
-	l.held = true
+	l.giveBack = giveBack
 	return nil
 }
 
 func (l *lease) release() {
-	if l.held {
-		largeAnswers.Release(1)
+	if l.giveBack != nil {
+		l.giveBack()
 	}
 }
 

@@ -15,11 +15,17 @@ import (
 // checked is a client of a workload cluster whose errors hold nothing of an answer but what a
 // Status says. Decoders quote what they do not understand. It also returns a call's share in
 // largeAnswers, which the call needs until its answer is decoded.
-type checked struct{ client.Client }
+type checked struct {
+	client.Client
+	tenant
+}
+
+// tenant is the namespace of a cluster.
+type tenant string
 
 // do makes one call.
-func do(ctx context.Context, call func(context.Context) error) error {
-	held := &lease{}
+func (t tenant) do(ctx context.Context, call func(context.Context) error) error {
+	held := &lease{namespace: string(t)}
 	defer held.release()
 	return checkError(call(context.WithValue(ctx, leaseKey{}, held)))
 }
@@ -57,42 +63,42 @@ func checkError(err error) error {
 
 // Get implements client.Client.
 func (c checked) Get(ctx context.Context, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.Client.Get(ctx, key, object, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.Client.Get(ctx, key, object, o...) })
 }
 
 // List implements client.Client.
 func (c checked) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.Client.List(ctx, list, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.Client.List(ctx, list, o...) })
 }
 
 // Create implements client.Client.
 func (c checked) Create(ctx context.Context, object client.Object, o ...client.CreateOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.Client.Create(ctx, object, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.Client.Create(ctx, object, o...) })
 }
 
 // Update implements client.Client.
 func (c checked) Update(ctx context.Context, object client.Object, o ...client.UpdateOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.Client.Update(ctx, object, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.Client.Update(ctx, object, o...) })
 }
 
 // Patch implements client.Client.
 func (c checked) Patch(ctx context.Context, object client.Object, patch client.Patch, o ...client.PatchOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.Client.Patch(ctx, object, patch, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.Client.Patch(ctx, object, patch, o...) })
 }
 
 // Apply implements client.Client.
 func (c checked) Apply(ctx context.Context, object runtime.ApplyConfiguration, o ...client.ApplyOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.Client.Apply(ctx, object, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.Client.Apply(ctx, object, o...) })
 }
 
 // Delete implements client.Client.
 func (c checked) Delete(ctx context.Context, object client.Object, o ...client.DeleteOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.Client.Delete(ctx, object, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.Client.Delete(ctx, object, o...) })
 }
 
 // DeleteAllOf implements client.Client.
 func (c checked) DeleteAllOf(ctx context.Context, object client.Object, o ...client.DeleteAllOfOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.Client.DeleteAllOf(ctx, object, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.Client.DeleteAllOf(ctx, object, o...) })
 }
 
 // Status implements client.Client.
@@ -100,33 +106,36 @@ func (c checked) Status() client.StatusWriter { return c.SubResource("status") }
 
 // SubResource implements client.Client.
 func (c checked) SubResource(name string) client.SubResourceClient {
-	return checkedSubResource{c.Client.SubResource(name)}
+	return checkedSubResource{c.Client.SubResource(name), c.tenant}
 }
 
 // checkedSubResource is checked for a subresource.
-type checkedSubResource struct{ client.SubResourceClient }
+type checkedSubResource struct {
+	client.SubResourceClient
+	tenant
+}
 
 // Get implements client.SubResourceClient.
 func (c checkedSubResource) Get(ctx context.Context, object, sub client.Object, o ...client.SubResourceGetOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Get(ctx, object, sub, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Get(ctx, object, sub, o...) })
 }
 
 // Create implements client.SubResourceClient.
 func (c checkedSubResource) Create(ctx context.Context, object, sub client.Object, o ...client.SubResourceCreateOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Create(ctx, object, sub, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Create(ctx, object, sub, o...) })
 }
 
 // Update implements client.SubResourceClient.
 func (c checkedSubResource) Update(ctx context.Context, object client.Object, o ...client.SubResourceUpdateOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Update(ctx, object, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Update(ctx, object, o...) })
 }
 
 // Patch implements client.SubResourceClient.
 func (c checkedSubResource) Patch(ctx context.Context, object client.Object, patch client.Patch, o ...client.SubResourcePatchOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Patch(ctx, object, patch, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Patch(ctx, object, patch, o...) })
 }
 
 // Apply implements client.SubResourceClient.
 func (c checkedSubResource) Apply(ctx context.Context, object runtime.ApplyConfiguration, o ...client.SubResourceApplyOption) error {
-	return do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Apply(ctx, object, o...) })
+	return c.do(ctx, func(ctx context.Context) error { return c.SubResourceClient.Apply(ctx, object, o...) })
 }

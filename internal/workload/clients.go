@@ -155,7 +155,7 @@ func (k *kubeconfigClients) connect(ctx context.Context, cluster types.Namespace
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig under %q of Secret %s: %w", secret.KubeconfigDataName, name, err)
 	}
-	made, err := newConnection(config)
+	made, err := newConnection(config, tenant(cluster.Namespace))
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of Secret %s cannot be used: check its certificates and keys (the error may quote them, so it is not shown)", name)
 	}
@@ -163,10 +163,10 @@ func (k *kubeconfigClients) connect(ctx context.Context, cluster types.Namespace
 }
 
 // newConnection makes the clients of a cluster. It does not connect.
-func newConnection(config *rest.Config) (*connection, error) {
+func newConnection(config *rest.Config, of tenant) (*connection, error) {
 	made := &connection{host: config.Host, config: objectConfig(config)}
 	var err error
-	if made.Client, err = newClient(made.config); err != nil {
+	if made.Client, err = newClient(made.config, of); err != nil {
 		return nil, err
 	}
 	streams, err := peer.NewAPIServerTransport(upgradeConfig(made.config), limits())
@@ -191,7 +191,7 @@ func objectConfig(config *rest.Config) *rest.Config {
 }
 
 // newClient returns a client for objects from an objectConfig.
-func newClient(bounded *rest.Config) (client.Client, error) {
+func newClient(bounded *rest.Config, of tenant) (client.Client, error) {
 	transport, err := peer.NewAPIServerTransport(bounded, limits())
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func newClient(bounded *rest.Config) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the cluster: %w", err)
 	}
-	return checked{made}, nil
+	return checked{made, of}, nil
 }
 
 // errUnreadable stands for all errors of parsing a kubeconfig.

@@ -52,7 +52,7 @@ users: [{name: u, user: {token: TOKEN}}]
 			t.Errorf("accepted: host %q, insecure %v, exec %v, auth provider %v, files %q", config.Host, config.Insecure, config.ExecProvider, config.AuthProvider, files)
 		}
 		// Its certificates may be useless, which is an error.
-		_, _ = newConnection(config)
+		_, _ = newConnection(config, "default")
 	})
 }
 

@@ -22,7 +22,7 @@ type Single struct{ remote client.Client }
 
 // NewSingle returns the cluster of a configuration, which it does not change. It does not connect.
 func NewSingle(config *rest.Config) (*Single, error) {
-	remote, err := newClient(objectConfig(config))
+	remote, err := newClient(objectConfig(config), "")
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}

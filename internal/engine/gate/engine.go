@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/shares"
 	"github.com/windlass-dev/windlass/internal/upgradegate"
 )
 
@@ -24,8 +24,10 @@ const (
 	answerTimeout = 8 * time.Second
 	// factsTimeout leaves time to record what is found.
 	factsTimeout = 6 * time.Second
-	// maxLooking is how many checks are made at once. More wait, and are not known if that takes too long.
-	maxLooking = 16
+	// maxLooking is how many checks are made at once, and maxLookingInNamespace is how many of these
+	// are for Clusters of one namespace: a tenant whose API servers are slow delays no other. More
+	// wait, and are not known if that takes too long.
+	maxLooking, maxLookingInNamespace = 24, 8
 )
 
 // Workload reads facts of workload clusters. Implementations are safe for concurrent use. Errors are in words that stay the same
@@ -58,11 +60,13 @@ type Options struct {
 type Engine struct {
 	Options
 
-	looking *semaphore.Weighted
+	looking *shares.Shares
 }
 
 // New returns an Engine.
-func New(o Options) *Engine { return &Engine{Options: o, looking: semaphore.NewWeighted(maxLooking)} }
+func New(o Options) *Engine {
+	return &Engine{Options: o, looking: shares.New(maxLooking, maxLookingInNamespace)}
+}
 
 // Ask returns whether a step of a Cluster's upgrade may go on. It answers within answerTimeout. The request's Cluster only names
 // one, by namespace, name and UID; all that counts is read from the live Cluster. What cannot be found out holds the step, and is

@@ -46,10 +46,11 @@ func (e *Engine) readFacts(ctx context.Context, cluster *clusterv1.Cluster, need
 
 // read finds out what one check looks at, and returns what writes it down.
 func (e *Engine) read(ctx context.Context, cluster *clusterv1.Cluster, check gate.Check) (func(*gate.Facts), error) {
-	if err := e.looking.Acquire(ctx, 1); err != nil {
+	release, err := e.looking.Acquire(ctx, cluster.Namespace)
+	if err != nil {
 		return nil, errors.New("too many clusters are looked at just now")
 	}
-	defer e.looking.Release(1)
+	defer release()
 	key := client.ObjectKeyFromObject(cluster)
 	switch check {
 	case gate.NodesReady:
