@@ -72,7 +72,8 @@ const UpdateBlockedCondition = "windlass.dev/UpdateBlocked"
 const (
 	// NotCoveredReason: no combination of updaters covers the change, and the policy forbids to replace machines.
 	NotCoveredReason = "NotCovered"
-	// UpdaterErrorReason: an updater could not be asked, or answered with something that cannot be used.
+	// UpdaterErrorReason: an updater could not be asked, answered with something that cannot be used,
+	// or may no longer change the Machine.
 	UpdaterErrorReason = "UpdaterError"
 	// PolicyConflictReason: several UpdatePolicies select the group with the same precision.
 	PolicyConflictReason = "PolicyConflict"

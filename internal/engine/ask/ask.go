@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,7 +103,11 @@ func SelectUpdaters(ctx context.Context, reader client.Reader, namespace string,
 // *updatepolicy.NotServedError or *updatepolicy.InvalidError if the Updater may not; see updatepolicy.MayServe.
 func Serving(ctx context.Context, reader client.Reader, name string, policy updatepolicy.Selected, machine metav1.Object) (*v1alpha1.Updater, error) {
 	u := &v1alpha1.Updater{}
-	if err := reader.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
+	err := reader.Get(ctx, types.NamespacedName{Name: name}, u)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &updatepolicy.NotServedError{Updater: name, Reason: "it does not exist"}
+	case err != nil:
 		return nil, fmt.Errorf("reading Updater %q: %w", name, err)
 	}
 	namespaceLabels, err := readNamespaceLabels(ctx, reader, machine.GetNamespace())

@@ -31,9 +31,9 @@ type Effects interface {
 	// Look returns the time, and the node as it is.
 	Look(ctx context.Context) (time.Time, inplace.Node)
 	// Drain cordons the node, if it is not, and drains it. It returns at once. began is when the drain did.
-	Drain(ctx context.Context, began time.Time) Drained
-	// Call asks the updater of a step.
-	Call(ctx context.Context, call inplace.Call) inplace.Answer
+	Drain(ctx context.Context, began time.Time) (Drained, error)
+	// Call asks the updater of a step. An error says that the updater was not asked.
+	Call(ctx context.Context, call inplace.Call) (inplace.Answer, error)
 	// Uncordon makes the node schedulable.
 	Uncordon(ctx context.Context) error
 	// Finish and Abandon record the end of an update, and Complete that it had been recorded before.
@@ -134,7 +134,10 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 			return inplace.Verdict{}, &Reply{RetryAfter: NextStep, Message: "starting updater " + a.Step.Updater}, nil
 		}
 		r.called = true
-		answer := r.effects.Call(ctx, a)
+		answer, err := r.effects.Call(ctx, a)
+		if err != nil {
+			return inplace.Verdict{}, nil, err
+		}
 		r.look(ctx)
 		return inplace.Answered(r.facts, answer), nil, nil
 	case inplace.Uncordon:
@@ -158,8 +161,10 @@ func (r *run) carryOut(ctx context.Context, a inplace.Action) (inplace.Verdict, 
 }
 
 func (r *run) drain(ctx context.Context) (inplace.Verdict, *Reply, error) {
-	drained := r.effects.Drain(ctx, r.facts.Progress.Started)
+	drained, err := r.effects.Drain(ctx, r.facts.Progress.Started)
 	switch {
+	case err != nil:
+		return inplace.Verdict{}, nil, err
 	case drained.Skip:
 		return inplace.Drained(r.facts), nil, nil
 	case !drained.Done:

@@ -53,14 +53,12 @@ func (e *effects) Save(_ context.Context, _, after *inplace.Progress) error {
 
 func (e *effects) Look(context.Context) (time.Time, inplace.Node) { return epoch, e.node }
 
-func (e *effects) Drain(context.Context, time.Time) carry.Drained {
-	_ = e.did("drain")
-	return e.drained
+func (e *effects) Drain(context.Context, time.Time) (carry.Drained, error) {
+	return e.drained, e.did("drain")
 }
 
-func (e *effects) Call(_ context.Context, call inplace.Call) inplace.Answer {
-	_ = e.did("call " + call.Step.Updater)
-	return e.answer
+func (e *effects) Call(_ context.Context, call inplace.Call) (inplace.Answer, error) {
+	return e.answer, e.did("call " + call.Step.Updater)
 }
 
 func (e *effects) Uncordon(context.Context) error {
@@ -150,6 +148,8 @@ func TestOrderOfEffects(t *testing.T) {
 		"it is over already": {
 			facts: facts(func(f *inplace.Facts) { f.Last = &inplace.Summary{ID: "u0", To: to, Target: "set"} }), want: []string{"complete"}, reply: carry.Reply{Done: true},
 		},
+		"draining fails":  {facts: in(inplace.Draining, func(p *inplace.Progress) { p.Cordoned = true }), effects: effects{failAt: "drain"}, want: []string{"drain"}, fails: true},
+		"asking it fails": {facts: in(inplace.Updating, nil), effects: effects{failAt: "call"}, want: []string{"call kubelet"}, fails: true},
 		"a person gives it up": {
 			facts: facts(func(f *inplace.Facts) {
 				f.Progress, f.Abandon, f.OwnerMovedOn = progress(inplace.Failed, nil), true, true

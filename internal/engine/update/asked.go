@@ -25,7 +25,7 @@ func (e *Engine) machineQuestion(ctx context.Context, request *runtimehooksv1.Ca
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		return question{}, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
-	live, err := e.readLiveObjects(ctx, machine, request.Current.InfrastructureMachine, request.Current.BootstrapConfig, CurrentDiffers)
+	live, err := e.readLiveObjects(ctx, machine, machine.Spec.Bootstrap.ConfigRef, request.Current.InfrastructureMachine, request.Current.BootstrapConfig, CurrentDiffers)
 	if err != nil {
 		return question{}, err
 	}
@@ -118,23 +118,37 @@ func (e *Engine) readTemplate(ctx context.Context, namespace string, ref cluster
 	if !ref.IsDefined() {
 		return nil, nil //nolint:nilnil // There is no template, which is no error.
 	}
-	var version struct {
-		APIVersion string `json:"apiVersion"`
-	}
-	if err := json.Unmarshal(rawJSON(machine), &version); err != nil {
-		return nil, unasked(DesiredDiffers, "the request has no object made of %s %s that can be read", ref.Kind, ref.Name)
-	}
-	group, err := schema.ParseGroupVersion(version.APIVersion)
-	if err != nil || group.Group != ref.APIGroup {
-		return nil, unasked(DesiredDiffers, "the request has an object of another API group than %s %s", ref.Kind, ref.Name)
+	gvk, err := e.templateKind(ref, machine)
+	if err != nil {
+		return nil, err
 	}
 	template := &unstructured.Unstructured{}
-	template.SetGroupVersionKind(group.WithKind(ref.Kind))
+	template.SetGroupVersionKind(gvk)
 	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
 	if err := e.Live.Get(ctx, key, template); err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
 	}
 	return template, nil
+}
+
+// templateKind returns the kind of a template in the API version of machine, or, if that was deleted,
+// in the one that the API server prefers.
+func (e *Engine) templateKind(ref clusterv1.ContractVersionedObjectReference, machine runtime.RawExtension) (schema.GroupVersionKind, error) {
+	raw := rawJSON(machine)
+	if raw == nil {
+		return e.versionOf(ref.GroupKind())
+	}
+	var version struct {
+		APIVersion string `json:"apiVersion"`
+	}
+	if err := json.Unmarshal(raw, &version); err != nil {
+		return schema.GroupVersionKind{}, unasked(DesiredDiffers, "the request has no object made of %s %s that can be read", ref.Kind, ref.Name)
+	}
+	group, err := schema.ParseGroupVersion(version.APIVersion)
+	if err != nil || group.Group != ref.APIGroup {
+		return schema.GroupVersionKind{}, unasked(DesiredDiffers, "the request has an object of another API group than %s %s", ref.Kind, ref.Name)
+	}
+	return group.WithKind(ref.Kind), nil
 }
 
 // machineSetQuestion is machineQuestion for a CanUpdateMachineSet request. What Machines move to is the template of the MachineDeployment: the MachineSet with

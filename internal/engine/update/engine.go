@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/keyedlock"
 	"github.com/windlass-dev/windlass/internal/engine/cplock"
 	"github.com/windlass-dev/windlass/internal/engine/settle"
 	"github.com/windlass-dev/windlass/internal/engine/slots"
@@ -55,7 +55,7 @@ type Engine struct {
 	said    *said
 	blocked *blockedSet
 	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
-	machines *keyedMutex
+	machines keyedlock.Locks[types.NamespacedName]
 	draining *settle.Messages
 	locks    cplock.Locks
 }
@@ -64,7 +64,7 @@ type Engine struct {
 func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
-		Options: o, slots: slots.New[types.UID](), asked: newAsked(), said: newSaid(o.Now), blocked: newBlockedSet(), machines: newKeyedMutex(), draining: settle.New(),
+		Options: o, slots: slots.New[types.UID](), asked: newAsked(), said: newSaid(o.Now), blocked: newBlockedSet(), draining: settle.New(),
 		locks: cplock.New(o.Client, o.Live),
 	}
 }
@@ -102,40 +102,6 @@ const budget = 25 * time.Second
 
 func withBudget(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, budget)
-}
-
-// keyedMutex is a mutex for each Machine.
-type keyedMutex struct {
-	mu   sync.Mutex
-	held map[types.NamespacedName]*heldMutex
-}
-
-type heldMutex struct {
-	mu    sync.Mutex
-	users int
-}
-
-func newKeyedMutex() *keyedMutex { return &keyedMutex{held: map[types.NamespacedName]*heldMutex{}} }
-
-// lock returns the function that unlocks.
-func (k *keyedMutex) lock(key types.NamespacedName) (unlock func()) {
-	k.mu.Lock()
-	h, ok := k.held[key]
-	if !ok {
-		h = &heldMutex{}
-		k.held[key] = h
-	}
-	h.users++
-	k.mu.Unlock()
-	h.mu.Lock()
-	return func() {
-		h.mu.Unlock()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if h.users--; h.users == 0 {
-			delete(k.held, key)
-		}
-	}
 }
 
 // blockedReason maps why an update is refused to the reason of the condition.

@@ -108,7 +108,12 @@ func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c", UID: "c-uid"}},
 		&v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keep"}, Spec: policy},
 	)
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	bootstrap := schema.GroupVersion{Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2"}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{bootstrap})
+	for _, kind := range []string{"KubeadmConfig", "KubeadmConfigTemplate"} {
+		mapper.Add(bootstrap.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).
 		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &v1alpha1.Updater{})
 	w.client = interceptor.NewClient(builder.Build(), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {

@@ -37,7 +37,11 @@ func isLeftover(m client.Object) bool {
 }
 
 func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) error {
-	defer e.machines.lock(key)()
+	unlock, err := e.machines.Lock(ctx, key)
+	if err != nil {
+		return fmt.Errorf("waiting for another call about Machine %s: %w", key, err)
+	}
+	defer unlock()
 	machine := &clusterv1.Machine{}
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		if apierrors.IsNotFound(err) {

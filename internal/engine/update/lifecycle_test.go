@@ -274,45 +274,22 @@ func TestDrainAndSoak(t *testing.T) {
 	}
 }
 
-func TestDeletedMeanwhile(t *testing.T) {
+func TestPolicyDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
-	t.Run("updater", func(t *testing.T) {
-		t.Parallel()
-		w, s := moving(t, external(nil))
-		s.answers(inplace.InProgress, "working")
-		w.until("a", "working")
-		if err := w.client.Delete(t.Context(), &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: "kubelet"}}); err != nil {
-			t.Fatal(err)
-		}
-		reply := w.until("a", `reading Updater "kubelet"`)
-		if reply.Done || w.progress("a").Phase != inplace.Updating {
-			t.Errorf("reply %+v, progress %+v", reply, w.progress("a"))
-		}
-		w.now = w.now.Add(time.Hour)
-		w.until("a", "no result after 10m0s")
-		w.now = w.now.Add(time.Minute)
-		// It comes back, and the update ends.
-		w.updater("kubelet", 0, versionPatch)
-		w.node("a", to)
-		w.until("a", "updated in place")
-	})
-	t.Run("policy", func(t *testing.T) {
-		t.Parallel()
-		w, files, kubelet := halves(t, external(func(p *v1alpha1.UpdatePolicySpec) { p.Drain, p.SoakSeconds = true, 30 }))
-		if err := w.decideHalves(); err != nil {
-			t.Fatal(err)
-		}
-		w.nodes.Block(inCluster, "a", "web")
-		w.until("a", "disruption budget")
-		if err := w.client.Delete(t.Context(), &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keep"}}); err != nil {
-			t.Fatal(err)
-		}
-		w.restart()
-		w.nodes.Block(inCluster, "a", "")
-		w.until("a", "updated in place")
-		// What was begun is carried through, and what was cordoned is schedulable again.
-		w.checkHalves(t, files, kubelet)
-	})
+	w, files, kubelet := halves(t, external(func(p *v1alpha1.UpdatePolicySpec) { p.Drain, p.SoakSeconds = true, 30 }))
+	if err := w.decideHalves(); err != nil {
+		t.Fatal(err)
+	}
+	w.nodes.Block(inCluster, "a", "web")
+	w.until("a", "disruption budget")
+	if err := w.client.Delete(t.Context(), &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keep"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	w.nodes.Block(inCluster, "a", "")
+	w.until("a", "updated in place")
+	// What was begun is carried through, and what was cordoned is schedulable again.
+	w.checkHalves(t, files, kubelet)
 }
 
 func TestGarbageOnMachine(t *testing.T) {

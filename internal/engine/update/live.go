@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,6 +53,8 @@ func unasked(reason, format string, args ...any) *UnaskedError {
 
 // liveObjects are a Machine's objects as the API server has them.
 type liveObjects struct {
+	// read is a time at which the Machine was unchanged.
+	read                      time.Time
 	machine                   *clusterv1.Machine
 	infrastructure, bootstrap *unstructured.Unstructured
 	// objects are their JSON, as Cluster API sends it.
@@ -59,15 +63,25 @@ type liveObjects struct {
 	shown runtimehooksv1.UpdateMachineRequestObjects
 }
 
-// readLiveObjects reads the objects that a Machine refers to. The request's objects say in which API versions: Cluster API sends those that their contract
-// asks for. The error is an *UnaskedError if they are of other kinds than the Machine refers to.
-func (e *Engine) readLiveObjects(ctx context.Context, machine *clusterv1.Machine, infrastructure, bootstrap runtime.RawExtension, reason string) (*liveObjects, error) {
+// isBootstrapGone reports whether the Machine's bootstrap config was deleted.
+func (l *liveObjects) isBootstrapGone() bool {
+	return l.bootstrap == nil && l.machine.Spec.Bootstrap.ConfigRef.IsDefined()
+}
+
+// readLiveObjects reads the objects that a Machine refers to; config is the reference to its
+// bootstrap config. The request's objects say in which API versions: Cluster API sends those that
+// their contract asks for. The error is an *UnaskedError if they are of other kinds than the Machine
+// refers to.
+func (e *Engine) readLiveObjects(
+	ctx context.Context, machine *clusterv1.Machine, config clusterv1.ContractVersionedObjectReference,
+	infrastructure, bootstrap runtime.RawExtension, reason string,
+) (*liveObjects, error) {
 	l := &liveObjects{machine: machine}
 	var err error
 	if l.infrastructure, err = e.readReferenced(ctx, machine.Namespace, machine.Spec.InfrastructureRef, infrastructure, reason); err != nil {
 		return nil, err
 	}
-	if l.bootstrap, err = e.readReferenced(ctx, machine.Namespace, machine.Spec.Bootstrap.ConfigRef, bootstrap, reason); err != nil {
+	if l.bootstrap, err = e.readReferenced(ctx, machine.Namespace, config, bootstrap, reason); err != nil {
 		return nil, err
 	}
 	l.shown.Machine = *machine.DeepCopy()
@@ -150,17 +164,56 @@ func checkMarks(l *liveObjects) error {
 	return nil
 }
 
+// configRef returns the reference to a Machine's bootstrap config; the zero reference if the request
+// has none and it does not exist: if it was deleted, Cluster API sends none.
+func (e *Engine) configRef(
+	ctx context.Context, machine *clusterv1.Machine, sent runtime.RawExtension,
+) (clusterv1.ContractVersionedObjectReference, error) {
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if rawJSON(sent) != nil || !ref.IsDefined() {
+		return ref, nil
+	}
+	gvk, err := e.versionOf(ref.GroupKind())
+	if err != nil {
+		return ref, err
+	}
+	key := types.NamespacedName{Namespace: machine.Namespace, Name: ref.Name}
+	err = e.Live.Get(ctx, key, metadataOf(gvk))
+	switch {
+	case apierrors.IsNotFound(err):
+		return clusterv1.ContractVersionedObjectReference{}, nil
+	case err != nil:
+		return ref, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
+	}
+	return ref, nil
+}
+
+// versionOf returns a kind in the version that the API server prefers.
+func (e *Engine) versionOf(kind schema.GroupKind) (schema.GroupVersionKind, error) {
+	mapping, err := e.Client.RESTMapper().RESTMapping(kind)
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("finding the API version of %s: %w", kind, err)
+	}
+	return mapping.GroupVersionKind, nil
+}
+
 // readMarked reads a Machine and its objects, and returns them if Cluster API's marks and the request fit them; otherwise an *UnaskedError.
 func (e *Engine) readMarked(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (*liveObjects, error) {
+	read := e.Now()
 	key := client.ObjectKeyFromObject(&request.Desired.Machine)
 	machine := &clusterv1.Machine{}
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
-	l, err := e.readLiveObjects(ctx, machine, request.Desired.InfrastructureMachine, request.Desired.BootstrapConfig, RequestDiffers)
+	config, err := e.configRef(ctx, machine, request.Desired.BootstrapConfig)
 	if err != nil {
 		return nil, err
 	}
+	l, err := e.readLiveObjects(ctx, machine, config, request.Desired.InfrastructureMachine, request.Desired.BootstrapConfig, RequestDiffers)
+	if err != nil {
+		return nil, err
+	}
+	l.read = read
 	if err := checkMarks(l); err != nil {
 		return nil, err
 	}

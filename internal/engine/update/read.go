@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -36,9 +35,9 @@ func (r *run) readNode(ctx context.Context) {
 	r.facts.Node = r.Nodes.Node(ctx, r.cluster(), name)
 }
 
-// readRun reads all that is decided on. It writes nothing before it knows that Cluster API's marks ask for the update.
-func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (*run, error) {
-	r, err := e.newRun(ctx, request)
+// readRun reads all that is decided on about the objects of a marked Machine.
+func (e *Engine) readRun(ctx context.Context, live *liveObjects) (*run, error) {
+	r, err := e.newRun(ctx, live)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +50,10 @@ func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMach
 	if err := r.readPolicy(ctx); err != nil {
 		return nil, err
 	}
-	// While an update is under way, only that it is still the one that is asked for matters.
-	if r.saved == nil || r.saved.Target != r.facts.Target || r.facts.Target == "" {
+	// While an update is under way, only that it is still the one that is asked for matters. The
+	// decision on a control plane Machine tells that, if all objects that it is about exist.
+	isBegun := r.saved != nil && r.saved.Target == r.facts.Target
+	if !isBegun || r.facts.Target == "" && !r.live.isBootstrapGone() {
 		if err := r.readDecision(ctx); err != nil {
 			return nil, err
 		}
@@ -61,13 +62,8 @@ func (e *Engine) readRun(ctx context.Context, request *runtimehooksv1.UpdateMach
 	return r, nil
 }
 
-// newRun reads the live objects of a Machine that Cluster API has marked, and the group that it belongs to.
-func (e *Engine) newRun(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (*run, error) {
-	began := e.Now()
-	live, err := e.readMarked(ctx, request)
-	if err != nil {
-		return nil, err
-	}
+// newRun reads the group that a marked Machine belongs to.
+func (e *Engine) newRun(ctx context.Context, live *liveObjects) (*run, error) {
 	machine := live.machine
 	key := client.ObjectKeyFromObject(machine)
 	o, err := e.readOwner(ctx, machine)
@@ -78,9 +74,12 @@ func (e *Engine) newRun(ctx context.Context, request *runtimehooksv1.UpdateMachi
 	if err != nil {
 		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
 	}
-	r := &run{Engine: e, live: live, machine: machine, owner: o, confirmed: began}
+	r := &run{Engine: e, live: live, machine: machine, owner: o, confirmed: live.read}
 	r.facts = inplace.Facts{
 		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
+	}
+	if live.isBootstrapGone() {
+		return r, nil // The fingerprint of the other objects is no decision's.
 	}
 	if r.facts.Fingerprint, err = cover.Fingerprint(live.objects); err != nil {
 		return nil, fmt.Errorf("comparing the objects of Machine %s: %w", key, err)
@@ -168,6 +167,9 @@ func (r *run) readDecision(ctx context.Context) error {
 	if r.decision == nil {
 		return nil
 	}
+	if r.live.isBootstrapGone() {
+		templates.Bootstrap = nil // A change of it is in the decision.
+	}
 	missing, err := cover.Missing(templates, r.live.objects)
 	if err != nil {
 		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
@@ -183,7 +185,7 @@ func (r *run) chooseOwnDecision() {
 	for i := range list {
 		d := &list[i]
 		drifted := cover.Drifted(d.Changes, r.live.objects)
-		if len(drifted) == 0 && d.Fingerprint != "" && d.Fingerprint != r.facts.Fingerprint {
+		if len(drifted) == 0 && d.Fingerprint != "" && d.Fingerprint != r.facts.Fingerprint && !r.live.isBootstrapGone() {
 			drifted = []cover.Pointer{{Part: cover.PartBootstrap, Path: "/spec"}}
 		}
 		if len(drifted) == 0 || r.saved == nil && r.decision == nil {

@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,7 +46,6 @@ type run struct {
 func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
-	defer e.machines.lock(client.ObjectKeyFromObject(&request.Desired.Machine))()
 	reply, err := e.update(ctx, request)
 	if isStale(err) {
 		// What was done so far was decided on what was then true. The next call reads everything again.
@@ -55,7 +55,12 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 }
 
 func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
-	r, err := e.readRun(ctx, request)
+	live, unlock, err := e.lockMarked(ctx, request)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer unlock()
+	r, err := e.readRun(ctx, live)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -65,7 +70,11 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 		}
 	}
 	reply, err := carry.Update(ctx, r.facts, r)
+	refusal, isRefused := errors.AsType[*RefusedError](err)
 	switch {
+	case isRefused:
+		r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
+		return Reply{}, err
 	case err != nil:
 		return Reply{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
 	case reply.Refused != nil:
@@ -75,6 +84,30 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 	// The update goes on, whatever it stood still for.
 	r.clearCondition(ctx)
 	return Reply{Done: reply.Done, RetryAfter: reply.RetryAfter, Message: reply.Message}, nil
+}
+
+// lockMarked reads the objects of a Machine that Cluster API has marked, and returns them as they
+// are while no other call about it runs. A call that nobody asks for fails before it waits, so it
+// delays no other call.
+func (e *Engine) lockMarked(
+	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest,
+) (live *liveObjects, unlock func(), err error) {
+	if live, err = e.readMarked(ctx, request); err != nil {
+		return nil, nil, err
+	}
+	key := client.ObjectKeyFromObject(live.machine)
+	if unlock, err = e.machines.Lock(ctx, key); err != nil {
+		return nil, nil, fmt.Errorf("waiting for another call about Machine %s: %w", key, err)
+	}
+	live.read = e.Now()
+	if err = e.refresh(ctx, live.machine); isStale(err) {
+		live, err = e.readMarked(ctx, request) // The call before this one has changed the Machine.
+	}
+	if err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return live, unlock, nil
 }
 
 // Begin lets an update begin while no other machine of the same policy can.
@@ -104,22 +137,22 @@ func (r *run) scope() string {
 
 // Drain drains the node as Cluster API does when it deletes a Machine: not where the Machine excludes its node, and no longer than
 // the Machine says.
-func (r *run) Drain(ctx context.Context, began time.Time) carry.Drained {
+func (r *run) Drain(ctx context.Context, began time.Time) (carry.Drained, error) {
 	var limit time.Duration
 	if seconds := r.machine.Spec.Deletion.NodeDrainTimeoutSeconds; seconds != nil {
 		limit = time.Duration(*seconds) * time.Second
 	}
 	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(began) > limit {
-		return carry.Drained{Skip: true}
+		return carry.Drained{Skip: true}, nil
 	}
 	if err := r.confirm(ctx); err != nil {
-		return carry.Drained{Message: err.Error()}
+		return carry.Drained{}, err
 	}
 	done, message := r.callDrain(ctx)
 	if !done {
 		message = r.draining.Settle(r.machine.UID, message, r.facts.Now)
 	}
-	return carry.Drained{Done: done, Message: message}
+	return carry.Drained{Done: done, Message: message}, nil
 }
 
 // Uncordon makes the node schedulable.
@@ -147,22 +180,23 @@ func (r *run) callDrain(ctx context.Context) (done bool, message string) {
 	return status.Done, status.Message
 }
 
-// Call asks the updater of a step. It is shown the live objects, never the request's.
-func (r *run) Call(ctx context.Context, a inplace.Call) inplace.Answer {
+// Call asks the updater of a step. It is shown the live objects, never the request's. What fails
+// before the updater is asked is no silence of the updater, so it does not end the attempt.
+func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
 	u, err := ask.Serving(ctx, r.Client, a.Step.Updater, r.policy, r.machine)
 	if err != nil {
-		return inplace.Answer{Message: err.Error()}
+		return r.notServed(err)
 	}
 	opened, err := r.Open(ctx, u)
 	if err != nil {
-		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}
+		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}, nil
 	}
 	request, err := ask.UpdateRequest(r.live.shown, ask.Command{Operation: a.Operation}, r.reserved())
 	if err != nil {
-		return inplace.Answer{Message: err.Error()}
+		return inplace.Answer{}, err
 	}
 	if err := r.confirm(ctx); err != nil {
-		return inplace.Answer{Message: err.Error()}
+		return inplace.Answer{}, err
 	}
 	answer := opened.UpdateMachine(ctx, request)
 	var problem error
@@ -170,7 +204,22 @@ func (r *run) Call(ctx context.Context, a inplace.Call) inplace.Answer {
 		problem = fmt.Errorf("%s", answer.Message)
 	}
 	r.noteRequest(ctx, u, "UpdateMachine", client.ObjectKeyFromObject(r.machine), answer.Message, problem)
-	return answer
+	return answer, nil
+}
+
+// notServed takes the error of ask.Serving. The error is a *RefusedError if the Updater may not be
+// asked: only a person can change that. If the person gives the update up instead, the attempt ends
+// with its time.
+func (r *run) notServed(err error) (inplace.Answer, error) {
+	_, excluded := errors.AsType[*updatepolicy.NotServedError](err)
+	_, invalid := errors.AsType[*updatepolicy.InvalidError](err)
+	switch {
+	case !excluded && !invalid:
+		return inplace.Answer{}, err
+	case r.facts.Abandon:
+		return inplace.Answer{Message: err.Error()}, nil
+	}
+	return inplace.Answer{}, refused(v1alpha1.UpdaterErrorReason, "the update of Machine %s does not go on: %v", client.ObjectKeyFromObject(r.machine), err)
 }
 
 // Save records progress on the Machine, and shows it to people.

@@ -106,13 +106,13 @@ func (e *machineEffects) Look(context.Context) (time.Time, inplace.Node) {
 }
 
 // Drain cordons the node and drains it.
-func (e *machineEffects) Drain(context.Context, time.Time) carry.Drained {
+func (e *machineEffects) Drain(context.Context, time.Time) (carry.Drained, error) {
 	m := e.m
 	if e.domains[m.domain].away {
-		return carry.Drained{Message: errAway.Error()}
+		return carry.Drained{Message: errAway.Error()}, nil
 	}
 	if m.drained {
-		return carry.Drained{Done: true}
+		return carry.Drained{Done: true}, nil
 	}
 	if !m.draining {
 		m.draining, m.cordoned = true, true
@@ -123,32 +123,32 @@ func (e *machineEffects) Drain(context.Context, time.Time) carry.Drained {
 		}
 	}
 	if e.now < m.drainEnds {
-		return carry.Drained{Message: "evicting pods"}
+		return carry.Drained{Message: "evicting pods"}, nil
 	}
 	m.draining, m.drained = false, true
-	return carry.Drained{Done: true}
+	return carry.Drained{Done: true}, nil
 }
 
 // Call asks the machine's updater.
-func (e *machineEffects) Call(_ context.Context, call inplace.Call) inplace.Answer {
+func (e *machineEffects) Call(_ context.Context, call inplace.Call) (inplace.Answer, error) {
 	m := e.m
 	if e.crashed || e.domains[m.domain].away {
-		return inplace.Answer{Message: errAway.Error()}
+		return inplace.Answer{Message: errAway.Error()}, nil
 	}
 	if m.work.operation != call.Operation {
 		e.startWork(m, call)
 	}
 	if e.cfg.Faults.Lost > 0 && e.faults.Float64() < e.cfg.Faults.Lost {
-		return inplace.Answer{Message: "no answer"}
+		return inplace.Answer{Message: "no answer"}, nil
 	}
 	e.act(m)
 	switch w := &m.work; {
 	case !w.ended:
-		return inplace.Answer{Outcome: inplace.InProgress, Message: "at work", RetryAfter: w.askAgain(e.now)}
+		return inplace.Answer{Outcome: inplace.InProgress, Message: "at work", RetryAfter: w.askAgain(e.now)}, nil
 	case w.fails:
-		return inplace.Answer{Outcome: inplace.Fails, Message: "the simulated updater failed"}
+		return inplace.Answer{Outcome: inplace.Fails, Message: "the simulated updater failed"}, nil
 	default:
-		return inplace.Answer{Outcome: inplace.Finishes}
+		return inplace.Answer{Outcome: inplace.Finishes}, nil
 	}
 }
 

@@ -28,9 +28,9 @@ func (e crowded) Begin(ctx context.Context, decide func(int) (bool, error)) (*ca
 // undrained says of every node that it is drained.
 type undrained struct{ carry.Effects }
 
-func (e undrained) Drain(ctx context.Context, began time.Time) carry.Drained {
-	e.Effects.Drain(ctx, began)
-	return carry.Drained{Done: true}
+func (e undrained) Drain(ctx context.Context, began time.Time) (carry.Drained, error) {
+	_, err := e.Effects.Drain(ctx, began)
+	return carry.Drained{Done: true}, err
 }
 
 // hasty takes the updater's word for the state of the node.

@@ -15,10 +15,10 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	core "github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/core/keyedlock"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updater/hoststep"
 	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
-	"github.com/windlass-dev/windlass/internal/updater/internal/turns"
 )
 
 // Machine is what the updater reads of a Machine.
@@ -67,7 +67,7 @@ type Options struct {
 type Updater struct {
 	options  Options
 	coverage coverage
-	locks    turns.Locks
+	locks    keyedlock.Locks[types.NamespacedName]
 	memory   memory
 }
 

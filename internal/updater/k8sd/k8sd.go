@@ -13,9 +13,9 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/core/keyedlock"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
-	"github.com/windlass-dev/windlass/internal/updater/internal/turns"
 )
 
 // Options configure an Updater.
@@ -41,7 +41,7 @@ type Updater struct {
 	options Options
 	trust   trust
 	claims  []cover.Pointer
-	locks   turns.Locks
+	locks   keyedlock.Locks[types.NamespacedName]
 }
 
 var _ port.Updater = &Updater{}

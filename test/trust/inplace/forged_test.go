@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
@@ -149,12 +152,61 @@ func TestForgedUpdates(t *testing.T) {
 		request.Desired.Machine.Spec.Version = "v1.31.99"
 		refused(t, request, "RequestDiffers")
 	})
+	genuine := pool.Update(t, "marked")
 	t.Run("what Cluster API sends", func(t *testing.T) {
-		answer := extension.Call(t, wire.UpdateMachine, pool.Update(t, "marked"))
+		answer := extension.Call(t, wire.UpdateMachine, genuine)
 		if answer.Status != runtimehooksv1.ResponseStatusSuccess || len(updater.Requests(wire.UpdateMachine.Hook)) != 1 {
 			t.Errorf("the answer is %+v, and the updater was asked %d times", answer, len(updater.Requests(wire.UpdateMachine.Hook)))
 		}
 	})
+	t.Run("what Cluster API sends once the bootstrap config is deleted", func(t *testing.T) {
+		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: "marked"}}
+		if err := plane.Client.Delete(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		genuine.Desired.BootstrapConfig = runtime.RawExtension{}
+		answer := extension.Call(t, wire.UpdateMachine, genuine)
+		if answer.Status != runtimehooksv1.ResponseStatusSuccess || len(updater.Requests(wire.UpdateMachine.Hook)) != 2 {
+			t.Errorf("the answer is %+v, and the updater was asked %d times", answer, len(updater.Requests(wire.UpdateMachine.Hook)))
+		}
+	})
+}
+
+// TestForgedCallsDoNotWait holds that a forged call about a machine neither waits for the call that
+// is under way nor delays the next one.
+func TestForgedCallsDoNotWait(t *testing.T) {
+	plane := wire.Start(t)
+	pool := plane.NewPool(t, "a")
+	updater := newUpdater(t, plane, pool, "u")
+	asked, release := make(chan struct{}), make(chan struct{})
+	updater.Update = func(*runtimehooksv1.UpdateMachineRequest) wire.Answer {
+		close(asked)
+		<-release
+		return wire.Answer{Status: runtimehooksv1.ResponseStatusSuccess, Message: "working", RetryAfterSeconds: 1}
+	}
+	extension := plane.Run(t)
+	decide(t, extension, pool)
+	pool.Move(t, "a")
+	genuine, forged := pool.Update(t, "a"), pool.Update(t, "a")
+	forged.Desired.Machine.Spec.Version = "v1.31.99"
+	answered := make(chan wire.Answer, 1)
+	go func() { answered <- extension.Call(t, wire.UpdateMachine, genuine) }()
+	<-asked
+	refused := make(chan wire.Answer, 1)
+	go func() { refused <- extension.Call(t, wire.UpdateMachine, forged) }()
+	select {
+	case answer := <-refused:
+		if answer.Status != runtimehooksv1.ResponseStatusFailure || !strings.Contains(answer.Message, "RequestDiffers") {
+			t.Errorf("the answer to the forged call is %+v", answer)
+		}
+	case answer := <-answered:
+		t.Errorf("the forged call waits until the other one ends: %+v", answer)
+		answered <- answer
+	}
+	close(release)
+	if answer := <-answered; answer.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Errorf("the answer is %+v", answer)
+	}
 }
 
 // TestUpdaterIsToldWhatIsLive holds that nothing that a person sets on a machine reaches its updater under a key of Windlass' own.
@@ -214,8 +266,12 @@ func TestForeignUpdater(t *testing.T) {
 	}
 	pool.Annotate(t, "a", map[string]any{v1alpha1.UpdateProgressAnnotation: changed})
 	answer := extension.Call(t, wire.UpdateMachine, pool.Update(t, "a"))
-	if answer.RetryAfterSeconds == 0 || !strings.Contains(answer.Message, "namespaceSelector") {
+	if answer.Status != runtimehooksv1.ResponseStatusFailure || !strings.Contains(answer.Message, "namespaceSelector") {
 		t.Errorf("the answer is %+v", answer)
+	}
+	c := meta.FindStatusCondition(pool.Machine(t, "a").Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	if c == nil || !strings.Contains(c.Message, "namespaceSelector") {
+		t.Errorf("the condition is %+v", c)
 	}
 	if got := foreign.Requests(wire.UpdateMachine.Hook); len(got) > 0 {
 		t.Errorf("an updater for %s was told %s", other.Namespace, got[0].Body)
