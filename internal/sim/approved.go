@@ -8,6 +8,31 @@ type members uint8
 func (s members) has(i int) bool     { return s&(1<<i) != 0 }
 func (s members) with(i int) members { return s | 1<<i }
 
+// lackedOf returns what is recorded of groups that lack a machine each.
+func (m *model) lackedOf(s members) map[string]int32 {
+	if s == 0 {
+		return nil
+	}
+	lacked := map[string]int32{}
+	for i, g := range m.Groups {
+		if s.has(i) {
+			lacked[g.Name] = 1
+		}
+	}
+	return lacked
+}
+
+// membersOf reads what lackedOf returns.
+func (m *model) membersOf(lacked map[string]int32) members {
+	var s members
+	for i, g := range m.Groups {
+		if lacked[g.Name] > 0 {
+			s = s.with(i)
+		}
+	}
+	return s
+}
+
 // unproven reports whether the engine reads no proof that BeforeClusterUpgrade passed for a target:
 // the other engine records none.
 func (r *run) unproven(to rung) bool {

@@ -56,7 +56,7 @@ type Group struct {
 	Absent, Deleting bool
 	// Defer and Hold are the annotations of the topology.
 	Defer, Hold bool
-	// Short says that it lacks machines, and that none of these comes until the group moves.
+	// Short says that it lacks machines, and never gets them.
 	Short bool
 }
 
@@ -83,7 +83,7 @@ type Faults struct {
 	// reads it anew.
 	Lags uint8
 	// Shortages are groups whose machines at the version of the template are too few: for a while, or,
-	// of a group that has not moved since the control plane's last step, until it moves.
+	// while no workers step is under way, for good.
 	Shortages uint8
 	// Deletions of the Cluster: one is all there can be.
 	Deletions uint8

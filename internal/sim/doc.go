@@ -15,8 +15,9 @@
 // what it has called then stands nowhere. It does not wait for groups that are leaving, and where it begins an upgrade while the target of an earlier one
 // is recorded, this engine may ask about its target again.
 //
-// Where the other engine begins an upgrade and gives way before the control plane's step, a group that
-// lacked machines before gets them at some time: nothing tells this engine that there was no step.
+// Where the other engine begins an upgrade, or calls BeforeWorkersUpgrade, a group that lacked machines
+// before may hold this engine until it has them, and gets them at some time: nothing tells this engine
+// what was lacking before.
 //
 // Where the target is set to the version that the control plane already has, the other engine ends that
 // upgrade, begins another and gives way before its first step, the record of this engine's earlier

@@ -81,8 +81,8 @@ func (m *model) machines(w *world, list []event) []event {
 	return list
 }
 
-// shortages are machines that a group lacks. It gets them as long as they can join. A group that has
-// moved since the control plane's last step gets them at some time: for good it lacks only machines
+// shortages are machines that a group lacks. It gets them as long as they can join. While workers
+// follow a step of the control plane, a group gets them at some time: for good it lacks only machines
 // that it lacked before.
 func (m *model) shortages(w *world, i int, list []event) []event {
 	g, name := w.groups[i], m.Groups[i].Name
@@ -93,7 +93,7 @@ func (m *model) shortages(w *world, i int, list []event) []event {
 		return list
 	}
 	list = m.add(list, w, false, name+" lacks machines", func(w *world) { w.groups[i].short = spend(&w.faults.Shortages) })
-	if w.ledger.followed.has(i) {
+	if w.ledger.followed.has(i) || w.pending.has(beforeWorkers) || w.pending.has(afterWorkers) {
 		return list
 	}
 	return m.add(list, w, false, name+" lacks machines, and gets none", func(w *world) {
@@ -326,9 +326,14 @@ func (w *world) noticed() bool {
 	return !w.ledger.controlPlane.open() || w.pending.has(afterControlPlane) || !w.stock && w.cp.stamp == w.cp.spec
 }
 
-// known reports whether records tell if the control plane took a step in this upgrade. Where they do
-// not, a group may hold that lacked machines before; see the package's assumptions.
-func (w *world) known() bool { return !w.pending.has(afterCluster) || w.proven() }
+// tolerated reports whether the engine can know that a group lacked machines before the present
+// workers step. A group of which it cannot may hold; see the package's assumptions.
+func (w *world) tolerated(i int) bool {
+	if w.stepTo == w.cp.spec && w.lacked.has(i) {
+		return true
+	}
+	return !w.ledger.followed.has(i) && (!w.pending.has(afterCluster) || w.proven())
+}
 
 // settle lets all machines come to where they are going.
 func (w *world) settle() {
@@ -341,7 +346,7 @@ func (w *world) settle() {
 			*g = g.gone()
 		case g.exists:
 			g.oldest = g.version
-			g.short = g.short && (g.starved && w.known() || !w.joins(i))
+			g.short = g.short && (g.starved && w.tolerated(i) || !w.joins(i))
 		}
 	}
 }

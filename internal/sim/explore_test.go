@@ -119,6 +119,7 @@ func explorations() map[string]sim.Config {
 		"much at once":                        everything,
 		"late reads":                          late,
 		"late reads, and another engine":      swapped,
+		"shortages, and another engine":       chainOf(2, sim.Faults{Shortages: 2, Swaps: 2}, sim.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}),
 		"machines are missing":                chainOf(3, sim.Faults{Shortages: 3, Annotations: 1, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 30)),
 		"groups leave on a long way":          leave,
 		"groups come with another target":     come,

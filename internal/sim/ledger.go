@@ -40,8 +40,10 @@ type ledger struct {
 	free rung
 	// followed are the groups that began to move, or were created, since the control plane's last step.
 	// stepped: the control plane took a step in this upgrade.
-	followed members
-	stepped  bool
+	// lacked are the groups that lacked machines when this engine recorded that BeforeWorkersUpgrade
+	// passed for that step.
+	followed, lacked members
+	stepped          bool
 	// moved: a group has begun to move since AfterWorkersUpgrade was completed.
 	moved bool
 	// replanned: since the step began something has changed that a plan depends on, so workers may have to move again.
@@ -78,20 +80,22 @@ func (w *world) inferLedger() ledger {
 		l.allowed = w.chainTarget
 	}
 	l.stepped = l.began && w.chainAt != w.cp.spec
-	l.followed = w.arrived(l.workersAfter)
+	l.followed, l.lacked = w.arrived(l.workersAfter)
 	return l
 }
 
 // arrived are the groups at the control plane's version that are not known to have lacked machines
-// before, where AfterWorkersUpgrade is due.
-func (w *world) arrived(workersAfter phase) members {
-	var arrived members
+// before, where AfterWorkersUpgrade is due, and those of which it is recorded that they did.
+func (w *world) arrived(workersAfter phase) (arrived, lacked members) {
+	if w.stepTo == w.cp.spec {
+		lacked = w.lacked
+	}
 	for i, g := range w.groups {
 		if workersAfter == due && g.exists && !g.starved && g.version == w.cp.spec {
 			arrived = arrived.with(i)
 		}
 	}
-	return arrived
+	return arrived, lacked
 }
 
 // of returns the phase of a hook that has one.
@@ -236,13 +240,25 @@ func (r *run) moves(i int) bool {
 }
 
 // lacks reports whether this engine must wait for machines of a group: the group moved after a step
-// of this upgrade's control plane, and beside its next version the machines could not join.
+// of this upgrade's control plane, did not lack machines before, and beside the control plane's next
+// version the machines could not join.
 func (r *run) lacks(i int) bool {
 	l, seen := &r.w.ledger, &r.asRead.groups[i]
-	if r.stock || !l.began || !l.stepped || !l.followed.has(i) || !l.workersAfter.open() || r.asRead.chainAt == r.asRead.cp.spec {
+	if r.stock || !l.began || !l.stepped || !l.followed.has(i) || l.lacked.has(i) || !l.workersAfter.open() || r.asRead.chainAt == r.asRead.cp.spec {
 		return false
 	}
 	return r.w.groups[i].short && r.w.joins(i) && seen.short && seen.counts() && r.asRead.joins(i)
+}
+
+// shortAsRead are the groups of which this engine reads that they lack machines.
+func (r *run) shortAsRead() members {
+	var lacked members
+	for i, g := range r.asRead.groups {
+		if !r.stock && g.short && g.counts() {
+			lacked = lacked.with(i)
+		}
+	}
+	return lacked
 }
 
 func (r *run) checkNoneMoves(what string) {
@@ -347,11 +363,13 @@ func (r *run) removed(l *ledger, h hook) {
 	r.check(*p == passed || r.stock && l.forgiven, "%s counts as completed, and it did not let the Cluster pass", h)
 	*p = complete
 	switch h {
+	case beforeWorkers:
+		l.lacked = r.shortAsRead()
 	case afterWorkers:
 		l.moved, l.turn = false, 0
 	case afterCluster:
 		l.began, l.after, l.allowed, l.stepped = false, notDue, 0, false
-	case beforeCreate, afterInitialized, beforeCluster, beforeControlPlane, afterControlPlane, beforeWorkers, beforeDelete:
+	case beforeCreate, afterInitialized, beforeCluster, beforeControlPlane, afterControlPlane, beforeDelete:
 	}
 }
 
@@ -374,7 +392,7 @@ func (r *run) raisesControlPlane(to rung, stamp rung) {
 	w.cp.spec, w.cp.stamp = to, stamp
 	l.controlPlane, l.workersBefore, l.workersAfter = due, notDue, notDue
 	l.next, l.announced, l.moved, l.replanned, l.turn = 0, 0, false, false, 0
-	l.followed, l.stepped = 0, true
+	l.followed, l.lacked, l.stepped = 0, 0, true
 	r.checkSkew(!r.stock)
 }
 
@@ -406,7 +424,7 @@ func (r *run) raisesGroup(i int, to rung) {
 			l.turn = 0
 		}
 	}
-	g.version, g.short, g.starved = to, false, false
+	g.version, g.short = to, g.starved
 	l.followed = l.followed.with(i)
 	r.checkGroupSkew(i)
 }

@@ -194,12 +194,16 @@ func mutants() map[string]mutant {
 		}, config: leaves, want: "version skew"},
 		"believes late reads":                  {see: func(s *chain.State) { s.UpgradeStep = version.Version{} }, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the control plane is not just there"},
 		"writes on late reads":                 {decide: insist, config: chainOf(1, sim.Faults{Lags: 1}, md("a", 30)), want: "the upgrade step is v1.30.0"},
-		"misses no machines":                   {see: func(s *chain.State) { edit(s, func(g *chain.Group) { g.Short = false }) }, config: chainOf(1, sim.Faults{Shortages: 1}, md("a", 30)), want: "while a lacks machines"},
+		"misses no machines":                   {see: func(s *chain.State) { edit(s, func(g *chain.Group) { g.Missing = 0 }) }, config: chainOf(1, sim.Faults{Shortages: 1}, md("a", 30)), want: "while a lacks machines"},
 		"takes an unknown target for approved": {decide: trust, config: gates, want: "the upgrade goes on to v1.32.0, and BeforeClusterUpgrade did not let it pass"},
 		"goes on to an unknown target":         {see: suppose, config: gates, want: "BeforeClusterUpgrade has let the upgrade go to v1.31.0"},
 		"asks before the last upgrade ends":    {decide: hurry, config: gates, want: "BeforeClusterUpgrade is called for v1.32.0, and AfterClusterUpgrade for the upgrade to v1.31.0 has not passed"},
 		"takes the record of an upgrade for that of the next": {
 			see: func(s *chain.State) { s.ChainGeneration = s.Generation }, config: back, want: "BeforeClusterUpgrade has let the upgrade go to v1.32.0",
+		},
+		"forgets what was lacking": {see: func(s *chain.State) { s.Lacked = nil }, config: scarce, want: "stands still for the reason WorkersShort"},
+		"takes what an earlier step lacked for what this one did": {
+			see: func(s *chain.State) { s.LackedAt = s.ControlPlane.Version }, config: explorations()["shortages, and another engine"], want: "while a lacks machines",
 		},
 		"lets any shortage hold":  {decide: holdForAny, config: scarce, want: "stands still for the reason WorkersShort"},
 		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
@@ -282,7 +286,7 @@ func hurry(s chain.State, d *chain.Decision) {
 func holdForAny(s chain.State, d *chain.Decision) {
 	call, calls := d.Action.(chain.CallHook)
 	begins := calls && (call.Hook == chain.BeforeClusterUpgrade || call.Hook == chain.BeforeControlPlaneUpgrade)
-	short := slices.ContainsFunc(s.Groups, func(g chain.Group) bool { return g.Short && g.Version == s.ControlPlane.Version })
+	short := slices.ContainsFunc(s.Groups, func(g chain.Group) bool { return g.Missing > 0 && g.Version == s.ControlPlane.Version })
 	if begins && short {
 		d.Action, d.Reason = chain.Wait{}, chain.WorkersShort
 	}

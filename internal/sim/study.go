@@ -38,7 +38,7 @@ func Studies(c Config, route []version.Version) []Study {
 		with("annotations", "defer-upgrade and hold-upgrade-sequence are set or removed twice, also while the engine acts; two effects are lost or unanswered",
 			Faults{Annotations: 2, Cuts: 2, Races: 1}),
 		targets,
-		with("groups", "a group is removed from the topology or its object is deleted, or lacks machines for a while or until it moves; two effects are lost or unanswered", Faults{Groups: 1, Shortages: 1, Cuts: 2}),
+		with("groups", "a group is removed from the topology or its object is deleted, or lacks machines for a while or for good; two effects are lost or unanswered", Faults{Groups: 1, Shortages: 1, Cuts: 2}),
 		with("reads", "after restarts the control plane or a group is read as it was before its last write, twice; an annotation of a group changes; an effect is lost or unanswered",
 			Faults{Lags: 2, Annotations: 1, Cuts: 1}),
 		with("engines", "Cluster API's own engine takes over and gives way again at any point; a hook blocks or fails", Faults{Swaps: 2, Answers: 1}),

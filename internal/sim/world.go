@@ -19,7 +19,11 @@ type world struct {
 	intent  intent
 	// chainTarget and chainAt are recorded together; chainAt is 0 when it is not known.
 	chainTarget, chainAt rung
-	upgradeStep          rung
+	// stepTo is the last step of the control plane that is recorded with them, and lacked are the
+	// groups that lacked machines when BeforeWorkersUpgrade passed for it.
+	stepTo      rung
+	lacked      members
+	upgradeStep rung
 	// edited says that the Cluster's spec has changed since chainTarget was recorded.
 	edited     bool
 	okToDelete bool
@@ -75,8 +79,8 @@ func (c controlPlane) stable() bool    { return c.exists && c.status == c.spec }
 type group struct {
 	inTopology, exists, deleting, deferred, held bool
 	version, oldest                              rung
-	// lags: the engine reads the group as it was before it began to move. short: machines are missing.
-	// starved: none of these comes until the group moves.
+	// lags: the engine reads the group as it was before it began to move. short: a machine is missing.
+	// starved: it does not come, whether the group moves or not.
 	lags, short, starved bool
 }
 
@@ -181,6 +185,9 @@ func (m *model) read(w *world) (chain.State, chain.Recorded) {
 	}
 	if w.chainTarget != 0 {
 		r.Chain = &chain.Progress{At: m.version(w.chainAt), Target: m.version(w.chainTarget), Generation: recordedGeneration}
+		if w.stepTo != 0 {
+			r.Chain.Steps = []chain.Step{{To: m.version(w.stepTo), Lacked: m.lackedOf(w.lacked)}}
+		}
 	}
 	cp := w.cp.asRead()
 	s := chain.State{
@@ -212,7 +219,10 @@ func (m *model) readGroups(w *world) (groups, leaving []chain.Group) {
 		g, c := &w.groups[i], &m.Groups[i]
 		read := chain.Group{Name: c.Name, Kind: c.Kind, Exists: g.exists, Deleting: g.deleting, Defer: g.deferred, Hold: g.held, MaxMinorStep: c.MaxMinorStep}
 		if g.exists {
-			read.Version, read.Oldest, read.Upgrading, read.Short = m.version(g.version), m.version(g.oldest), g.version != g.oldest, g.short
+			read.Version, read.Oldest, read.Upgrading = m.version(g.version), m.version(g.oldest), g.version != g.oldest
+			if g.short {
+				read.Missing = 1
+			}
 		}
 		if g.lags {
 			read.Version, read.Upgrading = read.Oldest, false

@@ -149,7 +149,9 @@ func chainGroups(o Objects) (groups, leaving []chain.Group, err error) {
 			if err := readChainGroup(&g, object, machines[key]); err != nil {
 				return nil, nil, err
 			}
-			g.Short = !g.Upgrading && countAt(g.Version, machines[key]) < object.replicas
+			if !g.Upgrading {
+				g.Missing = max(object.replicas-countAt(g.Version, machines[key]), 0)
+			}
 			g.Upgrading = g.Upgrading || unobserved[t.topology] && t.kind == plan.MachinePool
 		}
 		groups = append(groups, g)

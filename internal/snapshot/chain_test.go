@@ -399,13 +399,13 @@ func TestChainShort(t *testing.T) {
 		going    bool
 		// bare is how many of the machines, from the last, have no Node.
 		bare int
-		want bool
+		want int32
 	}{
-		"one is missing":           {replicas: new(int32(2)), machines: []string{"v1.32.0"}, want: true},
+		"one is missing":           {replicas: new(int32(2)), machines: []string{"v1.32.0"}, want: 1},
 		"all are there":            {replicas: new(int32(2)), machines: []string{"v1.32.0", "v1.32.0"}},
-		"one that goes is missing": {replicas: new(int32(1)), machines: []string{"v1.32.0"}, going: true, want: true},
-		"one is the default":       {want: true},
-		"one has no Node":          {replicas: new(int32(2)), machines: []string{"v1.32.0", "v1.32.0"}, bare: 1, want: true},
+		"one that goes is missing": {replicas: new(int32(1)), machines: []string{"v1.32.0"}, going: true, want: 1},
+		"one is the default":       {want: 1},
+		"one has no Node":          {replicas: new(int32(2)), machines: []string{"v1.32.0", "v1.32.0"}, bare: 1, want: 1},
 		"a surplus has no Node":    {replicas: new(int32(1)), machines: []string{"v1.32.0", "v1.32.0"}, bare: 1},
 		"it moves anyway":          {replicas: new(int32(3)), machines: []string{"v1.31.0"}},
 	} {
@@ -426,8 +426,8 @@ func TestChainShort(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if s.Groups[0].Short != tt.want {
-			t.Errorf("%s: short %t, want %t", name, s.Groups[0].Short, tt.want)
+		if s.Groups[0].Missing != tt.want {
+			t.Errorf("%s: %d are missing, want %d", name, s.Groups[0].Missing, tt.want)
 		}
 	}
 }

@@ -52,6 +52,9 @@ func anyRecorded() *rapid.Generator[chain.Recorded] {
 				if rapid.Bool().Draw(t, "workers done") {
 					step.Workers = recordedTime().Draw(t, "workers")
 				}
+				if rapid.Bool().Draw(t, "lacked") {
+					step.Lacked = map[string]int32{"md-0": rapid.Int32Min(1).Draw(t, "missing")}
+				}
 				r.Chain.Steps = append(r.Chain.Steps, step)
 			}
 		}

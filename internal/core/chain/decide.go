@@ -174,7 +174,11 @@ func (d *decider) afterControlPlane() (Decision, bool) {
 }
 
 func (d *decider) beforeWorkers() (Decision, bool) {
-	return d.pending(BeforeWorkersUpgrade, d.s.ControlPlane.Version)
+	if !d.s.Pending.Has(BeforeWorkersUpgrade) {
+		return Decision{}, false
+	}
+	then := Record{Remove: []Hook{BeforeWorkersUpgrade}, Lacked: d.s.lacked()}
+	return d.call(BeforeWorkersUpgrade, d.s.ControlPlane.Version, then)
 }
 
 // workers moves the groups that must follow the control plane to where it is now, and waits for all that move.
@@ -191,7 +195,7 @@ func (d *decider) workers() (Decision, bool) {
 	case d.s.anyUpgrading():
 		return d.decide(Wait{}, WorkersUpgrading, "%s", d.upgradingMessage()), true
 	case len(d.s.short()) > 0:
-		return d.decide(Wait{}, WorkersShort, "%s at %s until all of its machines are there", names(d.s.short()), at), true
+		return d.decide(Wait{}, WorkersShort, "%s", d.shortMessage()), true
 	case len(moves) > 0:
 		return d.decide(Wait{}, WorkersDeferred, "%s to %s, kept back by defer-upgrade or hold-upgrade-sequence", names(moves), at), true
 	default:

@@ -187,17 +187,17 @@ func TestDecide(t *testing.T) {
 			chain.CallHook{Hook: chain.AfterControlPlaneInitialized, Then: chain.Record{Remove: []chain.Hook{chain.AfterControlPlaneInitialized}}}, chain.HookDue,
 		},
 		"a group lacks machines that could not join later": {
-			at(33, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, func(s *chain.State) { s.Groups[0].Short = true }),
+			at(33, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, func(s *chain.State) { s.Groups[0].Missing = 1 }),
 			chain.Wait{}, chain.WorkersShort,
 		},
 		"a group that lacks machines keeps the next one waiting": {
 			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), func(s *chain.State) {
-				s.Groups[0].Version, s.Groups[0].Oldest, s.Groups[0].Short = v(31), v(31), true
+				s.Groups[0].Version, s.Groups[0].Oldest, s.Groups[0].Missing = v(31), v(31), 1
 			}),
 			chain.Wait{}, chain.WorkersShort,
 		},
 		"a group that lacks machines and is behind can go on": {
-			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), func(s *chain.State) { s.Groups[0].Short = true }),
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), func(s *chain.State) { s.Groups[0].Missing = 1 }),
 			chain.RaiseWorkers{To: v(31), Groups: []string{"a"}}, chain.WorkersStep,
 		},
 		"a group that lacks machines at rest holds no upgrade": {
@@ -205,6 +205,29 @@ func TestDecide(t *testing.T) {
 		},
 		"a group that lacked machines before the upgrade holds no step": {
 			at(31, begun, short), chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(31), Then: chain.Record{Intent: intent}}, chain.HookDue,
+		},
+		"a group that lacked as many machines before its step holds nothing": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, lacked(31, 1), short),
+			chain.CallHook{Hook: chain.AfterWorkersUpgrade, Step: v(31), Then: chain.Record{Remove: []chain.Hook{chain.AfterWorkersUpgrade}}}, chain.HookDue,
+		},
+		"a group that lacks more machines than before its step holds": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, lacked(31, 1), func(s *chain.State) { s.Groups[0].Missing = 2 }),
+			chain.Wait{}, chain.WorkersShort,
+		},
+		"what a group lacked before an earlier step does not count": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, lacked(30, 1), short),
+			chain.Wait{}, chain.WorkersShort,
+		},
+		"what is recorded may be nonsense": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), allMoved, lacked(31, -1)),
+			chain.CallHook{Hook: chain.AfterWorkersUpgrade, Step: v(31), Then: chain.Record{Remove: []chain.Hook{chain.AfterWorkersUpgrade}}}, chain.HookDue,
+		},
+		"what groups lack is recorded before they move": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade), short),
+			chain.CallHook{
+				Hook: chain.BeforeWorkersUpgrade, Step: v(31),
+				Then: chain.Record{Remove: []chain.Hook{chain.BeforeWorkersUpgrade}, Lacked: map[string]int32{"a": 1}},
+			}, chain.HookDue,
 		},
 		"a group that lacked machines before the upgrade keeps no group waiting": {
 			at(33, begun, pending(chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade), short, func(s *chain.State) {
@@ -268,34 +291,6 @@ func TestDecide(t *testing.T) {
 				t.Errorf("reason %s, want %s: %q", d.Reason, tt.reason, d.Message)
 			}
 		})
-	}
-}
-
-// foreign is an upgrade that another engine began and took a step of: it records no target, and
-// leaves no stamp.
-func foreign(s *chain.State) {
-	s.ChainTarget, s.ControlPlane.Stamp = version.Version{}, version.Version{}
-}
-
-// short is a first group that lacks machines.
-func short(s *chain.State) { s.Groups[0].Short = true }
-
-// moving is the first group on its way, moved and allMoved are groups that have come.
-func moving(s *chain.State) { s.Groups[0].Version, s.Groups[0].Upgrading = v(31), true }
-func moved(s *chain.State)  { s.Groups[0].Version, s.Groups[0].Oldest = v(31), v(31) }
-func allMoved(s *chain.State) {
-	for i := range s.Groups {
-		s.Groups[i].Version, s.Groups[i].Oldest = v(31), v(31)
-	}
-}
-
-func three(s *chain.State) {
-	s.Groups = []chain.Group{group("a", plan.MachineDeployment), group("b", plan.MachineDeployment), group("c", plan.MachineDeployment)}
-}
-
-func answered(step int, holds time.Duration, failed bool) func(*chain.State) {
-	return func(s *chain.State) {
-		s.Answers = []chain.Answer{{Hook: chain.BeforeClusterUpgrade, Step: v(step), Failed: failed, Message: "no", Since: now, Until: now.Add(holds)}}
 	}
 }
 

@@ -127,6 +127,8 @@ type Record struct {
 	ChainTarget      version.Version
 	ChainGeneration  int64
 	ClearChainTarget bool
+	// Lacked is that of the step for which BeforeWorkersUpgrade is removed.
+	Lacked map[string]int32
 	// OKToDelete lets the Cluster go.
 	OKToDelete bool
 }
@@ -156,7 +158,7 @@ const (
 	WorkersStep Reason = "WorkersStep"
 	// WorkersUpgrading: groups are on their way.
 	WorkersUpgrading Reason = "WorkersUpgrading"
-	// WorkersShort: groups that this upgrade moved lack machines, which could not join any more if the
+	// WorkersShort: groups that this upgrade moved lack more machines than before, which could not join any more if the
 	// control plane went on.
 	WorkersShort Reason = "WorkersShort"
 	// WorkersDeferred: only groups that annotations keep back are missing.

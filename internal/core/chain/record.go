@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type Recorded struct {
 }
 
 // Progress is the way of the upgrade under way, for people to see, and for an estimate of the time
-// that is left. Only Target, At and Generation take part in decisions.
+// that is left. Only Target, At, Generation and the last step's Lacked take part in decisions.
 type Progress struct {
 	From   version.Version `json:"from"`
 	Target version.Version `json:"target"`
@@ -43,6 +44,9 @@ type Step struct {
 	// ControlPlane is when AfterControlPlaneUpgrade let the chain pass, Workers when AfterWorkersUpgrade did.
 	ControlPlane time.Time `json:"controlPlane,omitzero"`
 	Workers      time.Time `json:"workers,omitzero"`
+	// Lacked is how many machines MachineDeployments lacked, by name, when BeforeWorkersUpgrade let the
+	// chain pass. It is kept for the last step only.
+	Lacked map[string]int32 `json:"lacked,omitempty"`
 }
 
 // Apply returns what is recorded when r has been written. controlPlane is the version that the control plane has then. Times are kept to the
@@ -85,19 +89,31 @@ func (r Record) progress(old *Progress, controlPlane version.Version, now time.T
 		p.Target, p.At, p.Generation = r.ChainTarget, controlPlane, r.ChainGeneration
 	}
 	if slices.Contains(r.Add, AfterControlPlaneUpgrade) {
+		if last := len(p.Steps) - 1; last >= 0 {
+			p.Steps[last].Lacked = nil
+		}
 		p.Steps = append(p.Steps, Step{To: controlPlane, Began: now})
 		p.Steps = p.Steps[max(0, len(p.Steps)-MaxSteps):]
 	}
 	// The last step that stands here need not be the control plane's: another engine may have taken one since.
 	if last := len(p.Steps) - 1; last >= 0 && p.Steps[last].To.Equal(controlPlane) {
-		if slices.Contains(r.Remove, AfterControlPlaneUpgrade) {
-			p.Steps[last].ControlPlane = now
-		}
-		if slices.Contains(r.Remove, AfterWorkersUpgrade) {
-			p.Steps[last].Workers = now
-		}
+		r.passed(&p.Steps[last], now)
 	}
 	return &p
+}
+
+// passed notes in a step which of its hooks let the chain pass.
+func (r Record) passed(step *Step, now time.Time) {
+	for _, hook := range r.Remove {
+		switch hook { //nolint:exhaustive // a step tells of these only
+		case AfterControlPlaneUpgrade:
+			step.ControlPlane = now
+		case BeforeWorkersUpgrade:
+			step.Lacked = r.Lacked
+		case AfterWorkersUpgrade:
+			step.Workers = now
+		}
+	}
 }
 
 // Equal reports whether r and o say the same.
@@ -114,7 +130,10 @@ func (p *Progress) equal(o *Progress) bool {
 	if p == nil || o == nil {
 		return p == o
 	}
-	return p.From == o.From && p.Target == o.Target && p.At == o.At && p.Generation == o.Generation && p.Began.Equal(o.Began) && slices.EqualFunc(p.Steps, o.Steps, func(a, b Step) bool {
-		return a.To == b.To && a.Began.Equal(b.Began) && a.ControlPlane.Equal(b.ControlPlane) && a.Workers.Equal(b.Workers)
-	})
+	sameWay := p.From == o.From && p.Target == o.Target && p.At == o.At && p.Generation == o.Generation && p.Began.Equal(o.Began)
+	return sameWay && slices.EqualFunc(p.Steps, o.Steps, Step.equal)
+}
+
+func (s Step) equal(o Step) bool {
+	return s.To == o.To && s.Began.Equal(o.Began) && s.ControlPlane.Equal(o.ControlPlane) && s.Workers.Equal(o.Workers) && maps.Equal(s.Lacked, o.Lacked)
 }

@@ -54,6 +54,22 @@ func TestRecord(t *testing.T) {
 				From: v(30), Target: v(32), Began: earlier, Steps: []chain.Step{{To: v(31), Began: earlier, ControlPlane: now}},
 			}},
 		},
+		"workers may go, and some lack machines": {
+			old:    chain.Recorded{Pending: []chain.Hook{chain.AfterClusterUpgrade, chain.BeforeWorkersUpgrade}, UpgradeStep: v(31), Chain: way},
+			record: chain.Record{Remove: []chain.Hook{chain.BeforeWorkersUpgrade}, Lacked: map[string]int32{"a": 2}}, controlPlane: v(31),
+			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(31), Chain: &chain.Progress{
+				From: v(30), Target: v(32), Began: earlier, Steps: []chain.Step{{To: v(31), Began: earlier, Lacked: map[string]int32{"a": 2}}},
+			}},
+		},
+		"what was lacking is kept for the last step only": {
+			old: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(31), Chain: &chain.Progress{
+				From: v(30), Target: v(32), Began: earlier, Steps: []chain.Step{{To: v(31), Began: earlier, Lacked: map[string]int32{"a": 2}}},
+			}},
+			record: chain.Record{Add: underWay[1:]}, controlPlane: v(32),
+			want: chain.Recorded{Pending: underWay, UpgradeStep: v(32), Chain: &chain.Progress{
+				From: v(30), Target: v(32), Began: earlier, Steps: []chain.Step{{To: v(31), Began: earlier}, {To: v(32), Began: now}},
+			}},
+		},
 		"a step of another engine is over": {
 			old: chain.Recorded{Pending: underWay, UpgradeStep: v(32), Chain: way}, record: chain.Record{Remove: underWay[1:]}, controlPlane: v(32),
 			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(32), Chain: way},

@@ -63,6 +63,11 @@ type State struct {
 	// ChainTarget was recorded; both are zero when unknown.
 	ChainAt         version.Version
 	ChainGeneration int64
+	// Lacked is how many machines MachineDeployments lacked, by name, when BeforeWorkersUpgrade let
+	// workers go to LackedAt, as this engine recorded it. Where another engine called the hook for the
+	// control plane's last step, LackedAt is an earlier version.
+	Lacked   map[string]int32
+	LackedAt version.Version
 	// UpgradeStep is the control plane's step that is recorded as under way, by this engine or another; zero when no upgrade is.
 	UpgradeStep version.Version
 	// Blockers are the names of before-upgrade annotations, sorted.
@@ -97,9 +102,10 @@ type Group struct {
 	Version, Oldest version.Version
 	// Upgrading says that some machine is not at Version.
 	Upgrading bool
-	// Short says that fewer machines at Version have a Node than the group should have. A MachinePool
-	// is never Short: what it should have may be decided outside of Cluster API.
-	Short bool
+	// Missing is how many machines at Version the group lacks: a machine without a Node has not joined.
+	// It is 0 while machines are at other versions, and for a MachinePool: what that should have may
+	// be decided outside of Cluster API.
+	Missing int32
 	// Defer and Hold are the annotations of the topology.
 	Defer, Hold bool
 	// MaxMinorStep bounds what the group's update method can do at once, in minors; 0 means any jump that skew allows.
@@ -137,7 +143,11 @@ func (g Group) stable(v version.Version) bool {
 func (s State) With(r Recorded) State {
 	s.Pending, s.Intent, s.OKToDelete, s.UpgradeStep = r.Pending, r.Intent, r.OKToDelete, r.UpgradeStep
 	s.ChainTarget, s.ChainAt, s.ChainGeneration = version.Version{}, version.Version{}, 0
+	s.Lacked, s.LackedAt = nil, version.Version{}
 	if r.Chain != nil {
+		if last := len(r.Chain.Steps) - 1; last >= 0 {
+			s.Lacked, s.LackedAt = r.Chain.Steps[last].Lacked, r.Chain.Steps[last].To
+		}
 		s.ChainTarget, s.ChainAt, s.ChainGeneration = r.Chain.Target, r.Chain.At, r.Chain.Generation
 		if s.ChainAt.IsZero() {
 			// Windlass before At was recorded wrote From at that moment.
@@ -185,17 +195,40 @@ func (s State) inWorkersStep() bool {
 		!s.ChainAt.Equal(s.ControlPlane.Version)
 }
 
-// short returns the groups that the present workers step moved and that lack machines. Kubelets join
-// only beside a control plane of their own minor: once the control plane goes on, these machines
-// cannot join until the next stop of their group. A group that lacked machines before this upgrade
-// moved it does not count, or a shortage would block every upgrade.
+// short returns the groups that the present workers step moved and that lack more machines than
+// before the step. Kubelets join only beside a control plane of their own minor: once the control
+// plane goes on, these machines cannot join until the next stop of their group. Machines that a group
+// lacked before, for want of quota or hardware, do not count, or they would block every upgrade.
 func (s State) short() []Group {
 	if !s.inWorkersStep() {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.Groups), func(g Group) bool {
-		return !g.Short || !g.Exists || g.Deleting || g.Upgrading || !g.Version.Equal(s.ControlPlane.Version)
+		return g.Missing <= s.lackedBefore(g) || !g.Exists || g.Deleting || g.Upgrading || !g.Version.Equal(s.ControlPlane.Version)
 	})
+}
+
+// lackedBefore returns how many machines the group lacked before the present workers step.
+func (s State) lackedBefore(g Group) int32 {
+	if !s.LackedAt.Equal(s.ControlPlane.Version) {
+		return 0
+	}
+	return max(s.Lacked[g.Name], 0)
+}
+
+// lacked returns what Lacked is from now on.
+func (s State) lacked() map[string]int32 {
+	var missing map[string]int32
+	for _, g := range s.Groups {
+		if g.Missing <= 0 || !g.Exists || g.Deleting {
+			continue
+		}
+		if missing == nil {
+			missing = map[string]int32{}
+		}
+		missing[g.Name] = g.Missing
+	}
+	return missing
 }
 
 // approved returns the target for which BeforeClusterUpgrade passed in the upgrade under way; zero

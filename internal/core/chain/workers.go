@@ -183,6 +183,18 @@ func (d *decider) upgradingMessage() string {
 	return strings.Join(parts, "; ")
 }
 
+// shortMessage says how many machines the groups lack that hold the control plane.
+func (d *decider) shortMessage() string {
+	short := d.s.short()
+	missing, before := int32(0), int32(0)
+	for _, g := range short {
+		missing += g.Missing
+		before += d.s.lackedBefore(g)
+	}
+	return fmt.Sprintf("%s at %s until the machines have joined (missing: %d, before this step: %d)",
+		names(short), d.s.ControlPlane.Version, missing, before)
+}
+
 // shown is how many groups a message names.
 const shown = 3
 

@@ -67,15 +67,21 @@ func (k *checker) raises(s *sim, c *cluster, to version.Version) {
 	}
 }
 
-// complete: when a workers step of an upgrade ends, no MachineDeployment that it moved lacks machines,
-// as far as the engine can know by then: they could not join after the control plane's next step.
+// complete: when a workers step of an upgrade ends, no MachineDeployment that it moved lacks more
+// machines than before the step, as far as the engine can know by then: they could not join after the
+// control plane's next step.
 func (k *checker) complete(s *sim, c *cluster) {
 	at := c.controlPlane().template
-	if chain := c.recorded.Chain; chain == nil || chain.At.Equal(at) {
+	chain := c.recorded.Chain
+	if chain == nil || chain.At.Equal(at) {
 		return
 	}
+	var lacked map[string]int32
+	if last := len(chain.Steps) - 1; last >= 0 && chain.Steps[last].To.Equal(at) {
+		lacked = chain.Steps[last].Lacked
+	}
 	for _, g := range c.groups[1:] {
-		if g.kind == plan.MachineDeployment && g.template == at && g.short() && s.now-g.changed > s.cfg.Faults.Lag {
+		if g.template == at && g.missing() > lacked[g.name] && s.now-g.changed > s.cfg.Faults.Lag {
 			k.violate(s, c, "the workers step to %s ends while pool %s lacks machines", at, g.name)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/chain"
 	"github.com/windlass-dev/windlass/internal/core/gate"
 	"github.com/windlass-dev/windlass/internal/engine/upgrade"
-	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -67,7 +66,7 @@ func (s *sim) readChain(c *cluster) (chain.State, chain.Recorded) {
 	for i, g := range c.groups[1:] {
 		shown := s.read(g)
 		c.state[i] = chain.Group{
-			Name: g.name, Kind: g.kind, Exists: true, Version: g.template, Oldest: shown.oldest, Upgrading: shown.settled != g.template, Short: shown.short && g.kind == plan.MachineDeployment,
+			Name: g.name, Kind: g.kind, Exists: true, Version: g.template, Oldest: shown.oldest, Upgrading: shown.settled != g.template, Missing: shown.missing,
 			MaxMinorStep: g.minorStep,
 		}
 	}

@@ -104,7 +104,8 @@ type groupView struct {
 	oldest version.Version
 	// settled is the version that all machines are made for and run; zero if they differ.
 	settled version.Version
-	short   bool
+	// missing is how many machines a MachineDeployment lacks.
+	missing int32
 }
 
 type versionCount struct {
@@ -316,13 +317,18 @@ func (g *group) oldest() version.Version {
 	return oldest
 }
 
-// short reports whether all machines are at the template's version, and fewer have a Node than the
-// group should have.
-func (g *group) short() bool { return g.off == 0 && g.fresh+g.updating < g.desired }
+// missing returns how many machines with a Node a MachineDeployment lacks, once all are at the
+// template's version.
+func (g *group) missing() int32 {
+	if g.off > 0 || g.kind != plan.MachineDeployment {
+		return 0
+	}
+	return int32(max(g.desired-g.fresh-g.updating, 0)) //nolint:gosec // at most as many as a fleet has
+}
 
 // show brings up to date what the chain reads of the group. It reports whether that has changed.
 func (s *sim) show(g *group) bool {
-	now := groupView{oldest: g.oldest(), short: g.short()}
+	now := groupView{oldest: g.oldest(), missing: g.missing()}
 	// A control plane without a machine reports what it reported before.
 	if g.off == 0 && (!g.isCP || g.fresh+g.updating > 0) {
 		now.settled = g.template

@@ -2,7 +2,6 @@ package chain_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,9 +12,9 @@ import (
 	"github.com/windlass-dev/windlass/test/wire"
 )
 
-// TestShortage upgrades a Cluster whose pool lacks its machine. The shortage must not hold the upgrade. When the upgrade has moved the
-// pool, its new Machine counts as missing until it has a Node: AfterWorkersUpgrade waits for that.
-func TestShortage(t *testing.T) {
+// TestLastingShortage upgrades a Cluster whose pool lacks its machine, before and after the upgrade has moved the pool. The shortage
+// must hold nothing: it may last for as long as there is no quota.
+func TestLastingShortage(t *testing.T) {
 	c := newCluster(t, 1)
 	// The MachineSet makes no Machine before the control plane reports a version, and none when it is paused.
 	var set *clusterv1.MachineSet
@@ -31,25 +30,47 @@ func TestShortage(t *testing.T) {
 	c.awaitTold(t, "ReconcileSucceeded")
 	c.setTarget(t, second)
 	c.awaitVersion(t, second)
-	c.extension.want(t, "BeforeClusterUpgrade v1.32.0 while the control plane is at v1.31.0", "BeforeControlPlaneUpgrade v1.32.0 while the control plane is at v1.31.0")
-
 	c.arrive(t, second)
+	await(t, c, &clusterv1.MachineList{}, "the pool has a new Machine, which never gets a Node", func(object *clusterv1.Machine) bool {
+		return object.Spec.Version == second
+	})
+	c.awaitTold(t, "ReconcileSucceeded")
+	c.extension.want(t, wholeUpgrade...)
+}
+
+// TestShortage has a pool lack a machine only after the upgrade has moved the pool. The machine must join before the control plane
+// goes on, so AfterWorkersUpgrade waits until it has a Node.
+func TestShortage(t *testing.T) {
+	c := newCluster(t, 0)
+	c.arrive(t, first)
+	c.awaitTold(t, "ReconcileSucceeded")
+	c.extension.block(wire.AfterWorkersUpgrade, true)
+	c.setTarget(t, second)
+	c.awaitVersion(t, second)
+	c.arrive(t, second)
+	c.extension.await(t, wire.AfterWorkersUpgrade)
+	c.patch(t, `{"spec": {"topology": {"workers": {"machineDeployments": [{"class": "worker", "name": "a", "replicas": 1}]}}}}`)
 	var machine *clusterv1.Machine
-	await(t, c, &clusterv1.MachineList{}, "the pool has a new Machine", func(object *clusterv1.Machine) bool {
+	await(t, c, &clusterv1.MachineList{}, "the pool has a Machine", func(object *clusterv1.Machine) bool {
 		machine = object
 		return object.Spec.Version == second
 	})
-	c.awaitTold(t, "MachineDeployment a at "+second+" until all of its machines are there")
-	if entries := c.extension.entries(); !strings.HasPrefix(entries[len(entries)-1], wire.BeforeWorkersUpgrade.Hook+" ") {
-		t.Errorf("the hooks: %q", entries)
-	}
+	c.awaitTold(t, "MachineDeployment a at "+second+" until the machines have joined (missing: 1, before this step: 0)")
+	c.extension.block(wire.AfterWorkersUpgrade, false)
 	patch := fmt.Sprintf(`{"status": {"nodeRef": {"name": %q}}}`, machine.Name)
 	if err := c.Client.Status().Patch(t.Context(), machine, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitTold(t, "ReconcileSucceeded")
-	c.extension.want(t,
-		"BeforeClusterUpgrade v1.32.0 while the control plane is at v1.31.0", "BeforeControlPlaneUpgrade v1.32.0 while the control plane is at v1.31.0",
-		"AfterControlPlaneUpgrade v1.32.0 while the control plane is at v1.32.0", "BeforeWorkersUpgrade v1.32.0 while the control plane is at v1.32.0",
-		"AfterWorkersUpgrade v1.32.0 while the control plane is at v1.32.0", "AfterClusterUpgrade v1.32.0 while the control plane is at v1.32.0")
+	c.extension.want(t, wholeUpgrade...)
+}
+
+// wholeUpgrade is what the extension hears of an upgrade of one minor.
+var wholeUpgrade = []string{
+	"BeforeClusterUpgrade v1.32.0 while the control plane is at v1.31.0",
+	"BeforeControlPlaneUpgrade v1.32.0 while the control plane is at v1.31.0",
+	"AfterControlPlaneUpgrade v1.32.0 while the control plane is at v1.32.0",
+	"BeforeWorkersUpgrade v1.32.0 while the control plane is at v1.32.0",
+	"AfterWorkersUpgrade v1.32.0 while the control plane is at v1.32.0",
+	"AfterClusterUpgrade v1.32.0 while the control plane is at v1.32.0",
 }
