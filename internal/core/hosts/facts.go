@@ -29,6 +29,8 @@ type Facts struct {
 	Cluster version.Version
 	// LocalServer is the host's own API server, as https://ADDRESS:PORT; empty where there is none, or it is unknown.
 	LocalServer string
+	// Patches are the files in the goal's PatchesFolder that may be patches for kubeadm.
+	Patches []string
 	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
 	KubeletFlags string
 	// Service is the unit that runs the node.
@@ -90,6 +92,11 @@ func ParseFacts(output string) (Facts, error) {
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
 		Verb: values["verb"], Kubectl: r.yes("kubectl"), Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+	}
+	for line := range strings.SplitSeq(values["patches"], "\n") {
+		if line != "" {
+			f.Patches = append(f.Patches, line)
+		}
 	}
 	f.Job = r.job()
 	return f, r.err

@@ -55,9 +55,11 @@ type Goal struct {
 	Files         []File
 	Before, After []string
 	KubeletArgs   []Arg
-	// Prefixes are the paths of folders and files at or below which Files and PatchesFolder may be; nil means DefaultPrefixes.
+	// Prefixes are the paths of folders and files at or below which Files may be; nil means
+	// DefaultPrefixes.
 	Prefixes []string
-	// PatchesFolder is the folder with patches for kubeadm; empty for none.
+	// PatchesFolder is the folder whose files are patches for kubeadm; empty for none. Only those
+	// among Files count. kubeadm gets copies of them in a folder of the operation.
 	PatchesFolder string
 	// IgnorePreflight are checks of kubeadm whose failure does not count, by kubeadm's names for them.
 	IgnorePreflight []string

@@ -21,6 +21,9 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if missing != nil {
 		return nil, missing
 	}
+	if refused := refusePatches(g, f); refused != nil {
+		return nil, refused
+	}
 	files, refused := filesSteps(g)
 	if refused != nil {
 		return nil, refused
@@ -77,8 +80,8 @@ func endSteps(g Goal) []Step {
 func upgradeStep(g Goal, f Facts) Step {
 	verb := computeVerb(g, f)
 	values := []value{
-		{"verb", verb}, {"patches", g.PatchesFolder}, {"below", prefixOf(g.PatchesFolder, g.prefixes())}, {"ignored", strings.Join(g.IgnorePreflight, ",")},
-		{"protected", strings.Join(g.protected(), "\n")},
+		{"verb", verb}, {"patches", g.patches()}, {"own", g.ownPatches()},
+		{"ignored", strings.Join(g.IgnorePreflight, ",")},
 	}
 	check := g.check(upgradeMarked)
 	if f.ControlPlane {
@@ -86,7 +89,8 @@ func upgradeStep(g Goal, f Facts) Step {
 	}
 	return Step{
 		Name: KubeadmUpgrade, Summary: "run " + describeUpgrade(g, verb), Check: check,
-		Action: g.run(upgradeLimit, keepVerb+keepEndpoint+keepManifests+enterFolder+runKubeadm, values...),
+		Action: g.run(upgradeLimit,
+			keepVerb+keepEndpoint+keepManifests+copyPatches+runKubeadm, values...),
 	}
 }
 
@@ -96,8 +100,8 @@ func describeUpgrade(g Goal, verb string) string {
 	if verb == verbApply {
 		command += " " + g.Version.String() + " --yes"
 	}
-	if g.PatchesFolder != "" {
-		command += " --patches '" + g.PatchesFolder + "'"
+	if g.patches() != "" {
+		command += " --patches '" + g.ownPatches() + "'"
 	}
 	if len(g.IgnorePreflight) > 0 {
 		command += " --ignore-preflight-errors '" + strings.Join(g.IgnorePreflight, ",") + "'"
@@ -117,8 +121,8 @@ const (
 	runKubeadm script = `command=("$bin/kubeadm" upgrade "$verb")
 [ "$verb" != apply ] || command+=("$target" --yes)
 if [ -n "$patches" ]; then
-  (enter "$patches/file" "$below" "$protected")
-  command+=(--patches "$patches")
+  copy_patches
+  command+=(--patches "$own")
 fi
 [ -z "$ignored" ] || command+=(--ignore-preflight-errors "$ignored")
 "${command[@]}"

@@ -30,7 +30,9 @@ const (
 	ToolMissing Reason = "ToolMissing"
 	// SnapshotFailed: etcd could not be saved, so nothing was changed.
 	SnapshotFailed Reason = "SnapshotFailed"
-	// FileRefused: a file cannot be written safely: its path is not allowed, leads elsewhere on the host, or its content on the host cannot be parsed.
+	// FileRefused: a file cannot be written safely: its path is not allowed, leads elsewhere on the
+	// host, or its content on the host cannot be parsed. Or it is a patch for kubeadm that is not
+	// safe, or that the configuration does not have.
 	FileRefused Reason = "FileRefused"
 	// WrongHost: the host that answers is not that of the Machine's node.
 	WrongHost Reason = "WrongHost"

@@ -61,6 +61,8 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
     --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null | sed -n 's/^kubernetesVersion: *//p')"
 fi
 [ -f $kubernetes/manifests/etcd.yaml ] && fact member yes
+[ -z "$patches" ] ||
+  fact patches "$(find -H "$patches" ! -type d \( -name '*.json' -o -name '*.yaml' \) 2>/dev/null | sort)"
 if [ ! -d "$op" ] && [ -n "$server" ] && command -v curl >/dev/null; then
   own=/var/lib/kubelet/pki/kubelet-client-current.pem
   login=(); [ -f $own ] && login=(--cert "$own" --key "$own")
@@ -90,7 +92,7 @@ fi
 func FactsScript(g Goal) string {
 	const end script = "fact end yes\n"
 	if g.Distribution == Kubeadm {
-		return g.script(factsPrelude + kubeadmFacts + end)
+		return g.script(factsPrelude+kubeadmFacts+end, value{"patches", g.PatchesFolder})
 	}
 	server, agent := services(g.Distribution)
 	return g.script(factsPrelude+rancherFacts+end, value{"name", string(g.Distribution)}, value{"server_unit", server}, value{"agent_unit", agent})

@@ -69,7 +69,7 @@ func everyKind(tb testing.TB, try func(name string, scripts map[string]string)) 
 				f.Arch, f.Service, f.Installed = "amd64", "kubelet", version.MustParse("v1.35.4")
 				g := Goal{
 					Distribution: d, Version: version.MustParse("v1.36.3"), Digests: digestsOfAll(tb), Source: from, Snapshot: true, Drain: true,
-					Files: []File{{Path: "/etc/kubernetes/patches/a b"}}, Before: []string{"echo 'a' \"$b\""}, After: []string{"true"}, KubeletArgs: []Arg{{Name: "a", Value: "b"}},
+					Files: []File{{Path: "/etc/kubernetes/patches/etcd a b.json"}}, Before: []string{"echo 'a' \"$b\""}, After: []string{"true"}, KubeletArgs: []Arg{{Name: "a", Value: "b"}},
 					PatchesFolder: "/etc/kubernetes/patches",
 				}
 				try(string(d)+" "+source+" "+role, allScripts(tb, g, f))
@@ -216,6 +216,7 @@ func FuzzScripts(f *testing.F) {
 			Files: []File{{Path: path, Owner: owner, Content: []byte(content)}}, Before: []string{command}, KubeletArgs: []Arg{{Name: arg, Value: argValue}},
 			PatchesFolder: path, IgnorePreflight: []string{command},
 		}
+		g.Files = append(g.Files, File{Path: path + "/etcd.json", Content: []byte(content)})
 		facts := Facts{Arch: "amd64", Installed: version.MustParse("v1.35.4"), ControlPlane: true, Member: true, LocalServer: server, Service: service, KubeletFlags: content}
 		if _, refused := ComputeSteps(g, facts); refused != nil {
 			g.Files, g.KubeletArgs = nil, nil

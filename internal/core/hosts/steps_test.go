@@ -72,6 +72,8 @@ func scenario(t *testing.T, d *datadriven.TestData) (hosts.Goal, hosts.Facts) {
 			g.Source = hosts.Source{HostFolder: value}
 		case "bundle":
 			g.Source = hosts.Source{Bundle: true}
+		case "found":
+			f.Patches = arg.Vals
 		case "server":
 			f.ControlPlane = true
 		case "member":
@@ -82,7 +84,7 @@ func scenario(t *testing.T, d *datadriven.TestData) (hosts.Goal, hosts.Facts) {
 			g.Drain = true
 		case "config":
 			g.Prefixes = []string{"/etc"}
-			g.Files = []hosts.File{{Path: "/etc/b"}, {Path: "/etc/a", Content: []byte("it's")}}
+			g.Files = []hosts.File{{Path: "/etc/b"}, {Path: "/etc/patches/etcd.json"}, {Path: "/etc/a", Content: []byte("it's")}}
 			g.KubeletArgs = []hosts.Arg{{Name: "max-pods", Value: "50"}}
 			g.Before, g.After, g.PatchesFolder = []string{"sysctl --system"}, []string{"echo 'done'"}, "/etc/patches"
 		default:

@@ -98,7 +98,7 @@ func (c coverage) file(f bootstrapv1.File, patches string) (core.File, error) {
 	if why != "" {
 		return core.File{}, fmt.Errorf("file %s: %s", text.Bound(f.Path, maxName), why)
 	}
-	if patches != "" && strings.HasPrefix(f.Path, patches+"/") && !slices.Contains(c.prefixes, f.Path) {
+	if core.IsPatch(patches, f.Path) && !slices.Contains(c.prefixes, f.Path) {
 		if err := checkPatch(path.Base(f.Path), content); err != nil {
 			return core.File{}, fmt.Errorf("file %s: %w; list its full path in allowedPathPrefixes of the Updater to allow any content", text.Bound(f.Path, maxName), err)
 		}

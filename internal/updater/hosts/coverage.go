@@ -3,7 +3,6 @@ package hosts
 import (
 	"fmt"
 	"maps"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -52,6 +51,10 @@ func (c coverage) claims(scope cover.Scope, current, desired cover.Objects) (cla
 	}
 	if from == nil || to == nil {
 		return claims, nil, nil
+	}
+	if _, err := c.withConfig(core.Goal{}, to); err != nil {
+		// UpdateMachine would refuse it, whatever differs.
+		return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
 	}
 	paths, notes := c.coveredConfig(from, to)
 	for _, path := range paths {
@@ -109,7 +112,7 @@ func (c coverage) coveredConfig(from, to configSpec) (paths, notes []string) {
 	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, configuration, "nodeRegistration", "kubeletExtraArgs")
 	// A claim on a field that desired does not have would take away what is around it.
 	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", len(argsTo) > 0 && ok && okTo && coversArgs(argsFrom, argsTo))
-	add("/spec/"+configuration+"/patches/directory", knownFolder && c.coversPatches(folder, filesTo))
+	add("/spec/"+configuration+"/patches/directory", knownFolder && hasPatches(folder, filesTo))
 	add("/spec/clusterConfiguration/featureGates", coversGates(from, to))
 	return paths, notes
 }
@@ -152,14 +155,26 @@ func (c coverage) checkFiles(from, to []bootstrapv1.File, patches string) error 
 		if reflect.DeepEqual(before[path], entries) {
 			continue
 		}
-		if len(before[path]) > 1 || len(entries) > 1 {
-			return fmt.Errorf("file %s has two entries", text.Bound(path, maxName))
+		if len(before[path]) > 1 {
+			return twoEntries(path)
 		}
-		if _, err := c.file(entries[0], patches); err != nil {
+		if _, err := c.onlyFile(entries, patches); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// onlyFile is file for all entries of a path, which must be one.
+func (c coverage) onlyFile(entries []bootstrapv1.File, patches string) (core.File, error) {
+	if len(entries) > 1 {
+		return core.File{}, twoEntries(entries[0].Path)
+	}
+	return c.file(entries[0], patches)
+}
+
+func twoEntries(path string) error {
+	return fmt.Errorf("file %s has two entries", text.Bound(path, maxName))
 }
 
 func byPath(files []bootstrapv1.File) map[string][]bootstrapv1.File {
@@ -226,19 +241,10 @@ func argsByName(args []bootstrapv1.Arg) (values map[string]string, unique bool) 
 	return values, true
 }
 
-// coversPatches reports whether kubeadm finds patches in a folder that the host did not have: there must be files for it, and all of them must be allowed.
-func (c coverage) coversPatches(folder string, files []bootstrapv1.File) bool {
-	found := false
-	for _, f := range files {
-		if folder == "" || !strings.HasPrefix(f.Path, folder+"/") {
-			continue
-		}
-		if _, err := c.file(f, folder); err != nil {
-			return false
-		}
-		found = found || path.Dir(f.Path) == folder
-	}
-	return found
+// hasPatches reports whether kubeadm finds a patch in a folder that the host did not have.
+func hasPatches(folder string, files []bootstrapv1.File) bool {
+	isPatch := func(f bootstrapv1.File) bool { return core.IsPatch(folder, f.Path) }
+	return slices.ContainsFunc(files, isPatch)
 }
 
 // isTemplate reports whether cloud-init would fill a text in: its values are known on the host only, when it is made.

@@ -265,6 +265,28 @@ func TestNotesNameThePath(t *testing.T) {
 	}
 }
 
+// TestPatchesThatStay: a patch for kubeadm that nobody checked keeps the host from any update, also
+// where it was there before.
+func TestPatchesThatStay(t *testing.T) {
+	t.Parallel()
+	const patch = "/etc/kubernetes/patches/etcd.yaml"
+	spec := func() fields {
+		return withPatches("/etc/kubernetes/patches", file(patch, "spec: {hostPID: true}"))
+	}
+	for _, scope := range []cover.Scope{cover.Machine, cover.MachineSet} {
+		current, desired := objects(t, scope, "v1.35.1", spec()), objects(t, scope, "v1.36.1", spec())
+		got := uncovered(t, kubeadmCoverage(), scope, current, desired)
+		if len(got) != 1 || !strings.HasSuffix(got[0].Path, "/spec/version") {
+			t.Errorf("left are %v", got)
+		}
+		u := &Updater{coverage: kubeadmCoverage()}
+		patches, err := u.patches(testContext, scope, current, desired)
+		if err != nil || len(patches.Notes) != 1 || !strings.Contains(patches.Notes[0], patch) {
+			t.Errorf("the notes are %q, %v", patches.Notes, err)
+		}
+	}
+}
+
 func TestCoverageOfVersions(t *testing.T) {
 	t.Parallel()
 	version := []cover.Pointer{{Part: cover.PartMachine, Path: "/spec/version"}}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	core "github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -61,20 +64,23 @@ func (u *Updater) computeGoal(to version.Version, bootstrap json.RawMessage, dig
 	}
 	spec, err := readSpec(bootstrap, cover.Machine)
 	if err != nil {
-		return core.Goal{}, fmt.Errorf("the desired bootstrap config: %w", err)
+		return core.Goal{}, setup("the desired bootstrap config: %w", err)
 	}
 	return u.coverage.withConfig(goal, spec)
 }
 
-// withConfig adds what a KubeadmConfig asks for. Fields that are not known here add nothing: they were not covered.
+// withConfig adds what a KubeadmConfig asks for. Fields that are not known here add nothing: they
+// were not covered. It returns a *setupError if kubeadm would upgrade the host without a patch that
+// the config has.
 func (c coverage) withConfig(goal core.Goal, spec configSpec) (core.Goal, error) {
 	configuration := nodeConfiguration(spec)
 	folder, _ := decodeField[string](spec, configuration, "patches", "directory")
-	files, _ := decodeField[[]bootstrapv1.File](spec, "files")
-	for _, entries := range byPath(files) {
-		if made, err := c.file(entries[0], folder); err == nil && len(entries) == 1 {
-			goal.Files = append(goal.Files, made)
-		}
+	if err := c.checkFolder(configuration, folder); err != nil {
+		return core.Goal{}, err
+	}
+	var err error
+	if goal.Files, err = c.files(spec, folder); err != nil {
+		return core.Goal{}, err
 	}
 	before, _ := decodeField[[]string](spec, beforeField)
 	after, _ := decodeField[[]string](spec, afterField)
@@ -86,18 +92,48 @@ func (c coverage) withConfig(goal core.Goal, spec configSpec) (core.Goal, error)
 		}
 	}
 	goal.IgnorePreflight, _ = decodeField[[]string](spec, configuration, "nodeRegistration", "ignorePreflightErrors")
-	if folder != "" && (!path.IsAbs(folder) || isTemplate(folder)) {
-		return core.Goal{}, fmt.Errorf("%s.patches.directory is %q; kubeadm upgrade needs the absolute path of a folder, or it would take the patches away", configuration, folder)
-	}
-	if folder != "" {
-		if err := core.CheckPath(folder, c.prefixes, c.folder); err != nil {
-			return core.Goal{}, fmt.Errorf("%s.patches.directory: %w; without the folder kubeadm upgrade would remove the patches. Fix: allow the folder in "+
-				"spec.inProcess.host.allowedPathPrefixes of the Updater, or use another folder", configuration, err)
-		}
-	}
 	goal.Prefixes = c.prefixes
 	goal.PatchesFolder = folder
 	return goal, nil
+}
+
+// checkFolder returns a *setupError for a folder of patches that no host can have.
+func (c coverage) checkFolder(configuration, folder string) error {
+	if folder == "" {
+		return nil
+	}
+	if !path.IsAbs(folder) || isTemplate(folder) {
+		return setup("%s.patches.directory is %q; kubeadm upgrade needs the absolute path of a folder, "+
+			"or it would take the patches away", configuration, folder)
+	}
+	if err := core.CheckPath(folder, c.prefixes, c.folder); err != nil {
+		return setup("%s.patches.directory: %w; without the folder kubeadm upgrade would remove the "+
+			"patches. Fix: allow the folder in spec.inProcess.host.allowedPathPrefixes of the Updater, "+
+			"or use another folder", configuration, err)
+	}
+	return nil
+}
+
+// files returns the files of a config that a running host can be given. The error names a patch for
+// kubeadm that it cannot. patches is the folder with patches; empty for none.
+func (c coverage) files(spec configSpec, patches string) ([]core.File, error) {
+	entries, ok := decodeField[[]bootstrapv1.File](spec, "files")
+	if !ok && patches != "" {
+		return nil, refuse(errors.New("files has a field that is not known here, " +
+			"so nobody can tell which patches kubeadm gets"))
+	}
+	var files []core.File
+	paths := byPath(entries)
+	for _, at := range slices.Sorted(maps.Keys(paths)) {
+		made, err := c.onlyFile(paths[at], patches)
+		switch {
+		case err == nil:
+			files = append(files, made)
+		case core.IsPatch(patches, at):
+			return nil, refuse(err)
+		}
+	}
+	return files, nil
 }
 
 func (c coverage) selectRepeatable(commands []string) []string {
@@ -147,7 +183,7 @@ func (u *Updater) readSigned(ctx context.Context, text, signature string) (core.
 	trust := core.Trust{PublicKey: d.PublicKey, MinSerial: d.MinSerial, AllowUnversioned: d.AllowUnversioned}
 	manifest, err := core.ParseSignedManifest(text, signature, trust, u.options.Now())
 	if err != nil {
-		return core.Manifest{}, &setupError{err}
+		return core.Manifest{}, setup("%w", err)
 	}
 	if manifest.Terms().Serial == 0 || u.options.RecordSerial == nil {
 		return manifest, nil
@@ -160,13 +196,16 @@ func (u *Updater) readSigned(ctx context.Context, text, signature string) (core.
 
 func parseDigests(manifest core.Manifest, err error) (core.Manifest, error) {
 	if err != nil {
-		return core.Manifest{}, &setupError{err}
+		return core.Manifest{}, setup("%w", err)
 	}
 	return manifest, nil
 }
 
 // setupError is about what is configured. Nobody but a person mends it.
-type setupError struct{ err error }
+type setupError struct {
+	reason string
+	err    error
+}
 
 // Error implements error.
 func (e *setupError) Error() string { return e.err.Error() }
@@ -174,9 +213,8 @@ func (e *setupError) Error() string { return e.err.Error() }
 // Unwrap gives the cause.
 func (e *setupError) Unwrap() error { return e.err }
 
-func setup(format string, args ...any) error { return &setupError{fmt.Errorf(format, args...)} }
-
-func isSetup(err error) bool {
-	_, ok := errors.AsType[*setupError](err)
-	return ok
+func setup(format string, args ...any) error {
+	return &setupError{string(port.HostSetup), fmt.Errorf(format, args...)}
 }
+
+func refuse(err error) error { return &setupError{string(core.FileRefused), err} }

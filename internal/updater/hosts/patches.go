@@ -9,12 +9,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	core "github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/internal/core/text"
 )
-
-// patchName matches the files that kubeadm takes for patches, as kubeadm itself does in cmd/kubeadm/app/util/patches: the target, a suffix, and the kind of the
-// patch.
-var patchName = regexp.MustCompile(`^(etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubeletconfiguration|corednsdeployment)[^\n]*\.(json|yaml)$`)
 
 const (
 	kubeletTarget = "kubeletconfiguration"
@@ -49,8 +46,8 @@ var openPodFields = []string{"metadata/annotations", "metadata/labels", "spec/co
 // checkPatch returns nil for a file that kubeadm does not take for a patch, and for a patch that sets nothing else than safe fields. A CoreDNS Deployment is
 // an object of the workload cluster, not of the host.
 func checkPatch(name string, content []byte) error {
-	match := patchName.FindStringSubmatch(name)
-	if len(match) == 0 || match[1] == corednsTarget {
+	target := core.PatchTarget(name)
+	if target == "" || target == corednsTarget {
 		return nil
 	}
 	// kubeadm splits and decodes the file in this way.
@@ -60,7 +57,7 @@ func checkPatch(name string, content []byte) error {
 			return errors.New("the patch for kubeadm cannot be parsed as YAML or JSON")
 		}
 		for _, field := range patchedFields(patch) {
-			if !isSafeField(match[1] == kubeletTarget, field) {
+			if !isSafeField(target == kubeletTarget, field) {
 				return fmt.Errorf("the patch for kubeadm sets %s, which can run anything as root on the host", text.Bound(strings.Join(field, "."), maxName))
 			}
 		}

@@ -108,7 +108,7 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 	}
 	goal, err := u.computeGoal(a.to, a.bootstrap, digests)
 	if err != nil {
-		return a.answerError(&setupError{err})
+		return a.answerError(err)
 	}
 	target, err := u.computeTarget(ctx, a.machine, machine)
 	if err != nil {
@@ -235,17 +235,15 @@ func describe(p hoststep.Progress) string {
 // answerError is the answer where the host did not say how it goes on. What only a person can mend ends an attempt, but not one that nobody wants any longer:
 // what was begun may still run.
 func (a attempt) answerError(err error) inplace.Answer {
-	failed, ok := errors.AsType[*port.HostError](err)
-	lasts := isSetup(err) || ok && failed.Lasts()
-	reason := port.HostSetup
-	if ok {
-		reason = failed.Reason
-	} else if !lasts {
-		reason = ""
+	reason, lasts := "", false
+	if failed, ok := errors.AsType[*port.HostError](err); ok {
+		reason, lasts = string(failed.Reason), failed.Lasts()
+	} else if failed, ok := errors.AsType[*setupError](err); ok {
+		reason, lasts = failed.reason, true
 	}
 	message := err.Error()
 	if reason != "" {
-		message = string(reason) + ": " + message
+		message = reason + ": " + message
 	}
 	if lasts && !a.follows {
 		return fails("%s", message)

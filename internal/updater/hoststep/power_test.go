@@ -4,6 +4,7 @@ package hoststep_test
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +175,14 @@ func (w *world) mustBeWhole(t *testing.T) {
 	}
 }
 
+// operationFolder is the part of a path that names an operation.
+var operationFolder = regexp.MustCompile(`/op/[^/]+/`)
+
+// ownPatches is the folder from which kubeadm takes patches.
+func (w *world) ownPatches() string {
+	return hosts.StateFolder + "/op/" + w.upgrade.Goal.Operation() + "/patches"
+}
+
 func (w *world) mustBeKubeadms(t *testing.T) {
 	t.Helper()
 	read := func(path string) string {
@@ -183,14 +192,15 @@ func (w *world) mustBeKubeadms(t *testing.T) {
 		}
 		return string(content)
 	}
-	verb := "upgrade node --patches /etc/kubernetes/patches"
+	const option = " --patches /var/lib/windlass/op/OPERATION/patches"
+	verb := "upgrade node" + option
 	if server := read("/etc/kubernetes/kubelet.conf"); strings.Contains(server, "server: https://10.0.0.1:6443\n") {
-		verb = "upgrade apply v1.36.3 --yes --patches /etc/kubernetes/patches"
+		verb = "upgrade apply v1.36.3 --yes" + option
 		if manifest := read("/etc/kubernetes/manifests/kube-apiserver.yaml"); !strings.Contains(manifest, "kube-apiserver:v1.36.3") {
 			t.Errorf("the API server's manifest is\n%s", manifest)
 		}
 	}
-	log := read("/var/log/stand-in-kubeadm.log")
+	log := operationFolder.ReplaceAllString(read("/var/log/stand-in-kubeadm.log"), "/op/OPERATION/")
 	if !strings.Contains(log, "v1.36.3 done "+verb+"\n") {
 		t.Errorf("kubeadm did not end %q:\n%s", verb, log)
 	}
@@ -207,6 +217,10 @@ func (w *world) mustBeKubeadms(t *testing.T) {
 	}
 	if patch := w.host.MustRun("stat -c '%a %U' /etc/kubernetes/patches/*; cat /etc/kubernetes/patches/*"); patch != "600 root\nmaxPods: 50\n" {
 		t.Errorf("the patch is %q", patch)
+	}
+	patches := w.host.MustRun("cd " + w.ownPatches() + " && find . ! -type d && cat *")
+	if patches != "./kubeletconfiguration.yaml\nmaxPods: 50\n" {
+		t.Errorf("kubeadm got the patches %q", patches)
 	}
 	for _, command := range []string{"before\n", "after\n"} {
 		if commands := read("/var/log/commands"); !strings.Contains(commands, command) {

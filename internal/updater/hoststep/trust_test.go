@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"math/big"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +55,51 @@ func TestFilesBelowALink(t *testing.T) {
 	w.mustFinish(t)
 	if content, err := w.host.Read("/srv/patches/kubeletconfiguration.yaml"); err != nil || string(content) != "maxPods: 50\n" {
 		t.Errorf("the file is %q, %v", content, err)
+	}
+}
+
+// TestPatchesOfOthers has a patch on the host that the goal does not have: by an earlier update, in
+// a folder that a later one names. Nothing is done.
+func TestPatchesOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, hosts.Kubeadm, false)
+	for i, name := range []string{"etcd.yaml", "a/kube-scheduler+json.json"} {
+		path := "/etc/kubernetes/patches/" + name
+		w.host.MustRun("rm -rf /etc/kubernetes/patches; mkdir -p $(dirname " + path + "); ln -s /etc/hostname " + path)
+		w.upgrade.Attempt = strconv.Itoa(i)
+		p := w.until(t, false, nil)
+		if p.Failure == nil || p.Failure.Reason != hosts.FileRefused || p.Job.State != hosts.NoJob ||
+			!strings.Contains(p.Failure.Message, path) {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
+}
+
+// TestFolderOfPatchesIsMadeAnew has something in the way where kubeadm's patches are written, after
+// an attempt that failed there.
+func TestFolderOfPatchesIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]string{
+		"a link":        "mkdir /srv/evil; touch /srv/evil/etcd.yaml; ln -s /srv/evil $own",
+		"a patch":       "mkdir $own; touch $own/etcd.yaml",
+		"a linked file": "mkdir $own; ln -s /srv/target $own/kubeletconfiguration.yaml",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, hosts.Kubeadm, false)
+			w.host.Write("/etc/stand-in/kubeadm.fail", []byte("not yet\n"))
+			if p := w.until(t, false, nil); p.Failure == nil || p.Failure.Step != hosts.KubeadmUpgrade {
+				t.Fatalf("%+v", p)
+			}
+			w.host.Remove("/etc/stand-in/kubeadm.fail")
+			w.host.MustRun("own=" + w.ownPatches() + "; rm -rf $own; " + prepare)
+			w.upgrade.Attempt = "second"
+			w.mustFinish(t)
+			w.mustBeKubeadms(t)
+			if left := w.host.MustRun("ls -d /srv/evil/kubeletconfiguration.yaml /srv/target 2>/dev/null; true"); left != "" {
+				t.Errorf("it was written to %s", left)
+			}
+		})
 	}
 }
 

@@ -56,7 +56,11 @@ func TestOwnHost(t *testing.T) {
 	host := startHost(t, machineName, w.pool.Workload.Authority)
 	w.login(t, host)
 	w.address(t, host.Address())
-	files := []bootstrapv1.File{{Path: "/etc/kubernetes/audit/it.yaml", Content: "rules: []", Permissions: "0600"}}
+	w.patches = "/etc/kubernetes/patches"
+	files := []bootstrapv1.File{
+		{Path: "/etc/kubernetes/audit/it.yaml", Content: "rules: []", Permissions: "0600"},
+		{Path: "/etc/kubernetes/patches/kubeletconfiguration.yaml", Content: "maxPods: 50", Permissions: "0600"},
+	}
 	w.begin(t, files, func(a wire.Answer) bool {
 		if _, err := host.Read("/run/stand-in-kubelet"); err == nil {
 			w.pool.Workload.SetNode(machineName, strings.TrimSpace(host.MustRun("cat /run/stand-in-kubelet")))
@@ -68,6 +72,9 @@ func TestOwnHost(t *testing.T) {
 	})
 	if content, err := host.Read(files[0].Path); err != nil || string(content) != files[0].Content {
 		t.Errorf("the file is %q, %v", content, err)
+	}
+	if log := host.MustRun("cat /var/log/stand-in-kubeadm.log"); !strings.Contains(log, "--patches /var/lib/windlass/op/") {
+		t.Errorf("kubeadm ran as %s", log)
 	}
 	if version := host.MustRun("/usr/bin/kubelet --version"); !strings.Contains(version, wire.To) {
 		t.Errorf("the host has %s", version)
@@ -183,6 +190,33 @@ func TestFilesThatAreNotCovered(t *testing.T) {
 	w.setFiles(t, bootstrapv1.File{Path: covered, Content: "x"})
 	if answer := w.extension.Call(t, wire.CanUpdateMachineSet, w.pool.Question(t)); strings.Contains(answer.Message, covered) {
 		t.Errorf("%s is covered, and the answer is %+v", covered, answer)
+	}
+}
+
+// TestPatchesOfAnEarlierUpdate has an earlier update write a file to an allowed folder, which a
+// later config names as the folder of patches: kubeadm would patch a static pod, which is root.
+func TestPatchesOfAnEarlierUpdate(t *testing.T) {
+	const evil = "/etc/kubernetes/audit/kube-apiserver.yaml"
+	w := newWorld(t, nil)
+	host := startHost(t, machineName, w.pool.Workload.Authority)
+	w.login(t, host)
+	w.address(t, host.Address())
+	w.patches = "/etc/kubernetes/audit"
+	written := bootstrapv1.File{Path: evil, Content: "spec: {hostPID: true}"}
+	w.setFiles(t, written)
+	if answer := w.extension.Call(t, wire.CanUpdateMachineSet, w.pool.Question(t)); !strings.Contains(answer.Message, evil) {
+		t.Errorf("with the file in the config, the answer is %+v", answer)
+	}
+	host.Write(evil, []byte(written.Content))
+	own := bootstrapv1.File{Path: "/etc/kubernetes/audit/kubeletconfiguration.yaml", Content: "maxPods: 50", Permissions: "0600"}
+	answer := w.begin(t, []bootstrapv1.File{own}, func(a wire.Answer) bool {
+		if log, err := host.Read("/var/log/stand-in-kubeadm.log"); err == nil {
+			t.Fatalf("kubeadm ran: %s", log)
+		}
+		return ended(a)
+	})
+	if said := answer.Message + w.conditions(t); !failed(answer) || !strings.Contains(said, "FileRefused") || !strings.Contains(said, evil) {
+		t.Errorf("with the file on the host, the answer is %+v; the Machine says %s", answer, said)
 	}
 }
 

@@ -47,6 +47,8 @@ type world struct {
 	pool      *wire.Pool
 	extension *wire.Process
 	updater   *v1alpha1.Updater
+	// patches is the folder with patches for kubeadm that configs name; empty for none.
+	patches string
 }
 
 // newWorld registers an Updater that selects the pool's namespace. change edits it first.
@@ -172,7 +174,7 @@ func (w *world) begin(t *testing.T, files []bootstrapv1.File, accept func(wire.A
 	}
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: w.pool.Namespace, Name: machineName}}
 	w.plane.Get(t, config)
-	config.Spec.Files = files
+	w.configure(&config.Spec, files)
 	if err := w.plane.Client.Update(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +241,12 @@ func (w *world) setFiles(t *testing.T, files ...bootstrapv1.File) {
 	t.Helper()
 	template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: w.pool.Namespace, Name: "new"}}
 	w.plane.Get(t, template)
-	template.Spec.Template.Spec.Files = files
+	w.configure(&template.Spec.Template.Spec, files)
 	if err := w.plane.Client.Update(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (w *world) configure(spec *bootstrapv1.KubeadmConfigSpec, files []bootstrapv1.File) {
+	spec.Files, spec.JoinConfiguration.Patches.Directory = files, w.patches
 }
