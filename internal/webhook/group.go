@@ -42,12 +42,10 @@ const (
 	kubeadmControlPlaneKind = "KubeadmControlPlane"
 )
 
-// readGroup reads the group of a Machine; nil where it has none. A Machine of a MachinePool has none, nor has one of a
-// MachineSet that stands alone: no UpdatePolicy selects those.
+// readGroup reads the group of a Machine; nil where it has none. A Machine of a MachinePool has none, nor
+// has one of a MachineSet without a MachineDeployment: no UpdatePolicy selects those. The label of a
+// MachinePool alone exempts no Machine, because a tenant can add it to any.
 func (g *Guard) readGroup(ctx context.Context, cluster *clusterv1.Cluster, m machine) (*group, error) {
-	if has(m.labels, clusterv1.MachinePoolNameLabel) {
-		return nil, nil
-	}
 	deployment, err := g.readDeploymentName(ctx, m)
 	switch {
 	case err != nil:

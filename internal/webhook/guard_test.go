@@ -54,6 +54,15 @@ func TestGuard(t *testing.T) {
 			delete(m.Labels, clusterv1.MachineDeploymentNameLabel)
 			return m
 		}, false, "would replace Machine w-0"},
+		"a worker with the label of a MachinePool": {
+			nil, admissionv1.Delete, func(w *world) any { return pooled(w.machine("w-0")) }, false, "would replace Machine w-0",
+		},
+		"a control plane machine with the label of a MachinePool": {
+			nil, admissionv1.Delete, func(w *world) any { return pooled(w.machine("p-0")) }, false, "would replace Machine p-0",
+		},
+		"a new worker with the label of a MachinePool": {
+			nil, admissionv1.Create, func(*world) any { return pooled(newWorker()) }, false, "beyond spec.replicas 3",
+		},
 		"may be replaced": {nil, admissionv1.Delete, func(w *world) any {
 			m := w.machine("w-0")
 			m.Annotations = map[string]string{v1alpha1.AllowReplacementAnnotation: ""}
@@ -117,6 +126,12 @@ func TestGuard(t *testing.T) {
 			expect(t, w.ask(test.operation, test.object(w)), test.allowed, test.words)
 		})
 	}
+}
+
+// pooled adds the label of a MachinePool to a Machine.
+func pooled(m *clusterv1.Machine) *clusterv1.Machine {
+	m.Labels[clusterv1.MachinePoolNameLabel] = "c-mp"
+	return m
 }
 
 func TestPolicies(t *testing.T) {

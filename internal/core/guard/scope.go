@@ -90,12 +90,13 @@ func cutLast(entry string) (before, after string, found bool) {
 // MaxExpression is the most bytes that Expression may return. The API server accepts expressions of 100 000 characters.
 const MaxExpression = 98_000
 
-// The parts of an expression around its writer and its entries. The labels are those of Cluster API, which this package must not
-// import. A Machine that belongs to neither a MachineDeployment nor a control plane never matches: no UpdatePolicy selects it.
+// The parts of an expression around its writer and its entries. The labels are those of Cluster API,
+// which this package must not import. A Machine with neither the label of a MachineDeployment nor that
+// of a control plane never matches, because no UpdatePolicy selects it. No other label exempts a Machine:
+// tenants can add labels.
 const (
 	expressionWriter = "// Written by windlass extension, process %s. Do not edit.\n"
 	expressionPrefix = `[request.operation == "DELETE" ? oldObject : object].exists(m, [m.metadata.?labels.orValue({})].exists(labels,
-!("cluster.x-k8s.io/pool-name" in labels) &&
 [labels[?"cluster.x-k8s.io/deployment-name"].orValue("") != "" ? "md/" + labels["cluster.x-k8s.io/deployment-name"] :
 "cluster.x-k8s.io/control-plane" in labels ? "cp" : ""].exists(group, group != "" &&
 [request.namespace, request.namespace + "/" + m.spec.clusterName, request.namespace + "/" + m.spec.clusterName + "/" + group].exists(entry,

@@ -28,7 +28,10 @@ func TestExtensionDown(t *testing.T) {
 	for _, namespace := range []string{none, all, some, out} {
 		cluster(t, p, namespace, "prod", "db", "web")
 		cluster(t, p, namespace, "dev", "db")
-		p.Create(t, machine(namespace, "prod", "alone", nil), machine(namespace, "prod", "pool", map[string]string{clusterv1.MachinePoolNameLabel: "pool"}))
+		p.Create(t, machine(namespace, "prod", "alone", nil), machine(namespace, "prod", "pool", pooled(nil)))
+		// The label of a MachinePool unprotects no Machine of another group.
+		p.Create(t, machine(namespace, "prod", "db-pool", pooled(worker("prod-db"))),
+			machine(namespace, "dev", "cp-pool", pooled(map[string]string{clusterv1.MachineControlPlaneLabel: ""})))
 	}
 	exclude(t, p, out)
 	keepAll := policy(all, "keep", v1alpha1.UpdateTarget{})
@@ -44,15 +47,19 @@ func TestExtensionDown(t *testing.T) {
 	})
 	e.Kill(t)
 
-	kept := map[string]bool{some + "/prod-db": true, some + "/dev-cp": true}
-	for _, name := range []string{"prod-cp", "prod-db", "prod-web", "dev-cp", "dev-db"} {
+	kept := map[string]bool{
+		some + "/prod-db": true, some + "/dev-cp": true, some + "/prod-db-pool": true, some + "/dev-cp-pool": true,
+	}
+	for _, name := range []string{"prod-cp", "prod-db", "prod-web", "dev-cp", "dev-db", "prod-db-pool", "dev-cp-pool"} {
 		kept[all+"/"+name] = true
 	}
 	measure := func(when string) {
 		t.Helper()
 		blocked, free := 0, 0
 		for _, namespace := range []string{none, all, some, out} {
-			for _, name := range []string{"prod-cp", "prod-db", "prod-web", "dev-cp", "dev-db", "prod-alone", "prod-pool"} {
+			for _, name := range []string{
+				"prod-cp", "prod-db", "prod-web", "dev-cp", "dev-db", "prod-alone", "prod-pool", "prod-db-pool", "dev-cp-pool",
+			} {
 				for what, try := range map[string]func(*testing.T, *wire.Plane, string, string) (bool, string){"delete": deletion, "create": creation} {
 					possible, message := try(t, p, namespace, name)
 					if possible == kept[namespace+"/"+name] {

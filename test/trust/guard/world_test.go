@@ -136,6 +136,13 @@ func worker(deployment string) map[string]string {
 	return map[string]string{clusterv1.MachineDeploymentNameLabel: deployment}
 }
 
+// pooled adds the label of a MachinePool.
+func pooled(labels map[string]string) map[string]string {
+	all := map[string]string{clusterv1.MachinePoolNameLabel: "pool"}
+	maps.Copy(all, labels)
+	return all
+}
+
 // machine is a Machine of a Cluster, with the Cluster's name in its own.
 func machine(namespace, cluster, name string, labels map[string]string) *clusterv1.Machine {
 	all := map[string]string{clusterv1.ClusterNameLabel: cluster}
