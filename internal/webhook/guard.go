@@ -36,18 +36,25 @@ const (
 	ReadFailedReason guard.Reason = "ReadFailed"
 	// BadRequestReason: the request cannot be understood.
 	BadRequestReason guard.Reason = "BadRequest"
+	// BusyReason: the answer depends on other requests that were admitted moments ago. The caller must try again.
+	BusyReason guard.Reason = "Busy"
 )
+
+// errBusy is the error of a request that must be tried again.
+var errBusy = errors.New("others that were admitted moments ago do not show in the list of Machines yet. " +
+	"Fix: try again, as API clients do by themselves")
+
+// retryAfterSeconds is when a request with BusyReason should be tried again.
+const retryAfterSeconds = 1
 
 // Guard is an admission.Handler for the creation and deletion of Machines, v1beta1 or v1beta2. What it cannot know, it refuses.
 //
-// It trusts no caller: an answer follows from the objects in the management cluster and from the request itself, never from other requests.
-// Requests about one group at the same time wait for each other (see inFlight), so only one replica may serve them. It is safe for
-// concurrent use.
+// It trusts no caller: an answer follows from the objects in the management cluster and from the request itself,
+// never from other requests. Requests about one group at the same time wait for each other (see inFlight), so only
+// one replica may serve them; one that waits too long is answered with 429. It is safe for concurrent use.
 type Guard struct {
 	options  GuardOptions
 	inFlight *inFlight
-	// waiting has a place for each request that may wait for another one.
-	waiting chan struct{}
 }
 
 // GuardOptions is what a Guard needs.
@@ -79,7 +86,7 @@ func Sleep(ctx context.Context, d time.Duration) {
 
 // NewGuard returns a Guard.
 func NewGuard(options GuardOptions) *Guard {
-	return &Guard{options: options, inFlight: newInFlight(options.Now), waiting: make(chan struct{}, maxWaiting)}
+	return &Guard{options: options, inFlight: newInFlight(options.Now)}
 }
 
 var _ admission.Handler = (*Guard)(nil)
@@ -109,7 +116,11 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 	}
 	verdict, found, err := g.decide(ctx, operation, m, policies.Items, isDryRun(request))
 	if err != nil {
-		return g.refuseError(ctx, operation, request, ReadFailedReason,
+		reason := ReadFailedReason
+		if errors.Is(err, errBusy) {
+			reason = BusyReason
+		}
+		return g.refuseError(ctx, operation, request, reason,
 			fmt.Errorf("it is not known whether Machine %s/%s may be created or deleted: %w", m.namespace, m.facts.Name, err))
 	}
 	if verdict.Allowed {
@@ -174,12 +185,8 @@ func (g *Guard) decide(
 	return verdict, found, err
 }
 
-const (
-	// maxWaiting bounds the requests that wait for others at the same time.
-	maxWaiting = 64
-	// firstPause and lastPause are between two lists of one request that waits.
-	firstPause, lastPause = 25 * time.Millisecond, 400 * time.Millisecond
-)
+// firstPause and lastPause are between two lists of one request that waits.
+const firstPause, lastPause = 25 * time.Millisecond, 400 * time.Millisecond
 
 // decideByCount answers a request about a group that is guarded.
 func (g *Guard) decideByCount(ctx context.Context, request guard.Request, found *group, m machine, dryRun bool) (guard.Verdict, error) {
@@ -187,40 +194,29 @@ func (g *Guard) decideByCount(ctx context.Context, request guard.Request, found 
 	if verdict, ok := g.inFlight.decideFar(request, owner, m.uid, dryRun); ok {
 		return verdict, nil
 	}
-	deadline, waits := g.options.Now().Add(inFlightLifetime), false
+	deadline, waits := g.options.Now().Add(maxWait), false
 	defer func() {
 		if waits {
-			<-g.waiting
+			g.inFlight.stopWaiting(owner)
 		}
 	}()
-	for pause, full := firstPause, false; ; pause = min(2*pause, lastPause) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		began := g.inFlight.begin(owner)
 		members, err := readMembers(ctx, g.options.Live, found)
 		if err != nil {
 			return guard.Verdict{}, err
 		}
-		alone := full || !g.options.Now().Before(deadline)
-		if verdict, ok := g.inFlight.decide(request, owner, m.uid, members, began, alone, dryRun); ok {
+		if verdict, ok := g.inFlight.decide(request, owner, m.uid, members, began, dryRun); ok {
 			return g.explain(ctx, request, found, m, verdict), nil
 		}
-		if waits = waits || g.mayWait(); !waits {
-			full = true
-			continue
+		waits = waits || g.inFlight.wait(owner)
+		if !waits || !g.options.Now().Before(deadline) {
+			return guard.Verdict{}, fmt.Errorf("of the requests about %s, %w", found.facts, errBusy)
 		}
 		g.options.Sleep(ctx, pause)
 		if err := ctx.Err(); err != nil {
 			return guard.Verdict{}, fmt.Errorf("waiting for other requests about %s: %w", found.facts, err)
 		}
-	}
-}
-
-// mayWait takes a place in waiting, if one is free.
-func (g *Guard) mayWait() bool {
-	select {
-	case g.waiting <- struct{}{}:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -269,6 +265,11 @@ func (g *Guard) refuseError(ctx context.Context, operation guard.Operation, requ
 	}
 	if reason == BadRequestReason {
 		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if reason == BusyReason {
+		// The API server passes the pause on as Retry-After, which makes client-go try again by itself.
+		busy := apierrors.NewTooManyRequests(err.Error(), retryAfterSeconds)
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &busy.ErrStatus}}
 	}
 	return admission.Errored(http.StatusInternalServerError, err)
 }

@@ -12,11 +12,17 @@ import (
 )
 
 const (
-	// inFlightLifetime is how long an admitted request may take until a live list of Machines shows it. It is also the longest
-	// that another request waits for that.
+	// inFlightLifetime is how long an admitted request may take until a live list of Machines shows it.
 	inFlightLifetime = 3 * time.Second
-	// maxInFlight bounds the creations that are in flight for one group. Cluster API's controllers have one per MachineSet.
-	maxInFlight = 16
+	// maxWaiting bounds the requests about one owner that wait at the same time, and maxWait how long
+	// each of them waits: for what was in flight when it came, and for what was admitted after that.
+	// The API server waits for 10 s.
+	maxWaiting = 64
+	maxWait    = 2 * inFlightLifetime
+	// maxInFlight bounds the creations that are in flight for one owner. Cluster API's controllers have one
+	// per MachineSet. It is more than farFromLimit, so that forged ones keep none from being remembered
+	// that is allowed all the same.
+	maxInFlight = 128
 	// maxDeletes bounds the deletions in flight of all groups.
 	maxDeletes = 4096
 	// countLifetime is how long a count may be used again.
@@ -28,9 +34,11 @@ const (
 // inFlight keeps the requests that were admitted moments ago. A live list of Machines does not show those yet: two requests at once
 // would both be decided by the same list, and both be the last one that is allowed.
 //
-// The caller of the guard may be anybody. So what is kept here changes no answer, it only delays one: where the answer depends on a
-// request in flight, the guard lists again, until the list shows that request or inFlightLifetime has passed. Then the list alone
-// decides. A forged request never shows.
+// The caller of the guard may be anybody. So what is kept here never decides: where the answer depends on a
+// request in flight, the guard lists again, until the list shows that request, or inFlightLifetime has passed
+// and it is forgotten. A forged request never shows. Where an answer still depends on one after maxWait, or
+// maxWaiting others wait already, the caller must try again: of two requests that are decided by the same list,
+// both could be the last one that is allowed.
 //
 // All of it is bounded. Groups and deleted Machines were read live before they are kept, so a caller cannot invent them, and everything is
 // forgotten after countLifetime.
@@ -50,6 +58,8 @@ type inFlight struct {
 // groupInFlight is about the Machines of one owner.
 type groupInFlight struct {
 	used time.Time
+	// waiting counts the requests that wait for those in flight.
+	waiting int
 	// creates are the Machines whose creation was admitted, and when.
 	creates map[types.UID]time.Time
 	// created counts admitted creations.
@@ -57,7 +67,7 @@ type groupInFlight struct {
 	last    *count
 }
 
-// count is the result of a live list, with the counters from before the list.
+// count is the result of a live list, with the counters from before the list, without what it did not show.
 type count struct {
 	at                    time.Time
 	machines, replaceable int
@@ -71,7 +81,9 @@ func newInFlight(now func() time.Time) *inFlight {
 // group returns what is kept about an owner that exists. The caller holds mu.
 func (f *inFlight) group(owner types.UID) *groupInFlight {
 	now := f.now()
-	maps.DeleteFunc(f.groups, func(_ types.UID, g *groupInFlight) bool { return now.Sub(g.used) >= countLifetime })
+	maps.DeleteFunc(f.groups, func(_ types.UID, g *groupInFlight) bool {
+		return g.waiting == 0 && now.Sub(g.used) >= countLifetime
+	})
 	maps.DeleteFunc(f.deletes, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= inFlightLifetime })
 	g := f.groups[owner]
 	if g == nil {
@@ -90,25 +102,50 @@ func (f *inFlight) begin(owner types.UID) count {
 	return count{at: f.now(), created: f.group(owner).created, deleted: f.deleted}
 }
 
-// decide answers a request by a list of its group's Machines that was read live after begin. It returns false where the answer depends on
-// a request in flight, unless alone is set: then the list alone decides.
-func (f *inFlight) decide(request guard.Request, owner, machine types.UID, members []member, began count, alone, dryRun bool) (guard.Verdict, bool) {
+// wait takes one of the owner's places for requests that wait, and returns false if none is free.
+func (f *inFlight) wait(owner types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g := f.group(owner)
+	if g.waiting >= maxWaiting {
+		return false
+	}
+	g.waiting++
+	return true
+}
+
+// stopWaiting gives a place of wait back.
+func (f *inFlight) stopWaiting(owner types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.group(owner).waiting--
+}
+
+// decide answers a request by a list of its group's Machines that was read live after begin. It returns false
+// where the answer depends on a request in flight, or where an allowed request could not be remembered.
+func (f *inFlight) decide(
+	request guard.Request, owner, machine types.UID, members []member, began count, dryRun bool,
+) (guard.Verdict, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := f.group(owner)
 	counted, careful, hopeful := f.bounds(request, g, machine, members)
 	verdict := guard.Decide(careful)
 	if !verdict.Allowed {
-		if !alone && guard.Decide(hopeful).Allowed {
+		if guard.Decide(hopeful).Allowed {
 			return guard.Verdict{}, false
 		}
+		// All three refuse. The message has the number that a person finds.
 		verdict = guard.Decide(counted)
 	}
 	began.machines, began.replaceable = counted.Group.Machines, counted.Group.Replaceable
+	// What was in flight when the list was read counts as admitted since.
+	began.created -= max(careful.Group.Machines, hopeful.Group.Machines) - began.machines
+	began.deleted -= began.machines - min(careful.Group.Machines, hopeful.Group.Machines)
 	g.last = &began
 	isMember := slices.ContainsFunc(members, func(m member) bool { return m.uid == machine })
 	if verdict.Allowed && !dryRun && (isMember || request.Operation == guard.Create) {
-		f.add(request.Operation, g, machine)
+		return verdict, f.add(request.Operation, g, machine)
 	}
 	return verdict, true
 }
@@ -190,21 +227,26 @@ func (f *inFlight) remember(operation guard.Operation, owner, machine types.UID)
 	f.addDeletion(machine)
 }
 
-func (f *inFlight) addDeletion(machine types.UID) {
+// addDeletion is add for a deletion.
+func (f *inFlight) addDeletion(machine types.UID) bool {
 	f.deleted++
-	if len(f.deletes) < maxDeletes {
-		f.deletes[machine] = f.now()
-	}
+	return keep(f.deletes, machine, f.now(), maxDeletes)
 }
 
-// add keeps an admitted request. The caller holds mu.
-func (f *inFlight) add(operation guard.Operation, g *groupInFlight, machine types.UID) {
+// add keeps an admitted request, and reports whether there was room for it. The caller holds mu.
+func (f *inFlight) add(operation guard.Operation, g *groupInFlight, machine types.UID) bool {
 	if operation == guard.Delete {
-		f.addDeletion(machine)
-		return
+		return f.addDeletion(machine)
 	}
 	g.created++
-	if len(g.creates) < maxInFlight {
-		g.creates[machine] = f.now()
+	return keep(g.creates, machine, f.now(), maxInFlight)
+}
+
+// keep adds a Machine to requests that has room for most.
+func keep(requests map[types.UID]time.Time, machine types.UID, at time.Time, most int) bool {
+	if _, known := requests[machine]; !known && len(requests) >= most {
+		return false
 	}
+	requests[machine] = at
+	return true
 }

@@ -3,8 +3,10 @@ package webhook_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -12,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/webhook"
@@ -155,9 +158,7 @@ func TestDryRunIsNotInFlight(t *testing.T) {
 
 // Of many requests at the same time, as many are allowed as there is room for, if each lands.
 func TestManyAtOnce(t *testing.T) {
-	w := newWorld(t)
-	w.options.Now, w.options.Sleep = time.Now, webhook.Sleep
-	w.guard = webhook.NewGuard(w.options)
+	w := realTime(newWorld(t))
 	w.scale(5)
 	var wait sync.WaitGroup
 	allowed := make(chan string, 20)
@@ -175,6 +176,101 @@ func TestManyAtOnce(t *testing.T) {
 	if len(allowed) != 2 {
 		t.Errorf("%d creates were allowed, want 2", len(allowed))
 	}
+}
+
+// TestBurst has 64 deletions wait for one that was admitted, where one Machine is to go. The next one is to be
+// tried again, and does not pass; another group is not affected. One Machine goes, whether the first one does or not.
+func TestBurst(t *testing.T) {
+	for name, lands := range map[string]bool{"that lands": true, "that never lands": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testBurst(t, lands) })
+		})
+	}
+}
+
+func testBurst(t *testing.T, lands bool) {
+	t.Helper()
+	const waiting = 64
+	w := realTime(scaled(t, waiting+2))
+	w.scale(waiting + 1)
+	plane := controlPlane()
+	w.update(plane, func() { plane.Spec.Replicas = new(int32(2)) })
+	for _, name := range []string{"n-0000", "p-0"} {
+		expect(t, w.ask(admissionv1.Delete, w.machine(name)), true, "Surplus")
+	}
+	allowed := make(chan string, waiting)
+	var wait sync.WaitGroup
+	for i := range waiting {
+		m := numbered(i + 1)
+		wait.Go(func() {
+			if w.ask(admissionv1.Delete, m).Allowed {
+				w.remove(m)
+				allowed <- m.Name
+			}
+		})
+	}
+	synctest.Wait()
+	busy := w.ask(admissionv1.Delete, numbered(waiting+1))
+	expect(t, busy, false, "Fix: try again")
+	if r := busy.Result; r.Code != http.StatusTooManyRequests || r.Details == nil || r.Details.RetryAfterSeconds != 1 {
+		t.Errorf("API clients do not repeat a request after %+v", r)
+	}
+	other := make(chan admission.Response, 1)
+	second := w.machine("p-1")
+	go func() { other <- w.ask(admissionv1.Delete, second) }()
+	synctest.Wait()
+	if len(other) > 0 {
+		t.Error("a request about another group does not wait")
+	}
+	if lands {
+		w.remove(numbered(0))
+		w.remove(w.machine("p-0"))
+	}
+	wait.Wait()
+	gone := len(allowed)
+	if lands {
+		gone++
+	}
+	if gone != 1 {
+		t.Errorf("%d Machines go, want 1", gone)
+	}
+	expect(t, <-other, !lands, "")
+}
+
+// TestBurstOfCreations asks for more creations at once than a group has room for, before any of them shows.
+func TestBurstOfCreations(t *testing.T) {
+	for _, room := range []int{20, 250} {
+		synctest.Test(t, func(t *testing.T) {
+			w := realTime(scaled(t, 0))
+			w.scale(int32(room))
+			allowed := make(chan *clusterv1.Machine, 2*room)
+			var wait sync.WaitGroup
+			for i := range 2 * room {
+				m := numbered(i)
+				wait.Go(func() {
+					if w.ask(admissionv1.Create, m).Allowed {
+						allowed <- m
+					}
+				})
+			}
+			synctest.Wait()
+			admitted := len(allowed)
+			for range admitted {
+				w.create(<-allowed)
+			}
+			wait.Wait()
+			if most := admitted + len(allowed); most > room {
+				t.Errorf("%d creations were allowed, with room for %d", most, room)
+			}
+		})
+	}
+}
+
+// realTime gives the guard the clock of the process.
+func realTime(w *world) *world {
+	w.options.Now, w.options.Sleep = time.Now, webhook.Sleep
+	w.guard = webhook.NewGuard(w.options)
+	return w
 }
 
 // However many requests are forged, of any kind, the next real one gets the answer that it would have got without them.
