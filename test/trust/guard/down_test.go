@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -191,8 +192,11 @@ func TestManifestReplaced(t *testing.T) {
 	}
 	awaitRegistration(t, p, "the guard is asked about the control plane", narrow)
 	wanted := manifestLike(config)
-	wanted.ResourceVersion = read(t, p).ResourceVersion
-	if err := p.Client.Update(t.Context(), wanted); err != nil {
+	// The extension may write at the same moment; kubectl replaces whatever is there.
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		wanted.ResourceVersion = read(t, p).ResourceVersion
+		return p.Client.Update(t.Context(), wanted)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if len(wanted.Webhooks[0].MatchConditions) != 0 {

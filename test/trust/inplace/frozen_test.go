@@ -47,14 +47,16 @@ func TestFrozenProcess(t *testing.T) {
 		t.Fatal("the second process has recorded no end")
 	}
 	version := pool.Machine(t, "a").ResourceVersion
+	// The second process may have asked more than once: an end that it could not record is asked for again.
+	ran := len(updater.Requests(wire.UpdateMachine.Hook))
 
 	first.Signal(t, syscall.SIGCONT)
 	answer := <-answered
 	if answer.Status == runtimehooksv1.ResponseStatusSuccess && answer.RetryAfterSeconds == 0 {
 		t.Errorf("the frozen process says that it is done: %+v", answer)
 	}
-	if got := len(updater.Requests(wire.UpdateMachine.Hook)); got != 1 {
-		t.Errorf("the updater ran %d times", got)
+	if got := len(updater.Requests(wire.UpdateMachine.Hook)); got != ran {
+		t.Errorf("the frozen process ran the updater %d times", got-ran)
 	}
 	after := pool.Machine(t, "a")
 	if got := after.Annotations[v1alpha1.LastUpdateAnnotation]; got != last {
