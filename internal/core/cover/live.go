@@ -1,7 +1,6 @@
 package cover
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,8 +13,9 @@ import (
 // view is the compared spec of each part, without empty fields.
 type view [3]tree
 
-// viewOf returns the view of objects. With essence, a KubeadmConfig loses what Cluster API's controllers fill in or normalise; see essence.
-func viewOf(scope Scope, o Objects, withEssence bool) (view, error) {
+// viewOf returns the view of objects. change is applied to the spec of a KubeadmConfig first; nil
+// changes nothing.
+func viewOf(scope Scope, o Objects, change func(config tree) tree) (view, error) {
 	var v view
 	c := Coverage{scope: scope}
 	for i, raw := range o.list() {
@@ -24,8 +24,8 @@ func viewOf(scope Scope, o Objects, withEssence bool) (view, error) {
 			return v, &InputError{Input: string(parts[i]), Problem: "it cannot be read as a JSON object", Err: err}
 		}
 		spec := compared(i, lookup(object, c.base()))
-		if withEssence && isKubeadm(object) {
-			spec = essence(spec)
+		if change != nil && isKubeadm(object) {
+			spec = change(spec)
 		}
 		v[i] = prune(spec)
 	}
@@ -34,33 +34,11 @@ func viewOf(scope Scope, o Objects, withEssence bool) (view, error) {
 
 // Differing returns the compared fields in which two sets of objects differ, sorted.
 func Differing(scope Scope, a, b Objects) ([]Pointer, error) {
-	return differing(scope, a, b, nil)
-}
-
-// NotLive returns the fields in which a request's current objects of a Machine are not the live ones, sorted. Cluster API normalises a KubeadmConfig before
-// it asks, and its dry run of the infrastructure machine adds defaults: these do not count. A default has the same value in desired, so that it is no change.
-func NotLive(current, live, desired Objects) ([]Pointer, error) {
-	v, err := viewOf(Machine, live, true)
+	viewA, err := viewOf(scope, a, nil)
 	if err != nil {
 		return nil, err
 	}
-	d, err := viewOf(Machine, desired, true)
-	if err != nil {
-		return nil, err
-	}
-	return differing(Machine, current, live, func(i int, path string, value tree) bool {
-		relative := strings.TrimPrefix(path, machineBase)
-		return parts[i] == PartInfrastructure && isAbsent(lookup(v[i], relative)) && equal(value, lookup(d[i], relative))
-	})
-}
-
-// differing leaves out the fields that tolerate accepts; it is shown a's value.
-func differing(scope Scope, a, b Objects, tolerate func(i int, path string, value tree) bool) ([]Pointer, error) {
-	viewA, err := viewOf(scope, a, tolerate != nil)
-	if err != nil {
-		return nil, err
-	}
-	viewB, err := viewOf(scope, b, tolerate != nil)
+	viewB, err := viewOf(scope, b, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +46,34 @@ func differing(scope Scope, a, b Objects, tolerate func(i int, path string, valu
 	var found []Pointer
 	for i := range parts {
 		for _, path := range differences(base, viewA[i], viewB[i]) {
-			if tolerate == nil || !tolerate(i, path, lookup(viewA[i], strings.TrimPrefix(path, base))) {
-				found = append(found, Pointer{Part: parts[i], Path: path})
+			found = append(found, Pointer{Part: parts[i], Path: path})
+		}
+	}
+	slices.SortFunc(found, comparePointers)
+	return found, nil
+}
+
+// NotLive returns the fields in which a request's current objects of a Machine are not the live ones, sorted. Cluster API normalises a KubeadmConfig before
+// it asks, and its dry run of the infrastructure machine adds defaults: these do not count. A default has the same value in desired, so that it is no change.
+func NotLive(current, live, desired Objects) ([]Pointer, error) {
+	sent, err := viewOf(Machine, current, prepare)
+	if err != nil {
+		return nil, err
+	}
+	want, err := viewOf(Machine, desired, prepare)
+	if err != nil {
+		return nil, err
+	}
+	have, err := viewOf(Machine, live, func(config tree) tree { return prepare(asCurrent(config, want[2])) })
+	if err != nil {
+		return nil, err
+	}
+	var found []Pointer
+	for i := range parts {
+		for _, path := range differences("", sent[i], have[i]) {
+			isDefault := isAbsent(lookup(have[i], path)) && equal(lookup(sent[i], path), lookup(want[i], path))
+			if parts[i] != PartInfrastructure || !isDefault {
+				found = append(found, Pointer{Part: parts[i], Path: machineBase + path})
 			}
 		}
 	}
@@ -80,11 +84,11 @@ func differing(scope Scope, a, b Objects, tolerate func(i int, path string, valu
 // Missing returns the fields of a MachineSet and its templates that the objects of a machine do not carry, sorted, with paths as for Machine scope. What the
 // objects of the machine have beyond that, such as a providerID, does not count, except for fields of a KubeadmConfig that no controller fills in.
 func Missing(templates, machine Objects) ([]Pointer, error) {
-	want, err := viewOf(MachineSet, templates, true)
+	want, err := viewOf(MachineSet, templates, essence)
 	if err != nil {
 		return nil, err
 	}
-	have, err := viewOf(Machine, machine, true)
+	have, err := viewOf(Machine, machine, essence)
 	if err != nil {
 		return nil, err
 	}
@@ -127,71 +131,75 @@ func lacks(path string, want, have tree) []string {
 	return []string{path}
 }
 
-// Unasked returns the changes from current to desired, of a control plane Machine's bootstrap config and infrastructure machine, that source does not ask
-// for, sorted. source holds what the control plane's object asks for: its version, its KubeadmConfig spec and its infrastructure template's spec, in the form
-// of a Machine's objects. A part that source lacks is not checked.
+// Unasked returns the fields of a control plane Machine's desired objects that its source does not
+// ask for, sorted. source holds what the control plane's object asks for, in the form of a Machine's
+// objects: its version, its KubeadmConfig spec and its infrastructure template's spec. Every change
+// from current to desired must have the value of source, and desired must have all that source has.
+// A part that source lacks asks for no change. /kind stands for an object of another kind.
 func Unasked(current, desired, source Objects) ([]Pointer, error) {
-	source, err := withoutInit(source)
-	if err != nil {
-		return nil, err
-	}
 	var views [3]view
 	for i, o := range []Objects{current, desired, source} {
-		v, err := viewOf(Machine, o, true)
+		v, err := viewOf(Machine, o, []func(tree) tree{withoutTaken, prepare, asJoin}[i])
 		if err != nil {
 			return nil, err
 		}
 		views[i] = v
 	}
-	var found []Pointer
+	found, err := otherKinds(current, desired, source)
+	if err != nil {
+		return nil, err
+	}
 	for i, raw := range source.list() {
-		if isNone(raw) {
-			continue
+		have, want, asked := views[0][i], views[1][i], views[2][i]
+		paths := differences("", have, want)
+		if !isNone(raw) {
+			paths = slices.DeleteFunc(paths, func(path string) bool {
+				return equal(lookup(want, path), lookup(asked, path)) || isSetByKubeadm(i, path, lookup(want, path), lookup(asked, path))
+			})
+			paths = append(paths, lacks("", asked, want)...)
 		}
-		for _, path := range differences("", views[0][i], views[1][i]) {
-			if !isAskedFor(i, path, lookup(views[1][i], path), views[2][i]) {
-				found = append(found, Pointer{Part: parts[i], Path: machineBase + path})
-			}
+		for _, path := range paths {
+			found = append(found, Pointer{Part: parts[i], Path: machineBase + path})
 		}
 	}
 	slices.SortFunc(found, comparePointers)
+	return slices.Compact(found), nil
+}
+
+// otherKinds returns /kind of each desired object that is of another kind than its source asks for,
+// or, without a source and for the Machine, than it is.
+func otherKinds(current, desired, source Objects) ([]Pointer, error) {
+	var found []Pointer
+	have, want, asked := current.list(), desired.list(), source.list()
+	for i := range parts {
+		if isNone(asked[i]) || i == machineIndex {
+			asked[i] = have[i]
+		}
+		is, err := parseObject(want[i])
+		if err != nil {
+			return nil, err
+		}
+		should, err := parseObject(asked[i])
+		if err != nil {
+			return nil, err
+		}
+		if kind(is) != kind(should) {
+			found = append(found, Pointer{Part: parts[i], Path: "/kind"})
+		}
+	}
 	return found, nil
 }
 
-// withoutInit removes the init configuration of what a control plane's object asks for: Cluster API asks every Machine for the join configuration alone, also the
-// Machine that initialised the control plane.
-func withoutInit(source Objects) (Objects, error) {
-	if isNone(source.Bootstrap) {
-		return source, nil
-	}
-	config, err := parseObject(source.Bootstrap)
-	if err != nil {
-		return Objects{}, err
-	}
-	source.Bootstrap, err = json.Marshal(put(config, []string{"spec", "initConfiguration"}, absent{}))
-	return source, err
-}
-
-// isAskedFor reports whether a source asks for a changed value. KubeadmControlPlane sets feature gates by itself, and defaults may appear beside what an
-// infrastructure template sets.
-func isAskedFor(i int, path string, value, source tree) bool {
-	asked := lookup(source, path)
-	switch {
-	case equal(value, asked):
-		return true
-	case parts[i] == PartBootstrap:
-		return within(path, "/clusterConfiguration/featureGates")
-	case parts[i] == PartInfrastructure:
-		top, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-		return isAbsent(asked) && !isAbsent(lookup(source, "/"+top))
-	}
-	return false
+// isSetByKubeadm reports whether a change is the one that KubeadmControlPlane makes by itself:
+// DefaultFeatureGates in controlplane/kubeadm/pkg/desiredstate/desired_state.go.
+func isSetByKubeadm(i int, path string, value, asked tree) bool {
+	return parts[i] == PartBootstrap && path == "/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode" && isAbsent(asked) && value == tree(true)
 }
 
 // Fingerprint identifies the desired state of a machine: the compared spec of its Machine and, without what Cluster API's controllers fill in, of its
 // KubeadmConfig. Infrastructure machines and other bootstrap configs are left out, because their controllers write to their specs.
 func Fingerprint(o Objects) (string, error) {
-	v, err := viewOf(Machine, o, true)
+	v, err := viewOf(Machine, o, essence)
 	if err != nil {
 		return "", err
 	}
@@ -227,47 +235,86 @@ func isKubeadm(object tree) bool {
 	return k == [2]string{"bootstrap.cluster.x-k8s.io", "KubeadmConfig"} || k == [2]string{"bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"}
 }
 
-// notCompared are the fields of a KubeadmConfig's spec that Cluster API does not compare for control planes, or fills in: PrepareKubeadmConfigsForDiff in its
-// controlplane/kubeadm/pkg/filters.go. The init configuration is that of the first machine only; see essence.
-var notCompared = []string{
-	"/initConfiguration",
-	"/clusterConfiguration/controlPlaneEndpoint",
-	"/clusterConfiguration/dns",
-	"/joinConfiguration/discovery",
-	"/joinConfiguration/caCertPath",
-	"/joinConfiguration/timeouts/controlPlaneComponentHealthCheckSeconds",
+// The following functions do for a KubeadmConfig's spec what Cluster API does before it compares a
+// control plane Machine's: PrepareKubeadmConfigsForDiff in its controlplane/kubeadm/pkg/filters.go.
+
+// dropped are the fields that it does not compare. Of the rest, taken are those of the current config
+// that it replaces by desired ones; caCertPath only of the config that initialised a control plane.
+var (
+	dropped = []string{
+		"/joinConfiguration/discovery",
+		"/initConfiguration/timeouts/controlPlaneComponentHealthCheckSeconds",
+		"/joinConfiguration/timeouts/controlPlaneComponentHealthCheckSeconds",
+	}
+	taken = []string{"/clusterConfiguration/controlPlaneEndpoint", "/clusterConfiguration/dns"}
+)
+
+const caCertPath = "/joinConfiguration/caCertPath"
+
+// defaulted are the defaults that it sets.
+var defaulted = map[string]string{
+	"/format": "cloud-config",
+	"/initConfiguration/nodeRegistration/imagePullPolicy": "IfNotPresent",
+	"/joinConfiguration/nodeRegistration/imagePullPolicy": "IfNotPresent",
 }
 
-// defaulted are the defaults that Cluster API sets before it compares.
-var defaulted = map[string]string{"/format": "cloud-config", "/joinConfiguration/nodeRegistration/imagePullPolicy": "IfNotPresent"}
-
-// essence returns a KubeadmConfig's spec without what Cluster API does not compare. Where it is the one that initialised a control plane, its init
-// configuration becomes the join configuration, as in Cluster API.
-func essence(spec tree) tree {
+// prepare removes what is not compared, and defaults.
+func prepare(config tree) tree {
 	for path, value := range defaulted {
-		if lookup(spec, path) == tree(value) {
-			spec = put(spec, tokens(path), absent{})
+		if lookup(config, path) == tree(value) {
+			config = put(config, tokens(path), absent{})
 		}
 	}
-	if initial := field(spec, "initConfiguration"); isAbsent(prune(lookup(spec, "/joinConfiguration/controlPlane"))) &&
-		isAbsent(prune(lookup(spec, "/joinConfiguration/nodeRegistration"))) {
+	return without(config, dropped...)
+}
+
+// asCurrent returns the current config that is sent for a live one. The init configuration of the
+// config that initialised a control plane becomes its join configuration.
+func asCurrent(live, desired tree) tree {
+	replaced := taken
+	if isForInit(live) {
+		initial := field(live, "initConfiguration")
 		for _, key := range []string{"nodeRegistration", "patches", "skipPhases", "timeouts"} {
-			if value := field(initial, key); !isAbsent(value) {
-				spec = put(spec, []string{"joinConfiguration", key}, value)
-			}
+			live = put(live, []string{"joinConfiguration", key}, field(initial, key))
 		}
-		if endpoint := field(initial, "localAPIEndpoint"); !isAbsent(endpoint) {
-			spec = put(spec, tokens("/joinConfiguration/controlPlane/localAPIEndpoint"), endpoint)
-		}
-		path := "/joinConfiguration/nodeRegistration/imagePullPolicy"
-		if lookup(spec, path) == tree(defaulted[path]) {
-			spec = put(spec, tokens(path), absent{})
-		}
+		live = put(live, tokens("/joinConfiguration/controlPlane"), absent{})
+		live = put(live, tokens("/joinConfiguration/controlPlane/localAPIEndpoint"), field(initial, "localAPIEndpoint"))
+		live = without(live, "/initConfiguration")
+		replaced = append(slices.Clip(taken), caCertPath)
 	}
-	for _, path := range notCompared {
-		spec = put(spec, tokens(path), absent{})
+	for _, path := range replaced {
+		live = put(live, tokens(path), lookup(desired, path))
 	}
-	return spec
+	return live
+}
+
+// isForInit is isKubeadmConfigForInit of the same file. Go pointers are nil for null and for what is
+// absent, and not nil for an empty object.
+func isForInit(config tree) bool {
+	controlPlane := lookup(config, "/joinConfiguration/controlPlane")
+	arguments, _ := lookup(config, "/joinConfiguration/nodeRegistration/kubeletExtraArgs").([]any)
+	return (isAbsent(controlPlane) || controlPlane == nil) && len(arguments) == 0
+}
+
+// asJoin returns what a control plane's object asks of any Machine: the join configuration alone.
+func asJoin(config tree) tree { return prepare(without(config, "/initConfiguration")) }
+
+// withoutTaken returns a current config without the fields whose values are desired ones, so that
+// these values count as changes.
+func withoutTaken(config tree) tree {
+	return without(prepare(config), append(slices.Clip(taken), caCertPath)...)
+}
+
+// essence returns a stored config without what Cluster API's controllers fill in.
+func essence(config tree) tree {
+	return without(prepare(config), append(slices.Clip(taken), caCertPath, "/initConfiguration")...)
+}
+
+func without(t tree, paths ...string) tree {
+	for _, path := range paths {
+		t = put(t, tokens(path), absent{})
+	}
+	return t
 }
 
 // prune removes empty objects, lists and strings, and null, at any depth; what is left of nothing is absent.

@@ -56,6 +56,24 @@ func TestNotLive(t *testing.T) {
 		"the machine that initialised": {
 			current: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{"localAPIEndpoint":{"bindPort":1}},"skipPhases":["x"],"caCertPath":"/ca","nodeRegistration":{"name":"n"}}}`)},
 			live:    cover.Objects{Bootstrap: kubeadm(`{"initConfiguration":{"localAPIEndpoint":{"bindPort":1},"skipPhases":["x"],"nodeRegistration":{"name":"n","imagePullPolicy":"IfNotPresent"}}}`)},
+			desired: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{},"caCertPath":"/ca"}}`)},
+		},
+		// Before v1.12 nothing set joinConfiguration.controlPlane. isKubeadmConfigForInit decides.
+		"an old machine that initialised, with a node registration of both": {
+			current: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{},"nodeRegistration":{"name":"init"}}}`)},
+			live:    cover.Objects{Bootstrap: kubeadm(`{"initConfiguration":{"nodeRegistration":{"name":"init"}},"joinConfiguration":{"nodeRegistration":{"name":"join"}}}`)},
+		},
+		"an old machine that joined": {
+			current: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{},"nodeRegistration":{"kubeletExtraArgs":[{"name":"v"}]}},"initConfiguration":{"skipPhases":["x"]}}`)},
+			live:    cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"v"}]}},"initConfiguration":{"skipPhases":["x"]}}`)},
+		},
+		"a machine that joined, by an empty object": {
+			current: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{}},"initConfiguration":{"skipPhases":["x"]}}`)},
+			live:    cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{}},"initConfiguration":{"skipPhases":["x"]}}`)},
+		},
+		"another certificate authority of a machine that joined": {
+			current: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{},"caCertPath":"/evil"}}`)}, live: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{}}}`)},
+			desired: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{},"caCertPath":"/evil"}}`)}, want: []string{"BootstrapConfig /spec/joinConfiguration/caCertPath"},
 		},
 		"files of the caller's own": {
 			current: cover.Objects{Bootstrap: kubeadm(`{"files":[{"path":"/etc/cron.d/evil"}]}`)}, live: cover.Objects{Bootstrap: kubeadm(`{}`)},
@@ -128,37 +146,85 @@ func TestMissing(t *testing.T) {
 // TestUnasked compares what a control plane Machine is to become with what its KubeadmControlPlane asks for.
 func TestUnasked(t *testing.T) {
 	t.Parallel()
-	source := cover.Objects{Machine: spec(`{"version":"v2"}`), Infrastructure: spec(`{"size":"m","disk":{"gb":1}}`), Bootstrap: kubeadm(`{"files":[{"path":"/a"}],"clusterConfiguration":{"dns":{"imageTag":"1"}}}`)}
-	current := cover.Objects{Machine: spec(`{"version":"v1","failureDomain":"z"}`), Infrastructure: spec(`{"size":"s","providerID":"p"}`), Bootstrap: kubeadm(`{"ntp":{"enabled":true}}`)}
-	initial := `"initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"v","value":"4"}]}}`
+	const initial = `"initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"v","value":"4"}]}}`
+	all := cover.Objects{
+		Machine: spec(`{"version":"v2"}`), Infrastructure: spec(`{"size":"m","disk":{"gb":1}}`),
+		Bootstrap: kubeadm(`{"files":[{"path":"/a"}],"clusterConfiguration":{"dns":{"imageTag":"1"}},"joinConfiguration":{"discovery":{"bootstrapToken":{}}},` + initial + `}`),
+	}
+	// Cluster API sends desired values of DNS and the control plane's endpoint in the current config.
+	current := cover.Objects{
+		Machine: spec(`{"version":"v1","failureDomain":"z"}`), Infrastructure: spec(`{"size":"s","providerID":"p"}`),
+		Bootstrap: kubeadm(`{"ntp":{"enabled":true},"clusterConfiguration":{"dns":{"imageTag":"1"}}}`),
+	}
+	const files, dns = `"files":[{"path":"/a"}]`, `"dns":{"imageTag":"1"}`
 	for name, tt := range map[string]struct {
-		// current is that of all other cases where it is empty.
-		current, desired, source cover.Objects
-		want                     []string
+		// part is what desired differs in from what is asked for.
+		part cover.Objects
+		// noSource leaves out the source of all but the version.
+		noSource bool
+		want     []string
 	}{
-		// Cluster API compares the machine that initialised the control plane with the join configuration, which asks for nothing here.
-		"the first machine of a control plane": {
-			current: cover.Objects{Bootstrap: kubeadm(`{` + initial + `}`)}, desired: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{}}`)},
-			source: cover.Objects{Bootstrap: kubeadm(`{` + initial + `}`)},
+		"what is asked for": {},
+		"what KubeadmControlPlane sets itself": {part: cover.Objects{
+			Bootstrap: kubeadm(`{` + files + `,"format":"cloud-config","clusterConfiguration":{` + dns + `,"featureGates":{"ControlPlaneKubeletLocalMode":true}}}`),
+		}},
+		"that gate, switched off": {
+			part: cover.Objects{Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{` + dns + `,"featureGates":{"ControlPlaneKubeletLocalMode":false}}}`)},
+			want: []string{"BootstrapConfig /spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"},
 		},
-		"what is asked for": {source: source, desired: cover.Objects{
-			Machine: spec(`{"version":"v2","failureDomain":"z"}`), Infrastructure: spec(`{"size":"m","disk":{"gb":1,"kind":"default"},"providerID":"p"}`),
-			Bootstrap: kubeadm(`{"files":[{"path":"/a"}],"clusterConfiguration":{"featureGates":{"ControlPlaneKubeletLocalMode":true}}}`),
+		"another feature gate": {
+			part: cover.Objects{Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{` + dns + `,"featureGates":{"EtcdLearnerMode":true}}}`)},
+			want: []string{"BootstrapConfig /spec/clusterConfiguration/featureGates/EtcdLearnerMode"},
+		},
+		"another version":      {part: cover.Objects{Machine: spec(`{"version":"v3","failureDomain":"z"}`)}, want: []string{"Machine /spec/version"}},
+		"the current version":  {part: cover.Objects{Machine: current.Machine}, want: []string{"Machine /spec/version"}},
+		"another file":         {part: cover.Objects{Bootstrap: kubeadm(`{"files":[{"path":"/b"}],"clusterConfiguration":{` + dns + `}}`)}, want: []string{"BootstrapConfig /spec/files", "BootstrapConfig /spec/files/0/path"}},
+		"a file less":          {part: cover.Objects{Bootstrap: kubeadm(`{"clusterConfiguration":{` + dns + `}}`)}, want: []string{"BootstrapConfig /spec/files"}},
+		"a field that is kept": {part: cover.Objects{Bootstrap: kubeadm(`{"ntp":{"enabled":true},` + files + `,"clusterConfiguration":{` + dns + `}}`)}},
+		"other DNS": {
+			part: cover.Objects{Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{"dns":{"imageTag":"evil"}}}`)},
+			want: []string{"BootstrapConfig /spec/clusterConfiguration/dns/imageTag"},
+		},
+		"an endpoint": {
+			part: cover.Objects{Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{` + dns + `,"controlPlaneEndpoint":"evil"}}`)},
+			want: []string{"BootstrapConfig /spec/clusterConfiguration/controlPlaneEndpoint"},
+		},
+		"an init configuration": {
+			part: cover.Objects{Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{` + dns + `},` + initial + `}`)},
+			want: []string{"BootstrapConfig /spec/initConfiguration/nodeRegistration/kubeletExtraArgs"},
+		},
+		"another size, and fields beside it": {
+			part: cover.Objects{Infrastructure: spec(`{"size":"l","disk":{"gb":1,"kind":"evil"},"providerID":"q"}`)},
+			want: []string{"InfrastructureMachine /spec/disk/kind", "InfrastructureMachine /spec/providerID", "InfrastructureMachine /spec/size"},
+		},
+		"another kind": {part: cover.Objects{Infrastructure: []byte(`{"kind":"Y","spec":{"size":"m","disk":{"gb":1},"providerID":"p"}}`)}, want: []string{"InfrastructureMachine /kind"}},
+		"changes without a source": {noSource: true, want: []string{
+			"InfrastructureMachine /spec/disk/gb", "InfrastructureMachine /spec/size", "BootstrapConfig /spec/clusterConfiguration/dns/imageTag",
+			"BootstrapConfig /spec/files", "BootstrapConfig /spec/ntp/enabled",
 		}},
-		"another version": {source: source, desired: cover.Objects{Machine: spec(`{"version":"v3","failureDomain":"z"}`), Infrastructure: current.Infrastructure, Bootstrap: current.Bootstrap}, want: []string{"Machine /spec/version"}},
-		"another file":    {source: source, desired: cover.Objects{Machine: current.Machine, Infrastructure: current.Infrastructure, Bootstrap: kubeadm(`{"ntp":{"enabled":true},"files":[{"path":"/b"}]}`)}, want: []string{"BootstrapConfig /spec/files"}},
-		"another size": {source: source, desired: cover.Objects{Machine: current.Machine, Infrastructure: spec(`{"size":"l","providerID":"q","net":"n"}`), Bootstrap: current.Bootstrap}, want: []string{
-			"InfrastructureMachine /spec/net", "InfrastructureMachine /spec/providerID", "InfrastructureMachine /spec/size",
-		}},
-		"parts that cannot be checked": {source: cover.Objects{Machine: spec(`{"version":"v2"}`)}, desired: cover.Objects{Machine: current.Machine, Infrastructure: spec(`{}`), Bootstrap: kubeadm(`{}`)}},
+		"no changes without a source": {
+			part: cover.Objects{Infrastructure: current.Infrastructure, Bootstrap: kubeadm(`{"ntp":{"enabled":true}}`)}, noSource: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			from := tt.current
-			if from.Bootstrap == nil {
-				from = current
+			desired := cover.Objects{
+				Machine: spec(`{"version":"v2","failureDomain":"z"}`), Infrastructure: spec(`{"size":"m","disk":{"gb":1},"providerID":"p"}`),
+				Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{` + dns + `},"joinConfiguration":{"controlPlane":{}}}`),
 			}
-			list, err := cover.Unasked(from, tt.desired, tt.source)
+			for _, part := range []struct{ from, to *[]byte }{
+				{(*[]byte)(&tt.part.Machine), (*[]byte)(&desired.Machine)}, {(*[]byte)(&tt.part.Infrastructure), (*[]byte)(&desired.Infrastructure)},
+				{(*[]byte)(&tt.part.Bootstrap), (*[]byte)(&desired.Bootstrap)},
+			} {
+				if *part.from != nil {
+					*part.to = *part.from
+				}
+			}
+			source := all
+			if tt.noSource {
+				source = cover.Objects{Machine: all.Machine}
+			}
+			list, err := cover.Unasked(current, desired, source)
 			if diff := cmp.Diff(tt.want, pointersOf(t, list, err)); diff != "" {
 				t.Errorf("Unasked (-want +got)\n%s", diff)
 			}

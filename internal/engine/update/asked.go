@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -47,47 +49,75 @@ func (e *Engine) machineQuestion(ctx context.Context, request *runtimehooksv1.Ca
 	if err != nil {
 		return question{}, err
 	}
-	differing, err = cover.Unasked(q.current, q.desired, source)
-	if err != nil {
+	if q.unasked, err = cover.Unasked(q.current, q.desired, source.objects); err != nil {
 		return question{}, unasked(DesiredDiffers, "the request about Machine %s: %v", key, err)
 	}
-	if len(differing) > 0 {
-		return question{}, unasked(DesiredDiffers, "the control plane of Machine %s does not ask for the desired %s", key, cover.Describe(differing))
+	if err := e.checkUnasked(machine, source, q.unasked); err != nil {
+		return question{}, err
 	}
+	q.quiet = len(q.unasked) > 0 && !ownerMovedOn(machine)
 	err = q.setMetadata(machine, live.infrastructure, live.bootstrap, live.infrastructure, live.bootstrap)
 	return q, err
 }
 
-// readControlPlaneSource reads what the object that controls a Machine asks for, as cover.Unasked takes it: the version of any control plane, and the rest of
-// a KubeadmControlPlane.
-func (e *Engine) readControlPlaneSource(ctx context.Context, live *liveObjects, desired runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {
+// unaskedAfter is how long desired objects must differ from what their live source asks for until
+// that counts as lasting. The caches of Cluster API lag behind the API server, but not for so long.
+const unaskedAfter = time.Minute
+
+// checkUnasked returns an *UnaskedError if desired objects of a Machine have fields that their source
+// does not ask for, and did not have just these for a while.
+func (e *Engine) checkUnasked(m *clusterv1.Machine, source controlPlaneSource, fields []cover.Pointer) error {
+	if len(fields) == 0 {
+		e.unasked.forget(m.UID)
+		return nil
+	}
+	described := cover.Describe(fields)
+	if e.unasked.lasts(m.UID, source.version+" "+described) >= unaskedAfter {
+		return nil
+	}
+	return unasked(DesiredDiffers, "the control plane of Machine %s does not ask for the desired %s", client.ObjectKeyFromObject(m), described)
+}
+
+// controlPlaneSource is what the object that controls a Machine asks for, as cover.Unasked takes it.
+type controlPlaneSource struct {
+	objects cover.Objects
+	// version identifies the object and its spec.
+	version string
+}
+
+// readControlPlaneSource reads the version of any control plane, and the rest of a
+// KubeadmControlPlane.
+func (e *Engine) readControlPlaneSource(
+	ctx context.Context, live *liveObjects, desired runtimehooksv1.CanUpdateMachineRequestObjects,
+) (source controlPlaneSource, err error) {
 	m := live.machine
 	ref := metav1.GetControllerOf(m)
 	if ref == nil {
-		return cover.Objects{}, unasked(DesiredDiffers, "Machine %s has no controller that could ask for anything", client.ObjectKeyFromObject(m))
+		return source, unasked(DesiredDiffers, "Machine %s has no controller that could ask for anything", client.ObjectKeyFromObject(m))
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
-		return cover.Objects{}, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, m.Namespace, ref.Name, err)
+		return source, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, m.Namespace, ref.Name, err)
 	}
-	var source cover.Objects
+	source.version = fmt.Sprintf("%s/%d", object.GetUID(), object.GetGeneration())
 	v, found, err := unstructured.NestedString(object.Object, "spec", "version")
 	if err != nil || !found || v == "" {
 		return source, unasked(DesiredDiffers, "%s %s, which controls Machine %s, asks for no version of control plane machines", ref.Kind, ref.Name, m.Name)
 	}
-	if source.Machine, err = json.Marshal(map[string]any{"spec": map[string]any{"version": v}}); err != nil {
+	if source.objects.Machine, err = json.Marshal(map[string]any{"spec": map[string]any{"version": v}}); err != nil {
 		return source, fmt.Errorf("encoding a version: %w", err)
 	}
-	if config, found, _ := unstructured.NestedMap(object.Object, "spec", "kubeadmConfigSpec"); found && live.bootstrap != nil {
-		source.Bootstrap, err = sentObject(&unstructured.Unstructured{Object: map[string]any{
+	config, found, _ := unstructured.NestedMap(object.Object, "spec", "kubeadmConfigSpec")
+	if live.bootstrap != nil && (found || ref.Kind == "KubeadmControlPlane") {
+		source.objects.Bootstrap, err = sentObject(&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": live.bootstrap.GetAPIVersion(), "kind": live.bootstrap.GetKind(), "spec": config,
 		}})
 		if err != nil {
 			return source, err
 		}
 	}
-	source.Infrastructure, err = e.readControlPlaneTemplate(ctx, object, desired.InfrastructureMachine)
+	source.objects.Infrastructure, err = e.readControlPlaneTemplate(ctx, object, desired.InfrastructureMachine)
 	return source, err
 }
 
@@ -110,7 +140,9 @@ func (e *Engine) readControlPlaneTemplate(ctx context.Context, controlPlane *uns
 	if err != nil {
 		return nil, fmt.Errorf("reading spec.template.spec of %s %s: %w", template.GetKind(), client.ObjectKeyFromObject(template), err)
 	}
-	return sentObject(&unstructured.Unstructured{Object: map[string]any{"apiVersion": template.GetAPIVersion(), "kind": template.GetKind(), "spec": spec}})
+	return sentObject(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": template.GetAPIVersion(), "kind": strings.TrimSuffix(template.GetKind(), clusterv1.TemplateSuffix), "spec": spec,
+	}})
 }
 
 // readTemplate reads a template in the API version of machine, an object that Cluster API makes of it; nil where the reference is empty.

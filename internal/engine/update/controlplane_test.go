@@ -40,7 +40,7 @@ func controlPlane() *unstructured.Unstructured {
 	u.SetUID("kcp")
 	u.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "c"})
 	u.Object["spec"] = map[string]any{
-		"version": to, "kubeadmConfigSpec": map[string]any{"clusterConfiguration": map[string]any{"controlPlaneEndpoint": "127.0.0.1:6443"}},
+		"version": to, "kubeadmConfigSpec": map[string]any{"clusterConfiguration": map[string]any{}},
 		"machineTemplate": map[string]any{"spec": map[string]any{"infrastructureRef": map[string]any{
 			"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate", "name": "cp",
 		}}},
@@ -76,7 +76,12 @@ func canUpdateMachine(current, desired *clusterv1.Machine) *runtimehooksv1.CanUp
 
 func newControlPlane(t *testing.T) (*world, *scripted) {
 	t.Helper()
-	w := newWorld(t, external(nil), controlPlane(), controlPlaneMachine("cp", from))
+	return newControlPlaneWith(t, nil)
+}
+
+func newControlPlaneWith(t *testing.T, policy func(*v1alpha1.UpdatePolicySpec)) (*world, *scripted) {
+	t.Helper()
+	w := newWorld(t, external(policy), controlPlane(), controlPlaneMachine("cp", from))
 	s := w.updater("kubeadm", 0, versionPatch)
 	s.bootstrap = featureGatePatch
 	w.node("cp", from)

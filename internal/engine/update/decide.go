@@ -32,6 +32,11 @@ type question struct {
 	target  string
 	// labels select updaters.
 	labels map[string]string
+	// unasked are desired fields that no live object asks for, and have not for a while. They are not
+	// covered, and no decision is recorded.
+	unasked []cover.Pointer
+	// quiet says that no live object shows that the question is due, so nothing is reported.
+	quiet bool
 	// ask puts the question to one updater, about other current objects.
 	ask func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error)
 }
@@ -101,6 +106,9 @@ func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
 		return Coverage{}, err
 	}
 	coverage, err := e.decide(ctx, q, o)
+	if q.quiet {
+		return coverage, err
+	}
 	if r, ok := errors.AsType[*RefusedError](err); ok {
 		e.reportBlocked(ctx, o, q.subject, r)
 		return Coverage{}, err
@@ -117,7 +125,7 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, err
 	if err != nil {
 		return Coverage{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
 	}
-	if d := recorded(q, nothing.Result()); d != nil {
+	if d := recorded(q, nothing.Result()); d != nil && len(q.unasked) == 0 {
 		return Coverage{Patches: nothing.All(), Message: "updated in place, as decided before: " + stepNames(d.Steps)}, nil
 	}
 	policy, err := e.selectPolicy(ctx, o.group)
@@ -126,6 +134,10 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, err
 	}
 	if !policy.InPlace {
 		return Coverage{Message: "no UpdatePolicy with the strategy ExternalUpdate selects the " + o.group.String()}, nil
+	}
+	if len(q.unasked) > 0 {
+		return e.answerUncovered(q, o, policy, fmt.Sprintf("the %s and its template do not ask for %s. "+
+			"Fix: set the field there, or remove what adds it to the desired Machine", o.group, cover.Describe(q.unasked)))
 	}
 	updaters, err := e.selectUpdaters(ctx, q.subject.GetNamespace(), q.labels)
 	if err != nil {
@@ -142,13 +154,9 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, err
 func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updatepolicy.Selected, updaters []v1alpha1.Updater, coverage *cover.Coverage) (Coverage, error) {
 	result := coverage.Result()
 	if len(result.Uncovered) > 0 {
-		message := describeUncovered(result)
-		if !policy.FallbackReplace {
-			return Coverage{}, refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
-				client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
-		}
-		e.reportReplaced(o, q.subject, message)
-		return Coverage{Patches: coverage.Patches(), Message: "replaced: " + message}, nil
+		answer, err := e.answerUncovered(q, o, policy, describeUncovered(result))
+		answer.Patches = coverage.Patches()
+		return answer, err
 	}
 	d, err := newDecision(q, result, updaters)
 	if err != nil {
@@ -160,6 +168,18 @@ func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updat
 	}
 	e.reportDecided(ctx, o, q.subject, d)
 	return Coverage{Patches: coverage.Patches(), Message: "updated in place by " + stepNames(d.Steps)}, nil
+}
+
+// answerUncovered answers that something is not covered, as the policy's fallback says.
+func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Selected, message string) (Coverage, error) {
+	if !policy.FallbackReplace {
+		return Coverage{}, refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
+			client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
+	}
+	if !q.quiet {
+		e.reportReplaced(o, q.subject, message)
+	}
+	return Coverage{Message: "replaced: " + message}, nil
 }
 
 // askAll asks each updater in turn what it covers; each sees what those before it cover.

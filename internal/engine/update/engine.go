@@ -50,9 +50,11 @@ type Options struct {
 // Engine serves the hooks. It is safe for concurrent use.
 type Engine struct {
 	Options
-	slots   *slots.Slots[types.UID]
-	asked   *asked
-	said    *said
+	slots *slots.Slots[types.UID]
+	asked *asked
+	said  *said
+	// unasked is what desired objects have that no live object asks for.
+	unasked *said
 	blocked *blockedSet
 	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
 	machines keyedlock.Locks[types.NamespacedName]
@@ -64,7 +66,7 @@ type Engine struct {
 func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
-		Options: o, slots: slots.New[types.UID](), asked: newAsked(), said: newSaid(o.Now), blocked: newBlockedSet(), draining: settle.New(),
+		Options: o, slots: slots.New[types.UID](), asked: newAsked(), said: newSaid(o.Now), unasked: newSaid(o.Now), blocked: newBlockedSet(), draining: settle.New(),
 		locks: cplock.New(o.Client, o.Live),
 	}
 }

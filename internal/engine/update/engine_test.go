@@ -42,11 +42,11 @@ const (
 type scripted struct {
 	mu sync.Mutex
 	// patch is for the Machine, bootstrap for the bootstrap config; empty for none.
-	patch     string
-	bootstrap string
-	err       error
-	answer    func(operation string) inplace.Answer
-	updates   []string
+	patch                     string
+	bootstrap, infrastructure string
+	err                       error
+	answer                    func(operation string) inplace.Answer
+	updates                   []string
 	// told are the objects of each UpdateMachine.
 	told []runtimehooksv1.UpdateMachineRequestObjects
 }
@@ -55,6 +55,9 @@ func (s *scripted) CanUpdateMachine(context.Context, *runtimehooksv1.CanUpdateMa
 	patches := cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(s.patch)}}
 	if s.bootstrap != "" {
 		patches.Bootstrap = cover.Patch{Type: cover.JSONMergePatch, Data: []byte(s.bootstrap)}
+	}
+	if s.infrastructure != "" {
+		patches.Infrastructure = cover.Patch{Type: cover.JSONMergePatch, Data: []byte(s.infrastructure)}
 	}
 	return patches, s.err
 }
@@ -114,7 +117,7 @@ func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.
 		mapper.Add(bootstrap.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).
-		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &v1alpha1.Updater{})
+		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &v1alpha1.Updater{}, controlPlane())
 	w.client = interceptor.NewClient(builder.Build(), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			if _, ok := obj.(*clusterv1.Machine); ok {

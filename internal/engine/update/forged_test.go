@@ -2,17 +2,22 @@ package update
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/cover"
 )
 
 // TestForgedControlPlaneQuestions asks about a control plane Machine what its KubeadmControlPlane does not. Nothing is written, and no updater is asked.
@@ -57,6 +62,104 @@ func TestForgedControlPlaneQuestions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// isBlocked reports whether the control plane has the condition UpdateBlocked with this in its message.
+func (w *world) isBlocked(message string) bool {
+	w.Helper()
+	kcp := controlPlane()
+	w.must(w.client.Get(w.Context(), client.ObjectKeyFromObject(kcp), kcp))
+	data, err := json.Marshal(kcp.Object["status"])
+	w.must(err)
+	return isBlocked(kcp) && strings.Contains(string(data), message)
+}
+
+// TestLastingDifference: desired objects that the live control plane does not ask for count as a
+// stale cache for a while. Then they are not covered, and the policy's fallback counts.
+func TestLastingDifference(t *testing.T) {
+	t.Parallel()
+	const field = "InfrastructureMachine /spec/added"
+	added := strings.Replace(infrastructureMachine, `"spec":{`, `"spec":{"added":"x",`, 1)
+	for name, tt := range map[string]struct {
+		policy func(*v1alpha1.UpdatePolicySpec)
+		// upToDate: Cluster API does not report the Machine as outdated, so no question is due.
+		upToDate bool
+		// change is made after half the time.
+		change func(*world)
+		want   string
+		// blocked: the condition says so.
+		blocked bool
+	}{
+		"no fallback":            {want: "forbids to replace", blocked: true},
+		"no question is due":     {upToDate: true, want: "forbids to replace"},
+		"replacement allowed":    {policy: func(p *v1alpha1.UpdatePolicySpec) { p.Fallback = v1alpha1.FallbackRollingUpdate }, want: "replaced: "},
+		"no update in place":     {policy: func(p *v1alpha1.UpdatePolicySpec) { p.Strategy, p.Fallback = v1alpha1.RollingUpdate, "" }, want: "no UpdatePolicy"},
+		"a change in the middle": {change: func(w *world) { w.changeControlPlane() }, want: DesiredDiffers},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, s := newControlPlaneWith(t, tt.policy)
+			s.err = errors.New("the updater was asked")
+			if !tt.upToDate {
+				m := w.machine("cp")
+				m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotUpToDateReason}}
+				w.must(w.client.Status().Update(t.Context(), m))
+			}
+			before := w.machine("cp")
+			w.writes.Store(0)
+			request := canUpdateMachine(controlPlaneMachine("cp", from), controlPlaneMachine("cp", to))
+			request.Desired.InfrastructureMachine = runtime.RawExtension{Raw: []byte(added)}
+			for i := range 6 {
+				_, err := w.engine.CanUpdateMachine(t.Context(), request)
+				if u, ok := errors.AsType[*UnaskedError](err); !ok || u.Reason != DesiredDiffers || !strings.Contains(u.Message, field) {
+					t.Fatalf("after %d s: error %v", 10*i, err)
+				}
+				if i == 3 && tt.change != nil {
+					tt.change(w)
+				}
+				w.now = w.now.Add(10 * time.Second)
+			}
+			coverage, err := w.engine.CanUpdateMachine(t.Context(), request)
+			if said := fmt.Sprint(coverage.Message, err); !strings.Contains(said, tt.want) || tt.want != "no UpdatePolicy" && !strings.Contains(said, field) {
+				t.Errorf("coverage %+v, error %v, want %q", coverage, err, tt.want)
+			}
+			if !cmp.Equal(coverage.Patches, cover.Patches{}) {
+				t.Errorf("patches %+v", coverage.Patches)
+			}
+			if diff := cmp.Diff(before, w.machine("cp")); diff != "" {
+				t.Errorf("the Machine was changed (-before +after)\n%s", diff)
+			}
+			if w.isBlocked(field) != tt.blocked || (w.writes.Load() > 0) != tt.blocked {
+				t.Errorf("blocked %v, %d writes", w.isBlocked(field), w.writes.Load())
+			}
+		})
+	}
+	t.Run("until it is asked for", func(t *testing.T) {
+		t.Parallel()
+		w, s := newControlPlane(t)
+		s.infrastructure = `{"spec":{"added":"x"}}`
+		request := canUpdateMachine(controlPlaneMachine("cp", from), controlPlaneMachine("cp", to))
+		request.Desired.InfrastructureMachine = runtime.RawExtension{Raw: []byte(added)}
+		for range 2 {
+			if _, err := w.engine.CanUpdateMachine(t.Context(), request); err == nil {
+				t.Fatal("it is covered")
+			}
+			w.now = w.now.Add(unaskedAfter)
+		}
+		w.putObject([]byte(templateWith("DevMachineTemplate", `{"added":"x"}`)), "cp")
+		if coverage, err := w.engine.CanUpdateMachine(t.Context(), request); err != nil || len(readDecisions(w.machine("cp"))) != 1 {
+			t.Errorf("coverage %+v, error %v", coverage, err)
+		}
+	})
+}
+
+// changeControlPlane makes a new generation of the KubeadmControlPlane.
+func (w *world) changeControlPlane() {
+	w.Helper()
+	kcp := controlPlane()
+	w.must(w.client.Get(w.Context(), client.ObjectKeyFromObject(kcp), kcp))
+	kcp.SetGeneration(kcp.GetGeneration() + 1)
+	w.must(w.client.Update(w.Context(), kcp))
 }
 
 // TestMarks acts only if all three objects of a machine are marked.

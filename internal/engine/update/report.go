@@ -79,7 +79,8 @@ type said struct {
 
 type saying struct {
 	text string
-	at   time.Time
+	// since is when it was said first, and at when it was said last.
+	since, at time.Time
 }
 
 func newSaid(now func() time.Time) *said { return &said{now: now, last: map[types.UID]saying{}} }
@@ -93,8 +94,19 @@ func (s *said) changed(uid types.UID, text string) bool {
 		maps.DeleteFunc(s.last, func(_ types.UID, said saying) bool { return now.Sub(said.at) >= sayAgainAfter })
 	}
 	last, ok := s.last[uid]
-	s.last[uid] = saying{text: text, at: now}
+	if !ok || last.text != text {
+		last.since = now
+	}
+	s.last[uid] = saying{text: text, since: last.since, at: now}
 	return !ok || last.text != text
+}
+
+// lasts says something about an object, and returns for how long nothing else was said about it.
+func (s *said) lasts(uid types.UID, text string) time.Duration {
+	s.changed(uid, text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now().Sub(s.last[uid].since)
 }
 
 // forget has the next thing that is said about the object count as changed.
