@@ -115,22 +115,15 @@ func (r *Reconciler) narrowScope(ctx context.Context, reg registration, namespac
 	return err
 }
 
-// writeScope replaces the entries of one namespace in base.
+// writeScope replaces the entries of one namespace in base, as far as there is room for them.
 func (r *Reconciler) writeScope(
 	ctx context.Context, reg registration, base guard.Scope, namespace string, entries guard.Scope,
 ) (registration, error) {
 	if reg.config == nil {
 		return reg, nil
 	}
-	scope := base.With(namespace, entries...)
-	if len(scope.Expression(r.Process)) > guard.MaxExpression {
-		scope = base.With(namespace, guard.NamespaceEntry(namespace))
-	}
+	scope := base.With(namespace, entries...).Fit()
 	expression := scope.Expression(r.Process)
-	if len(expression) > guard.MaxExpression {
-		return reg, fmt.Errorf("the scope of the guard has %d bytes, the API server accepts %d. Fix: let the UpdatePolicies of a namespace "+
-			"select all of its groups, or keep machines in fewer namespaces", len(expression), guard.MaxExpression)
-	}
 	if reg.known && expression == reg.scope.Expression(reg.writer) {
 		return reg, nil
 	}
@@ -144,8 +137,9 @@ func (r *Reconciler) writeScope(
 	return newRegistration(written), nil
 }
 
-// baseScope returns the scope to change. Without a scope the guard is asked about all Machines, and policies of all namespaces may
-// rely on that: the base then includes the namespaces of all policies that keep machines, or report so.
+// baseScope returns the scope to change. Without a scope, or with one that has no room for
+// namespaces, the guard is asked about all Machines, and policies of all namespaces may rely on
+// that: the base then includes the namespaces of all policies that keep machines, or report so.
 func (r *Reconciler) baseScope(ctx context.Context, reg registration) (guard.Scope, error) {
 	if reg.config == nil {
 		return nil, nil
@@ -153,7 +147,7 @@ func (r *Reconciler) baseScope(ctx context.Context, reg registration) (guard.Sco
 	if reg.known && r.scope.took && reg.writer != r.Process {
 		return nil, fmt.Errorf("%w: process %s took it from this process, %s. Fix: run one replica, or use --leader-elect", errNotOurs, reg.writer, r.Process)
 	}
-	if reg.known {
+	if reg.known && !reg.scope.IsEverything() {
 		return reg.scope, nil
 	}
 	var policies v1alpha1.UpdatePolicyList

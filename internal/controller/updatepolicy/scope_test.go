@@ -76,9 +76,12 @@ func TestScopeIsWhatPoliciesKeep(t *testing.T) {
 		policies []client.Object
 		want     guard.Scope
 	}{
-		"none":                  {want: guard.Scope{}},
-		"all of a namespace":    {policies: []client.Object{newPolicy("a", v1alpha1.UpdateTarget{})}, want: guard.Scope{"ns"}},
-		"all of a cluster":      {policies: []client.Object{newPolicy("a", inCluster)}, want: guard.Scope{"ns/prod"}},
+		"none":               {want: guard.Scope{}},
+		"all of a namespace": {policies: []client.Object{newPolicy("a", v1alpha1.UpdateTarget{})}, want: guard.Scope{"ns"}},
+		"all of a cluster":   {policies: []client.Object{newPolicy("a", inCluster)}, want: guard.Scope{"ns/prod"}},
+		"all of a cluster that does not exist": {
+			policies: []client.Object{newPolicy("a", v1alpha1.UpdateTarget{ClusterName: "later"}, inCluster)}, want: guard.Scope{"ns/prod"},
+		},
 		"by labels":             {policies: []client.Object{newPolicy("a", big)}, want: guard.Scope{"ns/prod/cp"}},
 		"by name":               {policies: []client.Object{newPolicy("a", v1alpha1.UpdateTarget{MachineDeployments: []v1alpha1.MachineDeploymentName{"md-0"}})}, want: guard.Scope{"ns/dev/md/dev-md-0-x7k2p", "ns/prod/md/prod-md-0-x7k2p"}},
 		"no machines are kept":  {policies: []client.Object{replace(newPolicy("a", v1alpha1.UpdateTarget{}))}, want: guard.Scope{}},
@@ -227,8 +230,9 @@ func checkPromise(ctx context.Context, t require, w *world, namespaces ...string
 	}
 }
 
-// Policies come, go and change in two namespaces while the scope is written: at no moment does a status promise what the scope does
-// not keep, and at rest the scope is exactly what policies keep. Every write of the Reconciler is a moment.
+// Policies come, go and change in two namespaces while the scope is written, and so does a Cluster:
+// at no moment does a status promise what the scope does not keep, and at rest the scope is exactly
+// what policies keep. Every write of the Reconciler is a moment.
 func TestScopeInRaces(t *testing.T) {
 	t.Parallel()
 	// A new API server for each run would take most of the time.
@@ -273,7 +277,10 @@ func (w *world) again(t require) *world {
 	t.Helper()
 	ctx := context.Background()
 	for _, namespace := range []string{"ns", "elsewhere"} {
-		if err := w.client.DeleteAllOf(ctx, &v1alpha1.UpdatePolicy{}, client.InNamespace(namespace)); err != nil {
+		late := newCluster("late", "KubeadmControlPlane")
+		late.Namespace = namespace
+		if err := errors.Join(w.client.DeleteAllOf(ctx, &v1alpha1.UpdatePolicy{}, client.InNamespace(namespace)),
+			client.IgnoreNotFound(w.client.Delete(ctx, late))); err != nil {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -286,10 +293,20 @@ func (w *world) again(t require) *world {
 	return &world{client: w.client, Reconciler: &Reconciler{Client: w.client, Live: w.client, Mapper: w.Mapper, Now: w.Now, Process: "one"}}
 }
 
-// change creates, changes or deletes a policy.
+// change creates, changes or deletes a policy, or creates a Cluster.
 func (w *world) change(t *rapid.T, namespace, name string) {
 	ctx := context.Background()
-	p := newPolicy(name, rapid.SampledFrom([]v1alpha1.UpdateTarget{{}, {ControlPlane: true}, {ClusterName: "prod"}}).Draw(t, "target"))
+	if rapid.IntRange(0, 4).Draw(t, "kind") == 0 {
+		late := newCluster("late", "KubeadmControlPlane")
+		late.Namespace = namespace
+		if err := client.IgnoreAlreadyExists(w.client.Create(ctx, late)); err != nil {
+			t.Fatalf("%v", err)
+		}
+		return
+	}
+	p := newPolicy(name, rapid.SampledFrom([]v1alpha1.UpdateTarget{
+		{}, {ControlPlane: true}, {ClusterName: "prod"}, {ClusterName: "late"},
+	}).Draw(t, "target"))
 	p.Namespace, p.UID = namespace, types.UID(fmt.Sprint(rapid.Int().Draw(t, "uid")))
 	p.Generation = rapid.Int64Range(1, 100).Draw(t, "generation")
 	if rapid.Bool().Draw(t, "replaces") {
@@ -331,7 +348,7 @@ func (w *world) checkExact(t require, namespaces []string) {
 	}
 }
 
-// A scope that the API server would not accept becomes coarser, one namespace at a time.
+// A namespace with more detail than it may have is guarded as a whole. Others keep theirs.
 func TestScopeThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	objects := []client.Object{newGuard(), newCluster("prod", "OtherControlPlane")}
@@ -342,9 +359,10 @@ func TestScopeThatIsTooLong(t *testing.T) {
 		maps.Copy(md.Labels, labels)
 		objects = append(objects, md)
 	}
-	w := newWorld(t, append(objects, newPolicy("a", v1alpha1.UpdateTarget{Selector: &metav1.LabelSelector{MatchLabels: labels}}))...)
-	w.reconcileAll(t, "ns", "ns")
-	if got, _, _ := w.registered(t.Context(), t); !cmp.Equal(guard.Scope{"ns"}, got) {
+	w := newWorld(t, append(objects, newPolicy("a", v1alpha1.UpdateTarget{Selector: &metav1.LabelSelector{MatchLabels: labels}}),
+		elsewhere(newPolicy("b", v1alpha1.UpdateTarget{ControlPlane: true})), elsewhere(newCluster("prod", "OtherControlPlane")))...)
+	w.reconcileAll(t, "elsewhere", "ns", "ns", "elsewhere")
+	if got, _, _ := w.registered(t.Context(), t); !cmp.Equal(guard.Scope{"elsewhere/prod/cp", "ns"}, got) {
 		t.Errorf("%d entries", len(got))
 	}
 	if got := meta.FindStatusCondition(w.status(t, "a").Conditions, v1alpha1.GuardingCondition); got.Status != metav1.ConditionTrue {

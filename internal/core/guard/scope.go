@@ -1,16 +1,22 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// Scope is the set of groups about whose Machines the API server asks the guard. Its entries are sorted and name a group, all
-// groups of a Cluster, or all groups of a namespace; see the functions that make entries. The methods change no Scope.
+// Scope is the set of groups about whose Machines the API server asks the guard. Its entries are
+// sorted and name a group, all groups of a Cluster, or all groups of a namespace; see the functions
+// that make entries. A Scope with the entry everything has no other. The methods change no Scope.
 type Scope []string
+
+// everything names all groups. No namespace has this name.
+const everything = "*"
 
 // NamespaceEntry names all groups of a namespace, including those that do not exist yet.
 func NamespaceEntry(namespace string) string { return namespace }
@@ -40,8 +46,14 @@ func NewScope(entries ...string) Scope {
 	return scope
 }
 
+// IsEverything reports whether the Scope includes all groups of all namespaces.
+func (s Scope) IsEverything() bool { return len(s) > 0 && s[0] == everything }
+
 // Covers reports whether the Scope has an entry, or one that includes it.
 func (s Scope) Covers(entry string) bool {
+	if s.IsEverything() {
+		return true
+	}
 	for wider := entry; ; {
 		if _, found := slices.BinarySearch(s, wider); found {
 			return true
@@ -65,8 +77,41 @@ func (s Scope) With(namespace string, entries ...string) Scope {
 	return NewScope(append(others, entries...)...)
 }
 
-// Namespaces returns the namespaces that have entries, sorted.
+// Fit returns a Scope that covers s and fits in an expression. The entries of a namespace that has
+// more than MaxDetail bytes of them become one for the whole namespace. While all entries together
+// are too long, the same happens to the namespace with the most bytes. So a namespace loses its
+// detail only to others that ask for less.
+func (s Scope) Fit() Scope {
+	detail, total := map[string]int{}, len(Scope{}.Expression(strings.Repeat("x", maxWriter)))
+	for _, entry := range s {
+		detail[namespaceOf(entry)] += costOf(entry)
+		total += costOf(entry)
+	}
+	largestFirst := slices.SortedFunc(maps.Keys(detail), func(a, b string) int {
+		return cmp.Or(cmp.Compare(detail[b], detail[a]), cmp.Compare(a, b))
+	})
+	entries := slices.Clone(s)
+	for _, namespace := range largestFirst {
+		if detail[namespace] <= MaxDetail && total <= MaxExpression {
+			break
+		}
+		entries = append(entries, NamespaceEntry(namespace))
+		total -= detail[namespace] - costOf(namespace)
+	}
+	if total > MaxExpression {
+		return Scope{everything}
+	}
+	return NewScope(entries...)
+}
+
+// costOf returns the bytes of an entry in an expression, with its quotes and separator.
+func costOf(entry string) int { return len(entry) + len(`"",`+"\n") }
+
+// Namespaces returns the namespaces that have entries of their own, sorted.
 func (s Scope) Namespaces() []string {
+	if s.IsEverything() {
+		return nil
+	}
 	var names []string
 	for _, entry := range s {
 		names = append(names, namespaceOf(entry))
@@ -87,8 +132,16 @@ func cutLast(entry string) (before, after string, found bool) {
 	return entry, "", false
 }
 
-// MaxExpression is the most bytes that Expression may return. The API server accepts expressions of 100 000 characters.
-const MaxExpression = 98_000
+const (
+	// MaxExpression is the most bytes that Expression may return. The API server accepts
+	// expressions of 100 000 characters.
+	MaxExpression = 98_000
+	// MaxDetail is the most bytes of it that one namespace may use, so that it cannot use up those
+	// of the others.
+	MaxDetail = 4096
+	// maxWriter is how long the name of a writer may be.
+	maxWriter = 63
+)
 
 // The parts of an expression around its writer and its entries. The labels are those of Cluster API,
 // which this package must not import. A Machine with neither the label of a MachineDeployment nor that
@@ -99,15 +152,18 @@ const (
 	expressionPrefix = `[request.operation == "DELETE" ? oldObject : object].exists(m, [m.metadata.?labels.orValue({})].exists(labels,
 [labels[?"cluster.x-k8s.io/deployment-name"].orValue("") != "" ? "md/" + labels["cluster.x-k8s.io/deployment-name"] :
 "cluster.x-k8s.io/control-plane" in labels ? "cp" : ""].exists(group, group != "" &&
-[request.namespace, request.namespace + "/" + m.spec.clusterName, request.namespace + "/" + m.spec.clusterName + "/" + group].exists(entry,
+["*", request.namespace, request.namespace + "/" + m.spec.clusterName,
+request.namespace + "/" + m.spec.clusterName + "/" + group].exists(entry,
 entry in `
 	expressionSuffix = `))))`
 )
 
-var writerPattern = regexp.MustCompile(`^// Written by windlass extension, process ([0-9a-zA-Z-]{1,63})\. Do not edit\.\n`)
+var writerPattern = regexp.MustCompile(fmt.Sprintf(
+	`^// Written by windlass extension, process ([0-9a-zA-Z-]{1,%d})\. Do not edit\.\n`, maxWriter))
 
-// Expression returns the Scope as a CEL expression for a match condition of the guard's webhook: it is true for Machines of
-// groups in the Scope. writer names the process that writes it, in letters, digits and hyphens.
+// Expression returns the Scope as a CEL expression for a match condition of the guard's webhook: it
+// is true for Machines of groups in the Scope. writer names the process that writes it, in at most
+// maxWriter letters, digits and hyphens.
 func (s Scope) Expression(writer string) string {
 	entries := []string(s)
 	if entries == nil {

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -90,6 +91,129 @@ func TestWithChangesOneNamespace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// request draws what policies of a namespace ask for: up to most entries with names of one length.
+func request(t *rapid.T, namespace string, most int) guard.Scope {
+	count := rapid.IntRange(1, most).Draw(t, "entries of "+namespace)
+	length := rapid.SampledFrom([]int{1, 60, 253}).Draw(t, "length of names")
+	entries := make([]string, 0, count)
+	for i := range count {
+		cluster := fmt.Sprintf("%0*d", length, i)
+		entries = append(entries, rapid.SampledFrom([]string{
+			guard.ClusterEntry(namespace, cluster), guard.ControlPlaneEntry(namespace, cluster),
+			guard.MachineDeploymentEntry(namespace, cluster, cluster),
+		}).Draw(t, "entry"))
+	}
+	return guard.NewScope(entries...)
+}
+
+// writer is a name as long as one may be.
+var writer = strings.Repeat("w", 63)
+
+// Whatever namespaces ask for, all of it is in the scope, and the API server accepts the
+// expression.
+func TestFitIsWideAndShort(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var asked guard.Scope
+		for i := range rapid.IntRange(0, 100).Draw(t, "namespaces") {
+			asked = append(asked, request(t, fmt.Sprintf("n%d", i), 40)...)
+		}
+		// Whole namespaces alone may be too many.
+		for i := range rapid.SampledFrom([]int{0, 10, 1400, 1600}).Draw(t, "whole namespaces") {
+			asked = append(asked, guard.NamespaceEntry(fmt.Sprintf("%063d", i)))
+		}
+		fit := guard.NewScope(asked...).Fit()
+		if length := len(fit.Expression(writer)); length > guard.MaxExpression {
+			t.Fatalf("the expression has %d bytes", length)
+		}
+		for _, entry := range asked {
+			if !fit.Covers(entry) {
+				t.Fatalf("%s is outside of %v", entry, fit)
+			}
+		}
+		if got, _, ok := guard.ParseExpression(fit.Expression(writer)); !ok || !cmp.Equal(fit, got) {
+			t.Fatalf("%v became %v", fit, got)
+		}
+		if again := fit.Fit(); !cmp.Equal(fit, again) {
+			t.Fatalf("%v became %v", fit, again)
+		}
+	})
+}
+
+// What one namespace asks for takes no detail from others that ask for less, as long as those fit
+// beside each other.
+func TestFitIsFair(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var others guard.Scope
+		for i := range rapid.IntRange(1, 22).Draw(t, "namespaces") {
+			others = append(others, request(t, fmt.Sprintf("n%d", i), 7)...)
+		}
+		others = guard.NewScope(others...)
+		loud := request(t, "loud", 2000)
+		fit := guard.NewScope(slices.Concat(others, loud)...).Fit()
+		if !cmp.Equal(others, fit.With("loud")) {
+			t.Fatalf("others had %v, and have %v", others, fit.With("loud"))
+		}
+		if own := strings.Join(fit.In("loud"), "1234"); len(own) > guard.MaxDetail {
+			t.Fatalf("one namespace has %d bytes", len(own))
+		}
+	})
+}
+
+// TestFit has namespaces that are too long together, although none is by itself.
+func TestFit(t *testing.T) {
+	t.Parallel()
+	of := func(namespace string, clusters int) (entries []string) {
+		for i := range clusters {
+			entries = append(entries, guard.ClusterEntry(namespace, fmt.Sprintf("%026d", i)))
+		}
+		return entries
+	}
+	var asked []string
+	want := []string{"a00", "a01", "a02"}
+	for i := range 26 {
+		// Of those that ask for the most, the first ones lose their detail.
+		entries := of(fmt.Sprintf("a%02d", i), 120)
+		asked = append(asked, entries...)
+		if i > 2 {
+			want = append(want, entries...)
+		}
+	}
+	small := of("b", 110)
+	asked, want = append(asked, small...), append(want, small...)
+	if diff := cmp.Diff(guard.NewScope(want...).Namespaces(), guard.NewScope(asked...).Fit().Namespaces()); diff != "" {
+		t.Error(diff)
+	}
+	if got := guard.NewScope(asked...).Fit(); !cmp.Equal(guard.NewScope(want...), got) {
+		var whole []string
+		for _, namespace := range got.Namespaces() {
+			if got.Covers(namespace) {
+				whole = append(whole, namespace)
+			}
+		}
+		t.Errorf("whole namespaces are %v", whole)
+	}
+}
+
+func TestEverything(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	for i := range 3000 {
+		asked = append(asked, guard.NamespaceEntry(fmt.Sprintf("%060d", i)))
+	}
+	scope := guard.NewScope(asked...).Fit()
+	if !scope.IsEverything() || len(scope) != 1 || !scope.Covers(guard.ControlPlaneEntry("any", "any")) || scope.Namespaces() != nil {
+		t.Errorf("3000 namespaces are %v", scope)
+	}
+	if narrower := scope.With("any"); !narrower.IsEverything() || len(scope.In("any")) != 0 {
+		t.Errorf("without one namespace it is %v", narrower)
+	}
+	if guard.NewScope("a").IsEverything() || guard.NewScope().IsEverything() {
+		t.Error("a few namespaces are everything")
+	}
 }
 
 func TestParseExpressionOfOthers(t *testing.T) {
