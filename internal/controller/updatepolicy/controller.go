@@ -35,7 +35,8 @@ type Reconciler struct {
 	Mapper meta.RESTMapper
 	// Now is the clock for conditions.
 	Now func() time.Time
-	// Process names this process in the guard's scope, in at most 63 letters, digits and hyphens. No two processes have the same name.
+	// Process names this process in the guard's scope, in at most 50 letters, digits and hyphens.
+	// No two processes have the same name.
 	Process string
 	// Propagation is how long every API server may take to use a scope after it was written. No status relies on it before.
 	Propagation time.Duration
@@ -92,7 +93,7 @@ func (r *Reconciler) reconcilePolicies(
 ) (reconcile.Result, error) {
 	kept := updatepolicy.Kept(policies, groups)
 	wide, err := r.widenScope(ctx, newRegistration(config), namespace, kept)
-	if apierrors.IsConflict(err) || errors.Is(err, errNotOurs) {
+	if apierrors.IsConflict(err) {
 		return r.finish(err)
 	}
 	if err == nil && wide.config != nil {
@@ -102,7 +103,10 @@ func (r *Reconciler) reconcilePolicies(
 		}
 	}
 	// Where the scope could not be written, the statuses tell what the guard covers without that.
-	result, statusErr := r.applyStatuses(ctx, namespace, policies, groups, config)
+	// The process that the scope belongs to may know better what it keeps, so another one takes
+	// promises back, and makes none.
+	withdraw := errors.Is(err, errNotOurs)
+	result, statusErr := r.applyStatuses(ctx, namespace, policies, groups, config, withdraw)
 	if err := errors.Join(err, statusErr); err != nil || result.RequeueAfter == retryDelay {
 		return result, err
 	}
@@ -146,10 +150,11 @@ func (r *Reconciler) finish(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// applyStatuses writes the statuses that changed. The result asks for a retry after retryDelay where the cache is behind.
+// applyStatuses writes the statuses that changed; with withdraw, only those that report no longer
+// that they guard. The result asks for a retry after retryDelay where the cache is behind.
 func (r *Reconciler) applyStatuses(
 	ctx context.Context, namespace string, policies []v1alpha1.UpdatePolicy, groups []updatepolicy.State,
-	config *admissionregistrationv1.ValidatingWebhookConfiguration,
+	config *admissionregistrationv1.ValidatingWebhookConfiguration, withdraw bool,
 ) (reconcile.Result, error) {
 	labels, err := r.readNamespaceLabels(ctx, namespace)
 	if err != nil {
@@ -160,6 +165,9 @@ func (r *Reconciler) applyStatuses(
 	after := resyncInterval
 	var problems []error
 	for i := range policies {
+		if withdraw && (!guards(policies[i].Status) || guards(statuses[i])) {
+			continue
+		}
 		err := r.applyStatus(ctx, &policies[i], statuses[i])
 		if apierrors.IsConflict(err) {
 			// The cache is behind. The write that came first may be one of metadata or status, which reconciles nothing.
@@ -172,6 +180,10 @@ func (r *Reconciler) applyStatuses(
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+func guards(status v1alpha1.UpdatePolicyStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.GuardingCondition)
 }
 
 // applyStatus writes a policy's status if it changed.

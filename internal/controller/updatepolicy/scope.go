@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,16 +33,22 @@ const scopeOwner client.FieldOwner = "windlass-guard-scope"
 //
 // A former leader may have been paused before such a write. Every process therefore puts its own name into the scope before it
 // writes the first status: the resourceVersion changes, and the writes of its predecessors fail.
+//
+// The name begins with a term, which is higher than that of every predecessor. A process that finds
+// a higher term than its own stops writing the scope. A lower one is that of a scope that was
+// restored from a backup, so the process writes it anew.
 type registration struct {
 	// config is nil where the guard is not installed, or without a webhook of the name GuardWebhookName.
 	config *admissionregistrationv1.ValidatingWebhookConfiguration
 	// scope is what config holds. It has no meaning where known is false: the condition is missing, or somebody else wrote it.
 	scope  guard.Scope
 	writer string
+	term   int64
 	known  bool
 }
 
-// errNotOurs is the error of a process that may not write the guard's scope any more, nor a status that relies on it.
+// errNotOurs is the error of a process that may not write the guard's scope any more, nor a status
+// that promises anything.
 var errNotOurs = errors.New("the scope of the guard belongs to another process")
 
 // scopeWriter remembers what this process wrote. The zero value has written nothing.
@@ -49,10 +56,12 @@ type scopeWriter struct {
 	uid types.UID
 	// generation is that of the last write: a cache that shows an older one lags.
 	generation int64
-	// took reports whether this process has put its name into the scope.
-	took bool
-	// widened holds when the part of a namespace last grew, until a status relied on it; for noNamespace, when a configuration
-	// without a scope got one. API servers may not know such a configuration yet, since it may just have been created.
+	// term is that of this process, and 0 until it has put its name into the scope.
+	term int64
+	// widened holds when the part of a namespace last grew, until a status relied on it; for
+	// noNamespace, when this process replaced a scope of another process, or none. API servers may
+	// not know such a configuration yet, since it may just have been created, restored or written
+	// by a predecessor.
 	widened map[string]time.Time
 }
 
@@ -72,11 +81,30 @@ func newRegistration(config *admissionregistrationv1.ValidatingWebhookConfigurat
 		for _, c := range w.MatchConditions {
 			if c.Name == v1alpha1.GuardScopeCondition {
 				r.scope, r.writer, r.known = guard.ParseExpression(c.Expression)
+				r.term = termOf(r.writer)
 			}
 		}
 		return r
 	}
 	return registration{}
+}
+
+// writerName is how a process of a term calls itself in the scope.
+func (r *Reconciler) writerName(term int64) string { return fmt.Sprintf("%d-%s", term, r.Process) }
+
+// termOf returns the term in a name that writerName made, and 0 for any other name.
+func termOf(writer string) int64 {
+	digits, _, _ := strings.Cut(writer, "-")
+	term, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int64(term)
+}
+
+// wrote reports whether this process was the last one to write a scope.
+func (r *Reconciler) wrote(reg registration) bool {
+	return reg.known && r.scope.term > 0 && reg.writer == r.writerName(r.scope.term)
 }
 
 func configWebhooks(config *admissionregistrationv1.ValidatingWebhookConfiguration) []admissionregistrationv1.ValidatingWebhook {
@@ -93,6 +121,7 @@ func (r *Reconciler) widenScope(ctx context.Context, reg registration, namespace
 	if err != nil {
 		return reg, err
 	}
+	ours := r.wrote(reg)
 	written, err := r.writeScope(ctx, reg, base, namespace, append(base.In(namespace), kept...))
 	if err != nil || written.config == nil {
 		return written, err
@@ -100,7 +129,7 @@ func (r *Reconciler) widenScope(ctx context.Context, reg registration, namespace
 	if r.scope.widened == nil {
 		r.scope.widened = map[string]time.Time{}
 	}
-	if !reg.known {
+	if !ours {
 		r.scope.widened[noNamespace] = r.Now()
 	}
 	if slices.ContainsFunc(kept, func(entry string) bool { return !base.Covers(entry) }) {
@@ -122,8 +151,14 @@ func (r *Reconciler) writeScope(
 	if reg.config == nil {
 		return reg, nil
 	}
+	term := r.scope.term
+	if term == 0 {
+		// The clock alone could be behind that of a predecessor, and a new configuration knows no
+		// predecessor.
+		term = max(r.Now().Unix(), reg.term+1)
+	}
 	scope := base.With(namespace, entries...).Fit()
-	expression := scope.Expression(r.Process)
+	expression := scope.Expression(r.writerName(term))
 	if reg.known && expression == reg.scope.Expression(reg.writer) {
 		return reg, nil
 	}
@@ -131,7 +166,7 @@ func (r *Reconciler) writeScope(
 	if err != nil {
 		return reg, err
 	}
-	r.scope.uid, r.scope.generation, r.scope.took = written.UID, written.Generation, true
+	r.scope.uid, r.scope.generation, r.scope.term = written.UID, written.Generation, term
 	ctrl.LoggerFrom(ctx).Info("Changed which groups the API server asks the guard about", "entries", len(scope), "before", len(base),
 		"updatePoliciesOf", namespace)
 	return newRegistration(written), nil
@@ -139,17 +174,24 @@ func (r *Reconciler) writeScope(
 
 // baseScope returns the scope to change. Without a scope, or with one that has no room for
 // namespaces, the guard is asked about all Machines, and policies of all namespaces may rely on
-// that: the base then includes the namespaces of all policies that keep machines, or report so.
+// that. They also rely on what a restored scope lacks. The base then includes the namespaces of all
+// policies that keep machines, or report so.
 func (r *Reconciler) baseScope(ctx context.Context, reg registration) (guard.Scope, error) {
 	if reg.config == nil {
 		return nil, nil
 	}
-	if reg.known && r.scope.took && reg.writer != r.Process {
-		return nil, fmt.Errorf("%w: process %s took it from this process, %s. Fix: run one replica, or use --leader-elect", errNotOurs, reg.writer, r.Process)
+	if reg.known && r.scope.term > 0 && reg.term > r.scope.term {
+		return nil, fmt.Errorf("%w: process %s took it from this process, %s. "+
+			"Fix: run one replica, or use --leader-elect", errNotOurs, reg.writer, r.writerName(r.scope.term))
 	}
-	if reg.known && !reg.scope.IsEverything() {
+	if reg.known && !reg.scope.IsEverything() && (r.scope.term == 0 || r.wrote(reg)) {
 		return reg.scope, nil
 	}
+	return r.keepingNamespaces(ctx)
+}
+
+// keepingNamespaces returns the namespaces of all policies that keep machines, or report so.
+func (r *Reconciler) keepingNamespaces(ctx context.Context) (guard.Scope, error) {
 	var policies v1alpha1.UpdatePolicyList
 	if err := r.Client.List(ctx, &policies); err != nil {
 		return nil, fmt.Errorf("listing UpdatePolicies: %w", err)
@@ -157,7 +199,7 @@ func (r *Reconciler) baseScope(ctx context.Context, reg registration) (guard.Sco
 	var entries []string
 	for i := range policies.Items {
 		p := &policies.Items[i]
-		if updatepolicy.MayGuard(p) || meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.GuardingCondition) {
+		if updatepolicy.MayGuard(p) || guards(p.Status) {
 			entries = append(entries, guard.NamespaceEntry(p.Namespace))
 		}
 	}

@@ -143,29 +143,6 @@ func TestForeignScope(t *testing.T) {
 	}
 }
 
-// A process whose scope another one took over writes neither scope nor status.
-func TestScopeOfAnotherProcess(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, newGuard(), newPolicy("a", v1alpha1.UpdateTarget{}), newCluster("prod", "KubeadmControlPlane"))
-	w.reconcileAll(t, "ns")
-	successor := &Reconciler{Client: w.client, Live: w.client, Mapper: w.Mapper, Now: w.Now, Process: "two"}
-	if _, err := successor.Reconcile(t.Context(), inNamespace("ns")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.client.Delete(t.Context(), newPolicy("a")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.client.Create(t.Context(), newPolicy("b", v1alpha1.UpdateTarget{})); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Reconcile(t.Context(), inNamespace("ns")); !errors.Is(err, errNotOurs) {
-		t.Errorf("the predecessor went on: %v", err)
-	}
-	if got := w.status(t, "b"); len(got.Conditions) != 0 {
-		t.Errorf("the predecessor wrote %+v", got)
-	}
-}
-
 // A paused leader wakes up right before a write of the scope, after its successor has reported that a new policy guards.
 func TestPausedLeader(t *testing.T) {
 	t.Parallel()
@@ -404,6 +381,20 @@ func TestPropagation(t *testing.T) {
 		},
 		"new configuration":                          func(*world) {},
 		"new configuration, scope written before it": func(w *world) { w.reconcileAll(t, "") },
+		"scope that a predecessor has just written": func(w *world) {
+			if err := w.client.Create(t.Context(), newPolicy("a", v1alpha1.UpdateTarget{})); err != nil {
+				t.Fatal(err)
+			}
+			predecessor := &Reconciler{
+				Client: w.client, Live: w.client, Mapper: w.Mapper, Now: w.Now, Process: "zero", Propagation: time.Second,
+			}
+			if _, err := predecessor.Reconcile(t.Context(), inNamespace("ns")); err != nil {
+				t.Fatal(err)
+			}
+			if scope, _, _ := w.registered(t.Context(), t); !cmp.Equal(guard.Scope{"ns"}, scope) {
+				t.Fatalf("the predecessor wrote %v", scope)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -418,7 +409,8 @@ func testPropagation(t *testing.T, prepare func(*world)) {
 	now := time.Unix(1000, 0)
 	w.Now, w.Propagation = func() time.Time { return now }, time.Second
 	prepare(w)
-	if err := w.client.Create(t.Context(), newPolicy("a", v1alpha1.UpdateTarget{})); err != nil {
+	err := w.client.Create(t.Context(), newPolicy("a", v1alpha1.UpdateTarget{}))
+	if client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
