@@ -18,6 +18,7 @@ type options struct {
 	tlsKey         string
 	serviceAccount string
 	kubeconfig     string
+	admission      string
 	verbosity      int
 }
 
@@ -33,6 +34,7 @@ func parseOptions(args []string) (options, error) {
 	fs.StringVar(&o.tlsKey, "tls-private-key-file", "", "absolute path of the serving certificate's key")
 	fs.StringVar(&o.serviceAccount, "service-account-key-file", "", "absolute path of the key that signs service account tokens")
 	fs.StringVar(&o.kubeconfig, "controllers-kubeconfig", "", "absolute path of the kubeconfig for the garbage collector and the namespace controller")
+	fs.StringVar(&o.admission, "admission-control-config-file", "", "absolute path of an AdmissionConfiguration")
 	fs.IntVarP(&o.verbosity, "v", "v", 1, "log level")
 	if err := fs.Parse(args); err != nil {
 		return options{}, fmt.Errorf("parsing flags: %w", err)
@@ -47,7 +49,7 @@ func parseOptions(args []string) (options, error) {
 
 // apiServerArgs is the command line of kube-apiserver.
 func (o options) apiServerArgs() []string {
-	return []string{
+	args := []string{
 		"--etcd-servers=" + etcdEndpoint,
 		"--bind-address=" + o.bindAddress.String(),
 		"--advertise-address=" + o.advertiseAddress().String(),
@@ -72,6 +74,10 @@ func (o options) apiServerArgs() []string {
 		"--profiling=false",
 		"--v=" + strconv.Itoa(o.verbosity),
 	}
+	if o.admission != "" {
+		args = append(args, "--admission-control-config-file="+o.admission)
+	}
+	return args
 }
 
 // advertiseAddress is never unspecified: kube-apiserver would look for an interface with a default route, and there may be none.

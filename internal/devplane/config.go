@@ -41,6 +41,9 @@ type Config struct {
 	// Without names stock managers that are not started, for planes that do without infrastructure, say. The CRDs of a manager
 	// left out are installed all the same, its webhooks are not.
 	Without []string `json:",omitempty"`
+	// AdmissionConfig is the path of an AdmissionConfiguration for the API server, absolute; empty means
+	// none. It can name the client certificate that webhooks are called with.
+	AdmissionConfig string `json:",omitempty"`
 	// Children are started, in order, once the stock managers are healthy. Each must be ready before the next starts.
 	Children []Child `json:",omitempty"`
 	// LogLevel is the -v of the stock managers. Default: 2.

@@ -138,7 +138,7 @@ func computeGates(known []string, wanted map[string]bool) string {
 
 // computeAPIServer is the command of the API server.
 func computeAPIServer(config Config, l layout, port uint16) Child {
-	return Child{
+	server := Child{
 		Name: APIServer,
 		Path: filepath.Join(config.AssetsDir, binDir, APIServer),
 		Args: []string{
@@ -155,6 +155,10 @@ func computeAPIServer(config Config, l layout, port uint16) Child {
 		Env:   []string{"GOGC=50"},
 		Ready: Readiness{URL: "https://" + endpoint(config.BindAddress, port) + "/readyz"},
 	}
+	if config.AdmissionConfig != "" {
+		server.Args = append(server.Args, "--admission-control-config-file="+config.AdmissionConfig)
+	}
+	return server
 }
 
 // endpointHost is an address at which a server bound to bind is reached.

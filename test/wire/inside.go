@@ -23,6 +23,9 @@ type Inside struct {
 // In args, $(KUBECONFIG), $(PORT_x) for each x in ports, and $(CERT_DIR) are replaced.
 func (p *Plane) RunInside(t *testing.T, name, program string, args []string, readyPath string, ports ...string) *Inside {
 	t.Helper()
+	if isolation == devplane.IsolationNone {
+		t.Fatal("the plane has no network of its own: use Main, not MainOnLoopback")
+	}
 	child, err := p.inner.AddChild(t.Context(), devplane.Child{
 		Name: name, Path: program, Args: args, Ports: append([]string{"health"}, ports...), ServingCertificate: true,
 		Ready: devplane.Readiness{URL: "http://127.0.0.1:$(PORT_health)" + readyPath, Timeout: startTimeout},

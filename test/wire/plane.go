@@ -47,6 +47,8 @@ type Plane struct {
 	Executable string
 	// CoreManager is the binary of Cluster API's core manager.
 	CoreManager string
+	// APIServers has signed the certificate that the API server presents to webhooks.
+	APIServers *Authority
 
 	inner *devplane.Plane
 }
@@ -73,7 +75,16 @@ var (
 	begin  sync.Once
 	one    shared
 	failed error
+	// isolation is how the plane is separated from this process. It is set before the first test.
+	isolation = devplane.IsolationRequired
 )
+
+// MainOnLoopback is Main for tests whose API server calls what they serve, such as webhooks: the plane has
+// no network of its own. RunInside is of no use there, because its programs may listen on all addresses.
+func MainOnLoopback(m *testing.M) {
+	isolation = devplane.IsolationNone
+	Main(m)
+}
 
 // Main runs the tests of a package and ends their plane.
 func Main(m *testing.M) {
@@ -94,14 +105,14 @@ func Start(t *testing.T) *Plane {
 	if os.Getenv("WINDLASS_E2E") != "1" {
 		t.Skip("set WINDLASS_E2E=1 to run tests beside a real API server")
 	}
-	begin.Do(func() { one, failed = start(context.WithoutCancel(t.Context())) })
+	begin.Do(func() { one, failed = start(context.WithoutCancel(t.Context()), NewAuthority(t, "api-servers"), t) })
 	if failed != nil {
 		t.Fatal(failed)
 	}
 	return one.plane
 }
 
-func start(ctx context.Context) (shared, error) {
+func start(ctx context.Context, authority *Authority, t *testing.T) (shared, error) {
 	source, err := devplane.FindSource(".")
 	if err != nil {
 		return shared{}, err
@@ -119,9 +130,13 @@ func start(ctx context.Context) (shared, error) {
 	if err := devplane.Build(ctx, devplane.BuildOptions{SourceDir: source}); err != nil {
 		return shared{}, err
 	}
+	admission, err := writeAdmission(dir, authority.Issue(t, "api-server", time.Now().Add(time.Hour)))
+	if err != nil {
+		return shared{}, err
+	}
 	started, err := devplane.Start(ctx, devplane.Config{
 		SupervisorPath: executable, AssetsDir: devplane.DefaultOutDir(source), StateDir: filepath.Join(dir, "state"),
-		Without: devplane.StockManagers(),
+		Without: devplane.StockManagers(), AdmissionConfig: admission, Isolation: isolation,
 	})
 	if err != nil {
 		return shared{}, err
@@ -142,8 +157,40 @@ func start(ctx context.Context) (shared, error) {
 	}
 	return shared{stop: stop, plane: &Plane{
 		Client: c, Kubeconfig: started.KubeconfigPath(), Config: config, Executable: executable,
-		CoreManager: filepath.Join(devplane.DefaultOutDir(source), "bin", devplane.CoreManager), inner: started,
+		CoreManager: filepath.Join(devplane.DefaultOutDir(source), "bin", devplane.CoreManager),
+		APIServers:  authority, inner: started,
 	}}, nil
+}
+
+// writeAdmission has the API server present a certificate to every webhook, and returns the file for
+// its flag --admission-control-config-file.
+func writeAdmission(dir string, identity Identity) (string, error) {
+	path := func(name string) string { return filepath.Join(dir, "admission-"+name) }
+	for name, content := range map[string]string{
+		"tls.crt": string(identity.Certificate), "tls.key": string(identity.Key),
+		"kubeconfig": fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+users:
+- name: "*"
+  user: {client-certificate: %q, client-key: %q}
+`, path("tls.crt"), path("tls.key")),
+		"config.yaml": fmt.Sprintf(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionWebhook
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: WebhookAdmissionConfiguration
+    kubeConfigFile: %q
+`, path("kubeconfig")),
+	} {
+		if err := os.WriteFile(path(name), []byte(content), 0o600); err != nil {
+			return "", fmt.Errorf("writing the API server's admission configuration: %w", err)
+		}
+	}
+	return path("config.yaml"), nil
 }
 
 // installCRDs creates Windlass' CRDs and waits until they are served.

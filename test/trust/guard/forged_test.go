@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,37 @@ func TestForgedReviews(t *testing.T) {
 	t.Logf("the answers took %s", time.Since(began).Round(time.Millisecond))
 	if ask(t, e, admissionv1.Delete, get("prod-up")) {
 		t.Error("forged reviews let a Machine be deleted that is kept")
+	}
+}
+
+// TestAPIServerCertificate has the guard ask for the certificate that the API server presents by its AdmissionConfiguration. With another
+// CA the guard answers nothing, so the API server refuses what it cannot ask about.
+func TestAPIServerCertificate(t *testing.T) {
+	p := wire.Start(t)
+	namespace := p.Namespace(t)
+	cluster(t, p, namespace, "prod", "db", "up")
+	keep := policy(namespace, "keep", v1alpha1.UpdateTarget{ClusterName: "prod", MachineDeployments: []v1alpha1.MachineDeploymentName{"prod-db"}})
+	p.Create(t, keep)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "guard-ca.crt")
+	write := func(ca *wire.Authority) {
+		if err := os.WriteFile(file, ca.PEM, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(p.APIServers)
+	e := p.Run(t, "--guard-client-ca-name", filepath.Join("..", filepath.Base(dir), filepath.Base(file)))
+	register(t, p, e)
+	awaitGuarding(t, p, keep, "True")
+	if possible, message := deletion(t, p, namespace, "prod-db"); possible || !strings.Contains(message, "its UpdatePolicy keep keeps machines") {
+		t.Errorf("a kept Machine: deletion possible %t, %s", possible, message)
+	}
+	write(wire.NewAuthority(t, "another"))
+	if possible, message := deletion(t, p, namespace, "prod-db"); possible || !strings.Contains(message, "failed calling webhook") {
+		t.Errorf("with another CA: deletion possible %t, %s", possible, message)
+	}
+	if possible, message := deletion(t, p, namespace, "prod-up"); !possible {
+		t.Errorf("a Machine that no policy keeps: %s", message)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/windlass-dev/windlass/test/wire"
 )
 
-func TestMain(m *testing.M) { wire.Main(m) }
+func TestMain(m *testing.M) { wire.MainOnLoopback(m) }
 
 // awaitTimeout bounds waits for the extension; they end by events.
 const awaitTimeout = time.Minute
