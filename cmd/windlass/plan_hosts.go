@@ -15,11 +15,12 @@ import (
 func openHostsForPreview(kind v1alpha1.InProcessKind, config v1alpha1.HostConfig) (port.Updater, error) {
 	return hosts.New(hosts.Options{
 		Kind: kind, Config: config, Nodes: noNodes{}, Bundle: bundle.File{Path: config.Binaries.Bundle},
-		Machine:     func(context.Context, types.NamespacedName) (hosts.Machine, error) { return hosts.Machine{}, errPreview },
-		Secret:      func(context.Context, types.NamespacedName) (map[string][]byte, error) { return nil, errPreview },
-		ConfigMap:   func(context.Context, types.NamespacedName) (map[string]string, error) { return nil, errPreview },
-		Authorities: func(context.Context, types.NamespacedName) ([]byte, error) { return nil, errPreview },
-		ProviderID:  func(context.Context, types.NamespacedName, string) (string, error) { return "", errPreview },
-		Connect:     func(context.Context, hosts.Target) (port.Host, error) { return nil, errPreview },
+		Machine:   func(context.Context, types.NamespacedName) (hosts.Machine, error) { return hosts.Machine{}, errPreview },
+		Secret:    func(context.Context, types.NamespacedName) (map[string][]byte, error) { return nil, errPreview },
+		ConfigMap: func(context.Context, types.NamespacedName) (map[string]string, error) { return nil, errPreview },
+		ProveNode: func(context.Context, types.NamespacedName, string) (string, []byte, error) {
+			return "", nil, errPreview
+		},
+		Connect: func(context.Context, hosts.Target) (port.Host, error) { return nil, errPreview },
 	})
 }

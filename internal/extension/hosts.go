@@ -24,7 +24,8 @@ func (p *updaterPool) newHosts(name string, kind v1alpha1.InProcessKind, config 
 		binaries = bundle.File{Path: config.Binaries.Bundle}
 	}
 	return hosts.New(hosts.Options{
-		Kind: kind, Config: config, Machine: p.hostMachine, Secret: p.secret, ConfigMap: p.configMap, Nodes: p.nodes, Authorities: p.authorities, ProviderID: p.providerID, Connect: p.connectHost,
+		Kind: kind, Config: config, Machine: p.hostMachine, Secret: p.secret, ConfigMap: p.configMap,
+		Nodes: p.nodes, ProveNode: p.proveNode, Connect: p.connectHost,
 		Bundle: binaries, Log: updateLog{p.live},
 		RecordSerial: func(ctx context.Context, serial int64) (int64, error) { return p.recordSerial(ctx, name, serial) },
 	})
@@ -54,25 +55,21 @@ func (p *updaterPool) hostMachine(ctx context.Context, name types.NamespacedName
 	if err := p.live.Get(ctx, name, m); err != nil {
 		return hosts.Machine{}, err
 	}
-	return hosts.Machine{Cluster: m.Spec.ClusterName, Node: m.Status.NodeRef.Name, ProviderID: m.Spec.ProviderID, Addresses: m.Status.Addresses}, nil
+	return hosts.Machine{
+		UID: m.UID, Cluster: m.Spec.ClusterName, Node: m.Status.NodeRef.Name,
+		ProviderID: m.Spec.ProviderID, Addresses: m.Status.Addresses,
+	}, nil
 }
 
-// authorities reads what the kubeconfig of a Cluster trusts.
-func (p *updaterPool) authorities(ctx context.Context, cluster types.NamespacedName) ([]byte, error) {
-	config, err := p.nodes.Config(ctx, cluster)
+// proveNode reads a Node, and what the kubeconfig of its Cluster trusts.
+func (p *updaterPool) proveNode(
+	ctx context.Context, cluster types.NamespacedName, name string,
+) (providerID string, authorities []byte, err error) {
+	node, authorities, err := p.nodes.GetProved(ctx, cluster, name)
 	if err != nil {
-		return nil, err
+		return "", authorities, err
 	}
-	return config.CAData, nil
-}
-
-// providerID reads the provider ID of a Node.
-func (p *updaterPool) providerID(ctx context.Context, cluster types.NamespacedName, name string) (string, error) {
-	node, err := p.nodes.Get(ctx, cluster, name)
-	if err != nil {
-		return "", err
-	}
-	return node.Spec.ProviderID, nil
+	return node.Spec.ProviderID, authorities, nil
 }
 
 // configMap reads the data of a ConfigMap.

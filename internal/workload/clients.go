@@ -33,6 +33,8 @@ import (
 
 // clients gives clients of workload clusters. It is safe for concurrent use.
 type clients interface {
+	// Config reads the kubeconfig of a cluster as it is now. It does not connect.
+	Config(ctx context.Context, cluster types.NamespacedName) (*rest.Config, error)
 	// Client returns a client that reads live. It does not tell whether the cluster can be reached, unless that failed just now.
 	Client(ctx context.Context, cluster types.NamespacedName) (*connection, error)
 	// Failed tells that a request of a client failed, so that one whose connection or credentials are bad is not used again. ctx is
@@ -141,8 +143,15 @@ func (k *kubeconfigClients) Failed(ctx context.Context, cluster types.Namespaced
 	}
 }
 
-func (k *kubeconfigClients) connect(ctx context.Context, cluster types.NamespacedName) (*connection, error) {
-	name := types.NamespacedName{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
+func secretOf(cluster types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{
+		Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig),
+	}
+}
+
+// Config implements clients.
+func (k *kubeconfigClients) Config(ctx context.Context, cluster types.NamespacedName) (*rest.Config, error) {
+	name := secretOf(cluster)
 	var kubeconfig corev1.Secret
 	if err := k.secrets.Get(ctx, name, &kubeconfig); err != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
@@ -155,9 +164,18 @@ func (k *kubeconfigClients) connect(ctx context.Context, cluster types.Namespace
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig under %q of Secret %s: %w", secret.KubeconfigDataName, name, err)
 	}
+	return config, nil
+}
+
+func (k *kubeconfigClients) connect(ctx context.Context, cluster types.NamespacedName) (*connection, error) {
+	config, err := k.Config(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
 	made, err := newConnection(config, tenant(cluster.Namespace))
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig of Secret %s cannot be used: check its certificates and keys (the error may quote them, so it is not shown)", name)
+		return nil, fmt.Errorf("the kubeconfig of Secret %s cannot be used: check its certificates and keys "+
+			"(the error may quote them, so it is not shown)", secretOf(cluster))
 	}
 	return made, nil
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/core/inplace"
@@ -54,6 +55,31 @@ func (n *Nodes) Node(ctx context.Context, cluster types.NamespacedName, name str
 func (n *Nodes) Get(ctx context.Context, cluster types.NamespacedName, name string) (*corev1.Node, error) {
 	_, node, err := n.read(ctx, cluster, name)
 	return node, err
+}
+
+// GetProved is Get, and returns the certificate authorities, in PEM, that the kubeconfig of the
+// cluster trusts. If the error is nil, the API server that answered has the key of a certificate
+// that one of them signed, and it accepts the kubeconfig's credentials. With an error, the
+// authorities are what the kubeconfig names now, without any proof; nil if it is not readable.
+func (n *Nodes) GetProved(
+	ctx context.Context, cluster types.NamespacedName, name string,
+) (node *corev1.Node, authorities []byte, err error) {
+	remote, node, err := n.read(ctx, cluster, name)
+	if err == nil && isAnonymous(remote.config) {
+		err = &unreachableError{cluster: cluster, reason: "its kubeconfig has no credentials"}
+	}
+	if err == nil {
+		return node, remote.config.CAData, nil
+	}
+	if claimed, unreadable := n.clients.Config(ctx, cluster); unreadable == nil {
+		return nil, claimed.CAData, err
+	}
+	return nil, nil, err
+}
+
+// isAnonymous reports whether an API server does not know who asks.
+func isAnonymous(config *rest.Config) bool {
+	return config.BearerToken == "" && config.Username == "" && len(config.CertData) == 0
 }
 
 // Uncordon implements port.Nodes.
@@ -131,7 +157,9 @@ func newUnreachable(cluster types.NamespacedName, err error) error {
 	return &unreachableError{cluster: cluster, reason: describe(err)}
 }
 
-func (n *Nodes) read(ctx context.Context, cluster types.NamespacedName, name string) (client.Client, *corev1.Node, error) {
+func (n *Nodes) read(
+	ctx context.Context, cluster types.NamespacedName, name string,
+) (*connection, *corev1.Node, error) {
 	remote, err := n.clients.Client(ctx, cluster)
 	if err != nil {
 		return nil, nil, newUnreachable(cluster, err)

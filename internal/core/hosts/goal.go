@@ -15,6 +15,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -104,11 +105,7 @@ type Arg struct{ Name, Value string }
 // the way there, such as the source of binaries, makes no other goal.
 func (g Goal) Operation() string {
 	sum := sha256.New()
-	write := func(parts ...string) {
-		for _, part := range parts {
-			fmt.Fprintf(sum, "%d:%s", len(part), part)
-		}
-	}
+	write := func(parts ...string) { writeParts(sum, parts...) }
 	write(string(g.Distribution), g.Version.String(), g.PatchesFolder, g.folder())
 	write(g.Digests.of(g.Version)...)
 	for _, file := range g.sortedFiles() {
@@ -119,6 +116,13 @@ func (g Goal) Operation() string {
 	}
 	write(slices.Concat([]string{"before"}, g.Before, []string{"after"}, g.After)...)
 	return safe(g.Version.String()) + "-" + hex.EncodeToString(sum.Sum(nil))[:12]
+}
+
+// writeParts writes texts so that no others are written alike.
+func writeParts(sum io.Writer, parts ...string) {
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
 }
 
 func (g Goal) folder() string { return cmp.Or(g.Folder, g.Distribution.Folder()) }

@@ -1,7 +1,9 @@
 package hosts
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"slices"
@@ -14,6 +16,22 @@ type Identity struct {
 	Node string
 	// Authorities are the certificates that sign the API server's, as DER.
 	Authorities [][]byte
+	// Proof is the Goal.Proof with which the host's last step was started; empty for none.
+	Proof string
+}
+
+// Proof names what an API server has proved about a Machine's node before the operation of the
+// goal begins: that it has a key under the authorities, and has the node with the Machine's
+// provider ID. It is kept on the host, so that the operation continues while that API server is
+// away, such as during its own upgrade. It counts for nothing but these values.
+func (g Goal) Proof(machine, uid, providerID string, cluster Identity) string {
+	parts := []string{g.Operation(), machine, uid, providerID, cluster.Node}
+	for _, authority := range cluster.Authorities {
+		parts = append(parts, string(authority))
+	}
+	sum := sha256.New()
+	writeParts(sum, parts...)
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // nodePrefix begins the common name of each kubelet's certificate.
@@ -26,7 +44,9 @@ func IdentityScript(g Goal) string {
 fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | base64 | tr -d '\n')"; }
 certificates() { sed -n '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p' "$1" 2>/dev/null; }
 `
-	const end script = "fact end yes\n"
+	const end script = `fact proof "$(cat "$state/job/proof" 2>/dev/null)"
+fact end yes
+`
 	if g.Distribution == Kubeadm {
 		return g.script(begin + kubeadmIdentity + end)
 	}
@@ -58,7 +78,7 @@ func ParseIdentity(output string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	var found Identity
+	found := Identity{Proof: values["proof"]}
 	if found.Authorities, err = ParseCertificates([]byte(values["authorities"])); err != nil {
 		return Identity{}, fmt.Errorf("the host's answer: the authorities of its kubelet: %w", err)
 	}

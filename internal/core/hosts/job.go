@@ -14,9 +14,9 @@ const StartBusy = 75
 //
 // systemd-run makes the job a unit of its own, which neither the end of the connection nor that of the login's session ends. Hosts without it
 // get a process in a session of its own. The job holds a lock for as long as any of its processes lives: what holds no lock and left no exit
-// code was killed.
-func StartScript(g Goal, step Name, attempt string, limit time.Duration) string {
-	return g.script(startScript,
+// code was killed. proof is kept with the job.
+func StartScript(g Goal, step Name, attempt, proof string, limit time.Duration) string {
+	return g.script(startScript, value{"proof", proof},
 		value{"id", g.Operation() + " " + string(step) + " " + attempt}, value{"operation", g.Operation()},
 		value{"limit", strconv.FormatInt(int64(math.Ceil(limit.Seconds())), 10)})
 }
@@ -52,6 +52,7 @@ rm -rf "$new"
 mkdir "$new"
 cat >"$new/run"
 printf '%s\n' "$id" >"$new/id"
+printf '%s\n' "$proof" >"$new/proof"
 date +%s >"$new/started"
 cat >"$new/wrap" <<'WRAP'
 state=` + StateFolder + `
@@ -70,7 +71,7 @@ if [ "$(stat -c %s "$state/log")" -gt 1048576 ]; then tail -c 524288 "$state/log
 date +%s >"$job/ended"
 echo "$status" >"$job/exit.new" && sync "$job/exit.new" && mv "$job/exit.new" "$job/exit"
 WRAP
-sync "$new/run" "$new/id"
+sync "$new/run" "$new/id" "$new/proof"
 rm -rf "$state/job"
 mv "$new" "$state/job"
 if command -v systemd-run >/dev/null && systemd-run --quiet --collect --unit "windlass-job-$(date +%s)-$$" --property KillMode=control-group \

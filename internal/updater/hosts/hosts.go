@@ -23,6 +23,7 @@ import (
 
 // Machine is what the updater reads of a Machine.
 type Machine struct {
+	UID types.UID
 	// Cluster is the name of its Cluster, Node that of its node; Node is empty where it has none yet. ProviderID is the one of its spec.
 	Cluster, Node, ProviderID string
 	Addresses                 clusterv1.MachineAddresses
@@ -44,10 +45,12 @@ type Options struct {
 	Secret    func(ctx context.Context, name types.NamespacedName) (map[string][]byte, error)
 	ConfigMap func(ctx context.Context, name types.NamespacedName) (map[string]string, error)
 	Nodes     Nodes
-	// Authorities returns the certificates, in PEM, that a Cluster's kubeconfig trusts for its API server.
-	Authorities func(ctx context.Context, cluster types.NamespacedName) ([]byte, error)
-	// ProviderID reads spec.providerID of a Node live.
-	ProviderID func(ctx context.Context, cluster types.NamespacedName, node string) (string, error)
+	// ProveNode reads spec.providerID of a Node live, and returns the certificates, in PEM, that the
+	// Cluster's kubeconfig trusts for its API server. If the error is nil, the API server that
+	// answered has proved itself under these certificates, and it has accepted the kubeconfig's
+	// credentials. With an error, they are what the kubeconfig names; nil if it is not readable.
+	ProveNode func(ctx context.Context, cluster types.NamespacedName, node string) (
+		providerID string, authorities []byte, err error)
 	// RecordSerial records that a signed manifest with a serial was seen, and returns the highest that was seen so far. nil
 	// records nothing.
 	RecordSerial func(ctx context.Context, serial int64) (highest int64, err error)
@@ -117,7 +120,7 @@ func (o Options) check(d core.Distribution) error {
 	case d == "":
 		return fmt.Errorf("kind %q is not for hosts", o.Kind)
 	case o.lacksPort():
-		return errors.New("it needs Machine, Secret, ConfigMap, Nodes, Authorities, ProviderID and Connect")
+		return errors.New("it needs Machine, Secret, ConfigMap, Nodes, ProveNode and Connect")
 	case (o.Config.SSH == nil) == (o.Config.Pod == nil):
 		return errors.New("set exactly one of ssh and pod")
 	case o.Config.Binaries.Bundle != "" && o.Bundle == nil:
@@ -133,7 +136,8 @@ func (o Options) check(d core.Distribution) error {
 
 // lacksPort reports whether one of the ports that every updater of hosts needs is missing.
 func (o Options) lacksPort() bool {
-	return o.Machine == nil || o.Secret == nil || o.ConfigMap == nil || o.Nodes == nil || o.Authorities == nil || o.ProviderID == nil || o.Connect == nil
+	return o.Machine == nil || o.Secret == nil || o.ConfigMap == nil || o.Nodes == nil ||
+		o.ProveNode == nil || o.Connect == nil
 }
 
 // withDefaults is what the API server would have made of a configuration.

@@ -9,34 +9,59 @@ import (
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
-// identify returns nil for a host that is the one of the Machine's node, before anything else runs on it. Whoever writes a Machine's addresses and node chooses
-// where the connection leads, and a certificate authority for hosts' keys may serve many clusters.
+// identify returns nil for a host that is the one of the Machine's node, before anything else runs
+// on it. Whoever writes a Machine's addresses and node chooses where the connection leads, and a
+// certificate authority for hosts' keys may serve many clusters.
 //
-// A Node's provider ID never changes. A Node that cannot be read is not compared with the Machine, because an upgrade may be what brings its API server back;
-// the host's own identity always is.
-func (u *Updater) identify(ctx context.Context, goal core.Goal, target Target, machine Machine, host port.Host) (*core.Failure, error) {
-	if found, err := u.options.ProviderID(ctx, target.Cluster, target.Node); err == nil && found != machine.ProviderID {
-		return &core.Failure{Reason: core.WrongHost, Message: fmt.Sprintf("Node %s has the provider ID %q, but the Machine has %q. Nothing was done. "+
-			"Fix: status.nodeRef of the Machine must name its own Node", target.Node, found, machine.ProviderID)}, nil
+// The host is compared with the certificate authorities in the Cluster's kubeconfig. These are not
+// secret, so whoever writes the kubeconfig can name those of another cluster. The API server must
+// prove them: it answers under them, to the kubeconfig's credentials, that the Machine's node has
+// the Machine's provider ID. Once the operation has begun, the proof on the host counts instead,
+// because an upgrade takes the API server away, and may be what brings it back.
+//
+// proof is what to keep on the host with each step.
+func (u *Updater) identify(
+	ctx context.Context, goal core.Goal, target Target, machine Machine, host port.Host,
+) (proof string, wrong *core.Failure, err error) {
+	found, pem, unproved := u.options.ProveNode(ctx, target.Cluster, target.Node)
+	if unproved == nil && found != machine.ProviderID {
+		return "", &core.Failure{Reason: core.WrongHost, Message: fmt.Sprintf(
+			"Node %s has the provider ID %q, but the Machine has %q. Nothing was done. "+
+				"Fix: status.nodeRef of the Machine must name its own Node",
+			target.Node, found, machine.ProviderID)}, nil
 	}
-	pem, err := u.options.Authorities(ctx, target.Cluster)
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate authority of Cluster %s: %w", target.Cluster, err)
+	if unproved != nil && pem == nil {
+		return "", nil, fmt.Errorf("reading the certificate authority of Cluster %s: %w",
+			target.Cluster, unproved)
 	}
 	want := core.Identity{Node: target.Node}
 	if want.Authorities, err = core.ParseCertificates(pem); err != nil {
-		return nil, setup("the kubeconfig of Cluster %s: %w", target.Cluster, err)
+		return "", nil, setup("the kubeconfig of Cluster %s: %w", target.Cluster, err)
 	}
+	got, err := readIdentity(ctx, goal, host)
+	if err != nil {
+		return "", nil, err
+	}
+	if wrong := core.CheckIdentity(want, got); wrong != nil {
+		return "", wrong, nil
+	}
+	proof = goal.Proof(target.Machine.String(), string(machine.UID), machine.ProviderID, want)
+	if unproved != nil && got.Proof != proof {
+		return "", nil, fmt.Errorf("the API server has not confirmed Node %s, so nobody knows whose the "+
+			"host is: %w. Nothing is begun before it does. Fix: correct the kubeconfig of the Machine's "+
+			"Cluster, or the API server", target.Node, unproved)
+	}
+	return proof, nil, nil
+}
+
+func readIdentity(ctx context.Context, goal core.Goal, host port.Host) (core.Identity, error) {
 	result, err := host.Exec(ctx, port.HostCommand{Script: core.IdentityScript(goal)})
 	if err != nil {
-		return nil, fmt.Errorf("reading the host's facts: %w", err)
+		return core.Identity{}, fmt.Errorf("reading the host's facts: %w", err)
 	}
 	if result.ExitCode != 0 {
-		return nil, fmt.Errorf("reading the host's facts: exit code %d: %s", result.ExitCode, core.Mask(strings.Join(strings.Fields(result.Stderr), " ")))
+		return core.Identity{}, fmt.Errorf("reading the host's facts: exit code %d: %s", result.ExitCode,
+			core.Mask(strings.Join(strings.Fields(result.Stderr), " ")))
 	}
-	got, err := core.ParseIdentity(string(result.Stdout))
-	if err != nil {
-		return nil, err
-	}
-	return core.CheckIdentity(want, got), nil
+	return core.ParseIdentity(string(result.Stdout))
 }

@@ -12,7 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
 
 // certificate makes a certificate in PEM with a common name.
@@ -50,7 +53,6 @@ func TestIdentity(t *testing.T) {
 		"no kubelet":                         {edit: func(w *world) { w.hostNode = "" }, want: "has no kubelet", execs: 1},
 		"a kubeconfig without a CA":          {edit: func(w *world) { w.authorities = "" }, want: "has no certificate authority", execs: 1},
 		"the Node is another Machine's":      {edit: func(w *world) { w.providerID = "id://other" }, want: `has the provider ID "id://other"`},
-		"the API server does not answer":     {edit: func(w *world) { w.providerError = errors.New("no route") }, execs: -1},
 		"it does not answer, another's host": {edit: func(w *world) { w.providerError, w.hostAuthorities = errors.New("no route"), other }, want: "node of another cluster", execs: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,4 +74,57 @@ func TestIdentity(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProof: without an answer of the API server nothing begins. Once an operation has begun, it
+// continues without one, but only for what the API server had confirmed.
+func TestProof(t *testing.T) {
+	t.Parallel()
+	older := certificate(t, "older")
+	type asked = *runtimehooksv1.UpdateMachineRequest
+	for name, tt := range map[string]struct {
+		edit  func(*world, asked)
+		waits bool
+	}{
+		"the same operation": {edit: func(*world, asked) {}},
+		"another attempt":    {edit: func(_ *world, r asked) { *r = *request("a-2") }},
+		"another goal": {waits: true, edit: func(_ *world, r asked) {
+			r.Desired.Machine.Spec.Version = porttest.UpdaterNext
+		}},
+		"another Machine of that name": {waits: true, edit: func(w *world, _ asked) { w.machine.UID = "b" }},
+		"another provider ID":          {waits: true, edit: func(w *world, _ asked) { w.machine.ProviderID = "b" }},
+		"another host of that name":    {waits: true, edit: func(w *world, _ asked) { w.job = job{} }},
+		"another CA that the host trusts": {waits: true, edit: func(w *world, _ asked) {
+			w.hostAuthorities += older
+			w.authorities = older
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			u := w.updater(t)
+			w.providerError = errors.New("no route")
+			answer := u.UpdateMachine(t.Context(), request("a-1"))
+			if answer.Outcome != inplace.Unknown || !isUnconfirmed(answer) || w.execs != 1 {
+				t.Fatalf("before it begins, the answer is %+v; %d scripts ran", answer, w.execs)
+			}
+			w.providerError = nil
+			answer = u.UpdateMachine(t.Context(), request("a-1"))
+			if answer.Outcome != inplace.InProgress || w.job.state == "" {
+				t.Fatalf("it does not begin: %+v", answer)
+			}
+			w.advance()
+			w.providerError = errors.New("no route")
+			again := request("a-1")
+			tt.edit(w, again)
+			answer = u.UpdateMachine(t.Context(), again)
+			if isUnconfirmed(answer) != tt.waits {
+				t.Errorf("the answer is %+v", answer)
+			}
+		})
+	}
+}
+
+func isUnconfirmed(a inplace.Answer) bool {
+	return strings.HasPrefix(a.Message, "the API server has not confirmed Node node-m")
 }

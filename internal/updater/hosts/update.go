@@ -118,12 +118,14 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 	if err != nil {
 		return a.answerError(err)
 	}
-	if answer := u.refuseOthers(ctx, a, goal, target, machine, host); answer != nil {
+	proof, refused := u.refuseOthers(ctx, a, goal, target, machine, host)
+	if refused != nil {
 		_ = host.Close() // Nothing was begun in this request.
-		return *answer
+		return *refused
 	}
 	upgrade := hoststep.Upgrade{
-		Goal: goal, Host: host, Attempt: a.operation, Bundle: u.options.Bundle, Node: node{nodes: u.options.Nodes, target: target},
+		Goal: goal, Host: host, Attempt: a.operation, Proof: proof, Bundle: u.options.Bundle,
+		Node: node{nodes: u.options.Nodes, target: target},
 	}
 	answer := u.carry(ctx, a, upgrade)
 	// A Pod stays until the update's end: it takes longer to start than most steps take.
@@ -134,18 +136,21 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 	return answer
 }
 
-// refuseOthers returns the answer for a host that is not the Machine's own, or that does not say who it is; nil for the Machine's own.
-func (u *Updater) refuseOthers(ctx context.Context, a attempt, goal core.Goal, target Target, machine Machine, host port.Host) *inplace.Answer {
-	wrong, err := u.identify(ctx, goal, target, machine, host)
+// refuseOthers returns the answer for a host that is not known to be the Machine's own; nil for the
+// Machine's own.
+func (u *Updater) refuseOthers(
+	ctx context.Context, a attempt, goal core.Goal, target Target, machine Machine, host port.Host,
+) (proof string, refused *inplace.Answer) {
+	proof, wrong, err := u.identify(ctx, goal, target, machine, host)
 	switch {
 	case err != nil:
-		return new(a.answerError(err))
+		return "", new(a.answerError(err))
 	case wrong != nil && a.follows:
-		return new(unknown("%s", wrong))
+		return "", new(unknown("%s", wrong))
 	case wrong != nil:
-		return new(fails("%s", wrong))
+		return "", new(fails("%s", wrong))
 	}
-	return nil
+	return proof, nil
 }
 
 func (u *Updater) carry(ctx context.Context, a attempt, upgrade hoststep.Upgrade) inplace.Answer {

@@ -72,9 +72,9 @@ type world struct {
 }
 
 type job struct {
-	operation, step, attempt, state string
-	exit                            int
-	ended                           time.Time
+	operation, step, attempt, state, proof string
+	exit                                   int
+	ended                                  time.Time
 }
 
 // record is one call of the log.
@@ -144,9 +144,11 @@ func (w *world) options() hosts.Options {
 			}
 			return maps.Clone(w.maps[name.Name]), w.readError
 		},
-		Authorities: func(context.Context, types.NamespacedName) ([]byte, error) { return []byte(w.authorities), w.readError },
-		ProviderID: func(context.Context, types.NamespacedName, string) (string, error) {
-			return w.providerID, w.providerError
+		ProveNode: func(context.Context, types.NamespacedName, string) (string, []byte, error) {
+			if w.readError != nil {
+				return "", nil, w.readError
+			}
+			return w.providerID, []byte(w.authorities), w.providerError
 		},
 		Connect: func(_ context.Context, to hosts.Target) (port.Host, error) {
 			w.mu.Lock()
@@ -203,6 +205,7 @@ func (w *world) Close() error {
 var (
 	checkName = regexp.MustCompile(`(?m)^(?:checks=')?([a-z-]+) ([A-Za-z0-9+/=]{40,})$`)
 	startID   = regexp.MustCompile(`(?m)^id='(\S+) (\S+) (\S+)'$`)
+	proofLine = regexp.MustCompile(`(?m)^proof='(\S*)'$`)
 )
 
 // Exec implements port.Host.
@@ -219,12 +222,14 @@ func (w *world) Exec(_ context.Context, c port.HostCommand) (port.HostResult, er
 	switch id := startID.FindStringSubmatch(c.Script); {
 	case id != nil:
 		w.start(id[1], id[2], id[3])
+		w.job.proof = proofLine.FindStringSubmatch(c.Script)[1]
 		return port.HostResult{}, nil
 	case strings.HasSuffix(c.Script, "mark \"done\" yes\n"):
 		return port.HostResult{}, nil
 	case strings.Contains(c.Script, "fact node-certificate"):
 		encode := base64.StdEncoding.EncodeToString
-		return port.HostResult{Stdout: fmt.Appendf(nil, "node-certificate %s\nauthorities %s\nend %s\n", encode([]byte(w.hostNode)), encode([]byte(w.hostAuthorities)), encode([]byte("yes")))}, nil
+		return port.HostResult{Stdout: fmt.Appendf(nil, "node-certificate %s\nauthorities %s\nproof %s\nend %s\n",
+			encode([]byte(w.hostNode)), encode([]byte(w.hostAuthorities)), encode([]byte(w.job.proof)), encode([]byte("yes")))}, nil
 	case strings.HasSuffix(c.Script, "fact end yes\n"):
 		return port.HostResult{Stdout: []byte(w.facts())}, nil
 	case strings.HasSuffix(c.Script, "echo end\n"):

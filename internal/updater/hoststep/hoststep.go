@@ -40,6 +40,8 @@ type Upgrade struct {
 	Bundle Bundle
 	// Attempt names the attempt. A step that failed is run again by another attempt only.
 	Attempt string
+	// Proof is kept on the host with each step that is started: see hosts.Goal.Proof. Empty for none.
+	Proof string
 }
 
 // Progress is how far an upgrade has come.
@@ -206,7 +208,8 @@ func (u Upgrade) finish(ctx context.Context, p Progress) (Progress, error) {
 
 func (u Upgrade) start(ctx context.Context, next hosts.Start, p Progress) (Progress, error) {
 	result, err := u.Host.Exec(ctx, port.HostCommand{
-		Script: hosts.StartScript(u.Goal, next.Step.Name, u.Attempt, next.Run.Limit), Stdin: strings.NewReader(next.Run.Script),
+		Script: hosts.StartScript(u.Goal, next.Step.Name, u.Attempt, u.Proof, next.Run.Limit),
+		Stdin:  strings.NewReader(next.Run.Script),
 	})
 	if err != nil {
 		return p, fmt.Errorf("starting step %s: %w", next.Step.Name, err)

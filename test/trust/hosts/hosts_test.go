@@ -3,7 +3,10 @@
 package hosts_test
 
 import (
+	"cmp"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -244,4 +247,96 @@ func TestFilesThatLeadElsewhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForeignAuthority has a tenant copy the certificate authority of another cluster into the
+// kubeconfig of its own, and lead a Machine to a host of that cluster with the same login.
+func TestForeignAuthority(t *testing.T) {
+	for name, tt := range map[string]struct {
+		// url is where the kubeconfig leads; empty for the other cluster's own API server.
+		url string
+		// known has that API server accept the credentials, and providerID is the Machine's.
+		known      bool
+		providerID string
+		words      []string
+	}{
+		"no API server":       {url: "https://127.0.0.1:1", words: []string{"not confirmed Node " + machineName}},
+		"its API server":      {words: []string{"not confirmed Node " + machineName, "Unauthorized"}},
+		"another provider ID": {known: true, providerID: "dev:////another", words: []string{"WrongHost", "provider ID"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			other := wire.NewWorkload(t)
+			other.SetNode(machineName, wire.From)
+			host := startHost(t, machineName, other.Authority)
+			w.login(t, host)
+			w.address(t, host.Address())
+			// The tenant changes the kubeconfig once the attempt has begun, which needs an API server.
+			host.Disconnect()
+			w.begin(t, nil, func(a wire.Answer) bool { return strings.Contains(a.Message, "HostUnreachable") })
+			host.Connect()
+			machine := w.pool.Machine(t, machineName)
+			patch := client.MergeFrom(machine.DeepCopy())
+			machine.Spec.ProviderID = cmp.Or(tt.providerID, machine.Spec.ProviderID)
+			if err := w.plane.Client.Patch(t.Context(), machine, patch); err != nil {
+				t.Fatal(err)
+			}
+			token := "unknown"
+			if tt.known {
+				token = other.Token
+			}
+			kubeconfig := wire.KubeconfigSecret(t, w.pool.Namespace, wire.ClusterName,
+				cmp.Or(tt.url, other.URL), other.Authority.PEM, token)
+			w.restart(t, func() {
+				if err := w.plane.Client.Update(t.Context(), kubeconfig); err != nil {
+					t.Fatal(err)
+				}
+			})
+			before, looks := snapshot(t, host), 0
+			answer := w.update(t, func(a wire.Answer) bool {
+				looks++
+				return ended(a) || looks == 3
+			})
+			said := answer.Message + w.conditions(t)
+			for _, word := range tt.words {
+				if finished(answer) || !strings.Contains(said, word) {
+					t.Errorf("the answer is %+v, and does not name %q; the Machine says %s", answer, word, said)
+				}
+			}
+			if after := snapshot(t, host); after != before {
+				t.Errorf("the host was\n%s\nand is\n%s", before, after)
+			}
+		})
+	}
+}
+
+// TestAPIServerGoesAway: an update that has begun continues while the API server that confirmed the
+// Machine's node is away.
+func TestAPIServerGoesAway(t *testing.T) {
+	var away atomic.Bool
+	w := newWorld(t, nil)
+	w.restart(t, func() {
+		w.pool.Workload.Before = func(*http.Request) {
+			if away.Load() {
+				panic(http.ErrAbortHandler)
+			}
+		}
+	})
+	host := startHost(t, machineName, w.pool.Workload.Authority)
+	w.login(t, host)
+	w.address(t, host.Address())
+	w.begin(t, nil, func(a wire.Answer) bool {
+		if _, err := host.Read("/var/lib/windlass/job/id"); err == nil {
+			away.Store(true)
+		}
+		// The node is looked at when all is done.
+		if version := host.MustRun("/usr/bin/kubelet --version"); strings.Contains(version, wire.To) {
+			away.Store(false)
+			w.pool.Workload.SetNode(machineName, wire.To)
+		}
+		if failed(a) {
+			t.Fatalf("it fails: %+v %s", a, w.conditions(t))
+		}
+		return finished(a)
+	})
 }

@@ -76,6 +76,14 @@ func newWorld(t *testing.T, change func(*v1alpha1.HostConfig)) *world {
 	return w
 }
 
+// restart makes a change between the end of the extension and a new start, which remembers nothing.
+func (w *world) restart(t *testing.T, change func()) {
+	t.Helper()
+	w.extension.Kill(t)
+	change()
+	w.extension = w.plane.Run(t)
+}
+
 // standIns are the programs of a version.
 func standIns(t *testing.T, version string) map[string][]byte {
 	t.Helper()
@@ -179,6 +187,12 @@ func (w *world) begin(t *testing.T, files []bootstrapv1.File, accept func(wire.A
 		t.Fatal(err)
 	}
 	w.pool.Move(t, machineName)
+	return w.update(t, accept)
+}
+
+// update calls UpdateMachine until accept returns true.
+func (w *world) update(t *testing.T, accept func(wire.Answer) bool) wire.Answer {
+	t.Helper()
 	for range 60 {
 		answer := w.extension.Call(t, wire.UpdateMachine, w.pool.Update(t, machineName))
 		t.Logf("UpdateMachine answers %+v", answer)
