@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/controller/blocked"
 	"github.com/windlass-dev/windlass/internal/controller/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/controller/updater"
@@ -124,6 +125,8 @@ type clients struct {
 	cached client.Client
 	// live reads from the API server: what was just written is seen.
 	live client.Client
+	// kinds is asked before a kind that a tenant chose is watched.
+	kinds *contract.Watchable
 }
 
 // newClients makes clients that behave the same on every manager. The client of a manager may do otherwise: Cluster API's core manager
@@ -139,7 +142,7 @@ func newClients(mgr manager.Manager) (clients, error) {
 	if err != nil {
 		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
-	return clients{cached: cached, live: live}, nil
+	return clients{cached: cached, live: live, kinds: contract.NewWatchable(live, time.Now)}, nil
 }
 
 func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades) *update.Engine {
@@ -194,7 +197,7 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 		return err
 	}
 	policies := &updatepolicy.Reconciler{
-		Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Now: time.Now, Process: string(uuid.NewUUID()), Propagation: scopePropagation,
+		Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Now: time.Now, Process: string(uuid.NewUUID()), Propagation: scopePropagation,
 	}
 	if err := policies.SetupWithManager(mgr); err != nil {
 		return err

@@ -82,7 +82,7 @@ func addInPlaceUpgrades(mgr manager.Manager, c clients, updaters *updaterPool, o
 			Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Nodes: updaters.nodes, Open: updaters.Open,
 			Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource), Prefix: o.prefix(),
 		}),
-		Client: c.cached, Mapper: mgr.GetRESTMapper(), Keys: engine.NewKeys(o.prefix()), WatchFilter: o.WatchFilter,
+		Client: c.cached, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Keys: engine.NewKeys(o.prefix()), WatchFilter: o.WatchFilter,
 	})
 }
 

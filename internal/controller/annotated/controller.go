@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/engine/annotated"
 )
 
@@ -30,8 +31,6 @@ const (
 	groupConcurrency   = 4
 	// timeout bounds one reconcile, for which the engine has a budget of its own.
 	timeout = time.Minute
-	// cacheTimeout bounds one read from the cache where others wait for it.
-	cacheTimeout = 2 * time.Second
 	// atOnce is when what must be looked at again at once is.
 	atOnce = 100 * time.Millisecond
 )
@@ -51,7 +50,9 @@ type Options struct {
 	Client client.Client
 	// Mapper finds the preferred version of a control plane's kind: a Cluster names the kind without one.
 	Mapper meta.RESTMapper
-	Keys   annotated.Keys
+	// Kinds is asked before a control plane's kind is watched.
+	Kinds *contract.Watchable
+	Keys  annotated.Keys
 	// WatchFilter is the value that the label clusterv1.WatchLabel must have on Machines, groups and Clusters; empty means that all count.
 	WatchFilter string
 }
@@ -153,6 +154,9 @@ func (c *controllers) reconcileKind(ctx context.Context, request reconcile.Reque
 	mapping, err := c.Mapper.RESTMapping(ref.GroupKind())
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("finding the API version of %s, the control plane of Cluster %s: %w", ref.GroupKind(), request, err)
+	}
+	if err := c.Kinds.Check(ctx, mapping.GroupVersionKind); err != nil {
+		return reconcile.Result{}, fmt.Errorf("the control plane of Cluster %s: %w", request, err)
 	}
 	return reconcile.Result{}, c.watchGroup(mapping.GroupVersionKind)
 }

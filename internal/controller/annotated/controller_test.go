@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/engine/annotated"
 )
 
@@ -40,6 +41,8 @@ var (
 	machineKind    = clusterv1.GroupVersion.WithKind("Machine")
 	deploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
 	ck8sKind       = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "CK8sControlPlane"}
+	// hiddenKind may not be listed.
+	hiddenKind = schema.GroupVersionKind{Group: "x.example.com", Version: "v1", Kind: "HiddenControlPlane"}
 )
 
 // saidEngine says what it is asked for.
@@ -142,9 +145,24 @@ func newScheme(t *testing.T) *runtime.Scheme {
 }
 
 func newMapper() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{ck8sKind.GroupVersion()})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{ck8sKind.GroupVersion(), hiddenKind.GroupVersion()})
 	mapper.Add(ck8sKind, meta.RESTScopeNamespace)
+	mapper.Add(hiddenKind, meta.RESTScopeNamespace)
 	return mapper
+}
+
+// lister lists every kind but hiddenKind. denied takes each list that it refuses.
+type lister struct {
+	client.Reader
+	denied chan string
+}
+
+func (l lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if kind := list.GetObjectKind().GroupVersionKind().Kind; kind == hiddenKind.Kind+"List" {
+		l.denied <- kind
+		return errors.New("forbidden")
+	}
+	return nil
 }
 
 // TestControllers holds what is watched, and whom an event of a Machine, of its group and of a Cluster concerns.
@@ -153,9 +171,11 @@ func TestControllers(t *testing.T) {
 	scheme := newScheme(t)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: ck8sKind.Group, Kind: ck8sKind.Kind, Name: "cp"}
+	hidden := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "hidden"}}
+	hidden.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: hiddenKind.Group, Kind: hiddenKind.Kind, Name: "cp"}
 	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md", Annotations: map[string]string{keys.Release: "revision=1"}}}
 	idle := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "idle"}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, md, idle).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, hidden, md, idle).Build()
 	watched := &informers{FakeInformers: informertest.FakeInformers{Scheme: scheme}, byKind: map[string]*informer{}, added: make(chan string, 16)}
 	skipNameValidation := true // The test may run more than once in a process.
 	mgr, err := manager.New(&rest.Config{}, manager.Options{
@@ -171,7 +191,9 @@ func TestControllers(t *testing.T) {
 	engine := &saidEngine{said: make(chan string, 16), left: []client.Object{
 		object(machineKind, "left", nil, nil), object(deploymentKind, "left", nil, nil), object(ck8sKind, "left", nil, nil),
 	}}
-	if err := SetupWithManager(mgr, Options{Engine: engine, Client: c, Mapper: newMapper(), Keys: keys}); err != nil {
+	live := lister{denied: make(chan string, 1)}
+	options := Options{Engine: engine, Client: c, Mapper: newMapper(), Kinds: contract.NewWatchable(live, time.Now), Keys: keys}
+	if err := SetupWithManager(mgr, options); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -194,6 +216,8 @@ func TestControllers(t *testing.T) {
 		}
 	}
 	expect("CK8sControlPlane ns/left", "Machine ns/left", "MachineDeployment ns/left", "Sweep")
+	watched.of("*v1beta2.Cluster").Add(hidden)
+	<-live.denied
 	watched.of("*v1beta2.Cluster").Add(cluster)
 	if diff := cmp.Diff([]string{"metadata of CK8sControlPlane"}, take(watched.added, 1)); diff != "" {
 		t.Errorf("watched for the Cluster (-want +got):\n%s", diff)

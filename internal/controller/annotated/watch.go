@@ -15,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/engine/annotated"
 )
 
-// watchGroup begins to watch the metadata of a kind of groups, once.
+// watchGroup begins to watch the metadata of a kind of groups, once. If a tenant chose the kind,
+// Kinds.Check must have returned nil for it.
 func (c *controllers) watchGroup(gvk schema.GroupVersionKind) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +59,7 @@ func (c *controllers) groupOf(ctx context.Context, m client.Object) []Group {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(gvk)
 	// This runs in the informer of Machines: a cache that does not sync must not stop the events of all Machines.
-	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
+	ctx, cancel := context.WithTimeout(ctx, contract.ReadTimeout)
 	defer cancel()
 	if err := c.Client.Get(ctx, key, object); err != nil {
 		if !apierrors.IsNotFound(err) && ctx.Err() == nil {

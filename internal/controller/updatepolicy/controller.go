@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -33,6 +34,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Mapper finds the preferred version of a control plane's kind: a Cluster names the kind without one.
 	Mapper meta.RESTMapper
+	// Kinds is asked before a control plane's kind is watched.
+	Kinds *contract.Watchable
 	// Now is the clock for conditions.
 	Now func() time.Time
 	// Process names this process in the guard's scope, in at most 50 letters, digits and hyphens.
@@ -54,7 +57,7 @@ const (
 	resyncInterval = time.Hour
 	// retryDelay gives the cache time to catch up with the write that came before ours.
 	retryDelay = time.Second
-	// timeout bounds one Reconcile: reading from a cache waits without end where its kind may not be listed.
+	// timeout bounds one Reconcile.
 	timeout = time.Minute
 )
 

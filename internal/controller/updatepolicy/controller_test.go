@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 )
 
 // world is a management cluster and what a Reconciler does in it.
@@ -61,8 +62,24 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			return c.Get(ctx, key, object, opts...)
 		},
 	})
-	w.Reconciler = &Reconciler{Client: w.client, Live: live, Mapper: mapper, Now: func() time.Time { return time.Unix(1000, 0) }, Process: "one"}
+	now := func() time.Time { return time.Unix(1000, 0) }
+	w.Reconciler = &Reconciler{
+		Client: w.client, Live: live, Mapper: mapper, Kinds: contract.NewWatchable(lister{}, now), Now: now, Process: "one",
+	}
 	return w
+}
+
+// hiddenKind may not be listed.
+const hiddenKind = "HiddenControlPlane"
+
+// lister lists every kind but hiddenKind.
+type lister struct{ client.Reader }
+
+func (lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if list.GetObjectKind().GroupVersionKind().Kind == hiddenKind+"List" {
+		return errors.New("forbidden")
+	}
+	return nil
 }
 
 func fakeWatch(t *testing.T, c client.Client) client.WithWatch {

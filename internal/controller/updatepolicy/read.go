@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -81,13 +82,15 @@ func (r *Reconciler) readControlPlane(ctx context.Context, c *clusterv1.Cluster)
 	if err != nil {
 		return state, fmt.Errorf("finding the version of %s, the kind of the control plane of Cluster %s: %w", kind, client.ObjectKeyFromObject(c), err)
 	}
-	if err := r.watches.add(mapping.GroupVersionKind); err != nil {
-		return state, err
+	if err := r.watches.add(ctx, mapping.GroupVersionKind); err != nil {
+		return state, fmt.Errorf("the control plane of Cluster %s: %w", client.ObjectKeyFromObject(c), err)
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	key := client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}
-	err = r.Client.Get(ctx, key, object)
+	bounded, cancel := context.WithTimeout(ctx, contract.ReadTimeout)
+	defer cancel()
+	err = r.Client.Get(bounded, key, object)
 	if apierrors.IsNotFound(err) {
 		return state, nil
 	}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 )
 
 // SetupWithManager registers the Reconciler. It runs on the leader only. Changes of a status by themselves reconcile nothing:
@@ -43,7 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("setting up the UpdatePolicy controller: %w", err)
 	}
-	r.watches = &watches{controller: built, cache: mgr.GetCache()}
+	r.watches = &watches{controller: built, cache: mgr.GetCache(), kinds: r.Kinds}
 	return nil
 }
 
@@ -102,13 +103,15 @@ func (r *Reconciler) allNamespaces(ctx context.Context, object client.Object) []
 type watches struct {
 	controller controller.Controller
 	cache      cache.Cache
+	kinds      *contract.Watchable
 
 	mu   sync.Mutex
 	seen map[schema.GroupKind]struct{}
 }
 
-// add watches the metadata of a kind, once.
-func (w *watches) add(gvk schema.GroupVersionKind) error {
+// add watches the metadata of a kind, once. It returns a [*contract.NotWatchableError] if the kind
+// cannot be watched.
+func (w *watches) add(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if w == nil {
 		return nil
 	}
@@ -116,6 +119,9 @@ func (w *watches) add(gvk schema.GroupVersionKind) error {
 	defer w.mu.Unlock()
 	if _, ok := w.seen[gvk.GroupKind()]; ok {
 		return nil
+	}
+	if err := w.kinds.Check(ctx, gvk); err != nil {
+		return err
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(gvk)

@@ -2,6 +2,7 @@ package updatepolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,12 +21,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/windlass-dev/windlass/internal/contract"
 )
 
 // TestChanged holds after which events a status may be another. Were any event enough, namespaces with many machines would be
@@ -134,15 +138,41 @@ func TestWatches(t *testing.T) {
 	}
 	older := schema.GroupVersionKind{Group: controlplanev1.GroupVersion.Group, Version: "v1beta1", Kind: "KubeadmControlPlane"}
 	for _, gvk := range []schema.GroupVersionKind{controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"), controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"), older, {Group: "x", Version: "v1", Kind: "Other"}} {
-		if err := w.watches.add(gvk); err != nil {
+		if err := w.watches.add(t.Context(), gvk); err != nil {
 			t.Fatal(err)
 		}
+	}
+	hidden := schema.GroupVersionKind{Group: "x", Version: "v1", Kind: hiddenKind}
+	if _, ok := errors.AsType[*contract.NotWatchableError](w.watches.add(t.Context(), hidden)); !ok {
+		t.Error("a kind that may not be listed can be watched")
 	}
 	if diff := cmp.Diff([]string{"*v1.PartialObjectMetadata KubeadmControlPlane", "*v1.PartialObjectMetadata Other"}, take(recorded.watched, 2)); diff != "" {
 		t.Errorf("watches of control planes (-want +got):\n%s", diff)
 	}
 	if more := len(recorded.watched); more != 0 {
 		t.Errorf("%d more watches", more)
+	}
+}
+
+// TestCacheThatNeverSyncs: a read of a control plane from the cache ends soon, so that the one worker
+// goes on with other namespaces.
+func TestCacheThatNeverSyncs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newPolicy("p"), newCluster("c", "KubeadmControlPlane"))
+	w.Client = interceptor.NewClient(fakeWatch(t, w.client), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			if object.GetObjectKind().GroupVersionKind().Kind == "KubeadmControlPlane" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return c.Get(ctx, key, object, opts...)
+		},
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), timeout/2)
+	defer cancel()
+	_, err := w.Reconcile(ctx, inNamespace("ns"))
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		t.Errorf("error %v; the context: %v", err, ctx.Err())
 	}
 }
 

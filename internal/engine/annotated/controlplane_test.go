@@ -1,7 +1,6 @@
 package annotated
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -390,51 +388,6 @@ func TestLeftAlone(t *testing.T) {
 			}
 			if got != tt.want || len(kubelet.requests) != 0 {
 				t.Errorf("reason %q, want %q; %d requests", got, tt.want, len(kubelet.requests))
-			}
-		})
-	}
-}
-
-// TestOwnerOfControlPlaneMachines reads the control plane object in the preferred version of its kind, whatever version the Machine names, and takes what a
-// topology owns by the label of either.
-func TestOwnerOfControlPlaneMachines(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		machine, owner bool
-		want           string
-	}{
-		"neither":     {false, false, ""},
-		"the Machine": {true, false, "c"},
-		"the owner":   {false, true, "c"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster()
-			c.Spec.Topology.ClassRef.Name = "class"
-			w := newWorld(t, c)
-			label := map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}
-			cp := newGroup(rke2Kind, "cp", 1)
-			if tt.owner {
-				cp.SetLabels(label)
-			}
-			w.put(cp)
-			m := newMachine("m", "cp")
-			if tt.machine {
-				maps.Copy(m.Labels, label)
-			}
-			m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind = rke2Kind.Group+"/v1alpha1", rke2Kind.Kind
-			w.add(m)
-			var read []schema.GroupVersionKind
-			w.onRead = func(o client.Object) { read = append(read, o.GetObjectKind().GroupVersionKind()) }
-			r, err := w.engine.readMachine(t.Context(), keyOf("m"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.facts.Topology != tt.want {
-				t.Errorf("the topology is %q, want %q", r.facts.Topology, tt.want)
-			}
-			if diff := cmp.Diff([]schema.GroupVersionKind{rke2Kind}, read); diff != "" {
-				t.Errorf("read from the cache (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -234,8 +234,10 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 	if !ok {
 		return nil, nil, nil
 	}
+	reader := client.Reader(e.Client)
 	if gvk != deploymentKind {
-		// The version in which the kind is watched already: reading another one would begin another watch.
+		// A tenant chose the kind. A cache of it may never sync.
+		reader = e.Live
 		mapping, err := e.Mapper.RESTMapping(gvk.GroupKind())
 		if err != nil {
 			return nil, nil, fmt.Errorf("finding the API version of %s: %w", gvk.GroupKind(), err)
@@ -243,7 +245,7 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 		gvk = mapping.GroupVersionKind
 	}
 	object := metadataOf(gvk)
-	if err := e.Client.Get(ctx, key, object); err != nil {
+	if err := reader.Get(ctx, key, object); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil, nil
 		}

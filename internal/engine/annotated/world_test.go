@@ -94,8 +94,9 @@ type world struct {
 	onWrite func(verb string, object client.Object)
 	// refuse, if there is one, is shown each patch, and its error keeps it from being made.
 	refuse func(patch string) error
-	// onRead, if there is one, is called before each read of the engine from its cache.
-	onRead func(object client.Object)
+	// onRead and onLiveRead, if they are set, are called before each read of the engine from its cache
+	// and from the API server.
+	onRead, onLiveRead func(object client.Object)
 	// groups are reconciled by step, besides all Machines.
 	groups []groupKey
 }
@@ -183,6 +184,9 @@ func (w *world) restart() {
 	live := interceptor.NewClient(w.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			w.liveReads++
+			if w.onLiveRead != nil {
+				w.onLiveRead(o)
+			}
 			return c.Get(ctx, key, o, opts...)
 		},
 	})

@@ -18,6 +18,11 @@ import (
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
+var (
+	machineDeploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
+	machineSetKind        = clusterv1.GroupVersion.WithKind("MachineSet")
+)
+
 // owner is the object that holds a group of machines: a MachineDeployment, a MachineSet without one, or a control plane.
 type owner struct {
 	object *metav1.PartialObjectMetadata
@@ -45,8 +50,13 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	if err != nil {
 		return owner{}, err
 	}
+	reader := client.Reader(e.Client)
+	if gvk != machineDeploymentKind && gvk != machineSetKind {
+		// A tenant chose the kind. A cache of it may never sync.
+		reader = e.Live
+	}
 	object := metadataOf(gvk)
-	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: name}, object); err != nil {
+	if err := reader.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: name}, object); err != nil {
 		return owner{}, fmt.Errorf("reading %s %s/%s: %w", gvk.Kind, meta.GetNamespace(), name, err)
 	}
 	group := snapshot.MachineDeploymentGroup(cluster, object)
@@ -59,7 +69,7 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 // ownerReference returns kind and name of the object that holds the group of a Machine or MachineSet.
 func ownerReference(meta metav1.Object) (schema.GroupVersionKind, string, error) {
 	if name := meta.GetLabels()[clusterv1.MachineDeploymentNameLabel]; name != "" {
-		return clusterv1.GroupVersion.WithKind("MachineDeployment"), name, nil
+		return machineDeploymentKind, name, nil
 	}
 	ref := metav1.GetControllerOf(meta)
 	if ref == nil {

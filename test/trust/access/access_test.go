@@ -1,9 +1,7 @@
 package access_test
 
 import (
-	"context"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,56 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/windlass-dev/windlass/test/wire"
 )
-
-const account = "system:serviceaccount:windlass-system:windlass-extension"
-
-// config is the folder of the manifests.
-var config = filepath.Join("..", "..", "..", "config")
-
-// install creates the objects of a kustomization that are of these kinds, in a namespace where they have none.
-func install(t *testing.T, plane *wire.Plane, folder, namespace string, kinds ...string) {
-	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(config, folder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	installed := 0
-	for _, resource := range built.Resources() {
-		if !slices.Contains(kinds, resource.GetKind()) {
-			continue
-		}
-		fields, err := resource.Map()
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := &unstructured.Unstructured{Object: fields}
-		if resource.GetKind() == "RoleBinding" && object.GetNamespace() == "" {
-			object.SetNamespace(namespace)
-		}
-		plane.Create(t, object)
-		installed++
-		t.Cleanup(func() {
-			err := client.IgnoreNotFound(plane.Client.Delete(context.WithoutCancel(t.Context()), object))
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	if installed == 0 {
-		t.Fatalf("%s has none of %q", folder, kinds)
-	}
-}
 
 // impersonate returns a client that acts as the ServiceAccount.
 func impersonate(t *testing.T, plane *wire.Plane) client.Client {
 	t.Helper()
 	as := rest.CopyConfig(plane.Config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:windlass-system", "system:authenticated"}}
+	as.Impersonate = wire.Impersonation
 	c, err := client.New(as, client.Options{Scheme: wire.Scheme, Mapper: plane.Client.RESTMapper()})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +37,7 @@ func configMap(namespace, name string, labels map[string]string) *corev1.ConfigM
 func TestConfigMaps(t *testing.T) {
 	plane := wire.Start(t)
 	namespace := plane.Namespace(t)
-	install(t, plane, "default", "", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	plane.Install(t, "default", "", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	extension := impersonate(t, plane)
 	log := map[string]string{"windlass.dev/update-log": "true"}
 	awaitPolicy(t, extension, namespace)
@@ -159,7 +116,7 @@ func checkMay(t *testing.T, plane *wire.Plane, namespace, resource, verb string,
 	deadline := time.After(10 * time.Second)
 	for {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: account, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Resource: resource, Verb: verb},
+			User: wire.Account, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Resource: resource, Verb: verb},
 		}}
 		if err := plane.Client.Create(t.Context(), review); err != nil {
 			t.Fatal(err)
@@ -190,7 +147,7 @@ func TestListedNamespaces(t *testing.T) {
 			checkMay(t, plane, namespace, v.resource, v.verb, want)
 		}
 	}
-	install(t, plane, "default", "", kinds...)
+	plane.Install(t, "default", "", kinds...)
 	check(other, true)
 	// What the component removes.
 	binding := &unstructured.Unstructured{}
@@ -201,7 +158,7 @@ func TestListedNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(other, false)
-	install(t, plane, filepath.Join("components", "namespaces", "binding"), listed, "RoleBinding")
+	plane.Install(t, filepath.Join("components", "namespaces", "binding"), listed, "RoleBinding")
 	check(listed, true)
 	check(other, false)
 	for _, verb := range []string{"list", "watch", "update", "delete"} {

@@ -1,0 +1,97 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// ReadTimeout bounds a live list, or a read from a cache, of a kind that a tenant chose.
+	ReadTimeout = 2 * time.Second
+	// refusalExpiry is how long a kind counts as one that cannot be watched.
+	refusalExpiry = time.Minute
+	// maxRefusals bounds how many such kinds are remembered.
+	maxRefusals = 1000
+)
+
+// NotWatchableError reports that objects of a kind cannot be listed, so that a cache of them never
+// syncs.
+type NotWatchableError struct {
+	Kind schema.GroupKind
+	Err  error
+}
+
+// Error names the kind, the cause and what to do.
+func (e *NotWatchableError) Error() string {
+	return fmt.Sprintf("cannot watch %s: %v. Fix: if this is forbidden, let Windlass read the API group "+
+		"as in \"What the extension may do\" of config/README.md", e.Kind, e.Err)
+}
+
+// Unwrap returns why the objects cannot be listed.
+func (e *NotWatchableError) Unwrap() error { return e.Err }
+
+// Watchable finds out which kinds can be watched. A tenant names the kind of a control plane. A
+// cached read of a kind that cannot be listed blocks until its context ends, so [Watchable.Check]
+// must return nil before such a kind is watched or read from a cache. It is safe for concurrent use.
+type Watchable struct {
+	live client.Reader
+	now  func() time.Time
+
+	mu      sync.Mutex
+	refused map[schema.GroupVersionKind]refusal
+}
+
+type refusal struct {
+	err   *NotWatchableError
+	until time.Time
+}
+
+// NewWatchable returns a Watchable. live reads from the API server, and now is the clock.
+func NewWatchable(live client.Reader, now func() time.Time) *Watchable {
+	return &Watchable{live: live, now: now, refused: map[schema.GroupVersionKind]refusal{}}
+}
+
+// Check lists at most one object of a kind, within [ReadTimeout]. It returns a [*NotWatchableError]
+// if that fails, and returns the same error for a minute without asking again.
+func (w *Watchable) Check(ctx context.Context, gvk schema.GroupVersionKind) error {
+	if err := w.remembered(gvk); err != nil {
+		return err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	bounded, cancel := context.WithTimeout(ctx, ReadTimeout)
+	defer cancel()
+	err := w.live.List(bounded, list, client.Limit(1))
+	if err == nil {
+		return nil
+	}
+	refused := &NotWatchableError{Kind: gvk.GroupKind(), Err: err}
+	if ctx.Err() == nil { // Otherwise the caller's time was over, which tells nothing about the kind.
+		w.remember(gvk, refused)
+	}
+	return refused
+}
+
+func (w *Watchable) remembered(gvk schema.GroupVersionKind) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known, ok := w.refused[gvk]; ok && w.now().Before(known.until) {
+		return known.err
+	}
+	return nil
+}
+
+func (w *Watchable) remember(gvk schema.GroupVersionKind, err *NotWatchableError) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.refused) >= maxRefusals {
+		clear(w.refused)
+	}
+	w.refused[gvk] = refusal{err: err, until: w.now().Add(refusalExpiry)}
+}
