@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/updater/simulated"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 	"github.com/windlass-dev/windlass/internal/workload"
@@ -70,8 +69,8 @@ With --stats-addr, GET /stats counts what was done, and POST /behaviour makes it
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig to use (default: its current context)")
 	flags.StringVar(&o.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
 	flags.IntVar(&o.port, "port", 9443, "port to serve hooks on")
-	flags.StringVar(&o.certDir, "cert-dir", "", "folder with the serving certificate, "+updaterserver.CertName+" and "+updaterserver.KeyName+"; read again when it changes")
-	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates (default: callers need none)")
+	flags.StringVar(&o.certDir, "cert-dir", "", "folder with the serving certificate, "+hookserver.CertName+" and "+hookserver.KeyName+"; read again when it changes")
+	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates; read again when it changes (default: callers need none)")
 	flags.DurationVar(&o.duration, "duration", 0, "how long an update takes")
 	flags.DurationVar(&o.slowStart, "slow-start", 0, "how long an update that was accepted waits before it starts")
 	flags.Float64Var(&o.failureRate, "failure-rate", 0, "part of the updates that fail, from 0 to 1")
@@ -94,9 +93,8 @@ func (o *updaterServeOptions) run(ctx context.Context, logs io.Writer) (err erro
 	if o.kind != updaterKindSimulated {
 		return fmt.Errorf("--kind %q is unknown; use %q", o.kind, updaterKindSimulated)
 	}
-	certFile, keyFile := filepath.Join(o.certDir, updaterserver.CertName), filepath.Join(o.certDir, updaterserver.KeyName)
-	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
-		return fmt.Errorf("reading the serving certificate: %w; --cert-dir must hold %s and %s in PEM", err, updaterserver.CertName, updaterserver.KeyName)
+	if err := checkCertificates("cert-dir", o.certDir, "client-ca-name", o.clientCAName); err != nil {
+		return err
 	}
 	updater, err := o.newUpdater()
 	if err != nil {
@@ -104,7 +102,10 @@ func (o *updaterServeOptions) run(ctx context.Context, logs io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, updater.Close()) }()
 	server, err := updaterserver.New(updaterserver.Options{
-		BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName, Updater: updater,
+		Endpoint: hookserver.Endpoint{
+			BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
+		},
+		Updater: updater,
 	})
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ package updaterserver
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -15,13 +14,8 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/port"
-)
-
-// The files of the serving certificate in Options.CertDir, named as in a Secret of type kubernetes.io/tls.
-const (
-	CertName = "tls.crt"
-	KeyName  = "tls.key"
 )
 
 // The names of the handlers.
@@ -36,15 +30,7 @@ const timeoutSeconds int32 = runtimehooksv1.DefaultHandlersTimeoutSeconds
 
 // Options configure a Server.
 type Options struct {
-	// BindAddress is the address to listen on; empty means all.
-	BindAddress string
-	// Port is the TCP port to listen on, from 1 to 65535.
-	Port int
-	// CertDir holds CertName and KeyName. The files are read again when they change.
-	CertDir string
-	// ClientCAName is a file in CertDir with the certificates that must have signed the caller's; empty means that callers
-	// need no certificate.
-	ClientCAName string
+	hookserver.Endpoint
 	// Updater is what is served.
 	Updater port.Updater
 }
@@ -59,24 +45,21 @@ type Server struct {
 
 // New returns a Server that is ready to be started.
 func New(o Options) (*Server, error) {
-	if o.Port < 1 || o.Port > 65535 {
-		return nil, fmt.Errorf("port %d is not between 1 and 65535", o.Port)
-	}
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
 		return nil, fmt.Errorf("building the catalog of hooks: %w", err)
 	}
-	inner, err := server.New(server.Options{
-		Catalog: catalog, Host: o.BindAddress, Port: o.Port,
-		CertDir: o.CertDir, CertName: CertName, KeyName: KeyName, ClientCAName: o.ClientCAName,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.MinVersion = tls.VersionTLS12 }},
-	})
+	listener, err := hookserver.NewTLSServer(o.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("creating the updater's server: %w", err)
+	}
+	inner, err := server.New(server.Options{Catalog: catalog})
 	if err != nil {
 		return nil, fmt.Errorf("creating the updater's server: %w", err)
 	}
 	s := &Server{inner: inner, updater: o.Updater}
 	// The handlers are registered with this when the server starts.
-	inner.Server = &interceptor{Server: inner.Server, wrap: s.intercept}
+	inner.Server = &interceptor{Server: listener, wrap: s.intercept}
 	failurePolicy, timeout := runtimehooksv1.FailurePolicyFail, timeoutSeconds
 	for _, handler := range []server.ExtensionHandler{
 		{Hook: runtimehooksv1.CanUpdateMachine, Name: CanUpdateMachineHandler, HandlerFunc: s.canUpdateMachine},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/updater/remote"
@@ -100,7 +101,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestControl(t *testing.T) {
 	t.Parallel()
-	server, err := updaterserver.New(updaterserver.Options{Port: 1, Updater: &canned{}})
+	server, err := updaterserver.New(updaterserver.Options{Endpoint: hookserver.Endpoint{Port: 1}, Updater: &canned{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestListenLocal(t *testing.T) {
 func TestNewRefusesPorts(t *testing.T) {
 	t.Parallel()
 	for _, number := range []int{-1, 0, 65536} {
-		if _, err := updaterserver.New(updaterserver.Options{Port: number}); err == nil {
+		if _, err := updaterserver.New(updaterserver.Options{Endpoint: hookserver.Endpoint{Port: number}}); err == nil {
 			t.Errorf("port %d was accepted", number)
 		}
 	}

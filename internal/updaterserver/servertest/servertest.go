@@ -17,6 +17,7 @@ import (
 	"testing" //nolint:depguard // It is imported by tests only.
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 )
@@ -29,13 +30,19 @@ type Running struct {
 	CA  []byte
 }
 
-// Start serves an updater on loopback.
-func Start(t *testing.T, updater port.Updater) Running {
+// Start serves an updater on loopback. Edits change how.
+func Start(t *testing.T, updater port.Updater, edits ...func(*updaterserver.Options)) Running {
 	t.Helper()
 	dir := t.TempDir()
 	ca := WriteCertificate(t, dir)
 	number := FreePort(t)
-	server, err := updaterserver.New(updaterserver.Options{BindAddress: "127.0.0.1", Port: number, CertDir: dir, Updater: updater})
+	options := updaterserver.Options{
+		Endpoint: hookserver.Endpoint{BindAddress: "127.0.0.1", Port: number, CertDir: dir}, Updater: updater,
+	}
+	for _, edit := range edits {
+		edit(&options)
+	}
+	server, err := updaterserver.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +107,8 @@ func WriteCertificate(t *testing.T, dir string) (ca []byte) {
 		t.Fatal(err)
 	}
 	for name, block := range map[string]*pem.Block{
-		updaterserver.CertName: {Type: "CERTIFICATE", Bytes: sign(t, template, caTemplate, key, caKey)},
-		updaterserver.KeyName:  {Type: "PRIVATE KEY", Bytes: keyDER},
+		hookserver.CertName: {Type: "CERTIFICATE", Bytes: sign(t, template, caTemplate, key, caKey)},
+		hookserver.KeyName:  {Type: "PRIVATE KEY", Bytes: keyDER},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
