@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -296,14 +298,29 @@ func tail(log string) string {
 	return log[max(0, len(log)-most):]
 }
 
+// Ports of processes are below those that Linux gives to connections and to listeners on port 0.
+// Nobody takes one between freePort and the start of the process.
+const firstPort, lastPort = 20_000, 32_000
+
+// usedPorts are those that freePort has returned.
+var usedPorts sync.Map
+
+// freePort returns an address of loopback that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if _, used := usedPorts.LoadOrStore(port, true); used {
+			continue
+		}
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address); err == nil {
+			_ = listener.Close()
+			return address
+		}
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 func portOf(address string) string {
