@@ -108,7 +108,11 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err := checkCertificates("cert-dir", o.certDir, "client-ca-name", o.clientCAName); err != nil {
 		return err
 	}
-	if err := checkGuardCA(guardCAFlags, o.guardPort, o.certDir, o.guardClientCAName); err != nil {
+	served := extension.Options{
+		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, GuardClientCAName: o.guardClientCAName,
+		NoGates: !o.gates, InPlaceUpgrades: upgrades,
+	}
+	if err := checkGuard(guardCAFlags, served); err != nil {
 		return err
 	}
 	restConfig, err := o.restConfig()
@@ -119,10 +123,7 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	hooks, _, err := extension.Setup(ctx, mgr, extension.Options{
-		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, GuardClientCAName: o.guardClientCAName,
-		NoGates: !o.gates, InPlaceUpgrades: upgrades,
-	})
+	hooks, _, err := extension.Setup(ctx, mgr, served)
 	if err != nil {
 		return err
 	}
@@ -166,16 +167,22 @@ func checkClientCA(dirFlag, certDir, clientCAFlag, clientCAName string) error {
 }
 
 // guardFlags are the names of the flags about the guard's port.
-type guardFlags struct{ port, dir, clientCA string }
+type guardFlags struct{ port, dir, hooksCA, clientCA string }
 
-var guardCAFlags = guardFlags{port: "guard-port", dir: "cert-dir", clientCA: "guard-client-ca-name"}
+var guardCAFlags = guardFlags{port: "guard-port", dir: "cert-dir", hooksCA: "client-ca-name", clientCA: "guard-client-ca-name"}
 
-// checkGuardCA finds a CA for the guard's callers that cannot be used.
-func checkGuardCA(flags guardFlags, port int, certDir, clientCAName string) error {
-	if clientCAName != "" && port == 0 {
+// checkGuard finds a CA for the guard's callers that cannot be used, and a guard at the port of hooks
+// that need a certificate: API servers present none there, so they would refuse kept Machines.
+func checkGuard(flags guardFlags, o extension.Options) error {
+	own := o.GuardPort != 0 && o.GuardPort != o.Port
+	switch {
+	case !own && o.GuardClientCAName != "":
 		return fmt.Errorf("--%s has no effect on the port of the hooks. Fix: set --%s, so that the guard has a port of its own", flags.clientCA, flags.port)
+	case !own && o.ClientCAName != "":
+		return fmt.Errorf("--%s asks every caller of the port for a certificate, also API servers that ask the guard. "+
+			"Fix: set --%s, so that the guard has a port of its own", flags.hooksCA, flags.port)
 	}
-	return checkClientCA(flags.dir, certDir, flags.clientCA, clientCAName)
+	return checkClientCA(flags.dir, o.CertDir, flags.clientCA, o.GuardClientCAName)
 }
 
 func (o *extensionOptions) restConfig() (*rest.Config, error) {

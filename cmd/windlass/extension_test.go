@@ -318,6 +318,14 @@ func TestExtensionErrors(t *testing.T) {
 		"a prefix of no key":       {args: []string{"--cert-dir", certDir, "--in-place-upgrade-prefix", "a b/"}, want: []string{"--in-place-upgrade-prefix: the prefix", "a b/"}},
 		"a port out of range":      {args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--port", "70000"}, want: []string{"port 70000 is not between"}},
 		"a port that is taken":     {args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--port", takenPort}, want: []string{"serving: ", "address already in use"}},
+		"a client CA for the guard's callers too": {
+			args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--client-ca-name", "tls.crt"},
+			want: []string{"--client-ca-name asks every caller", "Fix: set --guard-port"},
+		},
+		"a port for the guard that is the hooks' own": {
+			args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--client-ca-name", "tls.crt", "--port", "9443", "--guard-port", "9443"},
+			want: []string{"--client-ca-name asks every caller", "Fix: set --guard-port"},
+		},
 		"a client CA that is not there": {
 			args: []string{"--kubeconfig", kubeconfig, "--cert-dir", certDir, "--client-ca-name", "ca.crt"}, want: []string{"reading the client CA", "ca.crt", "--client-ca-name must name"},
 		},

@@ -95,8 +95,8 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 		if err := checkCertificates(flagExtensionCertDir, e.CertDir, flagExtensionClientCA, e.ClientCAName); err != nil {
 			return err
 		}
-		guard := guardFlags{port: flagExtensionGuard, dir: flagExtensionCertDir, clientCA: flagExtensionGuardCA}
-		if err := checkGuardCA(guard, e.GuardPort, e.CertDir, e.GuardClientCAName); err != nil {
+		guard := guardFlags{port: flagExtensionGuard, dir: flagExtensionCertDir, hooksCA: flagExtensionClientCA, clientCA: flagExtensionGuardCA}
+		if err := checkGuard(guard, e); err != nil {
 			return err
 		}
 	}

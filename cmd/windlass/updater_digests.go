@@ -46,7 +46,7 @@ func newUpdaterDigestsCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			terms, err := parseTerms(serial, expires)
+			terms, err := parseTerms(serial, expires, time.Now())
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func newUpdaterDigestsCommand() *cobra.Command {
 }
 
 // parseTerms parses the flags that a manifest needs that is going to be signed.
-func parseTerms(serial int64, expires string) (hosts.Terms, error) {
+func parseTerms(serial int64, expires string, now time.Time) (hosts.Terms, error) {
 	if serial == 0 && expires == "" {
 		return hosts.Terms{}, nil
 	}
@@ -82,6 +82,9 @@ func parseTerms(serial int64, expires string) (hosts.Terms, error) {
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if parsed, err := time.Parse(layout, expires); err == nil {
+			if !parsed.After(now) {
+				return hosts.Terms{}, &flagError{flag: "--expires", problem: expires + " is over, and hosts refuse a manifest that has expired; give a later date"}
+			}
 			return hosts.Terms{Serial: serial, Expires: parsed}, nil
 		}
 	}

@@ -22,11 +22,12 @@ func TestUpdaterDigests(t *testing.T) {
 	const line = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  v1.36.3/linux/amd64/kubelet\n"
 	for args, want := range map[string]string{
 		"":                                line,
-		"--serial 7 --expires 2027-06-30": "# windlass-manifest v1 serial=7 expires=2027-06-30T00:00:00Z\n" + line,
-		"--serial 7 --expires 2027-06-30T12:00:00+02:00": "# windlass-manifest v1 serial=7 expires=2027-06-30T10:00:00Z\n" + line,
+		"--serial 7 --expires 2127-06-30": "# windlass-manifest v1 serial=7 expires=2127-06-30T00:00:00Z\n" + line,
+		"--serial 7 --expires 2127-06-30T12:00:00+02:00": "# windlass-manifest v1 serial=7 expires=2127-06-30T10:00:00Z\n" + line,
 		"--serial 7":                       "--expires",
-		"--expires 2027-06-30":             "--serial",
-		"--serial -1 --expires 2027-06-30": "--serial",
+		"--expires 2127-06-30":             "--serial",
+		"--serial -1 --expires 2127-06-30": "--serial",
+		"--serial 7 --expires 2020-01-01":  "--expires",
 		"--serial 7 --expires soon":        "--expires",
 	} {
 		cmd := newUpdaterDigestsCommand()

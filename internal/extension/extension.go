@@ -222,7 +222,10 @@ func watchOwnKinds(ctx context.Context, mgr manager.Manager, o Options) error {
 	machines := &metav1.PartialObjectMetadata{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	if _, err := mgr.GetCache().GetInformer(ctx, machines, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watching Machines: %w; install Cluster API first", err)
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("watching Machines: %w; install Cluster API first", err)
+		}
+		return fmt.Errorf("watching Machines: %w", err)
 	}
 	own := []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}}
 	if !o.NoGates {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
@@ -40,6 +41,7 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 		return nil, err
 	}
 	options.TLSOpts = append(options.TLSOpts, ca.require)
+	log.Log.Info("Callers need a client certificate", "port", e.Port, "clientCA", ca.file)
 	return &authenticating{Server: webhook.NewServer(options), ca: ca}, nil
 }
 

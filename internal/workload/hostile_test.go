@@ -146,21 +146,23 @@ func TestThrottledIsNotUnreachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.serve(jsonAnswer(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"},"status":{"nodeInfo":{"kubeletVersion":"v1.31.1"},"conditions":[{"type":"Ready","status":"True"}]}}`))
-	// The deadline is closer than the limiter's wait for the last of the callers, and far enough for
-	// all of them to ask on a busy machine.
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-	defer cancel()
 	const want = "Cluster default/c was not asked yet: Windlass sends at most 20 requests per second"
 	throttled := 0
 	answers := make(chan string)
 	const callers = 400
-	for range callers {
-		go func() { answers <- w.nodes.Node(ctx, cluster, "n").Unknown }()
-	}
-	for range callers {
-		if strings.HasPrefix(<-answers, want) {
-			throttled++
+	// A busy machine may ask more slowly than the limit, above all before there is a connection.
+	for round := 0; round < 5 && throttled == 0; round++ {
+		// The deadline is closer than the limiter's wait for the last of the callers.
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		for range callers {
+			go func() { answers <- w.nodes.Node(ctx, cluster, "n").Unknown }()
 		}
+		for range callers {
+			if strings.HasPrefix(<-answers, want) {
+				throttled++
+			}
+		}
+		cancel()
 	}
 	if throttled == 0 {
 		t.Errorf("no caller is told %q", want)
