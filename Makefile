@@ -126,10 +126,10 @@ test-e2e: build host-tools ## Run the e2e tests: real API server, stock Cluster 
 
 # A failing input is kept in testdata/fuzz of its package, where `go test` runs it from then on, and printed. All targets run, also after a failure.
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME each (default 20s).
+fuzz: ## Run every fuzz target, or TARGET, for FUZZTIME each (default 20s).
 	@started=$$(mktemp); trap 'rm -f "$$started"' EXIT; failed=; \
-	for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u); do \
-		targets=$$(cd "$$dir" && go test -list '^Fuzz' . | sed -n '/^Fuzz/p'); \
+	for dir in $$(grep -rl --include='*_test.go' '^func $(or $(TARGET),Fuzz)' . | xargs -r -n 1 dirname | sort -u); do \
+		targets=$$(cd "$$dir" && go test -list '^$(or $(TARGET),Fuzz.*)$$' . | sed -n '/^Fuzz/p'); \
 		for target in $$targets; do \
 			printf '\n==> %s: %s, %s\n' "$$dir" "$$target" '$(FUZZTIME)'; \
 			touch "$$started"; \
