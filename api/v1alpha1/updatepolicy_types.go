@@ -253,6 +253,8 @@ const (
 	GuardInstalledReason = "GuardInstalled"
 	// GuardMissingReason: the guard's ValidatingWebhookConfiguration is not installed, or does not refuse what it must.
 	GuardMissingReason = "GuardMissing"
+	// GuardUnreachableReason: API servers cannot call the guard, so they refuse to create and to delete the Machines that policies keep.
+	GuardUnreachableReason = "GuardUnreachable"
 	// NamespaceExcludedReason: the guard leaves the namespace out, because of GuardLabel or another selector.
 	NamespaceExcludedReason = "NamespaceExcluded"
 	// GuardNotCoveringReason: the API server does not ask the guard yet about a group that the policy keeps.

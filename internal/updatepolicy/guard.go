@@ -29,6 +29,9 @@ func (g Guard) Covers(group Group) bool {
 	return !slices.ContainsFunc(g.Scopes, func(s guard.Scope) bool { return !s.Covers(group.entry()) })
 }
 
+// installGuard is the command that installs the guard alone, in the namespace of config/default.
+const installGuard = "sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -"
+
 // guarded is what the guard must be asked about.
 var guarded = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Delete}
 
@@ -39,7 +42,7 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 	if config == nil {
 		return Guard{
 			Reason:  v1alpha1.GuardMissingReason,
-			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so nothing keeps Cluster API from replacing machines; install it from config/webhook", v1alpha1.GuardConfigurationName),
+			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so nothing keeps Cluster API from replacing machines; install it: %s", v1alpha1.GuardConfigurationName, installGuard),
 		}
 	}
 	var asked, here []admissionregistrationv1.OperationType
@@ -64,14 +67,27 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 		case !slices.Contains(asked, operation):
 			return Guard{
 				Reason: v1alpha1.GuardMissingReason,
-				Message: fmt.Sprintf("no webhook of ValidatingWebhookConfiguration %q with failurePolicy Fail is asked about every %s of a Machine; install it anew from config/webhook",
-					config.Name, operation),
+				Message: fmt.Sprintf("no webhook of ValidatingWebhookConfiguration %q with failurePolicy Fail is asked about every %s of a Machine; install it anew: %s",
+					config.Name, operation, installGuard),
 			}
 		case !slices.Contains(here, operation):
 			return excluded(config.Name, namespace, namespaceLabels)
 		}
 	}
+	if i := slices.IndexFunc(config.Webhooks, isUntrusted); i >= 0 {
+		return Guard{
+			Reason: v1alpha1.GuardUnreachableReason,
+			Message: fmt.Sprintf("webhook %q of ValidatingWebhookConfiguration %q has no caBundle, so API servers cannot call the guard and refuse to create and delete Machines that policies keep; "+
+				"see that cert-manager's CA injector runs and that the annotation cert-manager.io/inject-ca-from names the Certificate, or install it anew: %s",
+				config.Webhooks[i].Name, config.Name, installGuard),
+		}
+	}
 	return Guard{Active: true, Reason: v1alpha1.GuardInstalledReason, Scopes: scopes}
+}
+
+// isUntrusted reports whether no API server can verify the certificate of a webhook: no public CA signs the names of Services.
+func isUntrusted(w admissionregistrationv1.ValidatingWebhook) bool {
+	return w.ClientConfig.Service != nil && len(w.ClientConfig.CABundle) == 0
 }
 
 func excluded(config, namespace string, namespaceLabels map[string]string) Guard {

@@ -32,11 +32,13 @@ func TestSelectGuard(t *testing.T) {
 	t.Parallel()
 	type webhook = admissionregistrationv1.ValidatingWebhook
 	const (
-		missing  = `there is no ValidatingWebhookConfiguration "windlass-guard", so nothing keeps Cluster API from replacing machines; install it from config/webhook`
-		noCreate = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every CREATE of a Machine; install it anew from config/webhook`
-		noDelete = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every DELETE of a Machine; install it anew from config/webhook`
+		missing  = `there is no ValidatingWebhookConfiguration "windlass-guard", so nothing keeps Cluster API from replacing machines; install it: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
+		noCreate = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every CREATE of a Machine; install it anew: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
+		noDelete = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every DELETE of a Machine; install it anew: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
 		disabled = `namespace "ns" has the label windlass.dev/guard=disabled, so nothing keeps Cluster API from replacing machines in it; remove the label`
-		left     = `the namespaceSelector in ValidatingWebhookConfiguration "windlass-guard" leaves out namespace "ns", so nothing keeps Cluster API from replacing machines in it; correct one or the other`
+		noCA     = `webhook "guard.windlass.dev" of ValidatingWebhookConfiguration "windlass-guard" has no caBundle, so API servers cannot call the guard and refuse to create and delete Machines that policies keep; ` +
+			`see that cert-manager's CA injector runs and that the annotation cert-manager.io/inject-ca-from names the Certificate, or install it anew: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
+		left = `the namespaceSelector in ValidatingWebhookConfiguration "windlass-guard" leaves out namespace "ns", so nothing keeps Cluster API from replacing machines in it; correct one or the other`
 	)
 	active := updatepolicy.Guard{Active: true, Reason: "GuardInstalled"}
 	lacking := func(message string) updatepolicy.Guard {
@@ -56,7 +58,14 @@ func TestSelectGuard(t *testing.T) {
 		"no selector":               {edit: func(w *webhook) { w.NamespaceSelector = nil }, labels: map[string]string{"windlass.dev/guard": "disabled"}, want: active},
 		"a selector of others":      {edit: func(w *webhook) { w.NamespaceSelector = labelled("stage", "prod") }, want: updatepolicy.Guard{Reason: "NamespaceExcluded", Message: left}},
 		"a selector that is broken": {edit: func(w *webhook) { w.NamespaceSelector = broken() }, want: updatepolicy.Guard{Reason: "NamespaceExcluded", Message: left}},
-		"defaults":                  {edit: func(w *webhook) { w.FailurePolicy, w.MatchPolicy = nil, nil }, want: active},
+		"a Service without a CA": {
+			edit: func(w *webhook) { w.ClientConfig.Service = &admissionregistrationv1.ServiceReference{Name: "x"} },
+			want: updatepolicy.Guard{Reason: "GuardUnreachable", Message: noCA},
+		},
+		"a Service with a CA": {edit: func(w *webhook) {
+			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "x"}, CABundle: []byte("x")}
+		}, want: active},
+		"defaults": {edit: func(w *webhook) { w.FailurePolicy, w.MatchPolicy = nil, nil }, want: active},
 		"everything": {edit: func(w *webhook) {
 			w.Rules[0].Operations = []admissionregistrationv1.OperationType{"*"}
 			w.Rules[0].Rule = admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}}
