@@ -53,18 +53,33 @@ func Differing(scope Scope, a, b Objects) ([]Pointer, error) {
 	return found, nil
 }
 
-// NotLive returns the fields in which a request's current objects of a Machine are not the live ones, sorted. Cluster API normalises a KubeadmConfig before
-// it asks, and its dry run of the infrastructure machine adds defaults: these do not count. A default has the same value in desired, so that it is no change.
+// NotLive returns the fields in which a request's current objects of a Machine are not the live ones,
+// sorted. A KubeadmConfig may be as it is stored, or as Cluster API prepares it. Cluster API's dry run
+// of the infrastructure machine adds defaults: these do not count. A default has the same value in
+// desired, so that it is no change.
 func NotLive(current, live, desired Objects) ([]Pointer, error) {
-	sent, err := viewOf(Machine, current, prepare)
-	if err != nil {
-		return nil, err
-	}
 	want, err := viewOf(Machine, desired, prepare)
 	if err != nil {
 		return nil, err
 	}
-	have, err := viewOf(Machine, live, func(config tree) tree { return prepare(asCurrent(config, want[2])) })
+	prepared, err := notLive(current, live, want, func(config tree) tree { return prepare(asCurrent(config, want[2])) })
+	if err != nil || len(prepared) == 0 {
+		return nil, err
+	}
+	stored, err := notLive(current, live, want, prepare)
+	if err != nil || len(stored) == 0 {
+		return nil, err
+	}
+	return prepared, nil
+}
+
+// notLive is NotLive for a change of the live KubeadmConfig.
+func notLive(current, live Objects, want view, change func(tree) tree) ([]Pointer, error) {
+	sent, err := viewOf(Machine, current, prepare)
+	if err != nil {
+		return nil, err
+	}
+	have, err := viewOf(Machine, live, change)
 	if err != nil {
 		return nil, err
 	}
@@ -135,11 +150,16 @@ func lacks(path string, want, have tree) []string {
 // ask for, sorted. source holds what the control plane's object asks for, in the form of a Machine's
 // objects: its version, its KubeadmConfig spec and its infrastructure template's spec. Every change
 // from current to desired must have the value of source, and desired must have all that source has.
-// A part that source lacks asks for no change. /kind stands for an object of another kind.
+// A part that source lacks asks for no change. /kind stands for an object of another kind. The
+// bootstrap config in current is the live one: that of a request has values of desired.
 func Unasked(current, desired, source Objects) ([]Pointer, error) {
+	changes := [3]func(tree) tree{prepare, prepare, func(config tree) tree { return prepare(without(config, "/initConfiguration")) }}
+	if !isNone(source.Bootstrap) {
+		changes[0] = func(config tree) tree { return prepare(toJoin(config)) }
+	}
 	var views [3]view
 	for i, o := range []Objects{current, desired, source} {
-		v, err := viewOf(Machine, o, []func(tree) tree{withoutTaken, prepare, asJoin}[i])
+		v, err := viewOf(Machine, o, changes[i])
 		if err != nil {
 			return nil, err
 		}
@@ -268,24 +288,31 @@ func prepare(config tree) tree {
 	return without(config, dropped...)
 }
 
-// asCurrent returns the current config that is sent for a live one. The init configuration of the
-// config that initialised a control plane becomes its join configuration.
+// asCurrent returns the current config that is sent for a live one.
 func asCurrent(live, desired tree) tree {
 	replaced := taken
 	if isForInit(live) {
-		initial := field(live, "initConfiguration")
-		for _, key := range []string{"nodeRegistration", "patches", "skipPhases", "timeouts"} {
-			live = put(live, []string{"joinConfiguration", key}, field(initial, key))
-		}
-		live = put(live, tokens("/joinConfiguration/controlPlane"), absent{})
-		live = put(live, tokens("/joinConfiguration/controlPlane/localAPIEndpoint"), field(initial, "localAPIEndpoint"))
-		live = without(live, "/initConfiguration")
 		replaced = append(slices.Clip(taken), caCertPath)
 	}
+	live = toJoin(live)
 	for _, path := range replaced {
 		live = put(live, tokens(path), lookup(desired, path))
 	}
 	return live
+}
+
+// toJoin makes the init configuration of a config that initialised a control plane its join
+// configuration.
+func toJoin(config tree) tree {
+	if !isForInit(config) {
+		return config
+	}
+	initial := field(config, "initConfiguration")
+	for _, key := range []string{"nodeRegistration", "patches", "skipPhases", "timeouts"} {
+		config = put(config, []string{"joinConfiguration", key}, field(initial, key))
+	}
+	config = without(config, "/initConfiguration", "/joinConfiguration/controlPlane")
+	return put(config, tokens("/joinConfiguration/controlPlane/localAPIEndpoint"), field(initial, "localAPIEndpoint"))
 }
 
 // isForInit is isKubeadmConfigForInit of the same file. Go pointers are nil for null and for what is
@@ -294,15 +321,6 @@ func isForInit(config tree) bool {
 	controlPlane := lookup(config, "/joinConfiguration/controlPlane")
 	arguments, _ := lookup(config, "/joinConfiguration/nodeRegistration/kubeletExtraArgs").([]any)
 	return (isAbsent(controlPlane) || controlPlane == nil) && len(arguments) == 0
-}
-
-// asJoin returns what a control plane's object asks of any Machine: the join configuration alone.
-func asJoin(config tree) tree { return prepare(without(config, "/initConfiguration")) }
-
-// withoutTaken returns a current config without the fields whose values are desired ones, so that
-// these values count as changes.
-func withoutTaken(config tree) tree {
-	return without(prepare(config), append(slices.Clip(taken), caCertPath)...)
 }
 
 // essence returns a stored config without what Cluster API's controllers fill in.

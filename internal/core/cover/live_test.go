@@ -67,6 +67,10 @@ func TestNotLive(t *testing.T) {
 			current: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{},"nodeRegistration":{"kubeletExtraArgs":[{"name":"v"}]}},"initConfiguration":{"skipPhases":["x"]}}`)},
 			live:    cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"v"}]}},"initConfiguration":{"skipPhases":["x"]}}`)},
 		},
+		"a config as it is stored": {
+			current: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"nodeRegistration":{"name":"n"}},"clusterConfiguration":{"controlPlaneEndpoint":"e"}}`)},
+			live:    cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"nodeRegistration":{"name":"n"}},"clusterConfiguration":{"controlPlaneEndpoint":"e"}}`)},
+		},
 		"a machine that joined, by an empty object": {
 			current: cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{}},"initConfiguration":{"skipPhases":["x"]}}`)},
 			live:    cover.Objects{Bootstrap: kubeadm(`{"joinConfiguration":{"controlPlane":{}},"initConfiguration":{"skipPhases":["x"]}}`)},
@@ -151,10 +155,9 @@ func TestUnasked(t *testing.T) {
 		Machine: spec(`{"version":"v2"}`), Infrastructure: spec(`{"size":"m","disk":{"gb":1}}`),
 		Bootstrap: kubeadm(`{"files":[{"path":"/a"}],"clusterConfiguration":{"dns":{"imageTag":"1"}},"joinConfiguration":{"discovery":{"bootstrapToken":{}}},` + initial + `}`),
 	}
-	// Cluster API sends desired values of DNS and the control plane's endpoint in the current config.
 	current := cover.Objects{
 		Machine: spec(`{"version":"v1","failureDomain":"z"}`), Infrastructure: spec(`{"size":"s","providerID":"p"}`),
-		Bootstrap: kubeadm(`{"ntp":{"enabled":true},"clusterConfiguration":{"dns":{"imageTag":"1"}}}`),
+		Bootstrap: kubeadm(`{"ntp":{"enabled":true},"clusterConfiguration":{"dns":{"imageTag":"0"},"controlPlaneEndpoint":"e"},"joinConfiguration":{"nodeRegistration":{"name":"n"}}}`),
 	}
 	const files, dns = `"files":[{"path":"/a"}]`, `"dns":{"imageTag":"1"}`
 	for name, tt := range map[string]struct {
@@ -189,6 +192,7 @@ func TestUnasked(t *testing.T) {
 			part: cover.Objects{Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{` + dns + `,"controlPlaneEndpoint":"evil"}}`)},
 			want: []string{"BootstrapConfig /spec/clusterConfiguration/controlPlaneEndpoint"},
 		},
+		"the live endpoint": {part: cover.Objects{Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{` + dns + `,"controlPlaneEndpoint":"e"}}`)}},
 		"an init configuration": {
 			part: cover.Objects{Bootstrap: kubeadm(`{` + files + `,"clusterConfiguration":{` + dns + `},` + initial + `}`)},
 			want: []string{"BootstrapConfig /spec/initConfiguration/nodeRegistration/kubeletExtraArgs"},
@@ -199,11 +203,12 @@ func TestUnasked(t *testing.T) {
 		},
 		"another kind": {part: cover.Objects{Infrastructure: []byte(`{"kind":"Y","spec":{"size":"m","disk":{"gb":1},"providerID":"p"}}`)}, want: []string{"InfrastructureMachine /kind"}},
 		"changes without a source": {noSource: true, want: []string{
-			"InfrastructureMachine /spec/disk/gb", "InfrastructureMachine /spec/size", "BootstrapConfig /spec/clusterConfiguration/dns/imageTag",
-			"BootstrapConfig /spec/files", "BootstrapConfig /spec/ntp/enabled",
+			"InfrastructureMachine /spec/disk/gb", "InfrastructureMachine /spec/size", "BootstrapConfig /spec/clusterConfiguration/controlPlaneEndpoint",
+			"BootstrapConfig /spec/clusterConfiguration/dns/imageTag", "BootstrapConfig /spec/files", "BootstrapConfig /spec/joinConfiguration/nodeRegistration/name",
+			"BootstrapConfig /spec/ntp/enabled",
 		}},
 		"no changes without a source": {
-			part: cover.Objects{Infrastructure: current.Infrastructure, Bootstrap: kubeadm(`{"ntp":{"enabled":true}}`)}, noSource: true,
+			part: cover.Objects{Infrastructure: current.Infrastructure, Bootstrap: current.Bootstrap}, noSource: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,9 @@ func (e *Engine) machineQuestion(ctx context.Context, request *runtimehooksv1.Ca
 	if err != nil {
 		return question{}, err
 	}
-	if q.unasked, err = cover.Unasked(q.current, q.desired, source.objects); err != nil {
+	before := q.current
+	before.Bootstrap = live.objects.Bootstrap
+	if q.unasked, err = cover.Unasked(before, q.desired, source.objects); err != nil {
 		return question{}, unasked(DesiredDiffers, "the request about Machine %s: %v", key, err)
 	}
 	if err := e.checkUnasked(machine, source, q.unasked); err != nil {
