@@ -135,7 +135,10 @@ func TestFollow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := r.call(t.Context(), core.Call{Step: inplace.Step{Updater: tt.updater}, Operation: "o", Option: toChannel, Follow: tt.follow, Unheard: tt.unheard})
+			a, err := r.call(t.Context(), core.Call{Step: inplace.Step{Updater: tt.updater}, Operation: "o", Option: toChannel, Follow: tt.follow, Unheard: tt.unheard})
+			if err != nil {
+				t.Fatal(err)
+			}
 			requests := w.updaters[tt.updater].requests
 			if asked := len(requests) == 1; asked != tt.asked {
 				t.Fatalf("asked %t: %+v", asked, a)

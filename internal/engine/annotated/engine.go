@@ -7,7 +7,6 @@ package annotated
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/engine/cplock"
+	"github.com/windlass-dev/windlass/internal/engine/fence"
 	"github.com/windlass-dev/windlass/internal/engine/settle"
 	"github.com/windlass-dev/windlass/internal/port"
 )
@@ -65,11 +65,15 @@ type Engine struct {
 	locks    cplock.Locks
 	draining *settle.Messages
 	shown    *shownSet
+	fence    fence.Fence
 }
 
 // New returns an Engine.
 func New(o Options) *Engine {
-	return &Engine{Options: o, keys: NewKeys(o.Prefix), locks: cplock.New(o.Client, o.Live), draining: settle.New(), shown: newShownSet()}
+	return &Engine{
+		Options: o, keys: NewKeys(o.Prefix), locks: cplock.New(o.Client, o.Live), draining: settle.New(), shown: newShownSet(),
+		fence: fence.Fence{Client: o.Client, Live: o.Live},
+	}
 }
 
 // Result says when an object must be looked at again though nothing changes.
@@ -79,9 +83,6 @@ type Result struct {
 	// Now says that it must be at once.
 	Now bool
 }
-
-// errStartOver says that an object is not any longer what was decided on.
-var errStartOver = errors.New("the object has changed since it was read")
 
 func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
 

@@ -9,11 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/port"
 )
 
 // rejects has the API server answer one write with an error.
@@ -134,6 +136,71 @@ func TestFrozenProcess(t *testing.T) {
 			}
 			if c := condition(ended.Status.Conditions); c != nil {
 				t.Errorf("a condition is shown of an upgrade that is over: %+v", c)
+			}
+		})
+	}
+}
+
+// frozenNodes calls freeze once a node is read, and counts what is done to nodes.
+type frozenNodes struct {
+	port.Nodes
+	freeze  func()
+	effects int
+}
+
+func (n *frozenNodes) Node(ctx context.Context, cluster types.NamespacedName, name string) inplace.Node {
+	node := n.Nodes.Node(ctx, cluster, name)
+	if freeze := n.freeze; freeze != nil {
+		n.freeze = nil
+		freeze()
+	}
+	return node
+}
+
+func (n *frozenNodes) Drain(ctx context.Context, cluster, machine types.NamespacedName, node string) (port.DrainStatus, error) {
+	n.effects++
+	return n.Nodes.Drain(ctx, cluster, machine, node)
+}
+
+func (n *frozenNodes) Uncordon(ctx context.Context, cluster types.NamespacedName, node string) error {
+	n.effects++
+	return n.Nodes.Uncordon(ctx, cluster, node)
+}
+
+// TestFrozenBeforeAnEffect: a process that is frozen between what it reads and what it does, and
+// continues after its successor has ended the upgrade, neither drains the node nor calls the updater.
+func TestFrozenBeforeAnEffect(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []inplace.Phase{inplace.Draining, inplace.Updating} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			kubelet, _ := w.register()
+			w.add(newMachine("cp-0", "kcp"))
+			w.nodes.SetDrain(inCluster, "cp-0", 3)
+			w.tick = time.Minute
+			w.ask("cp-0", toVersion)
+			w.until("it is "+string(phase), func() bool {
+				u, _ := readRecord[core.Upgrade](w.machine("cp-0").Annotations)
+				return phaseOf(u) == string(phase)
+			})
+			o := w.engine.Options
+			nodes := &frozenNodes{Nodes: o.Nodes}
+			calls := 0
+			nodes.freeze = func() {
+				w.now = w.now.Add(20 * time.Second)
+				w.untilDone("cp-0", toVersion)
+				calls = len(kubelet.requests)
+			}
+			o.Nodes = nodes
+			if _, err := New(o).Machine(w.quiet(), keyOf("cp-0")); err != nil {
+				t.Fatal(err)
+			}
+			if nodes.freeze != nil || nodes.effects > 0 || len(kubelet.requests) != calls {
+				t.Errorf("frozen %v, %d effects on the node, %d more calls", nodes.freeze == nil, nodes.effects, len(kubelet.requests)-calls)
+			}
+			if left := w.machine("cp-0").Annotations; len(left) != 2 {
+				t.Errorf("annotations are left: %v", left)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package annotated
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/engine/fence"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -45,7 +45,7 @@ func (e *Engine) Group(ctx context.Context, gvk schema.GroupVersionKind, key typ
 		return Result{}, err
 	}
 	result, err := r.carryOn(ctx)
-	if errors.Is(err, errStartOver) {
+	if fence.IsStale(err) {
 		return Result{Now: true}, nil
 	}
 	return result, err
@@ -83,13 +83,13 @@ func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
 	}
 	patch := difference(before, after)
 	if len(patch) > 0 {
-		if err := startOverOnConflict(r.patch(ctx, r.object, patch)); err != nil {
+		if err := r.fence.Annotate(ctx, r.object, patch); err != nil {
 			return Result{}, err
 		}
 		r.emit(ctx, r.gvk.Kind, r.object, v.Event)
 	}
 	if isRest(v.Action) && v.State != (core.State{}) {
-		if err := r.show(ctx, v.State); errors.Is(err, errStartOver) {
+		if err := r.show(ctx, v.State); fence.IsStale(err) {
 			return Result{}, err
 		} else if err != nil {
 			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String())
@@ -159,7 +159,7 @@ func (r *groupRun) carryOut(ctx context.Context, a core.GroupAction, changed boo
 			r.facts.CannotRaise = fmt.Sprintf("the API server refuses it: %s; set %s yourself when that is mended", text.Bound(err.Error(), maxMessage/2), versionField(r.facts.ControlPlane))
 			return r.carryOn(ctx)
 		}
-		if err := startOverOnConflict(err); err != nil {
+		if err != nil {
 			return Result{}, err
 		}
 		logFor(ctx).Info("Raised the version of a group whose machines run it", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "version", a.Version.String())
@@ -179,7 +179,7 @@ func (r *groupRun) edit(ctx context.Context, member string, compute func(*cluste
 		if len(p) == 0 {
 			return Result{After: nextStep}, nil
 		}
-		if err := startOverOnConflict(r.patch(ctx, m, p)); err != nil {
+		if err := r.fence.Annotate(ctx, m, p); err != nil {
 			return Result{}, err
 		}
 		logFor(ctx).Info("Changed what a machine of a group is asked for", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "machine", member, "to", m.Annotations[r.keys.To])
@@ -219,7 +219,7 @@ func (r *groupRun) raise(ctx context.Context, to version.Version) error {
 	if err := unstructured.SetNestedField(fields, to.String(), versionPath(r.facts.ControlPlane)...); err != nil {
 		return fmt.Errorf("making a patch of the version: %w", err)
 	}
-	return r.patchFields(ctx, r.object, fields)
+	return r.fence.Patch(ctx, r.object, fields)
 }
 
 // isRefusal reports whether the API server, or an admission webhook, says no to a change for what it is.
@@ -247,5 +247,5 @@ func (r *groupRun) show(ctx context.Context, s core.State) error {
 	if r.gvk != deploymentKind && r.gvk != kubeadmControlPlaneKind {
 		return nil
 	}
-	return startOverOnConflict(r.applyCondition(ctx, r.gvk, r.object, &r.conditions, s))
+	return r.applyCondition(ctx, r.gvk, r.object, &r.conditions, s)
 }

@@ -2,7 +2,6 @@ package annotated
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/fence"
 	"github.com/windlass-dev/windlass/internal/engine/remediation"
 )
 
@@ -30,7 +30,7 @@ func (e *Engine) Machine(ctx context.Context, key types.NamespacedName) (Result,
 		return Result{}, err
 	}
 	result, err := r.carryOn(ctx)
-	if errors.Is(err, errStartOver) {
+	if fence.IsStale(err) {
 		return Result{Now: true}, nil
 	}
 	return result, err
@@ -70,6 +70,8 @@ type machineRun struct {
 	workersRead bool
 	// called says that an updater was asked to do something, spent that something else may have taken most of the time there is for that.
 	called, spent bool
+	// confirmed is when the Machine was last known to be what is decided on.
+	confirmed fence.Confirmed
 	// plans are what updaters have answered, by option.
 	plans map[string]core.Plan
 }
@@ -144,7 +146,7 @@ func (r *machineRun) settle(ctx context.Context, v core.MachineVerdict) (changed
 	switch v.Action.(type) {
 	case core.Rest, core.Wait:
 		// What is done at once need not be shown: each change of a condition is a write.
-		if err := r.show(ctx, v.State); errors.Is(err, errStartOver) {
+		if err := r.show(ctx, v.State); fence.IsStale(err) {
 			return false, err
 		} else if err != nil {
 			// Best effort: the next reconcile shows it.
@@ -224,14 +226,22 @@ func (r *machineRun) callInTime(ctx context.Context, a core.Call) (core.MachineV
 		return core.MachineVerdict{}, &Result{After: nextStep}, nil
 	}
 	r.called = true
-	answer := r.call(ctx, a)
+	answer, err := r.call(ctx, a)
+	if err != nil {
+		return core.MachineVerdict{}, nil, err
+	}
 	r.readNode(ctx)
 	return core.Answered(r.facts, answer), nil, nil
 }
 
 // uncordon makes the node schedulable again.
 func (r *machineRun) uncordon(ctx context.Context) (core.MachineVerdict, *Result, error) {
-	if err := r.Nodes.Uncordon(ctx, r.clusterKey(), r.machine.Status.NodeRef.Name); err != nil {
+	if err := r.confirm(ctx); err != nil {
+		return core.MachineVerdict{}, nil, err
+	}
+	bounded, cancel := r.confirmed.Bound(ctx)
+	defer cancel()
+	if err := r.Nodes.Uncordon(bounded, r.clusterKey(), r.machine.Status.NodeRef.Name); err != nil {
 		return core.MachineVerdict{}, nil, fmt.Errorf("uncordoning the node of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
 	}
 	r.readNode(ctx)
@@ -274,8 +284,13 @@ func (r *machineRun) drain(ctx context.Context) (core.MachineVerdict, *Result, e
 	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(r.facts.Upgrade.Progress.Started) > limit {
 		return core.Drained(r.facts), nil, nil
 	}
+	if err := r.confirm(ctx); err != nil {
+		return core.MachineVerdict{}, nil, err
+	}
 	r.spent = true
-	status, err := r.Nodes.Drain(ctx, r.clusterKey(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
+	bounded, cancel := r.confirmed.Bound(ctx)
+	defer cancel()
+	status, err := r.Nodes.Drain(bounded, r.clusterKey(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
 	if err != nil {
 		status.Done, status.Message = false, err.Error() // What fails is tried again.
 	}
@@ -284,6 +299,11 @@ func (r *machineRun) drain(ctx context.Context) (core.MachineVerdict, *Result, e
 	}
 	r.readNode(ctx)
 	return core.Drained(r.facts), nil, nil
+}
+
+// confirm must be called right before an effect; see fence.Confirm.
+func (r *machineRun) confirm(ctx context.Context) error {
+	return r.fence.Confirm(ctx, r.machine, &r.confirmed)
 }
 
 func (r *machineRun) clusterKey() types.NamespacedName { return client.ObjectKeyFromObject(r.cluster) }

@@ -179,26 +179,27 @@ func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineR
 	}, nil
 }
 
-// call asks the updater of a step to bring the machine to the option, or how that goes on.
-func (r *machineRun) call(ctx context.Context, a core.Call) inplace.Answer {
+// call asks the updater of a step to bring the machine to the option, or how that goes on. An error
+// says that the updater was not asked.
+func (r *machineRun) call(ctx context.Context, a core.Call) (inplace.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callBudget)
 	defer cancel()
 	// The name comes from a record that tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
 	u, err := ask.Serving(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.machine)
 	if err != nil {
-		return inplace.Answer{Message: err.Error()}
+		return inplace.Answer{Message: err.Error()}, nil
 	}
 	if a.Follow && a.Unheard && !isK8sd(u) {
 		// It need not know the annotation that asks it to begin nothing, nor the operation.
-		return inplace.Answer{Message: fmt.Sprintf("updater %q was not heard of when its time was over, so nobody knows whether its change runs", u.Name)}
+		return inplace.Answer{Message: fmt.Sprintf("updater %q was not heard of when its time was over, so nobody knows whether its change runs", u.Name)}, nil
 	}
 	opened, err := r.Open(ctx, u)
 	if err != nil {
-		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}
+		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}, nil
 	}
 	objects, err := r.desired(ctx)
 	if err != nil {
-		return inplace.Answer{Message: err.Error()}
+		return inplace.Answer{Message: err.Error()}, nil
 	}
 	if option, err := core.ParseOption(a.Option); err == nil {
 		if exact, ok := option.Exact(); ok {
@@ -207,9 +208,12 @@ func (r *machineRun) call(ctx context.Context, a core.Call) inplace.Answer {
 	}
 	request, err := ask.UpdateRequest(objects, ask.Command{Operation: a.Operation, Option: a.Option, Follow: a.Follow}, ask.Reserved(r.Prefix))
 	if err != nil {
-		return inplace.Answer{Message: err.Error()}
+		return inplace.Answer{Message: err.Error()}, nil
 	}
-	return opened.UpdateMachine(ctx, request)
+	if err := r.confirm(ctx); err != nil {
+		return inplace.Answer{}, err
+	}
+	return opened.UpdateMachine(ctx, request), nil
 }
 
 func orDefault(s, otherwise string) string {

@@ -18,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/fence"
 	"github.com/windlass-dev/windlass/internal/engine/remediation"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -35,14 +36,14 @@ const defaultSoak = 40 * time.Second
 
 // readMachine reads all that is decided on; nil where the Machine does not exist.
 func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*machineRun, error) {
-	m := &clusterv1.Machine{}
+	m, read := &clusterv1.Machine{}, e.Now()
 	if err := e.Live.Get(ctx, key, m); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil //nolint:nilnil // There is nothing to do, which is no error.
 		}
 		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
-	r := &machineRun{Engine: e, machine: m}
+	r := &machineRun{Engine: e, machine: m, confirmed: fence.Since(read, e.Now)}
 	var err error
 	if r.cluster, err = e.readCluster(ctx, key.Namespace, m.Spec.ClusterName); err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -58,14 +57,9 @@ func phaseOf(u *core.Upgrade) string {
 	return string(u.Progress.Phase)
 }
 
-// show shows how the upgrade stands. The error is errStartOver if that must be decided again.
+// show shows how the upgrade stands. The error is a *fence.StaleError if that must be decided again.
 func (r *machineRun) show(ctx context.Context, s core.State) error {
-	err := r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, s)
-	if !apierrors.IsConflict(err) {
-		return err
-	}
-	if err := r.refresh(ctx); err != nil {
-		return err
-	}
-	return startOverOnConflict(r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, s))
+	return r.fence.Retry(ctx, r.machine, func() error {
+		return r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, s)
+	})
 }

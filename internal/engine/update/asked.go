@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/engine/fence"
 )
 
 // machineQuestion is the question of a CanUpdateMachine request, if its current objects are the live ones, and its desired objects change nothing that the
@@ -57,7 +58,7 @@ func (e *Engine) machineQuestion(ctx context.Context, request *runtimehooksv1.Ca
 	if err := e.checkUnasked(machine, source, q.unasked); err != nil {
 		return question{}, err
 	}
-	q.quiet = len(q.unasked) > 0 && !ownerMovedOn(machine)
+	q.quiet = len(q.unasked) > 0 && !fence.OwnerMovedOn(machine)
 	err = q.setMetadata(machine, live.infrastructure, live.bootstrap, live.infrastructure, live.bootstrap)
 	return q, err
 }

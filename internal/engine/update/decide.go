@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -347,7 +348,12 @@ func (e *Engine) noteRequest(ctx context.Context, u *v1alpha1.Updater, hook stri
 	}
 	changed := u.DeepCopy()
 	changed.Status.LastRequest = &request
-	if err := e.Client.Status().Patch(ctx, changed, client.MergeFrom(u)); err != nil {
+	// A process that was frozen meanwhile must not write over a newer request.
+	patch := client.MergeFromWithOptions(u, client.MergeFromWithOptimisticLock{})
+	switch err := e.Client.Status().Patch(ctx, changed, patch); {
+	case apierrors.IsConflict(err):
+		e.asked.forget(u.Name)
+	case err != nil:
 		logFor(ctx).Error(err, "Writing the status of an Updater", "updater", u.Name)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/core/keyedlock"
 	"github.com/windlass-dev/windlass/internal/engine/cplock"
+	"github.com/windlass-dev/windlass/internal/engine/fence"
 	"github.com/windlass-dev/windlass/internal/engine/settle"
 	"github.com/windlass-dev/windlass/internal/engine/slots"
 	"github.com/windlass-dev/windlass/internal/port"
@@ -60,6 +61,7 @@ type Engine struct {
 	machines keyedlock.Locks[types.NamespacedName]
 	draining *settle.Messages
 	locks    cplock.Locks
+	fence    fence.Fence
 }
 
 // New returns an Engine.
@@ -67,7 +69,7 @@ func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
 		Options: o, slots: slots.New[types.UID](), asked: newAsked(), said: newSaid(o.Now), unasked: newSaid(o.Now), blocked: newBlockedSet(), draining: settle.New(),
-		locks: cplock.New(o.Client, o.Live),
+		locks: cplock.New(o.Client, o.Live), fence: fence.Fence{Client: o.Client, Live: o.Live},
 	}
 }
 

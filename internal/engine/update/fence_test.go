@@ -10,6 +10,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,7 +79,10 @@ func TestConflicts(t *testing.T) {
 		"in its records":                     {change: func(m *clusterv1.Machine) { m.Annotations[v1alpha1.LastUpdateAnnotation] = `{}` }},
 		"in its marks":                       {change: func(m *clusterv1.Machine) { delete(m.Annotations, clusterv1.UpdateInProgressAnnotation) }},
 		"in its labels":                      {change: func(m *clusterv1.Machine) { m.Labels["x"] = "y" }},
-		"in its owner":                       {change: func(m *clusterv1.Machine) { m.OwnerReferences[0].Name = "newest" }},
+		"in its remediation": {change: func(m *clusterv1.Machine) {
+			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason}}
+		}},
+		"in its owner": {change: func(m *clusterv1.Machine) { m.OwnerReferences[0].Name = "newest" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,5 +192,79 @@ func TestDecisionsAreFenced(t *testing.T) {
 	}
 	if _, err := w.canUpdateSet(machineSet("old", from), machineSet("new", to)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestConditionsAreFenced: a process that is frozen before it shows why an update stands still shows
+// nothing once its successor has changed the Machine.
+func TestConditionsAreFenced(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change map[string]string
+		shown  bool
+	}{
+		"nobody changes the Machine":    {shown: true},
+		"somebody changes a status":     {change: map[string]string{}, shown: true},
+		"the successor ends the update": {change: map[string]string{v1alpha1.LastUpdateAnnotation: `{}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, _ := moving(t, external(nil))
+			inner, ok := w.client.(client.WithWatch)
+			if !ok {
+				t.Fatalf("%T cannot be intercepted", w.client)
+			}
+			o, frozen := w.engine.Options, false
+			o.Client = interceptor.NewClient(inner, interceptor.Funcs{
+				SubResourceApply: func(ctx context.Context, c client.Client, sub string, object runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+					if !frozen && tt.change != nil {
+						m := w.machine("a") //nolint:contextcheck // The world has the test's context.
+						m.Status.Phase = "Running"
+						w.must(w.client.Status().Update(ctx, m))
+						for key, value := range tt.change {
+							w.annotate("a", key, &value) //nolint:contextcheck // As above.
+						}
+					}
+					frozen = true
+					return c.SubResource(sub).Apply(ctx, object, opts...)
+				},
+			})
+			w.engine = New(o)
+			rival := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rival"}, Spec: external(nil)}
+			rival.Spec.Targets = []v1alpha1.UpdateTarget{{ClusterName: "c"}}
+			w.must(w.client.Create(t.Context(), rival))
+			if _, err := w.update("a"); err == nil {
+				t.Fatal("two policies are no problem")
+			}
+			c := meta.FindStatusCondition(w.machine("a").Status.Conditions, v1alpha1.UpdateBlockedCondition)
+			if !frozen || (c != nil) != tt.shown {
+				t.Errorf("frozen %v, the condition is %+v", frozen, c)
+			}
+		})
+	}
+}
+
+// TestLastRequestIsFenced: a process that was frozen writes nothing over a newer request to an
+// Updater.
+func TestLastRequestIsFenced(t *testing.T) {
+	t.Parallel()
+	w, _ := moving(t, external(nil))
+	u := &v1alpha1.Updater{}
+	w.must(w.client.Get(t.Context(), client.ObjectKey{Name: "kubelet"}, u))
+	successor := New(w.engine.Options)
+	w.now = w.now.Add(time.Hour)
+	successor.noteRequest(t.Context(), u.DeepCopy(), "UpdateMachine", clientKey("b"), "newer", nil)
+	w.now = w.now.Add(-time.Minute)
+	for range 2 {
+		w.engine.noteRequest(t.Context(), u.DeepCopy(), "UpdateMachine", clientKey("a"), "frozen", nil)
+	}
+	w.must(w.client.Get(t.Context(), client.ObjectKey{Name: "kubelet"}, u))
+	if last := u.Status.LastRequest; last == nil || last.Message != "newer" {
+		t.Errorf("the last request is %+v", last)
+	}
+	w.engine.noteRequest(t.Context(), u.DeepCopy(), "UpdateMachine", clientKey("a"), "newest", nil)
+	w.must(w.client.Get(t.Context(), client.ObjectKey{Name: "kubelet"}, u))
+	if last := u.Status.LastRequest; last.Message != "newest" {
+		t.Errorf("the last request is %+v", last)
 	}
 }

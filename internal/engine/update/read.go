@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/engine/fence"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -74,9 +74,9 @@ func (e *Engine) newRun(ctx context.Context, live *liveObjects) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
 	}
-	r := &run{Engine: e, live: live, machine: machine, owner: o, confirmed: live.read}
+	r := &run{Engine: e, live: live, machine: machine, owner: o, confirmed: fence.Since(live.read, e.Now)}
 	r.facts = inplace.Facts{
-		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
+		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: fence.OwnerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
 	}
 	if live.isBootstrapGone() {
 		return r, nil // The fingerprint of the other objects is no decision's.
@@ -224,10 +224,4 @@ func (r *run) readSetDecisions(ctx context.Context, digest string) ([]inplace.De
 func has(object client.Object, annotation string) bool {
 	_, ok := object.GetAnnotations()[annotation]
 	return ok
-}
-
-// ownerMovedOn reads Cluster API's own finding whether the Machine is what its owner desires.
-func ownerMovedOn(m *clusterv1.Machine) bool {
-	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
 }

@@ -67,6 +67,11 @@ func readDecisions(object client.Object) []inplace.Decision {
 	return slices.DeleteFunc(*list, func(d inplace.Decision) bool { return d.ID == "" })
 }
 
+// record writes annotations, if the object is still what was decided on.
+func (e *Engine) record(ctx context.Context, object client.Object, p annotationPatch) error {
+	return e.fence.Retry(ctx, object, func() error { return e.fence.Annotate(ctx, object, p) })
+}
+
 // recordDecision puts a decision in front of an object's others.
 func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inplace.Decision) error {
 	kept := []inplace.Decision{d}
@@ -79,7 +84,7 @@ func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inp
 	if err := p.set(v1alpha1.UpdateDecisionsAnnotation, kept); err != nil {
 		return err
 	}
-	return e.applyAnnotations(ctx, object, p)
+	return e.record(ctx, object, p)
 }
 
 // recordProgress puts an update's progress on its Machine, with the protection from remediation that it needs.
@@ -106,7 +111,7 @@ func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, befor
 	case before.Phase == inplace.Failed && progress.Phase != inplace.Failed:
 		p.removeFrom(m.Annotations, v1alpha1.UpdateRetryAnnotation)
 	}
-	return e.applyAnnotations(ctx, m, p)
+	return e.record(ctx, m, p)
 }
 
 // withdrawRelease takes away what says which release an annotation brought a machine to: an updater is about to bring another one.
@@ -128,7 +133,7 @@ func (e *Engine) recordEnd(ctx context.Context, m *clusterv1.Machine, action inp
 	}
 	clearUpdate(m, p)
 	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.UpdateOwedAnnotation)
-	return e.applyAnnotations(ctx, m, p)
+	return e.record(ctx, m, p)
 }
 
 // recordAbandon removes the update and Cluster API's mark: its controllers then take the Machine up again. The summary of
@@ -141,7 +146,7 @@ func (e *Engine) recordAbandon(ctx context.Context, m *clusterv1.Machine, owed i
 	clearUpdate(m, p)
 	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation,
 		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation)
-	return e.applyAnnotations(ctx, m, p)
+	return e.record(ctx, m, p)
 }
 
 func clearUpdate(m *clusterv1.Machine, p annotationPatch) {

@@ -2,7 +2,6 @@ package update
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -53,6 +51,13 @@ type asked struct {
 }
 
 func newAsked() *asked { return &asked{last: map[string]time.Time{}} }
+
+// forget has the next request to the Updater written at once.
+func (a *asked) forget(updater string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.last, updater)
+}
 
 func (a *asked) due(updater string, now time.Time) bool {
 	a.mu.Lock()
@@ -208,33 +213,13 @@ func (e *Engine) blockedCondition(reason, message string) metav1.Condition {
 	}
 }
 
-// applyConditions sets our conditions by server-side apply, so that the other conditions of the list stay whoever writes them
-// at the same time; none removes ours.
+// applyConditions sets our conditions of an object that is still what was read; none removes them.
 func (e *Engine) applyConditions(ctx context.Context, object client.Object, conditions []metav1.Condition) error {
 	gvk, err := e.Client.GroupVersionKindFor(object)
 	if err != nil {
 		return fmt.Errorf("finding the kind of %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 	}
-	applied := &unstructured.Unstructured{Object: map[string]any{}}
-	applied.SetGroupVersionKind(gvk)
-	applied.SetNamespace(object.GetNamespace())
-	applied.SetName(object.GetName())
-	if len(conditions) > 0 {
-		data, err := json.Marshal(conditions)
-		if err != nil {
-			return fmt.Errorf("encoding a condition: %w", err)
-		}
-		var list []any
-		if err := json.Unmarshal(data, &list); err != nil {
-			return fmt.Errorf("decoding a condition: %w", err)
-		}
-		applied.Object["status"] = map[string]any{"conditions": list}
-	}
-	configuration := client.ApplyConfigurationFromUnstructured(applied)
-	if err := e.Client.Status().Apply(ctx, configuration, FieldOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying the condition %s of %s %s/%s: %w", v1alpha1.UpdateBlockedCondition, gvk.Kind, object.GetNamespace(), object.GetName(), err)
-	}
-	return nil
+	return e.fence.ApplyConditions(ctx, gvk, object, conditions, FieldOwner)
 }
 
 func cut(s string) string { return text.Bound(s, maxMessage) }

@@ -18,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/engine/ask"
 	"github.com/windlass-dev/windlass/internal/engine/carry"
+	"github.com/windlass-dev/windlass/internal/engine/fence"
 	"github.com/windlass-dev/windlass/internal/engine/remediation"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -37,7 +38,7 @@ type run struct {
 	// saved is what is recorded on the Machine.
 	saved *inplace.Progress
 	// confirmed is when the Machine was last known to be what is decided on.
-	confirmed time.Time
+	confirmed fence.Confirmed
 }
 
 // UpdateMachine carries a machine's update on as far as it goes without waiting, and says when to ask again. It is
@@ -47,7 +48,7 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	reply, err := e.update(ctx, request)
-	if isStale(err) {
+	if fence.IsStale(err) {
 		// What was done so far was decided on what was then true. The next call reads everything again.
 		return Reply{RetryAfter: carry.NextStep, Message: "the Machine was changed meanwhile; reading it again"}, nil
 	}
@@ -100,7 +101,7 @@ func (e *Engine) lockMarked(
 		return nil, nil, fmt.Errorf("waiting for another call about Machine %s: %w", key, err)
 	}
 	live.read = e.Now()
-	if err = e.refresh(ctx, live.machine); isStale(err) {
+	if err = e.fence.Refresh(ctx, live.machine); fence.IsStale(err) {
 		live, err = e.readMarked(ctx, request) // The call before this one has changed the Machine.
 	}
 	if err != nil {
@@ -160,10 +161,16 @@ func (r *run) Uncordon(ctx context.Context) error {
 	if err := r.confirm(ctx); err != nil {
 		return err
 	}
-	if err := r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name); err != nil {
+	if err := r.uncordon(ctx); err != nil {
 		return fmt.Errorf("uncordoning its node: %w", err)
 	}
 	return nil
+}
+
+func (r *run) uncordon(ctx context.Context) error {
+	ctx, cancel := r.confirmed.Bound(ctx)
+	defer cancel()
+	return r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name)
 }
 
 // Complete lets go of the machine's slot: the call that recorded the end may not have lived to do it.
@@ -173,6 +180,8 @@ func (r *run) Complete(context.Context) {
 
 // callDrain reports whether the node is drained, and what is waited for otherwise. What fails is tried again.
 func (r *run) callDrain(ctx context.Context) (done bool, message string) {
+	ctx, cancel := r.confirmed.Bound(ctx)
+	defer cancel()
 	status, err := r.Nodes.Drain(ctx, r.cluster(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
 	if err != nil {
 		return false, err.Error()
@@ -207,6 +216,11 @@ func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) 
 	return answer, nil
 }
 
+// confirm must be called right before an effect; see fence.Confirm.
+func (r *run) confirm(ctx context.Context) error {
+	return r.fence.Confirm(ctx, r.machine, &r.confirmed)
+}
+
 // notServed takes the error of ask.Serving. The error is a *RefusedError if the Updater may not be
 // asked: only a person can change that. If the person gives the update up instead, the attempt ends
 // with its time.
@@ -227,7 +241,8 @@ func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
 	if err := r.recordProgress(ctx, r.machine, before, after, r.policy.Policy); err != nil {
 		return err
 	}
-	r.saved, r.facts.Progress, r.confirmed = after, after, r.Now()
+	r.saved, r.facts.Progress = after, after
+	r.confirmed.Renew()
 	r.reportProgress(ctx, r.machine, before, after)
 	if before != nil && before.Phase == inplace.Failed {
 		r.clearCondition(ctx)
@@ -262,7 +277,7 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 	}
 	if a.Uncordon {
 		// A cluster that cannot be reached must not keep a person from giving its machine up.
-		if err := r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name); err != nil {
+		if err := r.uncordon(ctx); err != nil {
 			a.Message += fmt.Sprintf("; its node stays cordoned: %v", err)
 		}
 	}
@@ -293,10 +308,15 @@ func (r *run) showBlocked(ctx context.Context, reason, message string) {
 		r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 	}
 	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.machine).String(), "reason", reason, "message", message)
-	if err := r.applyConditions(ctx, r.machine, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
+	if err := r.applyMachineConditions(ctx, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
 		r.said.forget(r.machine.UID)
 	}
+}
+
+// applyMachineConditions writes the Machine's conditions, if it is still what was decided on.
+func (r *run) applyMachineConditions(ctx context.Context, conditions []metav1.Condition) error {
+	return r.fence.Retry(ctx, r.machine, func() error { return r.applyConditions(ctx, r.machine, conditions) })
 }
 
 func (r *run) isBlocked() bool {
@@ -314,7 +334,7 @@ func (r *run) clearCondition(ctx context.Context) {
 	if !r.isBlocked() {
 		return
 	}
-	if err := r.applyConditions(ctx, r.machine, nil); err != nil {
+	if err := r.applyMachineConditions(ctx, nil); err != nil {
 		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
 	}
 }
