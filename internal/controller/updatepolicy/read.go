@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/engine/ask"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -138,11 +138,6 @@ func (r *Reconciler) readReplicas(ctx context.Context, known *metav1.PartialObje
 
 // readNamespaceLabels reads the labels of a namespace; one that does not exist has none.
 func (r *Reconciler) readNamespaceLabels(ctx context.Context, namespace string) (map[string]string, error) {
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := r.Client.Get(ctx, client.ObjectKey{Name: namespace}, ns)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading Namespace %s: %w", namespace, err)
-	}
-	return ns.Labels, nil
+	labels, err := ask.NamespaceLabels(ctx, r.Client, namespace)
+	return labels, client.IgnoreNotFound(err)
 }

@@ -212,32 +212,13 @@ func takeCompared(i int, before, after tree) tree {
 // withoutEmpty returns the spec of a Machine without its empty fields. Cluster API compares Machines as Go values, in which a
 // field that is empty and one that is absent are the same.
 func withoutEmpty(spec tree) tree {
-	fields, ok := spec.(map[string]any)
-	if !ok {
+	if _, ok := spec.(map[string]any); !ok {
 		return spec
 	}
-	kept := map[string]any{}
-	for key, value := range fields {
-		if !isEmpty(value) {
-			kept[key] = value
-		}
+	if spec = prune(spec); isAbsent(spec) {
+		return map[string]any{} // Cluster API keeps an empty spec.
 	}
-	return kept
-}
-
-func isEmpty(t tree) bool {
-	switch t := t.(type) {
-	case nil:
-		return true
-	case string:
-		return t == ""
-	case []any:
-		return len(t) == 0
-	case map[string]any:
-		return len(t) == 0
-	default:
-		return false
-	}
+	return spec
 }
 
 // isCompared says whether a changed field, by its path in the object, is part of what is compared.

@@ -92,7 +92,7 @@ func SelectUpdaters(ctx context.Context, reader client.Reader, namespace string,
 	if err := reader.List(ctx, &updaters); err != nil {
 		return nil, fmt.Errorf("listing Updaters: %w", err)
 	}
-	namespaceLabels, err := readNamespaceLabels(ctx, reader, namespace)
+	namespaceLabels, err := NamespaceLabels(ctx, reader, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func Serving(ctx context.Context, reader client.Reader, name string, policy upda
 	case err != nil:
 		return nil, fmt.Errorf("reading Updater %q: %w", name, err)
 	}
-	namespaceLabels, err := readNamespaceLabels(ctx, reader, machine.GetNamespace())
+	namespaceLabels, err := NamespaceLabels(ctx, reader, machine.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,8 @@ func Serving(ctx context.Context, reader client.Reader, name string, policy upda
 	return u, nil
 }
 
-func readNamespaceLabels(ctx context.Context, reader client.Reader, name string) (map[string]string, error) {
+// NamespaceLabels reads the labels of a namespace, by its metadata.
+func NamespaceLabels(ctx context.Context, reader client.Reader, name string) (map[string]string, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {

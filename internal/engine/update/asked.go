@@ -294,11 +294,7 @@ func ignoreNotFound(err error, format string, args ...any) error {
 
 // setMetadata gives the objects of a question the metadata of live objects. Only specs were compared.
 func (q *question) setMetadata(subject client.Object, infrastructure, bootstrap, desiredInfrastructure, desiredBootstrap *unstructured.Unstructured) error {
-	owner := &unstructured.Unstructured{Object: map[string]any{}}
-	owner.SetName(subject.GetName())
-	owner.SetNamespace(subject.GetNamespace())
-	owner.SetLabels(subject.GetLabels())
-	owner.SetAnnotations(subject.GetAnnotations())
+	owner := sentMetadata(subject)
 	for _, part := range []struct {
 		raw  *json.RawMessage
 		live *unstructured.Unstructured

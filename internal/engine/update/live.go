@@ -128,16 +128,24 @@ func (e *Engine) readReferenced(ctx context.Context, namespace string, ref clust
 	return object, nil
 }
 
+// sentMetadata returns an object with the metadata of another one that Cluster API sends to hooks.
+func sentMetadata(of client.Object) *unstructured.Unstructured {
+	sent := &unstructured.Unstructured{Object: map[string]any{}}
+	sent.SetName(of.GetName())
+	sent.SetNamespace(of.GetNamespace())
+	sent.SetLabels(of.GetLabels())
+	sent.SetAnnotations(of.GetAnnotations())
+	return sent
+}
+
 // sentObject encodes an object as Cluster API sends it to hooks: without status and most metadata.
 func sentObject(u *unstructured.Unstructured) (json.RawMessage, error) {
 	if u == nil {
 		return nil, nil
 	}
-	sent := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "spec": u.Object["spec"]}}
-	sent.SetName(u.GetName())
-	sent.SetNamespace(u.GetNamespace())
-	sent.SetLabels(u.GetLabels())
-	sent.SetAnnotations(u.GetAnnotations())
+	sent := sentMetadata(u)
+	sent.SetGroupVersionKind(u.GroupVersionKind())
+	sent.Object["spec"] = u.Object["spec"]
 	data, err := json.Marshal(sent)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s %s: %w", u.GetKind(), client.ObjectKeyFromObject(u), err)
@@ -240,12 +248,7 @@ func setMetadata(raw json.RawMessage, live *unstructured.Unstructured) (json.Raw
 	if err := json.Unmarshal(raw, &object); err != nil {
 		return nil, err
 	}
-	sent := &unstructured.Unstructured{Object: map[string]any{}}
-	sent.SetName(live.GetName())
-	sent.SetNamespace(live.GetNamespace())
-	sent.SetLabels(live.GetLabels())
-	sent.SetAnnotations(live.GetAnnotations())
-	metadata, err := json.Marshal(sent.Object["metadata"])
+	metadata, err := json.Marshal(sentMetadata(live).Object["metadata"])
 	if err != nil {
 		return nil, err
 	}
