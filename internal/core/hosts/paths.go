@@ -38,10 +38,10 @@ func CheckPath(p string, prefixes []string, folder string) error {
 	switch {
 	case !isCleanPath(p):
 		return fmt.Errorf("%q is not a clean absolute path", p)
-	case prefixOf(p, prefixes) == "":
-		return fmt.Errorf("%s is not below an allowed path (%s)", p, strings.Join(prefixes, ", "))
 	case isProtected(p, folder):
 		return fmt.Errorf("%s is never written: kubeadm, the kubelet, etcd or Windlass owns it, or it does not outlive a boot", p)
+	case prefixOf(p, prefixes) == "":
+		return fmt.Errorf("%s is not below an allowed path (%s); allow it in spec.inProcess.host.allowedPathPrefixes of the Updater", p, strings.Join(prefixes, ", "))
 	}
 	return nil
 }

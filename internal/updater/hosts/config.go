@@ -88,7 +88,7 @@ const maxContent = 256 << 10
 // folder with patches for kubeadm; empty for none.
 func (c coverage) file(f bootstrapv1.File, patches string) (core.File, error) {
 	if err := core.CheckPath(f.Path, c.prefixes, c.folder); err != nil {
-		return core.File{}, fmt.Errorf("file %s; allow it in spec.inProcess.host.allowedPathPrefixes of the Updater, unless it is protected", text.Bound(err.Error(), maxName))
+		return core.File{}, fmt.Errorf("file %s", text.Bound(err.Error(), maxMessage))
 	}
 	content, ok := decodeContent(f.Content, f.Encoding)
 	why := whyNotWritten(f)

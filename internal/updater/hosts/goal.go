@@ -108,8 +108,7 @@ func (c coverage) checkFolder(configuration, folder string) error {
 	}
 	if err := core.CheckPath(folder, c.prefixes, c.folder); err != nil {
 		return setup("%s.patches.directory: %w; without the folder kubeadm upgrade would remove the "+
-			"patches. Fix: allow the folder in spec.inProcess.host.allowedPathPrefixes of the Updater, "+
-			"or use another folder", configuration, err)
+			"patches. Fix: allow the folder, or use another one", configuration, err)
 	}
 	return nil
 }
