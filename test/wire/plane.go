@@ -105,14 +105,17 @@ func Start(t *testing.T) *Plane {
 	if os.Getenv("WINDLASS_E2E") != "1" {
 		t.Skip("set WINDLASS_E2E=1 to run tests beside a real API server")
 	}
-	begin.Do(func() { one, failed = start(context.WithoutCancel(t.Context()), NewAuthority(t, "api-servers"), t) })
+	begin.Do(func() {
+		authority := NewAuthority(t, "api-servers")
+		one, failed = start(context.WithoutCancel(t.Context()), authority, authority.Issue(t, "api-server", time.Now().Add(time.Hour)))
+	})
 	if failed != nil {
 		t.Fatal(failed)
 	}
 	return one.plane
 }
 
-func start(ctx context.Context, authority *Authority, t *testing.T) (shared, error) {
+func start(ctx context.Context, authority *Authority, identity Identity) (shared, error) {
 	source, err := devplane.FindSource(".")
 	if err != nil {
 		return shared{}, err
@@ -130,7 +133,7 @@ func start(ctx context.Context, authority *Authority, t *testing.T) (shared, err
 	if err := devplane.Build(ctx, devplane.BuildOptions{SourceDir: source}); err != nil {
 		return shared{}, err
 	}
-	admission, err := writeAdmission(dir, authority.Issue(t, "api-server", time.Now().Add(time.Hour)))
+	admission, err := writeAdmission(dir, identity)
 	if err != nil {
 		return shared{}, err
 	}
