@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -242,8 +243,8 @@ func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades extensio
 	return mgr, nil
 }
 
-// slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, and what
-// extension.SlimMachine does.
+// slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, annotations of
+// CustomResourceDefinitions, in which kubectl apply keeps a copy of the whole object, and what extension.SlimMachine does.
 func slim(upgrades extension.InPlaceUpgrades) toolscache.TransformFunc {
 	slimMachine := extension.SlimMachine(upgrades)
 	return func(object any) (any, error) {
@@ -252,6 +253,9 @@ func slim(upgrades extension.InPlaceUpgrades) toolscache.TransformFunc {
 			return object, nil //nolint:nilerr // It is no object, so there is nothing to drop.
 		}
 		accessor.SetManagedFields(nil)
+		if metadata, ok := object.(*metav1.PartialObjectMetadata); ok && metadata.Kind == "CustomResourceDefinition" {
+			metadata.Annotations = nil
+		}
 		return slimMachine(object)
 	}
 }

@@ -27,7 +27,8 @@ func TestSlim(t *testing.T) {
 		return o
 	}
 	for kind, annotations := range map[string]map[string]string{
-		"Machine": {v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1"},
+		"Machine":                  {v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1"},
+		"CustomResourceDefinition": nil,
 		"Cluster": {
 			v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1", "other": "long",
 		},

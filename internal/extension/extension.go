@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,6 +40,9 @@ import (
 
 // kubeadmControlPlane is the one kind of control plane whose controller asks the hooks for updates in place.
 var kubeadmControlPlane = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"}
+
+// definitionKind is of objects whose labels name the API versions of providers' kinds.
+var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
 // scopePropagation is far longer than API servers take to see a changed ValidatingWebhookConfiguration by their watch.
 const scopePropagation = time.Second
@@ -216,16 +220,19 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 	return nil
 }
 
-// watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds, and
-// Machines, of which there are many, so that the first hook need not wait for them.
+// watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds,
+// CustomResourceDefinitions, and Machines, of which there are many, so that the first hook need not wait for them.
 func watchOwnKinds(ctx context.Context, mgr manager.Manager, o Options) error {
-	machines := &metav1.PartialObjectMetadata{}
-	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	if _, err := mgr.GetCache().GetInformer(ctx, machines, cache.BlockUntilSynced(false)); err != nil {
+	for _, kind := range []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("Machine"), definitionKind} {
+		metadata := &metav1.PartialObjectMetadata{}
+		metadata.SetGroupVersionKind(kind)
+		_, err := mgr.GetCache().GetInformer(ctx, metadata, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("watching Machines: %w; install Cluster API first", err)
+			return fmt.Errorf("watching %ss: %w; install Cluster API first", kind.Kind, err)
 		}
-		return fmt.Errorf("watching Machines: %w", err)
+		if err != nil {
+			return fmt.Errorf("watching %ss: %w", kind.Kind, err)
+		}
 	}
 	own := []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}}
 	if !o.NoGates {

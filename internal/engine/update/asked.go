@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -81,6 +82,9 @@ func (e *Engine) checkUnasked(m *clusterv1.Machine, source controlPlaneSource, f
 	return unasked(DesiredDiffers, "the control plane of Machine %s does not ask for the desired %s", client.ObjectKeyFromObject(m), described)
 }
 
+// kubeadmControlPlane is the kind of control plane whose whole desired state is known.
+const kubeadmControlPlane = "KubeadmControlPlane"
+
 // controlPlaneSource is what the object that controls a Machine asks for, as cover.Unasked takes it.
 type controlPlaneSource struct {
 	objects cover.Objects
@@ -99,9 +103,9 @@ func (e *Engine) readControlPlaneSource(
 		return source, unasked(DesiredDiffers, "Machine %s has no controller that could ask for anything", client.ObjectKeyFromObject(m))
 	}
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
-	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
-		return source, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, m.Namespace, ref.Name, err)
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	if err := e.readProvided(ctx, kind, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
+		return source, err
 	}
 	source.version = fmt.Sprintf("%s/%d", object.GetUID(), object.GetGeneration())
 	v, found, err := unstructured.NestedString(object.Object, "spec", "version")
@@ -111,31 +115,71 @@ func (e *Engine) readControlPlaneSource(
 	if source.objects.Machine, err = json.Marshal(map[string]any{"spec": map[string]any{"version": v}}); err != nil {
 		return source, fmt.Errorf("encoding a version: %w", err)
 	}
-	config, found, _ := unstructured.NestedMap(object.Object, "spec", "kubeadmConfigSpec")
-	if live.bootstrap != nil && (found || ref.Kind == "KubeadmControlPlane") {
-		source.objects.Bootstrap, err = sentObject(&unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": live.bootstrap.GetAPIVersion(), "kind": live.bootstrap.GetKind(), "spec": config,
-		}})
-		if err != nil {
-			return source, err
-		}
+	template, err := e.readControlPlaneTemplate(ctx, object)
+	if err != nil {
+		return source, err
 	}
-	source.objects.Infrastructure, err = e.readControlPlaneTemplate(ctx, object, desired.InfrastructureMachine)
+	if err := checkDesired(live, template, desired); err != nil {
+		return source, err
+	}
+	if source.objects.Infrastructure, err = sentObject(template); err != nil {
+		return source, err
+	}
+	source.objects.Bootstrap, err = sentObject(configOf(object, live.bootstrap))
 	return source, err
 }
 
-// readControlPlaneTemplate reads the spec that a KubeadmControlPlane asks infrastructure machines to have, as the JSON of a machine; nil for other control
-// planes.
-func (e *Engine) readControlPlaneTemplate(ctx context.Context, controlPlane *unstructured.Unstructured, desired runtime.RawExtension) (json.RawMessage, error) {
+// configOf returns live with the spec that a KubeadmControlPlane asks it to have; nil for other
+// control planes, and if live is nil.
+func configOf(controlPlane, live *unstructured.Unstructured) *unstructured.Unstructured {
+	spec, found, _ := unstructured.NestedMap(controlPlane.Object, "spec", "kubeadmConfigSpec")
+	if live == nil || !found && controlPlane.GetKind() != kubeadmControlPlane {
+		return nil
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": live.GetAPIVersion(), "kind": live.GetKind(), "spec": spec,
+	}}
+}
+
+// checkDesired returns an *UnaskedError unless the desired objects of a Machine are of the kinds and
+// API versions in which Cluster API makes them. template is that of the infrastructure machine, or nil.
+func checkDesired(
+	live *liveObjects, template *unstructured.Unstructured, desired runtimehooksv1.CanUpdateMachineRequestObjects,
+) error {
+	if template == nil && metav1.GetControllerOf(live.machine).Kind == kubeadmControlPlane {
+		return unasked(DesiredDiffers, "the %s of Machine %s refers to no template of infrastructure machines", kubeadmControlPlane, live.machine.Name)
+	}
+	for _, part := range []struct {
+		sent runtime.RawExtension
+		made *unstructured.Unstructured
+	}{
+		{desired.InfrastructureMachine, cmp.Or(template, live.infrastructure)}, {desired.BootstrapConfig, live.bootstrap},
+	} {
+		if part.made != nil {
+			if err := checkSent(part.sent, part.made.GroupVersionKind(), DesiredDiffers); err != nil {
+				return err
+			}
+		} else if rawJSON(part.sent) != nil {
+			return unasked(DesiredDiffers, "the request has an object that Machine %s does not refer to", live.machine.Name)
+		}
+	}
+	return nil
+}
+
+// readControlPlaneTemplate reads what a KubeadmControlPlane asks infrastructure machines to be: an
+// object of their kind with the spec of the template; nil for other control planes.
+func (e *Engine) readControlPlaneTemplate(
+	ctx context.Context, controlPlane *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	fields, found, err := unstructured.NestedMap(controlPlane.Object, "spec", "machineTemplate", "spec", "infrastructureRef")
 	if err != nil || !found {
-		return nil, nil //nolint:nilerr // A field of another shape is another API's.
+		return nil, nil //nolint:nilerr,nilnil // A field of another shape is another API's.
 	}
 	var ref clusterv1.ContractVersionedObjectReference
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &ref); err != nil {
-		return nil, nil //nolint:nilerr // As above.
+		return nil, nil //nolint:nilerr,nilnil // As above.
 	}
-	template, err := e.readTemplate(ctx, controlPlane.GetNamespace(), ref, desired)
+	template, err := e.readTemplate(ctx, controlPlane.GetNamespace(), ref)
 	if err != nil || template == nil {
 		return nil, err
 	}
@@ -143,47 +187,21 @@ func (e *Engine) readControlPlaneTemplate(ctx context.Context, controlPlane *uns
 	if err != nil {
 		return nil, fmt.Errorf("reading spec.template.spec of %s %s: %w", template.GetKind(), client.ObjectKeyFromObject(template), err)
 	}
-	return sentObject(&unstructured.Unstructured{Object: map[string]any{
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": template.GetAPIVersion(), "kind": strings.TrimSuffix(template.GetKind(), clusterv1.TemplateSuffix), "spec": spec,
-	}})
+	}}, nil
 }
 
-// readTemplate reads a template in the API version of machine, an object that Cluster API makes of it; nil where the reference is empty.
-func (e *Engine) readTemplate(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference, machine runtime.RawExtension) (*unstructured.Unstructured, error) {
+// readTemplate reads a template; nil where the reference is empty.
+func (e *Engine) readTemplate(
+	ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference,
+) (*unstructured.Unstructured, error) {
 	if !ref.IsDefined() {
 		return nil, nil //nolint:nilnil // There is no template, which is no error.
 	}
-	gvk, err := e.templateKind(ref, machine)
-	if err != nil {
-		return nil, err
-	}
 	template := &unstructured.Unstructured{}
-	template.SetGroupVersionKind(gvk)
-	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	if err := e.Live.Get(ctx, key, template); err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
-	}
-	return template, nil
-}
-
-// templateKind returns the kind of a template in the API version of machine, or, if that was deleted,
-// in the one that the API server prefers.
-func (e *Engine) templateKind(ref clusterv1.ContractVersionedObjectReference, machine runtime.RawExtension) (schema.GroupVersionKind, error) {
-	raw := rawJSON(machine)
-	if raw == nil {
-		return e.versionOf(ref.GroupKind())
-	}
-	var version struct {
-		APIVersion string `json:"apiVersion"`
-	}
-	if err := json.Unmarshal(raw, &version); err != nil {
-		return schema.GroupVersionKind{}, unasked(DesiredDiffers, "the request has no object made of %s %s that can be read", ref.Kind, ref.Name)
-	}
-	group, err := schema.ParseGroupVersion(version.APIVersion)
-	if err != nil || group.Group != ref.APIGroup {
-		return schema.GroupVersionKind{}, unasked(DesiredDiffers, "the request has an object of another API group than %s %s", ref.Kind, ref.Name)
-	}
-	return group.WithKind(ref.Kind), nil
+	err := e.readProvided(ctx, ref.GroupKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}, template)
+	return template, err
 }
 
 // machineSetQuestion is machineQuestion for a CanUpdateMachineSet request. What Machines move to is the template of the MachineDeployment: the MachineSet with
@@ -275,10 +293,10 @@ func (r *run) readMovedTo(ctx context.Context) (objects cover.Objects, ok bool, 
 	}
 	var l liveTemplates
 	template := &set.Spec.Template
-	if l.infrastructure, err = r.readTemplate(ctx, set.Namespace, template.Spec.InfrastructureRef, r.live.shown.InfrastructureMachine); err != nil {
+	if l.infrastructure, err = r.readTemplate(ctx, set.Namespace, template.Spec.InfrastructureRef); err != nil {
 		return objects, false, ignoreNotFound(err, "reading the templates of MachineSet %s", client.ObjectKeyFromObject(set))
 	}
-	if l.bootstrap, err = r.readTemplate(ctx, set.Namespace, template.Spec.Bootstrap.ConfigRef, r.live.shown.BootstrapConfig); err != nil {
+	if l.bootstrap, err = r.readTemplate(ctx, set.Namespace, template.Spec.Bootstrap.ConfigRef); err != nil {
 		return objects, false, ignoreNotFound(err, "reading the templates of MachineSet %s", client.ObjectKeyFromObject(set))
 	}
 	err = l.encode(template)

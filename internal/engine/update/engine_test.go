@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,7 +98,7 @@ type world struct {
 func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -116,6 +117,7 @@ func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.
 	for _, kind := range []string{"KubeadmConfig", "KubeadmConfigTemplate"} {
 		mapper.Add(bootstrap.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	objects = append(objects, providerKinds()...)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).
 		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &v1alpha1.Updater{}, controlPlane())
 	w.client = interceptor.NewClient(builder.Build(), interceptor.Funcs{

@@ -37,6 +37,21 @@ func TestForgedControlPlaneQuestions(t *testing.T) {
 		"another current infrastructure": {func(r *request) {
 			r.Current.InfrastructureMachine = raw(strings.Replace(infrastructureMachine, "in-memory", "x", 1))
 		}, CurrentDiffers},
+		"a current bootstrap config in another API version": {func(r *request) {
+			r.Current.BootstrapConfig = raw(strings.Replace(bootstrapCurrent, "v1beta2", "v1beta1", 1))
+		}, CurrentDiffers},
+		"a current infrastructure machine in an API version that is not served": {func(r *request) {
+			r.Current.InfrastructureMachine = raw(strings.Replace(infrastructureMachine, "v1beta2", "v9", 1))
+		}, CurrentDiffers},
+		"a desired bootstrap config in another API version": {func(r *request) {
+			r.Desired.BootstrapConfig = raw(strings.Replace(bootstrapDesired, "v1beta2", "v1beta1", 1))
+		}, DesiredDiffers},
+		"a desired infrastructure machine in another API version": {func(r *request) {
+			r.Desired.InfrastructureMachine = raw(strings.Replace(infrastructureMachine, "v1beta2", "v1beta1", 1))
+		}, DesiredDiffers},
+		"no desired infrastructure machine": {func(r *request) {
+			r.Desired.InfrastructureMachine = runtime.RawExtension{}
+		}, DesiredDiffers},
 		"an object of another kind":      {func(r *request) { r.Current.BootstrapConfig = raw(infrastructureMachine) }, CurrentDiffers},
 		"an object that is none":         {func(r *request) { r.Current.BootstrapConfig = raw(`{`) }, CurrentDiffers},
 		"another desired version":        {func(r *request) { r.Desired.Machine.Spec.Version = "v1.31.99" }, DesiredDiffers},

@@ -46,18 +46,9 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: clusterName}, cluster); err != nil {
 		return owner{}, fmt.Errorf("reading Cluster %s/%s: %w", meta.GetNamespace(), clusterName, err)
 	}
-	gvk, name, err := ownerReference(meta)
+	object, err := e.readController(ctx, meta)
 	if err != nil {
 		return owner{}, err
-	}
-	reader := client.Reader(e.Client)
-	if gvk != machineDeploymentKind && gvk != machineSetKind {
-		// A tenant chose the kind. A cache of it may never sync.
-		reader = e.Live
-	}
-	object := metadataOf(gvk)
-	if err := reader.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: name}, object); err != nil {
-		return owner{}, fmt.Errorf("reading %s %s/%s: %w", gvk.Kind, meta.GetNamespace(), name, err)
 	}
 	group := snapshot.MachineDeploymentGroup(cluster, object)
 	if _, ok := labels[clusterv1.MachineControlPlaneLabel]; ok {
@@ -66,16 +57,27 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	return owner{object: object, group: group, cluster: cluster}, nil
 }
 
-// ownerReference returns kind and name of the object that holds the group of a Machine or MachineSet.
-func ownerReference(meta metav1.Object) (schema.GroupVersionKind, string, error) {
-	if name := meta.GetLabels()[clusterv1.MachineDeploymentNameLabel]; name != "" {
-		return machineDeploymentKind, name, nil
+// readController reads the metadata of the object that holds the group of a Machine or MachineSet.
+func (e *Engine) readController(ctx context.Context, meta metav1.Object) (*metav1.PartialObjectMetadata, error) {
+	key := types.NamespacedName{Namespace: meta.GetNamespace(), Name: meta.GetLabels()[clusterv1.MachineDeploymentNameLabel]}
+	kind := machineDeploymentKind.GroupKind()
+	if key.Name == "" {
+		ref := metav1.GetControllerOf(meta)
+		if ref == nil {
+			return nil, fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
+		}
+		kind, key.Name = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name
 	}
-	ref := metav1.GetControllerOf(meta)
-	if ref == nil {
-		return schema.GroupVersionKind{}, "", fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
+	if kind != machineDeploymentKind.GroupKind() && kind != machineSetKind.GroupKind() {
+		object := &metav1.PartialObjectMetadata{}
+		err := e.readProvided(ctx, kind, key, object)
+		return object, err
 	}
-	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), ref.Name, nil
+	object := metadataOf(clusterv1.GroupVersion.WithKind(kind.Kind))
+	if err := e.Client.Get(ctx, key, object); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	}
+	return object, nil
 }
 
 // selectPolicy returns the policy that counts for a group.

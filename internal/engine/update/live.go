@@ -9,9 +9,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -31,6 +31,8 @@ const (
 	CurrentDiffers = "CurrentDiffers"
 	// DesiredDiffers: the desired objects of a CanUpdate request are not what the live owner asks for.
 	DesiredDiffers = "DesiredDiffers"
+	// KindUnknown: no API version of a kind that the live objects refer to keeps Cluster API's contract.
+	KindUnknown = "KindUnknown"
 )
 
 // UnaskedError reports a call that the objects in the management cluster do not ask for. Nothing was written and no updater was asked. A call of Cluster API
@@ -69,9 +71,8 @@ func (l *liveObjects) isBootstrapGone() bool {
 }
 
 // readLiveObjects reads the objects that a Machine refers to; config is the reference to its
-// bootstrap config. The request's objects say in which API versions: Cluster API sends those that
-// their contract asks for. The error is an *UnaskedError if they are of other kinds than the Machine
-// refers to.
+// bootstrap config. The error is an *UnaskedError if those of the request are of other kinds or API
+// versions.
 func (e *Engine) readLiveObjects(
 	ctx context.Context, machine *clusterv1.Machine, config clusterv1.ContractVersionedObjectReference,
 	infrastructure, bootstrap runtime.RawExtension, reason string,
@@ -99,33 +100,28 @@ func (e *Engine) readLiveObjects(
 	return l, nil
 }
 
-// readReferenced reads what a reference names, in the API version of sent, which is the same object as a request has it; nil where the reference is empty.
-func (e *Engine) readReferenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference, sent runtime.RawExtension, reason string) (*unstructured.Unstructured, error) {
-	raw := rawJSON(sent)
+// readReferenced reads what a reference names, which sent must be in a request; nil where the
+// reference is empty.
+func (e *Engine) readReferenced(
+	ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference,
+	sent runtime.RawExtension, reason string,
+) (*unstructured.Unstructured, error) {
 	if !ref.IsDefined() {
-		if raw != nil {
+		if rawJSON(sent) != nil {
 			return nil, unasked(reason, "the request has an object that the live object does not refer to")
 		}
 		return nil, nil //nolint:nilnil // There is no such object, which is no error.
 	}
-	var kind struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+	gvk, err := e.kindOf(ctx, ref.GroupKind())
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(raw, &kind); err != nil {
-		return nil, unasked(reason, "the request has no %s that can be read", ref.Kind)
-	}
-	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
-	if gvk.GroupKind() != ref.GroupKind() {
-		return nil, unasked(reason, "the request has a %s where the live object refers to a %s", cut(gvk.GroupKind().String()), ref.GroupKind())
+	if err := checkSent(sent, gvk, reason); err != nil {
+		return nil, err
 	}
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(gvk)
-	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	if err := e.Live.Get(ctx, key, object); err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
-	}
-	return object, nil
+	err = e.readProvided(ctx, ref.GroupKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}, object)
+	return object, err
 }
 
 // sentMetadata returns an object with the metadata of another one that Cluster API sends to hooks.
@@ -181,28 +177,12 @@ func (e *Engine) configRef(
 	if rawJSON(sent) != nil || !ref.IsDefined() {
 		return ref, nil
 	}
-	gvk, err := e.versionOf(ref.GroupKind())
-	if err != nil {
-		return ref, err
-	}
 	key := types.NamespacedName{Namespace: machine.Namespace, Name: ref.Name}
-	err = e.Live.Get(ctx, key, metadataOf(gvk))
-	switch {
-	case apierrors.IsNotFound(err):
+	err := e.readProvided(ctx, ref.GroupKind(), key, &metav1.PartialObjectMetadata{})
+	if apierrors.IsNotFound(err) {
 		return clusterv1.ContractVersionedObjectReference{}, nil
-	case err != nil:
-		return ref, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
 	}
-	return ref, nil
-}
-
-// versionOf returns a kind in the version that the API server prefers.
-func (e *Engine) versionOf(kind schema.GroupKind) (schema.GroupVersionKind, error) {
-	mapping, err := e.Client.RESTMapper().RESTMapping(kind)
-	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("finding the API version of %s: %w", kind, err)
-	}
-	return mapping.GroupVersionKind, nil
+	return ref, err
 }
 
 // readMarked reads a Machine and its objects, and returns them if Cluster API's marks and the request fit them; otherwise an *UnaskedError.

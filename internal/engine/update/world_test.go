@@ -3,6 +3,7 @@ package update
 import (
 	"encoding/json"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	capicontract "sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -20,6 +22,25 @@ var infrastructure = runtime.RawExtension{Raw: []byte(`{"apiVersion":"infrastruc
 
 func infrastructureRef(kind, name string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: kind, Name: name}
+}
+
+// providerKinds are the CustomResourceDefinitions of providers: their version v1beta2 keeps the
+// contract.
+func providerKinds() []client.Object {
+	var definitions []client.Object
+	for group, kinds := range map[string][]string{
+		"infrastructure": {"X", "XTemplate", "DevMachine", "DevMachineTemplate"},
+		"bootstrap":      {"KubeadmConfig", "KubeadmConfigTemplate"},
+		"controlplane":   {"KubeadmControlPlane"},
+	} {
+		for _, kind := range kinds {
+			definitions = append(definitions, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+				Name:   capicontract.CalculateCRDName(group+".cluster.x-k8s.io", kind),
+				Labels: map[string]string{"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"},
+			}})
+		}
+	}
+	return definitions
 }
 
 // canUpdateSet asks whether the machines of set old can be updated to set new, as Cluster API does: the live objects are what it asks about.

@@ -40,6 +40,12 @@ func withFiles(t *testing.T, object runtime.RawExtension, path ...string) runtim
 	return runtime.RawExtension{Raw: mustJSON(t, root)}
 }
 
+// inVersion claims that an object is in another API version.
+func inVersion(object runtime.RawExtension, version string) runtime.RawExtension {
+	text := strings.Replace(string(object.Raw), ".cluster.x-k8s.io/v1beta2\"", ".cluster.x-k8s.io/"+version+"\"", 1)
+	return runtime.RawExtension{Raw: []byte(text)}
+}
+
 // TestForgedQuestions asks whether machines can be updated from what they are not, or to what nobody desires. It is refused, and nothing is written: not even
 // that it was refused.
 func TestForgedQuestions(t *testing.T) {
@@ -58,9 +64,18 @@ func TestForgedQuestions(t *testing.T) {
 			q.Current.BootstrapConfigTemplate = withFiles(t, q.Current.BootstrapConfigTemplate, "spec", "template", "spec")
 		}, "CurrentDiffers"},
 		"another kind of template": {func(q *question) { q.Current.BootstrapConfigTemplate = q.Current.InfrastructureMachineTemplate }, "CurrentDiffers"},
-		"no current template":      {func(q *question) { q.Current.InfrastructureMachineTemplate = runtime.RawExtension{} }, "CurrentDiffers"},
-		"another desired version":  {func(q *question) { q.Desired.MachineSet.Spec.Template.Spec.Version = "v1.31.99" }, "DesiredDiffers"},
-		"a desired downgrade":      {func(q *question) { q.Desired.MachineSet.Spec.Template.Spec.Version = "v1.30.0" }, "DesiredDiffers"},
+		"a current template in another API version": {func(q *question) {
+			q.Current.InfrastructureMachineTemplate = inVersion(q.Current.InfrastructureMachineTemplate, "v1beta1")
+		}, "CurrentDiffers"},
+		"a desired template in another API version": {func(q *question) {
+			q.Desired.BootstrapConfigTemplate = inVersion(q.Desired.BootstrapConfigTemplate, "v1beta1")
+		}, "DesiredDiffers"},
+		"a desired template in an API version that is not served": {func(q *question) {
+			q.Desired.InfrastructureMachineTemplate = inVersion(q.Desired.InfrastructureMachineTemplate, "v9")
+		}, "DesiredDiffers"},
+		"no current template":     {func(q *question) { q.Current.InfrastructureMachineTemplate = runtime.RawExtension{} }, "CurrentDiffers"},
+		"another desired version": {func(q *question) { q.Desired.MachineSet.Spec.Template.Spec.Version = "v1.31.99" }, "DesiredDiffers"},
+		"a desired downgrade":     {func(q *question) { q.Desired.MachineSet.Spec.Template.Spec.Version = "v1.30.0" }, "DesiredDiffers"},
 		"another desired template": {func(q *question) {
 			q.Desired.BootstrapConfigTemplate = withFiles(t, q.Desired.BootstrapConfigTemplate, "spec", "template", "spec")
 		}, "DesiredDiffers"},
