@@ -23,8 +23,9 @@ type Endpoint struct {
 	ClientCAName string
 }
 
-// NewTLSServer returns a server for e that only speaks TLS 1.3. It returns an error if the port or the client CA is
-// invalid. With a client CA, Register wraps every handler: register handlers through the returned server only.
+// NewTLSServer returns a server for e that only speaks TLS 1.3, and that bounds the memory and time
+// of all its requests together. It returns an error if the port or the client CA is invalid.
+// Register wraps every handler: register handlers through the returned server only.
 func NewTLSServer(e Endpoint) (webhook.Server, error) {
 	if e.Port < 1 || e.Port > 65535 {
 		return nil, fmt.Errorf("port %d is not between 1 and 65535", e.Port)
@@ -33,8 +34,9 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 		Host: e.BindAddress, Port: e.Port, CertDir: e.CertDir, CertName: CertName, KeyName: KeyName,
 		WebhookMux: http.NewServeMux(), TLSOpts: []func(*tls.Config){RequireTLS13},
 	}
+	wrap := newIntake().wrap
 	if e.ClientCAName == "" {
-		return webhook.NewServer(options), nil
+		return &wrapping{Server: webhook.NewServer(options), wrap: wrap}, nil
 	}
 	ca, err := ReadClientCA(filepath.Join(e.CertDir, e.ClientCAName))
 	if err != nil {
@@ -42,16 +44,18 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 	}
 	options.TLSOpts = append(options.TLSOpts, ca.require)
 	log.Log.Info("Callers need a client certificate", "port", e.Port, "clientCA", ca.file)
-	return &authenticating{Server: webhook.NewServer(options), ca: ca}, nil
+	// Who may not call takes no memory.
+	authenticated := func(next http.Handler) http.Handler { return ca.wrap(wrap(next)) }
+	return &wrapping{Server: webhook.NewServer(options), wrap: authenticated}, nil
 }
 
-// authenticating is a webhook.Server that verifies the caller's certificate again before each request.
-type authenticating struct {
+// wrapping is a webhook.Server that wraps its handlers.
+type wrapping struct {
 	webhook.Server
-	ca *ClientCA
+	wrap func(http.Handler) http.Handler
 }
 
 // Register implements webhook.Server.
-func (s *authenticating) Register(path string, handler http.Handler) {
-	s.Server.Register(path, s.ca.wrap(handler))
+func (s *wrapping) Register(path string, handler http.Handler) {
+	s.Server.Register(path, s.wrap(handler))
 }

@@ -1,0 +1,224 @@
+package hookserver_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/hookserver"
+)
+
+// reader is a server whose handler reads a body, and keeps it for a while.
+type reader struct {
+	url    string
+	caller *http.Client
+
+	mu sync.Mutex
+	// now and most count the bytes of bodies in the handler, and canceled the requests that ended
+	// before the handler did.
+	now, most, canceled int
+}
+
+// count adds to what is in the handler.
+func (r *reader) count(size, canceled int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now, r.canceled = r.now+size, r.canceled+canceled
+	r.most = max(r.most, r.now)
+}
+
+// serveReader starts a reader whose handler takes a time for each request.
+func serveReader(t *testing.T, takes time.Duration) *reader {
+	t.Helper()
+	ca, dir, port := newAuthority(t), t.TempDir(), freePort(t)
+	ca.install(t, dir, 2)
+	server, err := hookserver.NewTLSServer(hookserver.Endpoint{BindAddress: "127.0.0.1", Port: port, CertDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{url: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	server.Register("/", http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			t.Errorf("the handler reads %v", err)
+		}
+		r.count(len(body), 0)
+		defer r.count(-len(body), 0)
+		select {
+		case <-time.After(takes):
+		case <-request.Context().Done():
+			r.count(0, 1)
+		}
+	}))
+	run(t, server.Start, server.StartedChecker())
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: true,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	r.caller = &http.Client{Transport: transport}
+	return r
+}
+
+// send sends a body, of an unknown length where size is negative, and returns the status code.
+func (r *reader) send(ctx context.Context, body io.Reader, size int64) (code int, retryAfter string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, body)
+	if err != nil {
+		return 0, "", err
+	}
+	request.ContentLength = size
+	answer, err := r.caller.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	return answer.StatusCode, answer.Header.Get("Retry-After"), answer.Body.Close()
+}
+
+// repeated is a text without end.
+type repeated struct {
+	text string
+	at   int
+}
+
+func (r *repeated) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = r.text[r.at]
+		r.at = (r.at + 1) % len(r.text)
+	}
+	return len(p), nil
+}
+
+// bodyOf returns so many bytes of a repeated text.
+func bodyOf(text string, size int64) io.Reader {
+	return io.LimitReader(&repeated{text: text}, size)
+}
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	r := serveReader(t, 0)
+	for name, tt := range map[string]struct {
+		text string
+		size int64
+		want int
+	}{
+		"none":                             {"x", 0, http.StatusOK},
+		"small":                            {"x", 4 << 10, http.StatusOK},
+		"as long as a part":                {"x", 16 << 10, http.StatusOK},
+		"the largest of Cluster API":       {"x", 9 * mib, http.StatusOK},
+		"larger":                           {"x", 9*mib + 1, http.StatusRequestEntityTooLarge},
+		"much larger":                      {"x", 1 << 30, http.StatusRequestEntityTooLarge},
+		"a Cluster with 80,000 values":     {`"abcdefghij": 1,`, 16 * 80_000, http.StatusOK},
+		"values that become large structs": {"{},", 2 * mib, http.StatusRequestEntityTooLarge},
+		"the same in a string":             {`"{},,\",,{},,,,,,,,,,,,,,,,,,,,,,,,,,"`, 2 * mib, http.StatusOK},
+	} {
+		for how, size := range map[string]int64{"": tt.size, ", unknown length": -1} {
+			code, _, err := r.send(t.Context(), bodyOf(tt.text, tt.size), size)
+			if err != nil || code != tt.want {
+				t.Errorf("%s%s: %d, %v, want %d", name, how, code, err, tt.want)
+			}
+		}
+	}
+}
+
+// Many large bodies at once are not all read. The callers are told when to come again, and then are
+// served.
+func TestManyBodies(t *testing.T) {
+	t.Parallel()
+	const callers, size, most = 24, 3 << 20, 16 << 20
+	r := serveReader(t, 100*time.Millisecond)
+	var refused atomic.Int64
+	var wait sync.WaitGroup
+	for range callers {
+		wait.Go(func() {
+			for {
+				code, retryAfter, err := r.send(t.Context(), bodyOf("x", size), size)
+				if err == nil && code == http.StatusOK {
+					return
+				}
+				if err != nil || code != http.StatusServiceUnavailable || retryAfter != "1" {
+					t.Errorf("%d, %q, %v", code, retryAfter, err)
+					return
+				}
+				refused.Add(1)
+				<-time.After(time.Second)
+			}
+		})
+	}
+	wait.Wait()
+	if refused.Load() == 0 || r.most > most {
+		t.Errorf("callers were refused %d times, and the handler had %d bytes at once", refused.Load(), r.most)
+	}
+}
+
+// Callers that send nothing take all the room there is, and lose it after 10 s.
+func TestSlowBodies(t *testing.T) {
+	t.Parallel()
+	const slow = 1100
+	r := serveReader(t, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wait sync.WaitGroup
+	var refused, timedOut atomic.Int64
+	for range slow {
+		body, sender := io.Pipe()
+		t.Cleanup(func() { _ = sender.Close() })
+		wait.Go(func() {
+			code, _, err := r.send(ctx, body, 1<<20)
+			switch {
+			case err != nil && !errors.Is(err, context.Canceled):
+				t.Errorf("a slow caller ends with %v", err)
+			case code == http.StatusServiceUnavailable:
+				refused.Add(1)
+			case code == http.StatusRequestTimeout:
+				timedOut.Add(1)
+			}
+		})
+	}
+	healthy := func() (int, error) {
+		code, _, err := r.send(t.Context(), strings.NewReader("{}"), 2)
+		return code, err
+	}
+	eventually(t, func() bool { return refused.Load() > 0 })
+	if code, err := healthy(); err != nil || code != http.StatusServiceUnavailable {
+		t.Errorf("without room the answer is %d, %v", code, err)
+	}
+	eventually(t, func() bool {
+		code, err := healthy()
+		return err == nil && code == http.StatusOK
+	})
+	wait.Wait()
+	if timedOut.Load() == 0 || timedOut.Load()+refused.Load() != slow {
+		t.Errorf("of %d slow callers %d were refused, %d took too long", slow, refused.Load(), timedOut.Load())
+	}
+}
+
+// A handler may take longer than a caller may take to send the body.
+func TestSlowHandler(t *testing.T) {
+	t.Parallel()
+	for _, withHTTP2 := range []bool{true, false} {
+		r := serveReader(t, 11*time.Second)
+		if !withHTTP2 {
+			transport, ok := r.caller.Transport.(*http.Transport)
+			if !ok {
+				t.Fatalf("the transport is a %T", r.caller.Transport)
+			}
+			transport.ForceAttemptHTTP2 = false
+		}
+		t.Run("HTTP/2 "+strconv.FormatBool(withHTTP2), func(t *testing.T) {
+			t.Parallel()
+			code, _, err := r.send(t.Context(), strings.NewReader("{}"), 2)
+			if err != nil || code != http.StatusOK || r.canceled != 0 {
+				t.Errorf("%d, %v, canceled %d times", code, err, r.canceled)
+			}
+		})
+	}
+}
