@@ -278,6 +278,8 @@ func checkGuard(t *testing.T, i *installation, namespace string) {
 	if len(i.guard.Webhooks) != 1 || i.guard.Name != v1alpha1.GuardConfigurationName {
 		t.Fatalf("the guard is %q with %d webhooks", i.guard.Name, len(i.guard.Webhooks))
 	}
+	// cert-manager fills in the CA.
+	i.guard.Webhooks[0].ClientConfig.CABundle = []byte("CA")
 	for value, want := range map[string]string{"": v1alpha1.GuardInstalledReason, "enabled": v1alpha1.GuardInstalledReason, v1alpha1.GuardDisabled: v1alpha1.NamespaceExcludedReason} {
 		if got := updatepolicy.SelectGuard(&i.guard, "ns", map[string]string{v1alpha1.GuardLabel: value}); got.Reason != want {
 			t.Errorf("for a namespace labelled %q the guard is %+v, want %s", value, got, want)

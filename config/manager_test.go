@@ -107,7 +107,7 @@ func TestManagerReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{
-		"kustomize build . | kubectl apply --server-side --force-conflicts --field-manager=windlass -f -\n",
+		"kustomize build config/manager | kubectl apply --server-side --force-conflicts --field-manager=windlass -f -\n",
 		"kubectl -n capi-system get deployment capi-controller-manager ",
 		`"containers":[{"name":"manager","image":"`,
 	} {

@@ -75,6 +75,7 @@ func newGraphAPI(t *testing.T, withCRD bool) *graphAPI {
 		resources     []metav1.APIResource
 	}{
 		{version: "v1", resources: []metav1.APIResource{{Name: "namespaces", Kind: "Namespace"}}},
+		{name: "apiextensions.k8s.io", version: "v1", resources: []metav1.APIResource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}},
 		{name: "admissionregistration.k8s.io", version: "v1", resources: []metav1.APIResource{{Name: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration"}}},
 		{name: "cluster.x-k8s.io", version: "v1beta2", resources: []metav1.APIResource{
 			{Name: "clusters", Kind: "Cluster", Namespaced: true}, {Name: "machinedeployments", Kind: "MachineDeployment", Namespaced: true},
