@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 )
 
 func checkAccess(t *testing.T, i *installation, namespace string) {
@@ -83,6 +84,31 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what the extension may do (-want +got):\n%s", diff)
+	}
+}
+
+// TestProviderRole: the extension has the rules of the sample, and no more than it needs of them.
+func TestProviderRole(t *testing.T) {
+	t.Parallel()
+	sample := readSamples[rbacv1.ClusterRole](t, "samples/provider_role.yaml")[0]
+	i := decode(t, build(t, unchanged))
+	at := slices.IndexFunc(i.roles, func(r rbacv1.ClusterRole) bool { return r.AggregationRule != nil })
+	if at < 0 {
+		t.Fatal("no role aggregates others")
+	}
+	want := []metav1.LabelSelector{{MatchLabels: map[string]string{contract.AggregationLabel: "true"}}}
+	if diff := cmp.Diff(want, i.roles[at].AggregationRule.ClusterRoleSelectors); diff != "" {
+		t.Errorf("which roles are aggregated (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[0].MatchLabels, sample.Labels); diff != "" {
+		t.Errorf("the labels of the sample (-want +got):\n%s", diff)
+	}
+	for _, rule := range sample.Rules {
+		for _, verb := range rule.Verbs {
+			if !slices.Contains([]string{"get", "list", "watch", "patch"}, verb) {
+				t.Errorf("the sample allows to %s", verb)
+			}
+		}
 	}
 }
 

@@ -28,8 +28,12 @@ func TestNamespacesComponent(t *testing.T) {
 	if diff := cmp.Diff(whole.roles, i.roles); diff != "" {
 		t.Errorf("the component changes roles (-default +component):\n%s", diff)
 	}
-	if len(i.bindings) != 1 || i.bindings[0].RoleRef.Name != "windlass-extension" {
-		t.Fatalf("the component leaves the bindings %+v", i.bindings)
+	var bound []string
+	for _, binding := range i.bindings {
+		bound = append(bound, binding.RoleRef.Name)
+	}
+	if diff := cmp.Diff([]string{"windlass-extension", "windlass-extension-providers"}, bound); diff != "" {
+		t.Fatalf("the roles that are bound (-want +got):\n%s", diff)
 	}
 	for _, role := range i.roles {
 		secrets := slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {

@@ -83,6 +83,8 @@ const (
 	NoDecisionReason = "NoDecision"
 	// DesiredChangedReason: the desired state is not the one that was decided on.
 	DesiredChangedReason = "DesiredChanged"
+	// RightsMissingReason: Windlass may not read an object that the update is about.
+	RightsMissingReason = "RightsMissing"
 )
 
 // UpdateExtensionsConflictCondition is the type of a condition on an ExtensionConfig that says that another one registers the same hook for updates

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,11 +28,8 @@ type NotWatchableError struct {
 	Err  error
 }
 
-// Error names the kind, the cause and what to do.
-func (e *NotWatchableError) Error() string {
-	return fmt.Sprintf("cannot watch %s: %v. Fix: if this is forbidden, let Windlass read the API group "+
-		"as in \"What the extension may do\" of config/README.md", e.Kind, e.Err)
-}
+// Error names the kind and the cause.
+func (e *NotWatchableError) Error() string { return fmt.Sprintf("cannot watch %s: %v", e.Kind, e.Err) }
 
 // Unwrap returns why the objects cannot be listed.
 func (e *NotWatchableError) Unwrap() error { return e.Err }
@@ -70,6 +68,9 @@ func (w *Watchable) Check(ctx context.Context, gvk schema.GroupVersionKind) erro
 	err := w.live.List(bounded, list, client.Limit(1))
 	if err == nil {
 		return nil
+	}
+	if apierrors.IsForbidden(err) {
+		err = &RightsError{Kind: gvk.GroupKind(), Verbs: "get, list and watch", Err: err}
 	}
 	refused := &NotWatchableError{Kind: gvk.GroupKind(), Err: err}
 	if ctx.Err() == nil { // Otherwise the caller's time was over, which tells nothing about the kind.

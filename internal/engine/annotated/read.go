@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/internal/engine/fence"
@@ -250,7 +251,7 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 		if apierrors.IsNotFound(err) {
 			return nil, nil, nil
 		}
-		return nil, nil, fmt.Errorf("reading %s %s: %w", gvk.Kind, key, err)
+		return nil, nil, contract.ReadError(gvk.GroupKind(), key, err)
 	}
 	group := snapshot.MachineDeploymentGroup(cluster, object)
 	if isControlPlane(m) {
@@ -369,11 +370,12 @@ func (e *Engine) readControlPlaneObject(ctx context.Context, cluster *clusterv1.
 		return false, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
 	}
 	object.GetObjectKind().SetGroupVersionKind(mapping.GroupVersionKind)
-	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, object); err != nil {
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}
+	if err := e.Live.Get(ctx, key, object); err != nil {
 		if apierrors.IsNotFound(err) {
 			return false, nil // It is gone, and asks for nothing.
 		}
-		return false, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, cluster.Namespace, ref.Name, err)
+		return false, contract.ReadError(ref.GroupKind(), key, err)
 	}
 	return true, nil
 }
@@ -388,8 +390,9 @@ func (e *Engine) readReferenced(ctx context.Context, namespace string, ref clust
 		return nil, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
 	}
 	object := unstructuredOf(mapping.GroupVersionKind)
-	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, object); err != nil {
-		return nil, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	if err := e.Live.Get(ctx, key, object); err != nil {
+		return nil, contract.ReadError(ref.GroupKind(), key, err)
 	}
 	shown := unstructuredOf(mapping.GroupVersionKind)
 	shown.SetNamespace(object.GetNamespace())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,18 +23,19 @@ import (
 )
 
 // machineQuestion is the question of a CanUpdateMachine request, if its current objects are the live ones, and its desired objects change nothing that the
-// control plane's object does not ask for. The error is an *UnaskedError otherwise.
+// control plane's object does not ask for. The error is an *UnaskedError otherwise. If it is a *RefusedError, the question has
+// all that decideUnread needs.
 func (e *Engine) machineQuestion(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (question, error) {
 	key := client.ObjectKeyFromObject(&request.Current.Machine)
 	machine := &clusterv1.Machine{}
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		return question{}, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
+	q := question{scope: cover.Machine, subject: machine, labels: machine.Labels, quiet: !fence.OwnerMovedOn(machine)}
 	live, err := e.readLiveObjects(ctx, machine, machine.Spec.Bootstrap.ConfigRef, request.Current.InfrastructureMachine, request.Current.BootstrapConfig, CurrentDiffers)
 	if err != nil {
-		return question{}, err
+		return q, err
 	}
-	q := question{scope: cover.Machine, subject: machine, labels: machine.Labels}
 	if q.current, err = machineObjects(request.Current); err != nil {
 		return question{}, fmt.Errorf("reading the current objects of Machine %s: %w", key, err)
 	}
@@ -49,7 +51,7 @@ func (e *Engine) machineQuestion(ctx context.Context, request *runtimehooksv1.Ca
 	}
 	source, err := e.readControlPlaneSource(ctx, live, request.Desired)
 	if err != nil {
-		return question{}, err
+		return q, err
 	}
 	before := q.current
 	before.Bootstrap = live.objects.Bootstrap
@@ -59,7 +61,7 @@ func (e *Engine) machineQuestion(ctx context.Context, request *runtimehooksv1.Ca
 	if err := e.checkUnasked(machine, source, q.unasked); err != nil {
 		return question{}, err
 	}
-	q.quiet = len(q.unasked) > 0 && !fence.OwnerMovedOn(machine)
+	q.quiet = q.quiet && len(q.unasked) > 0
 	err = q.setMetadata(machine, live.infrastructure, live.bootstrap, live.infrastructure, live.bootstrap)
 	return q, err
 }
@@ -221,14 +223,16 @@ func (e *Engine) machineSetQuestion(ctx context.Context, request *runtimehooksv1
 		return question{}, fmt.Errorf("reading MachineDeployment %s: %w", owner, err)
 	}
 	q := question{scope: cover.MachineSet, subject: set, target: templateOf(&request.Desired.MachineSet), labels: set.Spec.Template.Labels}
+	q.quiet = equality.Semantic.DeepEqual(set.Spec.Template.Spec, deployment.Spec.Template.Spec)
 	live, err := e.readTemplates(ctx, &set.Spec.Template, set.Namespace, request.Current, CurrentDiffers)
 	if err != nil {
-		return question{}, err
+		return q, err
 	}
 	want, err := e.readTemplates(ctx, &deployment.Spec.Template, set.Namespace, request.Desired, DesiredDiffers)
 	if err != nil {
-		return question{}, err
+		return q, err
 	}
+	q.quiet = false
 	for _, side := range []struct {
 		into         *cover.Objects
 		sent         runtimehooksv1.CanUpdateMachineSetRequestObjects

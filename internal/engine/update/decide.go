@@ -36,6 +36,9 @@ type question struct {
 	// unasked are desired fields that no live object asks for, and have not for a while. They are not
 	// covered, and no decision is recorded.
 	unasked []cover.Pointer
+	// unread says which right to read the live objects is missing; nil for none. current and desired are
+	// empty then.
+	unread *RefusedError
 	// quiet says that no live object shows that the question is due, so nothing is reported.
 	quiet bool
 	// ask puts the question to one updater, about other current objects.
@@ -49,7 +52,7 @@ func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.C
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	q, err := e.machineQuestion(ctx, request)
-	if err != nil {
+	if err := q.noteUnread(err); err != nil {
 		return Coverage{}, err
 	}
 	q.ask = func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
@@ -76,7 +79,7 @@ func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	q, err := e.machineSetQuestion(ctx, request)
-	if err != nil {
+	if err := q.noteUnread(err); err != nil {
 		return Coverage{}, err
 	}
 	q.ask = func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
@@ -122,6 +125,9 @@ func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
 }
 
 func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, error) {
+	if q.unread != nil {
+		return e.decideUnread(ctx, q, o)
+	}
 	nothing, err := cover.New(q.scope, q.current, q.desired, nil)
 	if err != nil {
 		return Coverage{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
@@ -134,7 +140,7 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, err
 		return Coverage{}, err
 	}
 	if !policy.InPlace {
-		return Coverage{Message: "no UpdatePolicy with the strategy ExternalUpdate selects the " + o.group.String()}, nil
+		return Coverage{Message: noPolicy(o)}, nil
 	}
 	if len(q.unasked) > 0 {
 		return e.answerUncovered(q, o, policy, fmt.Sprintf("the %s and its template do not ask for %s. "+
@@ -149,6 +155,32 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, err
 		return Coverage{}, err
 	}
 	return e.conclude(ctx, q, o, policy, updaters, coverage)
+}
+
+// noteUnread notes which right is missing, if that is what err says, and returns nil; otherwise err.
+func (q *question) noteUnread(err error) error {
+	if r, ok := errors.AsType[*RefusedError](err); ok {
+		q.unread = r
+		return nil
+	}
+	return err
+}
+
+// decideUnread decides where live objects cannot be read. Cluster API may replace machines if no
+// policy keeps them and nothing was decided about them, whatever the objects are.
+func (e *Engine) decideUnread(ctx context.Context, q question, o owner) (Coverage, error) {
+	policy, err := e.selectPolicy(ctx, o.group)
+	switch {
+	case err != nil:
+		return Coverage{}, err
+	case policy.InPlace || len(readDecisions(q.subject)) > 0:
+		return Coverage{}, q.unread
+	}
+	return Coverage{Message: noPolicy(o)}, nil
+}
+
+func noPolicy(o owner) string {
+	return "no UpdatePolicy with the strategy ExternalUpdate selects the " + o.group.String()
 }
 
 // conclude turns what the updaters cover into an answer. A decision is recorded before the answer that it stands for.

@@ -149,17 +149,23 @@ func sentObject(u *unstructured.Unstructured) (json.RawMessage, error) {
 	return data, nil
 }
 
-// checkMarks returns an *UnaskedError unless Cluster API has marked a Machine and its objects as updating. It marks the Machine first, then its
+// checkMachineMarks returns an *UnaskedError unless Cluster API has marked a Machine as updating. It marks the Machine first, then its
 // infrastructure machine and its bootstrap config, each in the write that brings the desired state, and last puts UpdateMachine among the Machine's pending
 // hooks. Only then does it call.
-func checkMarks(l *liveObjects) error {
-	key := client.ObjectKeyFromObject(l.machine)
+func checkMachineMarks(m *clusterv1.Machine) error {
+	key := client.ObjectKeyFromObject(m)
 	switch {
-	case !has(l.machine, clusterv1.UpdateInProgressAnnotation):
+	case !has(m, clusterv1.UpdateInProgressAnnotation):
 		return unasked(NotMarked, "Machine %s has no annotation %s", key, clusterv1.UpdateInProgressAnnotation)
-	case !slices.Contains(strings.Split(l.machine.Annotations[runtimev1.PendingHooksAnnotation], ","), "UpdateMachine"):
+	case !slices.Contains(strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ","), "UpdateMachine"):
 		return unasked(NotMarked, "the annotation %s of Machine %s does not name UpdateMachine", runtimev1.PendingHooksAnnotation, key)
 	}
+	return nil
+}
+
+// checkMarks is checkMachineMarks for the other objects of a Machine.
+func checkMarks(l *liveObjects) error {
+	key := client.ObjectKeyFromObject(l.machine)
 	for _, object := range []*unstructured.Unstructured{l.infrastructure, l.bootstrap} {
 		if object != nil && !has(object, clusterv1.UpdateInProgressAnnotation) {
 			return unasked(NotMarked, "%s %s of Machine %s has no annotation %s", object.GetKind(), object.GetName(), key, clusterv1.UpdateInProgressAnnotation)
@@ -193,13 +199,16 @@ func (e *Engine) readMarked(ctx context.Context, request *runtimehooksv1.UpdateM
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
+	if err := checkMachineMarks(machine); err != nil {
+		return nil, err
+	}
 	config, err := e.configRef(ctx, machine, request.Desired.BootstrapConfig)
 	if err != nil {
-		return nil, err
+		return nil, e.showMissingRights(ctx, machine, err)
 	}
 	l, err := e.readLiveObjects(ctx, machine, config, request.Desired.InfrastructureMachine, request.Desired.BootstrapConfig, RequestDiffers)
 	if err != nil {
-		return nil, err
+		return nil, e.showMissingRights(ctx, machine, err)
 	}
 	l.read = read
 	if err := checkMarks(l); err != nil {

@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/contract"
 )
 
@@ -36,7 +37,8 @@ func (e *Engine) kindOf(ctx context.Context, kind schema.GroupKind) (schema.Grou
 }
 
 // readProvided reads an object of a kind that a tenant chose into object, which is unstructured or
-// metadata. It reads from the API server, because a cache of the kind may never sync.
+// metadata. It reads from the API server, because a cache of the kind may never sync. The error is a
+// *RefusedError if the right to read the object is missing.
 func (e *Engine) readProvided(
 	ctx context.Context, kind schema.GroupKind, key types.NamespacedName, object client.Object,
 ) error {
@@ -46,13 +48,23 @@ func (e *Engine) readProvided(
 	}
 	object.GetObjectKind().SetGroupVersionKind(gvk)
 	err = e.Live.Get(ctx, key, object)
-	switch {
-	case meta.IsNoMatchError(err):
+	if meta.IsNoMatchError(err) {
 		return unasked(KindUnknown, "the API server does not serve %s", gvk)
-	case err != nil:
-		return fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	}
-	return nil
+	err = contract.ReadError(kind, key, err)
+	if rights, ok := errors.AsType[*contract.RightsError](err); ok {
+		return refused(v1alpha1.RightsMissingReason, "%v", rights)
+	}
+	return err
+}
+
+// showMissingRights shows on a Machine that Cluster API has marked which right its update lacks, if
+// that is what err says, and returns err.
+func (e *Engine) showMissingRights(ctx context.Context, m *clusterv1.Machine, err error) error {
+	if r, ok := errors.AsType[*RefusedError](err); ok && r.Reason == v1alpha1.RightsMissingReason {
+		(&run{Engine: e, machine: m}).showBlocked(ctx, r.Reason, cut(r.Message))
+	}
+	return err
 }
 
 // checkSent returns an *UnaskedError unless an object in a request is of this kind, in this API

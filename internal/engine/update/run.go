@@ -63,7 +63,7 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 	defer unlock()
 	r, err := e.readRun(ctx, live)
 	if err != nil {
-		return Reply{}, err
+		return Reply{}, e.showMissingRights(ctx, live.machine, err)
 	}
 	if r.facts.Progress == nil {
 		if reply, waits := waitsForAnnotated(r.machine); waits {
