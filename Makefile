@@ -127,17 +127,18 @@ test-e2e: build host-tools ## Run the e2e tests: real API server, stock Cluster 
 # A failing input is kept in testdata/fuzz of its package, where `go test` runs it from then on, and printed. All targets run, also after a failure.
 .PHONY: fuzz
 fuzz: ## Run every fuzz target, or TARGET, for FUZZTIME each (default 20s).
-	@started=$$(mktemp); trap 'rm -f "$$started"' EXIT; failed=; \
+	@started=$$(mktemp); trap 'rm -f "$$started"' EXIT; failed=; ran=; \
 	for dir in $$(grep -rl --include='*_test.go' '^func $(or $(TARGET),Fuzz)' . | xargs -r -n 1 dirname | sort -u); do \
 		targets=$$(cd "$$dir" && go test -list '^$(or $(TARGET),Fuzz.*)$$' . | sed -n '/^Fuzz/p'); \
 		for target in $$targets; do \
 			printf '\n==> %s: %s, %s\n' "$$dir" "$$target" '$(FUZZTIME)'; \
-			touch "$$started"; \
+			touch "$$started"; ran=yes; \
 			(cd "$$dir" && go test -vet=off -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' .) && continue; \
 			failed+=" $$dir:$$target"; \
 			find "$$dir/testdata/fuzz/$$target" -newer "$$started" -type f -printf '\nThe failing input, %p:\n' -exec cat {} \; 2>/dev/null || true; \
 		done; \
 	done; \
+	if [[ -z "$$ran" ]]; then echo 'No fuzz target is called $(TARGET).' >&2; exit 1; fi; \
 	if [[ -n "$$failed" ]]; then echo "FAILED:$$failed" >&2; exit 1; fi
 
 .PHONY: test-long

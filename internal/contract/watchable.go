@@ -2,11 +2,13 @@ package contract
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,8 +17,9 @@ import (
 const (
 	// ReadTimeout bounds a live list, or a read from a cache, of a kind that a tenant chose.
 	ReadTimeout = 2 * time.Second
-	// refusalExpiry is how long a kind counts as one that cannot be watched.
-	refusalExpiry = time.Minute
+	// refusalExpiry is how long a kind counts as one that cannot be watched, and faultExpiry is how long
+	// where the API server said no such thing: it may be busy, or just starting.
+	refusalExpiry, faultExpiry = time.Minute, 5 * time.Second
 	// maxRefusals bounds how many such kinds are remembered.
 	maxRefusals = 1000
 )
@@ -56,7 +59,8 @@ func NewWatchable(live client.Reader, now func() time.Time) *Watchable {
 }
 
 // Check lists at most one object of a kind, within [ReadTimeout]. It returns a [*NotWatchableError]
-// if that fails, and returns the same error for a minute without asking again.
+// if that fails. It returns the same error without asking again: for a minute where rights or the kind
+// are missing, for seconds otherwise.
 func (w *Watchable) Check(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if err := w.remembered(gvk); err != nil {
 		return err
@@ -79,6 +83,12 @@ func (w *Watchable) Check(ctx context.Context, gvk schema.GroupVersionKind) erro
 	return refused
 }
 
+// lasts reports whether a list will fail until somebody changes rights or CustomResourceDefinitions.
+func lasts(err error) bool {
+	_, forbidden := errors.AsType[*RightsError](err)
+	return forbidden || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err)
+}
+
 func (w *Watchable) remembered(gvk schema.GroupVersionKind) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,5 +104,9 @@ func (w *Watchable) remember(gvk schema.GroupVersionKind, err *NotWatchableError
 	if len(w.refused) >= maxRefusals {
 		clear(w.refused)
 	}
-	w.refused[gvk] = refusal{err: err, until: w.now().Add(refusalExpiry)}
+	expiry := faultExpiry
+	if lasts(err.Err) {
+		expiry = refusalExpiry
+	}
+	w.refused[gvk] = refusal{err: err, until: w.now().Add(expiry)}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -27,7 +28,7 @@ func (l *lister) List(ctx context.Context, _ client.ObjectList, _ ...client.List
 func TestWatchable(t *testing.T) {
 	t.Parallel()
 	kind := schema.GroupVersionKind{Group: "x.example.com", Version: "v1", Kind: "Plane"}
-	forbidden := errors.New("forbidden")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "planes"}, "", errors.New("no rights"))
 	now := time.Unix(1000, 0)
 	live := &lister{answer: func(context.Context) error { return forbidden }}
 	w := NewWatchable(live, func() time.Time { return now })
@@ -48,10 +49,15 @@ func TestWatchable(t *testing.T) {
 	}
 	now = now.Add(refusalExpiry)
 	check(forbidden, 2)
-	live.answer = func(context.Context) error { return nil }
+	busy := errors.New("too many requests")
+	live.answer = func(context.Context) error { return busy }
 	now = now.Add(refusalExpiry)
-	check(nil, 3)
+	check(busy, 3)
+	check(busy, 3)
+	live.answer = func(context.Context) error { return nil }
+	now = now.Add(faultExpiry)
 	check(nil, 4)
+	check(nil, 5)
 }
 
 // TestWatchableIsBounded in time, by the time of the caller and by a limit of its own, and in memory.

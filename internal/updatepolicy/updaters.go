@@ -98,8 +98,7 @@ type NotServedError struct {
 
 // Error names the Updater and the reason.
 func (e *NotServedError) Error() string {
-	return fmt.Sprintf("Updater %q may not change this Machine: %s. Fix: let the Updater select the Machine, or remove the Updater's name from the Machine's records",
-		e.Updater, e.Reason)
+	return fmt.Sprintf("Updater %q may not change this Machine: %s. Fix: have an Updater of this name that selects the Machine, or give the update up", e.Updater, e.Reason)
 }
 
 // MayServe returns nil if an Updater may change a Machine with machineLabels in a namespace with namespaceLabels. policy is the UpdatePolicy that counts

@@ -41,17 +41,17 @@ const (
 )
 
 // errBusy is the error of a request that must be tried again.
-var errBusy = errors.New("others that were admitted moments ago do not show in the list of Machines yet. " +
-	"Fix: try again, as API clients do by themselves")
+var errBusy = errors.New("the list of Machines does not show yet what was admitted moments ago. " +
+	"Fix: try again; API clients do so by themselves")
 
 // retryAfterSeconds is when a request with BusyReason should be tried again.
 const retryAfterSeconds = 1
 
 // Guard is an admission.Handler for the creation and deletion of Machines, v1beta1 or v1beta2. What it cannot know, it refuses.
 //
-// It trusts no caller: an answer follows from the objects in the management cluster and from the request itself,
-// never from other requests. Requests about one group at the same time wait for each other (see inFlight), so only
-// one replica may serve them; one that waits too long is answered with 429. It is safe for concurrent use.
+// It trusts no caller. Whether it allows a request follows from live objects and from the request alone. A request
+// whose answer depends on others in flight waits for them (see inFlight), so only one replica may serve them. After
+// maxWait the answer is 429. It is safe for concurrent use.
 type Guard struct {
 	options  GuardOptions
 	inFlight *inFlight
@@ -211,7 +211,7 @@ func (g *Guard) decideByCount(ctx context.Context, request guard.Request, found 
 		}
 		waits = waits || g.inFlight.wait(owner)
 		if !waits || !g.options.Now().Before(deadline) {
-			return guard.Verdict{}, fmt.Errorf("of the requests about %s, %w", found.facts, errBusy)
+			return guard.Verdict{}, fmt.Errorf("%s: %w", found.facts, errBusy)
 		}
 		g.options.Sleep(ctx, pause)
 		if err := ctx.Err(); err != nil {

@@ -79,7 +79,8 @@ func (n *Nodes) GetProved(
 
 // isAnonymous reports whether an API server does not know who asks.
 func isAnonymous(config *rest.Config) bool {
-	return config.BearerToken == "" && config.Username == "" && len(config.CertData) == 0
+	// API servers have no basic authentication: to them, a caller with a user name only is anonymous.
+	return config.BearerToken == "" && len(config.CertData) == 0
 }
 
 // Uncordon implements port.Nodes.

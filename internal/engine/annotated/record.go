@@ -13,22 +13,23 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
-	"github.com/windlass-dev/windlass/internal/engine/fence"
 )
 
 // record writes what was decided about a Machine. An upgrade that begins is decided again after any
 // change of the Machine, because others may have begun meanwhile. The error is a *fence.StaleError if
 // the decision must be made again.
 func (r *machineRun) record(ctx context.Context, p annotationPatch, begins bool) error {
+	at := r.Now()
 	write := func() error { return r.fence.Annotate(ctx, r.machine, p) }
-	err := write()
-	if fence.IsStale(err) && !begins {
-		err = r.fence.Retry(ctx, r.machine, write)
+	if !begins {
+		inner := write
+		write = func() error { return r.fence.Retry(ctx, r.machine, inner) }
 	}
-	if err == nil {
-		r.confirmed.Renew()
+	if err := write(); err != nil {
+		return err
 	}
-	return err
+	r.confirmed.Renew(at)
+	return nil
 }
 
 // applyCondition shows a state in the condition of an object, and removes it for the zero State.

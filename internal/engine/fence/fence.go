@@ -34,7 +34,8 @@ const (
 	// freshFor is how long an object counts as unchanged after it was read or written.
 	freshFor = 3 * time.Second
 	// effectWithin is how long after that an effect must have ended. Another process leads 13 s after
-	// this one was frozen at the earliest: its lease lasts for 15 s and is renewed every 2 s.
+	// this one was frozen at the earliest, if the lease lasts for 15 s and was renewed every 2 s until
+	// then. It can lead earlier where renewals failed before, or flags make the lease shorter.
 	effectWithin = 12 * time.Second
 )
 
@@ -204,11 +205,13 @@ type Confirmed struct {
 // Since returns a Confirmed for an object that was unchanged at a time of the clock now.
 func Since(at time.Time, now func() time.Time) Confirmed { return Confirmed{at: at, now: now} }
 
-// Renew notes that the object was just read or written.
-func (c *Confirmed) Renew() { c.at = c.now() }
+// Renew notes that the object was unchanged at a time: the one before a read, or before a write that
+// succeeded.
+func (c *Confirmed) Renew(at time.Time) { c.at = at }
 
 // Bound ends a context before another process can lead that finds the object as it was confirmed. An
-// effect under it that is frozen fails when it continues.
+// effect under it that is frozen fails when it continues. An updater's answer can take longer than
+// that, so its calls are not bounded: the operation's id makes a repeated one harmless.
 func (c *Confirmed) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, effectWithin-c.now().Sub(c.at))
 }

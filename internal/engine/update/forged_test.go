@@ -269,8 +269,8 @@ func TestReads(t *testing.T) {
 	o.Live = live
 	w.engine = New(o)
 	for i, want := range []int{
-		6, // The Machine twice, its infrastructure machine, its MachineSet with the template, and the list of MachineSets.
-		3, // The Machine twice and its infrastructure machine.
+		5, // The Machine, its infrastructure machine, its MachineSet with the template, and the list of MachineSets.
+		2, // The Machine and its infrastructure machine.
 	} {
 		live.reads = 0
 		if _, err := w.update("a"); err != nil {

@@ -219,7 +219,9 @@ func (e *Engine) applyConditions(ctx context.Context, object client.Object, cond
 	if err != nil {
 		return fmt.Errorf("finding the kind of %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 	}
-	return e.fence.ApplyConditions(ctx, gvk, object, conditions, FieldOwner)
+	return e.fence.Retry(ctx, object, func() error {
+		return e.fence.ApplyConditions(ctx, gvk, object, conditions, FieldOwner)
+	})
 }
 
 func cut(s string) string { return text.Bound(s, maxMessage) }

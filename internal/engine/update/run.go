@@ -97,14 +97,15 @@ func (e *Engine) lockMarked(
 		return nil, nil, err
 	}
 	key := client.ObjectKeyFromObject(live.machine)
+	unlock, free := e.machines.TryLock(key)
+	if free {
+		return live, unlock, nil
+	}
 	if unlock, err = e.machines.Lock(ctx, key); err != nil {
 		return nil, nil, fmt.Errorf("waiting for another call about Machine %s: %w", key, err)
 	}
-	live.read = e.Now()
-	if err = e.fence.Refresh(ctx, live.machine); fence.IsStale(err) {
-		live, err = e.readMarked(ctx, request) // The call before this one has changed the Machine.
-	}
-	if err != nil {
+	// What was read before the wait may be old.
+	if live, err = e.readMarked(ctx, request); err != nil {
 		unlock()
 		return nil, nil, err
 	}
@@ -233,16 +234,17 @@ func (r *run) notServed(err error) (inplace.Answer, error) {
 	case r.facts.Abandon:
 		return inplace.Answer{Message: err.Error()}, nil
 	}
-	return inplace.Answer{}, refused(v1alpha1.UpdaterErrorReason, "the update of Machine %s does not go on: %v", client.ObjectKeyFromObject(r.machine), err)
+	return inplace.Answer{}, refused(v1alpha1.UpdaterErrorReason, "cannot continue the update of Machine %s: %v", client.ObjectKeyFromObject(r.machine), err)
 }
 
 // Save records progress on the Machine, and shows it to people.
 func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
+	at := r.Now()
 	if err := r.recordProgress(ctx, r.machine, before, after, r.policy.Policy); err != nil {
 		return err
 	}
 	r.saved, r.facts.Progress = after, after
-	r.confirmed.Renew()
+	r.confirmed.Renew(at)
 	r.reportProgress(ctx, r.machine, before, after)
 	if before != nil && before.Phase == inplace.Failed {
 		r.clearCondition(ctx)
