@@ -258,7 +258,7 @@ func TestForwardHangs(t *testing.T) {
 			defer close(until)
 			test.setUp(f, until)
 			f.putProxy("p", "node-a", corev1.ConditionTrue, "127.0.0.1:1")
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			if _, err := w.nodes.Forward(ctx, cluster, proxy); err == nil || !strings.Contains(err.Error(), "port-forward to port 2380 of pod apps/p: "+test.want) {
 				t.Errorf("the error is %v", err)

@@ -88,18 +88,27 @@ func (r Record) progress(old *Progress, controlPlane version.Version, now time.T
 	if !r.ChainTarget.IsZero() {
 		p.Target, p.At, p.Generation = r.ChainTarget, controlPlane, r.ChainGeneration
 	}
-	if slices.Contains(r.Add, AfterControlPlaneUpgrade) {
-		if last := len(p.Steps) - 1; last >= 0 {
-			p.Steps[last].Lacked = nil
+	p.Steps = r.steps(p.Steps, controlPlane, now)
+	return &p
+}
+
+// steps returns the steps after r. It changes the elements of the steps before.
+func (r Record) steps(steps []Step, controlPlane version.Version, now time.Time) []Step {
+	last := len(steps) - 1
+	// Another engine records no step that it takes. What groups lack before they follow it is noted all the same.
+	unnoted := slices.Contains(r.Remove, BeforeWorkersUpgrade) && (last < 0 || !steps[last].To.Equal(controlPlane))
+	if unnoted || slices.Contains(r.Add, AfterControlPlaneUpgrade) {
+		if last >= 0 {
+			steps[last].Lacked = nil
 		}
-		p.Steps = append(p.Steps, Step{To: controlPlane, Began: now})
-		p.Steps = p.Steps[max(0, len(p.Steps)-MaxSteps):]
+		steps = append(steps, Step{To: controlPlane, Began: now})
+		steps = steps[max(0, len(steps)-MaxSteps):]
 	}
 	// The last step that stands here need not be the control plane's: another engine may have taken one since.
-	if last := len(p.Steps) - 1; last >= 0 && p.Steps[last].To.Equal(controlPlane) {
-		r.passed(&p.Steps[last], now)
+	if last := len(steps) - 1; last >= 0 && steps[last].To.Equal(controlPlane) {
+		r.passed(&steps[last], now)
 	}
-	return &p
+	return steps
 }
 
 // passed notes in a step which of its hooks let the chain pass.

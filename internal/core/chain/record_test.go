@@ -70,6 +70,13 @@ func TestRecord(t *testing.T) {
 				From: v(30), Target: v(32), Began: earlier, Steps: []chain.Step{{To: v(31), Began: earlier}, {To: v(32), Began: now}},
 			}},
 		},
+		"workers may follow a step of another engine, and some lack machines": {
+			old:    chain.Recorded{Pending: []chain.Hook{chain.AfterClusterUpgrade, chain.BeforeWorkersUpgrade}, UpgradeStep: v(32), Chain: way},
+			record: chain.Record{Remove: []chain.Hook{chain.BeforeWorkersUpgrade}, Lacked: map[string]int32{"a": 2}}, controlPlane: v(32),
+			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(32), Chain: &chain.Progress{
+				From: v(30), Target: v(32), Began: earlier, Steps: []chain.Step{{To: v(31), Began: earlier}, {To: v(32), Began: now, Lacked: map[string]int32{"a": 2}}},
+			}},
+		},
 		"a step of another engine is over": {
 			old: chain.Recorded{Pending: underWay, UpgradeStep: v(32), Chain: way}, record: chain.Record{Remove: underWay[1:]}, controlPlane: v(32),
 			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(32), Chain: way},

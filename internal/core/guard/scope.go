@@ -77,10 +77,9 @@ func (s Scope) With(namespace string, entries ...string) Scope {
 	return NewScope(append(others, entries...)...)
 }
 
-// Fit returns a Scope that covers s and fits in an expression. The entries of a namespace that has
-// more than MaxDetail bytes of them become one for the whole namespace. While all entries together
-// are too long, the same happens to the namespace with the most bytes. So a namespace loses its
-// detail only to others that ask for less.
+// Fit returns a Scope that covers s and fits in an expression. While all entries together are too
+// long, those of the namespace with the most bytes become one for the whole namespace. So a namespace
+// loses its detail only to others that ask for less.
 func (s Scope) Fit() Scope {
 	detail, total := map[string]int{}, len(Scope{}.Expression(strings.Repeat("x", maxWriter)))
 	for _, entry := range s {
@@ -92,7 +91,7 @@ func (s Scope) Fit() Scope {
 	})
 	entries := slices.Clone(s)
 	for _, namespace := range largestFirst {
-		if detail[namespace] <= MaxDetail && total <= MaxExpression {
+		if total <= MaxExpression {
 			break
 		}
 		entries = append(entries, NamespaceEntry(namespace))
@@ -136,9 +135,6 @@ const (
 	// MaxExpression is the most bytes that Expression may return. The API server accepts
 	// expressions of 100 000 characters.
 	MaxExpression = 98_000
-	// MaxDetail is the most bytes of it that one namespace may use, so that it cannot use up those
-	// of the others.
-	MaxDetail = 4096
 	// maxWriter is how long the name of a writer may be.
 	maxWriter = 63
 )

@@ -38,12 +38,12 @@ func TestFrozenInAWrite(t *testing.T) {
 				o.Client = interceptor.NewClient(inner, interceptor.Funcs{
 					Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 						err := c.Patch(ctx, obj, p, opts...)
-						u, _ := readRecord[core.Upgrade](w.machine("cp-0").Annotations)
+						u, _ := readRecord[core.Upgrade](w.machine("cp-0").Annotations) //nolint:contextcheck // It reads what the test sees.
 						if err == nil && !frozen && phaseOf(u) == string(phase) {
 							frozen = true
 							nodes.effects = 0
 							w.now = w.now.Add(20 * time.Second)
-							w.untilDone("cp-0", toVersion)
+							w.untilDone("cp-0", toVersion) //nolint:contextcheck // The successor is another process.
 							calls = len(kubelet.requests)
 						}
 						return err
