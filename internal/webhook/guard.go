@@ -42,10 +42,7 @@ const (
 
 // errBusy is the error of a request that must be tried again.
 var errBusy = errors.New("the list of Machines does not show yet what was admitted moments ago. " +
-	"Fix: try again; API clients do so by themselves")
-
-// retryAfterSeconds is when a request with BusyReason should be tried again.
-const retryAfterSeconds = 1
+	"Fix: try again")
 
 // Guard is an admission.Handler for the creation and deletion of Machines, v1beta1 or v1beta2. What it cannot know, it refuses.
 //
@@ -267,8 +264,9 @@ func (g *Guard) refuseError(ctx context.Context, operation guard.Operation, requ
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if reason == BusyReason {
-		// The API server passes the pause on as Retry-After, which makes client-go try again by itself.
-		busy := apierrors.NewTooManyRequests(err.Error(), retryAfterSeconds)
+		// Without retryAfterSeconds the API server sends no Retry-After. With it, client-go would repeat
+		// the request ten times within one call, and a controller's worker would wait for all of them.
+		busy := apierrors.NewTooManyRequests(err.Error(), 0)
 		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &busy.ErrStatus}}
 	}
 	return admission.Errored(http.StatusInternalServerError, err)

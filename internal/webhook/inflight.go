@@ -15,10 +15,10 @@ const (
 	// inFlightLifetime is how long an admitted request may take until a live list of Machines shows it.
 	inFlightLifetime = 3 * time.Second
 	// maxWaiting bounds the requests about one owner that wait at the same time, and maxWait how long
-	// each of them waits: for what was in flight when it came, and for what was admitted after that.
-	// The API server waits for 10 s.
+	// each of them waits: for what was in flight when it came. A worker of Cluster API's controllers
+	// waits as long.
 	maxWaiting = 64
-	maxWait    = 2 * inFlightLifetime
+	maxWait    = inFlightLifetime
 	// maxInFlight bounds the creations that are in flight for one owner. Cluster API's controllers have one
 	// per MachineSet. It is more than farFromLimit, so that forged ones keep none from being remembered
 	// that is allowed all the same.
