@@ -194,8 +194,9 @@ func (o *updaterRunOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = host.Close() }()
-	return newRunDriver(request, host, node, o.tools, printer).run(ctx, o.dryRun)
+	driver := newRunDriver(request, host, node, o.tools, printer)
+	defer func() { _ = driver.upgrade.Host.Close() }()
+	return driver.run(ctx, o.dryRun)
 }
 
 var errRunTimeout = errors.New("--timeout has passed")

@@ -34,6 +34,8 @@ const (
 type runDriver struct {
 	upgrade hoststep.Upgrade
 	address string
+	// reach returns the host for a new connection.
+	reach func() (port.Host, error)
 	// node is nil where nobody looks at it.
 	node    *workload.SingleNode
 	printer runPrinter
@@ -48,6 +50,7 @@ func newRunDriver(r runRequest, host port.Host, node *workload.SingleNode, tools
 	d := &runDriver{
 		upgrade: hoststep.Upgrade{Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt()},
 		address: r.login.Address, node: node, printer: printer, clock: tools.clock,
+		reach: func() (port.Host, error) { return tools.reach(r.login) },
 	}
 	if node != nil {
 		d.upgrade.Node = node
@@ -147,8 +150,8 @@ func (d *runDriver) look(ctx context.Context) (hoststep.Report, error) {
 		case lasts(err) || tries == firstTries:
 			return report, err
 		}
-		if !d.lost(ctx, err) {
-			return report, d.unfinished(ctx)
+		if err := d.prepareRetry(ctx, err); err != nil {
+			return report, err
 		}
 	}
 }
@@ -163,8 +166,8 @@ func (d *runDriver) follow(ctx context.Context) error {
 		case lasts(err):
 			return err
 		case err != nil:
-			if !d.lost(ctx, err) {
-				return d.unfinished(ctx)
+			if err := d.prepareRetry(ctx, err); err != nil {
+				return err
 			}
 			continue
 		}
@@ -227,6 +230,30 @@ func (d *runDriver) lost(ctx context.Context, err error) bool {
 	}
 	d.outage.host = port.ReasonOfHost(err) != ""
 	return d.wait(ctx, d.outage.backoff)
+}
+
+// prepareRetry waits after an error that may pass. It returns why there is no other try.
+func (d *runDriver) prepareRetry(ctx context.Context, err error) error {
+	if !d.lost(ctx, err) {
+		return d.unfinished(ctx)
+	}
+	return d.reconnect(err)
+}
+
+// reconnect makes another connection after one was lost: a port.Host does not log in twice. Nobody but
+// the person who gives the command names the host, and known hosts pin its key, so the host needs no
+// other proof.
+func (d *runDriver) reconnect(lost error) error {
+	if port.ReasonOfHost(lost) != port.HostLost {
+		return nil
+	}
+	_ = d.upgrade.Host.Close() // The connection is lost already.
+	host, err := d.reach()
+	if err != nil {
+		return err
+	}
+	d.upgrade.Host = host
+	return nil
 }
 
 // answered says that there is an answer again.

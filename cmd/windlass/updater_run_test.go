@@ -133,15 +133,21 @@ type scriptedHost struct {
 	calls  int
 	job    string
 	closed bool
+	// lost says that the connection is lost; another one must be made.
+	lost bool
 }
 
 var checkNames = regexp.MustCompile(`(?m)^(?:checks=')?([a-z-]+) [A-Za-z0-9+/=]{40,}$`)
 
 func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostResult, error) {
 	h.calls++
+	if h.lost {
+		return port.HostResult{}, lost()
+	}
 	if len(h.errs) > 0 {
 		err := h.errs[0]
 		if h.errs = h.errs[1:]; err != nil {
+			h.lost = port.ReasonOfHost(err) == port.HostLost
 			return port.HostResult{}, err
 		}
 	}
@@ -206,7 +212,10 @@ func (r *scriptedRun) runFrom(t *testing.T, h *scriptedHost, maxPauses int, sour
 		}},
 		attempt: func() string { return "attempt" },
 		home:    func() (string, error) { return folder, nil },
-		reach:   func(ssh.Options) (port.Host, error) { return h, nil },
+		reach: func(ssh.Options) (port.Host, error) {
+			h.lost, h.closed = false, false
+			return h, nil
+		},
 	}
 	key := filepath.Join(folder, ".ssh", "id_ed25519")
 	if err := os.MkdirAll(filepath.Dir(key), 0o700); err != nil {

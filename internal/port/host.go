@@ -7,8 +7,11 @@ import (
 	"io"
 )
 
-// Host runs scripts on one Linux machine, as root. Implementations are safe for concurrent use; one Host is one connection, or makes
-// one for each script.
+// Host runs scripts on one Linux machine, as root. Implementations are safe for concurrent use.
+//
+// All scripts of one Host run on the same machine, so what the first one finds out about it counts for
+// the others. If an implementation cannot be sure of that any longer, such as after a lost connection,
+// Exec returns HostLost from then on: the caller makes another Host, and identifies the machine again.
 type Host interface {
 	// Exec runs a bash script and waits for its end. What it prints is cut at the command's OutputLimit. A script that ran and failed is
 	// no error but an ExitCode. Errors are *HostError: whether the script ran, or still runs, is then not known, except where its
@@ -53,7 +56,8 @@ type HostReason string
 const (
 	// HostUnreachable: there was no connection, such as a name that does not resolve or a port that is closed.
 	HostUnreachable HostReason = "HostUnreachable"
-	// HostLost: the connection ended before the script did. The script may have run to its end.
+	// HostLost: the connection ended before the script did. The script may have run to its end. The Host
+	// cannot be used again if the connection was all it had.
 	HostLost HostReason = "HostConnectionLost"
 	// HostNotTrusted: the host's key is not the one that is pinned, or none is. Nothing was sent to the host.
 	HostNotTrusted HostReason = "HostKeyNotTrusted"

@@ -1,7 +1,8 @@
 // Package pod runs scripts on the host of a node through a privileged Pod there, for those who forbid SSH. It works while the node's kubelet does.
 //
 // The Pod is made when the first script comes, used by all who run scripts on the node, and deleted by Close; who dies before has it ended by
-// its deadline. Who closes it while somebody else uses it makes their script a lost one.
+// its deadline. Who closes it while somebody else uses it makes their script a lost one. One Host uses one Pod: after another one has
+// taken its place, the node's host may be another one, too, and all scripts are lost.
 //
 // The workload cluster's RBAC must allow, in the Pod's namespace: get, create and delete of pods; get and create of pods/exec (WebSockets are
 // opened with GET, SPDY with POST). The namespace must admit privileged Pods (pod-security.kubernetes.io/enforce: privileged). The image needs
@@ -62,8 +63,8 @@ type host struct {
 
 	mu     sync.Mutex
 	closed bool
-	// seen is the UID of the Pod that was there last.
-	seen types.UID
+	// seen is the UID of the Pod that was there last, and used that of the Pod that ran the first script.
+	seen, used types.UID
 }
 
 // New checks the options; it calls nobody. Its errors, and those of Exec, are *port.HostError.
@@ -213,6 +214,10 @@ func (h *host) step(ctx context.Context) (words string, err error) {
 	if state != foreign {
 		h.see(pod.UID)
 	}
+	if !h.mayUse(pod.UID, state) {
+		return "", h.fail(port.HostLost, fmt.Errorf("the Pod %s was replaced, and may be on another host: "+
+			"nothing runs there before the host is identified again", h.name()))
+	}
 	switch state {
 	case usable:
 		return "", nil
@@ -239,6 +244,16 @@ func (h *host) see(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen = uid
+}
+
+// mayUse reports whether a Pod is the one that ran the first script, and remembers the first usable one.
+func (h *host) mayUse(uid types.UID, s state) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.used == "" && s == usable {
+		h.used = uid
+	}
+	return h.used == "" || h.used == uid
 }
 
 func (h *host) readOrCreate(ctx context.Context) (*corev1.Pod, error) {

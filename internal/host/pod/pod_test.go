@@ -101,7 +101,9 @@ func TestPodIsShared(t *testing.T) {
 	if len(s.pods) != 0 {
 		t.Error("Close leaves the Pod")
 	}
-	wantRuns(t, other)
+	_, err := other.Exec(t.Context(), port.HostCommand{Script: "true"})
+	wantReason(t, err, port.HostLost, "was replaced")
+	wantRuns(t, open(t, s))
 	if again := s.one(t); again.UID == made.UID {
 		t.Error("the Pod is the old one")
 	}
@@ -122,7 +124,11 @@ func TestPodIsReplaced(t *testing.T) {
 			s.set(func() {
 				s.pods[first.Name].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded"}
 			})
-			wantRuns(t, h)
+			for range 2 {
+				_, err := h.Exec(t.Context(), port.HostCommand{Script: "true"})
+				wantReason(t, err, port.HostLost, "was replaced", "identified again")
+			}
+			wantRuns(t, open(t, s))
 			if s.one(t).UID == first.UID {
 				t.Error("the Pod that is over was used")
 			}

@@ -18,7 +18,9 @@ import (
 // maxSessions is how many scripts run at once on one connection; sshd allows ten unless it is told otherwise.
 const maxSessions = 4
 
-// host is a port.Host over SSH. It connects when the first script comes, and again when the connection was lost.
+// host is a port.Host over SSH. It connects when the first script comes. It logs in only once: what a
+// script has found out about the host counts for that connection, and another one may lead to
+// another host.
 type host struct {
 	target, bastion           *target
 	connectTimeout, keepAlive time.Duration
@@ -33,7 +35,8 @@ type host struct {
 
 // New checks the options; it does not connect. Its errors, and those of Exec, are *port.HostError.
 //
-// A script whose context ends, or whose connection is lost, gets the end of its stdin, and may run on.
+// A script whose context ends, or whose connection is lost, gets the end of its stdin, and may run on. After a lost connection, Exec
+// returns HostLost until the end: the caller makes another Host.
 func New(o Options) (port.Host, error) {
 	target, err := parseLogin(o.Login)
 	if err != nil {
@@ -171,28 +174,29 @@ func (h *host) result(ctx context.Context, run *rootscript.Run, got outcome) (po
 	return port.HostResult{}, h.fail(port.HostLost, fmt.Errorf("the connection ended before the script was seen to end: %w", got.lost))
 }
 
-// open opens a session on the connection there is, or on a new one. A connection that was there may turn out to be dead: then one more is made.
+// open opens a session on the connection. One whose session does not open is lost.
 func (h *host) open(ctx context.Context) (*connection, *ssh.Session, error) {
-	for {
-		c, reused, err := h.connect(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		session, err := newSession(ctx, c, h.connectTimeout)
-		var refused *ssh.OpenChannelError
-		switch {
-		case err == nil:
-			return c, session, nil
-		case errors.As(err, &refused):
-			return nil, nil, h.fail(port.HostUnreachable, fmt.Errorf("the host opens no session: %w", err))
-		case ctx.Err() != nil:
-			return nil, nil, h.fail(port.HostUnreachable, fmt.Errorf("opening a session: %w", context.Cause(ctx)))
-		}
-		c.close(err)
-		if !reused {
-			return nil, nil, h.fail(port.HostUnreachable, fmt.Errorf("opening a session: %w", err))
-		}
+	c, err := h.connect(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	session, err := newSession(ctx, c, h.connectTimeout)
+	var refused *ssh.OpenChannelError
+	switch {
+	case err == nil:
+		return c, session, nil
+	case errors.As(err, &refused):
+		return nil, nil, h.fail(port.HostUnreachable, fmt.Errorf("the host opens no session: %w", err))
+	case ctx.Err() != nil:
+		return nil, nil, h.fail(port.HostUnreachable, fmt.Errorf("opening a session: %w", context.Cause(ctx)))
+	}
+	c.close(err)
+	return nil, nil, h.lost(c.reason(err))
+}
+
+// lost is the error for a connection that ended before a script was sent on it.
+func (h *host) lost(why error) error {
+	return h.fail(port.HostLost, fmt.Errorf("the connection ended, and the script was not sent: %w", why))
 }
 
 // newSession gives up when ctx ends, or after a while; what opens late is closed.
@@ -221,45 +225,49 @@ func newSession(ctx context.Context, c *connection, timeout time.Duration) (*ssh
 	}
 }
 
-// connect gives the connection, and whether it was there before. One caller at a time makes one; the others wait for it.
-func (h *host) connect(ctx context.Context) (c *connection, reused bool, err error) {
+// connect returns the connection. The first caller makes it; the others wait for it. One that has
+// ended is an error.
+func (h *host) connect(ctx context.Context) (*connection, error) {
 	select {
 	case h.dialing <- struct{}{}:
 		defer func() { <-h.dialing }()
 	case <-ctx.Done():
-		return nil, false, h.fail(port.HostUnreachable, fmt.Errorf("waiting for the connection: %w", context.Cause(ctx)))
+		return nil, h.fail(port.HostUnreachable, fmt.Errorf("waiting for the connection: %w", context.Cause(ctx)))
 	}
 	current, err := h.usable()
 	if current != nil || err != nil {
-		return current, true, err
+		return current, err
 	}
 	made, err := h.dial(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		made.close(errClosed)
-		return nil, false, h.fail(port.HostSetup, errClosed)
+		return nil, h.fail(port.HostSetup, errClosed)
 	}
 	h.current = made
-	return made, false, nil
+	return made, nil
 }
 
 var errClosed = errors.New("the connection to the host was closed by its user")
 
-// usable is the connection, if there is one.
+// usable returns the connection; nil if none was made yet.
 func (h *host) usable() (*connection, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, h.fail(port.HostSetup, errClosed)
 	}
-	if h.current != nil && h.current.ended() == nil {
-		return h.current, nil
+	if h.current == nil {
+		return nil, nil
 	}
-	return nil, nil
+	if why := h.current.ended(); why != nil {
+		return nil, h.lost(why)
+	}
+	return h.current, nil
 }
 
 // Close ends the connection, and with it the scripts that are waited for; they get a HostLost.

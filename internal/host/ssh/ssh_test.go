@@ -218,7 +218,7 @@ func TestConnectionsEnd(t *testing.T) {
 		r, h := via(t, 0)
 		_, err := h.Exec(t.Context(), port.HostCommand{Script: "cat; # " + secretWord, Stdin: &reader{t: t, read: r.cut}})
 		wantReason(t, err, port.HostLost, "before the script was seen to end")
-		wantRuns(t, h)
+		wantLost(t, r, h)
 	})
 	t.Run("silent while a script runs", func(t *testing.T) {
 		r, h := via(t, 50*time.Millisecond)
@@ -233,10 +233,7 @@ func TestConnectionsEnd(t *testing.T) {
 			t.Errorf("%d connections were made for two scripts", r.count())
 		}
 		r.cut()
-		wantRuns(t, h)
-		if r.count() != 2 {
-			t.Errorf("%d connections were made, want one more", r.count())
-		}
+		wantLost(t, r, h)
 	})
 	t.Run("closed while a script runs", func(t *testing.T) {
 		_, h := via(t, 0)
@@ -244,15 +241,54 @@ func TestConnectionsEnd(t *testing.T) {
 		wantReason(t, err, port.HostLost, "closed by its user")
 	})
 	t.Run("the session's sshd is killed, then all of it", func(t *testing.T) {
-		_, h := via(t, 0)
+		r, h := via(t, 0)
 		_, err := h.Exec(t.Context(), port.HostCommand{Script: `kill -KILL $(ps -o ppid= -p $PPID); sleep 1`})
 		wantReason(t, err, port.HostLost)
 		s.stop()
 		_, err = run(t, h)
-		wantReason(t, err, port.HostUnreachable)
+		wantReason(t, err, port.HostLost)
 		s.run(t)
-		wantRuns(t, h)
+		wantLost(t, r, h)
 	})
+}
+
+// wantLost checks that a host that was logged in to once is not logged in to again.
+func wantLost(t *testing.T, r *relay, h port.Host) {
+	t.Helper()
+	for range 2 {
+		_, err := run(t, h)
+		wantReason(t, err, port.HostLost)
+	}
+	if r.count() != 1 {
+		t.Errorf("%d connections were made, want 1", r.count())
+	}
+}
+
+// TestNextConnectionLeadsElsewhere has a host answer one script, end the connection, and pass the
+// next one on to another host that the login and the authority of the hosts' keys count for, too.
+func TestNextConnectionLeadsElsewhere(t *testing.T) {
+	authority, user := newKey(t, "ed25519"), newKey(t, "ed25519")
+	start := func(name string) *server {
+		s := startSSHD(t, "HostCertificate DIR/certificate", "SetEnv WHO="+name)
+		s.write(t, "certificate", certify(t, s.ed, authority, []string{name}, time.Now().Add(time.Hour)))
+		s.write(t, "authorized_keys", gossh.MarshalAuthorizedKey(user.signer.PublicKey()))
+		s.stop()
+		s.run(t)
+		return s
+	}
+	own, other := start("own"), start("other")
+	r := newRelay(t, own.address)
+	h := open(t, ssh.Options{Login: ssh.Login{
+		Address: r.address, User: "root", PrivateKeys: [][]byte{user.pem}, HostNames: []string{"other", "own"},
+		KnownHosts: []byte("@cert-authority * " + string(gossh.MarshalAuthorizedKey(authority.signer.PublicKey()))),
+	}})
+	who := port.HostCommand{Script: `tr '\0' '\n' </proc/$PPID/environ | grep ^WHO= || echo "WHO=$WHO"`}
+	if got, err := h.Exec(t.Context(), who); err != nil || string(got.Stdout) != "WHO=own\n" {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	r.lead(other.address)
+	r.cut()
+	wantLost(t, r, h)
 }
 
 func TestOptions(t *testing.T) {

@@ -248,6 +248,13 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
+// lead has later connections lead to another address.
+func (r *relay) lead(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = target
+}
+
 // cut ends all connections there are.
 func (r *relay) cut() {
 	r.mu.Lock()

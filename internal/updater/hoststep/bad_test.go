@@ -178,7 +178,7 @@ func TestDroppingConnection(t *testing.T) {
 	w.upgrade.Goal.Source = hosts.Source{Bundle: true}
 	w.upgrade.Bundle = folderBundle{"v1.36.3/linux/amd64/": standIn(t, "v1.36.3")}
 	w.host.Write("/etc/stand-in/kubeadm.slow", []byte("3s"))
-	w.upgrade.Host = w.dial(t, "root", w.host.DropConnectionsEvery(2*time.Second))
+	w.reach(t, w.host.DropConnectionsEvery(2*time.Second))
 	if p := w.until(t, true, nil); p.Failure != nil {
 		t.Fatalf("%s\n%s", p.Failure, p.Job.Output)
 	}

@@ -112,6 +112,7 @@ func (w *world) cut(t *testing.T, step hosts.Name, m moment) {
 		w.tear(t)
 	}
 	w.host.Boot()
+	w.reach(t, w.address)
 	w.host.MustRun("mkfifo /run/nobody-writes 2>/dev/null; true")
 }
 
@@ -267,6 +268,7 @@ func (w *world) cutShort(t *testing.T, kubeadm string) {
 	w.host.PowerCut()
 	w.host.Remove("/etc/stand-in/hold")
 	w.host.Boot()
+	w.reach(t, w.address)
 	w.mustFinish(t)
 }
 

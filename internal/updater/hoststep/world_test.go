@@ -42,6 +42,8 @@ type world struct {
 	node    *standInNode
 	upgrade hoststep.Upgrade
 	digests map[string]string
+	// address is where the upgrade reaches the host.
+	address string
 }
 
 const (
@@ -102,7 +104,7 @@ S
 		w.upgrade.Goal.Before, w.upgrade.Goal.After = []string{"echo before >>/var/log/commands"}, []string{"echo after >>/var/log/commands"}
 		w.upgrade.Goal.PatchesFolder = "/etc/kubernetes/patches"
 	}
-	w.upgrade.Host = w.dial(t, "root", w.host.Address())
+	w.reach(t, w.host.Address())
 	return w
 }
 
@@ -146,6 +148,12 @@ func rancherFiles(files map[string][]byte, d hosts.Distribution, server bool) st
 	return unit
 }
 
+// reach has the upgrade reach the host at an address, with a connection of its own.
+func (w *world) reach(t *testing.T, address string) {
+	t.Helper()
+	w.address, w.upgrade.Host = address, w.dial(t, "root", address)
+}
+
 func (w *world) dial(t *testing.T, user, address string) port.Host {
 	t.Helper()
 	host, err := ssh.New(ssh.Options{
@@ -177,6 +185,7 @@ func (w *world) until(t *testing.T, bears bool, stop func(hoststep.Progress) boo
 			t.Fatalf("%v, after %+v", err, last)
 		case err != nil:
 			failed = err
+			w.reach(t, w.address)
 		case p.Done || p.Failure != nil || stop != nil && stop(p):
 			return p
 		default:
