@@ -187,6 +187,7 @@ func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
 	}
 	return &admission.Webhook{Handler: webhook.NewGuard(webhook.GuardOptions{
 		Policies: c.cached, Live: c.live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now, Sleep: webhook.Sleep,
+		Parsed: hookserver.ReleaseParsed,
 	})}, nil
 }
 

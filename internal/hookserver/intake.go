@@ -2,6 +2,7 @@ package hookserver
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +20,13 @@ const (
 	// bodyTimeout is how long a caller may take to send the body. Cluster API and the API server
 	// give up after 10 s, unless they are told otherwise.
 	bodyTimeout = 10 * time.Second
-	// maxIntake is how much memory the requests of one port may take, as the costs below estimate
-	// it.
-	maxIntake = 48 << 20
+	// maxSmall is how much memory a small request takes at most, as the costs below estimate it. A
+	// usual Machine takes less than half of it.
+	maxSmall = 1 << 20
+	// maxSmallIntake is how much memory the small requests of one port may take, and maxIntake how
+	// much larger ones may take. Large requests thus cannot have small ones refused.
+	maxSmallIntake = 32 << 20
+	maxIntake      = 48 << 20
 	// chunk is how much of a body is read at a time. A caller that sends nothing takes the room of
 	// one.
 	chunk = 16 << 10
@@ -38,28 +43,41 @@ var (
 )
 
 // intake bounds the memory and the time that the requests of one port take. It reads the body of a
-// request before the handler does, and reserves memory for it until the handler returns. It refuses
-// requests for which there is no room, and callers that are too slow. It is safe for concurrent
-// use.
+// request before the handler does, and reserves memory for it until the handler returns or calls
+// ReleaseParsed. It refuses requests for which there is no room, and callers that are too slow. It
+// is safe for concurrent use.
 type intake struct {
-	room *semaphore.Weighted
+	small, large *semaphore.Weighted
 }
 
-func newIntake() *intake { return &intake{room: semaphore.NewWeighted(maxIntake)} }
+func newIntake() *intake {
+	return &intake{small: semaphore.NewWeighted(maxSmallIntake), large: semaphore.NewWeighted(maxIntake)}
+}
+
+// reservationKey is the key of a request's *reservation in its context.
+type reservationKey struct{}
+
+// ReleaseParsed gives back the memory that parsing a request took, except for the length of its
+// body. A handler calls it before it waits for something, in its own goroutine, once it has read the
+// body and keeps none of the values in it but those that are about as long as the body.
+func ReleaseParsed(ctx context.Context) {
+	if a, ok := ctx.Value(reservationKey{}).(*reservation); ok {
+		a.shrink()
+	}
+}
 
 // wrap returns a handler that passes requests on with their bodies read.
 func (i *intake) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := reservation{room: i.room}
+		a := &reservation{room: i.small, large: i.large}
 		defer a.release()
-		body, err := a.read(w, r)
-		if err != nil {
+		if err := a.read(w, r); err != nil {
 			refuse(w, err)
 			return
 		}
-		whole := *r
-		whole.Body = io.NopCloser(bytes.NewReader(body))
-		next.ServeHTTP(w, &whole)
+		whole := r.WithContext(context.WithValue(r.Context(), reservationKey{}, a))
+		whole.Body = io.NopCloser(&a.body)
+		next.ServeHTTP(w, whole)
 	})
 }
 
@@ -82,56 +100,76 @@ func refuse(w http.ResponseWriter, err error) {
 
 // reservation is the memory that one request has reserved.
 type reservation struct {
-	room *semaphore.Weighted
-	held int64
+	// room is where held is taken from. It becomes large where the request is no small one.
+	room, large *semaphore.Weighted
+	held        int64
+	body        bytes.Buffer
+	length      int64
 }
 
 func (a *reservation) reserve(cost int) error {
-	if a.held+int64(cost) > maxIntake {
+	total := a.held + int64(cost)
+	if total > maxIntake {
 		return errTooLarge
+	}
+	if a.room != a.large && total > maxSmall {
+		if !a.large.TryAcquire(total) {
+			return errFull
+		}
+		a.release()
+		a.room, a.held = a.large, total
+		return nil
 	}
 	if !a.room.TryAcquire(int64(cost)) {
 		return errFull
 	}
-	a.held += int64(cost)
+	a.held = total
 	return nil
 }
 
 func (a *reservation) release() { a.room.Release(a.held) }
 
+// shrink keeps the length of the body only, for what the handler has taken from it.
+func (a *reservation) shrink() {
+	a.body = bytes.Buffer{}
+	if a.held > a.length {
+		a.room.Release(a.held - a.length)
+		a.held = a.length
+	}
+}
+
 // read reads the body of a request, and reserves memory before each part of it.
-func (a *reservation) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (a *reservation) read(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > maxBody {
-		return nil, errTooLarge
+		return errTooLarge
 	}
 	if err := a.reserve(sizeOf(r.Header)); err != nil {
-		return nil, err
+		return err
 	}
 	// The deadline ends with the body: it does not count for the handler.
 	deadline := time.Now().Add(bodyTimeout)
 	if err := http.NewResponseController(w).SetReadDeadline(deadline); err != nil {
-		return nil, fmt.Errorf("limiting the time to read the request: %w", err)
+		return fmt.Errorf("limiting the time to read the request: %w", err)
 	}
-	var body bytes.Buffer
 	var text scanner
 	for {
 		if err := a.reserve(chunk * byteCost); err != nil {
-			return nil, err
+			return err
 		}
-		n, err := io.CopyN(&body, r.Body, chunk)
+		n, err := io.CopyN(&a.body, r.Body, chunk)
 		ended := errors.Is(err, io.EOF)
 		if err != nil && !ended {
-			return nil, fmt.Errorf("reading the request: %w", err)
+			return fmt.Errorf("reading the request: %w", err)
 		}
-		if body.Len() > maxBody {
-			return nil, errTooLarge
+		if a.length += n; a.length > maxBody {
+			return errTooLarge
 		}
-		part := body.Bytes()[body.Len()-int(n):]
+		part := a.body.Bytes()[a.length-n:]
 		if err := a.reserve(text.countValues(part) * valueCost); err != nil {
-			return nil, err
+			return err
 		}
 		if ended {
-			return body.Bytes(), nil
+			return nil
 		}
 	}
 }

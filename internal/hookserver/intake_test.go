@@ -26,6 +26,16 @@ type reader struct {
 	// now and most count the bytes of bodies in the handler, and canceled the requests that ended
 	// before the handler did.
 	now, most, canceled int
+	// handled is called by the handler once it has read a body, if it is set.
+	handled func(context.Context)
+	entered int64
+}
+
+// waiting returns how many requests the handler has got.
+func (r *reader) waiting() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.entered
 }
 
 // count adds to what is in the handler.
@@ -33,6 +43,9 @@ func (r *reader) count(size, canceled int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.canceled = r.now+size, r.canceled+canceled
+	if size > 0 {
+		r.entered++
+	}
 	r.most = max(r.most, r.now)
 }
 
@@ -53,6 +66,9 @@ func serveReader(t *testing.T, takes time.Duration) *reader {
 		}
 		r.count(len(body), 0)
 		defer r.count(-len(body), 0)
+		if r.handled != nil {
+			r.handled(request.Context())
+		}
 		select {
 		case <-time.After(takes):
 		case <-request.Context().Done():
@@ -156,6 +172,62 @@ func TestManyBodies(t *testing.T) {
 	wait.Wait()
 	if refused.Load() == 0 || r.most > most {
 		t.Errorf("callers were refused %d times, and the handler had %d bytes at once", refused.Load(), r.most)
+	}
+}
+
+// TestLargeBodiesThatWait has a tenant send Machines with many annotations through the API server,
+// to a handler that waits. The ones of others are served.
+func TestLargeBodiesThatWait(t *testing.T) {
+	t.Parallel()
+	for name, parsed := range map[string]bool{"parsed": true, "not parsed": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testLargeBodies(t, parsed)
+		})
+	}
+}
+
+func testLargeBodies(t *testing.T, parsed bool) {
+	t.Helper()
+	const large = 40
+	honest := 100
+	r := serveReader(t, 0)
+	waits := make(chan struct{})
+	r.handled = func(context.Context) { <-waits }
+	if parsed {
+		honest = 300
+		r.handled = func(ctx context.Context) {
+			hookserver.ReleaseParsed(ctx)
+			<-waits
+		}
+	}
+	var wait sync.WaitGroup
+	var sent, refused atomic.Int64
+	send := func(text string, size int64) {
+		wait.Go(func() {
+			code, _, err := r.send(t.Context(), bodyOf(text, size), size)
+			if err != nil || code != http.StatusOK {
+				refused.Add(1)
+			}
+		})
+		sent.Add(1)
+		eventually(t, func() bool { return r.waiting()+refused.Load() == sent.Load() })
+	}
+	for range large {
+		// 40,000 annotations have 200 kB, which the API server allows.
+		send(`"00001":"",`, 440_000)
+	}
+	if got, want := refused.Swap(0), map[bool]int64{true: 0, false: large - 2}[parsed]; got != want {
+		t.Fatalf("%d large requests were refused, want %d", got, want)
+	}
+	sent.Store(r.waiting())
+	for range honest {
+		send(`"f:field-of-a-machine-001":{},`, 9000)
+	}
+	close(waits)
+	wait.Wait()
+	if n := refused.Load(); n != 0 {
+		t.Errorf("%d honest requests were refused", n)
 	}
 }
 

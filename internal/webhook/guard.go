@@ -69,6 +69,9 @@ type GuardOptions struct {
 	Now func() time.Time
 	// Sleep waits that long, or until the context ends.
 	Sleep func(context.Context, time.Duration)
+	// Parsed is called once a request has been parsed. Only its Raw objects, and little else, are
+	// kept after that.
+	Parsed func(context.Context)
 }
 
 // Sleep waits that long, or until the context ends.
@@ -105,6 +108,7 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 	if err != nil {
 		return g.refuseError(ctx, operation, request, BadRequestReason, err)
 	}
+	g.options.Parsed(ctx)
 	if verdict, ok := guard.DecideAlone(operation, m.facts); ok {
 		if !isDryRun(request) && !m.facts.Deleting {
 			g.rememberDeletion(ctx, m)

@@ -25,9 +25,10 @@ const maxName = 253
 
 // machine is the Machine of a request.
 type machine struct {
-	namespace  string
-	uid        types.UID
-	cluster    string
+	namespace string
+	uid       types.UID
+	cluster   string
+	// labels has those of knownLabels only, because a request that waits keeps it.
 	labels     map[string]string
 	controller *metav1.OwnerReference
 	facts      guard.Machine
@@ -78,7 +79,7 @@ func parseMachine(operation guard.Operation, request admission.Request) (machine
 	m := machine{
 		// The namespace of the request is the one that the API server has checked.
 		namespace: request.Namespace, uid: cmp.Or(wire.UID, types.UID(name)), cluster: wire.Spec.ClusterName,
-		labels: wire.Labels, controller: metav1.GetControllerOf(&wire), facts: guard.Machine{Name: name},
+		labels: readLabels(wire), controller: metav1.GetControllerOf(&wire), facts: guard.Machine{Name: name},
 	}
 	if operation == guard.Delete {
 		m.facts.Deleting = !wire.DeletionTimestamp.IsZero()
@@ -88,6 +89,19 @@ func parseMachine(operation guard.Operation, request admission.Request) (machine
 		m.facts.Remediating = has(wire.Annotations, clusterv1.RemediateMachineAnnotation) || isUnhealthy(wire)
 	}
 	return m, nil
+}
+
+// knownLabels are the labels by which a group is found.
+var knownLabels = []string{clusterv1.MachineDeploymentNameLabel, clusterv1.MachineControlPlaneLabel}
+
+func readLabels(wire wireMachine) map[string]string {
+	labels := map[string]string{}
+	for _, name := range knownLabels {
+		if value, ok := wire.Labels[name]; ok {
+			labels[name] = value
+		}
+	}
+	return labels
 }
 
 // isUnhealthy says that the Machine's owner is to remediate it, as Cluster API's owners decide that

@@ -117,7 +117,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.options = webhook.GuardOptions{
 		Policies: inner, Live: live, Recorder: &w.recorder, Metrics: metrics,
 		Now:   func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
-		Sleep: w.sleep,
+		Sleep: w.sleep, Parsed: func(context.Context) {},
 	}
 	w.guard = webhook.NewGuard(w.options)
 	return w
