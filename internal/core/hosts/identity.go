@@ -16,16 +16,16 @@ type Identity struct {
 	Node string
 	// Authorities are the certificates that sign the API server's, as DER.
 	Authorities [][]byte
-	// Proof is the Goal.Proof with which the host's last step was started; empty for none.
+	// Proof is the result of Proof with which the host's last step was started; empty for none.
 	Proof string
 }
 
-// Proof names what an API server has proved about a Machine's node before the operation of the
-// goal begins: that it has a key under the authorities, and has the node with the Machine's
-// provider ID. It is kept on the host, so that the operation continues while that API server is
-// away, such as during its own upgrade. It counts for nothing but these values.
-func (g Goal) Proof(machine, uid, providerID string, cluster Identity) string {
-	parts := []string{g.Operation(), machine, uid, providerID, cluster.Node}
+// Proof names what an API server has proved about a Machine's node before a step begins: that it has
+// a key under the authorities, and has the node with the Machine's provider ID. It is kept on the host,
+// so that updates continue while that API server is away, such as during its own upgrade, and so that
+// an update to a corrected goal can bring it back. It counts for nothing but these values.
+func Proof(machine, uid, providerID string, cluster Identity) string {
+	parts := []string{machine, uid, providerID, cluster.Node}
 	for _, authority := range cluster.Authorities {
 		parts = append(parts, string(authority))
 	}

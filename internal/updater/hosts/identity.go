@@ -16,8 +16,8 @@ import (
 // The host is compared with the certificate authorities in the Cluster's kubeconfig. These are not
 // secret, so whoever writes the kubeconfig can name those of another cluster. The API server must
 // prove them: it answers under them, to the kubeconfig's credentials, that the Machine's node has
-// the Machine's provider ID. Once the operation has begun, the proof on the host counts instead,
-// because an upgrade takes the API server away, and may be what brings it back.
+// the Machine's provider ID. Once a step has begun, the proof on the host counts instead, for later
+// operations, too: an upgrade takes the API server away, and another one may be what brings it back.
 //
 // proof is what to keep on the host with each step.
 func (u *Updater) identify(
@@ -45,7 +45,7 @@ func (u *Updater) identify(
 	if wrong := core.CheckIdentity(want, got); wrong != nil {
 		return "", wrong, nil
 	}
-	proof = goal.Proof(target.Machine.String(), string(machine.UID), machine.ProviderID, want)
+	proof = core.Proof(target.Machine.String(), string(machine.UID), machine.ProviderID, want)
 	if unproved != nil && got.Proof != proof {
 		return "", nil, fmt.Errorf("the API server has not confirmed Node %s, so nobody knows whose the "+
 			"host is: %w. Nothing is begun before it does. Fix: correct the kubeconfig of the Machine's "+

@@ -76,8 +76,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestProof: without an answer of the API server nothing begins. Once an operation has begun, it
-// continues without one, but only for what the API server had confirmed.
+// TestProof: without an answer of the API server nothing begins. Once a step has begun, updates
+// continue without one, but only for what the API server had confirmed.
 func TestProof(t *testing.T) {
 	t.Parallel()
 	older := certificate(t, "older")
@@ -88,7 +88,7 @@ func TestProof(t *testing.T) {
 	}{
 		"the same operation": {edit: func(*world, asked) {}},
 		"another attempt":    {edit: func(_ *world, r asked) { *r = *request("a-2") }},
-		"another goal": {waits: true, edit: func(_ *world, r asked) {
+		"a corrected goal": {edit: func(_ *world, r asked) {
 			r.Desired.Machine.Spec.Version = porttest.UpdaterNext
 		}},
 		"another Machine of that name": {waits: true, edit: func(w *world, _ asked) { w.machine.UID = "b" }},

@@ -40,7 +40,7 @@ type Upgrade struct {
 	Bundle Bundle
 	// Attempt names the attempt. A step that failed is run again by another attempt only.
 	Attempt string
-	// Proof is kept on the host with each step that is started: see hosts.Goal.Proof. Empty for none.
+	// Proof is kept on the host with each step that is started: see hosts.Proof. Empty for none.
 	Proof string
 }
 
