@@ -49,6 +49,12 @@ func (c coverage) claims(scope cover.Scope, current, desired cover.Objects) (cla
 	if err != nil {
 		return nil, nil, fmt.Errorf("the desired bootstrap config: %w", err)
 	}
+	if to == nil {
+		if err := checkNoConfig(desired.Bootstrap, ""); err != nil {
+			// UpdateMachine would refuse it, too.
+			return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
+		}
+	}
 	if from == nil || to == nil {
 		return claims, nil, nil
 	}

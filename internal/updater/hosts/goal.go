@@ -21,6 +21,7 @@ import (
 	core "github.com/windlass-dev/windlass/internal/core/hosts"
 	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updater/internal/pick"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -51,22 +52,48 @@ func computeVersion(option, desired string) (version.Version, error) {
 }
 
 // computeGoal computes what a host is to become, from the desired bootstrap config of its Machine. Of that, all counts that a running host can be given, whether
-// or not it was changed: nobody knows here what was before.
-func (u *Updater) computeGoal(to version.Version, bootstrap json.RawMessage, digests core.Manifest) (core.Goal, error) {
+// or not it was changed: nobody knows here what was before. It returns a *setupError for kubeadm if it cannot read the config that the Machine has.
+func (u *Updater) computeGoal(a attempt, digests core.Manifest) (core.Goal, error) {
 	c := u.options.Config
 	goal := core.Goal{
-		Distribution: u.coverage.distribution, Version: to, Folder: c.BinariesFolder, Digests: digests,
+		Distribution: u.coverage.distribution, Version: a.to, Folder: c.BinariesFolder, Digests: digests,
 		Source:   core.Source{URL: c.Binaries.URL, HostFolder: c.Binaries.HostFolder, Bundle: c.Binaries.Bundle != ""},
 		Snapshot: c.EtcdSnapshot == v1alpha1.EtcdSnapshotRequired, ReadyWithin: time.Duration(c.NodeReadySeconds) * time.Second,
 	}
 	if goal.Distribution != core.Kubeadm {
 		return goal, nil
 	}
-	spec, err := readSpec(bootstrap, cover.Machine)
+	spec, err := readSpec(a.bootstrap, cover.Machine)
 	if err != nil {
 		return core.Goal{}, setup("the desired bootstrap config: %w", err)
 	}
+	if spec == nil {
+		if err := checkNoConfig(a.bootstrap, a.config); err != nil {
+			return core.Goal{}, err
+		}
+	}
 	return u.coverage.withConfig(goal, spec)
+}
+
+// checkNoConfig returns a *setupError for a config that readSpec does not know: kubeadm would upgrade
+// the host without the patches that the config may have. name is the config that the Machine refers
+// to; empty for none. A Machine without a config, such as one with a Secret of its own, has no patches.
+func checkNoConfig(bootstrap json.RawMessage, name string) error {
+	object, err := pick.Decode(bootstrap)
+	switch {
+	case err != nil:
+		return setup("the desired bootstrap config: %w", err)
+	case object != nil:
+		return setup("the bootstrap config is a %v of %v, so nobody knows the patches for kubeadm, which "+
+			"would upgrade the host without them. Fix: use a KubeadmConfig of %s, or replace the Machine",
+			object["kind"], object["apiVersion"], bootstrapv1.GroupVersion)
+	case name != "":
+		return setup("the Machine's bootstrap config %s is gone, so nobody knows the patches for kubeadm, "+
+			"which would upgrade the host without them. Fix: create the config again and annotate the "+
+			"Machine with %s, or end the update with %s",
+			name, v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateAbandonAnnotation)
+	}
+	return nil
 }
 
 // withConfig adds what a KubeadmConfig asks for. Fields that are not known here add nothing: they

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 )
 
@@ -47,6 +50,48 @@ func TestPatchesThatAreRefused(t *testing.T) {
 				t.Errorf("the answer is %+v", answer)
 			}
 			if w.execs > 0 {
+				t.Errorf("%d scripts ran", w.execs)
+			}
+		})
+	}
+}
+
+// TestConfigThatNobodyKnows: without the Machine's config, kubeadm would upgrade the host without the
+// patches in it.
+func TestConfigThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	older := kubeadmConfig(map[string]any{})
+	older.SetAPIVersion("bootstrap.cluster.x-k8s.io/v1beta1")
+	for name, tt := range map[string]struct {
+		config runtime.RawExtension
+		// ref is the name of the config that the Machine refers to, want the answer; empty for an
+		// update that begins.
+		ref, want string
+	}{
+		"a Machine without one": {},
+		"it is gone": {ref: "m-config", want: "HostSetupInvalid: the Machine's bootstrap config m-config " +
+			"is gone, so nobody knows the patches for kubeadm, which would upgrade the host without them. " +
+			"Fix: create the config again and annotate the Machine with windlass.dev/update-retry, or end " +
+			"the update with windlass.dev/update-abandon"},
+		"another version": {ref: "m-config", config: runtime.RawExtension{Object: older}, want: "HostSetupInvalid: " +
+			"the bootstrap config is a KubeadmConfig of bootstrap.cluster.x-k8s.io/v1beta1, so nobody knows " +
+			"the patches for kubeadm, which would upgrade the host without them. Fix: use a KubeadmConfig " +
+			"of bootstrap.cluster.x-k8s.io/v1beta2, or replace the Machine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, r := newWorld(t), request("a-1")
+			r.Desired.BootstrapConfig = tt.config
+			r.Desired.Machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Name: tt.ref}
+			want := inplace.Answer{Outcome: inplace.Fails, Message: tt.want}
+			answer := w.updater(t).UpdateMachine(t.Context(), r)
+			switch {
+			case tt.want != "":
+				checkAnswer(t, answer, want)
+			case answer.Outcome != inplace.InProgress:
+				t.Errorf("the answer is %+v", answer)
+			}
+			if tt.want != "" && w.execs > 0 {
 				t.Errorf("%d scripts ran", w.execs)
 			}
 		})

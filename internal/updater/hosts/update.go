@@ -43,8 +43,10 @@ type attempt struct {
 	// follows says that nobody wants the operation any longer: nothing may begin.
 	follows bool
 	to      version.Version
-	// bootstrap is the desired bootstrap config.
+	// bootstrap is the desired bootstrap config, and config the name of the one that the Machine refers
+	// to; both are empty for a Machine that has none.
 	bootstrap json.RawMessage
+	config    string
 }
 
 // UpdateMachine implements port.Updater.
@@ -89,7 +91,7 @@ func parseRequest(request *runtimehooksv1.UpdateMachineRequest) (attempt, error)
 	if err != nil {
 		return attempt{}, err
 	}
-	a.bootstrap = objects.Bootstrap
+	a.bootstrap, a.config = objects.Bootstrap, desired.Spec.Bootstrap.ConfigRef.Name
 	return a, nil
 }
 
@@ -106,7 +108,7 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 	if err != nil {
 		return a.answerError(err)
 	}
-	goal, err := u.computeGoal(a.to, a.bootstrap, digests)
+	goal, err := u.computeGoal(a, digests)
 	if err != nil {
 		return a.answerError(err)
 	}
