@@ -60,7 +60,8 @@ func refusePatches(g Goal, f Facts) *Failure {
 		}
 		return &Failure{Reason: FileRefused, Step: KubeadmUpgrade, Message: fmt.Sprintf(
 			"%s on the host is a patch for kubeadm that is not among the configuration's files. "+
-				"Nothing was changed. Fix: add it to the files, or remove it from the host",
+				"Nothing was changed. Fix: add it to the files in the template of the Machine's owner, then "+
+				"abandon this update with the annotation windlass.dev/update-abandon on the Machine",
 			text.Bound(found, maxPath))}
 	}
 	return nil
