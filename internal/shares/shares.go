@@ -43,11 +43,31 @@ func (s *Shares) Acquire(ctx context.Context, tenant string) (release func(), er
 		s.leave(tenant, found)
 		return nil, err //nolint:wrapcheck // the context's error; the caller says for what it waited
 	}
+	return s.giveBack(tenant, found), nil
+}
+
+// TryAcquire is Acquire for a caller that does not wait. It returns false if no share is free.
+func (s *Shares) TryAcquire(tenant string) (release func(), ok bool) {
+	found := s.use(tenant)
+	if !found.own.TryAcquire(1) {
+		s.leave(tenant, found)
+		return nil, false
+	}
+	if !s.all.TryAcquire(1) {
+		found.own.Release(1)
+		s.leave(tenant, found)
+		return nil, false
+	}
+	return s.giveBack(tenant, found), true
+}
+
+// giveBack returns what ends the use of a share that a tenant has.
+func (s *Shares) giveBack(tenant string, found *share) func() {
 	return func() {
 		s.all.Release(1)
 		found.own.Release(1)
 		s.leave(tenant, found)
-	}, nil
+	}
 }
 
 func (s *Shares) use(tenant string) *share {

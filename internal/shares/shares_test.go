@@ -50,7 +50,18 @@ func TestSharesOfTenants(t *testing.T) {
 		if _, err := hold("late", time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("three shares of two are in use, %v", err)
 		}
+		if _, ok := s.TryAcquire("late"); ok {
+			t.Error("three shares of two are in use")
+		}
 		third()
+		fourth, ok := s.TryAcquire("late")
+		if !ok {
+			t.Fatal("a free share is refused")
+		}
+		if _, ok := s.TryAcquire("late"); ok {
+			t.Error("a tenant has two shares")
+		}
+		fourth()
 		waiting.Wait()
 		greedy()
 		if n := len(s.tenants); n != 0 {

@@ -195,10 +195,11 @@ func (g *Guard) decideByCount(ctx context.Context, request guard.Request, found 
 	if verdict, ok := g.inFlight.decideFar(request, owner, m.uid, dryRun); ok {
 		return verdict, nil
 	}
-	deadline, waits := g.options.Now().Add(maxWait), false
+	deadline := g.options.Now().Add(maxWait)
+	var stop func()
 	defer func() {
-		if waits {
-			g.inFlight.stopWaiting(owner)
+		if stop != nil {
+			stop()
 		}
 	}()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -210,8 +211,10 @@ func (g *Guard) decideByCount(ctx context.Context, request guard.Request, found 
 		if verdict, ok := g.inFlight.decide(request, owner, m.uid, members, began, dryRun); ok {
 			return g.explain(ctx, request, found, m, verdict), nil
 		}
-		waits = waits || g.inFlight.wait(owner)
-		if !waits || !g.options.Now().Before(deadline) {
+		if stop == nil {
+			stop = g.inFlight.wait(m.namespace, owner)
+		}
+		if stop == nil || !g.options.Now().Before(deadline) {
 			return guard.Verdict{}, fmt.Errorf("%s: %w", found.facts, errBusy)
 		}
 		g.options.Sleep(ctx, pause)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/internal/core/guard"
+	"github.com/windlass-dev/windlass/internal/shares"
 )
 
 const (
@@ -17,8 +18,11 @@ const (
 	// maxWaiting bounds the requests about one owner that wait at the same time, and maxWait how long
 	// each of them waits: for what was in flight when it came. A worker of Cluster API's controllers
 	// waits as long.
-	maxWaiting = 64
+	maxWaiting = 16
 	maxWait    = inFlightLifetime
+	// maxWaitingOfAll and maxWaitingInNamespace bound the requests that wait at the same time, about any
+	// owner: each of them lists again and again, and a tenant can have many owners.
+	maxWaitingOfAll, maxWaitingInNamespace = 256, 32
 	// maxInFlight bounds the creations that are in flight for one owner. Cluster API's controllers have one
 	// per MachineSet. It is more than farFromLimit, so that forged ones keep none from being remembered
 	// that is allowed all the same.
@@ -37,7 +41,7 @@ const (
 // The caller of the guard may be anybody. So what is kept here never decides: where the answer depends on a
 // request in flight, the guard lists again, until the list shows that request, or inFlightLifetime has passed
 // and it is forgotten. A forged request never shows. Where an answer still depends on one after maxWait, or
-// maxWaiting others wait already, the caller must try again: of two requests that are decided by the same list,
+// there is no place left to wait, the caller must try again: of two requests that are decided by the same list,
 // both could be the last one that is allowed.
 //
 // All of it is bounded. Groups and deleted Machines were read live before they are kept, so a caller cannot invent them, and everything is
@@ -45,7 +49,8 @@ const (
 //
 // It is safe for concurrent use.
 type inFlight struct {
-	now func() time.Time
+	now    func() time.Time
+	places *shares.Shares
 
 	mu     sync.Mutex
 	groups map[types.UID]*groupInFlight
@@ -75,7 +80,10 @@ type count struct {
 }
 
 func newInFlight(now func() time.Time) *inFlight {
-	return &inFlight{now: now, groups: map[types.UID]*groupInFlight{}, deletes: map[types.UID]time.Time{}}
+	return &inFlight{
+		now: now, places: shares.New(maxWaitingOfAll, maxWaitingInNamespace),
+		groups: map[types.UID]*groupInFlight{}, deletes: map[types.UID]time.Time{},
+	}
 }
 
 // group returns what is kept about an owner that exists. The caller holds mu.
@@ -102,23 +110,26 @@ func (f *inFlight) begin(owner types.UID) count {
 	return count{at: f.now(), created: f.group(owner).created, deleted: f.deleted}
 }
 
-// wait takes one of the owner's places for requests that wait, and returns false if none is free.
-func (f *inFlight) wait(owner types.UID) bool {
+// wait takes a place for a request that waits, and returns what gives it back; nil if the owner, its
+// namespace or all of them have no place left.
+func (f *inFlight) wait(namespace string, owner types.UID) (stop func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := f.group(owner)
 	if g.waiting >= maxWaiting {
-		return false
+		return nil
+	}
+	release, ok := f.places.TryAcquire(namespace)
+	if !ok {
+		return nil
 	}
 	g.waiting++
-	return true
-}
-
-// stopWaiting gives a place of wait back.
-func (f *inFlight) stopWaiting(owner types.UID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.group(owner).waiting--
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		g.waiting--
+		release()
+	}
 }
 
 // decide answers a request by a list of its group's Machines that was read live after begin. It returns false

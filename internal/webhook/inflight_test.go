@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"sync"
@@ -179,7 +180,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestBurst has 64 deletions wait for one that was admitted, where one Machine is to go. The next one is to be
+// TestBurst has 16 deletions wait for one that was admitted, where one Machine is to go. The next one is to be
 // tried again, and does not pass; another group is not affected. One Machine goes, whether the first one does or not.
 func TestBurst(t *testing.T) {
 	for name, lands := range map[string]bool{"that lands": true, "that never lands": false} {
@@ -191,7 +192,7 @@ func TestBurst(t *testing.T) {
 
 func testBurst(t *testing.T, lands bool) {
 	t.Helper()
-	const waiting = 64
+	const waiting = 16
 	w := realTime(scaled(t, waiting+2))
 	w.scale(waiting + 1)
 	plane := controlPlane()
@@ -244,6 +245,65 @@ func expectBusy(t *testing.T, got admission.Response) {
 	if r.Code != http.StatusTooManyRequests || r.Details != nil && r.Details.RetryAfterSeconds != 0 {
 		t.Errorf("the answer is %+v", r)
 	}
+}
+
+// TestWaitingRequests has more requests wait than there is room for, about many groups of one
+// namespace. The others are answered at once, and a group of another namespace is served.
+func TestWaitingRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const groups, each, most = 20, 8, 32
+		extra := []client.Object{
+			&clusterv1.Cluster{ObjectMeta: meta("c", nil, nil)}, deployment(), policy("keep", nil),
+		}
+		for _, object := range extra {
+			object.SetNamespace("elsewhere")
+			object.SetUID(types.UID("elsewhere-" + object.GetName()))
+		}
+		for i := range groups {
+			md := deployment()
+			md.Name, md.UID = fmt.Sprint("md-", i), types.UID(fmt.Sprint("md-", i))
+			md.Spec.Replicas = new(int32(1))
+			extra = append(extra, md)
+		}
+		w := realTime(newWorld(t, extra...))
+		create := func(group, i int) admission.Response {
+			m := newWorker()
+			m.Labels = map[string]string{clusterv1.MachineDeploymentNameLabel: fmt.Sprint("md-", group)}
+			m.UID = types.UID(fmt.Sprintf("m-%d-%d", group, i))
+			return w.ask(admissionv1.Create, m)
+		}
+		var waiting atomic.Int64
+		var wait sync.WaitGroup
+		for group := range groups {
+			expect(t, create(group, 0), true, "")
+			for i := range each {
+				waiting.Add(1)
+				wait.Go(func() {
+					create(group, i+1)
+					waiting.Add(-1)
+				})
+			}
+		}
+		synctest.Wait()
+		if n := waiting.Load(); n != most {
+			t.Errorf("%d requests wait, want %d", n, most)
+		}
+		expectBusy(t, create(0, each+1))
+		began := time.Now()
+		for range 4 {
+			m := newWorker()
+			m.UID = types.UID(rand.Text())
+			inNamespace := func(r *admission.Request) { r.Namespace = "elsewhere" }
+			expect(t, w.ask(admissionv1.Create, m, inNamespace), true, "Missing")
+			if time.Since(began) > 0 {
+				break
+			}
+		}
+		if time.Since(began) == 0 {
+			t.Error("no request of another namespace waits")
+		}
+		wait.Wait()
+	})
 }
 
 // TestControllerIsNotHeld has a tenant that repeats creations which the API server refuses after the
