@@ -215,11 +215,11 @@ func versionField(controlPlane bool) string { return strings.Join(versionPath(co
 
 // raise sets the version of the group's spec, if the group is still what was read.
 func (r *groupRun) raise(ctx context.Context, to version.Version) error {
-	fields := map[string]any{"metadata": map[string]any{"resourceVersion": r.object.GetResourceVersion()}}
-	if err := unstructured.SetNestedField(fields, to.String(), versionPath(r.facts.ControlPlane)...); err != nil {
+	spec := map[string]any{} // It is the first part of the path.
+	if err := unstructured.SetNestedField(spec, to.String(), versionPath(r.facts.ControlPlane)[1:]...); err != nil {
 		return fmt.Errorf("making a patch of the version: %w", err)
 	}
-	return r.fence.Patch(ctx, r.object, fields)
+	return r.fence.PatchSpec(ctx, r.object, spec)
 }
 
 // isRefusal reports whether the API server, or an admission webhook, says no to a change for what it is.

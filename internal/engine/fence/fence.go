@@ -126,11 +126,21 @@ func (f Fence) Retry(ctx context.Context, object client.Object, write func() err
 // Annotate writes annotations under the object's resourceVersion, and removes those that are nil. It
 // leaves the object as the API server returned it. It returns a *StaleError on a conflict.
 func (f Fence) Annotate(ctx context.Context, object client.Object, annotations map[string]*string) error {
-	return f.Patch(ctx, object, map[string]any{"metadata": map[string]any{"annotations": annotations, "resourceVersion": object.GetResourceVersion()}})
+	return f.patch(ctx, object, map[string]any{"annotations": annotations}, nil)
 }
 
-// Patch is Annotate for any fields. They hold the object's resourceVersion.
-func (f Fence) Patch(ctx context.Context, object client.Object, fields map[string]any) error {
+// PatchSpec is Annotate for fields of the spec.
+func (f Fence) PatchSpec(ctx context.Context, object client.Object, spec map[string]any) error {
+	return f.patch(ctx, object, map[string]any{}, spec)
+}
+
+// patch adds the object's resourceVersion to the metadata.
+func (f Fence) patch(ctx context.Context, object client.Object, metadata, spec map[string]any) error {
+	metadata["resourceVersion"] = object.GetResourceVersion()
+	fields := map[string]any{"metadata": metadata}
+	if spec != nil {
+		fields["spec"] = spec
+	}
 	data, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)

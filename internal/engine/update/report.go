@@ -213,7 +213,8 @@ func (e *Engine) blockedCondition(reason, message string) metav1.Condition {
 	}
 }
 
-// applyConditions sets our conditions of an object that is still what was read; none removes them.
+// applyConditions sets our conditions of an object that is still what was decided on; none removes
+// them.
 func (e *Engine) applyConditions(ctx context.Context, object client.Object, conditions []metav1.Condition) error {
 	gvk, err := e.Client.GroupVersionKindFor(object)
 	if err != nil {

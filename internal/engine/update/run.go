@@ -310,15 +310,10 @@ func (r *run) showBlocked(ctx context.Context, reason, message string) {
 		r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 	}
 	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.machine).String(), "reason", reason, "message", message)
-	if err := r.applyMachineConditions(ctx, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
+	if err := r.applyConditions(ctx, r.machine, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
 		r.said.forget(r.machine.UID)
 	}
-}
-
-// applyMachineConditions writes the Machine's conditions, if it is still what was decided on.
-func (r *run) applyMachineConditions(ctx context.Context, conditions []metav1.Condition) error {
-	return r.fence.Retry(ctx, r.machine, func() error { return r.applyConditions(ctx, r.machine, conditions) })
 }
 
 func (r *run) isBlocked() bool {
@@ -336,7 +331,7 @@ func (r *run) clearCondition(ctx context.Context) {
 	if !r.isBlocked() {
 		return
 	}
-	if err := r.applyMachineConditions(ctx, nil); err != nil {
+	if err := r.applyConditions(ctx, r.machine, nil); err != nil {
 		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
 	}
 }
