@@ -56,9 +56,7 @@ func (p *Plane) Run(t *testing.T, args ...string) *Process {
 // Launch is Run without the wait: of several replicas with --leader-elect only one becomes ready.
 func (p *Plane) Launch(t *testing.T, args ...string) *Process {
 	t.Helper()
-	dir := t.TempDir()
-	authority := NewAuthority(t, "serving")
-	authority.Issue(t, "windlass", time.Now().Add(time.Hour)).WriteTo(t, dir)
+	dir, authority := serving(t)
 	hooks, guard, health := freePort(t), freePort(t), freePort(t)
 	e := &Process{
 		Hooks: "https://" + hooks, Guard: "https://" + guard, Health: "http://" + health, CertDir: dir, Authority: authority,
@@ -76,9 +74,7 @@ func (p *Plane) Launch(t *testing.T, args ...string) *Process {
 // server is not registered anywhere. It does not do what `windlass extension` does.
 func (p *Plane) RunManager(t *testing.T, args ...string) *Process {
 	t.Helper()
-	dir := t.TempDir()
-	authority := NewAuthority(t, "serving")
-	authority.Issue(t, "windlass", time.Now().Add(time.Hour)).WriteTo(t, dir)
+	dir, authority := serving(t)
 	webhooks, health, diagnostics := freePort(t), freePort(t), freePort(t)
 	e := &Process{
 		Health: "http://" + health, CertDir: dir, Authority: authority, log: filepath.Join(t.TempDir(), "windlass.log"), done: make(chan struct{}),
@@ -89,6 +85,14 @@ func (p *Plane) RunManager(t *testing.T, args ...string) *Process {
 	}, args...))
 	e.AwaitReady(t)
 	return e
+}
+
+// serving returns a folder with a serving certificate, and the authority that signed it.
+func serving(t *testing.T) (dir string, authority *Authority) {
+	t.Helper()
+	dir, authority = t.TempDir(), NewAuthority(t, "serving")
+	authority.Issue(t, "windlass", time.Now().Add(time.Hour)).WriteTo(t, dir)
+	return dir, authority
 }
 
 // start starts the command, which ends with the test.
@@ -299,7 +303,8 @@ func tail(log string) string {
 }
 
 // Ports of processes are below those that Linux gives to connections and to listeners on port 0.
-// Nobody takes one between freePort and the start of the process.
+// Rarely does anybody take one between freePort and the start of the process: only tests of other
+// packages choose from the same range.
 const firstPort, lastPort = 20_000, 32_000
 
 // usedPorts are those that freePort has returned.
