@@ -155,7 +155,8 @@ bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the
 ##@ Keep in order
 
 .PHONY: lint
-lint: ## Run golangci-lint in all modules.
+lint: shellcheck ## Run golangci-lint in all modules, and shellcheck on the scripts for hosts.
+	@! command -v shellcheck >/dev/null || shellcheck $$(git ls-files '*.sh')
 	@$(call each,$(TOOL) golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...,$(filter-out $(UNLINTED),$(MODULES)))
 
 .PHONY: generate

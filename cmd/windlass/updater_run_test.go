@@ -137,7 +137,7 @@ type scriptedHost struct {
 	lost bool
 }
 
-var checkNames = regexp.MustCompile(`(?m)^(?:checks=')?([a-z-]+) [A-Za-z0-9+/=]{40,}$`)
+var checkNames = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) [A-Za-z0-9+/=]{40,}$`)
 
 func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostResult, error) {
 	h.calls++

@@ -115,13 +115,10 @@ func staged(g Goal, b binary) string {
 // prepared is as it was.
 func fetchStep(g Goal, f Facts, b binary) Step {
 	path := staged(g, b)
-	values := []value{{"name", b.name}, {"path", path}, {"part", path + ".part"}, {"wanted", string(b.digest)}}
-	step := Step{
-		Name: Name(FetchPrefix + b.name),
-		Check: g.check(`[ "$(digest "$bin/$name")" = "$wanted" ] || [ "$(digest "$path")" = "$wanted" ] ||
-{ printf 'part %s\n' "$(stat -c %s "$part" 2>/dev/null || echo 0)"; exit 1; }
-`, values...),
+	values := []value{
+		{"BINARY", b.name}, {"FILE", path}, {"PART", path + ".part"}, {"DIGEST", string(b.digest)},
 	}
+	step := Step{Name: Name(FetchPrefix + b.name), Check: g.script("fetch-check", values...)}
 	name := BinaryName(g.Version, f.Arch, b.name)
 	switch {
 	case g.Source.Bundle:
@@ -130,65 +127,25 @@ func fetchStep(g Goal, f Facts, b binary) Step {
 	case g.Source.HostFolder != "":
 		from := g.Source.HostFolder + "/" + name
 		step.Summary = "copy " + from + ", and verify its digest"
-		step.Action = g.run(commandLimit, copyPart+acceptPart, append(values, value{"from", from})...)
+		step.Action = g.run(commandLimit, "fetch-copy", append(values, value{"FROM", from})...)
 	default:
 		url := strings.NewReplacer("{version}", g.Version.String(), "{arch}", f.Arch, "{name}", b.name).Replace(g.Source.URL)
 		step.Summary = "download " + url + ", and verify its digest"
-		step.Action = g.run(fetchLimit, download+acceptPart, append(values, value{"url", url})...)
+		step.Action = g.run(fetchLimit, "fetch-download", append(values, value{"URL", url})...)
 	}
 	return step
 }
 
-const copyPart script = `mkdir -p "$(dirname "$path")"
-[ -f "$from" ] || fail ` + script(DownloadFailed) + ` "there is no file $from on the host"
-cp "$from" "$part"
-`
-
-// download goes on where a download was cut short. A server that cannot, or a part that is longer than the file, begins again: the digest
-// decides, not the length.
-const download script = `mkdir -p "$(dirname "$path")"
-if command -v curl >/dev/null; then
-  curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 --continue-at - --output "$part" "$url" ||
-    { rm -f "$part"; curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 --output "$part" "$url"; } ||
-    { df -Pk "$(dirname "$part")" | awk 'NR==2 && $4 < 1024 {exit 1}' || fail ` + script(DiskFull) + ` "no space is left on the host for $url"; fail ` + script(DownloadFailed) + ` "$url could not be downloaded from the host"; }
-elif command -v wget >/dev/null; then
-  rm -f "$part"
-  wget --quiet --tries 3 --timeout 20 --output-document "$part" "$url" || fail ` + script(DownloadFailed) + ` "$url could not be downloaded from the host"
-else
-  fail ` + script(ToolMissing) + ` "the host has neither curl nor wget; install one, or send binaries from a bundle"
-fi
-`
-
-// acceptPart makes a file that came whole the one that counts. One with another digest is removed: nothing would ever make it right.
-const acceptPart script = `sync "$part"
-found=$(digest "$part")
-if [ "$found" != "$wanted" ]; then rm -f "$part"; fail ` + script(WrongDigest) + ` "$(basename "$path") has the SHA-256 $found, but the manifest says $wanted"; fi
-chmod 0755 "$part"
-mv "$part" "$path"
-sync "$(dirname "$path")"
-`
-
-// installStep puts a binary in its place: written beside, synced, verified, renamed. At every moment there is a whole binary.
+// installStep puts a binary in its place.
 func installStep(g Goal, b binary) Step {
-	values := []value{{"name", b.name}, {"wanted", string(b.digest)}, {"staged", staged(g, b)}, {"tell", b.tell}}
+	values := []value{
+		{"BINARY", b.name}, {"DIGEST", string(b.digest)}, {"STAGED", staged(g, b)}, {"TELL", b.tell},
+	}
 	return Step{
 		Name:     Name(InstallPrefix + b.name),
 		Installs: g.folder() + "/" + b.name,
 		Summary:  "put " + b.name + " " + g.Version.String() + " in place of " + g.folder() + "/" + b.name,
-		Check:    g.check(`[ "$(digest "$bin/$name")" = "$wanted" ]`+"\n", values...),
-		Action:   g.run(commandLimit, install, values...),
+		Check:    g.script("install-check", values...),
+		Action:   g.run(commandLimit, "install", values...),
 	}
 }
-
-const install script = `new="$bin/.windlass-$name.new"
-rm -f "$new"
-cp "$staged" "$new"
-chmod 0755 "$new"
-sync "$new"
-[ "$(digest "$new")" = "$wanted" ] || fail ` + script(WrongDigest) + ` "what was written to $new is not what the manifest says"
-read -r -a arguments <<<"$tell"
-told=$("$new" "${arguments[@]}" 2>&1) || fail ` + script(WrongVersion) + ` "$name does not run on this host: $told"
-case " $told " in *[!0-9a-z.+-]"$target"[!0-9a-z.+-]*) ;; *) fail ` + script(WrongVersion) + ` "$name says it is $told, not $target" ;; esac
-mv "$new" "$bin/$name"
-sync "$bin"
-`

@@ -77,6 +77,15 @@ const (
 	JobVanished JobState = "vanished"
 )
 
+// FactsScript prints the facts of a host, for ParseFacts. It changes nothing. Where the folder of binaries looks read-only, it tries to create a file there
+// and removes it.
+func FactsScript(g Goal) string {
+	if g.Distribution == Kubeadm {
+		return g.script("facts-kubeadm", value{"PATCHES_FOLDER", g.PatchesFolder})
+	}
+	return g.script("facts-rancher")
+}
+
 // ParseFacts parses what FactsScript printed. Lines that are not known are left alone; numbers and times that cannot be read are errors, and so
 // is output that is not whole.
 func ParseFacts(output string) (Facts, error) {

@@ -40,37 +40,11 @@ const nodePrefix = "system:node:"
 // IdentityScript prints what ParseIdentity parses. It writes nothing, and prints no key. It runs before every other script, because until it has answered
 // nobody knows whose host it is.
 func IdentityScript(g Goal) string {
-	const begin script = `set -u
-fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | base64 | tr -d '\n')"; }
-certificates() { sed -n '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p' "$1" 2>/dev/null; }
-`
-	const end script = `fact proof "$(cat "$state/job/proof" 2>/dev/null)"
-fact end yes
-`
 	if g.Distribution == Kubeadm {
-		return g.script(begin + kubeadmIdentity + end)
+		return g.script("identity-kubeadm")
 	}
-	return g.script(begin+rancherIdentity+end, value{"name", string(g.Distribution)})
+	return g.script("identity-rancher")
 }
-
-// kubeadmIdentity reads the kubelet's kubeconfig, which names files or holds their content in base64.
-const kubeadmIdentity script = `conf=/etc/kubernetes/kubelet.conf
-field() { sed -n "s/^ *$1: *//p" "$conf" 2>/dev/null | tr -d "\"'" | head -n 1; }
-either() {
-  local data file
-  data=$(field "$1-data") file=$(field "$1")
-  if [ -n "$data" ]; then certificates <(base64 -d <<<"$data" 2>/dev/null); elif [ -n "$file" ]; then certificates "$file"; fi
-}
-fact node-certificate "$(either client-certificate)"
-fact authorities "$(either certificate-authority)"
-`
-
-// rancherIdentity reads what the agent's kubelet uses.
-const rancherIdentity script = `data=$(sed -n 's/^data-dir: *//p' "/etc/rancher/$name/config.yaml" 2>/dev/null | tr -d "\"'" | head -n 1)
-data=${data:-/var/lib/rancher/$name}
-fact node-certificate "$(certificates "$data/agent/client-kubelet.crt")"
-fact authorities "$(certificates "$data/agent/server-ca.crt")"
-`
 
 // ParseIdentity parses what IdentityScript printed. A host without a kubelet has the zero Identity.
 func ParseIdentity(output string) (Identity, error) {

@@ -37,7 +37,7 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 		steps = append(steps, fetchStep(g, f, b))
 	}
 	if g.Snapshot && f.Member {
-		steps = append(steps, etcdSnapshotStep(g, kubeadmSnapshot, snapshotPath(g), value{"path", snapshotPath(g)}))
+		steps = append(steps, etcdSnapshotStep(g))
 	}
 	steps = append(steps, drainSteps(g)...)
 	if len(g.Before) > 0 {
@@ -54,7 +54,7 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if len(g.After) > 0 {
 		steps = append(steps, commandsStep(g, AfterCommands, g.After))
 	}
-	steps = append(steps, restartStep(g, f, kubeletRuns, commandLimit))
+	steps = append(steps, restartStep(g, f, commandLimit))
 	return append(steps, endSteps(g)...), nil
 }
 
@@ -75,22 +75,18 @@ func endSteps(g Goal) []Step {
 	return steps
 }
 
-// upgradeStep runs kubeadm. Its intent stands on the host first: apply changes the version in the cluster's configuration, from which a second
-// look would conclude that another machine was the first.
+// upgradeStep runs kubeadm.
 func upgradeStep(g Goal, f Facts) Step {
-	verb := computeVerb(g, f)
-	values := []value{
-		{"verb", verb}, {"patches", g.patches()}, {"own", g.ownPatches()},
-		{"ignored", strings.Join(g.IgnorePreflight, ",")},
-	}
-	check := g.check(upgradeMarked)
+	verb, tag := computeVerb(g, f), ""
 	if f.ControlPlane {
-		check = g.check(upgradeMarked+upgradeRuns, value{"tag", strings.ReplaceAll(g.Version.String(), "+", "_")})
+		tag = strings.ReplaceAll(g.Version.String(), "+", "_")
 	}
 	return Step{
-		Name: KubeadmUpgrade, Summary: "run " + describeUpgrade(g, verb), Check: check,
-		Action: g.run(upgradeLimit,
-			keepVerb+keepEndpoint+keepManifests+copyPatches+runKubeadm, values...),
+		Name: KubeadmUpgrade, Summary: "run " + describeUpgrade(g, verb),
+		Check: g.script("kubeadm-upgrade-check", value{"TAG", tag}),
+		Action: g.run(upgradeLimit, "kubeadm-upgrade",
+			value{"VERB", verb}, value{"PATCHES", g.patches()}, value{"OWN_PATCHES", g.ownPatches()},
+			value{"IGNORED", strings.Join(g.IgnorePreflight, ",")}),
 	}
 }
 
@@ -108,63 +104,6 @@ func describeUpgrade(g Goal, verb string) string {
 	}
 	return command
 }
-
-const (
-	upgradeMarked script = `marked kubeadm-upgrade "$target" || exit 1
-`
-	// upgradeRuns is true when the manifest of the API server has an image of the version.
-	upgradeRuns script = `sed -n 's/^.*kube-apiserver:\([^" ]*\)"\{0,1\} *$/\1/p' /etc/kubernetes/manifests/kube-apiserver.yaml | grep -qxF -e "$tag"
-`
-	keepVerb script = `[ -f "$keep/kubeadm-verb-$version" ] || write "$keep/kubeadm-verb-$version" "$verb"
-`
-	// runKubeadm syncs what kubeadm wrote before it records that kubeadm ran.
-	runKubeadm script = `command=("$bin/kubeadm" upgrade "$verb")
-[ "$verb" != apply ] || command+=("$target" --yes)
-if [ -n "$patches" ]; then
-  copy_patches
-  command+=(--patches "$own")
-fi
-[ -z "$ignored" ] || command+=(--ignore-preflight-errors "$ignored")
-"${command[@]}"
-sync -f /etc/kubernetes /var/lib/kubelet
-mark kubeadm-upgrade "$target"
-`
-)
-
-// keepEndpoint mends what kubeadm leaves behind when it is cut short: from v1.35 it moves the container runtime's endpoint out of the file with
-// the kubelet's arguments, and writes that file before the one that the endpoint goes to. Its next run finds the endpoint in neither, and writes
-// an empty one: the kubelet would look for another runtime. So the file is kept from before kubeadm's first run, and comes back until the
-// endpoint has arrived.
-const keepEndpoint script = `flags=` + kubeletFlagsFile + `
-kept="$keep/kubeadm-flags-$version.env"
-endpoint=--container-runtime-endpoint=
-if [ ! -f "$kept" ] && [ -f "$flags" ]; then
-  cp -p "$flags" "$kept.new"
-  sync "$kept.new"
-  mv "$kept.new" "$kept"
-fi
-if grep -qs -e $endpoint "$kept" && ! grep -qs -e $endpoint "$flags" && ! grep -qs 'containerRuntimeEndpoint: *"\{0,1\}[a-z/]' /var/lib/kubelet/instance-config.yaml; then
-  echo 'kubeadm was cut short: the container runtime endpoint goes back to the arguments of the kubelet'
-  rm -f /var/lib/kubelet/instance-config.yaml
-  cp -p "$kept" "$flags.windlass-new"
-  sync "$flags.windlass-new"
-  mv "$flags.windlass-new" "$flags"
-fi
-`
-
-// keepManifests puts back the manifests of static pods that kubeadm had moved away when it was cut short: without the API server's, it would take the
-// machine for a worker. Only what it moved since its first run for this version comes back.
-const keepManifests script = `for name in kube-apiserver kube-controller-manager kube-scheduler etcd; do
-  manifest=/etc/kubernetes/manifests/$name.yaml
-  [ -e "$manifest" ] && continue
-  backup=$(ls -td /etc/kubernetes/tmp/kubeadm-backup-manifests-*/"$name.yaml" 2>/dev/null | head -n 1) || true
-  [ -n "$backup" ] && [ ! "$keep/kubeadm-verb-$version" -nt "$(dirname "$backup")" ] || continue
-  echo "kubeadm was cut short: $name.yaml comes back from $backup"
-  cp -p "$backup" "/etc/kubernetes/manifests/.$name.windlass-new"
-  sync "/etc/kubernetes/manifests/.$name.windlass-new"
-  mv "/etc/kubernetes/manifests/.$name.windlass-new" "$manifest"
-done
-`
 
 func computeVerb(g Goal, f Facts) string {
 	switch {
@@ -185,38 +124,10 @@ func endpointStep(g Goal, f Facts) Step {
 	return Step{
 		Name:    KubeletEndpoint,
 		Summary: "have the kubelet talk to the API server of its own machine, " + f.LocalServer + " (as ControlPlaneKubeletLocalMode does)",
-		Check:   g.check(endpointIsLocal, value{"server", f.LocalServer}),
-		Action:  g.run(commandLimit, setEndpoint, value{"server", f.LocalServer}),
+		Check:   g.script("kubelet-endpoint-check", value{"SERVER", f.LocalServer}),
+		Action:  g.run(commandLimit, "kubelet-endpoint", value{"SERVER", f.LocalServer}),
 	}
 }
-
-const (
-	endpointIsLocal script = `case "$(sed -n 's/^ *server: *//p' /etc/kubernetes/kubelet.conf | head -n 1)" in
-  "$server" | https://127.0.0.1:* | https://localhost:* | 'https://[::1]:'*) exit 0 ;;
-esac
-exit 1
-`
-	setEndpoint script = `conf=/etc/kubernetes/kubelet.conf
-cp -p "$conf" "$state/kubelet.conf.before"
-export server
-awk 'match($0, /^ *server: */) { print substr($0, 1, RLENGTH) ENVIRON["server"]; next } { print }' "$conf" >"$conf.new"
-chmod --reference="$conf" "$conf.new"
-sync "$conf.new"
-mv "$conf.new" "$conf"
-`
-)
-
-// repeatCommand runs a command that may leave a process behind: that one must hold neither the job's lock nor its output, or the job would not end.
-const repeatCommand script = `repeat() {
-  status=0
-  bash -c "$1" >"$state/command.out" 2>&1 </dev/null 8>&- || status=$?
-  tail -c 8192 "$state/command.out"
-  return $status
-}
-while read -r command; do repeat "$(base64 -d <<<"$command")"; done <<<"$commands"
-sync
-mark "$name" "$wanted"
-`
 
 // commandsStep runs commands that may be repeated. They run once for each goal; a power cut may run them again.
 func commandsStep(g Goal, name Name, commands []string) Step {
@@ -225,19 +136,12 @@ func commandsStep(g Goal, name Name, commands []string) Step {
 		lines = append(lines, base64.StdEncoding.EncodeToString([]byte(command)))
 	}
 	values := []value{
-		{"name", string(name)}, {"commands", strings.Join(lines, "\n")}, {"wanted", string(digestOf([]byte(strings.Join(commands, "\x00"))))},
+		{"RECORD", string(name)}, {"COMMANDS", strings.Join(lines, "\n")},
+		{"DIGEST", string(digestOf([]byte(strings.Join(commands, "\x00"))))},
 	}
 	return Step{
 		Name: name, Summary: fmt.Sprintf("run %d of the configuration's commands: %s", len(commands), strings.Join(commands, "; ")),
-		Check:  g.check(`marked "$name" "$wanted"`+"\n", values...),
-		Action: g.run(upgradeLimit, repeatCommand, values...),
+		Check:  g.script("commands-check", values...),
+		Action: g.run(upgradeLimit, "commands", values...),
 	}
 }
-
-// kubeletRuns prints what the kubelet is run with: its binary and all that it reads when it starts. A kubelet that runs since before its binary was
-// replaced has the file that is gone.
-const kubeletRuns script = `running() { { digest "$bin/kubelet"; cat /var/lib/kubelet/config.yaml /var/lib/kubelet/instance-config.yaml ` + kubeletFlagsFile + ` /etc/kubernetes/kubelet.conf \
-  /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service /etc/systemd/system/kubelet.service.d/*.conf \
-  /usr/lib/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true; } | sha256sum | cut -d ' ' -f 1; }
-same() { pid=$(systemctl show --property MainPID --value kubelet) && [ "/proc/$pid/exe" -ef "$bin/kubelet" ]; }
-`

@@ -66,17 +66,3 @@ func refusePatches(g Goal, f Facts) *Failure {
 	}
 	return nil
 }
-
-// copyPatches defines copy_patches, which writes the goal's patches. It makes their folder anew, so
-// that nothing else is in it.
-const copyPatches script = `copy_patches() {
-  local below content file
-  rm -rf "$own"
-  mkdir "$own"
-  while read -r below content; do
-    file=$own/$(base64 -d <<<"$below")
-    mkdir -p "$(dirname "$file")"
-    base64 -d <<<"${content#=}" >"$file"
-  done <<<"$patches"
-}
-`

@@ -1,70 +1,73 @@
 package hosts
 
 import (
-	"fmt"
+	"embed"
+	"regexp"
 	"strings"
 	"time"
 )
 
-// script is the text of a shell script. It is always a constant: values reach it as variables, which render sets. A value is never parsed by bash, and
-// never becomes a part of a program for sed or awk.
+// The folder scripts holds one file for each script, named after a step or after what it does. A
+// file lib-*.sh has what several scripts share.
+//
+//go:embed scripts/*.sh
+var files embed.FS
+
+// script names a file in the folder scripts, without its ending. It is always a constant. Values
+// reach a script as variables in upper case, which render assigns. A value is never parsed by bash,
+// and never becomes a part of a program for sed or awk.
 type script string
+
+// sourced matches a line that sources a file. On a host there are no files: render inserts the text.
+var sourced = regexp.MustCompile(`(?m)^source ([a-z-]+)\.sh\n`)
+
+// text returns a script with what it sources.
+func (s script) text() string {
+	content, err := files.ReadFile("scripts/" + string(s) + ".sh")
+	if err != nil {
+		panic(err) // The names are constants, and a test renders each.
+	}
+	return sourced.ReplaceAllStringFunc(string(content), func(line string) string {
+		return script(sourced.FindStringSubmatch(line)[1]).text()
+	})
+}
 
 // value is a variable of a script.
 type value struct{ name, content string }
 
-// render returns the script that bash runs: one assignment for each value, in single quotes, and then the text. A script with a NUL byte does not run:
-// rootscript refuses it.
-func render(text script, values ...value) string {
+// render returns the document that bash runs: one assignment for each value, in single quotes, and
+// then the script. The variables are not exported, so what a script runs does not see them. A
+// document with a NUL byte does not run: rootscript refuses it.
+func render(s script, values ...value) string {
 	var b strings.Builder
 	for _, v := range values {
-		fmt.Fprintf(&b, "%s='%s'\n", v.name, strings.ReplaceAll(v.content, "'", `'\''`))
+		b.WriteString(v.assignment())
 	}
-	b.WriteString(string(text))
+	b.WriteString(s.text())
 	return b.String()
 }
 
-// jobHeader begins the script of each job: a command that fails ends it. fail prints a reason and a sentence in the form that FailureOf parses.
-const jobHeader script = `set -euo pipefail
-umask 022
-fail() { printf '%s%s: %s\n' '` + ReasonMark + `' "$1" "$2"; exit 1; }
-digest() { sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1; }
-marked() { [ "$(cat "$op/$1" 2>/dev/null)" = "$2" ]; }
-write() { printf %s "$2" >"$1.new"; sync "$1.new"; mv "$1.new" "$1"; sync "$(dirname "$1")"; }
-mark() { write "$op/$1" "$2"; }
-(umask 077; mkdir -p "$op" "$keep")
-`
-
-// checkHeader begins each check. A check writes nothing. known holds digests that were computed once for all checks, because binaries are large.
-const checkHeader script = `set -uo pipefail
-digest() {
-  local sum name
-  while read -r sum name; do [ "$name" = "$1" ] && { echo "$sum"; return; }; done <<<"${known:-}"
-  sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1
-}
-marked() { [ "$(cat "$op/$1" 2>/dev/null)" = "$2" ]; }
-`
-
-// values name the folders and versions of a goal. keep holds what must outlive a change of the goal: that the node was schedulable, and the verb that
-// kubeadm began with. version names folders; target is the version as binaries report it.
-func (g Goal) values() []value {
-	return []value{
-		{"state", StateFolder}, {"keep", StateFolder + "/keep"}, {"version", safe(g.Version.String())}, {"target", g.Version.String()},
-		{"bin", g.folder()}, {"op", StateFolder + "/op/" + g.Operation()},
-	}
+func (v value) assignment() string {
+	return v.name + "='" + strings.ReplaceAll(v.content, "'", `'\''`) + "'\n"
 }
 
-// script renders a text with the values of the goal, and further ones.
-func (g Goal) script(text script, values ...value) string {
-	return render(text, append(g.values(), values...)...)
+// StateFolder is where Windlass keeps, on a host, the job that runs, what was downloaded, and the
+// log.
+const StateFolder = "/var/lib/windlass"
+
+// script renders a script with the values of the goal, and further ones. KEEP is a folder for what
+// must outlive a change of the goal: that the node was schedulable, and the verb that kubeadm began
+// with. OP is the folder of the operation. VERSION names folders; TARGET is the version as binaries
+// report it.
+func (g Goal) script(s script, values ...value) string {
+	return render(s, append([]value{
+		{"STATE", StateFolder}, {"KEEP", StateFolder + "/keep"}, {"OP", StateFolder + "/op/" + g.Operation()},
+		{"DISTRIBUTION", string(g.Distribution)}, {"BIN", g.folder()},
+		{"VERSION", safe(g.Version.String())}, {"TARGET", g.Version.String()},
+	}, values...)...)
 }
 
-// run is a job with a text and its values.
-func (g Goal) run(limit time.Duration, text script, values ...value) Run {
-	return Run{Script: g.script(jobHeader+text, values...), Limit: limit}
-}
-
-// check is the check of a step.
-func (g Goal) check(text script, values ...value) string {
-	return g.script(checkHeader+text, values...)
+// run is a job.
+func (g Goal) run(limit time.Duration, s script, values ...value) Run {
+	return Run{Script: g.script(s, values...), Limit: limit}
 }

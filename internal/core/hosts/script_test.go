@@ -111,77 +111,131 @@ func TestScriptsAreBash(t *testing.T) {
 	})
 }
 
-// ignoredChecks of shellcheck: SC2034 (a value that this script does not read), SC1090 and SC1091 (files that are not here), SC2015 (A && B || fail, where B
-// cannot fail), SC2012 (ls sorts by time), SC2016 (single quotes keep a $ for another program), SC2317 (a function of the header that a script does not call).
-const ignoredChecks = "SC2034,SC1090,SC1091,SC2015,SC2012,SC2016,SC2317"
-
-// assignments are the values at the beginning of a script.
-var assignments = regexp.MustCompile(`^([a-z_]+='[^']*'\n)+`)
-
-// TestScriptsPassShellcheck checks every script of every kind of host.
+// TestScriptsPassShellcheck checks each file with what it sources, as scripts/.shellcheckrc has it.
 func TestScriptsPassShellcheck(t *testing.T) {
 	t.Parallel()
 	needs(t, "shellcheck", "Debian's package shellcheck")
-	folder, different := t.TempDir(), map[string]string{}
-	everyKind(t, func(kind string, scripts map[string]string) {
-		for name, script := range scripts {
-			different[kind+" "+name] = script
-		}
-	})
-	seen := map[string]bool{}
-	var files []string
-	for _, name := range slices.Sorted(maps.Keys(different)) {
-		text := assignments.ReplaceAllString(different[name], "")
-		if seen[text] {
-			continue
-		}
-		seen[text] = true
-		file := filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+".sh")
-		if err := os.WriteFile(file, []byte(different[name]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, file)
-	}
-	args := append([]string{"--shell", "bash", "--format", "gcc", "--severity", "style", "--exclude", ignoredChecks}, files...)
+	args := append([]string{"--format", "gcc", "--severity", "style"}, scriptFiles(t)...)
 	if out, err := exec.CommandContext(t.Context(), "shellcheck", args...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// TestTextIsConstant: a script type is made of constants only, so no value becomes text of a script. The compiler refuses to mix a string with a script; what
-// is left is a conversion.
-func TestTextIsConstant(t *testing.T) {
+func scriptFiles(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob("scripts/*.sh")
+	if err != nil || len(found) == 0 {
+		t.Fatalf("there are no scripts: %v", err)
+	}
+	return found
+}
+
+// TestScriptsGetTheirValues: each script of a host has a value for each variable in upper case that
+// it reads, and each file is a script of some host.
+func TestScriptsGetTheirValues(t *testing.T) {
 	t.Parallel()
-	constant := regexp.MustCompile(`^[A-Z]`)
-	files, err := filepath.Glob("*.go")
+	assigned := regexp.MustCompile(`(?m)^([A-Z_]+)='`)
+	read := regexp.MustCompile(`\$\{?([A-Z][A-Z_]+)`)
+	comment := regexp.MustCompile(`(?m)^ *#.*$`)
+	// Variables of bash and of the environment, and one that checks.sh sets for the checks.
+	given := []string{"PATH", "HOME", "PIPESTATUS", "KNOWN"}
+	texts := map[string]string{}
+	for _, file := range scriptFiles(t) {
+		name := strings.TrimSuffix(filepath.Base(file), ".sh")
+		if !strings.HasPrefix(name, "lib-") {
+			texts[name] = script(name).text()
+		}
+	}
+	unseen := maps.Clone(texts)
+	everyKind(t, func(kind string, scripts map[string]string) {
+		for what, document := range scripts {
+			for name, text := range texts {
+				values, ok := strings.CutSuffix(document, text)
+				if !ok {
+					continue
+				}
+				delete(unseen, name)
+				has := names(assigned, values)
+				for want := range names(read, comment.ReplaceAllString(text, "")) {
+					if !has[want] && !slices.Contains(given, want) {
+						t.Errorf("%s of %s: %s.sh reads %s, which has no value", what, kind, name, want)
+					}
+				}
+			}
+		}
+	})
+	delete(unseen, "wrap") // It is a value of start.sh.
+	for name := range unseen {
+		t.Errorf("no host gets %s.sh", name)
+	}
+}
+
+// names are the first groups of all matches.
+func names(pattern *regexp.Regexp, text string) map[string]bool {
+	found := map[string]bool{}
+	for _, match := range pattern.FindAllStringSubmatch(text, -1) {
+		found[match[1]] = true
+	}
+	return found
+}
+
+// TestScriptsFailWithReasons: FailureOf knows each reason that a script fails with.
+func TestScriptsFailWithReasons(t *testing.T) {
+	t.Parallel()
+	known, err := os.ReadFile("reason.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := names(regexp.MustCompile(`(?m)^\t[A-Za-z]+ +Reason = "([A-Za-z]+)"$`), string(known))
+	used := map[string]bool{}
+	for _, file := range scriptFiles(t) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for reason := range names(regexp.MustCompile(`\bfail ([A-Z]\w+)\b`), string(content)) {
+			used[reason] = true
+			if !reasons[reason] && reason != "REASON" {
+				t.Errorf("%s fails with %s, which is no Reason", file, reason)
+			}
+		}
+	}
+	if len(used) < 5 {
+		t.Errorf("the scripts fail with %v only: does the test read them?", used)
+	}
+	if mark := "printf '" + ReasonMark + "%s: %s"; !strings.Contains(script("lib-job").text(), mark) {
+		t.Errorf("lib-job.sh does not have %s", mark)
+	}
+}
+
+// TestScriptNamesAreConstant: a script's name is a constant everywhere, so no value becomes text of
+// a script. The compiler refuses a string as a script; what is left is a conversion.
+func TestScriptNamesAreConstant(t *testing.T) {
+	t.Parallel()
+	sources, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	conversions := 0
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
 			continue
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		parsed, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			if name, ok := call.Fun.(*ast.Ident); ok && name.Name == "script" {
-				conversions++
-				if arg, ok := call.Args[0].(*ast.Ident); !ok || !constant.MatchString(arg.Name) {
-					t.Errorf("%s converts something else than a constant of this package to a script", file)
+			if call, ok := n.(*ast.CallExpr); ok {
+				if name, ok := call.Fun.(*ast.Ident); ok && name.Name == "script" {
+					conversions++
 				}
 			}
 			return true
 		})
 	}
-	if conversions == 0 {
-		t.Error("no conversion was found: is the type still called script?")
+	if conversions != 1 {
+		t.Errorf("%d conversions to a script: only the name of a sourced file is one", conversions)
 	}
 }
 
@@ -195,7 +249,8 @@ func FuzzValues(f *testing.F) {
 		if strings.Contains(first+second, "\x00") {
 			return // Package rootscript refuses scripts with NUL bytes.
 		}
-		script := render(`printf '%s|%s' "$first" "$second"`, value{"first", first}, value{"second", second})
+		script := value{"FIRST", first}.assignment() + value{"SECOND", second}.assignment() +
+			`printf '%s|%s' "$FIRST" "$SECOND"`
 		command := exec.CommandContext(t.Context(), "bash")
 		command.Stdin = strings.NewReader(script)
 		if out, err := command.CombinedOutput(); err != nil || string(out) != first+"|"+second {

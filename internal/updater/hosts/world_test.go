@@ -203,9 +203,9 @@ func (w *world) Close() error {
 }
 
 var (
-	checkName = regexp.MustCompile(`(?m)^(?:checks=')?([a-z-]+) ([A-Za-z0-9+/=]{40,})$`)
-	startID   = regexp.MustCompile(`(?m)^id='(\S+) (\S+) (\S+)'$`)
-	proofLine = regexp.MustCompile(`(?m)^proof='(\S*)'$`)
+	checkName = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) ([A-Za-z0-9+/=]{40,})$`)
+	startID   = regexp.MustCompile(`(?m)^ID='(\S+) (\S+) (\S+)'$`)
+	proofLine = regexp.MustCompile(`(?m)^PROOF='(\S*)'$`)
 )
 
 // Exec implements port.Host.

@@ -1,0 +1,3 @@
+# The commands have run for this operation.
+source lib-check.sh
+marked "$RECORD" "$DIGEST"

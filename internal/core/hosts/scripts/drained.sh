@@ -1,0 +1,3 @@
+# Records that the node is drained.
+source lib-job.sh
+mark drained yes

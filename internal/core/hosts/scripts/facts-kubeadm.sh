@@ -1,0 +1,43 @@
+# The facts of a host that kubeadm made. The API server is asked only for what is decided next: it
+# may be the one that is away because it is upgraded.
+source lib-facts.sh
+kubernetes=/etc/kubernetes
+fact service kubelet
+fact installed "$("$BIN/kubelet" --version 2>/dev/null)"
+pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null)
+[ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$BIN/kubelet" ] &&
+  fact running "$("/proc/$pid/exe" --version 2>/dev/null)"
+fact need-kb "$(sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl")"
+fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
+server=$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)
+apiserver=$kubernetes/manifests/kube-apiserver.yaml
+# kubeadm moves manifests away and back. What it leaves alone tells a control plane for sure.
+if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
+  fact control-plane yes
+  kubectl=
+  for candidate in "$BIN/kubectl" "$STATE/binaries/$VERSION/kubectl"; do
+    [ -x "$candidate" ] && kubectl=$candidate
+  done
+  [ -n "$kubectl" ] && fact kubectl yes
+  address=$(sed -n 's/^.*--advertise-address=//p' $apiserver 2>/dev/null | head -n 1)
+  port=$(sed -n 's/^.*--secure-port=//p' $apiserver 2>/dev/null | head -n 1)
+  case "$address" in *:*) address="[$address]" ;; esac
+  [ -n "$address" ] && fact local-server "https://$address:${port:-6443}"
+  [ -n "$kubectl" ] && [ ! -f "$KEEP/kubeadm-verb-$VERSION" ] &&
+    fact cluster "$("$kubectl" --kubeconfig $kubernetes/admin.conf --request-timeout 3s \
+      --namespace kube-system get configmap kubeadm-config \
+      --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null |
+      sed -n 's/^kubernetesVersion: *//p')"
+fi
+[ -f $kubernetes/manifests/etcd.yaml ] && fact member yes
+[ -z "$PATCHES_FOLDER" ] ||
+  fact patches "$(find -H "$PATCHES_FOLDER" ! -type d \( -name '*.json' -o -name '*.yaml' \) \
+    2>/dev/null | sort)"
+if [ ! -d "$OP" ] && [ -n "$server" ] && command -v curl >/dev/null; then
+  own=/var/lib/kubelet/pki/kubelet-client-current.pem
+  login=()
+  [ -f $own ] && login=(--cert "$own" --key "$own")
+  fact api-server "$(curl --silent --max-time 2 --cacert $kubernetes/pki/ca.crt \
+    ${login[@]+"${login[@]}"} "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
+fi
+fact end yes

@@ -1,0 +1,16 @@
+# The kubelet's kubeconfig names files, or holds their content in base64.
+source lib-identity.sh
+conf=/etc/kubernetes/kubelet.conf
+field() { sed -n "s/^ *$1: *//p" "$conf" 2>/dev/null | tr -d "\"'" | head -n 1; }
+either() {
+  local content file
+  content=$(field "$1-data") file=$(field "$1")
+  if [ -n "$content" ]; then
+    certificates <(base64 -d <<<"$content" 2>/dev/null)
+  elif [ -n "$file" ]; then
+    certificates "$file"
+  fi
+}
+fact node-certificate "$(either client-certificate)"
+fact authorities "$(either certificate-authority)"
+fact end yes

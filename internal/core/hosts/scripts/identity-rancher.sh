@@ -1,0 +1,6 @@
+# The agent's kubelet uses these files.
+source lib-identity.sh
+source lib-rancher.sh
+fact node-certificate "$(certificates "$data/agent/client-kubelet.crt")"
+fact authorities "$(certificates "$data/agent/server-ca.crt")"
+fact end yes

@@ -1,0 +1,3 @@
+# A binary is in its place.
+source lib-check.sh
+[ "$(digest "$BIN/$BINARY")" = "$DIGEST" ]

@@ -1,0 +1,63 @@
+# Starts the script on stdin as the job ID, and returns at once. It exits with 75 where another job
+# runs, another upgrade is at work, or the job does not begin at once. It does nothing where the
+# same job runs or has ended.
+set -euo pipefail
+umask 077
+other() {
+  read -r goal step _ <"$STATE/job/id"
+  echo "another upgrade of this host is at work, to ${goal%-*}: its step $step $1"
+  exit 75
+}
+mkdir -p "$STATE/op"
+chmod 0700 "$STATE"
+exec 9>>"$STATE/lock"
+flock -w 5 9 || { echo 'another start does not end'; exit 75; }
+if ! flock -n "$STATE/job.lock" true; then
+  [ "$(cat "$STATE/job/id" 2>/dev/null)" = "$ID" ] && exit 0
+  other runs
+fi
+[ "$(cat "$STATE/job/id" 2>/dev/null)" = "$ID" ] && [ -s "$STATE/job/exit" ] && exit 0
+
+# An upgrade to something else that is between two steps is at work, too: until it is done, has
+# failed, or nobody has continued it for a minute. Whoever drives an upgrade looks every few
+# seconds.
+last=
+[ ! -f "$STATE/job/id" ] || read -r last _ <"$STATE/job/id"
+if [ -n "$last" ] && [ "$last" != "$OPERATION" ] && [ ! -f "$STATE/op/$last/done" ] &&
+  [ "$(cat "$STATE/job/exit" 2>/dev/null)" = 0 ]; then
+  idle=$(($(date +%s) - $(cat "$STATE/job/ended" 2>/dev/null || echo 0)))
+  if [ $idle -ge 0 ] && [ $idle -lt 60 ]; then other "ended $idle s ago"; fi
+fi
+
+# What earlier operations did counts for them only: the host may have changed since.
+for old in "$STATE"/op/*; do [ "$old" = "$STATE/op/$OPERATION" ] || rm -rf "$old"; done
+for old in "$STATE"/binaries/*; do [ "$old" = "$STATE/binaries/$VERSION" ] || rm -rf "$old"; done
+new="$STATE/job.new"
+rm -rf "$new"
+mkdir "$new"
+cat >"$new/run"
+printf '%s\n' "$ID" >"$new/id"
+printf '%s\n' "$PROOF" >"$new/proof"
+date +%s >"$new/started"
+printf %s "$WRAP" >"$new/wrap"
+sync "$new/run" "$new/id" "$new/proof"
+rm -rf "$STATE/job"
+mv "$new" "$STATE/job"
+
+# systemd-run makes the job a unit of its own, which neither the end of the connection nor that of
+# the login's session ends. Hosts without it get a process in a session of its own.
+if command -v systemd-run >/dev/null &&
+  systemd-run --quiet --collect --unit "windlass-job-$(date +%s)-$$" \
+    --property KillMode=control-group --property "RuntimeMaxSec=$((LIMIT + 90))" \
+    /bin/bash "$STATE/job/wrap" 9>&- 2>/dev/null; then
+  :
+else
+  setsid nohup /bin/bash "$STATE/job/wrap" >/dev/null 2>&1 </dev/null 9>&- &
+fi
+# Until the job holds its lock, nobody may take it for killed.
+for _ in $(seq 50); do
+  [ -s "$STATE/job/pid" ] && exit 0
+  sleep 0.1
+done
+echo 'the job was started, and has not begun yet'
+exit 75

@@ -1,0 +1,24 @@
+# Runs a job, and records its output and its exit code. It holds a lock for as long as any of the
+# job's processes lives: a job that holds no lock and left no exit code was killed.
+job="$STATE/job"
+umask 077
+exec 8>>"$STATE/job.lock"
+flock -w 5 8 || exit 75
+echo "$$" >"$job/pid"
+cd /
+export HOME="${HOME:-/root}"
+export PATH="${PATH:-/usr/sbin:/usr/bin:/sbin:/bin}:/usr/local/sbin:/usr/local/bin"
+umask 022
+timeout --kill-after=30 "$LIMIT" bash "$job/run" </dev/null 2>&1 |
+  { head -c 1048576 >"$job/out"; tail -c 65536 >"$job/out.last"; }
+status=${PIPESTATUS[0]}
+{
+  printf -- '--- %s: exit %s\n' "$(cat "$job/id")" "$status"
+  cat "$job/out" "$job/out.last" | tail -c 65536
+} >>"$STATE/log"
+if [ "$(stat -c %s "$STATE/log")" -gt 1048576 ]; then
+  tail -c 524288 "$STATE/log" >"$STATE/log.new"
+  mv "$STATE/log.new" "$STATE/log"
+fi
+date +%s >"$job/ended"
+echo "$status" >"$job/exit.new" && sync "$job/exit.new" && mv "$job/exit.new" "$job/exit"

@@ -1,0 +1,72 @@
+# Writes files: beside, synced, renamed. It leaves those alone that are as they should be.
+#
+# FILES has lines of path, allowed prefix, owner, permissions, mode as stat prints it, digest and
+# content. Path, prefix and content are in base64; the content has an = in front, because it may be
+# empty. PROTECTED has patterns of what no path may lead to.
+source lib-job.sh
+
+# Nobody but root may be able to change what a path leads to: each folder on the way belongs to
+# root, and only root can write to it. So nobody can replace a folder between the check and the
+# write.
+trusted() {
+  local uid gid mode
+  read -r uid gid mode < <(stat -c '%u %g %a' "$1")
+  if [ "$uid" != 0 ] || [ $((0$mode & 0002)) != 0 ] ||
+    { [ "$gid" != 0 ] && [ $((0$mode & 0020)) != 0 ]; }; then
+    refuse "$2" "not only root can write to the folder $1"
+  fi
+}
+refuse() { fail FileRefused "$1 cannot be written: $2"; }
+
+# enter PATH PREFIX goes to the folder of a file, and creates the folders that are missing. No
+# folder below the allowed prefix is a symbolic link. A link above the prefix was made by root, and
+# where it leads must not be protected.
+enter() {
+  local path=$1 below=$2 rest=${1#/} walked='' part real line
+  cd /
+  trusted / "$path"
+  while [ "${rest#*/}" != "$rest" ]; do
+    part=${rest%%/*} rest=${rest#*/}
+    walked=$walked/$part
+    if [ -L "./$part" ]; then
+      [[ $below == "$walked" || $below == "$walked/"* ]] ||
+        refuse "$path" "$walked is a symbolic link"
+    elif [ ! -e "./$part" ]; then
+      mkdir "./$part"
+    elif [ ! -d "./$part" ]; then
+      refuse "$path" "$walked is not a folder"
+    fi
+    cd -P "./$part"
+    trusted . "$path"
+  done
+  real=$(pwd -P)
+  while trusted "$real" "$path"; [ "$real" != / ]; do real=$(dirname "$real"); done
+  real=$(pwd -P)/$rest
+  while read -r line; do
+    [ -n "$line" ] || continue
+    # shellcheck disable=SC2053 # The line is a pattern.
+    [[ ${real,,} != ${line,,} && ${real,,} != "${line,,}"/* ]] ||
+      refuse "$path" "it leads to $real"
+  done <<<"$PROTECTED"
+}
+
+while read -r path below owner permissions mode sum content; do
+  path=$(base64 -d <<<"$path") below=$(base64 -d <<<"$below")
+  enter "$path" "$below"
+  name=./${path##*/}
+  if [ -L "$name" ] || { [ -e "$name" ] && [ ! -f "$name" ]; }; then
+    refuse "$path" "it is not a regular file"
+  fi
+  if [ "$(digest "$name")" = "$sum" ] && [ "$(stat -c %U:%G:%a "$name")" = "$owner:$mode" ]; then
+    continue
+  fi
+  new=./.windlass-new
+  rm -f "$new"
+  (umask 077; base64 -d <<<"${content#=}" >"$new")
+  chown "$owner" "$new"
+  chmod "$permissions" "$new"
+  sync "$new"
+  mv -T "$new" "$name"
+  sync .
+done <<<"$FILES"
+cd /
