@@ -235,6 +235,11 @@ func watchOwnKinds(ctx context.Context, mgr manager.Manager, o Options) error {
 			return fmt.Errorf("watching %ss: %w", kind.Kind, err)
 		}
 	}
+	machine := &metav1.PartialObjectMetadata{}
+	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	if err := mgr.GetCache().IndexField(ctx, machine, update.InFlightIndex, update.IndexInFlight); err != nil {
+		return fmt.Errorf("indexing Machines: %w", err)
+	}
 	own := []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}}
 	if !o.NoGates {
 		own = append(own, &v1alpha1.UpgradeGate{})

@@ -170,7 +170,8 @@ func isChangedMeanwhile(f Facts) bool {
 }
 
 // decideBegin decides whether an update that Cluster API has asked for may begin. The order matters: what is over comes
-// first, then what can never begin, then what has to wait.
+// first, then what can never begin, then what has to wait. The node comes after the slot: machines that wait for a slot are
+// many, and reading a node takes a request to the workload cluster.
 func decideBegin(f Facts) Verdict {
 	if ended(f) {
 		return Verdict{Action: Complete{Message: "updated in place"}}
@@ -184,6 +185,9 @@ func decideBegin(f Facts) Verdict {
 		return refuse(nil, ReasonDesiredChanged, "the machine's desired state is not the one that was decided on: %s; "+
 			"change the owner's spec, then set the annotation windlass.dev/update-abandon on the Machine, to have it decided anew", cover.Describe(f.Drifted))
 	}
+	if f.Policy.IsFull(f.InFlight) {
+		return Verdict{Action: Queued(f.Policy)}
+	}
 	if f.Node.Unknown != "" {
 		return wait(nil, pollNode, ReasonNodeUnknown, "waiting for the workload cluster: %s", f.Node.Unknown)
 	}
@@ -196,9 +200,6 @@ func decideBegin(f Facts) Verdict {
 	}
 	if why := tooFar(steps, f.Node.Kubelet, f.Desired); why != "" {
 		return refuse(nil, ReasonTransition, "%s", why)
-	}
-	if f.Policy.MaxInFlight > 0 && f.InFlight >= f.Policy.MaxInFlight {
-		return wait(nil, PollQueue, ReasonQueued, "not started: as many machines as maxInFlight allows (%d) are being updated", f.Policy.MaxInFlight)
 	}
 	return startStep(&Progress{
 		ID: f.FreshID, Decision: d.ID, Target: f.Target, Policy: f.PolicyName, Fingerprint: f.Fingerprint,

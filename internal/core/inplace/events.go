@@ -41,8 +41,6 @@ const (
 const (
 	// pollNode is when to look at a node again.
 	pollNode = 2 * time.Second
-	// PollQueue is when a machine that has not started asks for its turn again.
-	PollQueue = 5 * time.Second
 	// pollUpdater is when an updater that was not reached, or named no time, is asked again.
 	pollUpdater = 5 * time.Second
 	// firstBackoff is the wait after the first failed attempt; it doubles with every further one up to maxBackoff.

@@ -1,11 +1,13 @@
 // Package slots keeps machines from beginning beyond a policy's maxInFlight, where what is known of the others comes from a cache that lags
-// behind what this process has just recorded.
+// behind what this process has just recorded. It also remembers which machines wait for a slot.
 package slots
 
 import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 )
 
 // staleAfter is how long a begin or an end that the cache never showed is remembered. Caches lag by seconds; a machine that
@@ -36,6 +38,11 @@ type scope[K comparable] struct {
 	mu    sync.Mutex
 	// begun and ended are the updates whose begin or end this process has recorded.
 	begun, ended map[K]note
+	// queued are the machines that found no slot, and when each asks again. line spaces that out.
+	queued map[K]time.Time
+	line   inplace.Line
+	// queueSwept is when machines that did not ask again were last looked for.
+	queueSwept time.Time
 }
 
 // note tells one update of a machine from another: a machine may begin its next one while the cache still shows the last.
@@ -53,7 +60,7 @@ func (s *Slots[K]) hold(name string, now time.Time) (found *scope[K], release fu
 	s.sweep(now)
 	found, ok := s.scopes[name]
 	if !ok {
-		found = &scope[K]{begun: map[K]note{}, ended: map[K]note{}}
+		found = &scope[K]{begun: map[K]note{}, ended: map[K]note{}, queued: map[K]time.Time{}}
 		s.scopes[name] = found
 	}
 	found.users++
@@ -89,8 +96,41 @@ func (s *Slots[K]) Begin(scope string, key K, id string, now time.Time, seen fun
 	began, err := f(c.count(key, now, cached))
 	if began {
 		c.begun[key] = note{id: id, at: now}
+		delete(c.queued, key)
 	}
 	return err
+}
+
+// Count returns what Begin would call f with. It may have changed when Begin is called.
+func (s *Slots[K]) Count(scope string, key K, now time.Time, seen func() (Seen[K], error)) (int, error) {
+	c, release := s.hold(scope, now)
+	defer release()
+	cached, err := seen()
+	if err != nil {
+		return 0, err
+	}
+	return c.count(key, now, cached), nil
+}
+
+// Queue notes that key found none of so many slots free, and returns after which time it asks again.
+func (s *Slots[K]) Queue(scope string, key K, now time.Time, slots int) time.Duration {
+	c, release := s.hold(scope, now)
+	defer release()
+	if now.Sub(c.queueSwept) > staleAfter {
+		c.queueSwept = now
+		maps.DeleteFunc(c.queued, func(_ K, asks time.Time) bool { return now.Sub(asks) > staleAfter })
+	}
+	after := c.line.Next(now, slots)
+	c.queued[key] = now.Add(after)
+	return after
+}
+
+// IsQueued reports whether key found no slot when it asked last.
+func (s *Slots[K]) IsQueued(scope string, key K, now time.Time) bool {
+	c, release := s.hold(scope, now)
+	defer release()
+	_, queued := c.queued[key]
+	return queued
 }
 
 // count merges what the cache shows with what it does not show yet. It looks at what is noted only, which is little, and not at all machines.

@@ -82,7 +82,7 @@ func (s *scripted) Check(context.Context) error { return s.err }
 type world struct {
 	*testing.T
 	engine   *Engine
-	client   client.Client
+	client   client.WithWatch
 	nodes    *porttest.Nodes
 	updaters map[string]*scripted
 	events   *events.FakeRecorder
@@ -119,6 +119,7 @@ func newWorld(t *testing.T, policy v1alpha1.UpdatePolicySpec, objects ...client.
 	}
 	objects = append(objects, providerKinds()...)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).
+		WithIndex(&clusterv1.Machine{}, InFlightIndex, IndexInFlight).
 		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &v1alpha1.Updater{}, controlPlane())
 	w.client = interceptor.NewClient(builder.Build(), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {

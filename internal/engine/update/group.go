@@ -19,6 +19,7 @@ import (
 )
 
 var (
+	machineKind           = clusterv1.GroupVersion.WithKind("Machine")
 	machineDeploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
 	machineSetKind        = clusterv1.GroupVersion.WithKind("MachineSet")
 )

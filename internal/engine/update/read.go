@@ -25,8 +25,11 @@ func (r *run) Look(ctx context.Context) (time.Time, inplace.Node) {
 	return r.facts.Now, r.facts.Node
 }
 
+// now is the time as it is recorded.
+func (r *run) now() time.Time { return r.Now().UTC().Truncate(time.Second) }
+
 func (r *run) readNode(ctx context.Context) {
-	r.facts.Now = r.Now().UTC().Truncate(time.Second)
+	r.facts.Now = r.now()
 	name := r.machine.Status.NodeRef.Name
 	if name == "" {
 		r.facts.Node = inplace.Node{Unknown: "the Machine has no status.nodeRef yet"}
@@ -58,8 +61,19 @@ func (e *Engine) readRun(ctx context.Context, live *liveObjects) (*run, error) {
 			return nil, err
 		}
 	}
-	r.readNode(ctx)
-	return r, nil
+	return r, r.readSlotAndNode(ctx)
+}
+
+// readSlotAndNode reads no node of a machine that finds no slot: such machines are many, and ask again
+// and again.
+func (r *run) readSlotAndNode(ctx context.Context) error {
+	if err := r.countInFlight(ctx); err != nil {
+		return err
+	}
+	if r.facts.Now = r.now(); !r.facts.Policy.IsFull(r.facts.InFlight) {
+		r.readNode(ctx)
+	}
+	return nil
 }
 
 // newRun reads the group that a marked Machine belongs to.

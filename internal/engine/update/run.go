@@ -47,6 +47,9 @@ type run struct {
 func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
+	if reply, ok := e.stillQueued(ctx, client.ObjectKeyFromObject(&request.Desired.Machine)); ok {
+		return reply, nil
+	}
 	reply, err := e.update(ctx, request)
 	if fence.IsStale(err) {
 		// What was done so far was decided on what was then true. The next call reads everything again.
@@ -84,6 +87,9 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 	}
 	// The update goes on, whatever it stood still for.
 	r.clearCondition(ctx)
+	if reply.Wait.Reason == inplace.ReasonQueued {
+		return r.queue(reply.Wait), nil
+	}
 	return Reply{Done: reply.Done, RetryAfter: reply.RetryAfter, Message: reply.Message}, nil
 }
 

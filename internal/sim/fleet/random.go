@@ -22,6 +22,7 @@ const (
 	forAttend
 	forReact
 	forOutage
+	forAsk
 )
 
 // uniform returns a number from 0 to just below 1 that depends on nothing but the seed and what it is for: so machines are as lucky under one policy

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/core/rollout"
 	"github.com/windlass-dev/windlass/internal/engine/carry"
 	"github.com/windlass-dev/windlass/internal/engine/slots"
@@ -96,7 +97,14 @@ func (e Engine) withDefaults() Engine {
 }
 
 // forget is what a restart does to the engine's process.
-func (s *sim) forget() { s.answers, s.slots = &upgrade.Answers{}, slots.New[int32]() }
+func (s *sim) forget() {
+	s.answers, s.slots = &upgrade.Answers{}, slots.New[int32]()
+	for _, c := range s.clusters {
+		for _, scope := range c.scopes {
+			scope.line = inplace.Line{}
+		}
+	}
+}
 
 // look is how many events pass between two looks at the context.
 const look = 1 << 12
@@ -208,7 +216,8 @@ func (s *sim) happenTo(m *machine, k kind) {
 	}
 }
 
-// postpone puts an event off that the engine cannot act on yet: its process is away, or has no request left. A call of a hook costs one read.
+// postpone puts an event off that the engine cannot act on yet: its process is away, or has no request left. A call of a hook costs one read of the
+// Machine, which is the kind that is read most; that of a machine that waits for a slot while none is free costs none.
 func (s *sim) postpone(e event) bool {
 	s.crashed = false
 	if s.now < s.up {
@@ -216,7 +225,7 @@ func (s *sim) postpone(e event) bool {
 		s.queue.push(e)
 		return true
 	}
-	if e.kind != updateMachine || e.paid || s.machines[e.id].gen != e.gen {
+	if e.kind != updateMachine || e.paid || s.machines[e.id].gen != e.gen || s.asksInVain(s.machines[e.id]) {
 		return false
 	}
 	wait := s.budget.take(s.now)
@@ -227,6 +236,11 @@ func (s *sim) postpone(e event) bool {
 	e.at, e.paid = s.now+wait, true
 	s.queue.push(e)
 	return true
+}
+
+// asksInVain reports whether a machine waits for a slot, and finds none.
+func (s *sim) asksInVain(m *machine) bool {
+	return m.queued && len(m.group.scope.inFlight) >= m.group.scope.max
 }
 
 var (

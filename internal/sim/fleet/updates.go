@@ -33,6 +33,12 @@ func (s *sim) updateMachine(ctx context.Context, m *machine) {
 		m.queued = false
 		m.group.op.queue(-1, s.now)
 	}
+	if m.promised {
+		m.promised = false
+		m.group.scope.promised--
+		// Where it does not begin, another one can.
+		defer s.freed(m.group.scope)
+	}
 	if m.state != updating {
 		return
 	}
@@ -149,13 +155,11 @@ func (s *sim) askAgain(m *machine, r carry.Reply) {
 	if r.Wait.Reason == inplace.ReasonQueued {
 		m.queued = true
 		m.group.op.queue(1, s.now)
+		s.enqueue(m)
+		return
 	}
 	if s.exact || r.Wait.Reason == "" {
 		s.poll(m, r.RetryAfter)
-		return
-	}
-	if r.Wait.Reason == inplace.ReasonQueued {
-		s.enqueue(m)
 		return
 	}
 	until, precise := s.nextChange(m, r.Wait)
@@ -220,29 +224,40 @@ func (s *sim) stopSkipping(m *machine) {
 	}
 }
 
-// enqueue has a machine wait for a slot of its policy. Each that waits asks once in every inplace.PollQueue, at a time of its own; so when a slot is free, it
-// goes to the one whose time comes next.
+// enqueue has a machine wait for a slot of its policy. When it asks again is up to the engine's Line. Until a slot is free it asks in vain, which costs no
+// request, so those calls are skipped.
 func (s *sim) enqueue(m *machine) {
 	scope := m.group.scope
-	m.asked, m.phase = s.now, s.now%inplace.PollQueue
-	scope.waiting.add(waiter{phase: m.phase, id: m.id})
-	s.skip(m, inplace.PollQueue)
+	s.askInVain(scope)
+	late := time.Duration(s.uniform(forAsk, m.subject, m.updates) * float64(latest))
+	after := scope.line.Next(s.time(), scope.max) + late
+	if s.exact {
+		s.poll(m, after)
+		return
+	}
+	scope.waiting.push(waiter{at: s.now + after, late: late, id: m.id})
 	m.gen++
-	if len(scope.inFlight) < scope.max {
-		s.freed(scope)
+	s.freed(scope)
+}
+
+// askInVain has those ask whose time has come. No slot was free.
+func (s *sim) askInVain(scope *scope) {
+	for scope.waiting.n > 0 && scope.waiting.first().at < s.now {
+		w := scope.waiting.pop()
+		w.at += scope.line.Next(s.cfg.Begin.Add(w.at), scope.max) + w.late
+		scope.waiting.push(w)
 	}
 }
 
 // freed lets those ask that find a slot free, as many as there are.
 func (s *sim) freed(scope *scope) {
-	for free := scope.max - len(scope.inFlight); free > 0 && scope.waiting.n > 0; free-- {
-		phase := s.now % inplace.PollQueue
-		m := s.machines[scope.waiting.next(phase).id]
-		after := m.phase - phase
-		if after < 0 || after == 0 && m.asked == s.now {
-			after += inplace.PollQueue
-		}
-		s.poll(m, after)
+	s.askInVain(scope)
+	for scope.promised < scope.max-len(scope.inFlight) && scope.waiting.n > 0 {
+		w := scope.waiting.pop()
+		m := s.machines[w.id]
+		m.promised = true
+		scope.promised++
+		s.poll(m, w.at-s.now)
 	}
 }
 

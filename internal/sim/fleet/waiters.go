@@ -1,55 +1,44 @@
 package fleet
 
-import (
-	"cmp"
-	"slices"
-	"time"
+import "time"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace"
-)
-
-// waiter is a machine that waits for a slot. It asks for one in every interval, at a phase of its own.
+// waiter is a machine that waits for a slot, and when it asks for one next.
 type waiter struct {
-	phase time.Duration
-	id    int32
+	at time.Duration
+	// late is how much later it asks than the engine said.
+	late time.Duration
+	id   int32
 }
 
-func (w waiter) compare(o waiter) int {
-	return cmp.Or(cmp.Compare(w.phase, o.phase), cmp.Compare(w.id, o.id))
-}
+// latest bounds waiter.late. It is there to tell machines apart that the engine has ask at the same
+// time as something else happens.
+const latest = 100 * time.Microsecond
 
-// waiters are all that wait, in the order of their phases. There may be tens of thousands, of whom one goes and another comes all the time: so they lie
-// in stretches of the interval.
+// waiters are all that wait, in the order in which they ask: who asks in vain goes to the end. There
+// may be tens of thousands, and most of what they ask is in vain.
 type waiters struct {
-	stretches [128][]waiter
-	n         int
+	// ring has a length that is a power of two.
+	ring    []waiter
+	head, n int
 }
 
-func (w *waiters) stretch(phase time.Duration) int {
-	return int(phase * time.Duration(len(w.stretches)) / inplace.PollQueue)
-}
-
-func (w *waiters) add(x waiter) {
-	s := &w.stretches[w.stretch(x.phase)]
-	at, _ := slices.BinarySearchFunc(*s, x, waiter.compare)
-	*s = slices.Insert(*s, at, x)
+func (w *waiters) push(x waiter) {
+	if w.n == len(w.ring) {
+		grown := make([]waiter, max(16, 2*len(w.ring)))
+		copied := copy(grown, w.ring[w.head:])
+		copy(grown[copied:], w.ring[:w.head])
+		w.ring, w.head = grown, 0
+	}
+	w.ring[(w.head+w.n)&(len(w.ring)-1)] = x
 	w.n++
 }
 
-// next takes the waiter whose phase comes first from a phase on, round and round. There is one.
-func (w *waiters) next(phase time.Duration) waiter {
-	first := w.stretch(phase)
-	at, _ := slices.BinarySearchFunc(w.stretches[first], waiter{phase: phase, id: -1}, waiter.compare)
-	for i := first; ; i, at = (i+1)%len(w.stretches), 0 {
-		if s := w.stretches[i]; at < len(s) {
-			w.n--
-			if at == 0 {
-				w.stretches[i] = s[1:] // Many have the same phase, and wait in line.
-				return s[0]
-			}
-			x := s[at]
-			w.stretches[i] = slices.Delete(s, at, at+1)
-			return x
-		}
-	}
+// first returns the waiter that asks next. There is one.
+func (w *waiters) first() waiter { return w.ring[w.head] }
+
+func (w *waiters) pop() waiter {
+	x := w.ring[w.head]
+	w.head = (w.head + 1) & (len(w.ring) - 1)
+	w.n--
+	return x
 }

@@ -150,10 +150,10 @@ type machine struct {
 	draining, drained bool
 	drainEnds         time.Duration
 	work              work
-	// gen is the generation of its next poll. asked is when it last asked for a slot, and phase that within the interval of asking.
-	gen          uint32
-	asked, phase time.Duration
-	queued       bool
+	// gen is the generation of its next poll.
+	gen uint32
+	// queued says that it waits for a slot, and promised that one is free when it asks next.
+	queued, promised bool
 	// skipping is the interval of its calls that are skipped; zero where none is.
 	skipping time.Duration
 }
@@ -175,7 +175,11 @@ type scope struct {
 	// inFlight are the machines with progress on record, and their updates; shown is what the cache has of that, behind by the pending changes.
 	inFlight, shown map[int32]string
 	pending         []change
-	waiting         waiters
+	// waiting are the machines whose calls are skipped while no slot is free, and promised counts those that find one when they ask next. line is the
+	// engine's memory of when they ask.
+	waiting  waiters
+	promised int
+	line     inplace.Line
 }
 
 type change struct {
