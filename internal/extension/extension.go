@@ -100,7 +100,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) (*hookserver.Ser
 	if err := addControllers(mgr, clients, updaters, engine); err != nil {
 		return nil, nil, err
 	}
-	if err := addInPlaceUpgrades(mgr, clients, updaters, o.InPlaceUpgrades); err != nil {
+	if err := addInPlaceUpgrades(mgr, clients, engine, o.InPlaceUpgrades); err != nil {
 		return nil, nil, err
 	}
 	guard, err := newGuard(mgr, clients)

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,7 +13,8 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	controller "github.com/windlass-dev/windlass/internal/controller/annotated"
-	engine "github.com/windlass-dev/windlass/internal/engine/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/update"
 )
 
 // InPlaceUpgrades are the upgrades in place that annotations ask for.
@@ -67,10 +66,10 @@ func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades) error {
 	if err != nil {
 		return err
 	}
-	return addInPlaceUpgrades(mgr, c, updaters, o)
+	return addInPlaceUpgrades(mgr, c, newEngine(mgr, c, updaters, o), o)
 }
 
-func addInPlaceUpgrades(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades) error {
+func addInPlaceUpgrades(mgr manager.Manager, c clients, engine *update.Engine, o InPlaceUpgrades) error {
 	if o.Off {
 		return nil
 	}
@@ -78,11 +77,8 @@ func addInPlaceUpgrades(mgr manager.Manager, c clients, updaters *updaterPool, o
 		return err
 	}
 	return controller.SetupWithManager(mgr, controller.Options{
-		Engine: engine.New(engine.Options{
-			Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Nodes: updaters.nodes, Open: updaters.Open,
-			Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource), Prefix: o.prefix(),
-		}),
-		Client: c.cached, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Keys: engine.NewKeys(o.prefix()), WatchFilter: o.WatchFilter,
+		Engine: annotated.New(engine, mgr.GetRESTMapper()),
+		Client: c.cached, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Keys: annotated.NewKeys(o.prefix()), WatchFilter: o.WatchFilter,
 	})
 }
 

@@ -33,6 +33,12 @@ type Facts struct {
 	Node       Node
 	// InFlight is how many other machines, which share Policy.MaxInFlight with this one, are being updated.
 	InFlight int
+	// Unhealthy says what keeps the machine from counting as updated though its node is Ready, such as its etcd
+	// member; empty for nothing.
+	Unhealthy string
+	// Bounded is set for an update that ends by itself, if need be as failed. Cluster API asks again as long as it
+	// wants an update; nobody repeats what an annotation asks for.
+	Bounded bool
 	// Retry and Abandon say that a person asked for that.
 	Retry, Abandon bool
 	// OwnerMovedOn says that the Machine's owner desires something else by now than what the Machine's spec says.
@@ -210,18 +216,18 @@ func decideBegin(f Facts) Verdict {
 	}, f)
 }
 
-// Start begins an update by these steps that needs no decision of Cluster API's, such as one that an annotation asks for. before is what an earlier
-// update, which this one takes the place of, did to the node; nil if there was none.
+// Start begins an update by these steps that needs no decision of Cluster API's, such as one that an annotation
+// asks for. before is the record of an earlier update that this one replaces; nil if there was none.
 func Start(f Facts, steps []Step, within *Within, before *Progress) Verdict {
-	p := &Progress{ID: f.FreshID, From: f.Node.Kubelet, To: f.Desired, Within: within, Steps: append([]Step(nil), steps...), Began: f.Now}
+	p := &Progress{
+		ID: f.FreshID, Policy: f.PolicyName, From: f.Node.Kubelet, To: f.Desired, Within: within,
+		Steps: append([]Step(nil), steps...), Began: f.Now,
+	}
 	if before != nil {
 		p.Cordoned, p.Drained, p.Unended = before.Cordoned, before.Drained, before.Unended
 	}
 	return startStep(p, f)
 }
-
-// Expire ends the current attempt for a reason that Decide does not know of.
-func Expire(f Facts, why string) Verdict { return attemptFailed(f, why) }
 
 // ended reports whether the update that Cluster API asks for is the one that is recorded as finished. Where the machine moved
 // to a MachineSet, the decision may be gone by then with the MachineSet that held it, or another MachineSet may have added
@@ -271,16 +277,35 @@ func startStep(p *Progress, f Facts) Verdict {
 	return Decide(withProgress(f, p))
 }
 
-// mustDrain reports whether the node is to be drained before the current step: once for an update, and again where somebody has
-// made the node schedulable in between.
+// mustDrain reports whether the node is to be drained before the current step: once for an update, and again where
+// somebody has made the node schedulable in between.
 func mustDrain(p *Progress, f Facts) bool {
-	return f.Policy.Drain && p.Steps[0].NeedsDrain && (!p.Drained || !f.Node.Unschedulable)
+	if !f.Policy.Drain || !p.Steps[0].NeedsDrain || p.Drained && f.Node.Unschedulable {
+		return false
+	}
+	return !f.Bounded || canDrain(p, f.Node)
+}
+
+// canDrain reports whether the drain of a bounded update can end. On a node that is not Ready no kubelet ends the
+// pods, and the update may be what repairs it. A node that cannot be asked is waited for once; see decideDraining.
+func canDrain(p *Progress, n Node) bool {
+	if n.Unknown != "" {
+		return !p.Drained
+	}
+	return n.Exists && n.Ready
 }
 
 // decideDraining drains the node. That this update cordons the node is recorded first; one that somebody else cordoned stays
 // cordoned after the update, so nothing is done to a node of which that is not known.
 func decideDraining(f Facts) Verdict {
-	if f.Node.Unknown != "" {
+	over := f.Bounded && f.Now.Sub(f.Progress.Started) > f.Policy.AttemptTimeout
+	switch {
+	case over && f.Node.Unknown != "":
+		// The update may be what makes the workload cluster answer again.
+		return Drained(f)
+	case over:
+		return attemptFailed(f, fmt.Sprintf("the node was not drained within %s", f.Policy.AttemptTimeout))
+	case f.Node.Unknown != "":
 		return wait(f.Progress, pollNode, ReasonDraining, "draining node before %s: the workload cluster cannot be asked: %s", position(f.Progress), f.Node.Unknown)
 	}
 	p := *f.Progress
@@ -316,10 +341,15 @@ func decideVerifying(f Facts) Verdict {
 	if problem == "" {
 		return stepEnded(f)
 	}
-	if f.Node.Unknown == "" && p.beyond(f.Node.Kubelet) {
+	over := f.Now.Sub(p.Started) > f.Policy.AttemptTimeout
+	switch {
+	case f.Node.Unknown != "":
+		if f.Bounded && over {
+			return unseen(f)
+		}
+	case p.beyond(f.Node.Kubelet):
 		return failed(f, problem)
-	}
-	if f.Node.Unknown == "" && f.Now.Sub(p.Started) > f.Policy.AttemptTimeout {
+	case over:
 		who := "it says that it is done"
 		if len(p.Steps) == 0 {
 			who = "nothing had to be done on the machine"
@@ -327,6 +357,11 @@ func decideVerifying(f Facts) Verdict {
 		return attemptFailed(f, fmt.Sprintf("%s, but after %s %s", who, f.Policy.AttemptTimeout, problem))
 	}
 	return wait(p, pollNode, ReasonVerifying, "%s is done; waiting because %s", position(p), problem)
+}
+
+// unseen ends an attempt of a bounded update whose node could not be asked for too long.
+func unseen(f Facts) Verdict {
+	return attemptFailed(f, fmt.Sprintf("the node was not seen for %s: %s", f.Policy.AttemptTimeout, f.Node.Unknown))
 }
 
 // stepEnded takes the current step off the plan and decides about the next, or about the end.
@@ -351,8 +386,12 @@ func stepEnded(f Facts) Verdict {
 func decideSoaking(f Facts) Verdict {
 	p := *f.Progress
 	if problem := NodeProblem(f); problem != "" {
+		over := f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout
+		if f.Node.Unknown != "" && f.Bounded && over {
+			return unseen(f)
+		}
 		if f.Node.Unknown == "" {
-			if f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout {
+			if over {
 				return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.goal(), f.Policy.Soak, problem))
 			}
 			// A kubelet that falls back to another version leaves the node Ready; the soak begins anew all the same.

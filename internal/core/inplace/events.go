@@ -157,7 +157,7 @@ func NodeProblem(f Facts) string {
 	case !n.Ready:
 		return "the node is not Ready: " + orDefault(n.NotReady, "no reason given")
 	}
-	return ""
+	return f.Unhealthy
 }
 
 // tooFar says why an updater cannot move the kubelet to the desired version at once; empty if it can. The decision knew the

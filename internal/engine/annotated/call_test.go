@@ -135,7 +135,12 @@ func TestFollow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := r.call(t.Context(), core.Call{Step: inplace.Step{Updater: tt.updater}, Operation: "o", Option: toChannel, Follow: tt.follow, Unheard: tt.unheard})
+			r.facts.Marks.To, r.facts.Upgrade = toChannel, &core.Upgrade{Option: toChannel}
+			call, follow := inplace.Call{Step: inplace.Step{Updater: tt.updater}, Operation: "o"}, (*core.Follow)(nil)
+			if tt.follow {
+				follow = &core.Follow{Call: call, Unheard: tt.unheard}
+			}
+			a, err := r.call(t.Context(), call, follow)
 			if err != nil {
 				t.Fatal(err)
 			}

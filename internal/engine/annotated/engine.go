@@ -11,68 +11,43 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/engine/cplock"
 	"github.com/windlass-dev/windlass/internal/engine/fence"
-	"github.com/windlass-dev/windlass/internal/engine/settle"
-	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/engine/update"
 )
 
 // FieldOwner owns the conditions that the engine applies.
 const FieldOwner = client.FieldOwner("windlass-in-place-upgrade")
 
 const (
-	// budget is how long one reconcile may take, and callBudget a request to an updater in it: its answer must still be recorded.
-	budget     = 25 * time.Second
-	callBudget = 20 * time.Second
-	// maxActions bounds the actions of one reconcile. More than a handful in a row is a fault.
-	maxActions = 16
+	// budget is how long one reconcile may take.
+	budget = 25 * time.Second
 	// pageSize bounds what a list holds in memory at once.
 	pageSize = 250
 	// nextStep is when a machine is looked at again where nothing has to be waited for.
 	nextStep = time.Second
 )
 
-// Options are what an Engine works with. All are needed.
-type Options struct {
-	// Client reads Updaters, UpdatePolicies, Namespaces and the metadata of Machines, their groups and Clusters from a cache, and writes.
-	Client client.Client
-	// Live reads from the API server: what was just written must be seen.
-	Live client.Reader
-	// Mapper finds the versions of kinds that objects refer to without one.
-	Mapper meta.RESTMapper
-	// Nodes reaches the nodes of workload clusters.
-	Nodes port.Nodes
-	// Open returns the updater that is registered under an object. It is called for every request; implementations cache.
-	Open func(ctx context.Context, updater *v1alpha1.Updater) (port.Updater, error)
-	// Now is the clock, and NewID makes ids that are unique in space and time, of at most 40 characters of [a-z0-9-].
-	Now   func() time.Time
-	NewID func() string
-	// Events take what people should see.
-	Events events.EventRecorder
-	// Prefix begins the keys of the annotations; see v1alpha1.DefaultInPlaceUpgradePrefix.
-	Prefix string
-}
-
 // Engine upgrades machines and groups. It is safe for concurrent use about different objects.
 type Engine struct {
-	Options
-	keys     Keys
-	locks    cplock.Locks
-	draining *settle.Messages
-	shown    *shownSet
-	fence    fence.Fence
+	// Engine carries out the upgrades that are admitted. It serves Cluster API's hooks with the same code.
+	*update.Engine
+	// mapper finds the versions of kinds that objects refer to without one.
+	mapper meta.RESTMapper
+	keys   Keys
+	locks  cplock.Locks
+	shown  *shownSet
+	fence  fence.Fence
 }
 
-// New returns an Engine.
-func New(o Options) *Engine {
+// New returns an Engine that has another one carry upgrades out.
+func New(engine *update.Engine, mapper meta.RESTMapper) *Engine {
 	return &Engine{
-		Options: o, keys: NewKeys(o.Prefix), locks: cplock.New(o.Client, o.Live), draining: settle.New(), shown: newShownSet(),
-		fence: fence.Fence{Client: o.Client, Live: o.Live},
+		Engine: engine, mapper: mapper, keys: NewKeys(engine.Prefix), shown: newShownSet(),
+		locks: cplock.New(engine.Client, engine.Live), fence: fence.Fence{Client: engine.Client, Live: engine.Live},
 	}
 }
 

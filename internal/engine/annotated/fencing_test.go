@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/update"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -193,7 +194,7 @@ func TestFrozenBeforeAnEffect(t *testing.T) {
 				calls = len(kubelet.requests)
 			}
 			o.Nodes = nodes
-			if _, err := New(o).Machine(w.quiet(), keyOf("cp-0")); err != nil {
+			if _, err := New(update.New(o), w.engine.mapper).Machine(w.quiet(), keyOf("cp-0")); err != nil {
 				t.Fatal(err)
 			}
 			if nodes.freeze != nil || nodes.effects > 0 || len(kubelet.requests) != calls {

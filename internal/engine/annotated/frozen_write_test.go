@@ -10,6 +10,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/update"
 )
 
 // TestFrozenInAWrite freezes a process between the API server's commit of a record and the answer. Its
@@ -50,7 +51,7 @@ func TestFrozenInAWrite(t *testing.T) {
 					},
 				})
 				o.Nodes = nodes
-				_, _ = New(o).Machine(w.quiet(), keyOf("cp-0")) // What the frozen process says does not matter.
+				_, _ = New(update.New(o), w.engine.mapper).Machine(w.quiet(), keyOf("cp-0")) // What the frozen process says does not matter.
 				w.now = w.now.Add(time.Minute)
 			}
 			if !frozen {

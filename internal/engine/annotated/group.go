@@ -18,6 +18,7 @@ import (
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/engine/fence"
+	"github.com/windlass-dev/windlass/internal/engine/update"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -137,20 +138,20 @@ func (r *groupRun) carryOut(ctx context.Context, a core.GroupAction, changed boo
 	case core.Wait:
 		return Result{After: a.After, Now: a.After <= 0}, nil
 	case core.Mark:
-		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) annotationPatch { return r.mark(m, a.To) })
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) update.Patch { return r.mark(m, a.To) })
 	case core.Unmark:
-		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) annotationPatch {
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) update.Patch {
 			if m.Annotations[r.keys.To] != a.To {
 				return nil
 			}
-			return annotationPatch{r.keys.To: nil}
+			return update.Patch{r.keys.To: nil}
 		})
 	case core.RetryMember:
-		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) annotationPatch {
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) update.Patch {
 			if has(m, v1alpha1.UpdateRetryAnnotation) {
 				return nil
 			}
-			return annotationPatch{v1alpha1.UpdateRetryAnnotation: new(string)}
+			return update.Patch{v1alpha1.UpdateRetryAnnotation: new(string)}
 		})
 	case core.Raise:
 		err := r.raise(ctx, a.Version)
@@ -169,7 +170,7 @@ func (r *groupRun) carryOut(ctx context.Context, a core.GroupAction, changed boo
 }
 
 // edit writes annotations of a machine of the group, and has the group looked at again: at once, or after a moment where there was nothing to write.
-func (r *groupRun) edit(ctx context.Context, member string, compute func(*clusterv1.Machine) annotationPatch) (Result, error) {
+func (r *groupRun) edit(ctx context.Context, member string, compute func(*clusterv1.Machine) update.Patch) (Result, error) {
 	for i := range r.machines {
 		m := &r.machines[i]
 		if m.Name != member {
@@ -189,8 +190,8 @@ func (r *groupRun) edit(ctx context.Context, member string, compute func(*cluste
 }
 
 // mark asks for the upgrade of a machine. What an earlier one left goes, unless it runs.
-func (r *groupRun) mark(m *clusterv1.Machine, to string) annotationPatch {
-	p := annotationPatch{r.keys.To: &to}
+func (r *groupRun) mark(m *clusterv1.Machine, to string) update.Patch {
+	p := update.Patch{r.keys.To: &to}
 	u, unreadable := readRecord[core.Upgrade](m.Annotations)
 	if unreadable != "" || u.IsRunning() {
 		return p

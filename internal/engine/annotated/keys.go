@@ -8,6 +8,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/internal/engine/remediation"
+	"github.com/windlass-dev/windlass/internal/engine/update"
 )
 
 // Keys are the keys of the annotations of the wire format.
@@ -97,12 +98,9 @@ func (k Keys) encodeGroup(a core.GroupAfter) (map[string]string, error) {
 	return k.encode(a.Marks, a.Record, a.Retry)
 }
 
-// annotationPatch sets annotations, and removes those that are nil.
-type annotationPatch map[string]*string
-
 // difference is what leads from some annotations to others. A retry is a person's to set: it is only ever removed.
-func difference(before, after map[string]string) annotationPatch {
-	p := annotationPatch{}
+func difference(before, after map[string]string) update.Patch {
+	p := update.Patch{}
 	for key := range before {
 		if _, kept := after[key]; !kept {
 			p[key] = nil

@@ -2,6 +2,7 @@ package annotated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -12,9 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/carry"
 	"github.com/windlass-dev/windlass/internal/engine/fence"
-	"github.com/windlass-dev/windlass/internal/engine/remediation"
+	"github.com/windlass-dev/windlass/internal/engine/update"
 )
 
 // Machine takes the upgrade of a Machine as far as it goes without waiting. It is idempotent, and may be cut short at any point.
@@ -61,249 +64,222 @@ func (e *Engine) isConcerned(ctx context.Context, key types.NamespacedName) (boo
 // machineRun is one reconcile of a Machine.
 type machineRun struct {
 	*Engine
-	machine *clusterv1.Machine
+	machine update.Machine
 	cluster *clusterv1.Cluster
 	facts   core.Machine
-	// policy is the name of the UpdatePolicy that counts; empty for none.
-	policy string
-	// workersRead says that the facts tell of the workers.
-	workersRead bool
-	// called says that an updater was asked to do something, spent that something else may have taken most of the time there is for that.
-	called, spent bool
-	// confirmed is when the Machine was last known to be what is decided on.
-	confirmed fence.Confirmed
-	// plans are what updaters have answered, by option.
-	plans map[string]core.Plan
 }
 
-// carryOn decides, records and acts, until there is something to wait for.
+var _ carry.Effects = (*machineRun)(nil)
+
+// carryOn decides, records and acts.
 func (r *machineRun) carryOn(ctx context.Context) (Result, error) {
-	v, err := r.decide(ctx)
-	for range maxActions {
-		if err != nil {
-			return Result{}, err
-		}
-		var changed bool
-		if changed, err = r.settle(ctx, v); err != nil {
-			return Result{}, err
-		}
-		var end *Result
-		if v, end, err = r.carryOut(ctx, v.Action, changed); end != nil && err == nil {
-			return *end, nil
-		}
+	v := core.DecideMachine(r.facts)
+	asked, begins := v.Action.(core.Ask)
+	if !begins {
+		return r.act(ctx, v)
 	}
+	v, err := r.admit(ctx, asked.Option)
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{}, fmt.Errorf("the upgrade of Machine %s does not settle after %d actions", client.ObjectKeyFromObject(r.machine), maxActions)
+	if _, begins = v.Action.(core.Run); !begins {
+		return r.act(ctx, v)
+	}
+	// The question what updaters cover may have taken most of the time there is.
+	return Result{After: nextStep}, r.record(ctx, v, r.machine.RecordBegin)
 }
 
-// decide decides on the facts. The workers of a Cluster are many, so they are read only where nothing else keeps a control plane Machine from beginning.
-func (r *machineRun) decide(ctx context.Context) (core.MachineVerdict, error) {
-	v := core.DecideMachine(r.facts)
+// admit decides whether an upgrade may begin. Reads that are expensive come last.
+func (r *machineRun) admit(ctx context.Context, option core.Option) (core.MachineVerdict, error) {
+	var none core.MachineVerdict
+	if r.facts.ControlPlane {
+		oldest, err := r.oldestWorker(ctx)
+		if err != nil {
+			return none, err
+		}
+		r.facts.OldestWorker = oldest
+		if v := core.DecideMachine(r.facts); !isAsk(v) {
+			return v, nil
+		}
+	}
+	plan := r.plan(ctx, option)
+	r.Look(ctx)
+	v := core.Planned(r.facts, plan)
+	if _, takes := v.Action.(core.TakeLock); !takes {
+		return v, nil
+	}
+	if err := r.locks.Take(ctx, r.cluster, r.facts.Name); err != nil {
+		return none, err
+	}
+	// Whoever held the lock a moment ago may have changed the control plane.
+	for _, read := range []func(context.Context) error{r.readLock, r.readControlPlane} {
+		if err := read(ctx); err != nil {
+			return none, err
+		}
+	}
+	r.Look(ctx)
+	if v = core.DecideMachine(r.facts); isAsk(v) {
+		v = core.Planned(r.facts, plan)
+	}
+	return v, nil
+}
+
+func isAsk(v core.MachineVerdict) bool {
+	_, ok := v.Action.(core.Ask)
+	return ok
+}
+
+// act records what was decided, and acts.
+func (r *machineRun) act(ctx context.Context, v core.MachineVerdict) (Result, error) {
+	if err := r.settle(ctx, v); err != nil {
+		return Result{}, err
+	}
+	switch a := v.Action.(type) {
+	case core.Rest:
+		return Result{}, nil
+	case core.Wait:
+		return Result{After: a.After, Now: a.After <= 0}, nil
+	case core.Run:
+		return r.run(ctx)
+	case core.Follow:
+		answer, err := r.call(ctx, a.Call, &a)
+		if err != nil {
+			return Result{}, err
+		}
+		r.Look(ctx)
+		return r.act(ctx, core.Followed(r.facts, answer))
+	case core.Uncordon:
+		return Result{Now: true}, r.Uncordon(ctx)
+	case core.ReleaseLock:
+		// What a machine waits for may have been waiting for the lock.
+		return Result{Now: v.State != core.State{}}, r.locks.Release(ctx, r.cluster, r.facts.Name)
+	case core.Ask, core.TakeLock:
+	}
+	return Result{Now: true}, nil
+}
+
+// run has the engine carry the upgrade on.
+func (r *machineRun) run(ctx context.Context) (Result, error) {
+	reply, err := carry.Update(ctx, r.facts.Facts(), r)
+	switch {
+	case err != nil:
+		return Result{}, fmt.Errorf("upgrading Machine %s: %w", client.ObjectKeyFromObject(r.machine.Object), err)
+	case reply.Refused != nil:
+		if err := r.record(ctx, core.Refused(r.facts, reply.Message), r.machine.Record); err != nil {
+			return Result{}, err
+		}
+	case reply.Wait.Reason != "":
+		s := core.State{Going: true, Reason: core.Reason(reply.Wait.Reason), Message: reply.Message}
+		return Result{After: reply.Wait.After}, r.showNow(ctx, s)
+	case !reply.Done:
+		return Result{After: reply.RetryAfter}, nil
+	}
+	return r.act(ctx, core.DecideMachine(r.facts))
+}
+
+// settle records what was decided, and shows it.
+func (r *machineRun) settle(ctx context.Context, v core.MachineVerdict) error {
+	if v.State == (core.State{}) && v.After.Upgrade == nil {
+		// Once nothing is recorded nobody looks at the Machine any longer, so the condition goes first.
+		if err := r.show(ctx, v.State); err != nil {
+			return err
+		}
+	}
+	if err := r.record(ctx, v, r.machine.Record); err != nil {
+		return err
+	}
 	switch v.Action.(type) {
-	case core.TakeLock, core.Ask:
-	case core.Rest, core.Wait, core.ReleaseLock, core.Drain, core.Call, core.Uncordon:
-		return v, nil
+	case core.Rest, core.Wait, core.ReleaseLock:
+		return r.showNow(ctx, v.State)
+	case core.Ask, core.TakeLock, core.Run, core.Follow, core.Uncordon:
+		// What is done at once need not be shown: each change of a condition is a write.
 	}
-	if !r.facts.ControlPlane || r.workersRead {
-		return v, nil
-	}
-	oldest, err := r.oldestWorker(ctx)
-	if err != nil {
-		return core.MachineVerdict{}, err
-	}
-	r.facts.OldestWorker, r.workersRead = oldest, true
-	return core.DecideMachine(r.facts), nil
+	return nil
 }
 
-// settle records what was decided, and shows it. It reports whether anything had to be recorded.
-func (r *machineRun) settle(ctx context.Context, v core.MachineVerdict) (changed bool, err error) {
-	v.After.Upgrade = r.withPolicy(v.After.Upgrade)
+// showNow is show, except that only a *fence.StaleError is returned: the next reconcile shows what this one did not.
+func (r *machineRun) showNow(ctx context.Context, s core.State) error {
+	err := r.show(ctx, s)
+	if err != nil && !fence.IsStale(err) {
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine.Object).String())
+		return nil
+	}
+	return err
+}
+
+// record records what was decided, by one of the ways of an update.Machine, and reports it.
+func (r *machineRun) record(ctx context.Context, v core.MachineVerdict, write func(context.Context, update.Patch) error) error {
 	before, err := r.keys.encodeMachine(core.MachineAfter{Marks: r.facts.Marks, Upgrade: r.facts.Upgrade, Retry: r.facts.Retry})
 	if err != nil {
-		return false, err
+		return err
 	}
 	after, err := r.keys.encodeMachine(v.After)
 	if err != nil {
-		return false, err
+		return err
 	}
 	patch := difference(before, after)
 	maps.Copy(patch, r.protect(v.After.Upgrade))
-	if v.State == (core.State{}) {
-		// Once nothing is recorded nobody looks at the Machine any longer, so the condition goes first.
-		if err := r.show(ctx, v.State); err != nil {
-			return false, err
-		}
+	if len(patch) == 0 {
+		return nil
 	}
-	if len(patch) > 0 {
-		if err := r.record(ctx, patch, begins(r.facts.Upgrade, v.After.Upgrade)); err != nil {
-			return false, err
-		}
-		r.report(ctx, v)
-		r.facts = r.facts.With(v.After)
+	if err := write(ctx, patch); err != nil {
+		return err
 	}
-	switch v.Action.(type) {
-	case core.Rest, core.Wait:
-		// What is done at once need not be shown: each change of a condition is a write.
-		if err := r.show(ctx, v.State); fence.IsStale(err) {
-			return false, err
-		} else if err != nil {
-			// Best effort: the next reconcile shows it.
-			logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
-		}
-	case core.Ask, core.TakeLock, core.ReleaseLock, core.Drain, core.Call, core.Uncordon:
-	}
-	return len(patch) > 0, nil
+	r.report(ctx, v)
+	r.facts = r.facts.With(v.After)
+	return nil
 }
 
 // protect returns the changes of the protection from remediation that belong to what is recorded next. An update that Cluster API
 // asked for handles its protection itself. If it is unknown what runs on the machine, the protection stays unchanged.
-func (r *machineRun) protect(after *core.Upgrade) annotationPatch {
+func (r *machineRun) protect(after *core.Upgrade) update.Patch {
 	marks := r.facts.Marks
 	unknown := r.facts.Unreadable != "" || r.facts.Upgrade == nil && after == nil && marks.Status == core.InProgress && marks.ChangeID != ""
-	if has(r.machine, v1alpha1.UpdateProgressAnnotation) || unknown || r.facts.Deleting {
+	if has(r.machine.Object, v1alpha1.UpdateProgressAnnotation) || unknown || r.facts.Deleting {
 		return nil
 	}
-	change := remediation.Change(r.machine.Annotations, progressOf(r.facts.Upgrade), progressOf(after), r.facts.Policy, remediation.UnderWay(r.machine) != "")
-	return annotationPatch(change)
+	return r.machine.Protection(progressOf(r.facts.Upgrade), progressOf(after), r.facts.Policy)
 }
 
-// begins reports whether an upgrade is recorded that was not on record before.
-func begins(before, after *core.Upgrade) bool {
-	if after == nil || after.IsFinal() {
-		return false
-	}
-	return before == nil || before.IsFinal() || before.Progress.ID != after.Progress.ID
+// Look notes the time and the node as facts.
+func (r *machineRun) Look(ctx context.Context) (time.Time, inplace.Node) {
+	r.facts.Now, r.facts.Node = r.machine.Look(ctx)
+	return r.facts.Now, r.facts.Node
 }
 
-// withPolicy notes in a new upgrade by which UpdatePolicy it goes.
-func (r *machineRun) withPolicy(u *core.Upgrade) *core.Upgrade {
-	if !begins(r.facts.Upgrade, u) || r.policy == "" {
-		return u
-	}
-	changed, progress := *u, *u.Progress
-	progress.Policy = r.policy
-	changed.Progress = &progress
-	return &changed
+// Save records how far the upgrade has come.
+func (r *machineRun) Save(ctx context.Context, _, after *inplace.Progress) error {
+	return r.record(ctx, core.Carried(r.facts, after), r.machine.Record)
 }
 
-// carryOut carries out one action. It returns the next verdict, or the end of the reconcile.
-func (r *machineRun) carryOut(ctx context.Context, a core.Action, changed bool) (core.MachineVerdict, *Result, error) {
-	switch a := a.(type) {
-	case core.Rest:
-		if !changed {
-			return core.MachineVerdict{}, &Result{}, nil
-		}
-		// What was recorded may be the end, after which the lock is given back.
-		return r.again(ctx)
-	case core.Wait:
-		return core.MachineVerdict{}, &Result{After: a.After, Now: a.After <= 0}, nil
-	case core.Ask:
-		plan := r.planOnce(ctx, a.Option)
-		r.readNode(ctx)
-		return core.Planned(r.facts, plan), nil, nil
-	case core.TakeLock:
-		return r.takeLock(ctx)
-	case core.ReleaseLock:
-		if err := r.releaseLock(ctx); err != nil {
-			return core.MachineVerdict{}, nil, err
-		}
-		return r.again(ctx)
-	case core.Drain:
-		return r.drain(ctx)
-	case core.Call:
-		return r.callInTime(ctx, a)
-	case core.Uncordon:
-		return r.uncordon(ctx)
-	}
-	return core.MachineVerdict{}, nil, fmt.Errorf("no way to carry out %T", a)
+// Drain drains the node.
+func (r *machineRun) Drain(ctx context.Context, began time.Time) (carry.Drained, error) {
+	return r.machine.Drain(ctx, began)
 }
 
-// callInTime asks the updater of a step, at most once in a reconcile, and only where there is time for that.
-func (r *machineRun) callInTime(ctx context.Context, a core.Call) (core.MachineVerdict, *Result, error) {
-	if r.called || r.spent {
-		return core.MachineVerdict{}, &Result{After: nextStep}, nil
-	}
-	r.called = true
-	answer, err := r.call(ctx, a)
-	if err != nil {
-		return core.MachineVerdict{}, nil, err
-	}
-	r.readNode(ctx)
-	return core.Answered(r.facts, answer), nil, nil
+// Call asks the updater of a step.
+func (r *machineRun) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
+	return r.call(ctx, a, nil)
 }
 
-// uncordon makes the node schedulable again.
-func (r *machineRun) uncordon(ctx context.Context) (core.MachineVerdict, *Result, error) {
-	if err := r.confirm(ctx); err != nil {
-		return core.MachineVerdict{}, nil, err
-	}
-	bounded, cancel := r.confirmed.Bound(ctx)
-	defer cancel()
-	if err := r.Nodes.Uncordon(bounded, r.clusterKey(), r.machine.Status.NodeRef.Name); err != nil {
-		return core.MachineVerdict{}, nil, fmt.Errorf("uncordoning the node of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
-	}
-	r.readNode(ctx)
-	return r.again(ctx)
+// Uncordon makes the node schedulable.
+func (r *machineRun) Uncordon(ctx context.Context) error { return r.machine.Uncordon(ctx) }
+
+// Finish records that the release is on the node.
+func (r *machineRun) Finish(ctx context.Context, _ *inplace.Progress, _ inplace.Finish) error {
+	return r.settle(ctx, core.Finished(r.facts))
 }
 
-// again decides anew.
-func (r *machineRun) again(ctx context.Context) (core.MachineVerdict, *Result, error) {
-	v, err := r.decide(ctx)
-	return v, nil, err
+// errOtherUpdate is for what happens to the updates that Cluster API asks for alone.
+var errOtherUpdate = errors.New("no annotation asks for that")
+
+// Begin is not called: the record of an upgrade exists before the engine carries it on.
+func (r *machineRun) Begin(context.Context, func(int) (bool, error)) (*carry.Reply, error) {
+	return nil, errOtherUpdate
 }
 
-// takeLock takes the lock, and looks at the control plane again: whoever held it a moment ago may have changed it.
-func (r *machineRun) takeLock(ctx context.Context) (core.MachineVerdict, *Result, error) {
-	if err := r.locks.Take(ctx, r.cluster, r.machine.Name); err != nil {
-		return core.MachineVerdict{}, nil, err
-	}
-	for _, read := range []func(context.Context) error{r.readLock, r.readControlPlane} {
-		if err := read(ctx); err != nil {
-			return core.MachineVerdict{}, nil, err
-		}
-	}
-	r.readNode(ctx)
-	return r.again(ctx)
-}
+// Abandon is not called.
+func (r *machineRun) Abandon(context.Context, inplace.AbandonUpdate) error { return errOtherUpdate }
 
-func (r *machineRun) releaseLock(ctx context.Context) error {
-	if err := r.locks.Release(ctx, r.cluster, r.machine.Name); err != nil {
-		return err
-	}
-	return r.readLock(ctx)
-}
-
-// drain drains the node as Cluster API does when it deletes a Machine: not where the Machine excludes its node, and no longer than the Machine says.
-func (r *machineRun) drain(ctx context.Context) (core.MachineVerdict, *Result, error) {
-	var limit time.Duration
-	if seconds := r.machine.Spec.Deletion.NodeDrainTimeoutSeconds; seconds != nil {
-		limit = time.Duration(*seconds) * time.Second
-	}
-	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(r.facts.Upgrade.Progress.Started) > limit {
-		return core.Drained(r.facts), nil, nil
-	}
-	if err := r.confirm(ctx); err != nil {
-		return core.MachineVerdict{}, nil, err
-	}
-	r.spent = true
-	bounded, cancel := r.confirmed.Bound(ctx)
-	defer cancel()
-	status, err := r.Nodes.Drain(bounded, r.clusterKey(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
-	if err != nil {
-		status.Done, status.Message = false, err.Error() // What fails is tried again.
-	}
-	if !status.Done {
-		return core.StillDraining(r.facts, r.draining.Settle(r.machine.UID, status.Message, r.facts.Now)), nil, nil
-	}
-	r.readNode(ctx)
-	return core.Drained(r.facts), nil, nil
-}
-
-// confirm must be called right before an effect; see fence.Confirm.
-func (r *machineRun) confirm(ctx context.Context) error {
-	return r.fence.Confirm(ctx, r.machine, &r.confirmed)
-}
-
-func (r *machineRun) clusterKey() types.NamespacedName { return client.ObjectKeyFromObject(r.cluster) }
+// Complete is not called.
+func (r *machineRun) Complete(context.Context) {}

@@ -36,6 +36,7 @@ func TestMachine(t *testing.T) {
 			w.sync()
 			w.nodes.SetDrain(inCluster, "a", 2)
 			w.ask("a", tt.option)
+			w.step() // It is admitted.
 			w.step()
 			if c := condition(w.machine("a").Status.Conditions); c == nil || c.Status != metav1.ConditionTrue || c.Reason != string(inplace.ReasonDraining) {
 				t.Errorf("the condition is %+v while the node is drained", c)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/engine/update"
 )
 
 // pagedReader decodes one Machine of each page into the list that it is given, as the client of an API server does.
@@ -34,11 +36,11 @@ func (r pagedReader) List(_ context.Context, list client.ObjectList, options ...
 // TestPagesAreKeptApart lets nothing of a page show in the Machines of another.
 func TestPagesAreKeptApart(t *testing.T) {
 	t.Parallel()
-	e := New(Options{Live: pagedReader{pages: []string{
+	e := New(update.New(update.Options{Live: pagedReader{pages: []string{
 		`{"metadata":{"name":"a","annotations":{"x":"1"}},"status":{"nodeInfo":{"kubeletVersion":"v1.31.1"}}}`,
 		`{"metadata":{"name":"b","annotations":{"y":"2"}}}`,
 		`{"metadata":{"name":"c"}}`,
-	}}})
+	}}}), nil)
 	machines, err := e.listMachines(t.Context(), inCluster)
 	if err != nil {
 		t.Fatal(err)

@@ -22,20 +22,9 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// planOnce is plan, once in a reconcile: it is asked for again under the lock, and updaters that take their time would never be through in time twice.
-func (r *machineRun) planOnce(ctx context.Context, option core.Option) core.Plan {
-	if known, ok := r.plans[option.String()]; ok {
-		return known
-	}
-	r.spent = true
-	plan := r.plan(ctx, option)
-	r.plans = map[string]core.Plan{option.String(): plan}
-	return plan
-}
-
 // plan finds out which updaters bring the machine to what the option says.
 func (r *machineRun) plan(ctx context.Context, option core.Option) core.Plan {
-	updaters, err := ask.SelectUpdaters(ctx, r.Client, r.machine.Namespace, r.machine.Labels)
+	updaters, err := ask.SelectUpdaters(ctx, r.Client, r.machine.Object.Namespace, r.machine.Object.Labels)
 	if err != nil {
 		return core.Plan{Unknown: cut(err.Error())}
 	}
@@ -100,7 +89,7 @@ func (r *machineRun) currentKubelet() (kubelet version.Version, problem string) 
 	if node.Unknown == "" && node.Exists {
 		return node.Kubelet, ""
 	}
-	if kubelet = kubeletOf(r.machine); kubelet.IsZero() {
+	if kubelet = kubeletOf(r.machine.Object); kubelet.IsZero() {
 		kubelet = r.facts.Spec
 	}
 	return kubelet, orDefault(node.Unknown, "its node does not exist")
@@ -160,7 +149,7 @@ func machineAt(objects runtimehooksv1.UpdateMachineRequestObjects, v version.Ver
 
 // desired reads the objects of the machine as Cluster API shows them to its hooks: without status.
 func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineRequestObjects, error) {
-	m := r.machine
+	m := r.machine.Object
 	infrastructure, err := r.readReferenced(ctx, m.Namespace, m.Spec.InfrastructureRef)
 	if err != nil {
 		return runtimehooksv1.UpdateMachineRequestObjects{}, err
@@ -179,41 +168,29 @@ func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineR
 	}, nil
 }
 
-// call asks the updater of a step to bring the machine to the option, or how that goes on. An error
-// says that the updater was not asked.
-func (r *machineRun) call(ctx context.Context, a core.Call) (inplace.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, callBudget)
-	defer cancel()
+// call asks the updater of a step to bring the machine to the option, or how that goes on. With follow, or where the
+// annotation asks for something else by now, nothing may begin.
+func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *core.Follow) (inplace.Answer, error) {
 	// The name comes from a record that tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
-	u, err := ask.Serving(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.machine)
+	u, err := ask.Serving(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.machine.Object)
 	if err != nil {
-		return inplace.Answer{Message: err.Error()}, nil
+		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
 	}
-	if a.Follow && a.Unheard && !isK8sd(u) {
+	if follow != nil && follow.Unheard && !isK8sd(u) {
 		// It need not know the annotation that asks it to begin nothing, nor the operation.
 		return inplace.Answer{Message: fmt.Sprintf("updater %q was not heard of when its time was over, so nobody knows whether its change runs", u.Name)}, nil
 	}
-	opened, err := r.Open(ctx, u)
-	if err != nil {
-		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}, nil
-	}
 	objects, err := r.desired(ctx)
 	if err != nil {
-		return inplace.Answer{Message: err.Error()}, nil
+		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
 	}
-	if option, err := core.ParseOption(a.Option); err == nil {
+	text := r.facts.Upgrade.Option
+	if option, err := core.ParseOption(text); err == nil {
 		if exact, ok := option.Exact(); ok {
 			objects.Machine.Spec.Version = exact.String()
 		}
 	}
-	request, err := ask.UpdateRequest(objects, ask.Command{Operation: a.Operation, Option: a.Option, Follow: a.Follow}, ask.Reserved(r.Prefix))
-	if err != nil {
-		return inplace.Answer{Message: err.Error()}, nil
-	}
-	if err := r.confirm(ctx); err != nil {
-		return inplace.Answer{}, err
-	}
-	return opened.UpdateMachine(ctx, request), nil
+	return r.machine.Ask(ctx, u, objects, ask.Command{Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text})
 }
 
 func orDefault(s, otherwise string) string {

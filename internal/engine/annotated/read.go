@@ -17,9 +17,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/contract"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
-	"github.com/windlass-dev/windlass/internal/engine/fence"
 	"github.com/windlass-dev/windlass/internal/engine/remediation"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -44,7 +42,7 @@ func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*ma
 		}
 		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
-	r := &machineRun{Engine: e, machine: m, confirmed: fence.Since(read, e.Now)}
+	r := &machineRun{Engine: e, machine: e.NewMachine(m, read)}
 	var err error
 	if r.cluster, err = e.readCluster(ctx, key.Namespace, m.Spec.ClusterName); err != nil {
 		return nil, err
@@ -66,7 +64,7 @@ func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*ma
 			return nil, err
 		}
 	}
-	r.readNode(ctx)
+	r.Look(ctx)
 	return r, nil
 }
 
@@ -76,17 +74,6 @@ func (e *Engine) readCluster(ctx context.Context, namespace, name string) (*clus
 		return nil, fmt.Errorf("reading Cluster %s/%s: %w", namespace, name, err)
 	}
 	return cluster, nil
-}
-
-// readNode reads the node, and the time.
-func (r *machineRun) readNode(ctx context.Context) {
-	r.facts.Now = r.now()
-	name := r.machine.Status.NodeRef.Name
-	if name == "" {
-		r.facts.Node = inplace.Node{Unknown: "the Machine has no status.nodeRef yet"}
-		return
-	}
-	r.facts.Node = r.Nodes.Node(ctx, r.clusterKey(), name)
 }
 
 // readLock reads who holds the lock of the control plane.
@@ -106,13 +93,13 @@ func (r *machineRun) readControlPlane(ctx context.Context) error {
 	if marks.To == "" || u != nil && !u.IsFinal() && marks.To == u.Option {
 		return nil
 	}
-	machines, err := r.listMachines(ctx, r.clusterKey(), client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	machines, err := r.listMachines(ctx, client.ObjectKeyFromObject(r.cluster), client.HasLabels{clusterv1.MachineControlPlaneLabel})
 	if err != nil {
 		return err
 	}
 	r.facts.Peers, r.facts.Etcd = nil, ""
 	for i := range machines {
-		if machines[i].Name == r.machine.Name {
+		if machines[i].Name == r.machine.Object.Name {
 			continue
 		}
 		r.facts.Peers = append(r.facts.Peers, r.peer(&machines[i]))
@@ -185,7 +172,7 @@ func (e *Engine) eachMachine(ctx context.Context, cluster types.NamespacedName, 
 // oldestWorker returns the oldest kubelet among the workers; zero where there are none.
 func (r *machineRun) oldestWorker(ctx context.Context) (version.Version, error) {
 	var oldest version.Version
-	err := r.eachMachine(ctx, r.clusterKey(), func(m *clusterv1.Machine) {
+	err := r.eachMachine(ctx, client.ObjectKeyFromObject(r.cluster), func(m *clusterv1.Machine) {
 		kubelet := kubeletOf(m)
 		if isControlPlane(m) || kubelet.IsZero() {
 			return
@@ -199,7 +186,7 @@ func (r *machineRun) oldestWorker(ctx context.Context) (version.Version, error) 
 
 // readPolicy finds out how to upgrade. Where that cannot be told nothing begins, and what runs goes on as it began.
 func (r *machineRun) readPolicy(ctx context.Context) error {
-	group, object, err := r.groupOf(ctx, r.cluster, r.machine)
+	group, object, err := r.groupOf(ctx, r.cluster, r.machine.Object)
 	if err != nil {
 		return err
 	}
@@ -214,8 +201,8 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 	if conflict != "" && r.facts.Busy == "" {
 		r.facts.Busy = conflict
 	}
-	r.facts.Policy, r.policy = selected.Policy, selected.Name
-	annotations := []string{r.machine.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation]}
+	r.facts.Policy, r.facts.PolicyName = selected.Policy, selected.Name
+	annotations := []string{r.machine.Object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation]}
 	if object != nil {
 		annotations = append(annotations, object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation])
 		// A controller of control planes need not hand its labels on.
@@ -240,7 +227,7 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 	if gvk != deploymentKind {
 		// A tenant chose the kind. A cache of it may never sync.
 		reader = e.Live
-		mapping, err := e.Mapper.RESTMapping(gvk.GroupKind())
+		mapping, err := e.mapper.RESTMapping(gvk.GroupKind())
 		if err != nil {
 			return nil, nil, fmt.Errorf("finding the API version of %s: %w", gvk.GroupKind(), err)
 		}
@@ -365,7 +352,7 @@ func (e *Engine) readControlPlaneObject(ctx context.Context, cluster *clusterv1.
 	if ref.Name == "" {
 		return false, nil
 	}
-	mapping, err := e.Mapper.RESTMapping(ref.GroupKind())
+	mapping, err := e.mapper.RESTMapping(ref.GroupKind())
 	if err != nil {
 		return false, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
 	}
@@ -385,7 +372,7 @@ func (e *Engine) readReferenced(ctx context.Context, namespace string, ref clust
 	if ref.Name == "" {
 		return nil, nil
 	}
-	mapping, err := e.Mapper.RESTMapping(ref.GroupKind())
+	mapping, err := e.mapper.RESTMapping(ref.GroupKind())
 	if err != nil {
 		return nil, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
 	}

@@ -15,23 +15,6 @@ import (
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 )
 
-// record writes what was decided about a Machine. An upgrade that begins is decided again after any
-// change of the Machine, because others may have begun meanwhile. The error is a *fence.StaleError if
-// the decision must be made again.
-func (r *machineRun) record(ctx context.Context, p annotationPatch, begins bool) error {
-	at := r.Now()
-	write := func() error { return r.fence.Annotate(ctx, r.machine, p) }
-	if !begins {
-		inner := write
-		write = func() error { return r.fence.Retry(ctx, r.machine, inner) }
-	}
-	if err := write(); err != nil {
-		return err
-	}
-	r.confirmed.Renew(at)
-	return nil
-}
-
 // applyCondition shows a state in the condition of an object, and removes it for the zero State.
 // Nothing is written where conditions say so already. It is server-side apply, so the other
 // conditions stay. It is made under the object's resourceVersion, so that a process that was frozen

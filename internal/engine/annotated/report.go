@@ -43,10 +43,10 @@ func (e *Engine) emit(ctx context.Context, kind string, object client.Object, ev
 
 // report tells of what was recorded on a Machine.
 func (r *machineRun) report(ctx context.Context, v core.MachineVerdict) {
-	r.emit(ctx, machineKind.Kind, r.machine, v.Event)
+	r.emit(ctx, machineKind.Kind, r.machine.Object, v.Event)
 	before, after := phaseOf(r.facts.Upgrade), phaseOf(v.After.Upgrade)
 	if v.Event.Kind == core.NoEvent && before != after && after != "" {
-		logFor(ctx).Info("The upgrade in place goes on", "machine", client.ObjectKeyFromObject(r.machine).String(), "phase", after)
+		logFor(ctx).Info("The upgrade in place goes on", "machine", client.ObjectKeyFromObject(r.machine.Object).String(), "phase", after)
 	}
 }
 
@@ -59,7 +59,7 @@ func phaseOf(u *core.Upgrade) string {
 
 // show shows how the upgrade stands. The error is a *fence.StaleError if that must be decided again.
 func (r *machineRun) show(ctx context.Context, s core.State) error {
-	return r.fence.Retry(ctx, r.machine, func() error {
-		return r.applyCondition(ctx, machineKind, r.machine, &r.machine.Status.Conditions, s)
+	return r.fence.Retry(ctx, r.machine.Object, func() error {
+		return r.applyCondition(ctx, machineKind, r.machine.Object, &r.machine.Object.Status.Conditions, s)
 	})
 }

@@ -65,7 +65,7 @@ func (e *Engine) Sweep(ctx context.Context, found func(client.Object)) error {
 
 func (e *Engine) sweepKind(ctx context.Context, gvk schema.GroupVersionKind, found func(client.Object)) error {
 	if gvk == kubeadmControlPlaneKind {
-		_, err := e.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		_, err := e.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if meta.IsNoMatchError(err) {
 			return nil
 		}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/engine/update"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
@@ -190,14 +191,14 @@ func (w *world) restart() {
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
-	w.engine = New(Options{
-		Client: w.api, Live: live, Mapper: mapper, Nodes: &deadlyNodes{w.nodes, &w.faults}, Events: w.events, Prefix: v1alpha1.DefaultInPlaceUpgradePrefix,
+	w.engine = New(update.New(update.Options{
+		Client: w.api, Live: live, Nodes: &deadlyNodes{w.nodes, &w.faults}, Events: w.events, Prefix: v1alpha1.DefaultInPlaceUpgradePrefix,
 		Now:   func() time.Time { return w.now },
 		NewID: func() string { w.ids++; return fmt.Sprintf("id%d", w.ids) },
 		Open: func(_ context.Context, u *v1alpha1.Updater) (port.Updater, error) {
 			return w.updaters[u.Name], nil
 		},
-	})
+	}), mapper)
 }
 
 // register registers an updater that changes versions, and one of kind K8sd.

@@ -18,9 +18,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/core/inplace"
 )
 
-// Patch sets annotations, and removes those that are nil.
-type Patch map[string]*string
-
 // Keys are the annotations that Change depends on. A change of one of them is a reason to look at
 // the Machine again.
 var Keys = []string{
@@ -28,7 +25,7 @@ var Keys = []string{
 	clusterv1.RemediateMachineAnnotation,
 }
 
-// Change returns the changes of a Machine's annotations that belong in the write that takes the
+// Change returns the changes of a Machine's annotations, of which nil removes one, that belong in the write that takes the
 // record of an update from before to after. Both may be nil: no update. after must not be changed
 // by anyone in the meantime, so the write needs the resourceVersion that annotations were read
 // with. underWay is what UnderWay returns.
@@ -43,11 +40,11 @@ var Keys = []string{
 //   - Without an update remediation is as it was before.
 func Change(
 	annotations map[string]string, before, after *inplace.Progress, policy inplace.Policy, underWay bool,
-) Patch {
-	p := patch{annotations: annotations, Patch: Patch{}}
+) map[string]*string {
+	p := patch{annotations: annotations, changes: map[string]*string{}}
 	if hasFailed(after) {
 		p.fail(hasFailed(before), policy.Remediate && !after.Unanswered)
-		return p.Patch
+		return p.changes
 	}
 	if after == nil || underWay {
 		p.resume()
@@ -57,15 +54,15 @@ func Change(
 	if hasFailed(before) {
 		p.remove(clusterv1.RemediateMachineAnnotation)
 	}
-	return p.Patch
+	return p.changes
 }
 
 func hasFailed(p *inplace.Progress) bool { return p != nil && p.Phase == inplace.Failed }
 
-// patch is a Patch that is made for some annotations.
+// patch collects changes of some annotations.
 type patch struct {
 	annotations map[string]string
-	Patch
+	changes     map[string]*string
 }
 
 func (p patch) has(key string) bool {
@@ -75,13 +72,13 @@ func (p patch) has(key string) bool {
 
 func (p patch) set(key string) {
 	if !p.has(key) {
-		p.Patch[key] = new(string)
+		p.changes[key] = new(string)
 	}
 }
 
 func (p patch) remove(key string) {
 	if p.has(key) {
-		p.Patch[key] = nil
+		p.changes[key] = nil
 	}
 }
 

@@ -46,17 +46,17 @@ func (r *run) peerUpgraded(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if lock.Holder != "" && lock.Holder != r.machine.Name {
+	if lock.Holder != "" && lock.Holder != r.Object.Name {
 		return fmt.Sprintf("the lock of the control plane, of which one machine changes at a time, is held by %s", lock.Holder), nil
 	}
 	why := ""
 	err = eachPage(ctx, r.Live, newMachineMetadataList, func(page *metav1.PartialObjectMetadataList) {
 		for i := range page.Items {
-			if m := &page.Items[i]; why == "" && m.Name != r.machine.Name {
+			if m := &page.Items[i]; why == "" && m.Name != r.Object.Name {
 				why = upgradedTo(m)
 			}
 		}
-	}, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.cluster().Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	}, client.InNamespace(r.Object.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.cluster().Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
 	if err != nil {
 		return "", fmt.Errorf("listing the control plane Machines of Cluster %s: %w", r.cluster(), err)
 	}

@@ -290,10 +290,10 @@ func (l *liveTemplates) encode(template *clusterv1.MachineTemplateSpec) (err err
 
 // readMovedTo reads the template of the MachineSet that a Machine has moved to. ok is false if the MachineSet or a template is gone.
 func (r *run) readMovedTo(ctx context.Context) (objects cover.Objects, ok bool, err error) {
-	ref := metav1.GetControllerOf(r.machine)
+	ref := metav1.GetControllerOf(r.Object)
 	set := &clusterv1.MachineSet{}
-	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.machine.Namespace, Name: ref.Name}, set); err != nil {
-		return objects, false, ignoreNotFound(err, "reading MachineSet %s/%s", r.machine.Namespace, ref.Name)
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Object.Namespace, Name: ref.Name}, set); err != nil {
+		return objects, false, ignoreNotFound(err, "reading MachineSet %s/%s", r.Object.Namespace, ref.Name)
 	}
 	var l liveTemplates
 	template := &set.Spec.Template

@@ -95,14 +95,14 @@ func upgradeOf(m client.Object) (policy string, upgraded bool) {
 // meanwhile.
 func (r *run) countInFlight(ctx context.Context) (err error) {
 	if r.saved == nil && r.policy.Policy.MaxInFlight > 0 && !r.owner.group.ControlPlane {
-		r.facts.InFlight, err = r.slots.Count(r.scope(), r.machine.UID, r.Now(), r.inFlight(ctx))
+		r.facts.InFlight, err = r.slots.Count(r.scope(), r.Object.UID, r.Now(), r.inFlight(ctx))
 	}
 	return err
 }
 
 // queue returns the reply to a machine that finds no slot, and notes that it waits.
 func (r *run) queue(w inplace.Wait) Reply {
-	after := r.slots.Queue(r.scope(), r.machine.UID, r.Now(), r.policy.Policy.MaxInFlight)
+	after := r.slots.Queue(r.scope(), r.Object.UID, r.Now(), r.policy.Policy.MaxInFlight)
 	return Reply{RetryAfter: after, Message: w.Message}
 }
 
@@ -122,7 +122,7 @@ func (e *Engine) stillQueued(ctx context.Context, key types.NamespacedName) (Rep
 	if err != nil {
 		return Reply{}, false
 	}
-	r := &run{Engine: e, owner: o, machine: &clusterv1.Machine{ObjectMeta: m.ObjectMeta}}
+	r := &run{Machine: Machine{Engine: e, Object: &clusterv1.Machine{ObjectMeta: m.ObjectMeta}}, owner: o}
 	if r.policy, err = e.selectPolicy(ctx, o.group); err != nil || !r.slots.IsQueued(r.scope(), m.UID, e.Now()) {
 		return Reply{}, false
 	}

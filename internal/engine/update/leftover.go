@@ -42,7 +42,7 @@ func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) er
 		return fmt.Errorf("waiting for another call about Machine %s: %w", key, err)
 	}
 	defer unlock()
-	machine := &clusterv1.Machine{}
+	machine, read := &clusterv1.Machine{}, e.Now()
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -61,7 +61,8 @@ func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) er
 	if err != nil {
 		return err
 	}
-	if err := e.recordAbandon(ctx, machine, *inplace.OwedBy(progress, before)); err != nil {
+	m := e.NewMachine(machine, read)
+	if err := m.recordAbandon(ctx, *inplace.OwedBy(progress, before)); err != nil {
 		return err
 	}
 	logFor(ctx).Info("Ended an update whose mark was taken off the Machine", "machine", key.String(), "update", progress.ID, "cordoned", progress.Cordoned)

@@ -62,7 +62,7 @@ func (e *Engine) readProvided(
 // that is what err says, and returns err.
 func (e *Engine) showMissingRights(ctx context.Context, m *clusterv1.Machine, err error) error {
 	if r, ok := errors.AsType[*RefusedError](err); ok && r.Reason == v1alpha1.RightsMissingReason {
-		(&run{Engine: e, machine: m}).showBlocked(ctx, r.Reason, cut(r.Message))
+		(&run{Machine: Machine{Engine: e, Object: m}}).showBlocked(ctx, r.Reason, cut(r.Message))
 	}
 	return err
 }

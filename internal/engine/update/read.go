@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -19,32 +18,13 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Look returns the time to the second, as it stands on the Machine, and the node.
-func (r *run) Look(ctx context.Context) (time.Time, inplace.Node) {
-	r.readNode(ctx)
-	return r.facts.Now, r.facts.Node
-}
-
-// now is the time as it is recorded.
-func (r *run) now() time.Time { return r.Now().UTC().Truncate(time.Second) }
-
-func (r *run) readNode(ctx context.Context) {
-	r.facts.Now = r.now()
-	name := r.machine.Status.NodeRef.Name
-	if name == "" {
-		r.facts.Node = inplace.Node{Unknown: "the Machine has no status.nodeRef yet"}
-		return
-	}
-	r.facts.Node = r.Nodes.Node(ctx, r.cluster(), name)
-}
-
 // readRun reads all that is decided on about the objects of a marked Machine.
 func (e *Engine) readRun(ctx context.Context, live *liveObjects) (*run, error) {
 	r, err := e.newRun(ctx, live)
 	if err != nil {
 		return nil, err
 	}
-	machine := r.machine
+	machine := r.Object
 	if err := r.readRecords(ctx); err != nil {
 		return nil, err
 	}
@@ -71,7 +51,7 @@ func (r *run) readSlotAndNode(ctx context.Context) error {
 		return err
 	}
 	if r.facts.Now = r.now(); !r.facts.Policy.IsFull(r.facts.InFlight) {
-		r.readNode(ctx)
+		r.Look(ctx)
 	}
 	return nil
 }
@@ -88,7 +68,7 @@ func (e *Engine) newRun(ctx context.Context, live *liveObjects) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the desired version of Machine %s: %w", key, err)
 	}
-	r := &run{Engine: e, live: live, machine: machine, owner: o, confirmed: fence.Since(live.read, e.Now)}
+	r := &run{Machine: e.NewMachine(machine, live.read), live: live, owner: o}
 	r.facts = inplace.Facts{
 		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: fence.OwnerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
 	}
@@ -105,9 +85,9 @@ func (e *Engine) newRun(ctx context.Context, live *liveObjects) (*run, error) {
 // record of an updater that is at work.
 func (r *run) readRecords(ctx context.Context) error {
 	var problems [3]error
-	r.saved, problems[0] = readAnnotation[inplace.Progress](r.machine, v1alpha1.UpdateProgressAnnotation)
-	r.facts.Last, problems[1] = readAnnotation[inplace.Summary](r.machine, v1alpha1.LastUpdateAnnotation)
-	r.facts.Owed, problems[2] = readAnnotation[inplace.Owed](r.machine, v1alpha1.UpdateOwedAnnotation)
+	r.saved, problems[0] = readAnnotation[inplace.Progress](r.Object, v1alpha1.UpdateProgressAnnotation)
+	r.facts.Last, problems[1] = readAnnotation[inplace.Summary](r.Object, v1alpha1.LastUpdateAnnotation)
+	r.facts.Owed, problems[2] = readAnnotation[inplace.Owed](r.Object, v1alpha1.UpdateOwedAnnotation)
 	if err := errors.Join(problems[:]...); err != nil {
 		r.reportRefused(ctx, inplace.Refuse{Reason: inplace.ReasonNoDecision, Message: err.Error()})
 		return refused(v1alpha1.NoDecisionReason, "%v", err)
@@ -170,7 +150,7 @@ func (r *run) readDecision(ctx context.Context) error {
 	}
 	desired, err := cover.New(cover.MachineSet, templates, templates, nil)
 	if err != nil {
-		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
+		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
 	}
 	found, err := r.readSetDecisions(ctx, desired.Result().DesiredDigest)
 	if err != nil {
@@ -186,7 +166,7 @@ func (r *run) readDecision(ctx context.Context) error {
 	}
 	missing, err := cover.Missing(templates, r.live.objects)
 	if err != nil {
-		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
+		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
 	}
 	r.facts.Drifted = cover.BoundPointers(append(missing, cover.Drifted(r.decision.Changes, r.live.objects)...))
 	return nil
@@ -195,7 +175,7 @@ func (r *run) readDecision(ctx context.Context) error {
 // chooseOwnDecision chooses the newest decision on a control plane Machine that was made for its live objects. If none was, it chooses the newest one for an
 // update that has not begun, so that the refusal names the fields that differ.
 func (r *run) chooseOwnDecision() {
-	list := readDecisions(r.machine)
+	list := readDecisions(r.Object)
 	for i := range list {
 		d := &list[i]
 		drifted := cover.Drifted(d.Changes, r.live.objects)
@@ -217,9 +197,9 @@ func (r *run) chooseOwnDecision() {
 func (r *run) readSetDecisions(ctx context.Context, digest string) ([]inplace.Decision, error) {
 	sets := &metav1.PartialObjectMetadataList{}
 	sets.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineSetList"))
-	err := r.Live.List(ctx, sets, client.InNamespace(r.machine.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.owner.group.Object})
+	err := r.Live.List(ctx, sets, client.InNamespace(r.Object.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.owner.group.Object})
 	if err != nil {
-		return nil, fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", r.machine.Namespace, r.owner.group.Object, err)
+		return nil, fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", r.Object.Namespace, r.owner.group.Object, err)
 	}
 	slices.SortFunc(sets.Items, func(a, b metav1.PartialObjectMetadata) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)

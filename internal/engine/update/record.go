@@ -21,10 +21,10 @@ import (
 // maxDecisions is how many decisions an object keeps: one for each desired state, newest first.
 const maxDecisions = 8
 
-// annotationPatch sets annotations, and removes those that are nil.
-type annotationPatch map[string]*string
+// Patch sets annotations, and removes those that are nil.
+type Patch map[string]*string
 
-func (p annotationPatch) set(key string, value any) error {
+func (p Patch) set(key string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("encoding the annotation %s: %w", key, err)
@@ -33,10 +33,10 @@ func (p annotationPatch) set(key string, value any) error {
 	return nil
 }
 
-func (p annotationPatch) setString(key, value string) { p[key] = &value }
+func (p Patch) setString(key, value string) { p[key] = &value }
 
 // removeFrom removes a key where the annotations have it.
-func (p annotationPatch) removeFrom(annotations map[string]string, keys ...string) {
+func (p Patch) removeFrom(annotations map[string]string, keys ...string) {
 	for _, key := range keys {
 		if _, ok := annotations[key]; ok {
 			p[key] = nil
@@ -67,11 +67,6 @@ func readDecisions(object client.Object) []inplace.Decision {
 	return slices.DeleteFunc(*list, func(d inplace.Decision) bool { return d.ID == "" })
 }
 
-// record writes annotations, if the object is still what was decided on.
-func (e *Engine) record(ctx context.Context, object client.Object, p annotationPatch) error {
-	return e.fence.Retry(ctx, object, func() error { return e.fence.Annotate(ctx, object, p) })
-}
-
 // recordDecision puts a decision in front of an object's others.
 func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inplace.Decision) error {
 	kept := []inplace.Decision{d}
@@ -80,16 +75,16 @@ func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inp
 			kept = append(kept, old)
 		}
 	}
-	p := annotationPatch{}
+	p := Patch{}
 	if err := p.set(v1alpha1.UpdateDecisionsAnnotation, kept); err != nil {
 		return err
 	}
-	return e.record(ctx, object, p)
+	return e.fence.Retry(ctx, object, func() error { return e.fence.Annotate(ctx, object, p) })
 }
 
 // recordProgress puts an update's progress on its Machine, with the protection from remediation that it needs.
-func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, before, progress *inplace.Progress, policy inplace.Policy) error {
-	p := annotationPatch{}
+func (m *Machine) recordProgress(ctx context.Context, before, progress *inplace.Progress, policy inplace.Policy) error {
+	p := Patch{}
 	if err := p.set(v1alpha1.UpdateProgressAnnotation, progress); err != nil {
 		return err
 	}
@@ -100,63 +95,69 @@ func (e *Engine) recordProgress(ctx context.Context, m *clusterv1.Machine, befor
 	if err := p.set(v1alpha1.UpdatePlanAnnotation, names); err != nil {
 		return err
 	}
-	maps.Copy(p, annotationPatch(remediation.Change(m.Annotations, before, progress, policy, remediation.UnderWay(m) != "")))
+	maps.Copy(p, m.Protection(before, progress, policy))
 	switch {
 	case before == nil:
 		// A wish to abandon that is older than the update is about another one.
-		p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation)
+		p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation)
 		if slices.ContainsFunc(progress.Steps, func(s inplace.Step) bool { return s.SetsVersion }) {
-			e.withdrawRelease(m, p)
+			m.withdrawRelease(p)
 		}
 	case before.Phase == inplace.Failed && progress.Phase != inplace.Failed:
-		p.removeFrom(m.Annotations, v1alpha1.UpdateRetryAnnotation)
+		p.removeFrom(m.Object.Annotations, v1alpha1.UpdateRetryAnnotation)
 	}
-	return e.record(ctx, m, p)
+	return m.Record(ctx, p)
 }
 
 // withdrawRelease takes away what says which release an annotation brought a machine to: an updater is about to bring another one.
-func (e *Engine) withdrawRelease(m *clusterv1.Machine, p annotationPatch) {
-	p.removeFrom(m.Annotations, e.Prefix+v1alpha1.InPlaceUpgradeRelease)
-	if status := e.Prefix + v1alpha1.InPlaceUpgradeStatus; m.Annotations[status] == string(annotated.Done) {
-		p.removeFrom(m.Annotations, status)
+func (m *Machine) withdrawRelease(p Patch) {
+	p.removeFrom(m.Object.Annotations, m.Prefix+v1alpha1.InPlaceUpgradeRelease)
+	if status := m.Prefix + v1alpha1.InPlaceUpgradeStatus; m.Object.Annotations[status] == string(annotated.Done) {
+		p.removeFrom(m.Object.Annotations, status)
 	}
 }
 
 // recordEnd removes all that belongs to a running update.
-func (e *Engine) recordEnd(ctx context.Context, m *clusterv1.Machine, action inplace.Finish, decision *inplace.Decision) error {
-	p := annotationPatch{}
+func (m *Machine) recordEnd(ctx context.Context, action inplace.Finish, decision *inplace.Decision) error {
+	p := Patch{}
 	if err := p.set(v1alpha1.LastUpdateAnnotation, action.Summary); err != nil {
 		return err
 	}
-	if err := setDirty(m, p, action, decision); err != nil {
+	if err := setDirty(m.Object, p, action, decision); err != nil {
 		return err
 	}
-	clearUpdate(m, p)
-	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.UpdateOwedAnnotation)
-	return e.record(ctx, m, p)
+	m.clearUpdate(p)
+	p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.UpdateOwedAnnotation)
+	return m.Record(ctx, p)
 }
 
 // recordAbandon removes the update and Cluster API's mark: its controllers then take the Machine up again. The summary of
 // the last finished update goes too, because the machine need not be any longer what that update made of it.
-func (e *Engine) recordAbandon(ctx context.Context, m *clusterv1.Machine, owed inplace.Owed) error {
-	p := annotationPatch{}
+func (m *Machine) recordAbandon(ctx context.Context, owed inplace.Owed) error {
+	p := Patch{}
 	if err := p.set(v1alpha1.UpdateOwedAnnotation, owed); err != nil {
 		return err
 	}
-	clearUpdate(m, p)
-	p.removeFrom(m.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation,
+	m.clearUpdate(p)
+	p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation,
 		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation)
-	return e.record(ctx, m, p)
+	return m.Record(ctx, p)
 }
 
-func clearUpdate(m *clusterv1.Machine, p annotationPatch) {
-	p.removeFrom(m.Annotations, v1alpha1.UpdateProgressAnnotation, v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateRetryAnnotation)
+func (m *Machine) clearUpdate(p Patch) {
+	p.removeFrom(m.Object.Annotations, v1alpha1.UpdateProgressAnnotation, v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateRetryAnnotation)
 	// A record that cannot be read has handed nothing to remediation.
-	before, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
+	before, err := readAnnotation[inplace.Progress](m.Object, v1alpha1.UpdateProgressAnnotation)
 	if err != nil {
 		before = nil
 	}
-	maps.Copy(p, annotationPatch(remediation.Change(m.Annotations, before, nil, inplace.Policy{}, false)))
+	maps.Copy(p, m.Protection(before, nil, inplace.Policy{}))
+}
+
+// Protection returns the changes of the protection from remediation that belong in the write that takes the record
+// of an update from before to after; nil is no update.
+func (m *Machine) Protection(before, after *inplace.Progress, policy inplace.Policy) Patch {
+	return remediation.Change(m.Object.Annotations, before, after, policy, remediation.UnderWay(m.Object) != "")
 }
 
 // DirtyField is a field that a Machine's objects carry, but that was not applied to the running machine.
@@ -167,7 +168,7 @@ type DirtyField struct {
 
 // setDirty records the dirty fields of the update that ends. A field that was dirty before keeps its time; one that the
 // update applied is no longer dirty; one that it left alone stays so.
-func setDirty(m *clusterv1.Machine, p annotationPatch, action inplace.Finish, decision *inplace.Decision) error {
+func setDirty(m *clusterv1.Machine, p Patch, action inplace.Finish, decision *inplace.Decision) error {
 	var before []DirtyField
 	// What cannot be read is replaced.
 	if read, err := readAnnotation[[]DirtyField](m, v1alpha1.DirtyFieldsAnnotation); err == nil && read != nil {

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,17 +26,14 @@ const pollRemediation = 10 * time.Second
 
 // run is one call of UpdateMachine.
 type run struct {
-	*Engine
+	Machine
 	live     *liveObjects
-	machine  *clusterv1.Machine
 	owner    owner
 	policy   updatepolicy.Selected
 	decision *inplace.Decision
 	facts    inplace.Facts
 	// saved is what is recorded on the Machine.
 	saved *inplace.Progress
-	// confirmed is when the Machine was last known to be what is decided on.
-	confirmed fence.Confirmed
 }
 
 // UpdateMachine carries a machine's update on as far as it goes without waiting, and says when to ask again. It is
@@ -69,7 +64,7 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 		return Reply{}, e.showMissingRights(ctx, live.machine, err)
 	}
 	if r.facts.Progress == nil {
-		if reply, waits := waitsForAnnotated(r.machine); waits {
+		if reply, waits := waitsForAnnotated(r.Object); waits {
 			return reply, nil
 		}
 	}
@@ -80,7 +75,7 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 		r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
 		return Reply{}, err
 	case err != nil:
-		return Reply{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(r.machine), err)
+		return Reply{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
 	case reply.Refused != nil:
 		r.reportRefused(ctx, *reply.Refused)
 		return Reply{}, refused(blockedReason(reply.Refused.Reason), "%s", reply.Message)
@@ -120,11 +115,11 @@ func (e *Engine) lockMarked(
 
 // Begin lets an update begin while no other machine of the same policy can.
 func (r *run) Begin(ctx context.Context, decide func(inFlight int) (bool, error)) (*carry.Reply, error) {
-	if why := remediation.Asked(r.machine, nil); why != "" {
+	if why := remediation.Asked(r.Object, nil); why != "" {
 		return &carry.Reply{RetryAfter: pollRemediation, Message: "not started: the machine is up for remediation: " + why}, nil
 	}
 	if !r.owner.group.ControlPlane {
-		return nil, r.slots.Begin(r.scope(), r.machine.UID, r.facts.FreshID, r.facts.Now, r.inFlight(ctx), decide)
+		return nil, r.slots.Begin(r.scope(), r.Object.UID, r.facts.FreshID, r.facts.Now, r.inFlight(ctx), decide)
 	}
 	// Control plane controllers update one Machine at a time by themselves, but look at nothing that annotations ask for.
 	why, err := r.peerUpgraded(ctx)
@@ -143,89 +138,24 @@ func (r *run) scope() string {
 	return r.owner.group.Namespace + "/" + r.owner.group.Cluster + "/" + r.policy.Name
 }
 
-// Drain drains the node as Cluster API does when it deletes a Machine: not where the Machine excludes its node, and no longer than
-// the Machine says.
-func (r *run) Drain(ctx context.Context, began time.Time) (carry.Drained, error) {
-	var limit time.Duration
-	if seconds := r.machine.Spec.Deletion.NodeDrainTimeoutSeconds; seconds != nil {
-		limit = time.Duration(*seconds) * time.Second
-	}
-	if has(r.machine, clusterv1.ExcludeNodeDrainingAnnotation) || limit > 0 && r.facts.Now.Sub(began) > limit {
-		return carry.Drained{Skip: true}, nil
-	}
-	if err := r.confirm(ctx); err != nil {
-		return carry.Drained{}, err
-	}
-	done, message := r.callDrain(ctx)
-	if !done {
-		message = r.draining.Settle(r.machine.UID, message, r.facts.Now)
-	}
-	return carry.Drained{Done: done, Message: message}, nil
-}
-
-// Uncordon makes the node schedulable.
-func (r *run) Uncordon(ctx context.Context) error {
-	if err := r.confirm(ctx); err != nil {
-		return err
-	}
-	if err := r.uncordon(ctx); err != nil {
-		return fmt.Errorf("uncordoning its node: %w", err)
-	}
-	return nil
-}
-
-func (r *run) uncordon(ctx context.Context) error {
-	ctx, cancel := r.confirmed.Bound(ctx)
-	defer cancel()
-	return r.Nodes.Uncordon(ctx, r.cluster(), r.machine.Status.NodeRef.Name)
-}
-
 // Complete lets go of the machine's slot: the call that recorded the end may not have lived to do it.
 func (r *run) Complete(context.Context) {
-	r.slots.End(r.scope(), r.machine.UID, r.facts.Last.ID, r.facts.Now)
+	r.slots.End(r.scope(), r.Object.UID, r.facts.Last.ID, r.facts.Now)
 }
 
-// callDrain reports whether the node is drained, and what is waited for otherwise. What fails is tried again.
-func (r *run) callDrain(ctx context.Context) (done bool, message string) {
-	ctx, cancel := r.confirmed.Bound(ctx)
-	defer cancel()
-	status, err := r.Nodes.Drain(ctx, r.cluster(), client.ObjectKeyFromObject(r.machine), r.machine.Status.NodeRef.Name)
-	if err != nil {
-		return false, err.Error()
-	}
-	return status.Done, status.Message
+// Look notes the time and the node as facts.
+func (r *run) Look(ctx context.Context) (time.Time, inplace.Node) {
+	r.facts.Now, r.facts.Node = r.Machine.Look(ctx)
+	return r.facts.Now, r.facts.Node
 }
 
-// Call asks the updater of a step. It is shown the live objects, never the request's. What fails
-// before the updater is asked is no silence of the updater, so it does not end the attempt.
+// Call asks the updater of a step. It is shown the live objects, never the request's.
 func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
-	u, err := ask.Serving(ctx, r.Client, a.Step.Updater, r.policy, r.machine)
+	u, err := ask.Serving(ctx, r.Client, a.Step.Updater, r.policy, r.Object)
 	if err != nil {
 		return r.notServed(err)
 	}
-	opened, err := r.Open(ctx, u)
-	if err != nil {
-		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}, nil
-	}
-	request, err := ask.UpdateRequest(r.live.shown, ask.Command{Operation: a.Operation}, r.reserved())
-	if err != nil {
-		return inplace.Answer{}, err
-	}
-	if err := r.confirm(ctx); err != nil {
-		return inplace.Answer{}, err
-	}
-	answer := opened.UpdateMachine(ctx, request)
-	var problem error
-	if answer.Outcome == inplace.Unknown {
-		problem = fmt.Errorf("%s", answer.Message)
-	}
-	r.noteRequest(ctx, u, "UpdateMachine", client.ObjectKeyFromObject(r.machine), answer.Message, problem)
-	return answer, nil
-}
-
-// confirm must be called right before an effect; see fence.Confirm.
-func (r *run) confirm(ctx context.Context) error {
-	return r.fence.Confirm(ctx, r.machine, &r.confirmed)
+	return r.Ask(ctx, u, r.live.shown, ask.Command{Operation: a.Operation})
 }
 
 // notServed takes the error of ask.Serving. The error is a *RefusedError if the Updater may not be
@@ -240,24 +170,22 @@ func (r *run) notServed(err error) (inplace.Answer, error) {
 	case r.facts.Abandon:
 		return inplace.Answer{Message: err.Error()}, nil
 	}
-	return inplace.Answer{}, refused(v1alpha1.UpdaterErrorReason, "cannot continue the update of Machine %s: %v", client.ObjectKeyFromObject(r.machine), err)
+	return inplace.Answer{}, refused(v1alpha1.UpdaterErrorReason, "cannot continue the update of Machine %s: %v", client.ObjectKeyFromObject(r.Object), err)
 }
 
 // Save records progress on the Machine, and shows it to people.
 func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
-	at := r.Now()
-	if err := r.recordProgress(ctx, r.machine, before, after, r.policy.Policy); err != nil {
+	if err := r.recordProgress(ctx, before, after, r.policy.Policy); err != nil {
 		return err
 	}
 	r.saved, r.facts.Progress = after, after
-	r.confirmed.Renew(at)
-	r.reportProgress(ctx, r.machine, before, after)
+	r.reportProgress(ctx, r.Object, before, after)
 	if before != nil && before.Phase == inplace.Failed {
 		r.clearCondition(ctx)
-		r.reportUnblocked(ctx, r.owner, r.machine)
+		r.reportUnblocked(ctx, r.owner, r.Object)
 	}
 	if after.Phase == inplace.Failed {
-		r.reportBlocked(ctx, r.owner, r.machine, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", client.ObjectKeyFromObject(r.machine), after.To, after.LastError))
+		r.reportBlocked(ctx, r.owner, r.Object, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", client.ObjectKeyFromObject(r.Object), after.To, after.LastError))
 	}
 	return nil
 }
@@ -270,11 +198,11 @@ func (r *run) Finish(ctx context.Context, before *inplace.Progress, a inplace.Fi
 			return err
 		}
 	}
-	if err := r.recordEnd(ctx, r.machine, a, r.decision); err != nil {
+	if err := r.recordEnd(ctx, a, r.decision); err != nil {
 		return err
 	}
-	r.slots.End(r.scope(), r.machine.UID, a.Summary.ID, r.facts.Now)
-	r.reportFinished(ctx, r.machine, before, a.Summary)
+	r.slots.End(r.scope(), r.Object.UID, a.Summary.ID, r.facts.Now)
+	r.reportFinished(ctx, r.Object, before, a.Summary)
 	return nil
 }
 
@@ -285,19 +213,19 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 	}
 	if a.Uncordon {
 		// A cluster that cannot be reached must not keep a person from giving its machine up.
-		if err := r.uncordon(ctx); err != nil {
+		if err := r.Uncordon(ctx); err != nil {
 			a.Message += fmt.Sprintf("; its node stays cordoned: %v", err)
 		}
 	}
-	if err := r.recordAbandon(ctx, r.machine, a.Owed); err != nil {
+	if err := r.recordAbandon(ctx, a.Owed); err != nil {
 		return err
 	}
 	if p := r.facts.Progress; p != nil {
-		r.slots.End(r.scope(), r.machine.UID, p.ID, r.facts.Now)
+		r.slots.End(r.scope(), r.Object.UID, p.ID, r.facts.Now)
 	}
-	r.reportUnblocked(ctx, r.owner, r.machine)
-	logFor(ctx).Info("Abandoned the update of a machine", "machine", client.ObjectKeyFromObject(r.machine).String(), "message", a.Message)
-	r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, AbandonedReason, action, "%s", a.Message)
+	r.reportUnblocked(ctx, r.owner, r.Object)
+	logFor(ctx).Info("Abandoned the update of a machine", "machine", client.ObjectKeyFromObject(r.Object).String(), "message", a.Message)
+	r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, AbandonedReason, action, "%s", a.Message)
 	return nil
 }
 
@@ -309,39 +237,35 @@ func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
 func (r *run) showBlocked(ctx context.Context, reason, message string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
-	if !r.said.changed(r.machine.UID, reason+message) || r.conditionIs(reason, message) {
+	if !r.said.changed(r.Object.UID, reason+message) || r.conditionIs(reason, message) {
 		return
 	}
 	if r.facts.Progress == nil {
-		r.Events.Eventf(r.machine, nil, corev1.EventTypeWarning, reason, action, "%s", message)
+		r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 	}
-	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.machine).String(), "reason", reason, "message", message)
-	if err := r.applyConditions(ctx, r.machine, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
-		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
-		r.said.forget(r.machine.UID)
+	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.Object).String(), "reason", reason, "message", message)
+	if err := r.applyConditions(ctx, r.Object, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
+		r.said.forget(r.Object.UID)
 	}
 }
 
 func (r *run) isBlocked() bool {
-	return meta.FindStatusCondition(r.machine.Status.Conditions, v1alpha1.UpdateBlockedCondition) != nil
+	return meta.FindStatusCondition(r.Object.Status.Conditions, v1alpha1.UpdateBlockedCondition) != nil
 }
 
 func (r *run) conditionIs(reason, message string) bool {
-	c := meta.FindStatusCondition(r.machine.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	c := meta.FindStatusCondition(r.Object.Status.Conditions, v1alpha1.UpdateBlockedCondition)
 	return c != nil && c.Reason == reason && c.Message == message
 }
 
 // clearCondition removes the condition where the Machine has it.
 func (r *run) clearCondition(ctx context.Context) {
-	r.said.forget(r.machine.UID)
+	r.said.forget(r.Object.UID)
 	if !r.isBlocked() {
 		return
 	}
-	if err := r.applyConditions(ctx, r.machine, nil); err != nil {
-		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine).String())
+	if err := r.applyConditions(ctx, r.Object, nil); err != nil {
+		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
 	}
-}
-
-func (r *run) cluster() types.NamespacedName {
-	return types.NamespacedName{Namespace: r.machine.Namespace, Name: r.machine.Spec.ClusterName}
 }

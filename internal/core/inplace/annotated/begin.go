@@ -104,7 +104,7 @@ func checkPlan(f Machine, t target, plan Plan) *hold {
 	return nil
 }
 
-// start records the upgrade, and takes the first step.
+// start records the upgrade, with its first step.
 func start(f Machine, t target, steps []inplace.Step) MachineVerdict {
 	var before *inplace.Progress
 	if f.Upgrade != nil {
@@ -115,20 +115,22 @@ func start(f Machine, t target, steps []inplace.Step) MachineVerdict {
 	}
 	adopted := adopts(f)
 	steps = selectSteps(f, t, steps, before)
-	f.Upgrade = nil
-	facts := f.facts()
-	facts.Policy.Drain = f.Policy.Drain && f.canDrain(before)
-	facts.Desired = t.desired
-	marks := f.Marks
-	marks.LastFailed = ""
+	f.Marks.LastFailed = ""
 	if !adopted {
-		marks.ChangeID = ""
+		f.Marks.ChangeID = ""
 	}
-	u := &Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{}}
-	f.Marks, f.Upgrade, f.Retry = marks, u, false
-	v := take(f, inplace.Start(facts, steps, t.within, before))
+	f.Upgrade, f.Retry = nil, false
+	facts := f.Facts()
+	facts.Desired = t.desired
+	begun := inplace.Start(facts, steps, t.within, before)
+	f.Upgrade = &Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{}}
+	if _, there := begun.Action.(inplace.Finish); there {
+		return Finished(f)
+	}
+	v := Carried(f, begun.Progress)
+	v.Action = Run{}
 	if v.Event.Kind == NoEvent {
-		v.Event = Event{Kind: Started, Message: "upgrading in place to " + u.Option}
+		v.Event = Event{Kind: Started, Message: "upgrading in place to " + f.Upgrade.Option}
 	}
 	return v
 }

@@ -105,25 +105,12 @@ func settle(s state, i int, v annotated.MachineVerdict, label string, depth int)
 				again(next, annotated.Planned(f, plan), label+", "+plan.Refused+plan.Unknown)
 			}
 		}
-	case annotated.Drain:
-		s.machines[i].node.Unschedulable, s.machines[i].cordoned = true, true
-		crash(s.copy(), "after draining")
-		f.Node = s.machines[i].node
-		again(s, annotated.Drained(f), label+", drained")
-	case annotated.Call:
-		for _, answer := range []string{"done", "works", "fails", "done in silence", "lost", "unreachable"} {
-			next := s.copy()
-			if answer != "done" && answer != "works" {
-				if next.failures == 0 {
-					continue
-				}
-				next.failures--
-			}
-			said := next.call(i, a, answer)
-			next.check()
-			crash(next.copy(), "after calling")
-			f.Node = next.machines[i].node
-			again(next, annotated.Answered(f, said), label+", "+answer)
+	case annotated.Run:
+		all = append(all, run(s, i, inplace.Decide(f.Facts()), label, depth+1)...)
+	case annotated.Follow:
+		for _, way := range ask(s, i, request{Operation: a.Operation, Option: s.machines[i].upgrade.Option, Follow: true}) {
+			crash(way.copy(), "after calling")
+			again(way.state, annotated.Followed(way.facts(i), way.said), label+", "+way.label)
 		}
 	case annotated.TakeLock, annotated.ReleaseLock, annotated.Uncordon, annotated.Rest, annotated.Wait:
 		if s.carryOut(i, a) {
@@ -131,6 +118,77 @@ func settle(s state, i int, v annotated.MachineVerdict, label string, depth int)
 			again(s, annotated.DecideMachine(f), label+fmt.Sprintf(", %T", a))
 			return all
 		}
+		all = append(all, step{s, label + fmt.Sprintf(", %T", a)})
+	}
+	return all
+}
+
+// way is one of the ways in which a request to an updater can go.
+type way struct {
+	state
+	label string
+	said  inplace.Answer
+}
+
+// ask returns all ways in which a request to the updater of a machine can go.
+func ask(s state, i int, r request) []way {
+	var all []way
+	for _, answer := range []string{"done", "works", "fails", "done in silence", "lost", "unreachable"} {
+		next := s.copy()
+		if answer != "done" && answer != "works" {
+			if next.failures == 0 {
+				continue
+			}
+			next.failures--
+		}
+		said := next.call(i, r, answer)
+		next.check()
+		all = append(all, way{next, answer, said})
+	}
+	return all
+}
+
+// run returns all ways in which the engine can carry on an upgrade, with a crash at every point.
+func run(s state, i int, d inplace.Verdict, label string, depth int) []step {
+	if depth > 12 {
+		s.violate("machine %s: no end of actions", s.machines[i].name)
+	}
+	if s.violation != "" {
+		return []step{{s, label}}
+	}
+	var all []step
+	crash := func(s state, where string) {
+		if s.crashes > 0 {
+			s.crashes--
+			all = append(all, step{s, label + ", crash " + where})
+		}
+	}
+	crash(s.copy(), "before saving")
+	s = s.copy()
+	s.keep(i, d, func(v annotated.MachineVerdict) { s.save(i, v) })
+	crash(s.copy(), "after saving")
+	next := func(s state, d inplace.Verdict, label string) {
+		all = append(all, run(s, i, d, label, depth+1)...)
+	}
+	switch a := d.Action.(type) {
+	case inplace.Drain:
+		s.machines[i].node.Unschedulable, s.machines[i].cordoned = true, true
+		crash(s.copy(), "after draining")
+		f := s.facts(i)
+		next(s, inplace.Drained(f.Facts()), label+", drained")
+	case inplace.Call:
+		for _, way := range ask(s, i, s.requestOf(i, a)) {
+			crash(way.copy(), "after calling")
+			f := way.facts(i)
+			next(way.state, inplace.Answered(f.Facts(), way.said), label+", "+way.label)
+		}
+	case inplace.Uncordon:
+		s.carryOut(i, annotated.Uncordon{})
+		f := s.facts(i)
+		next(s, inplace.Decide(f.Facts()), label+", uncordoned")
+	case inplace.Finish, inplace.Refuse:
+		return append(all, settle(s, i, annotated.DecideMachine(s.facts(i)), label+fmt.Sprintf(", %T", a), depth+1)...)
+	case inplace.Wait, inplace.AbandonUpdate, inplace.Complete:
 		all = append(all, step{s, label + fmt.Sprintf(", %T", a)})
 	}
 	return all

@@ -12,80 +12,6 @@ import (
 // The faults of the original that upgrades by annotations must not have (section 4 of the facts about updates in place). Those that are about requests to
 // k8sd (3, 4, 5) are tested in internal/updater/k8sd, those about what is written to the API server also in internal/engine/annotated.
 
-// driver takes a world through reconciles, with nothing going wrong that a test does not ask for.
-type driver struct {
-	*testing.T
-	world
-	events []annotated.EventKind
-}
-
-func drive(t *testing.T, controlPlane bool, machines int) *driver {
-	t.Helper()
-	t.Parallel()
-	return &driver{T: t, world: newWorld(controlPlane, machines)}
-}
-
-// machineOnce reconciles a machine; its updater answers as told. It returns the state that people see, and whether the updater was asked.
-func (d *driver) machineOnce(i int, answer string) (annotated.State, bool) {
-	d.Helper()
-	f := d.facts(i)
-	v, asked := annotated.DecideMachine(f), false
-	for range 20 {
-		d.save(i, v)
-		if v.Event.Kind != annotated.NoEvent {
-			d.events = append(d.events, v.Event.Kind)
-		}
-		if d.violation != "" {
-			d.Fatal(d.violation)
-		}
-		f = d.facts(i)
-		switch a := v.Action.(type) {
-		case annotated.Ask:
-			v = annotated.Planned(f, annotated.Plan{Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}})
-		case annotated.Drain:
-			d.machines[i].node.Unschedulable, d.machines[i].cordoned = true, true
-			f.Node = d.machines[i].node
-			v = annotated.Drained(f)
-		case annotated.Call:
-			asked = true
-			said := d.call(i, a, answer)
-			f.Node = d.machines[i].node
-			v = annotated.Answered(f, said)
-		case annotated.TakeLock, annotated.Uncordon, annotated.ReleaseLock, annotated.Rest, annotated.Wait:
-			if !d.carryOut(i, a) {
-				return v.State, asked
-			}
-			v = annotated.DecideMachine(d.facts(i))
-		}
-	}
-	d.Fatal("no end of actions")
-	return annotated.State{}, false
-}
-
-func (d *driver) groupOnce() annotated.GroupVerdict {
-	d.Helper()
-	v := annotated.DecideGroup(d.group())
-	d.saveGroup(v)
-	if v.Event.Kind != annotated.NoEvent {
-		d.events = append(d.events, v.Event.Kind)
-	}
-	d.carryOutGroup(v.Action)
-	if d.check(); d.violation != "" {
-		d.Fatal(d.violation)
-	}
-	return v
-}
-
-// want compares the marks of a machine, without the time of a failure.
-func (d *driver) want(i int, want annotated.Marks) {
-	d.Helper()
-	got := d.machines[i].marks
-	got.LastFailed = ""
-	if got != want {
-		d.Errorf("machine %d: %+v, want %+v", i, got, want)
-	}
-}
-
 func TestFault1_ToChangedWhileAChangeRuns(t *testing.T) {
 	d := drive(t, true, 1)
 	d.machines[0].marks.To = optionA
@@ -318,11 +244,11 @@ func TestFault10_BlockedDrainIsReported(t *testing.T) {
 		ID: "u", Phase: inplace.Draining, Attempt: 2, Started: start0, Steps: []inplace.Step{{Updater: "u", NeedsDrain: true}}, Operation: "u-2",
 	}}
 	f.Now = start0.Add(f.Policy.AttemptTimeout)
-	if v := annotated.StillDraining(f, "a budget blocks"); v.After.Upgrade.IsFinal() || !strings.Contains(v.State.Message, "a budget blocks") {
-		t.Errorf("%+v", v.State)
+	if _, drains := inplace.Decide(f.Facts()).Action.(inplace.Drain); !drains {
+		t.Error("the drain ends before its time")
 	}
 	f.Now = f.Now.Add(time.Second)
-	if v := annotated.DecideMachine(f); !v.After.Upgrade.IsFinal() || !strings.Contains(v.Event.Message, "drained") {
+	if v := annotated.Carried(f, inplace.Decide(f.Facts()).Progress); !v.After.Upgrade.IsFinal() || !strings.Contains(v.Event.Message, "drained") {
 		t.Errorf("%+v %+v", v.After.Upgrade, v.Event)
 	}
 }

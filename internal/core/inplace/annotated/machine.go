@@ -113,7 +113,7 @@ func idle(f Machine) bool {
 	case inplace.Draining, inplace.BackingOff, inplace.Failed:
 		return f.Marks.To != "" || !p.Unended
 	case inplace.Verifying, inplace.Soaking:
-		return f.Marks.To != "" && inplace.NodeProblem(f.facts()) != ""
+		return f.Marks.To != "" && inplace.NodeProblem(f.Facts()) != ""
 	case inplace.Updating:
 	}
 	return false
@@ -144,6 +144,9 @@ func forget(f Machine) MachineVerdict {
 	v.After.Retry, v.After.Marks.Status, v.After.Marks.LastFailed = false, "", ""
 	if !f.Upgrade.hasCordoned() || f.Node.Unknown == "" {
 		v.After.Upgrade = nil
+		if f.Holder == f.Name {
+			v.Action = ReleaseLock{}
+		}
 		return v
 	}
 	if f.Upgrade.Progress != nil {
@@ -157,12 +160,12 @@ func forget(f Machine) MachineVerdict {
 func follow(f Machine) MachineVerdict {
 	p := f.Upgrade.Progress
 	v := f.wait(ReasonCancelled, "given up, but updater %q has not said that its change has ended; where nobody can tell any longer, remove the annotation windlass.dev/in-place-upgrade", p.Steps[0].Updater)
-	v.Action = Call{Step: p.Steps[0], Operation: p.Operation, Option: f.Upgrade.Option, Follow: true, Unheard: p.Unanswered}
+	v.Action = Follow{Call: inplace.Call{Step: p.Steps[0], Operation: p.Operation}, Unheard: p.Unanswered}
 	return v
 }
 
-// followed takes the answer to follow.
-func followed(f Machine, a inplace.Answer) MachineVerdict {
+// Followed takes the answer to the Follow that was decided on f.
+func Followed(f Machine, a inplace.Answer) MachineVerdict {
 	u, p := *f.Upgrade, *f.Upgrade.Progress
 	switch a.Outcome {
 	case inplace.Finishes:
@@ -203,109 +206,56 @@ func uncordonRefused(f Machine) MachineVerdict {
 	return v
 }
 
-// carryOn takes the upgrade a step farther. What package inplace waits for without a limit is limited here: an upgrade that an annotation asks for ends, if
-// need be as failed, also where the node is never seen again.
+// carryOn has the engine carry the upgrade on.
 func carryOn(f Machine) MachineVerdict {
-	facts, p := f.facts(), f.Upgrade.Progress
-	over := f.Now.Sub(p.Started) > f.Policy.AttemptTimeout
-	switch {
-	case p.Phase == inplace.Draining && over && f.Node.Unknown != "":
-		// Its upgrade may be what makes the cluster answer again.
-		return take(f, inplace.Drained(facts))
-	case p.Phase == inplace.Draining && over:
-		return take(f, inplace.Expire(facts, fmt.Sprintf("the node was not drained within %s", f.Policy.AttemptTimeout)))
-	case p.Phase == inplace.Verifying && over && f.Node.Unknown != "",
-		p.Phase == inplace.Soaking && f.Now.Sub(p.Started) > f.Policy.Soak+f.Policy.AttemptTimeout && f.Node.Unknown != "":
-		return take(f, inplace.Expire(facts, fmt.Sprintf("the node was not seen for %s: %s", f.Policy.AttemptTimeout, f.Node.Unknown)))
-	}
-	return take(f, inplace.Decide(facts))
+	v := Carried(f, f.Upgrade.Progress)
+	v.Action = Run{}
+	return v
 }
 
-// facts are those of package inplace for the recorded progress.
-func (f Machine) facts() inplace.Facts {
-	facts := inplace.Facts{Now: f.Now, FreshID: f.FreshID, Policy: f.Policy, Node: f.Node}
+// Facts are what package inplace decides on.
+func (f Machine) Facts() inplace.Facts {
+	facts := inplace.Facts{
+		Now: f.Now, FreshID: f.FreshID, Policy: f.Policy, PolicyName: f.PolicyName, Node: f.Node,
+		Unhealthy: f.OwnEtcd, Bounded: true,
+	}
 	if f.Upgrade != nil && f.Upgrade.Progress != nil {
 		facts.Progress, facts.Desired = f.Upgrade.Progress, f.Upgrade.Progress.To
-	}
-	facts.Policy.Drain = f.Policy.Drain && f.canDrain(facts.Progress)
-	if p := facts.Progress; p != nil && f.OwnEtcd != "" && facts.Node.Ready && (p.Phase == inplace.Verifying || p.Phase == inplace.Soaking) {
-		facts.Node.Ready, facts.Node.NotReady = false, f.OwnEtcd
 	}
 	return facts
 }
 
-// canDrain reports whether a drain may do any good. A node that is not Ready runs nothing that could be moved, and must not keep its own repair from
-// happening. Of one that cannot be asked nobody knows: its drain waits until it can, for a while, once.
-func (f Machine) canDrain(p *inplace.Progress) bool {
-	if f.Node.Unknown != "" {
-		return p == nil || !p.Drained
-	}
-	return f.Node.Exists && f.Node.Ready
-}
-
-// Drained takes the end of a drain.
-func Drained(f Machine) MachineVerdict { return take(f, inplace.Drained(f.facts())) }
-
-// StillDraining answers while a drain goes on.
-func StillDraining(f Machine, message string) MachineVerdict {
-	return take(f, inplace.StillDraining(f.facts(), message))
-}
-
-// Answered takes an updater's answer to the Call that was decided on f.
-func Answered(f Machine, a inplace.Answer) MachineVerdict {
-	if f.Upgrade.isUnended() {
-		return followed(f, a)
-	}
-	return take(f, inplace.Answered(f.facts(), a))
-}
-
-// take puts what package inplace decided into the terms of annotations.
-func take(f Machine, decided inplace.Verdict) MachineVerdict {
-	v := f.rest(State{})
-	before := f.Upgrade.Progress
+// Carried returns what must be recorded of an upgrade that has come as far as p.
+func Carried(f Machine, p *inplace.Progress) MachineVerdict {
 	u := *f.Upgrade
-	if decided.Progress != nil {
-		u.Progress = decided.Progress
-	}
-	v.After.Upgrade = &u
-	v.After.Marks.Status = InProgress
-	if u.Progress.Phase != inplace.Draining {
+	before := u.Progress
+	u.Progress = p
+	v := f.rest(State{})
+	v.After.Upgrade, v.After.Marks.Status = &u, InProgress
+	if p.Phase != inplace.Draining {
 		// From the first request on nobody knows what is installed.
 		v.After.Marks.Release = ""
 	}
-	if u.Progress.Phase == inplace.BackingOff && before.Phase != inplace.BackingOff {
+	begun := p.Phase != before.Phase
+	if begun && p.Phase == inplace.BackingOff {
 		v.After.Marks.LastFailed = stamp(f.Now)
-		v.Event = Event{Kind: AttemptFailed, Message: fmt.Sprintf("attempt %d by updater %q to reach %s failed: %s", u.Progress.Attempt, u.Progress.Steps[0].Updater, u.Option, u.Progress.LastError)}
+		v.Event = Event{Kind: AttemptFailed, Message: fmt.Sprintf("attempt %d by updater %q to reach %s failed: %s", p.Attempt, p.Steps[0].Updater, u.Option, p.LastError)}
 	}
-	switch a := decided.Action.(type) {
-	case inplace.Wait:
-		v.Action, v.State = Wait{After: a.After}, State{Going: true, Reason: Reason(a.Reason), Message: a.Message}
-	case inplace.Drain:
-		v.Action, v.State = Drain{}, State{Going: true, Reason: Reason(inplace.ReasonDraining), Message: "draining the node"}
-	case inplace.Call:
-		v.Action = Call{Step: a.Step, Operation: a.Operation, Option: u.Option, Follow: f.Marks.To != u.Option}
-		v.State = State{Going: true, Reason: Reason(inplace.ReasonUpdating), Message: fmt.Sprintf("updater %q brings the machine to %s", a.Step.Updater, u.Option)}
-	case inplace.Uncordon:
-		v.Action, v.State = Uncordon{}, State{Going: true, Reason: Reason(inplace.ReasonSoaking), Message: "making the node schedulable again"}
-	case inplace.Finish:
-		return finish(f, v)
-	case inplace.Refuse:
-		return fail(f, v, a)
-	case inplace.AbandonUpdate, inplace.Complete:
-		return fail(f, v, inplace.Refuse{Message: fmt.Sprintf("the recorded upgrade to %s cannot be carried on", u.Option)})
+	if begun && p.Phase == inplace.Failed {
+		v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
+		v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("the upgrade to %s failed: %s", u.Option, p.LastError)}
 	}
 	return v
 }
 
-// finish records that the release is on the node. Where the annotation asks for another one by now, it stays.
-func finish(f Machine, v MachineVerdict) MachineVerdict {
+// Finished records that the release is on the node. Where the annotation asks for another one by now, it stays.
+func Finished(f Machine) MachineVerdict {
 	option := f.Upgrade.Option
-	v.After.Upgrade = nil
-	v.After.Marks = Marks{To: f.Marks.To, Status: Done, Release: option}
+	v := f.rest(State{})
+	v.After.Upgrade, v.After.Marks = nil, Marks{To: f.Marks.To, Status: Done, Release: option}
 	if f.Marks.To == option {
 		v.After.Marks.To = ""
 	}
-	v.State, v.Action = State{}, Rest{}
 	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded in place to %s; the kubelet reports %s", option, f.Node.Kubelet)}
 	if f.Topology != "" && !f.ControlPlane && !f.Spec.RunBy(f.Node.Kubelet) {
 		v.Event.Message += fmt.Sprintf(", and the spec says %s: Cluster API refuses another spec.topology.version of Cluster %s until the machine runs that again", f.Spec, f.Topology)
@@ -313,19 +263,14 @@ func finish(f Machine, v MachineVerdict) MachineVerdict {
 	return v
 }
 
-// fail records that no attempt is left.
-func fail(f Machine, v MachineVerdict, refused inplace.Refuse) MachineVerdict {
-	u := *v.After.Upgrade
-	p := *u.Progress
-	if p.Phase != inplace.Failed {
-		p.Phase, p.LastError, p.NotBefore = inplace.Failed, refused.Message, nil
+// Refused records that the engine refuses to carry the upgrade on. One that has failed finally stays unchanged.
+func Refused(f Machine, why string) MachineVerdict {
+	p := *f.Upgrade.Progress
+	if p.Phase == inplace.Failed {
+		return f.rest(f.finalState())
 	}
-	u.Progress = &p
-	v.After.Upgrade = &u
-	v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
-	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("the upgrade to %s failed: %s", u.Option, p.LastError)}
-	v.State, v.Action = State{Reason: ReasonFailed, Message: p.LastError}, Rest{}
-	return v
+	p.Phase, p.LastError, p.NotBefore = inplace.Failed, why, nil
+	return Carried(f, &p)
 }
 
 // refuse records that an option is refused before anything is done for it. What is installed stays on record.
@@ -345,7 +290,8 @@ func (f Machine) refuse(reason Reason, message string) MachineVerdict {
 	v.After.Retry = false
 	v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
 	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}
-	return v
+	f.Upgrade = v.After.Upgrade
+	return f.standBy(v)
 }
 
 // With returns the facts with what has been recorded since.

@@ -184,7 +184,9 @@ type Machine struct {
 	Topology     string
 	ControlPlane bool
 	Node         inplace.Node
-	Policy       inplace.Policy
+	// Policy is what counts, and PolicyName its name, which is recorded when the upgrade begins; empty for none.
+	Policy     inplace.Policy
+	PolicyName string
 	// Peers are the other machines of the control plane; for a worker, all of them, or the control plane itself where it has no machines.
 	Peers []Peer
 	// OldestWorker is the oldest kubelet among the workers; zero if there are none. It counts for a control plane Machine.
@@ -222,7 +224,7 @@ type MachineVerdict struct {
 	Action Action
 }
 
-// Action is what to do next. Ask, TakeLock, Drain, Call and Uncordon are followed by another decision; the others end the reconcile.
+// Action is what to do next.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -234,23 +236,22 @@ type (
 	Wait struct{ After time.Duration }
 	// Ask finds out which updaters carry Option out. Planned takes the answer.
 	Ask struct{ Option Option }
-	// TakeLock takes the control plane's lock for the machine. Precondition: nobody holds it, or who holds it does not exist any longer.
+	// TakeLock takes the control plane's lock for the machine, and decides again. Precondition: nobody holds it, or
+	// who holds it does not exist any longer.
 	TakeLock struct{}
 	// ReleaseLock releases the control plane's lock, if the machine still holds it.
 	ReleaseLock struct{}
-	// Drain cordons and drains the node. Drained or StillDraining takes its end.
-	Drain struct{}
-	// Call asks the updater of a step to bring the machine to Option. Answered takes its answer.
-	Call struct {
-		Step      inplace.Step
-		Operation string
-		Option    string
-		// Follow says that nobody wants the change any longer: what runs of it is followed to its end, and nothing may begin.
-		Follow bool
-		// Unheard says, with Follow, that the updater was not heard of at the end of the operation's time, so that it may not know of it.
+	// Run has the engine carry the recorded upgrade on. Carried, Finished and Refused return what that records.
+	Run struct{}
+	// Follow asks an updater how a change goes on that nobody wants any longer. Nothing may begin. Followed takes the
+	// answer.
+	Follow struct {
+		inplace.Call
+		// Unheard says that the updater was not heard of at the end of the operation's time, so that it may not know of
+		// it.
 		Unheard bool
 	}
-	// Uncordon makes the node schedulable again.
+	// Uncordon makes the node schedulable again, and decides again.
 	Uncordon struct{}
 )
 
@@ -259,6 +260,6 @@ func (Wait) action()        {}
 func (Ask) action()         {}
 func (TakeLock) action()    {}
 func (ReleaseLock) action() {}
-func (Drain) action()       {}
-func (Call) action()        {}
+func (Run) action()         {}
+func (Follow) action()      {}
 func (Uncordon) action()    {}

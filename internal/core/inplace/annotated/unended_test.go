@@ -69,11 +69,11 @@ func TestFault9_UnendedOutlivesTheNextDrain(t *testing.T) {
 	d.machines[0].node.Unschedulable = false // Somebody has made it schedulable, so it is drained again.
 	d.now = d.now.Add(time.Minute)
 	f := d.facts(0)
-	v := annotated.DecideMachine(f)
-	if _, drains := v.Action.(annotated.Drain); !drains {
+	v := inplace.Decide(f.Facts())
+	if _, drains := v.Action.(inplace.Drain); !drains {
 		t.Fatalf("%T", v.Action)
 	}
-	d.save(0, v)
+	d.save(0, annotated.Carried(f, v.Progress))
 	d.machines[0].marks.To = ""
 	d.machineOnce(0, "works")
 	d.machineOnce(0, "works")
@@ -91,7 +91,7 @@ func TestOtherUpdaterWaits(t *testing.T) {
 		t.Fatalf("%+v", v.Action)
 	}
 	v := annotated.Planned(f, annotated.Plan{Steps: []inplace.Step{{Updater: "other", SetsVersion: true}}})
-	if call, ok := v.Action.(annotated.Call); !ok || !call.Follow || call.Step.Updater != "u" {
+	if follow, ok := v.Action.(annotated.Follow); !ok || follow.Step.Updater != "u" {
 		t.Errorf("%+v", v.Action)
 	}
 }
@@ -136,12 +136,13 @@ func TestFault11_OwnEtcd(t *testing.T) {
 	f.Upgrade = &annotated.Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{
 		ID: "u", Phase: inplace.Verifying, Attempt: 1, Started: start0, To: current, Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}, Operation: "u-1",
 	}}
-	if v := annotated.DecideMachine(f); v.After.Marks.Release != "" || !v.State.Going || v.State.Reason != annotated.Reason(inplace.ReasonVerifying) {
+	v := inplace.Decide(f.Facts())
+	if wait, ok := v.Action.(inplace.Wait); !ok || wait.Reason != inplace.ReasonVerifying || v.Progress.Phase != inplace.Verifying {
 		t.Errorf("%+v", v)
 	}
 	f.OwnEtcd = ""
-	if v := annotated.DecideMachine(f); v.After.Marks.Release == "" {
-		t.Errorf("%+v", v)
+	if _, over := inplace.Decide(f.Facts()).Action.(inplace.Finish); !over {
+		t.Error("it does not end")
 	}
 }
 

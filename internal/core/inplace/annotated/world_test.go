@@ -132,8 +132,34 @@ func (w *world) check() {
 	}
 }
 
+// keep records what the engine does where package inplace has decided d.
+func (w *world) keep(i int, d inplace.Verdict, save func(annotated.MachineVerdict)) {
+	if _, over := d.Action.(inplace.Finish); over {
+		save(annotated.Finished(w.facts(i)))
+		return
+	}
+	if d.Progress != nil {
+		save(annotated.Carried(w.facts(i), d.Progress))
+	}
+	if refused, ok := d.Action.(inplace.Refuse); ok {
+		save(annotated.Refused(w.facts(i), refused.Message))
+	}
+}
+
+// request is what the updater of a machine is asked.
+type request struct {
+	Operation, Option string
+	Follow            bool
+}
+
+// requestOf is what an updater is asked for a Call of package inplace.
+func (w *world) requestOf(i int, c inplace.Call) request {
+	m := &w.machines[i]
+	return request{Operation: c.Operation, Option: m.upgrade.Option, Follow: m.marks.To != m.upgrade.Option}
+}
+
 // call lets the updater of a machine do something, and answers.
-func (w *world) call(i int, c annotated.Call, answer string) inplace.Answer {
+func (w *world) call(i int, c request, answer string) inplace.Answer {
 	m := &w.machines[i]
 	if w.controlPlane && w.holder != m.name {
 		w.violate("%s: an updater is called without the lock", m.name)
@@ -273,7 +299,7 @@ func (w *world) carryOut(i int, a annotated.Action) (again bool) {
 	case annotated.Uncordon:
 		m.node.Unschedulable, m.cordoned = false, false
 		return true
-	case annotated.Ask, annotated.Drain, annotated.Call, annotated.Rest, annotated.Wait:
+	case annotated.Ask, annotated.Run, annotated.Follow, annotated.Rest, annotated.Wait:
 	}
 	return false
 }
