@@ -150,7 +150,7 @@ test-long: fuzz ## Run the long batteries: fuzz targets, race detector (needs a 
 .PHONY: bench
 bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the simulator on fleets of 100 to 100,000 nodes.
 	cd test/differential && go test -run '^TestSpeed$$' -count=1 -v -benchtime $(BENCHTIME) ./... -args -speed
-	go test -run '^$$' -bench . -benchtime 1x ./internal/sim/fleet
+	go test -run '^$$' -bench . -benchtime 1x ./internal/simulate/fleet
 
 ##@ Keep in order
 

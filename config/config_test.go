@@ -28,9 +28,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
-	"github.com/windlass-dev/windlass/internal/webhook"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -291,7 +291,7 @@ func checkGuard(t *testing.T, i *installation, namespace string) {
 		t.Errorf("the webhook %q has the match conditions %v", guard.Name, guard.MatchConditions)
 	}
 	service := guard.ClientConfig.Service
-	if service == nil || service.Name != i.service.Name || service.Namespace != namespace || service.Path == nil || *service.Path != webhook.GuardPath {
+	if service == nil || service.Name != i.service.Name || service.Namespace != namespace || service.Path == nil || *service.Path != guardwebhook.GuardPath {
 		t.Fatalf("the guard leads to %+v", guard.ClientConfig)
 	}
 	if !slices.ContainsFunc(i.service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "guard" && p.Port == *service.Port }) {

@@ -40,9 +40,9 @@ func TestHostsDocumentation(t *testing.T) {
 	t.Parallel()
 	text := readText(t, "../docs/hosts.md")
 	for _, source := range []struct{ path, pattern string }{
-		{"../internal/core/hosts/reason.go", `\bReason = "(\w+)"`},
+		{"../internal/linuxhost/reason.go", `\bReason = "(\w+)"`},
 		{"../internal/port/host.go", `\bHostReason = "(\w+)"`},
-		{"../internal/core/hosts/step.go", `\bName = "([a-z-]+)"`},
+		{"../internal/linuxhost/step.go", `\bName = "([a-z-]+)"`},
 	} {
 		found := regexp.MustCompile(source.pattern).FindAllStringSubmatch(readText(t, source.path), -1)
 		if len(found) == 0 {

@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
-	"github.com/windlass-dev/windlass/internal/upgradegate"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -85,7 +84,7 @@ func TestUpdaterSample(t *testing.T) {
 func TestUpgradeGateSample(t *testing.T) {
 	t.Parallel()
 	gates := readSamples[v1alpha1.UpgradeGate](t, "samples/upgradegate.yaml")
-	prod := upgradegate.Cluster{Namespace: "clusters", Name: "prod", UID: "u", Labels: map[string]string{"environment": "production"}}
+	prod := gate.Cluster{Namespace: "clusters", Name: "prod", UID: "u", Labels: map[string]string{"environment": "production"}}
 	// On a Monday.
 	monday := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
@@ -98,7 +97,7 @@ func TestUpgradeGateSample(t *testing.T) {
 			want: `gate removed-apis: before control plane v1.33.0: needs approval: windlass approve prod -n clusters --gate removed-apis --step "before control plane v1.33.0"`},
 		"another minor": {step: gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: version.MustParse("v1.31.0")}},
 	} {
-		got := gate.Decide(tt.step, upgradegate.Select(gates, prod, tt.step), gate.Facts{}, monday)
+		got := gate.Decide(tt.step, gate.Select(gates, prod, tt.step), gate.Facts{}, monday)
 		if message := got.Message(tt.step); message != tt.want {
 			t.Errorf("%s: got %q, want %q", name, message, tt.want)
 		}

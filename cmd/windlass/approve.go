@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/gate"
 )
 
 const approveLong = `Approve lets an upgrade go on at UpgradeGates that need approval. An approval holds for one Cluster, one gate and

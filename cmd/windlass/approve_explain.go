@@ -6,9 +6,8 @@ import (
 	"strings"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/gate"
-	"github.com/windlass-dev/windlass/internal/core/text"
-	"github.com/windlass-dev/windlass/internal/upgradegate"
+	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // explainNone says why selectPending finds no step: an unknown gate, one that needs no approval, one that is not at the step, or none that
@@ -45,7 +44,7 @@ func (h held) explainNoStep(pattern *gate.StepPattern) string {
 		return "no such step waits for approval; to approve in advance, name a whole version"
 	}
 	step := gate.Step{Hook: pattern.Hook, Version: exact}
-	at := upgradegate.Select(h.gates, h.key(), step)
+	at := gate.Select(h.gates, h.key(), step)
 	if len(at) == 0 {
 		return fmt.Sprintf("no gate is at the step %s of this Cluster", step)
 	}

@@ -12,9 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/gate"
-	"github.com/windlass-dev/windlass/internal/core/text"
-	"github.com/windlass-dev/windlass/internal/upgradegate"
+	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // heldStep is a step of the Cluster's upgrade at a gate.
@@ -34,8 +33,8 @@ func (s heldStep) String() string { return fmt.Sprintf("gate %s: %s", s.gate, s.
 // maxPrinted bounds what is printed of text that others wrote.
 const maxPrinted = 1024
 
-func (h held) key() upgradegate.Cluster {
-	return upgradegate.Cluster{Namespace: h.cluster.Namespace, Name: h.cluster.Name, UID: string(h.cluster.UID), Labels: h.cluster.Labels}
+func (h held) key() gate.Cluster {
+	return gate.Cluster{Namespace: h.cluster.Namespace, Name: h.cluster.Name, UID: string(h.cluster.UID), Labels: h.cluster.Labels}
 }
 
 // waiting returns the gates at which the Cluster waits, as far as the extension has recorded it.
@@ -47,8 +46,8 @@ func (h held) waiting(g *v1alpha1.UpgradeGate) []v1alpha1.GateWaiting {
 func (h held) approvals(g *v1alpha1.UpgradeGate) []heldStep {
 	var steps []heldStep
 	for _, a := range g.Status.Approvals {
-		if step, ok := upgradegate.StepOf(a.At, a.Version); ok && a.ClusterUID == string(h.cluster.UID) {
-			steps = append(steps, heldStep{gate: g.Name, step: step, approved: true, outdated: upgradegate.IsOutdated(g, a), by: a.By, at: a.Time.Time})
+		if step, ok := gate.StepOf(a.At, a.Version); ok && a.ClusterUID == string(h.cluster.UID) {
+			steps = append(steps, heldStep{gate: g.Name, step: step, approved: true, outdated: gate.IsOutdated(g, a), by: a.By, at: a.Time.Time})
 		}
 	}
 	return steps
@@ -65,7 +64,7 @@ func (h held) selectPending(name string, pattern *gate.StepPattern) []heldStep {
 		}
 		var found []gate.Step
 		for _, w := range h.waiting(g) {
-			if step, ok := upgradegate.StepOf(w.At, w.Version); ok && (pattern == nil || pattern.Matches(step)) {
+			if step, ok := gate.StepOf(w.At, w.Version); ok && (pattern == nil || pattern.Matches(step)) {
 				found = append(found, step)
 			}
 		}
@@ -83,14 +82,14 @@ func (h held) selectPending(name string, pattern *gate.StepPattern) []heldStep {
 func (h held) selectComing(g *v1alpha1.UpgradeGate, pattern gate.StepPattern) []gate.Step {
 	exact, ok := pattern.Release.Exact()
 	step := gate.Step{Hook: pattern.Hook, Version: exact}
-	if !ok || len(upgradegate.Select([]v1alpha1.UpgradeGate{*g}, h.key(), step)) == 0 {
+	if !ok || len(gate.Select([]v1alpha1.UpgradeGate{*g}, h.key(), step)) == 0 {
 		return nil
 	}
 	return []gate.Step{step}
 }
 
 func (h held) describe(g *v1alpha1.UpgradeGate, step gate.Step) heldStep {
-	a, approved := upgradegate.FindApproval(g, h.key(), step)
+	a, approved := gate.FindApproval(g, h.key(), step)
 	return heldStep{gate: g.Name, step: step, approved: approved, by: a.By, at: a.Time.Time, generation: g.Generation}
 }
 

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/upgradegate"
+	"github.com/windlass-dev/windlass/internal/gate"
 )
 
 // approver changes what holds a Cluster's upgrade.
@@ -59,7 +59,7 @@ func (a approver) approve(ctx context.Context, steps []heldStep, chosen bool, wh
 			if g.Generation != s.generation {
 				return nil, errors.New("it has been changed just now; look at it, and approve again")
 			}
-			return upgradegate.ComputeApproved(g, a.held.key(), s.step, by, a.now), nil
+			return gate.ComputeApproved(g, a.held.key(), s.step, by, a.now), nil
 		})
 		if err != nil {
 			return err
@@ -79,7 +79,7 @@ func (a approver) revoke(ctx context.Context, steps []heldStep, chosen bool) err
 	}
 	for _, s := range steps {
 		err := a.changeApprovals(ctx, s.gate, func(g *v1alpha1.UpgradeGate) ([]v1alpha1.GateApprovalRecord, error) {
-			return upgradegate.ComputeRevoked(g.Status.Approvals, a.held.key(), s.step), nil
+			return gate.ComputeRevoked(g.Status.Approvals, a.held.key(), s.step), nil
 		})
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/demo"
 	"github.com/windlass-dev/windlass/internal/devplane"
-	"github.com/windlass-dev/windlass/internal/updater/simulated"
+	"github.com/windlass-dev/windlass/internal/updaters/simulated"
 )
 
 // updaterStartTimeout bounds the start of an updater's process and the first answer to the extension.

@@ -25,9 +25,9 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/extension"
+	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
-	"github.com/windlass-dev/windlass/internal/webhook"
 )
 
 // extensionOptions are the flags of `windlass extension`.
@@ -58,7 +58,7 @@ Name it in a ClusterClass, in spec.upgrade.external.generateUpgradePlanExtension
 
 It answers CanUpdateMachine, CanUpdateMachineSet and UpdateMachine by the updaters that Updater objects
 register, as UpdatePolicy objects allow. It must be the only extension for these hooks. It also serves the
-admission webhook, at ` + webhook.GuardPath + `, that keeps machines from being replaced where a policy forbids it.
+admission webhook, at ` + guardwebhook.GuardPath + `, that keeps machines from being replaced where a policy forbids it.
 
 It answers the lifecycle hooks of upgrades, by which UpgradeGate objects hold an upgrade until a person approves
 it, a maintenance window is open, or checks of the cluster pass.
@@ -109,7 +109,7 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err := checkCertificates("cert-dir", o.certDir, "client-ca-name", o.clientCAName); err != nil {
 		return err
 	}
-	served := extension.Options{
+	served := app.ExtensionOptions{
 		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, GuardClientCAName: o.guardClientCAName,
 		NoGates: !o.gates, InPlaceUpgrades: upgrades,
 	}
@@ -124,7 +124,7 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	hooks, _, err := extension.Setup(ctx, mgr, served)
+	hooks, _, err := app.SetUpExtension(ctx, mgr, served)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ var guardCAFlags = guardFlags{port: "guard-port", dir: "cert-dir", hooksCA: "cli
 
 // checkGuard finds a CA for the guard's callers that cannot be used, and a guard at the port of hooks
 // that need a certificate: API servers present none there, so they would refuse kept Machines.
-func checkGuard(flags guardFlags, o extension.Options) error {
+func checkGuard(flags guardFlags, o app.ExtensionOptions) error {
 	own := o.GuardPort != 0 && o.GuardPort != o.Port
 	switch {
 	case !own && o.GuardClientCAName != "":
@@ -212,9 +212,9 @@ func serverRESTConfig(kubeconfig, contextName string) (*rest.Config, error) {
 // waiting so long that the guard misses its deadline.
 func unthrottle(config *rest.Config) { config.QPS = -1 }
 
-func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades extension.InPlaceUpgrades) (manager.Manager, error) {
+func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := extension.AddToScheme(scheme); err != nil {
+	if err := app.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	metrics := metricsserver.Options{BindAddress: "0"}
@@ -245,8 +245,8 @@ func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades extensio
 
 // slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, annotations of
 // CustomResourceDefinitions, in which kubectl apply keeps a copy of the whole object, and what extension.SlimMachine does.
-func slim(upgrades extension.InPlaceUpgrades) toolscache.TransformFunc {
-	slimMachine := extension.SlimMachine(upgrades)
+func slim(upgrades app.InPlaceUpgrades) toolscache.TransformFunc {
+	slimMachine := app.SlimMachine(upgrades)
 	return func(object any) (any, error) {
 		accessor, err := meta.Accessor(object)
 		if err != nil {
@@ -277,8 +277,8 @@ const (
 )
 
 // check finds a prefix with which there are no annotations.
-func (f *inPlaceFlags) check() (extension.InPlaceUpgrades, error) {
-	upgrades := extension.InPlaceUpgrades{Off: !f.on, Prefix: f.prefix}
+func (f *inPlaceFlags) check() (app.InPlaceUpgrades, error) {
+	upgrades := app.InPlaceUpgrades{Off: !f.on, Prefix: f.prefix}
 	if f.prefix == "" {
 		return upgrades, fmt.Errorf("--%s is empty; leave it away for %s", flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	}

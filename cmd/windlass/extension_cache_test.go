@@ -9,13 +9,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/extension"
+	"github.com/windlass-dev/windlass/internal/app"
 )
 
 // TestSlim keeps in the cache what maxInFlight is counted by, and what asks for upgrades in place.
 func TestSlim(t *testing.T) {
 	t.Parallel()
-	slim := slim(extension.InPlaceUpgrades{Prefix: "example.com/upgrade-"})
+	slim := slim(app.InPlaceUpgrades{Prefix: "example.com/upgrade-"})
 	object := func(kind string) *metav1.PartialObjectMetadata {
 		o := &metav1.PartialObjectMetadata{}
 		o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -153,7 +153,7 @@ type seenLog struct {
 	cluster string
 	// exists says that there is a log at all; entries are those that are asked for.
 	exists  bool
-	entries []hosts.LogEntry
+	entries []linuxhost.LogEntry
 	// version is the resource version of the log; empty where there is none.
 	version string
 	// updating says that an update of the Machine goes on.
@@ -175,7 +175,7 @@ func (r logReader) read(ctx context.Context) (seenLog, error) {
 		return seen, err
 	}
 	seen.exists, seen.version = true, kept.ResourceVersion
-	seen.entries = slices.DeleteFunc(hosts.ParseLog(kept.Data[v1alpha1.UpdateLogKey]), func(e hosts.LogEntry) bool {
+	seen.entries = slices.DeleteFunc(linuxhost.ParseLog(kept.Data[v1alpha1.UpdateLogKey]), func(e linuxhost.LogEntry) bool {
 		return r.operation != "" && e.Operation != r.operation
 	})
 	for i := range seen.entries {
@@ -270,26 +270,26 @@ func (r logReader) watch(ctx context.Context, watched client.WithWatch, version 
 type logPrinter struct {
 	out       io.Writer
 	operation string
-	printed   map[logKey]hosts.LogEntry
+	printed   map[logKey]linuxhost.LogEntry
 }
 
 // logKey is what an entry is known by.
 type logKey struct {
 	operation string
-	step      hosts.Name
+	step      linuxhost.Name
 }
 
 // skip leaves entries out, as long as they stay as they are.
-func (p *logPrinter) skip(entries []hosts.LogEntry) {
+func (p *logPrinter) skip(entries []linuxhost.LogEntry) {
 	for _, e := range entries {
 		p.isNew(e)
 	}
 }
 
 // isNew remembers an entry, and gives what was not printed of it.
-func (p *logPrinter) isNew(e hosts.LogEntry) (output string, isNew bool) {
+func (p *logPrinter) isNew(e linuxhost.LogEntry) (output string, isNew bool) {
 	if p.printed == nil {
-		p.printed = make(map[logKey]hosts.LogEntry)
+		p.printed = make(map[logKey]linuxhost.LogEntry)
 	}
 	key := logKey{operation: e.Operation, step: e.Step}
 	before, ok := p.printed[key]
@@ -303,7 +303,7 @@ func (p *logPrinter) isNew(e hosts.LogEntry) (output string, isNew bool) {
 	return e.Output, true
 }
 
-func (p *logPrinter) print(entries []hosts.LogEntry) error {
+func (p *logPrinter) print(entries []linuxhost.LogEntry) error {
 	var text strings.Builder
 	for _, e := range entries {
 		output, isNew := p.isNew(e)

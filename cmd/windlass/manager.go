@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/windlass-dev/windlass/internal/manager"
+	"github.com/windlass-dev/windlass/internal/app"
 )
 
 // managerCommandOptions are the flags of `windlass manager`.
@@ -22,11 +22,11 @@ type managerCommandOptions struct {
 	logs                *logs.Options
 	gates               bool
 	inPlace             inPlaceFlags
-	manager             manager.Options
+	manager             app.ManagerOptions
 }
 
 func newManagerCommand() *cobra.Command {
-	o := managerCommandOptions{logs: logs.NewOptions(), manager: manager.DefaultOptions()}
+	o := managerCommandOptions{logs: logs.NewOptions(), manager: app.DefaultManagerOptions()}
 	o.manager.Version = buildVersion
 	cmd := &cobra.Command{
 		Use:   "manager",
@@ -114,5 +114,5 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return manager.Run(ctx, restConfig, o.manager)
+	return app.RunManager(ctx, restConfig, o.manager)
 }

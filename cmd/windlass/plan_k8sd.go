@@ -9,7 +9,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/port"
-	"github.com/windlass-dev/windlass/internal/updater/k8sd"
+	"github.com/windlass-dev/windlass/internal/updaters/k8sd"
 )
 
 // noMachines are the Machines of nobody: an updater that is asked what it covers looks at none.

@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/doctor"
-	"github.com/windlass-dev/windlass/internal/engine/preview"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/inplace/preview"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updater/remote"
-	"github.com/windlass-dev/windlass/internal/updater/simulated"
+	"github.com/windlass-dev/windlass/internal/updaters/remote"
+	"github.com/windlass-dev/windlass/internal/updaters/simulated"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/windlass-dev/windlass/internal/sim/fleet"
-	"github.com/windlass-dev/windlass/internal/sim/scenario"
-	"github.com/windlass-dev/windlass/internal/sim/whatif"
+	"github.com/windlass-dev/windlass/internal/simulate/fleet"
+	"github.com/windlass-dev/windlass/internal/simulate/scenario"
+	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/internal/manifest"
-	"github.com/windlass-dev/windlass/internal/sim/fit"
+	"github.com/windlass-dev/windlass/internal/simulate/inventory"
 )
 
 // fit takes durations from the last upgrade of another Cluster, where the input says nothing itself. set is nil without manifests.
@@ -17,7 +17,7 @@ func (o *simulateOptions) fit(cmd *cobra.Command, input simulateInput, set *mani
 	}
 	read := o.fitLive
 	if set != nil {
-		read = func(context.Context) (fit.Objects, error) {
+		read = func(context.Context) (inventory.FitObjects, error) {
 			return fitManifests(set, *o.plan.kube.Namespace, o.fitFrom)
 		}
 	}
@@ -25,7 +25,7 @@ func (o *simulateOptions) fit(cmd *cobra.Command, input simulateInput, set *mani
 	if err != nil {
 		return simulateInput{}, err
 	}
-	fitted, err := fit.Fit(objects)
+	fitted, err := inventory.Fit(objects)
 	if err != nil {
 		return simulateInput{}, &flagError{flag: "--fit-from", problem: err.Error(), err: err}
 	}
@@ -35,16 +35,16 @@ func (o *simulateOptions) fit(cmd *cobra.Command, input simulateInput, set *mani
 }
 
 // fitManifests reads a Cluster of manifests, as kubectl prints them.
-func fitManifests(set *manifest.Set, namespace, name string) (fit.Objects, error) {
+func fitManifests(set *manifest.Set, namespace, name string) (inventory.FitObjects, error) {
 	cluster, err := set.Cluster(namespace, name)
 	if err != nil {
-		return fit.Objects{}, err
+		return inventory.FitObjects{}, err
 	}
 	objects, err := set.Objects(cluster)
 	if err != nil {
-		return fit.Objects{}, err
+		return inventory.FitObjects{}, err
 	}
-	o := fit.Objects{Objects: objects}
+	o := inventory.FitObjects{Objects: objects}
 	o.Policies, _ = set.UpdateObjects(cluster)
 	// Without the class less is known about which policy was for a group that has no object.
 	if class, err := set.ClusterClass(cluster); err == nil {
@@ -54,18 +54,18 @@ func fitManifests(set *manifest.Set, namespace, name string) (fit.Objects, error
 }
 
 // fitLive reads a Cluster of the management cluster.
-func (o *simulateOptions) fitLive(ctx context.Context) (fit.Objects, error) {
+func (o *simulateOptions) fitLive(ctx context.Context) (inventory.FitObjects, error) {
 	m, namespace, err := connectUnlessManifests(o.plan.kube)
 	if err != nil {
-		return fit.Objects{}, err
+		return inventory.FitObjects{}, err
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: o.fitFrom}
-	objects := fit.Objects{}
+	objects := inventory.FitObjects{}
 	if objects.Objects, err = m.fetchObjects(ctx, key, true); err != nil {
-		return fit.Objects{}, err
+		return inventory.FitObjects{}, err
 	}
 	if objects.Objects.Machines, err = m.listMachines(ctx, key); err != nil {
-		return fit.Objects{}, err
+		return inventory.FitObjects{}, err
 	}
 	objects.Policies, err = m.listUpdatePolicies(ctx, namespace)
 	return objects, err

@@ -13,8 +13,8 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/manifest"
-	"github.com/windlass-dev/windlass/internal/sim/inventory"
-	"github.com/windlass-dev/windlass/internal/sim/scenario"
+	"github.com/windlass-dev/windlass/internal/simulate/inventory"
+	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 

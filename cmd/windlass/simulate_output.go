@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/windlass-dev/windlass/internal/sim/inventory"
-	"github.com/windlass-dev/windlass/internal/sim/page"
-	"github.com/windlass-dev/windlass/internal/sim/whatif"
+	"github.com/windlass-dev/windlass/internal/simulate/inventory"
+	"github.com/windlass-dev/windlass/internal/simulate/page"
+	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 	"github.com/windlass-dev/windlass/internal/view"
 )
 

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/windlass-dev/windlass/internal/sim/page"
-	"github.com/windlass-dev/windlass/internal/sim/whatif"
+	"github.com/windlass-dev/windlass/internal/simulate/page"
+	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
 
 // pageMode is that of a file that says nothing secret.

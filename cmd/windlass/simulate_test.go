@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/windlass-dev/windlass/internal/manager"
-	"github.com/windlass-dev/windlass/internal/sim/scenario"
-	"github.com/windlass-dev/windlass/internal/sim/whatif"
+	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/simulate/scenario"
+	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
 
 // TestTheBudgetIsTheManagers: what a scenario leaves out is what the manager's flags allow.
 func TestTheBudgetIsTheManagers(t *testing.T) {
 	t.Parallel()
-	o, b := manager.DefaultOptions(), scenario.DefaultBudget()
+	o, b := app.DefaultManagerOptions(), scenario.DefaultBudget()
 	if float64(o.QPS) != b.QPS || o.Burst != b.Burst {
 		t.Errorf("the manager has %g and %d, a scenario %g and %d", o.QPS, o.Burst, b.QPS, b.Burst)
 	}

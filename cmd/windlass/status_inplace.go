@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/extension"
+	"github.com/windlass-dev/windlass/internal/app"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -25,7 +25,7 @@ func checkPrefix(prefix string) error {
 	if prefix == "" {
 		return &flagError{flag: "--prefix", problem: "it is empty; leave it away for " + v1alpha1.DefaultInPlaceUpgradePrefix}
 	}
-	if err := (extension.InPlaceUpgrades{Prefix: prefix}).Check(); err != nil {
+	if err := (app.InPlaceUpgrades{Prefix: prefix}).Check(); err != nil {
 		return &flagError{flag: "--prefix", problem: err.Error(), err: err}
 	}
 	return nil

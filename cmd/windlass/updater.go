@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
 func newUpdaterCommand() *cobra.Command {
@@ -18,9 +18,9 @@ The updaters for Linux hosts come with Windlass; kubeadm, rke2 and k3s carry out
 		Args: cobra.NoArgs,
 	}
 	tools := systemRunTools()
-	cmd.AddCommand(newUpdaterHostCommand(hosts.Kubeadm, "kubeadm", tools))
-	cmd.AddCommand(newUpdaterHostCommand(hosts.RKE2, "RKE2", tools))
-	cmd.AddCommand(newUpdaterHostCommand(hosts.K3s, "K3s", tools))
+	cmd.AddCommand(newUpdaterHostCommand(linuxhost.Kubeadm, "kubeadm", tools))
+	cmd.AddCommand(newUpdaterHostCommand(linuxhost.RKE2, "RKE2", tools))
+	cmd.AddCommand(newUpdaterHostCommand(linuxhost.K3s, "K3s", tools))
 	cmd.AddCommand(newUpdaterDigestsCommand())
 	cmd.AddCommand(newUpdaterServeCommand())
 	cmd.AddCommand(newUpdaterVerifyCommand())

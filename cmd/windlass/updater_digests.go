@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -54,7 +54,7 @@ func newUpdaterDigestsCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("computing the digests of %s: %w", args[0], err)
 			}
-			if terms != (hosts.Terms{}) {
+			if terms != (linuxhost.Terms{}) {
 				if _, err := fmt.Fprintln(cmd.OutOrStdout(), terms); err != nil {
 					return fmt.Errorf("writing: %w", err)
 				}
@@ -73,22 +73,22 @@ func newUpdaterDigestsCommand() *cobra.Command {
 }
 
 // parseTerms parses the flags that a manifest needs that is going to be signed.
-func parseTerms(serial int64, expires string, now time.Time) (hosts.Terms, error) {
+func parseTerms(serial int64, expires string, now time.Time) (linuxhost.Terms, error) {
 	if serial == 0 && expires == "" {
-		return hosts.Terms{}, nil
+		return linuxhost.Terms{}, nil
 	}
 	if serial < 1 {
-		return hosts.Terms{}, &flagError{flag: "--serial", problem: fmt.Sprintf("%d is not a serial; give one of at least 1, together with --expires", serial)}
+		return linuxhost.Terms{}, &flagError{flag: "--serial", problem: fmt.Sprintf("%d is not a serial; give one of at least 1, together with --expires", serial)}
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if parsed, err := time.Parse(layout, expires); err == nil {
 			if !parsed.After(now) {
-				return hosts.Terms{}, &flagError{flag: "--expires", problem: expires + " is over, and hosts refuse a manifest that has expired; give a later date"}
+				return linuxhost.Terms{}, &flagError{flag: "--expires", problem: expires + " is over, and hosts refuse a manifest that has expired; give a later date"}
 			}
-			return hosts.Terms{Serial: serial, Expires: parsed}, nil
+			return linuxhost.Terms{Serial: serial, Expires: parsed}, nil
 		}
 	}
-	return hosts.Terms{}, &flagError{flag: "--expires", problem: fmt.Sprintf("%q is not a date; give one such as 2027-06-30, together with --serial", expires)}
+	return linuxhost.Terms{}, &flagError{flag: "--expires", problem: fmt.Sprintf("%q is not a date; give one such as 2027-06-30, together with --serial", expires)}
 }
 
 // readDigests gives the digest of each binary by its name.

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/windlass-dev/windlass/internal/core/hosts"
-	"github.com/windlass-dev/windlass/internal/host/ssh"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/transport/ssh"
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
@@ -71,7 +71,7 @@ func systemRunTools() runTools {
 
 // updaterRunOptions are the flags of windlass updater kubeadm|rke2|k3s run.
 type updaterRunOptions struct {
-	distribution hosts.Distribution
+	distribution linuxhost.Distribution
 	tools        runTools
 
 	host, to, folder                                   string
@@ -89,7 +89,7 @@ type updaterRunOptions struct {
 }
 
 // newUpdaterHostCommand is the command that groups what is done with hosts of one distribution.
-func newUpdaterHostCommand(d hosts.Distribution, title string, tools runTools) *cobra.Command {
+func newUpdaterHostCommand(d linuxhost.Distribution, title string, tools runTools) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   string(d),
 		Short: "Upgrade one Linux host that runs Kubernetes by " + title + ", without Cluster API",
@@ -99,7 +99,7 @@ func newUpdaterHostCommand(d hosts.Distribution, title string, tools runTools) *
 	return cmd
 }
 
-func newUpdaterRunCommand(d hosts.Distribution, title string, tools runTools) *cobra.Command {
+func newUpdaterRunCommand(d linuxhost.Distribution, title string, tools runTools) *cobra.Command {
 	o := &updaterRunOptions{distribution: d, tools: tools}
 	cmd := &cobra.Command{
 		Use:               "run --host ADDRESS --to VERSION",
@@ -137,10 +137,10 @@ func (o *updaterRunOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.allowUnversioned, "digests-allow-unversioned", false, "let signed --digests without a serial and an expiry count, too")
 	flags.StringVar(&o.folder, "folder", "", "`FOLDER` on the host where its binaries stand (default: "+o.distribution.Folder()+")")
 	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
-	if o.distribution == hosts.Kubeadm {
+	if o.distribution == linuxhost.Kubeadm {
 		flags.StringSliceVar(&o.ignorePreflight, "ignore-preflight-errors", nil, "`CHECKS` of kubeadm whose failure does not count, by kubeadm's names for them")
 	}
-	flags.DurationVar(&o.nodeReadyTimeout, "node-ready-timeout", hosts.DefaultReadyWithin, "how long the node may take to be Ready at the version after the restart")
+	flags.DurationVar(&o.nodeReadyTimeout, "node-ready-timeout", linuxhost.DefaultReadyWithin, "how long the node may take to be Ready at the version after the restart")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster that the node is in, to drain and watch it")
 	flags.StringVar(&o.context, "context", "", "`NAME` of the context in --kubeconfig (default: its current one)")
 	flags.StringVar(&o.node, "node", "", "`NAME` of the node (default: the one with the host's address)")

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
-	"github.com/windlass-dev/windlass/internal/updater/hoststep"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
@@ -32,7 +31,7 @@ const (
 
 // runDriver carries an upgrade out, and says what happens.
 type runDriver struct {
-	upgrade hoststep.Upgrade
+	upgrade linuxhost.Upgrade
 	address string
 	// reach returns the host for a new connection.
 	reach func() (port.Host, error)
@@ -48,7 +47,7 @@ type runDriver struct {
 
 func newRunDriver(r runRequest, host port.Host, node *workload.SingleNode, tools runTools, printer runPrinter) *runDriver {
 	d := &runDriver{
-		upgrade: hoststep.Upgrade{Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt()},
+		upgrade: linuxhost.Upgrade{Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt()},
 		address: r.login.Address, node: node, printer: printer, clock: tools.clock,
 		reach: func() (port.Host, error) { return tools.reach(r.login) },
 	}
@@ -92,17 +91,17 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 }
 
 // foresee tells what would keep the host from being upgraded, as far as that can be seen.
-func (d *runDriver) foresee(report hoststep.Report) error {
-	if fails, ok := report.Next(d.upgrade.Goal).(hosts.Fail); ok {
+func (d *runDriver) foresee(report linuxhost.Report) error {
+	if fails, ok := report.Next(d.upgrade.Goal).(linuxhost.Fail); ok {
 		return nothingError("host %s would not be brought to %s: %s", d.address, d.upgrade.Goal.Version, fails.Failure)
 	}
 	return nil
 }
 
 // planNotes says what people should know of a host besides its steps.
-func planNotes(f hosts.Facts, g hosts.Goal, watched bool) []string {
+func planNotes(f linuxhost.Facts, g linuxhost.Goal, watched bool) []string {
 	var notes []string
-	if running, ok := hosts.Running(g, f); ok {
+	if running, ok := linuxhost.Running(g, f); ok {
 		notes = append(notes, running.Message)
 	}
 	if !watched {
@@ -112,10 +111,10 @@ func planNotes(f hosts.Facts, g hosts.Goal, watched bool) []string {
 }
 
 // sourceNotes says what a look at the host does not show: whether binaries are where they are to come from.
-func sourceNotes(source hosts.Source, steps []hoststep.StepState) []string {
+func sourceNotes(source linuxhost.Source, steps []linuxhost.StepState) []string {
 	from := cmp.Or(source.HostFolder, source.URL)
-	fetches := func(s hoststep.StepState) bool {
-		return !s.Done && strings.HasPrefix(string(s.Step.Name), hosts.FetchPrefix)
+	fetches := func(s linuxhost.StepState) bool {
+		return !s.Done && strings.HasPrefix(string(s.Step.Name), linuxhost.FetchPrefix)
 	}
 	if from == "" || !slices.ContainsFunc(steps, fetches) {
 		return nil
@@ -124,9 +123,9 @@ func sourceNotes(source hosts.Source, steps []hoststep.StepState) []string {
 }
 
 // checkBundle looks for all files that are to be sent, before anything is done: the bundle lies on this machine.
-func checkBundle(bundle hoststep.Bundle, steps []hoststep.StepState) error {
+func checkBundle(bundle linuxhost.Bundle, steps []linuxhost.StepState) error {
 	for _, step := range steps {
-		send, ok := step.Step.Action.(hosts.Send)
+		send, ok := step.Step.Action.(linuxhost.Send)
 		if !ok || step.Done {
 			continue
 		}
@@ -138,9 +137,9 @@ func checkBundle(bundle hoststep.Bundle, steps []hoststep.StepState) error {
 }
 
 // look reads how far the host is.
-func (d *runDriver) look(ctx context.Context) (hoststep.Report, error) {
+func (d *runDriver) look(ctx context.Context) (linuxhost.Report, error) {
 	for tries := 1; ; tries++ {
-		report, err := hoststep.Look(ctx, d.upgrade)
+		report, err := linuxhost.Look(ctx, d.upgrade)
 		switch {
 		case err == nil:
 			d.answered()
@@ -159,7 +158,7 @@ func (d *runDriver) look(ctx context.Context) (hoststep.Report, error) {
 // follow does one thing after another until the upgrade has ended.
 func (d *runDriver) follow(ctx context.Context) error {
 	for {
-		progress, err := hoststep.Advance(ctx, d.upgrade)
+		progress, err := linuxhost.Advance(ctx, d.upgrade)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return d.unfinished(ctx)
@@ -187,8 +186,8 @@ func (d *runDriver) follow(ctx context.Context) error {
 }
 
 // isSending reports whether a part of a file was sent, after which the next one can be sent at once.
-func isSending(g hosts.Goal, p hoststep.Progress) bool {
-	return g.Source.Bundle && !p.Waits() && strings.HasPrefix(string(p.Step), hosts.FetchPrefix)
+func isSending(g linuxhost.Goal, p linuxhost.Progress) bool {
+	return g.Source.Bundle && !p.Waits() && strings.HasPrefix(string(p.Step), linuxhost.FetchPrefix)
 }
 
 // lasts reports whether trying again changes nothing.
@@ -274,7 +273,7 @@ func (d *runDriver) done(ctx context.Context) error {
 	return d.printer.finished(message, d.clock.now())
 }
 
-func (d *runDriver) failed(ctx context.Context, failure hosts.Failure) error {
+func (d *runDriver) failed(ctx context.Context, failure linuxhost.Failure) error {
 	message := fmt.Sprintf("host %s was not brought to %s: %s", d.address, d.upgrade.Goal.Version, failure)
 	if cordon := d.describeCordon(ctx, "until that has succeeded"); cordon != "" {
 		message += "; " + cordon
@@ -286,12 +285,12 @@ func (d *runDriver) failed(ctx context.Context, failure hosts.Failure) error {
 }
 
 // isForPeople reports whether the same command fails again until somebody has mended something.
-func isForPeople(r hosts.Reason) bool {
+func isForPeople(r linuxhost.Reason) bool {
 	switch r {
-	case hosts.NotThisDistribution, hosts.VersionRefused, hosts.NoDigest, hosts.WrongDigest, hosts.WrongVersion, hosts.DownloadFailed, hosts.DiskFull,
-		hosts.FolderReadOnly, hosts.ToolMissing, hosts.FileRefused, hosts.WrongHost:
+	case linuxhost.NotThisDistribution, linuxhost.VersionRefused, linuxhost.NoDigest, linuxhost.WrongDigest, linuxhost.WrongVersion, linuxhost.DownloadFailed, linuxhost.DiskFull,
+		linuxhost.FolderReadOnly, linuxhost.ToolMissing, linuxhost.FileRefused, linuxhost.WrongHost:
 		return true
-	case hosts.SnapshotFailed, hosts.StepFailed, hosts.StepTimedOut, hosts.StepHadNoEffect, hosts.NodeNotReady:
+	case linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect, linuxhost.NodeNotReady:
 	}
 	return false
 }
@@ -308,7 +307,7 @@ func (d *runDriver) unfinished(ctx context.Context) error {
 		going = fmt.Sprintf("the host has not answered for %s; whether step %s goes on there is not known", silent.Truncate(time.Second), d.tracker.shown.Step)
 	case d.tracker.order != nil && d.outage.host:
 		going = fmt.Sprintf("the host has not answered for %s; whether a step goes on there is not known", silent.Truncate(time.Second))
-	case d.tracker.shown.State == hosts.LogRunning:
+	case d.tracker.shown.State == linuxhost.LogRunning:
 		going = fmt.Sprintf("step %s goes on on the host, and the next one is not begun", d.tracker.shown.Step)
 	case d.tracker.shown.Step != "":
 		going = fmt.Sprintf("step %s was waited for", d.tracker.shown.Step)
@@ -341,8 +340,8 @@ func (d *runDriver) describeCordon(ctx context.Context, why string) string {
 
 // runChange is a step that is in another state than before.
 type runChange struct {
-	Step    hosts.Name
-	State   hosts.LogState
+	Step    linuxhost.Name
+	State   linuxhost.LogState
 	Message string
 	// Output is the last of what a failed step printed; Quoted says that Message tells the same, after the reason.
 	Output string
@@ -352,12 +351,12 @@ type runChange struct {
 // runTracker tells what is new.
 type runTracker struct {
 	// order has all steps. Those before one that is begun are done.
-	order []hosts.Name
+	order []linuxhost.Name
 	shown runChange
 }
 
 // observe gives what has changed.
-func (t *runTracker) observe(p hoststep.Progress) []runChange {
+func (t *runTracker) observe(p linuxhost.Progress) []runChange {
 	now := computeChange(p)
 	if now == t.shown {
 		if isStartedAgain(now, p) {
@@ -370,7 +369,7 @@ func (t *runTracker) observe(p hoststep.Progress) []runChange {
 	before := t.shown
 	t.shown = now
 	if before.Step != "" && before.Step != now.Step && (p.Done || t.precedes(before.Step, p)) {
-		changes = append(changes, runChange{Step: before.Step, State: hosts.LogDone})
+		changes = append(changes, runChange{Step: before.Step, State: linuxhost.LogDone})
 	}
 	if p.Done || now.Step == "" && now.Message == "" {
 		return changes
@@ -379,31 +378,31 @@ func (t *runTracker) observe(p hoststep.Progress) []runChange {
 }
 
 // isStartedAgain reports whether a step was started whose job has vanished, as after a power cut.
-func isStartedAgain(now runChange, p hoststep.Progress) bool {
-	return now.State == hosts.LogRunning && p.Job.State == hosts.JobVanished && p.Job.Step == p.Step
+func isStartedAgain(now runChange, p linuxhost.Progress) bool {
+	return now.State == linuxhost.LogRunning && p.Job.State == linuxhost.JobVanished && p.Job.Step == p.Step
 }
 
 // precedes reports whether a step comes before the one that is begun or waited for. A failure may be of a step that comes later than what is done.
-func (t *runTracker) precedes(step hosts.Name, p hoststep.Progress) bool {
+func (t *runTracker) precedes(step linuxhost.Name, p linuxhost.Progress) bool {
 	at := slices.Index(t.order, step)
 	return p.Failure == nil && at >= 0 && at < slices.Index(t.order, p.Step)
 }
 
 // computeChange says in which state the step is that is at work. A step that runs has no message: how long it runs changes all the time.
-func computeChange(p hoststep.Progress) runChange {
-	change := runChange{Step: p.Step, State: hosts.LogRunning}
+func computeChange(p linuxhost.Progress) runChange {
+	change := runChange{Step: p.Step, State: linuxhost.LogRunning}
 	switch {
 	case p.Done:
-		return runChange{State: hosts.LogDone}
+		return runChange{State: linuxhost.LogDone}
 	case p.Failure != nil:
-		change.State, change.Message = hosts.LogFailed, string(p.Failure.Reason)+": "+p.Failure.Message
-		if p.Job.State == hosts.JobEnded && p.Job.Step == p.Failure.Step {
+		change.State, change.Message = linuxhost.LogFailed, string(p.Failure.Reason)+": "+p.Failure.Message
+		if p.Job.State == linuxhost.JobEnded && p.Job.Step == p.Failure.Step {
 			change.Output, change.Quoted = lastOutput(p.Job.Output)
 		}
-	case p.Waits() && p.Job.State == hosts.JobRunning && p.Job.Step != p.Step:
-		change.State, change.Message = hosts.LogWaiting, fmt.Sprintf("another upgrade of this host, to %s, runs step %s", p.Job.Operation, p.Job.Step)
-	case p.Waits() && p.Job.State != hosts.JobRunning:
-		change.State, change.Message = hosts.LogWaiting, p.Message
+	case p.Waits() && p.Job.State == linuxhost.JobRunning && p.Job.Step != p.Step:
+		change.State, change.Message = linuxhost.LogWaiting, fmt.Sprintf("another upgrade of this host, to %s, runs step %s", p.Job.Operation, p.Job.Step)
+	case p.Waits() && p.Job.State != linuxhost.JobRunning:
+		change.State, change.Message = linuxhost.LogWaiting, p.Message
 	}
 	return change
 }
@@ -413,7 +412,7 @@ const maxOutputLines = 20
 
 // dropReasons drops the lines that tell the reason of a failure to programs. Their message is that of the failure.
 func dropReasons(lines []string) []string {
-	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, hosts.ReasonMark) })
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, linuxhost.ReasonMark) })
 }
 
 // lastOutput gives the last lines of what a failed step printed, and whether the failure's message was made of them.

@@ -11,19 +11,18 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/windlass-dev/windlass/internal/core/hosts"
-	"github.com/windlass-dev/windlass/internal/host/ssh"
-	"github.com/windlass-dev/windlass/internal/updater/hosts/bundle"
-	"github.com/windlass-dev/windlass/internal/updater/hoststep"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/internal/transport/ssh"
+	"github.com/windlass-dev/windlass/internal/updaters/hosts"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // runRequest is what the flags of a run say, parsed, with the files that they name.
 type runRequest struct {
-	goal  hosts.Goal
+	goal  linuxhost.Goal
 	login ssh.Options
 	// bundle is nil where nothing is sent.
-	bundle hoststep.Bundle
+	bundle linuxhost.Bundle
 	// node says how the node is looked after; nil where it is not.
 	node *nodeChoice
 	// notes are what people should know besides.
@@ -71,7 +70,7 @@ func (o *updaterRunOptions) parseGoal(r *runRequest) error {
 	if o.folder != "" && !folderPattern.MatchString(o.folder) {
 		return &flagError{flag: "--folder", problem: fmt.Sprintf("%q is not the absolute path of a folder, without blanks", o.folder)}
 	}
-	r.goal = hosts.Goal{
+	r.goal = linuxhost.Goal{
 		Distribution: o.distribution, Version: to, Folder: o.folder, Snapshot: !o.skipSnapshot, Drain: !o.noDrain, ReadyWithin: o.nodeReadyTimeout,
 		IgnorePreflight: o.ignorePreflight,
 	}
@@ -96,11 +95,11 @@ func (o *updaterRunOptions) parseSource(r *runRequest) error {
 		if err := readTar(o.bundle, func(string, io.Reader) error { return nil }); err != nil {
 			return fileError("--bundle", err)
 		}
-		r.bundle = bundle.File{Path: o.bundle}
+		r.bundle = hosts.BundleFile{Path: o.bundle}
 	default:
 		return &flagError{flag: "--binaries-url", problem: "nothing says where the binaries come from; give one of --binaries-url, --binaries-folder and --bundle"}
 	}
-	r.goal.Source = hosts.Source{URL: o.url, HostFolder: o.hostFolder, Bundle: o.bundle != ""}
+	r.goal.Source = linuxhost.Source{URL: o.url, HostFolder: o.hostFolder, Bundle: o.bundle != ""}
 	return nil
 }
 
@@ -246,9 +245,9 @@ func (o *updaterRunOptions) parseDigests(r *runRequest) error {
 		if problem != nil || len(sum) != 32 {
 			return &flagError{flag: "--digests-sha256", problem: fmt.Sprintf("%q is not a SHA-256: 64 hexadecimal digits", o.digestsSHA256)}
 		}
-		r.goal.Digests, err = hosts.ParsePinnedManifest(string(text), hosts.Digest(hex.EncodeToString(sum)))
+		r.goal.Digests, err = linuxhost.ParsePinnedManifest(string(text), linuxhost.Digest(hex.EncodeToString(sum)))
 	default:
-		r.goal.Digests, err = hosts.ParseManifest(string(text))
+		r.goal.Digests, err = linuxhost.ParseManifest(string(text))
 	}
 	if _, ok := errors.AsType[*flagError](err); ok {
 		return err
@@ -267,15 +266,15 @@ func (o *updaterRunOptions) checkTrust() error {
 	return nil
 }
 
-func (o *updaterRunOptions) parseSigned(text string) (hosts.Manifest, error) {
+func (o *updaterRunOptions) parseSigned(text string) (linuxhost.Manifest, error) {
 	signature, err := os.ReadFile(o.digestsSignature)
 	if err != nil {
-		return hosts.Manifest{}, fileError("--digests-signature", err)
+		return linuxhost.Manifest{}, fileError("--digests-signature", err)
 	}
 	key, err := os.ReadFile(o.keyOfSig)
 	if err != nil {
-		return hosts.Manifest{}, fileError("--public-key", err)
+		return linuxhost.Manifest{}, fileError("--public-key", err)
 	}
-	trust := hosts.Trust{PublicKey: string(key), MinSerial: o.minSerial, AllowUnversioned: o.allowUnversioned}
-	return hosts.ParseSignedManifest(text, string(signature), trust, o.tools.clock.now())
+	trust := linuxhost.Trust{PublicKey: string(key), MinSerial: o.minSerial, AllowUnversioned: o.allowUnversioned}
+	return linuxhost.ParseSignedManifest(text, string(signature), trust, o.tools.clock.now())
 }

@@ -24,7 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/pkg/version"
 	testhosts "github.com/windlass-dev/windlass/test/hosts"
 )
@@ -35,11 +35,11 @@ type runHost struct {
 
 	folder, bundle, digests string
 	to                      version.Version
-	distribution            hosts.Distribution
+	distribution            linuxhost.Distribution
 }
 
 // startRunHost makes a host that runs the unit, and a bundle with the binaries of the version that it is to have.
-func startRunHost(t *testing.T, d hosts.Distribution, from, to string, files map[string][]byte, unit string) *runHost {
+func startRunHost(t *testing.T, d linuxhost.Distribution, from, to string, files map[string][]byte, unit string) *runHost {
 	t.Helper()
 	testhosts.Require(t)
 	r := &runHost{folder: t.TempDir(), to: version.MustParse(to), distribution: d}
@@ -49,7 +49,7 @@ func startRunHost(t *testing.T, d hosts.Distribution, from, to string, files map
 	var bundle, manifest bytes.Buffer
 	archive := tar.NewWriter(&bundle)
 	for name, content := range runStandIns(t, to) {
-		name = hosts.BinaryName(r.to, "amd64", name)
+		name = linuxhost.BinaryName(r.to, "amd64", name)
 		sum := sha256.Sum256(content)
 		fmt.Fprintf(&manifest, "%s  %s\n", hex.EncodeToString(sum[:]), name)
 		if err := archive.WriteHeader(&tar.Header{Name: "./" + name, Size: int64(len(content)), Mode: 0o755, Typeflag: tar.TypeReg}); err != nil {
@@ -177,7 +177,7 @@ func (w *awaitedText) Write(p []byte) (int, error) {
 const runState = "find /usr/bin /etc/kubernetes /etc/systemd /var/lib/kubelet /var/lib/windlass -printf '%p %s\\n' 2>/dev/null | sort"
 
 func TestRunOnAHost(t *testing.T) {
-	r := startRunHost(t, hosts.Kubeadm, "v1.35.4", "v1.36.3", map[string][]byte{
+	r := startRunHost(t, linuxhost.Kubeadm, "v1.35.4", "v1.36.3", map[string][]byte{
 		"/etc/systemd/system/kubelet.service": []byte("[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n"),
 		"/etc/kubernetes/kubelet.conf":        []byte("clusters:\n- cluster:\n    server: https://balancer.example:6443\n"),
 	}, "kubelet")
@@ -262,7 +262,7 @@ func TestRunOnAHost(t *testing.T) {
 }
 
 func TestRunOnAHostWhoseConnectionsDrop(t *testing.T) {
-	r := startRunHost(t, hosts.K3s, "v1.35.4+k3s1", "v1.36.3+k3s1", map[string][]byte{
+	r := startRunHost(t, linuxhost.K3s, "v1.35.4+k3s1", "v1.36.3+k3s1", map[string][]byte{
 		"/etc/systemd/system/k3s-agent.service": []byte("[Service]\nExecStart=/usr/local/bin/k3s agent\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n"),
 	}, "k3s-agent")
 	var out, notes bytes.Buffer

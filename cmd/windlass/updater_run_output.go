@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/hosts"
-	"github.com/windlass-dev/windlass/internal/core/text/grid"
-	"github.com/windlass-dev/windlass/internal/updater/hoststep"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // runPrinter says what happens: to out as lines, or as JSON with one object a line; to notes what people should know besides.
@@ -18,8 +17,8 @@ type runPrinter struct {
 	began      time.Time
 }
 
-func (p runPrinter) note(text string) {
-	fmt.Fprintf(p.notes, "windlass: note: %s\n", grid.Printable(text))
+func (p runPrinter) note(buffer string) {
+	fmt.Fprintf(p.notes, "windlass: note: %s\n", text.Printable(buffer))
 }
 
 func (p runPrinter) noteAll(notes []string) {
@@ -38,15 +37,15 @@ const (
 
 // plannedStep is a step of a plan; what stands in a table, and in JSON.
 type plannedStep struct {
-	Step  hosts.Name `json:"step"`
-	State string     `json:"state"`
-	What  string     `json:"what"`
+	Step  linuxhost.Name `json:"step"`
+	State string         `json:"state"`
+	What  string         `json:"what"`
 }
 
 // computePlan says what is known of the host, and of the steps.
-func computePlan(g hosts.Goal, r hoststep.Report, watched bool) runPlanDocument {
-	var running hosts.Name
-	if job := r.Facts.Job; job.State == hosts.JobRunning && job.Operation == g.Operation() {
+func computePlan(g linuxhost.Goal, r linuxhost.Report, watched bool) runPlanDocument {
+	var running linuxhost.Name
+	if job := r.Facts.Job; job.State == linuxhost.JobRunning && job.Operation == g.Operation() {
 		running = job.Step
 	}
 	plan := runPlanDocument{From: r.Facts.Installed.String(), To: g.Version.String(), Steps: computePlanned(r.Steps, running, watched)}
@@ -57,7 +56,7 @@ func computePlan(g hosts.Goal, r hoststep.Report, watched bool) runPlanDocument 
 }
 
 // computePlanned says which steps are done, and which one runs. What is only done because the drain has not begun is still to do.
-func computePlanned(steps []hoststep.StepState, running hosts.Name, watched bool) []plannedStep {
+func computePlanned(steps []linuxhost.StepState, running linuxhost.Name, watched bool) []plannedStep {
 	planned := make([]plannedStep, 0, len(steps))
 	drained := true
 	for _, s := range steps {
@@ -65,13 +64,13 @@ func computePlanned(steps []hoststep.StepState, running hosts.Name, watched bool
 		if s.Done {
 			state = stepDone
 		}
-		if s.Step.Name == hosts.Drain {
+		if s.Step.Name == linuxhost.Drain {
 			drained = s.Done
 		}
-		if s.Step.Name == hosts.Uncordon && !drained {
+		if s.Step.Name == linuxhost.Uncordon && !drained {
 			state = stepToDo
 		}
-		if s.Step.Name == hosts.NodeReady && !watched {
+		if s.Step.Name == linuxhost.NodeReady && !watched {
 			state = stepLeftOut
 		}
 		if s.Step.Name == running {
@@ -103,33 +102,33 @@ func (p runPrinter) plan(d runPlanDocument) error {
 	if p.json {
 		return writeLine(p.out, d)
 	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "Host %s, at %s", d.Host, d.From)
+	var buffer strings.Builder
+	fmt.Fprintf(&buffer, "Host %s, at %s", d.Host, d.From)
 	if d.inPlace != "" {
-		fmt.Fprintf(&text, " (%s is in place, and waits for a restart)", d.inPlace)
+		fmt.Fprintf(&buffer, " (%s is in place, and waits for a restart)", d.inPlace)
 	}
-	text.WriteString(", to " + d.To)
+	buffer.WriteString(", to " + d.To)
 	if d.Node != "" {
-		text.WriteString("; its node is " + d.Node)
+		buffer.WriteString("; its node is " + d.Node)
 	}
-	text.WriteString("\n\n")
+	buffer.WriteString("\n\n")
 	rows := make([][]string, 0, len(d.Steps))
 	for _, s := range d.Steps {
-		rows = append(rows, []string{string(s.Step), s.State, grid.Printable(s.What)})
+		rows = append(rows, []string{string(s.Step), s.State, text.Printable(s.What)})
 	}
-	grid.Write(&text, []string{"STEP", "STATE", "WHAT"}, rows, []int{whatWidth, whatWidth, whatWidth})
-	text.WriteString("\n")
-	return p.write(text.String())
+	text.WriteTable(&buffer, []string{"STEP", "STATE", "WHAT"}, rows, []int{whatWidth, whatWidth, whatWidth})
+	buffer.WriteString("\n")
+	return p.write(buffer.String())
 }
 
 // runChangeDocument is a line of `windlass updater kubeadm run -o json`, a stable interface.
 type runChangeDocument struct {
-	Time           time.Time      `json:"time"`
-	ElapsedSeconds int64          `json:"elapsedSeconds"`
-	Step           hosts.Name     `json:"step,omitempty"`
-	State          hosts.LogState `json:"state"`
-	Message        string         `json:"message,omitempty"`
-	Output         string         `json:"output,omitempty"`
+	Time           time.Time          `json:"time"`
+	ElapsedSeconds int64              `json:"elapsedSeconds"`
+	Step           linuxhost.Name     `json:"step,omitempty"`
+	State          linuxhost.LogState `json:"state"`
+	Message        string             `json:"message,omitempty"`
+	Output         string             `json:"output,omitempty"`
 }
 
 func (p runPrinter) changes(changes []runChange, now time.Time) error {
@@ -162,9 +161,9 @@ func (p runPrinter) change(c runChange, now time.Time) error {
 // finished says that all is done.
 func (p runPrinter) finished(message string, now time.Time) error {
 	if p.json {
-		return p.change(runChange{State: hosts.LogDone, Message: message}, now)
+		return p.change(runChange{State: linuxhost.LogDone, Message: message}, now)
 	}
-	return p.write(fmt.Sprintf("%7s  done: %s\n", now.Sub(p.began).Truncate(time.Second), grid.Printable(message)))
+	return p.write(fmt.Sprintf("%7s  done: %s\n", now.Sub(p.began).Truncate(time.Second), text.Printable(message)))
 }
 
 func (p runPrinter) write(text string) error {
@@ -175,13 +174,13 @@ func (p runPrinter) write(text string) error {
 }
 
 // oneLine makes a text one line that a terminal shows as it is.
-func oneLine(text string) string { return grid.Printable(strings.Join(strings.Fields(text), " ")) }
+func oneLine(buffer string) string { return text.Printable(strings.Join(strings.Fields(buffer), " ")) }
 
 // indented puts something before each line of a text.
-func indented(text, before string) string {
+func indented(buffer, before string) string {
 	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString(strings.TrimRight(before+grid.Printable(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")), " ") + "\n")
+	for line := range strings.Lines(buffer) {
+		b.WriteString(strings.TrimRight(before+text.Printable(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")), " ") + "\n")
 	}
 	return b.String()
 }

@@ -23,64 +23,63 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windlass-dev/windlass/internal/core/hosts"
-	"github.com/windlass-dev/windlass/internal/host/ssh"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
-	"github.com/windlass-dev/windlass/internal/updater/hoststep"
+	"github.com/windlass-dev/windlass/internal/transport/ssh"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 func TestRunTracker(t *testing.T) {
-	order := []hosts.Name{"fetch-kubelet", hosts.Drain, hosts.KubeadmUpgrade, hosts.NodeReady}
-	running := func(step hosts.Name, since string) hoststep.Progress {
-		return hoststep.Progress{Step: step, Message: "step " + string(step) + " runs since " + since, Job: hosts.Job{Step: step, State: hosts.JobRunning}}
+	order := []linuxhost.Name{"fetch-kubelet", linuxhost.Drain, linuxhost.KubeadmUpgrade, linuxhost.NodeReady}
+	running := func(step linuxhost.Name, since string) linuxhost.Progress {
+		return linuxhost.Progress{Step: step, Message: "step " + string(step) + " runs since " + since, Job: linuxhost.Job{Step: step, State: linuxhost.JobRunning}}
 	}
 	for _, test := range []struct {
 		name string
-		seen []hoststep.Progress
+		seen []linuxhost.Progress
 		want []runChange
 	}{
-		{name: "a step that runs is told once", seen: []hoststep.Progress{{Step: "fetch-kubelet"}, running("fetch-kubelet", "1s"), running("fetch-kubelet", "2s")},
-			want: []runChange{{Step: "fetch-kubelet", State: hosts.LogRunning}}},
-		{name: "the next one ends it", seen: []hoststep.Progress{{Step: "fetch-kubelet"}, {Step: hosts.Drain, Message: "the node is drained: one pod"}, {Step: hosts.Drain, Message: "the node is drained: no pod"}},
+		{name: "a step that runs is told once", seen: []linuxhost.Progress{{Step: "fetch-kubelet"}, running("fetch-kubelet", "1s"), running("fetch-kubelet", "2s")},
+			want: []runChange{{Step: "fetch-kubelet", State: linuxhost.LogRunning}}},
+		{name: "the next one ends it", seen: []linuxhost.Progress{{Step: "fetch-kubelet"}, {Step: linuxhost.Drain, Message: "the node is drained: one pod"}, {Step: linuxhost.Drain, Message: "the node is drained: no pod"}},
 			want: []runChange{
-				{Step: "fetch-kubelet", State: hosts.LogRunning}, {Step: "fetch-kubelet", State: hosts.LogDone},
-				{Step: hosts.Drain, State: hosts.LogWaiting, Message: "the node is drained: one pod"}, {Step: hosts.Drain, State: hosts.LogWaiting, Message: "the node is drained: no pod"},
+				{Step: "fetch-kubelet", State: linuxhost.LogRunning}, {Step: "fetch-kubelet", State: linuxhost.LogDone},
+				{Step: linuxhost.Drain, State: linuxhost.LogWaiting, Message: "the node is drained: one pod"}, {Step: linuxhost.Drain, State: linuxhost.LogWaiting, Message: "the node is drained: no pod"},
 			}},
-		{name: "going back does not end it", seen: []hoststep.Progress{{Step: hosts.KubeadmUpgrade}, {Step: "fetch-kubelet"}},
-			want: []runChange{{Step: hosts.KubeadmUpgrade, State: hosts.LogRunning}, {Step: "fetch-kubelet", State: hosts.LogRunning}}},
-		{name: "a failure does not end others", seen: []hoststep.Progress{{Step: "fetch-kubelet"}, {
-			Step: hosts.KubeadmUpgrade, Failure: &hosts.Failure{Reason: hosts.StepFailed, Step: hosts.KubeadmUpgrade, Message: "exit code 1"},
-			Job: hosts.Job{Step: hosts.KubeadmUpgrade, State: hosts.JobEnded, ExitCode: 1, Output: strings.Repeat("line\n", 30)},
+		{name: "going back does not end it", seen: []linuxhost.Progress{{Step: linuxhost.KubeadmUpgrade}, {Step: "fetch-kubelet"}},
+			want: []runChange{{Step: linuxhost.KubeadmUpgrade, State: linuxhost.LogRunning}, {Step: "fetch-kubelet", State: linuxhost.LogRunning}}},
+		{name: "a failure does not end others", seen: []linuxhost.Progress{{Step: "fetch-kubelet"}, {
+			Step: linuxhost.KubeadmUpgrade, Failure: &linuxhost.Failure{Reason: linuxhost.StepFailed, Step: linuxhost.KubeadmUpgrade, Message: "exit code 1"},
+			Job: linuxhost.Job{Step: linuxhost.KubeadmUpgrade, State: linuxhost.JobEnded, ExitCode: 1, Output: strings.Repeat("line\n", 30)},
 		}},
-			want: []runChange{{Step: "fetch-kubelet", State: hosts.LogRunning}, {
-				Step: hosts.KubeadmUpgrade, State: hosts.LogFailed, Message: "StepFailed: exit code 1", Quoted: true,
+			want: []runChange{{Step: "fetch-kubelet", State: linuxhost.LogRunning}, {
+				Step: linuxhost.KubeadmUpgrade, State: linuxhost.LogFailed, Message: "StepFailed: exit code 1", Quoted: true,
 				Output: strings.TrimSuffix(strings.Repeat("line\n", maxOutputLines), "\n"),
 			}}},
-		{name: "what a step says to programs is told once", seen: []hoststep.Progress{{
-			Step: "fetch-kubelet", Failure: &hosts.Failure{Reason: hosts.WrongDigest, Step: "fetch-kubelet", Message: "it is another file"},
-			Job: hosts.Job{Step: "fetch-kubelet", State: hosts.JobEnded, ExitCode: 1, Output: "one\nwindlass-reason WrongDigest: it is another file\n"},
+		{name: "what a step says to programs is told once", seen: []linuxhost.Progress{{
+			Step: "fetch-kubelet", Failure: &linuxhost.Failure{Reason: linuxhost.WrongDigest, Step: "fetch-kubelet", Message: "it is another file"},
+			Job: linuxhost.Job{Step: "fetch-kubelet", State: linuxhost.JobEnded, ExitCode: 1, Output: "one\nwindlass-reason WrongDigest: it is another file\n"},
 		}},
-			want: []runChange{{Step: "fetch-kubelet", State: hosts.LogFailed, Message: "WrongDigest: it is another file", Output: "one"}}},
-		{name: "a job that vanished is started again", seen: []hoststep.Progress{
+			want: []runChange{{Step: "fetch-kubelet", State: linuxhost.LogFailed, Message: "WrongDigest: it is another file", Output: "one"}}},
+		{name: "a job that vanished is started again", seen: []linuxhost.Progress{
 			{Step: "fetch-kubelet"}, running("fetch-kubelet", "1s"),
-			{Step: "fetch-kubelet", Job: hosts.Job{Step: "fetch-kubelet", State: hosts.JobVanished}}, running("fetch-kubelet", "1s"),
+			{Step: "fetch-kubelet", Job: linuxhost.Job{Step: "fetch-kubelet", State: linuxhost.JobVanished}}, running("fetch-kubelet", "1s"),
 		},
 			want: []runChange{
-				{Step: "fetch-kubelet", State: hosts.LogRunning},
-				{Step: "fetch-kubelet", State: hosts.LogRunning, Message: "started again: it ended without a result"},
+				{Step: "fetch-kubelet", State: linuxhost.LogRunning},
+				{Step: "fetch-kubelet", State: linuxhost.LogRunning, Message: "started again: it ended without a result"},
 			}},
-		{name: "a job of an earlier run that vanished is none of this one", seen: []hoststep.Progress{
-			{Step: "fetch-kubelet", Job: hosts.Job{Step: "fetch-kubelet", State: hosts.JobVanished}}, running("fetch-kubelet", "1s"),
+		{name: "a job of an earlier run that vanished is none of this one", seen: []linuxhost.Progress{
+			{Step: "fetch-kubelet", Job: linuxhost.Job{Step: "fetch-kubelet", State: linuxhost.JobVanished}}, running("fetch-kubelet", "1s"),
 		},
-			want: []runChange{{Step: "fetch-kubelet", State: hosts.LogRunning}}},
-		{name: "the end", seen: []hoststep.Progress{{Step: hosts.NodeReady, Message: "the node is not Ready"}, {Done: true}},
-			want: []runChange{{Step: hosts.NodeReady, State: hosts.LogWaiting, Message: "the node is not Ready"}, {Step: hosts.NodeReady, State: hosts.LogDone}}},
-		{name: "nothing to do", seen: []hoststep.Progress{{Done: true}}},
-		{name: "somebody else's upgrade", seen: []hoststep.Progress{
-			{Message: "another upgrade of this host, to a, runs step drain since 1s", Job: hosts.Job{Operation: "a", Step: hosts.Drain, State: hosts.JobRunning}},
-			{Message: "another upgrade of this host, to a, runs step drain since 2s", Job: hosts.Job{Operation: "a", Step: hosts.Drain, State: hosts.JobRunning}},
-		}, want: []runChange{{State: hosts.LogWaiting, Message: "another upgrade of this host, to a, runs step drain"}}},
+			want: []runChange{{Step: "fetch-kubelet", State: linuxhost.LogRunning}}},
+		{name: "the end", seen: []linuxhost.Progress{{Step: linuxhost.NodeReady, Message: "the node is not Ready"}, {Done: true}},
+			want: []runChange{{Step: linuxhost.NodeReady, State: linuxhost.LogWaiting, Message: "the node is not Ready"}, {Step: linuxhost.NodeReady, State: linuxhost.LogDone}}},
+		{name: "nothing to do", seen: []linuxhost.Progress{{Done: true}}},
+		{name: "somebody else's upgrade", seen: []linuxhost.Progress{
+			{Message: "another upgrade of this host, to a, runs step drain since 1s", Job: linuxhost.Job{Operation: "a", Step: linuxhost.Drain, State: linuxhost.JobRunning}},
+			{Message: "another upgrade of this host, to a, runs step drain since 2s", Job: linuxhost.Job{Operation: "a", Step: linuxhost.Drain, State: linuxhost.JobRunning}},
+		}, want: []runChange{{State: linuxhost.LogWaiting, Message: "another upgrade of this host, to a, runs step drain"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tracker := runTracker{order: order}
@@ -232,7 +231,7 @@ func (r *scriptedRun) runFrom(t *testing.T, h *scriptedHost, maxPauses int, sour
 	if err := os.WriteFile(digests, []byte(manifest.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := newUpdaterHostCommand(hosts.Kubeadm, "kubeadm", tools)
+	cmd := newUpdaterHostCommand(linuxhost.Kubeadm, "kubeadm", tools)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append([]string{"run", "--host", "10.0.0.7", "--to", "v1.36.3", "--digests", digests, source, from}, args...))
 	cmd.SetOut(&r.out)
@@ -345,10 +344,10 @@ func TestRunLooksIntoTheBundleFirst(t *testing.T) {
 
 func TestRunShowsWhatRuns(t *testing.T) {
 	running, installed := version.MustParse("v1.35.4"), version.MustParse("v1.36.3")
-	goal := hosts.Goal{Distribution: hosts.Kubeadm, Version: installed}
-	report := hoststep.Report{
-		Facts: hosts.Facts{Installed: installed, Running: running, Job: hosts.Job{Operation: goal.Operation(), Step: hosts.Restart, State: hosts.JobRunning}},
-		Steps: []hoststep.StepState{{Step: hosts.Step{Name: "install-kubelet"}, Done: true}, {Step: hosts.Step{Name: hosts.Restart}}},
+	goal := linuxhost.Goal{Distribution: linuxhost.Kubeadm, Version: installed}
+	report := linuxhost.Report{
+		Facts: linuxhost.Facts{Installed: installed, Running: running, Job: linuxhost.Job{Operation: goal.Operation(), Step: linuxhost.Restart, State: linuxhost.JobRunning}},
+		Steps: []linuxhost.StepState{{Step: linuxhost.Step{Name: "install-kubelet"}, Done: true}, {Step: linuxhost.Step{Name: linuxhost.Restart}}},
 	}
 	plan := computePlan(goal, report, true)
 	plan.Host = "10.0.0.7"
@@ -359,7 +358,7 @@ func TestRunShowsWhatRuns(t *testing.T) {
 	if want := "Host 10.0.0.7, at v1.35.4 (v1.36.3 is in place, and waits for a restart), to v1.36.3\n"; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("it prints %q, not %q", out.String(), want)
 	}
-	want := []plannedStep{{Step: "install-kubelet", State: stepDone}, {Step: hosts.Restart, State: stepRunning}}
+	want := []plannedStep{{Step: "install-kubelet", State: stepDone}, {Step: linuxhost.Restart, State: stepRunning}}
 	if diff := cmp.Diff(want, plan.Steps); diff != "" || plan.From != "v1.35.4" {
 		t.Errorf("from %s; steps (-want +got):\n%s", plan.From, diff)
 	}

@@ -18,9 +18,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
 	"github.com/windlass-dev/windlass/internal/hookserver"
-	"github.com/windlass-dev/windlass/internal/updater/simulated"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/updaters/simulated"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 	"github.com/windlass-dev/windlass/internal/workload"
 )

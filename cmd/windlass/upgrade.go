@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
@@ -152,7 +152,7 @@ func (o *upgradeOptions) check() error {
 		return &flagError{flag: "--to", problem: "it is missing; say what to upgrade to, such as --to version=v1.31.2, or give --retry or --cancel"}
 	}
 	if o.to != "" {
-		if _, err := annotated.ParseOption(o.to); err != nil {
+		if _, err := request.ParseOption(o.to); err != nil {
 			return &flagError{flag: "--to", problem: err.Error(), err: err}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -51,7 +51,7 @@ func (i upgradeIntent) outcome(t upgradeTarget, v upgradeView) (ended bool, err 
 
 // cancelled reports whether nothing runs any longer; the error says why nobody can tell.
 func cancelled(t upgradeTarget, v upgradeView) (ended bool, err error) {
-	if v.asking.Reason == annotated.ReasonRecordUnreadable {
+	if v.asking.Reason == request.ReasonRecordUnreadable {
 		return true, nothingError("%s is not asked any longer, but %s", t, v.asking.Message)
 	}
 	return isCancelled(v), nil

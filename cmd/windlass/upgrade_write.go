@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -121,7 +121,7 @@ func (o *upgradeOptions) computeCancel(t upgradeTarget, v upgradeView, w upgrade
 
 // computeRefusal decides as the controllers do, on what is known here: less, so that what they would hold or refuse may pass.
 func computeRefusal(t upgradeTarget, object client.Object, to string) string {
-	group := annotated.Group{Marks: annotated.Marks{To: to}}
+	group := request.Group{Marks: request.Marks{To: to}}
 	if _, owned := object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]; owned && t.cluster.Spec.Topology.IsDefined() {
 		group.Topology = t.cluster.Name
 	}
@@ -134,7 +134,7 @@ func computeRefusal(t upgradeTarget, object client.Object, to string) string {
 		text, _, _ := unstructured.NestedString(o.Object, "spec", "version") // another shape says nothing
 		group.Spec, group.ControlPlane = parseLeniently(text), true
 	}
-	if after := annotated.DecideGroup(group).After; !group.Spec.IsZero() && after.Marks.Status == annotated.Failed {
+	if after := request.DecideGroup(group).After; !group.Spec.IsZero() && after.Marks.Status == request.Failed {
 		return after.Record.Message
 	}
 	return ""
@@ -142,8 +142,8 @@ func computeRefusal(t upgradeTarget, object client.Object, to string) string {
 
 func computeMachineRefusal(m *clusterv1.Machine, topology, to string) string {
 	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
-	f := annotated.Machine{
-		Name: m.Name, Marks: annotated.Marks{To: to}, Topology: topology, ControlPlane: controlPlane, Spec: parseLeniently(m.Spec.Version),
+	f := request.Machine{
+		Name: m.Name, Marks: request.Marks{To: to}, Topology: topology, ControlPlane: controlPlane, Spec: parseLeniently(m.Spec.Version),
 		Node: inplace.Node{Unknown: "not looked at"},
 	}
 	if m.Status.NodeInfo != nil {
@@ -152,7 +152,7 @@ func computeMachineRefusal(m *clusterv1.Machine, topology, to string) string {
 	if f.Spec.IsZero() || f.Node.Exists && f.Node.Kubelet.IsZero() {
 		return ""
 	}
-	if after := annotated.DecideMachine(f).After; after.Marks.Status == annotated.Failed {
+	if after := request.DecideMachine(f).After; after.Marks.Status == request.Failed {
 		return after.Upgrade.Message
 	}
 	return ""
@@ -201,21 +201,21 @@ type planned struct {
 // computeOrder returns the machines in the order in which they would be upgraded.
 func computeOrder(v upgradeView, prefix, to string) []planned {
 	byName := map[string]planned{}
-	members := make([]annotated.Member, 0, len(v.machines))
+	members := make([]request.Member, 0, len(v.machines))
 	for _, m := range v.machines {
 		p := planned{Machine: m.Name, There: status.ReadMarks(m.Annotations, prefix).Release == to, NotReady: !nodeReady(m)}
 		if m.Status.NodeInfo != nil {
 			p.Kubelet = m.Status.NodeInfo.KubeletVersion
 		}
 		byName[m.Name] = p
-		member := annotated.Member{Name: m.Name, Created: m.CreationTimestamp.Time, Deleting: !m.DeletionTimestamp.IsZero()}
+		member := request.Member{Name: m.Name, Created: m.CreationTimestamp.Time, Deleting: !m.DeletionTimestamp.IsZero()}
 		if p.NotReady {
 			member.NotReady = "it is not known to be Ready"
 		}
 		members = append(members, member)
 	}
 	order := make([]planned, 0, len(members))
-	for _, m := range annotated.Order(members) {
+	for _, m := range request.Order(members) {
 		order = append(order, byName[m.Name])
 	}
 	return order

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/windlass-dev/windlass/internal/core/chain"
-	"github.com/windlass-dev/windlass/internal/sim"
+	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/simulate/explore"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -121,7 +121,7 @@ func runVerify(cmd *cobra.Command, o *planOptions, args []string, maxStates int)
 	if err != nil {
 		return reportFailure(cmd, in, r, err)
 	}
-	result, err := explore(cmd.Context(), r, c, p, maxStates)
+	result, err := runExplorer(cmd.Context(), r, c, p, maxStates)
 	if err != nil {
 		return reportFailure(cmd, in, r, err)
 	}
@@ -129,8 +129,8 @@ func runVerify(cmd *cobra.Command, o *planOptions, args []string, maxStates int)
 }
 
 // simulation is what is explored: a Cluster at rest, or one with an upgrade under way where objects say so and flags do not say otherwise.
-func simulation(r planRequest, in planInput) (sim.Config, error) {
-	c := sim.Config{
+func simulation(r planRequest, in planInput) (explore.Config, error) {
+	c := explore.Config{
 		ControlPlane: r.request.Inventory.ControlPlane, Target: r.request.Target, Sources: []plan.Source{r.request.Source}, Skew: r.request.Policy.Skew,
 		Groups: simulatedGroups(r.request.Inventory.Groups),
 	}
@@ -167,14 +167,14 @@ func simulation(r planRequest, in planInput) (sim.Config, error) {
 		}
 	}
 	for _, left := range state.Leaving {
-		c.Groups = append(c.Groups, sim.Group{Name: left.Name, Kind: left.Kind, Version: left.Version, Oldest: left.Oldest, Absent: true, Deleting: left.Deleting})
+		c.Groups = append(c.Groups, explore.Group{Name: left.Name, Kind: left.Kind, Version: left.Version, Oldest: left.Oldest, Absent: true, Deleting: left.Deleting})
 	}
-	slices.SortStableFunc(c.Groups, func(a, b sim.Group) int { return cmp.Compare(a.Kind, b.Kind) })
+	slices.SortStableFunc(c.Groups, func(a, b explore.Group) int { return cmp.Compare(a.Kind, b.Kind) })
 	return c, nil
 }
 
 // explore visits all that can happen to a plan.
-func explore(ctx context.Context, r planRequest, c sim.Config, p plan.Plan, maxStates int) (view.Verification, error) {
+func runExplorer(ctx context.Context, r planRequest, c explore.Config, p plan.Plan, maxStates int) (view.Verification, error) {
 	result := view.Verification{From: c.ControlPlane, To: c.Target, Notes: slices.Clone(r.notes)}
 	if r.updates != nil {
 		cluster := r.updates.facts.Objects.Cluster
@@ -183,7 +183,7 @@ func explore(ctx context.Context, r planRequest, c sim.Config, p plan.Plan, maxS
 	if len(c.Recorded.Pending) > 0 {
 		result.Notes = append(result.Notes, fmt.Sprintf("an upgrade is under way: it is explored from where it is, with %s pending", joinHooks(c.Recorded.Pending)))
 	}
-	represented := sim.Represent(c.Groups, c.Concurrency)
+	represented := explore.Represent(c.Groups, c.Concurrency)
 	c.Groups, result.Unrepresented = represented.Groups, !represented.Complete
 	if represented.Note != "" {
 		result.Notes = append(result.Notes, represented.Note)
@@ -192,9 +192,9 @@ func explore(ctx context.Context, r planRequest, c sim.Config, p plan.Plan, maxS
 	for _, g := range c.Groups {
 		result.Groups = append(result.Groups, g.Name)
 	}
-	for _, study := range sim.Studies(c, p.ControlPlane) {
+	for _, study := range explore.Studies(c, p.ControlPlane) {
 		began := time.Now()
-		report, err := sim.Explore(ctx, study.Config, maxStates)
+		report, err := explore.Explore(ctx, study.Config, maxStates)
 		if err != nil {
 			return result, fmt.Errorf("exploring %s: %w", study.Name, err)
 		}
@@ -219,12 +219,12 @@ func joinHooks(pending chain.Pending) string {
 }
 
 // simulatedGroups puts MachineDeployments first, as the engine does.
-func simulatedGroups(groups []plan.Group) []sim.Group {
-	simulated := make([]sim.Group, 0, len(groups))
+func simulatedGroups(groups []plan.Group) []explore.Group {
+	simulated := make([]explore.Group, 0, len(groups))
 	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
 		for _, g := range groups {
 			if g.Kind == kind || g.Kind == "" && kind == plan.MachineDeployment {
-				simulated = append(simulated, sim.Group{Name: g.Name, Kind: kind, Version: g.Version, MaxMinorStep: g.MaxMinorStep})
+				simulated = append(simulated, explore.Group{Name: g.Name, Kind: kind, Version: g.Version, MaxMinorStep: g.MaxMinorStep})
 			}
 		}
 	}

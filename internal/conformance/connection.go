@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/windlass-dev/windlass/internal/updater/wire"
+	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
 // Where the rules are written. Sections are named, because lines move.
@@ -109,7 +109,7 @@ func checkPlain(ctx context.Context, k *kit) outcome {
 	if err != nil {
 		return passed()
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, wire.MaxResponseBytes))
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, updaters.MaxResponseBytes))
 	_ = answer.Body.Close()
 	if answer.StatusCode < http.StatusMultipleChoices {
 		return failed("a request without TLS was answered with the status %d; serve nothing but https there", answer.StatusCode)
@@ -155,7 +155,7 @@ func checkDiscovery(ctx context.Context, k *kit) outcome {
 		return failed("the answer is not the JSON of a DiscoveryResponse: %v", err)
 	}
 	if response.Status != runtimehooksv1.ResponseStatusSuccess {
-		return failed("the answer has the status %q: %s", wire.CleanWord(string(response.Status)), wire.CleanMessage(response.Message))
+		return failed("the answer has the status %q: %s", updaters.CleanWord(string(response.Status)), updaters.CleanMessage(response.Message))
 	}
 	k.discovered = response
 	return passed()
@@ -173,7 +173,7 @@ func (k *kit) eachHandler(judge func(h *runtimehooksv1.ExtensionHandler) string)
 				continue
 			}
 			if problem := judge(h); problem != "" {
-				return failed("handler %q of %s: %s", wire.CleanWord(h.Name), hook, problem)
+				return failed("handler %q of %s: %s", updaters.CleanWord(h.Name), hook, problem)
 			}
 		}
 	}
@@ -185,14 +185,14 @@ func checkHooks(_ context.Context, k *kit) outcome {
 	result := k.eachHandler(func(h *runtimehooksv1.ExtensionHandler) string {
 		hook := h.RequestHook.Hook
 		if h.RequestHook.APIVersion != runtimehooksv1.GroupVersion.String() {
-			return fmt.Sprintf("it is of version %q, which is not known", wire.CleanWord(h.RequestHook.APIVersion))
+			return fmt.Sprintf("it is of version %q, which is not known", updaters.CleanWord(h.RequestHook.APIVersion))
 		}
 		if counted[hook]++; counted[hook] > 1 {
 			return "it is a second handler of that hook"
 		}
 		timeout := time.Duration(runtimehooksv1.DefaultHandlersTimeoutSeconds) * time.Second
 		if h.TimeoutSeconds != nil && *h.TimeoutSeconds > 0 {
-			timeout = min(time.Duration(*h.TimeoutSeconds)*time.Second, wire.MaxTimeout)
+			timeout = min(time.Duration(*h.TimeoutSeconds)*time.Second, updaters.MaxTimeout)
 		}
 		k.handlers[hook] = handler{name: h.Name, timeout: timeout}
 		return ""
@@ -234,7 +234,7 @@ func checkTimeouts(_ context.Context, k *kit) outcome {
 func checkPolicies(_ context.Context, k *kit) outcome {
 	return k.eachHandler(func(h *runtimehooksv1.ExtensionHandler) string {
 		if policy := h.FailurePolicy; policy != nil && *policy != runtimehooksv1.FailurePolicyFail {
-			return fmt.Sprintf("failurePolicy is %q; it must be Fail, or left out", wire.CleanWord(string(*policy)))
+			return fmt.Sprintf("failurePolicy is %q; it must be Fail, or left out", updaters.CleanWord(string(*policy)))
 		}
 		return ""
 	})

@@ -11,8 +11,8 @@ import (
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
-	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // decisionHook is CanUpdateMachine or CanUpdateMachineSet.

@@ -11,8 +11,8 @@ import (
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
-	"github.com/windlass-dev/windlass/internal/updater/wire"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
 // Options say which updater is tested, and with what.
@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 func complete(o *Options) error {
-	if _, err := newClient(*o, wire.DefaultTimeout); err != nil {
+	if _, err := newClient(*o, updaters.DefaultTimeout); err != nil {
 		return err
 	}
 	if o.Fixture == nil {
@@ -132,8 +132,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func newClient(o Options, timeout time.Duration) (*wire.Client, error) {
-	return wire.New(wire.Options{Name: "under test", URL: o.URL, CABundle: o.CABundle, Timeout: timeout})
+func newClient(o Options, timeout time.Duration) (*updaters.Client, error) {
+	return updaters.NewClient(updaters.ClientOptions{Name: "under test", URL: o.URL, CABundle: o.CABundle, Timeout: timeout})
 }
 
 // answer is any hook's response.
@@ -182,12 +182,12 @@ func decodeAnswer(hook string, content []byte) (*answer, error) {
 		return nil, fmt.Errorf("the answer is not the JSON of a %sResponse: %w", hook, err)
 	}
 	if a.APIVersion != "" && a.APIVersion != runtimehooksv1.GroupVersion.String() || a.Kind != "" && a.Kind != hook+"Response" {
-		return nil, fmt.Errorf("the answer is a %q of %q", wire.CleanWord(a.Kind), wire.CleanWord(a.APIVersion))
+		return nil, fmt.Errorf("the answer is a %q of %q", updaters.CleanWord(a.Kind), updaters.CleanWord(a.APIVersion))
 	}
 	if a.Status != runtimehooksv1.ResponseStatusSuccess && a.Status != runtimehooksv1.ResponseStatusFailure {
-		return nil, fmt.Errorf("the answer has the status %q; it must be Success or Failure", wire.CleanWord(string(a.Status)))
+		return nil, fmt.Errorf("the answer has the status %q; it must be Success or Failure", updaters.CleanWord(string(a.Status)))
 	}
-	a.Message = wire.CleanMessage(a.Message)
+	a.Message = updaters.CleanMessage(a.Message)
 	var err error
 	if a.patches, err = decodePatches(content); err != nil {
 		return nil, err

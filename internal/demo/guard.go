@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/webhook"
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 )
 
 // registerGuard makes the API server of a plane ask the guard, which the extension at url serves, before Machines are created
 // or deleted. caBundle must have signed the extension's certificate.
 func registerGuard(ctx context.Context, c client.Client, url string, caBundle []byte) error {
-	object, err := toUnstructured(guardConfiguration(url+webhook.GuardPath, caBundle))
+	object, err := toUnstructured(guardConfiguration(url+guardwebhook.GuardPath, caBundle))
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/windlass-dev/windlass/internal/updater/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 )
 

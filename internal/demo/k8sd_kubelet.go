@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
-	"github.com/windlass-dev/windlass/internal/updater/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -27,7 +27,7 @@ var versionInName = regexp.MustCompile(`v[0-9]+\.[0-9]+\.[0-9]+`)
 func computeKubelet(current version.Version, to k8sdtest.Option) (version.Version, error) {
 	switch {
 	case to.Channel != "":
-		option, err := annotated.ParseOption(string(annotated.Channel) + "=" + to.Channel)
+		option, err := request.ParseOption(string(request.Channel) + "=" + to.Channel)
 		if err != nil {
 			return version.Version{}, err
 		}

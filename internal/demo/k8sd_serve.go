@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/updater/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"

@@ -24,7 +24,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	coreguard "github.com/windlass-dev/windlass/internal/core/guard"
+	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -71,7 +71,7 @@ func policy(name string, strategy v1alpha1.UpdateStrategy, fallback v1alpha1.Upd
 	}
 }
 
-func guard() *admissionregistrationv1.ValidatingWebhookConfiguration {
+func guardPolicy() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.GuardConfigurationName},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
@@ -139,7 +139,7 @@ func healthy() Facts {
 		},
 		Extensions: []runtimev1.ExtensionConfig{extension()},
 		Handlers:   map[string]string{"CanUpdateMachine": "handler-0", "CanUpdateMachineSet": "handler-1", "UpdateMachine": "handler-2"},
-		Guard:      guard(),
+		Guard:      guardPolicy(),
 	}
 }
 
@@ -290,7 +290,7 @@ func TestExamine(t *testing.T) {
 		{"guard not installed", func(f *Facts) { f.Guard = nil }, []string{"Error Guard guard: there is no ValidatingWebhookConfiguration"}},
 		{"guard that does not include the groups", func(f *Facts) {
 			f.Guard.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{
-				Name: v1alpha1.GuardScopeCondition, Expression: coreguard.NewScope("another").Expression("p"),
+				Name: v1alpha1.GuardScopeCondition, Expression: guard.NewScope("another").Expression("p"),
 			}}
 		}, []string{`Error Guard guard: the match condition "kept-by-policies" of ValidatingWebhookConfiguration "windlass-guard" does not include`}},
 		{"guard not needed", func(f *Facts) { fallback(f); f.Guard = nil }, nil},

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Every error that the Client returns names the hook and the extension, says what is wrong and what would mend it. It never

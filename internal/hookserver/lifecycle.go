@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/windlass-dev/windlass/internal/core/gate"
+	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -25,7 +25,7 @@ const (
 	AfterClusterUpgradeHandler       = "after-cluster-upgrade"
 )
 
-// Gates tells whether a step of an upgrade may go on. The engine of package engine/gate does.
+// Gates tells whether a step of an upgrade may go on. The engine of package gate/gatehooks does.
 type Gates interface {
 	Ask(ctx context.Context, cluster *clusterv1.Cluster, step gate.Step) (gate.Verdict, error)
 }

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // maxMessageBytes bounds what a response says and what is logged of a request. A condition's message may have 32768

@@ -7,8 +7,8 @@ import (
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
-	"github.com/windlass-dev/windlass/internal/engine/update"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
 // The names under which the hooks for updates in place are registered.
@@ -23,9 +23,9 @@ const updateTimeoutSeconds int32 = 30
 
 // Updates decides about updates in place and carries them out. *update.Engine is one.
 type Updates interface {
-	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (update.Coverage, error)
-	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (update.Coverage, error)
-	UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (update.Reply, error)
+	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (engine.Coverage, error)
+	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (engine.Coverage, error)
+	UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (engine.Reply, error)
 }
 
 // updater answers the three hooks. Every error is an answer with the status Failure: Cluster API then neither updates nor

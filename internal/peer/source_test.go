@@ -43,7 +43,7 @@ var constructors = map[string][]string{
 var exceptions = map[string]string{
 	"internal/peer/peer.go":              "the constructor",
 	"internal/workload/clients.go":       "passes a client of this package",
-	"internal/extension/extension.go":    "the management cluster",
+	"internal/app/extension.go":          "the management cluster",
 	"internal/conformance/connection.go": "checks that an updater refuses plain HTTP, which a client of this package does not speak",
 	"cmd/windlass/approve.go":            "the management cluster",
 	"cmd/windlass/logs.go":               "the management cluster",

@@ -1,5 +1,3 @@
-// Package port holds the interfaces between what decides and the world: updaters and nodes. Every port has one suite of
-// contract tests, run against each implementation and against the fake.
 package port
 
 import (
@@ -9,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 )
 
 // Updater changes running machines. It speaks the nouns of Cluster API's hooks, so that an extension written for Cluster API

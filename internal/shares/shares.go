@@ -1,4 +1,3 @@
-// Package shares keeps one tenant from using all of something that a process has little of.
 package shares
 
 import (

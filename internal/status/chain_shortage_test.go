@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/windlass-dev/windlass/internal/core/chain"
+	"github.com/windlass-dev/windlass/internal/chain"
 )
 
 const preflight = "Scaling up from 1 to 2 replicas is blocked because:\n* control plane is at v1.33.0 (\"KubeadmVersionSkew\" preflight check failed)"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace"
 )
 
 // Changes returns one line for each thing that differs between two reports of the same cluster, for people who follow

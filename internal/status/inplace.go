@@ -3,7 +3,7 @@ package status
 import (
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // InPlaceUpgrades are the upgrades in place that annotations ask for, and what is known of those that have ended.
@@ -50,7 +50,7 @@ type Asking struct {
 	// Retry says that a person has asked for another try, and nobody has begun it yet.
 	Retry bool
 	// Reason is one of the reasons of package annotated; Message says what is waited for, or why it has failed.
-	Reason  annotated.Reason
+	Reason  request.Reason
 	Message string
 	// Told is since when the condition says so; zero where it says nothing.
 	Told time.Time

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace"
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // UpgradeChange is something about an upgrade that has changed. Exactly one of Machine and Group is set, unless Text says all that there is.
@@ -98,7 +98,7 @@ func (m MachineUpgrade) Describe() string {
 	if w.Phase != "" && w.Phase != inplace.Updating {
 		parts[0] += " (" + string(w.Phase) + ")"
 	}
-	if m.Reason == annotated.ReasonPaused || m.Reason == annotated.ReasonRemediating {
+	if m.Reason == request.ReasonPaused || m.Reason == request.ReasonRemediating {
 		parts[0] += ", " + string(m.Reason)
 	}
 	if w.Updater != "" {
@@ -144,7 +144,7 @@ func (g GroupUpgrade) Count() string {
 
 // Text is what a person should read about the upgrade of a group: why it waits or has failed. What else the condition says is in the counts.
 func (g GroupUpgrade) Text() string {
-	if g.Reason == annotated.ReasonMachines {
+	if g.Reason == request.ReasonMachines {
 		return ""
 	}
 	return strings.TrimSpace(g.Message)

@@ -10,8 +10,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // ComputeInPlace reports on the upgrades that annotations ask for, and says what of them could not be read. It returns nil where there are none. now decides
@@ -37,7 +37,7 @@ func ComputeInPlace(f Facts, now time.Time) (*InPlaceUpgrades, []Problem) {
 		c.addGroup(g, readAsked(g.Kind, g.owner, g.conditions, prefix, checkRecord), members[g])
 	}
 	for _, m := range loose {
-		c.addMachine(&groupFacts{}, asked[annotated.Record]{}, m)
+		c.addMachine(&groupFacts{}, asked[request.Record]{}, m)
 	}
 	c.found.Lock = readLock(f.Lock)
 	if len(c.found.Groups) == 0 && len(c.found.Machines) == 0 && c.found.Lock == nil {
@@ -48,7 +48,7 @@ func ComputeInPlace(f Facts, now time.Time) (*InPlaceUpgrades, []Problem) {
 
 type memberFacts struct {
 	machine *clusterv1.Machine
-	asked   asked[annotated.Upgrade]
+	asked   asked[request.Upgrade]
 }
 
 func (m memberFacts) deleting() bool { return !m.machine.DeletionTimestamp.IsZero() }
@@ -60,7 +60,7 @@ type inPlaceComputation struct {
 	problems  []Problem
 }
 
-func (c *inPlaceComputation) addGroup(g *groupFacts, a asked[annotated.Record], members []memberFacts) {
+func (c *inPlaceComputation) addGroup(g *groupFacts, a asked[request.Record], members []memberFacts) {
 	for _, m := range members {
 		c.addMachine(g, a, m)
 	}
@@ -88,7 +88,7 @@ func (c *inPlaceComputation) addGroup(g *groupFacts, a asked[annotated.Record], 
 }
 
 // groupOption is what a group is brought to, or was.
-func groupOption(a asked[annotated.Record]) string {
+func groupOption(a asked[request.Record]) string {
 	switch {
 	case a.record == nil:
 		return cmp.Or(a.marks.To, a.marks.Release)
@@ -127,13 +127,13 @@ func (m memberFacts) inFlight() bool {
 	if a.record != nil {
 		return a.record.IsRunning() || a.marks.To != "" && a.marks.To != a.record.Option
 	}
-	return a.marks.To != "" || a.marks.Status == annotated.InProgress && a.marks.ChangeID != ""
+	return a.marks.To != "" || a.marks.Status == request.InProgress && a.marks.ChangeID != ""
 }
 
 // groupState follows annotated.DecideGroup.
-func groupState(a asked[annotated.Record], inFlight int) UpgradeState {
+func groupState(a asked[request.Record], inFlight int) UpgradeState {
 	r := a.record
-	waits := a.going() && a.condition.Reason != string(annotated.ReasonMachines)
+	waits := a.going() && a.condition.Reason != string(request.ReasonMachines)
 	switch {
 	case a.problem != nil:
 		return UpgradeUnreadable
@@ -152,11 +152,11 @@ func groupState(a asked[annotated.Record], inFlight int) UpgradeState {
 	return UpgradeRunning
 }
 
-func unaskedGroupState(a asked[annotated.Record]) UpgradeState {
+func unaskedGroupState(a asked[request.Record]) UpgradeState {
 	switch {
 	case a.record != nil && a.record.Ended == nil:
 		return UpgradeCancelling
-	case a.marks.Status == annotated.Done:
+	case a.marks.Status == request.Done:
 		return UpgradeDone
 	}
 	return UpgradeIdle
@@ -169,7 +169,7 @@ func unlessHeld(held bool) UpgradeState {
 	return UpgradeAsked
 }
 
-func (c *inPlaceComputation) addMachine(g *groupFacts, of asked[annotated.Record], m memberFacts) {
+func (c *inPlaceComputation) addMachine(g *groupFacts, of asked[request.Record], m memberFacts) {
 	a := m.asked
 	if a.problem != nil {
 		c.problems = append(c.problems, *a.problem)
@@ -182,7 +182,7 @@ func (c *inPlaceComputation) addMachine(g *groupFacts, of asked[annotated.Record
 	switch {
 	case a.isAbandoned():
 		u.Option = ""
-		said := annotated.DecideMachine(annotated.Machine{Name: u.Machine, Marks: a.marks}).State
+		said := request.DecideMachine(request.Machine{Name: u.Machine, Marks: a.marks}).State
 		u.Reason, u.Message = said.Reason, said.Message
 	case u.State == UpgradeAsked || u.State == UpgradeHeld:
 		// What is recorded is of an earlier upgrade.
@@ -191,7 +191,7 @@ func (c *inPlaceComputation) addMachine(g *groupFacts, of asked[annotated.Record
 		u.Work = c.computeWork(a.record.Progress, g)
 	}
 	if u.State == UpgradeFailed && a.record != nil {
-		u.Reason, u.Message = cmp.Or(a.record.Reason, annotated.ReasonFailed), a.record.Why()
+		u.Reason, u.Message = cmp.Or(a.record.Reason, request.ReasonFailed), a.record.Why()
 	}
 	u.Asking = forget(u.Asking)
 	c.found.Machines = append(c.found.Machines, u)
@@ -218,7 +218,7 @@ func forget(a Asking) Asking {
 }
 
 // machineState follows annotated.DecideMachine.
-func machineState(a asked[annotated.Upgrade]) UpgradeState {
+func machineState(a asked[request.Upgrade]) UpgradeState {
 	u, to := a.record, a.marks.To
 	switch {
 	case a.problem != nil:
@@ -238,20 +238,20 @@ func machineState(a asked[annotated.Upgrade]) UpgradeState {
 }
 
 // unaskedMachineState is for a Machine that nobody asks to upgrade, and of which nothing is recorded.
-func unaskedMachineState(a asked[annotated.Upgrade]) UpgradeState {
+func unaskedMachineState(a asked[request.Upgrade]) UpgradeState {
 	switch {
 	case a.isAbandoned():
 		return UpgradeHeld
 	case a.stopped():
 		return UpgradeFailed
-	case a.marks.Status == annotated.Done:
+	case a.marks.Status == request.Done:
 		return UpgradeDone
 	}
 	return UpgradeIdle
 }
 
 // byHand reports whether a Machine's option is not its group's.
-func byHand(a asked[annotated.Upgrade], of asked[annotated.Record]) bool {
+func byHand(a asked[request.Upgrade], of asked[request.Record]) bool {
 	option := a.marks.To
 	if a.record != nil {
 		option = a.record.Option

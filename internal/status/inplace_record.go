@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // asked is what stands on an object about an upgrade that an annotation asks for. R is what is recorded of it.
 type asked[R any] struct {
-	marks annotated.Marks
+	marks request.Marks
 	retry bool
 	// record is nil where there is none, or where problem says why it cannot be read.
 	record    *R
@@ -24,9 +24,9 @@ type asked[R any] struct {
 }
 
 // ReadMarks reads the annotations that begin with a prefix.
-func ReadMarks(annotations map[string]string, prefix string) annotated.Marks {
-	return annotated.Marks{
-		To: annotations[prefix+v1alpha1.InPlaceUpgradeTo], Status: annotated.Status(annotations[prefix+v1alpha1.InPlaceUpgradeStatus]),
+func ReadMarks(annotations map[string]string, prefix string) request.Marks {
+	return request.Marks{
+		To: annotations[prefix+v1alpha1.InPlaceUpgradeTo], Status: request.Status(annotations[prefix+v1alpha1.InPlaceUpgradeStatus]),
 		Release: annotations[prefix+v1alpha1.InPlaceUpgradeRelease], ChangeID: annotations[prefix+v1alpha1.InPlaceUpgradeChangeID],
 		LastFailed: annotations[prefix+v1alpha1.InPlaceUpgradeLastFailedAttemptAt],
 	}
@@ -61,7 +61,7 @@ var (
 	errNoReason = errors.New("it says neither how far it has come nor why it was refused")
 )
 
-func checkUpgrade(u annotated.Upgrade) error {
+func checkUpgrade(u request.Upgrade) error {
 	switch {
 	case u.Option == "":
 		return errNoOption
@@ -73,7 +73,7 @@ func checkUpgrade(u annotated.Upgrade) error {
 	return nil
 }
 
-func checkRecord(r annotated.Record) error {
+func checkRecord(r request.Record) error {
 	if r.Option == "" {
 		return errNoOption
 	}
@@ -82,19 +82,19 @@ func checkRecord(r annotated.Record) error {
 
 // isEmpty reports whether nothing stands there.
 func (a asked[R]) isEmpty() bool {
-	return a.marks == (annotated.Marks{}) && a.record == nil && a.problem == nil
+	return a.marks == (request.Marks{}) && a.record == nil && a.problem == nil
 }
 
 // isAbandoned reports whether a change may run of which nobody knows what it leads to.
 func (a asked[R]) isAbandoned() bool {
-	return a.record == nil && a.marks.To == "" && a.marks.Status == annotated.InProgress && a.marks.ChangeID != ""
+	return a.record == nil && a.marks.To == "" && a.marks.Status == request.InProgress && a.marks.ChangeID != ""
 }
 
 // told returns what the annotations and the condition say.
 func (a asked[R]) told() Asking {
 	said := Asking{To: a.marks.To, Release: a.marks.Release, Retry: a.retry}
 	if a.condition != nil {
-		said.Reason, said.Message, said.Told = annotated.Reason(a.condition.Reason), a.condition.Message, a.condition.LastTransitionTime.UTC()
+		said.Reason, said.Message, said.Told = request.Reason(a.condition.Reason), a.condition.Message, a.condition.LastTransitionTime.UTC()
 	}
 	return said
 }

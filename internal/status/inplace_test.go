@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 const (
@@ -34,16 +34,16 @@ func mark(pairs ...string) func(*clusterv1.Machine) {
 func upgrading(t *testing.T, option string, phase inplace.Phase) func(*clusterv1.Machine) {
 	t.Helper()
 	p := progress(func(p *inplace.Progress) { p.Phase, p.LastError = phase, "the disk is full" })
-	return withAnnotation(t, v1alpha1.InPlaceUpgradeAnnotation, annotated.Upgrade{Option: option, Progress: &p})
+	return withAnnotation(t, v1alpha1.InPlaceUpgradeAnnotation, request.Upgrade{Option: option, Progress: &p})
 }
 
-func told(state metav1.ConditionStatus, reason annotated.Reason, message string) func(*clusterv1.Machine) {
+func told(state metav1.ConditionStatus, reason request.Reason, message string) func(*clusterv1.Machine) {
 	return condition(v1alpha1.InPlaceUpgradeCondition, state, string(reason), message)
 }
 
 func refusedUpgrade(t *testing.T) func(*clusterv1.Machine) {
 	t.Helper()
-	return withAnnotation(t, v1alpha1.InPlaceUpgradeAnnotation, annotated.Upgrade{Option: patch, Reason: annotated.ReasonSkew, Message: "too far"})
+	return withAnnotation(t, v1alpha1.InPlaceUpgradeAnnotation, request.Upgrade{Option: patch, Reason: request.ReasonSkew, Message: "too far"})
 }
 
 var retry = raw(v1alpha1.UpdateRetryAnnotation, "")
@@ -59,7 +59,7 @@ func TestMachineUpgrade(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"asked", []func(*clusterv1.Machine){mark("to", patch)}, "Asked, version=v1.32.4: "},
-		{"held", []func(*clusterv1.Machine){mark("to", patch), told("True", annotated.ReasonLocked, "not started: m-2 is busy")},
+		{"held", []func(*clusterv1.Machine){mark("to", patch), told("True", request.ReasonLocked, "not started: m-2 is busy")},
 			"Held (Locked), version=v1.32.4: not started: m-2 is busy"},
 		{"draining", []func(*clusterv1.Machine){mark("to", patch, "status", "in-progress"), upgrading(t, patch, inplace.Draining), told("True", "Draining", "draining the node")},
 			"Upgrading (Draining), version=v1.32.4, by kubeadm (2 of 2), attempt 1: draining the node"},
@@ -67,20 +67,20 @@ func TestMachineUpgrade(t *testing.T) {
 			"Upgrading, version=v1.32.4, by kubeadm (2 of 2), attempt 1, change 12: "},
 		{"another attempt follows", []func(*clusterv1.Machine){mark("to", patch, "status", "in-progress"), upgrading(t, patch, inplace.BackingOff), told("True", "BackingOff", "waiting")},
 			"Upgrading (BackingOff), version=v1.32.4, by kubeadm (2 of 2), attempt 1: the disk is full"},
-		{"paused", []func(*clusterv1.Machine){mark("to", patch), upgrading(t, patch, inplace.Updating), told("True", annotated.ReasonPaused, "it is paused")},
+		{"paused", []func(*clusterv1.Machine){mark("to", patch), upgrading(t, patch, inplace.Updating), told("True", request.ReasonPaused, "it is paused")},
 			"Upgrading, Paused, version=v1.32.4, by kubeadm (2 of 2), attempt 1: it is paused"},
 		{"superseded", []func(*clusterv1.Machine){mark("to", other), upgrading(t, patch, inplace.Updating)},
 			"Upgrading, version=v1.32.4, then version=v1.32.5, by kubeadm (2 of 2), attempt 1: "},
-		{"cancelled", []func(*clusterv1.Machine){mark("status", "in-progress"), upgrading(t, patch, inplace.Verifying), told("True", annotated.ReasonCancelled, "cancelled")},
+		{"cancelled", []func(*clusterv1.Machine){mark("status", "in-progress"), upgrading(t, patch, inplace.Verifying), told("True", request.ReasonCancelled, "cancelled")},
 			"Cancelling (Verifying), version=v1.32.4, by kubeadm (2 of 2), attempt 1: cancelled"},
-		{"failed", []func(*clusterv1.Machine){mark("to", patch, "status", "failed"), upgrading(t, patch, inplace.Failed), told("False", annotated.ReasonFailed, "long")},
+		{"failed", []func(*clusterv1.Machine){mark("to", patch, "status", "failed"), upgrading(t, patch, inplace.Failed), told("False", request.ReasonFailed, "long")},
 			"Failed, version=v1.32.4: the disk is full"},
 		{"refused", []func(*clusterv1.Machine){mark("to", patch, "status", "failed"), refusedUpgrade(t)}, "Failed, version=v1.32.4: too far"},
-		{"retried", []func(*clusterv1.Machine){mark("to", patch, "status", "failed"), upgrading(t, patch, inplace.Failed), told("False", annotated.ReasonFailed, "long"), retry},
+		{"retried", []func(*clusterv1.Machine){mark("to", patch, "status", "failed"), upgrading(t, patch, inplace.Failed), told("False", request.ReasonFailed, "long"), retry},
 			"Asked, version=v1.32.4: "},
-		{"retried and held", []func(*clusterv1.Machine){mark("to", patch, "status", "failed"), upgrading(t, patch, inplace.Failed), told("True", annotated.ReasonBusy, "not started"), retry},
+		{"retried and held", []func(*clusterv1.Machine){mark("to", patch, "status", "failed"), upgrading(t, patch, inplace.Failed), told("True", request.ReasonBusy, "not started"), retry},
 			"Held (Busy), version=v1.32.4: not started"},
-		{"failed, then another", []func(*clusterv1.Machine){mark("to", other, "status", "failed"), upgrading(t, patch, inplace.Failed), told("False", annotated.ReasonFailed, "long")},
+		{"failed, then another", []func(*clusterv1.Machine){mark("to", other, "status", "failed"), upgrading(t, patch, inplace.Failed), told("False", request.ReasonFailed, "long")},
 			"Asked, version=v1.32.5: "},
 		{"failed, then withdrawn", []func(*clusterv1.Machine){mark("status", "failed"), upgrading(t, patch, inplace.Failed)},
 			"Cancelling (Failed), version=v1.32.4, by kubeadm (2 of 2), attempt 1: "},
@@ -88,7 +88,7 @@ func TestMachineUpgrade(t *testing.T) {
 		{"done", []func(*clusterv1.Machine){mark("status", "done", "release", patch)}, "Done, version=v1.32.4: "},
 		{"a change that nobody knows", []func(*clusterv1.Machine){mark("status", "in-progress", "change-id", "12")}, abandoned},
 		{"a change that nobody knows, after a release", []func(*clusterv1.Machine){mark("status", "in-progress", "change-id", "12", "release", patch),
-			told("False", annotated.ReasonRecordUnreadable, "set it again")}, abandoned},
+			told("False", request.ReasonRecordUnreadable, "set it again")}, abandoned},
 		{"unreadable", []func(*clusterv1.Machine){mark("to", patch), raw(v1alpha1.InPlaceUpgradeAnnotation, `{"option":"x"}`)}, "Unreadable, version=v1.32.4: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -106,33 +106,33 @@ func TestMachineUpgrade(t *testing.T) {
 // TestGroupUpgrade checks how the upgrade of a group is described for everything that can stand on it.
 func TestGroupUpgrade(t *testing.T) {
 	ended := start
-	running := annotated.Record{Option: patch, Began: start}
-	failed := annotated.Record{Option: patch, Began: start, Reason: annotated.ReasonFailed, Message: "Machine m-3: the disk is full"}
-	done := annotated.Record{Option: patch, Began: start, Ended: &ended}
+	running := request.Record{Option: patch, Began: start}
+	failed := request.Record{Option: patch, Began: start, Reason: request.ReasonFailed, Message: "Machine m-3: the disk is full"}
+	done := request.Record{Option: patch, Began: start, Ended: &ended}
 	type marks = map[string]string
 	for _, test := range []struct {
 		name      string
 		marks     marks
-		record    *annotated.Record
+		record    *request.Record
 		condition *metav1.Condition
 		want      string
 	}{
 		{"nothing", nil, nil, nil, ""},
 		{"asked", marks{"to": patch}, nil, nil, "Asked, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
-		{"held", marks{"to": patch}, nil, going(annotated.ReasonPaused, "not started"), "Held (Paused), version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: not started"},
-		{"under way", marks{"to": patch, "status": "in-progress"}, &running, going(annotated.ReasonMachines, "1 of 4"), "Upgrading, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
-		{"under way, and no other can begin", marks{"to": patch, "status": "in-progress"}, &running, going(annotated.ReasonControlPlaneFirst, "the control plane"),
+		{"held", marks{"to": patch}, nil, going(request.ReasonPaused, "not started"), "Held (Paused), version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: not started"},
+		{"under way", marks{"to": patch, "status": "in-progress"}, &running, going(request.ReasonMachines, "1 of 4"), "Upgrading, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
+		{"under way, and no other can begin", marks{"to": patch, "status": "in-progress"}, &running, going(request.ReasonControlPlaneFirst, "the control plane"),
 			"Upgrading, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: the control plane"},
 		{"failed", marks{"to": patch, "status": "failed"}, &failed, nil, "Failed, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: Machine m-3: the disk is full"},
 		{"retried", marks{"to": patch, "status": "failed", "retry": ""}, &failed, &metav1.Condition{Status: "False", Reason: "UpgradeFailed", Message: "old"},
 			"Asked, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
-		{"superseded", marks{"to": other, "status": "in-progress"}, &running, going(annotated.ReasonMachines, "1 of 4"),
+		{"superseded", marks{"to": other, "status": "in-progress"}, &running, going(request.ReasonMachines, "1 of 4"),
 			"Asked, version=v1.32.4, then version=v1.32.5, machines 1 of 4, 1 in flight, 1 failed: "},
 		{"cancelled", marks{"status": "in-progress"}, &running, nil, "Cancelling, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
 		{"done", marks{"status": "done", "release": patch}, &done, nil, "Done, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
 		{"done, then another", marks{"to": other, "status": "done", "release": patch}, &done, nil, "Asked, version=v1.32.5, machines 0 of 4, 1 in flight: "},
 		{"cancelled long ago", marks{"release": patch}, nil, nil, "Idle, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
-		{"unreadable", marks{"to": patch}, &annotated.Record{}, nil, "Unreadable, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
+		{"unreadable", marks{"to": patch}, &request.Record{}, nil, "Unreadable, version=v1.32.4, machines 1 of 4, 1 in flight, 1 failed: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := facts(
@@ -168,7 +168,7 @@ func TestGroupUpgrade(t *testing.T) {
 	}
 }
 
-func going(reason annotated.Reason, message string) *metav1.Condition {
+func going(reason request.Reason, message string) *metav1.Condition {
 	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: string(reason), Message: message}
 }
 
@@ -179,7 +179,7 @@ func TestByHand(t *testing.T) {
 		machine("by-hand", mark("to", "revision=7")), machine("ended", mark("release", "revision=7", "status", "done")),
 		machine("loose", mark("to", patch), func(m *clusterv1.Machine) { m.Labels = nil }),
 	)
-	record := machine("x", withAnnotation(t, v1alpha1.InPlaceUpgradeAnnotation, annotated.Record{Option: patch, Superseded: []string{other}}))
+	record := machine("x", withAnnotation(t, v1alpha1.InPlaceUpgradeAnnotation, request.Record{Option: patch, Superseded: []string{other}}))
 	f.MachineDeployments[0].Annotations = map[string]string{
 		v1alpha1.InPlaceUpgradeAnnotation: record.Annotations[v1alpha1.InPlaceUpgradeAnnotation], prefix + "to": patch, prefix + "release": "revision=1",
 	}

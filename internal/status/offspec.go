@@ -9,7 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -60,7 +60,7 @@ func computeOffSpec(f Facts, m *clusterv1.Machine) (OffSpec, bool) {
 }
 
 // isInstalled reports whether a Machine has a release, and no annotation's upgrade may be changing that.
-func isInstalled(a asked[annotated.Upgrade]) bool {
+func isInstalled(a asked[request.Upgrade]) bool {
 	return a.marks.Release != "" && a.problem == nil && !a.record.IsRunning() && !a.isAbandoned()
 }
 
@@ -73,7 +73,7 @@ func isTouched(m *clusterv1.Machine) bool {
 
 // brings reports whether a release may have brought a node to a version: one that names no version may.
 func brings(release string, runs version.Version) bool {
-	o, err := annotated.ParseOption(release)
+	o, err := request.ParseOption(release)
 	if err != nil {
 		return false
 	}

@@ -1,7 +1,3 @@
-// Package status reports how the upgrade of a cluster and the in-place updates of its machines stand: from what Cluster API and
-// Windlass have recorded on the objects, without asking anybody.
-//
-// Everything here is pure: no client, no clock, and inputs are never changed. All functions are safe for concurrent use.
 package status
 
 import (
@@ -12,8 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/cover"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 

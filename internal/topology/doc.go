@@ -32,4 +32,11 @@
 // process that died after creating it finds it again. Templates of a step that the API server rejected are deleted, if the step has
 // created them itself; when the outcome of the step, or of an earlier attempt of it, is not known (a timeout), they stay, because the object may
 // refer to them already.
+//
+// # The controller
+//
+// [Reconciler] takes the place of Cluster API's controller of Clusters with a managed topology: it reads a
+// Cluster's objects, package chain decides and executes, and the objects below are the effects. It works
+// on the same objects, annotations, conditions and field manager, so that either controller can take over
+// from the other at any point of an upgrade.
 package topology

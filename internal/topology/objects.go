@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options is what Objects need.
-type Options struct {
+// ObjectOptions is what Objects need.
+type ObjectOptions struct {
 	// Client reads from a cache, unstructured objects too, and writes. Its cache must keep managed fields.
 	Client client.Client
 	// APIReader reads from the API server: it prevents a second MachineDeployment for a topology name that the cache does not show yet, and the
@@ -40,7 +40,7 @@ type Objects struct {
 }
 
 // New returns Objects that remember nothing yet.
-func New(options Options) (*Objects, error) {
+func New(options ObjectOptions) (*Objects, error) {
 	if options.Client == nil || options.APIReader == nil || options.Recorder == nil || options.Now == nil {
 		return nil, errors.New("topology: client, API reader, recorder and clock are required")
 	}

@@ -216,7 +216,7 @@ func TestRepairOwnershipEntries(t *testing.T) {
 			before := tt.object.DeepCopyObject()
 			var patches []string
 			w := newWorld(t, fixture("full"))
-			objects, err := topology.New(topology.Options{APIReader: w.Client, Runtime: patcher{}, Recorder: w, Now: time.Now, Client: interceptor.NewClient(w.Inner, interceptor.Funcs{
+			objects, err := topology.New(topology.ObjectOptions{APIReader: w.Client, Runtime: patcher{}, Recorder: w, Now: time.Now, Client: interceptor.NewClient(w.Inner, interceptor.Funcs{
 				Patch: func(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 					data, err := patch.Data(object)
 					patches = append(patches, string(patch.Type())+" "+string(data))

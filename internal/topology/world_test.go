@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,7 +16,6 @@ import (
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/internal/topology"
 	"github.com/windlass-dev/windlass/test/fakeapi"
@@ -37,11 +34,6 @@ func (w *world) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...a
 	w.events = append(w.events, reason+" "+fmt.Sprintf(note, args...))
 }
 
-func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
-	os.Exit(m.Run())
-}
-
 func newWorld(t *testing.T, path string) *world {
 	t.Helper()
 	w := &world{API: fakeapi.New(t, path), t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
@@ -52,7 +44,7 @@ func newWorld(t *testing.T, path string) *world {
 // restart forgets everything that a process remembers.
 func (w *world) restart() {
 	w.t.Helper()
-	objects, err := topology.New(topology.Options{
+	objects, err := topology.New(topology.ObjectOptions{
 		Client: w.Client, APIReader: w.Client, Runtime: patcher{}, Recorder: w, Now: func() time.Time { return w.now },
 	})
 	if err != nil {

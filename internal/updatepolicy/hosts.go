@@ -4,7 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/hosts"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
 // checkHost looks at what the API server cannot, or does not for files: that one of each choice is made, and that digests and keys can be read.
@@ -29,12 +29,12 @@ func checkDigests(path *field.Path, d v1alpha1.HostDigests) field.ErrorList {
 	}
 	var err error
 	if d.Manifest != "" {
-		if _, err = hosts.ParseManifest(d.Manifest); err != nil {
+		if _, err = linuxhost.ParseManifest(d.Manifest); err != nil {
 			return field.ErrorList{field.Invalid(path.Child("manifest"), field.OmitValueType{}, err.Error())}
 		}
 	}
 	if d.PublicKey != "" {
-		if err = hosts.CheckPublicKey(d.PublicKey); err != nil {
+		if err = linuxhost.CheckPublicKey(d.PublicKey); err != nil {
 			return field.ErrorList{field.Invalid(path.Child("publicKey"), field.OmitValueType{}, err.Error())}
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/guard"
+	"github.com/windlass-dev/windlass/internal/guard"
 )
 
 // MayGuard reports whether a policy keeps the machines of the groups that it counts for. A fallback that is not set, or unknown,

@@ -1,5 +1,3 @@
-// Package updaterserver serves any port.Updater as a runtime extension of Cluster API: Discovery, CanUpdateMachine,
-// CanUpdateMachineSet and UpdateMachine over TLS. For tests it also misbehaves on request.
 package updaterserver
 
 import (
@@ -12,9 +10,9 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 

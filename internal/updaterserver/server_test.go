@@ -19,12 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
-	"github.com/windlass-dev/windlass/internal/updater/remote"
+	"github.com/windlass-dev/windlass/internal/updaters/remote"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
 )

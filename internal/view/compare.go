@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/windlass-dev/windlass/internal/core/text/grid"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -45,9 +45,9 @@ func WriteComparison(w io.Writer, planned, observed []plan.Operation) (same bool
 	head := []string{"#", "Planned", "Observed", "Result"}
 	widths := make([]int, len(head))
 	for column := range head {
-		widths[column] = grid.Width(head[column], rows, column, comparisonWidth)
+		widths[column] = text.ColumnWidth(head[column], rows, column, comparisonWidth)
 	}
-	var text strings.Builder
-	grid.WriteRows(&text, head, rows, widths)
-	return same, writeText(w, text.String())
+	var buffer strings.Builder
+	text.WriteRows(&buffer, head, rows, widths)
+	return same, writeText(w, buffer.String())
 }

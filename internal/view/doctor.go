@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/internal/doctor"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Examination is what was found out about a cluster.
@@ -81,14 +81,14 @@ func examinationTable(e Examination) string {
 	}
 	rows := make([][]string, 0, len(distinct))
 	for _, f := range distinct {
-		text := grid.Printable(f.Message)
+		buffer := text.Printable(f.Message)
 		if f.Mend != "" {
-			text += " -> " + grid.Printable(f.Mend)
+			buffer += " -> " + text.Printable(f.Mend)
 		}
-		rows = append(rows, []string{string(f.Severity), string(f.ID), describeGroups(subjects[f]), text})
+		rows = append(rows, []string{string(f.Severity), string(f.ID), describeGroups(subjects[f]), buffer})
 	}
-	var text strings.Builder
-	grid.Write(&text, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows, []int{resultWidth, checkWidth, subjectWidth, findingWidth})
-	fmt.Fprintf(&text, "\n%s, %s, %d OK.\n", count(found[doctor.Error], "error"), count(found[doctor.Warning], "warning"), found[doctor.OK])
-	return text.String()
+	var buffer strings.Builder
+	text.WriteTable(&buffer, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows, []int{resultWidth, checkWidth, subjectWidth, findingWidth})
+	fmt.Fprintf(&buffer, "\n%s, %s, %d OK.\n", count(found[doctor.Error], "error"), count(found[doctor.Warning], "warning"), found[doctor.OK])
+	return buffer.String()
 }

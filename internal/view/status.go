@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Wide is the table with every column, as wide as its content. Only WriteStatus knows it.
@@ -60,42 +60,42 @@ func WriteStatus(w io.Writer, f Format, r status.Report, now time.Time) error {
 }
 
 func statusTable(wide bool, r status.Report, now time.Time) string {
-	var text strings.Builder
-	formatChain(&text, wide, r.Chain, now)
+	var buffer strings.Builder
+	formatChain(&buffer, wide, r.Chain, now)
 	rows := groupRows(r.Groups, wide)
-	grid.Write(&text, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
-	formatUpdates(&text, wide, r.Updates, now)
-	formatInPlace(&text, wide, r.InPlace, now)
+	text.WriteTable(&buffer, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
+	formatUpdates(&buffer, wide, r.Updates, now)
+	formatInPlace(&buffer, wide, r.InPlace, now)
 	width := tableWidth
 	if wide {
 		width = unbounded
 	}
-	formatList(&text, "At other versions than their specs say", width, len(r.OffSpec), func(i int) (string, string) {
+	formatList(&buffer, "At other versions than their specs say", width, len(r.OffSpec), func(i int) (string, string) {
 		return "Machine " + r.OffSpec[i].Machine, r.OffSpec[i].Text(r.Namespace)
 	})
-	formatList(&text, "Blocked", width, len(r.Blocked), func(i int) (string, string) {
+	formatList(&buffer, "Blocked", width, len(r.Blocked), func(i int) (string, string) {
 		b := r.Blocked[i]
 		return b.Kind + " " + b.Name, fmt.Sprintf("%s for %s: %s", b.Reason, formatAge(now, b.Since), b.Message)
 	})
 	if !wide {
 		said := slices.DeleteFunc(slices.Clone(r.Updates), func(u status.Update) bool { return unbegun(u) || u.Text() == "" })
-		formatList(&text, "Messages", width, len(said), func(i int) (string, string) { return said[i].Machine, said[i].Text() })
+		formatList(&buffer, "Messages", width, len(said), func(i int) (string, string) { return said[i].Machine, said[i].Text() })
 	}
-	formatList(&text, "Not applied to running machines", width, len(r.Dirty), func(i int) (string, string) {
+	formatList(&buffer, "Not applied to running machines", width, len(r.Dirty), func(i int) (string, string) {
 		d := r.Dirty[i]
 		return d.Machine, fmt.Sprintf("%s of the %s, for %s", d.Field.Path, d.Field.Part, formatAge(now, d.Since))
 	})
 	if wide {
-		formatList(&text, "Measured", width, len(r.Durations), func(i int) (string, string) {
+		formatList(&buffer, "Measured", width, len(r.Durations), func(i int) (string, string) {
 			d := r.Durations[i]
 			return d.Updater, fmt.Sprintf("%s (median of %d)", d.Median, d.Measured)
 		})
 	}
-	formatList(&text, "Cannot be read", width, len(r.Problems), func(i int) (string, string) {
+	formatList(&buffer, "Cannot be read", width, len(r.Problems), func(i int) (string, string) {
 		p := r.Problems[i]
 		return p.Kind + " " + p.Name, fmt.Sprintf("annotation %s: %s", p.Annotation, p.Message)
 	})
-	return text.String()
+	return buffer.String()
 }
 
 // shownGroupRows is how many groups the narrow table tells apart.
@@ -110,7 +110,7 @@ func groupRows(groups []status.Group, wide bool) [][]string {
 	index := map[string]int{}
 	for _, g := range groups {
 		if wide || len(groups) <= shownGroupRows || g.Name == status.ControlPlaneGroup {
-			rows = append(rows, []string{grid.Printable(g.Name), grid.Printable(g.Policy.Describe()), describeCounts(g)})
+			rows = append(rows, []string{text.Printable(g.Name), text.Printable(g.Policy.Describe()), describeCounts(g)})
 			continue
 		}
 		key := g.Policy.Describe()
@@ -133,7 +133,7 @@ func groupRows(groups []status.Group, wide bool) [][]string {
 		merged[i].Machines += g.Machines
 	}
 	for i, g := range merged {
-		rows = append(rows, []string{describeGroups(members[i]), grid.Printable(g.Policy.Describe()), describeCounts(g)})
+		rows = append(rows, []string{describeGroups(members[i]), text.Printable(g.Policy.Describe()), describeCounts(g)})
 	}
 	return rows
 }
@@ -172,17 +172,17 @@ func describeCounts(g status.Group) string {
 	return text
 }
 
-func formatUpdates(text *strings.Builder, wide bool, updates []status.Update, now time.Time) {
+func formatUpdates(buffer *strings.Builder, wide bool, updates []status.Update, now time.Time) {
 	var rows [][]string
 	for _, u := range updates {
 		if unbegun(u) && !wide {
 			continue
 		}
 		row := []string{
-			grid.Printable(u.Machine), describeUpdater(u), describeAttempt(u), describePhase(u), formatAge(now, u.Since), describeETA(u, now),
+			text.Printable(u.Machine), describeUpdater(u), describeAttempt(u), describePhase(u), formatAge(now, u.Since), describeETA(u, now),
 		}
 		if wide {
-			row = append(row, grid.Printable(u.Group), describeVersions(u), formatAge(now, u.Began), orDash(grid.Printable(u.Operation)), orDash(grid.Printable(u.Text())))
+			row = append(row, text.Printable(u.Group), describeVersions(u), formatAge(now, u.Began), orDash(text.Printable(u.Operation)), orDash(text.Printable(u.Text())))
 		}
 		rows = append(rows, row)
 	}
@@ -195,8 +195,8 @@ func formatUpdates(text *strings.Builder, wide bool, updates []status.Update, no
 		head = append(head, "Group", "Versions", "Began", "Operation", "Message")
 		widths = append(widths, limits(true, make([]int, 5)...)...)
 	}
-	text.WriteString("\n")
-	grid.Write(text, head, rows, widths)
+	buffer.WriteString("\n")
+	text.WriteTable(buffer, head, rows, widths)
 }
 
 // unbegun reports whether an update has not begun. There can be very many, and all say the same.
@@ -205,7 +205,7 @@ func unbegun(u status.Update) bool { return u.State == status.Marked || u.State 
 func describeUpdater(u status.Update) string {
 	switch {
 	case u.Updater != "":
-		return fmt.Sprintf("%s (%d of %d)", grid.Printable(u.Updater), u.Step, u.Steps)
+		return fmt.Sprintf("%s (%d of %d)", text.Printable(u.Updater), u.Step, u.Steps)
 	case u.Steps > 0:
 		return fmt.Sprintf("all %d done", u.Steps)
 	default:
@@ -228,7 +228,7 @@ func describePhase(u status.Update) string {
 	if u.Phase == "" {
 		return string(u.State)
 	}
-	return grid.Printable(string(u.Phase))
+	return text.Printable(string(u.Phase))
 }
 
 func describeVersions(u status.Update) string {
@@ -260,20 +260,20 @@ func orDash(s string) string {
 
 // formatList writes a titled list of subjects, each with a text; nothing where it is empty. A subject is said once for items
 // that follow each other.
-func formatList(text *strings.Builder, title string, width, n int, item func(int) (subject, text string)) {
+func formatList(buffer *strings.Builder, title string, width, n int, item func(int) (subject, text string)) {
 	if n == 0 {
 		return
 	}
-	text.WriteString("\n" + title + ":\n")
+	buffer.WriteString("\n" + title + ":\n")
 	last := ""
 	for i := range n {
 		subject, body := item(i)
 		if subject != last {
-			text.WriteString("  " + grid.Printable(subject) + "\n")
+			buffer.WriteString("  " + text.Printable(subject) + "\n")
 		}
 		last = subject
-		for _, line := range grid.Wrap(grid.Printable(body), width-4) {
-			text.WriteString("    " + line + "\n")
+		for _, line := range text.Wrap(text.Printable(body), width-4) {
+			buffer.WriteString("    " + line + "\n")
 		}
 	}
 }
@@ -300,9 +300,9 @@ func formatAge(later, earlier time.Time) string {
 
 // WriteChanges writes one line for each change of a status, with the time of day in UTC.
 func WriteChanges(w io.Writer, changes []string, now time.Time) error {
-	var text strings.Builder
+	var buffer strings.Builder
 	for _, c := range changes {
-		text.WriteString(now.UTC().Format(time.TimeOnly) + " " + grid.Printable(c) + "\n")
+		buffer.WriteString(now.UTC().Format(time.TimeOnly) + " " + text.Printable(c) + "\n")
 	}
-	return writeText(w, text.String())
+	return writeText(w, buffer.String())
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -24,7 +24,7 @@ const shownDone, shownNext = 6, 8
 // engineWords are the engines as tables call them.
 var engineWords = map[status.Engine]string{status.Windlass: "windlass manager", status.ClusterAPI: "Cluster API"}
 
-func formatChain(text *strings.Builder, wide bool, c *status.Chain, now time.Time) {
+func formatChain(buffer *strings.Builder, wide bool, c *status.Chain, now time.Time) {
 	if c == nil {
 		return
 	}
@@ -33,32 +33,32 @@ func formatChain(text *strings.Builder, wide bool, c *status.Chain, now time.Tim
 		width = unbounded
 	}
 	paragraph := func(words string) {
-		for _, line := range grid.Wrap(grid.Printable(words), width) {
-			text.WriteString(line + "\n")
+		for _, line := range text.Wrap(text.Printable(words), width) {
+			buffer.WriteString(line + "\n")
 		}
 	}
 	paragraph(chainHeadline(c, now))
 	if c.Now != "" && c.State != status.ChainUpToDate {
 		paragraph("Now: " + c.Now + ".")
 	}
-	formatSteps(text, wide, c.Steps, now)
-	formatList(text, "Held by", width, len(c.Holds), func(i int) (string, string) {
+	formatSteps(buffer, wide, c.Steps, now)
+	formatList(buffer, "Held by", width, len(c.Holds), func(i int) (string, string) {
 		h := c.Holds[i]
 		return string(h.Kind) + " " + h.By, describeSince(h, now) + h.Message
 	})
 	if eta := describeEstimate(c.ETA, now); eta != "" {
-		text.WriteString("\n")
+		buffer.WriteString("\n")
 		paragraph("ETA: " + eta + ".")
 	}
 	if c.Disagreement != "" {
-		text.WriteString("\n")
+		buffer.WriteString("\n")
 		paragraph("Note: " + c.Disagreement + ".")
 		if c.Condition != nil && c.Condition.Message != "" {
 			paragraph(fmt.Sprintf("The condition says (%s): %s", c.Condition.Reason, strings.Join(strings.Fields(c.Condition.Message), " ")))
 		}
 	}
-	formatList(text, "Not known", width, len(c.NotKnown), func(i int) (string, string) { return "", c.NotKnown[i] })
-	text.WriteString("\n")
+	formatList(buffer, "Not known", width, len(c.NotKnown), func(i int) (string, string) { return "", c.NotKnown[i] })
+	buffer.WriteString("\n")
 }
 
 // chainHeadline says in one sentence what an upgrade is at.
@@ -103,7 +103,7 @@ func restingHeadline(c *status.Chain) string {
 	return words + "."
 }
 
-func formatSteps(text *strings.Builder, wide bool, steps []status.Step, now time.Time) {
+func formatSteps(buffer *strings.Builder, wide bool, steps []status.Step, now time.Time) {
 	if len(steps) == 0 {
 		return
 	}
@@ -132,8 +132,8 @@ func formatSteps(text *strings.Builder, wide bool, steps []status.Step, now time
 	if more := len(steps) - lastNext; more > 0 {
 		add("next", fmt.Sprintf("%d steps after these", more), "", "")
 	}
-	text.WriteString("\n")
-	grid.Write(text, []string{"State", "Step", "Machines", "Time"}, rows, limits(wide, stepStateWidth, stepWidth, stepMachinesWidth, stepTimeWidth))
+	buffer.WriteString("\n")
+	text.WriteTable(buffer, []string{"State", "Step", "Machines", "Time"}, rows, limits(wide, stepStateWidth, stepWidth, stepMachinesWidth, stepTimeWidth))
 }
 
 func describeStep(s status.Step, wide bool) string {
@@ -141,18 +141,18 @@ func describeStep(s status.Step, wide bool) string {
 	if !s.From.IsZero() {
 		from = s.From.String() + " "
 	}
-	text := fmt.Sprintf("%s upgrade %s-> %s", map[plan.OperationKind]string{plan.ControlPlaneUpgrade: "CP", plan.WorkersUpgrade: "Workers"}[s.Kind], from, s.To)
+	buffer := fmt.Sprintf("%s upgrade %s-> %s", map[plan.OperationKind]string{plan.ControlPlaneUpgrade: "CP", plan.WorkersUpgrade: "Workers"}[s.Kind], from, s.To)
 	switch {
 	case len(s.Groups) == 0:
-		return text
+		return buffer
 	case wide:
 		names := make([]string, len(s.Groups))
 		for i, name := range s.Groups {
-			names[i] = grid.Printable(name)
+			names[i] = text.Printable(name)
 		}
-		return fmt.Sprintf("%s (%s)", text, strings.Join(names, ", "))
+		return fmt.Sprintf("%s (%s)", buffer, strings.Join(names, ", "))
 	default:
-		return fmt.Sprintf("%s (%s)", text, describeGroups(s.Groups))
+		return fmt.Sprintf("%s (%s)", buffer, describeGroups(s.Groups))
 	}
 }
 

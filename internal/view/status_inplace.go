@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/text/grid"
 	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Widths of columns of the narrow tables of upgrades that annotations ask for. With their bars they fill tableWidth.
@@ -19,7 +19,7 @@ const (
 )
 
 // formatInPlace shows the upgrades that annotations ask for, where any goes on or waits for somebody.
-func formatInPlace(text *strings.Builder, wide bool, r *status.InPlaceUpgrades, now time.Time) {
+func formatInPlace(buffer *strings.Builder, wide bool, r *status.InPlaceUpgrades, now time.Time) {
 	if r == nil {
 		return
 	}
@@ -28,21 +28,21 @@ func formatInPlace(text *strings.Builder, wide bool, r *status.InPlaceUpgrades, 
 	if len(groups) == 0 && len(machines) == 0 && r.Lock == nil {
 		return
 	}
-	text.WriteString("\nUpgrades in place that annotations ask for:\n")
-	formatGroupUpgrades(text, wide, groups, now)
+	buffer.WriteString("\nUpgrades in place that annotations ask for:\n")
+	formatGroupUpgrades(buffer, wide, groups, now)
 	if len(groups) > 0 && len(machines) > 0 {
-		text.WriteString("\n")
+		buffer.WriteString("\n")
 	}
-	formatMachineUpgrades(text, wide, machines, now)
+	formatMachineUpgrades(buffer, wide, machines, now)
 	if r.Lock != nil {
-		text.WriteString("\n" + grid.Printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
+		buffer.WriteString("\n" + text.Printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
 	}
 	width := tableWidth
 	if wide {
 		width = unbounded
 	}
 	said := saidOfUpgrades(groups, machines)
-	formatList(text, "Why", width, len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
+	formatList(buffer, "Why", width, len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
 }
 
 // saidOfUpgrades pairs what there is to say about upgrades with what it is about.
@@ -66,19 +66,19 @@ func saidOfUpgrades(groups []status.GroupUpgrade, machines []status.MachineUpgra
 	return said
 }
 
-func formatGroupUpgrades(text *strings.Builder, wide bool, groups []status.GroupUpgrade, now time.Time) {
+func formatGroupUpgrades(buffer *strings.Builder, wide bool, groups []status.GroupUpgrade, now time.Time) {
 	if len(groups) == 0 {
 		return
 	}
 	rows := make([][]string, 0, len(groups))
 	for _, g := range groups {
-		rows = append(rows, []string{grid.Printable(g.Name), string(g.State), describeOption(g.Asking), g.Count(), formatAge(now, g.Began)})
+		rows = append(rows, []string{text.Printable(g.Name), string(g.State), describeOption(g.Asking), g.Count(), formatAge(now, g.Began)})
 	}
-	grid.Write(text, []string{"Group", "State", "Option", "Machines", "Began"}, rows,
+	text.WriteTable(buffer, []string{"Group", "State", "Option", "Machines", "Began"}, rows,
 		limits(wide, groupWidth, upgradeStateWidth, upgradeOptionWidth, upgradeMachinesWidth, sinceWidth))
 }
 
-func formatMachineUpgrades(text *strings.Builder, wide bool, machines []status.MachineUpgrade, now time.Time) {
+func formatMachineUpgrades(buffer *strings.Builder, wide bool, machines []status.MachineUpgrade, now time.Time) {
 	if len(machines) == 0 {
 		return
 	}
@@ -88,9 +88,9 @@ func formatMachineUpgrades(text *strings.Builder, wide bool, machines []status.M
 		if since.IsZero() {
 			since = m.Told
 		}
-		row := []string{grid.Printable(m.Machine), describeUpgradePhase(m), describeOption(m.Asking), describeUpdater(m.Work), formatAge(now, since)}
+		row := []string{text.Printable(m.Machine), describeUpgradePhase(m), describeOption(m.Asking), describeUpdater(m.Work), formatAge(now, since)}
 		if wide {
-			row = append(row, orDash(grid.Printable(m.Group)), describeHand(m.ByHand), describeAttempt(m.Work), orDash(grid.Printable(m.ChangeID)), orDash(grid.Printable(m.Release)))
+			row = append(row, orDash(text.Printable(m.Group)), describeHand(m.ByHand), describeAttempt(m.Work), orDash(text.Printable(m.ChangeID)), orDash(text.Printable(m.Release)))
 		}
 		rows = append(rows, row)
 	}
@@ -106,12 +106,12 @@ func formatMachineUpgrades(text *strings.Builder, wide bool, machines []status.M
 			}
 		}
 	}
-	grid.Write(text, head, rows, widths)
+	text.WriteTable(buffer, head, rows, widths)
 }
 
 func describeUpgradePhase(m status.MachineUpgrade) string {
 	if m.Work.Phase != "" && m.State == status.UpgradeRunning {
-		return grid.Printable(string(m.Work.Phase))
+		return text.Printable(string(m.Work.Phase))
 	}
 	return string(m.State)
 }
@@ -128,7 +128,7 @@ func describeOption(a status.Asking) string {
 	if a.To != "" && a.To != a.Option {
 		words += ", then " + a.To
 	}
-	return grid.Printable(words)
+	return text.Printable(words)
 }
 
 // inPlaceDocument is a part of the stable interface of `windlass status -o json`.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/pkg/version"
 )

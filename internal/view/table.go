@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/windlass-dev/windlass/internal/core/text/grid"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -30,22 +30,22 @@ func writeTable(w io.Writer, c Chain) error {
 	for i, o := range c.Plan.Operations {
 		rows = append(rows, []string{describeOperation(o, c.HideGroups), notes[i]})
 	}
-	var text strings.Builder
-	operationWidth := grid.Width("Operation", rows, 0, maxOperationWidth)
+	var buffer strings.Builder
+	operationWidth := text.ColumnWidth("Operation", rows, 0, maxOperationWidth)
 	// Two columns with a space on each side need three bars.
-	noteWidth := grid.Width("Note", rows, 1, max(tableWidth-7-operationWidth, minNoteWidth))
-	grid.WriteRows(&text, []string{"Operation", "Note"}, rows, []int{operationWidth, noteWidth})
-	text.WriteString("\n")
-	for _, line := range grid.Wrap(computeSummary(c).sentence(), tableWidth) {
-		text.WriteString(line + "\n")
+	noteWidth := text.ColumnWidth("Note", rows, 1, max(tableWidth-7-operationWidth, minNoteWidth))
+	text.WriteRows(&buffer, []string{"Operation", "Note"}, rows, []int{operationWidth, noteWidth})
+	buffer.WriteString("\n")
+	for _, line := range text.Wrap(computeSummary(c).sentence(), tableWidth) {
+		buffer.WriteString(line + "\n")
 	}
 	if c.ShowUpdates {
-		formatUpdatesOf(&text, c)
+		formatUpdatesOf(&buffer, c)
 	}
 	if c.Explained {
-		formatExplanation(&text, c.Explanation)
+		formatExplanation(&buffer, c.Explanation)
 	}
-	return writeText(w, text.String())
+	return writeText(w, buffer.String())
 }
 
 func nothingToDo(c Chain) string {
@@ -73,7 +73,7 @@ func describeGroups(names []string) string {
 		if len(names) > shownGroups && i == shownGroups-1 {
 			return fmt.Sprintf("%s and %d more", strings.Join(printed, ", "), len(names)-i)
 		}
-		printed = append(printed, grid.Printable(name))
+		printed = append(printed, text.Printable(name))
 	}
 	return strings.Join(printed, ", ")
 }
@@ -92,16 +92,16 @@ type topic struct{ name, text string }
 // maxTopicWidth is where long names are wrapped.
 const maxTopicWidth = 30
 
-func formatTopics(text *strings.Builder, title string, topics []topic) {
-	text.WriteString("\n" + title + ":\n")
+func formatTopics(buffer *strings.Builder, title string, topics []topic) {
+	buffer.WriteString("\n" + title + ":\n")
 	width := 0
 	for _, t := range topics {
-		for _, part := range grid.Wrap(t.name, maxTopicWidth) {
+		for _, part := range text.Wrap(t.name, maxTopicWidth) {
 			width = max(width, utf8.RuneCountInString(part))
 		}
 	}
 	for _, t := range topics {
-		names, parts := grid.Wrap(t.name, maxTopicWidth), grid.Wrap(grid.Printable(t.text), tableWidth-width-4)
+		names, parts := text.Wrap(t.name, maxTopicWidth), text.Wrap(text.Printable(t.text), tableWidth-width-4)
 		for i := range max(len(names), len(parts)) {
 			name, part := "", ""
 			if i < len(names) {
@@ -110,7 +110,7 @@ func formatTopics(text *strings.Builder, title string, topics []topic) {
 			if i < len(parts) {
 				part = parts[i]
 			}
-			text.WriteString(strings.TrimRight("  "+grid.Pad(name, width)+"  "+part, " ") + "\n")
+			buffer.WriteString(strings.TrimRight("  "+text.Pad(name, width)+"  "+part, " ") + "\n")
 		}
 	}
 }
@@ -118,12 +118,12 @@ func formatTopics(text *strings.Builder, title string, topics []topic) {
 // WriteNotes writes what a reader of a table should know besides, one paragraph for each note. A note is a sentence without
 // a capital or full stop.
 func WriteNotes(w io.Writer, notes []string) error {
-	var text strings.Builder
+	var buffer strings.Builder
 	for _, n := range notes {
-		text.WriteString("\n")
-		for _, line := range grid.Wrap("Note: "+grid.Printable(n)+".", tableWidth) {
-			text.WriteString(line + "\n")
+		buffer.WriteString("\n")
+		for _, line := range text.Wrap("Note: "+text.Printable(n)+".", tableWidth) {
+			buffer.WriteString(line + "\n")
 		}
 	}
-	return writeText(w, text.String())
+	return writeText(w, buffer.String())
 }

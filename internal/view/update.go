@@ -3,7 +3,7 @@ package view
 import (
 	"strings"
 
-	"github.com/windlass-dev/windlass/internal/core/cover"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 )
 
 // Update is how the machines of a group will be updated.

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/peer"
 	"github.com/windlass-dev/windlass/internal/shares"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // The bounds of what one API server may answer, and of what all of them together may have in

@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/internal/core/text"
 	"github.com/windlass-dev/windlass/internal/peer"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // clients gives clients of workload clusters. It is safe for concurrent use.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/internal/core/gate"
-	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Facts reads what gates look at in whole workload clusters. It is safe for concurrent use.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/internal/core/text"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // PodPort is a port of the pod on a node that has some labels.

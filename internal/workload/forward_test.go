@@ -21,7 +21,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
-	"github.com/windlass-dev/windlass/internal/updater/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 

@@ -1,4 +1,3 @@
-// Package servertest starts updaters' servers for tests.
 package servertest
 
 import (

@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // testByHand upgrades single machines of the group by hand, well and badly, while a machine joins.
@@ -34,8 +34,8 @@ func (c *cluster) testByHand(ctx context.Context, t *testing.T) {
 	c.story.await(ctx, t, "waiting until the option is refused", func() string {
 		m := c.story.one(kindMachine, bad.key)
 		// What is installed stays on record.
-		if m.marks.Status != annotated.Failed || m.marks.Release != channel || m.marks.LastFailed == "" || m.condition == nil || m.condition.Status != metav1.ConditionFalse ||
-			m.condition.Reason != string(annotated.ReasonBadOption) || !strings.Contains(m.condition.Message, `"flavour" is not a method`) {
+		if m.marks.Status != request.Failed || m.marks.Release != channel || m.marks.LastFailed == "" || m.condition == nil || m.condition.Status != metav1.ConditionFalse ||
+			m.condition.Reason != string(request.ReasonBadOption) || !strings.Contains(m.condition.Message, `"flavour" is not a method`) {
 			return m.String()
 		}
 		return ""
@@ -66,7 +66,7 @@ func (c *cluster) testByHand(ctx context.Context, t *testing.T) {
 		if i < 0 {
 			return "there is none"
 		}
-		if joined = workers[i]; joined.marks != (annotated.Marks{Status: annotated.Done, Release: channel}) || joined.upgrade != nil {
+		if joined = workers[i]; joined.marks != (request.Marks{Status: request.Done, Release: channel}) || joined.upgrade != nil {
 			return joined.String()
 		}
 		return ""
@@ -106,7 +106,7 @@ func (c *cluster) testCancelled(ctx context.Context, t *testing.T) {
 	}
 
 	// The command returns when nothing runs any longer.
-	if group := c.story.one(kindGroup, c.group()); group.marks != (annotated.Marks{}) || group.condition != nil {
+	if group := c.story.one(kindGroup, c.group()); group.marks != (request.Marks{}) || group.condition != nil {
 		t.Errorf("the group is %s", group)
 	}
 	refreshed, upgraded := c.k8sd(ctx, t), 0
@@ -115,7 +115,7 @@ func (c *cluster) testCancelled(ctx context.Context, t *testing.T) {
 		switch m.marks.Release {
 		case option:
 			upgraded++
-			if extra != 1 || m.marks.Status != annotated.Done {
+			if extra != 1 || m.marks.Status != request.Done {
 				t.Errorf("%d refreshes of a machine that was upgraded: %s", extra, m)
 			}
 			c.awaitMachine(ctx, t, m.key.Name, option, kubelet)

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
 	"github.com/windlass-dev/windlass/internal/demo"
-	"github.com/windlass-dev/windlass/internal/updater/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
 )
 
 const (
@@ -66,7 +66,7 @@ func (c *cluster) checkEnd(t *testing.T) {
 	t.Helper()
 	all := append(c.story.now(c.name, kindMachine), c.story.one(kindControlPlane, c.key()), c.story.one(kindGroup, c.group()))
 	for _, s := range all {
-		if s.marks != (annotated.Marks{Status: annotated.Done, Release: channel}) || s.upgrade != nil || s.condition != nil {
+		if s.marks != (request.Marks{Status: request.Done, Release: channel}) || s.upgrade != nil || s.condition != nil {
 			t.Errorf("at the end: %s", s)
 		}
 		if s.kind == kindMachine && s.kubelet != channelVersion {

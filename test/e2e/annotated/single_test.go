@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // singleMinor and singleFailing are what the cluster of one machine is upgraded to.
@@ -32,7 +32,7 @@ func (c *cluster) testSingle(ctx context.Context, t *testing.T) {
 	c.mustRun(ctx, t, "upgrade", "machine", machine.key.Name, "-n", c.name, "--to", singleMinor)
 	c.awaitMachine(ctx, t, machine.key.Name, singleMinor, "v1.32.5")
 	c.checkEvents(ctx, t, kindMachine, machine, singleEvents())
-	if controlPlane := c.story.one(kindControlPlane, c.key()); controlPlane.marks != (annotated.Marks{}) || controlPlane.spec != firstVersion {
+	if controlPlane := c.story.one(kindControlPlane, c.key()); controlPlane.marks != (request.Marks{}) || controlPlane.spec != firstVersion {
 		t.Errorf("the control plane is %s", controlPlane)
 	}
 	c.checkTidy(ctx, t)
@@ -61,7 +61,7 @@ func (c *cluster) testFailsTwice(ctx context.Context, t *testing.T) {
 	}
 
 	controlPlane := c.story.one(kindControlPlane, c.key())
-	if want := (annotated.Marks{Status: annotated.Done, Release: singleFailing}); controlPlane.marks != want || controlPlane.spec != firstVersion {
+	if want := (request.Marks{Status: request.Done, Release: singleFailing}); controlPlane.marks != want || controlPlane.spec != firstVersion {
 		t.Errorf("the control plane is %s", controlPlane)
 	}
 	c.checkEvents(ctx, t, kindControlPlane, controlPlane, []string{
@@ -82,7 +82,7 @@ func (c *cluster) awaitMachine(ctx context.Context, t *testing.T, name, release,
 	key.Name = name
 	c.story.await(ctx, t, "waiting until Machine "+name+" has "+release, func() string {
 		m := c.story.one(kindMachine, key)
-		if m.marks != (annotated.Marks{Status: annotated.Done, Release: release}) || m.upgrade != nil || m.condition != nil || m.kubelet != kubelet || !m.settled {
+		if m.marks != (request.Marks{Status: request.Done, Release: release}) || m.upgrade != nil || m.condition != nil || m.kubelet != kubelet || !m.settled {
 			return m.String()
 		}
 		return ""

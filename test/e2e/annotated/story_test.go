@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	core "github.com/windlass-dev/windlass/internal/core/inplace/annotated"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // The kinds that a story is about.
@@ -48,9 +48,9 @@ type state struct {
 	controlPlane bool
 	// gone says that the object does not exist any more, or is about to go.
 	gone  bool
-	marks core.Marks
+	marks request.Marks
 	// upgrade is the record of a Machine.
-	upgrade *core.Upgrade
+	upgrade *request.Upgrade
 	// condition is that about upgrades in place; nil where there is none.
 	condition *metav1.Condition
 	// spec is the version that is asked for, kubelet what a Machine's node reports.
@@ -137,8 +137,8 @@ func readState(o client.Object) (s state, is bool) {
 	value := func(suffix string) string { return o.GetAnnotations()[v1alpha1.DefaultInPlaceUpgradePrefix+suffix] }
 	s = state{
 		revision: revision, key: client.ObjectKeyFromObject(o), uid: o.GetUID(), created: o.GetCreationTimestamp(), controlPlane: controlPlane, gone: o.GetDeletionTimestamp() != nil,
-		marks: core.Marks{
-			To: value(v1alpha1.InPlaceUpgradeTo), Status: core.Status(value(v1alpha1.InPlaceUpgradeStatus)), Release: value(v1alpha1.InPlaceUpgradeRelease),
+		marks: request.Marks{
+			To: value(v1alpha1.InPlaceUpgradeTo), Status: request.Status(value(v1alpha1.InPlaceUpgradeStatus)), Release: value(v1alpha1.InPlaceUpgradeRelease),
 			ChangeID: value(v1alpha1.InPlaceUpgradeChangeID), LastFailed: value(v1alpha1.InPlaceUpgradeLastFailedAttemptAt),
 		},
 	}
@@ -152,7 +152,7 @@ func readState(o client.Object) (s state, is bool) {
 		_, updating := o.Annotations[clusterv1.UpdateInProgressAnnotation]
 		s.settled = !updating && meta.IsStatusConditionTrue(conditions, clusterv1.MachineNodeHealthyCondition) && meta.IsStatusConditionTrue(conditions, clusterv1.MachineReadyCondition)
 		if text, recorded := o.Annotations[v1alpha1.InPlaceUpgradeAnnotation]; recorded {
-			s.upgrade = &core.Upgrade{}
+			s.upgrade = &request.Upgrade{}
 			if err := json.Unmarshal([]byte(text), s.upgrade); err != nil {
 				s.upgrade.Message = "it cannot be read: " + err.Error()
 			}

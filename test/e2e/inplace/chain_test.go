@@ -16,8 +16,8 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/internal/core/guard"
 	"github.com/windlass-dev/windlass/internal/demo"
+	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/pkg/version"
 	"github.com/windlass-dev/windlass/test/e2e/internal/agree"
 	"github.com/windlass-dev/windlass/test/e2e/internal/rig"

@@ -19,8 +19,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/demo"
+	"github.com/windlass-dev/windlass/internal/inplace"
 )
 
 // fault is one way in which an updater misbehaves.

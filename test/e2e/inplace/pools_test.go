@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/core/inplace"
 	"github.com/windlass-dev/windlass/internal/demo"
+	"github.com/windlass-dev/windlass/internal/inplace"
 )
 
 // flightPrefix begins the names of the pools that share a policy.

@@ -225,7 +225,7 @@ func (w *world) load() {
 // restart forgets everything that a process remembers.
 func (w *world) restart() {
 	w.t.Helper()
-	objects, err := topology.New(topology.Options{Client: w.client, APIReader: w.inner, Recorder: &events.FakeRecorder{}, Now: time.Now})
+	objects, err := topology.New(topology.ObjectOptions{Client: w.client, APIReader: w.inner, Recorder: &events.FakeRecorder{}, Now: time.Now})
 	w.must(err)
 	w.objects = objects
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windlass-dev/windlass/internal/sim/whatif"
+	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 	"github.com/windlass-dev/windlass/test/e2e/internal/agree"
 )
 

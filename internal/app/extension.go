@@ -1,0 +1,251 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/controllers"
+	"github.com/windlass-dev/windlass/internal/gate/gatehooks"
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
+	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/workload"
+)
+
+// kubeadmControlPlane is the one kind of control plane whose controller asks the hooks for updates in place.
+var kubeadmControlPlane = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"}
+
+// definitionKind is of objects whose labels name the API versions of providers' kinds.
+var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+
+// scopePropagation is far longer than API servers take to see a changed ValidatingWebhookConfiguration by their watch.
+const scopePropagation = time.Second
+
+// eventSource names this program in Events.
+const eventSource = "windlass"
+
+// ExtensionOptions say where the hooks and the guard are served.
+type ExtensionOptions struct {
+	// BindAddress is the address to listen on; empty means all.
+	BindAddress string
+	// Port is where hooks are served, from 1 to 65535.
+	Port int
+	// GuardPort is where the guard is served; 0 means beside the hooks. The two need ports of their own where callers of hooks must
+	// have a certificate: API servers have another one, or none.
+	GuardPort int
+	// CertDir holds the serving certificate, as hookserver.CertName and hookserver.KeyName.
+	CertDir string
+	// ClientCAName is a file in CertDir with the CA of the callers' certificates; empty means that callers need none.
+	ClientCAName string
+	// GuardClientCAName is a file in CertDir with the CA of the API servers' client certificates, for GuardPort; empty means that they need
+	// none.
+	GuardClientCAName string
+	// NoGates leaves out the lifecycle hooks, and with them UpgradeGates.
+	NoGates bool
+	// InPlaceUpgrades are those that annotations ask for.
+	InPlaceUpgrades InPlaceUpgrades
+}
+
+// AddToScheme registers every type that the extension reads or writes.
+func AddToScheme(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, admissionregistrationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return nil
+}
+
+// SetUpExtension adds the extension to a manager, and returns the server of its hooks, and the limits of the updates in place that it does. The manager's
+// scheme must have what AddToScheme registers. Hooks and guard are served once the manager leads.
+func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions) (*hookserver.Server, *Limits, error) {
+	if err := watchOwnKinds(ctx, mgr, o); err != nil {
+		return nil, nil, err
+	}
+	clients, err := newClients(mgr)
+	if err != nil {
+		return nil, nil, err
+	}
+	updaters, err := addUpdaterPool(mgr, clients.live, o.InPlaceUpgrades.prefix())
+	if err != nil {
+		return nil, nil, err
+	}
+	engine := newEngine(mgr, clients, updaters, o.InPlaceUpgrades)
+	if err := addControllers(mgr, clients, updaters, engine); err != nil {
+		return nil, nil, err
+	}
+	if err := addInPlaceUpgrades(mgr, clients, engine, o.InPlaceUpgrades); err != nil {
+		return nil, nil, err
+	}
+	guard, err := newGuard(mgr, clients)
+	if err != nil {
+		return nil, nil, err
+	}
+	served := hookserver.Options{Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine}
+	if !o.NoGates {
+		served.Gates = gatehooks.New(gatehooks.Options{
+			Client: clients.cached, Live: clients.live, Mapper: mgr.GetRESTMapper(), Workload: workload.NewFacts(clients.live, time.Now), Now: time.Now,
+		})
+	}
+	hooks, err := newServer(mgr, o, guard, served)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := mgr.Add(hooks); err != nil {
+		return nil, nil, fmt.Errorf("adding the hook server: %w", err)
+	}
+	return hooks, &Limits{engine: engine}, nil
+}
+
+// clients are the two ways to the API server.
+type clients struct {
+	// cached reads from the manager's cache, except objects of kinds that are not known at build time, and writes.
+	cached client.Client
+	// live reads from the API server: what was just written is seen.
+	live client.Client
+	// kinds is asked before a kind that a tenant chose is watched.
+	kinds *contract.Watchable
+}
+
+// newClients makes clients that behave the same on every manager. The client of a manager may do otherwise: Cluster API's core manager
+// caches objects of all kinds.
+func newClients(mgr manager.Manager) (clients, error) {
+	options := client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()}
+	live, err := client.New(mgr.GetConfig(), options)
+	if err != nil {
+		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	options.Cache = &client.CacheOptions{Reader: mgr.GetCache()}
+	cached, err := client.New(mgr.GetConfig(), options)
+	if err != nil {
+		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	return clients{cached: cached, live: live, kinds: contract.NewWatchable(live, time.Now)}, nil
+}
+
+func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades) *engine.Engine {
+	return engine.New(engine.Options{
+		Client: c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
+		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
+		Prefix: o.prefix(),
+	})
+}
+
+// newServer returns the server of hooks, with the guard in it or on a port of its own.
+func newServer(mgr manager.Manager, o ExtensionOptions, guard http.Handler, served hookserver.Options) (*hookserver.Server, error) {
+	served.Endpoint = hookserver.Endpoint{
+		BindAddress: o.BindAddress, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName,
+	}
+	if o.GuardPort == 0 {
+		served.Webhooks = map[string]http.Handler{guardwebhook.GuardPath: guard}
+		return hookserver.New(served)
+	}
+	webhooks, err := hookserver.NewTLSServer(hookserver.Endpoint{
+		BindAddress: o.BindAddress, Port: o.GuardPort, CertDir: o.CertDir, ClientCAName: o.GuardClientCAName,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the guard's server: %w", err)
+	}
+	webhooks.Register(guardwebhook.GuardPath, guard)
+	if err := mgr.Add(webhooks); err != nil {
+		return nil, fmt.Errorf("adding the guard: %w", err)
+	}
+	return hookserver.New(served)
+}
+
+// newGuard returns the handler of the admission webhook that keeps machines from being replaced.
+func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
+	metrics, err := guardwebhook.NewGuardMetrics(crmetrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
+	}
+	return &admission.Webhook{Handler: guardwebhook.NewGuard(guardwebhook.GuardOptions{
+		Policies: c.cached, Live: c.live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now, Sleep: guardwebhook.Sleep,
+		Parsed: hookserver.ReleaseParsed,
+	})}, nil
+}
+
+// addControllers adds those that keep the status of our objects.
+func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engine *engine.Engine) error {
+	graphs := &controllers.UpgradeGraphReconciler{Client: c.cached, Now: time.Now}
+	if err := graphs.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	probes := &controllers.UpdaterReconciler{Client: c.cached, Prober: updaters, Now: time.Now}
+	if err := probes.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	policies := &controllers.UpdatePolicyReconciler{
+		Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Now: time.Now, Process: string(uuid.NewUUID()), Propagation: scopePropagation,
+	}
+	if err := policies.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	kinds := []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineDeployment")}
+	_, err := mgr.GetRESTMapper().RESTMapping(kubeadmControlPlane.GroupKind(), kubeadmControlPlane.Version)
+	if err == nil {
+		kinds = append(kinds, kubeadmControlPlane)
+	}
+	if err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("looking for %s: %w", kubeadmControlPlane.GroupKind(), err)
+	}
+	if err := mgr.Add(&controllers.BlockedSweeper{Unblocker: engine, Kinds: kinds}); err != nil {
+		return fmt.Errorf("adding the sweeper of blocked groups: %w", err)
+	}
+	return nil
+}
+
+// watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds,
+// CustomResourceDefinitions, and Machines, of which there are many, so that the first hook need not wait for them.
+func watchOwnKinds(ctx context.Context, mgr manager.Manager, o ExtensionOptions) error {
+	for _, kind := range []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("Machine"), definitionKind} {
+		metadata := &metav1.PartialObjectMetadata{}
+		metadata.SetGroupVersionKind(kind)
+		_, err := mgr.GetCache().GetInformer(ctx, metadata, cache.BlockUntilSynced(false))
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("watching %ss: %w; install Cluster API first", kind.Kind, err)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %ss: %w", kind.Kind, err)
+		}
+	}
+	machine := &metav1.PartialObjectMetadata{}
+	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	if err := mgr.GetCache().IndexField(ctx, machine, engine.InFlightIndex, engine.IndexInFlight); err != nil {
+		return fmt.Errorf("indexing Machines: %w", err)
+	}
+	own := []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}}
+	if !o.NoGates {
+		own = append(own, &v1alpha1.UpgradeGate{})
+	}
+	for _, object := range own {
+		_, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("watching %T: %w; install the CRDs with kubectl apply -k config/crd", object, err)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", object, err)
+		}
+	}
+	return nil
+}

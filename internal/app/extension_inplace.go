@@ -1,0 +1,107 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/controllers"
+	"github.com/windlass-dev/windlass/internal/inplace/annotations"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
+)
+
+// InPlaceUpgrades are the upgrades in place that annotations ask for.
+type InPlaceUpgrades struct {
+	// Off leaves them to another process, or to nobody.
+	Off bool
+	// Prefix begins the keys of the annotations; empty means v1alpha1.DefaultInPlaceUpgradePrefix.
+	Prefix string
+	// WatchFilter is the value that the label clusterv1.WatchLabel must have on what is upgraded; empty means that all is.
+	WatchFilter string
+}
+
+func (o InPlaceUpgrades) prefix() string {
+	return cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
+}
+
+// Check finds a prefix that begins no key of an annotation.
+func (o InPlaceUpgrades) Check() error {
+	if !strings.Contains(o.prefix(), "/") {
+		return fmt.Errorf("the prefix %q of annotations has no domain; write one, and a slash, as in %s", o.prefix(), v1alpha1.DefaultInPlaceUpgradePrefix)
+	}
+	// The longest of the keys that begin with it.
+	key := o.prefix() + v1alpha1.InPlaceUpgradeLastFailedAttemptAt
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		return fmt.Errorf("the prefix %q of annotations makes keys that are none, such as %s: %s", o.Prefix, key, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// SetUpInPlaceUpgrades adds the upgrades in place that annotations ask for to a manager that does not serve the extension; Setup does so itself. Where
+// Updaters and UpdatePolicies are not installed when the manager starts, there are none.
+func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades) error {
+	if o.Off {
+		return nil
+	}
+	installed, err := lookForPolicies(mgr.GetRESTMapper())
+	if err != nil {
+		return err
+	}
+	if !installed {
+		mgr.GetLogger().Info("There are no UpdatePolicies here, so annotations upgrade nothing in place. To use them, install the CRDs with kubectl apply -k config/crd and restart this program")
+		return nil
+	}
+	c, err := newClients(mgr)
+	if err != nil {
+		return err
+	}
+	updaters, err := addUpdaterPool(mgr, c.live, o.prefix())
+	if err != nil {
+		return err
+	}
+	return addInPlaceUpgrades(mgr, c, newEngine(mgr, c, updaters, o), o)
+}
+
+func addInPlaceUpgrades(mgr manager.Manager, c clients, engine *engine.Engine, o InPlaceUpgrades) error {
+	if o.Off {
+		return nil
+	}
+	if err := o.Check(); err != nil {
+		return err
+	}
+	return controllers.SetUpAnnotations(mgr, controllers.AnnotationOptions{
+		Engine: annotations.New(engine, mgr.GetRESTMapper()),
+		Client: c.cached, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Keys: annotations.NewKeys(o.prefix()), WatchFilter: o.WatchFilter,
+	})
+}
+
+// SlimMachine returns a cache's transformation of Machines. Of those that are cached by their metadata only, as here, it drops what nothing looks at:
+// managed fields, which are half of an object, and annotations that are about neither updates nor upgrades in place. Whole Machines stay whole.
+func SlimMachine(o InPlaceUpgrades) toolscache.TransformFunc {
+	prefix := o.prefix()
+	return func(object any) (any, error) {
+		machine, ok := object.(*metav1.PartialObjectMetadata)
+		if !ok || machine.Kind != "Machine" {
+			return object, nil
+		}
+		machine.SetManagedFields(nil)
+		for key := range machine.Annotations {
+			switch key {
+			case v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation,
+				v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation:
+			default:
+				if !strings.HasPrefix(key, prefix) {
+					delete(machine.Annotations, key)
+				}
+			}
+		}
+		return machine, nil
+	}
+}

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
+)
+
+// Limits tells how far updates in place move the machines of a group at once. It is safe for concurrent use.
+type Limits struct{ engine *engine.Engine }
+
+// NewLimits returns Limits for a manager beside which another process may serve the extension. They read from the manager's cache; where that cannot
+// read within syncTimeout of its start, as without the rights for it, the manager ends. They are nil where UpdatePolicies are not installed when it
+// starts: then machines are always replaced.
+func NewLimits(mgr manager.Manager, syncTimeout time.Duration) (*Limits, error) {
+	installed, err := lookForPolicies(mgr.GetRESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	if !installed {
+		mgr.GetLogger().Info("There are no UpdatePolicies here, so upgrades are planned without limits of updates in place. " +
+			"To use them, install the CRDs with kubectl apply -k config/crd and restart this program")
+		return nil, nil
+	}
+	c, err := newClients(mgr)
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(&firstRead{cache: mgr.GetCache(), timeout: syncTimeout}); err != nil {
+		return nil, fmt.Errorf("adding what reads UpdatePolicies: %w", err)
+	}
+	updaters, err := addUpdaterPool(mgr, c.live, InPlaceUpgrades{}.prefix())
+	if err != nil {
+		return nil, err
+	}
+	return &Limits{engine: newEngine(mgr, c, updaters, InPlaceUpgrades{})}, nil
+}
+
+// GroupMinors returns how many minors the Machines of a MachineDeployment can be moved at once; 0 means any number that skew allows.
+func (l *Limits) GroupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error) {
+	return l.engine.GroupMinors(ctx, cluster, md)
+}
+
+// lookForPolicies reports whether UpdatePolicies are installed. With them without Updaters, nobody could tell how far a policy's machines can be moved.
+func lookForPolicies(mapper meta.RESTMapper) (bool, error) {
+	for _, kind := range []string{"UpdatePolicy", "Updater"} {
+		_, err := mapper.RESTMapping(v1alpha1.GroupVersion.WithKind(kind).GroupKind(), v1alpha1.GroupVersion.Version)
+		if meta.IsNoMatchError(err) {
+			if kind == "UpdatePolicy" {
+				return false, nil
+			}
+			return false, fmt.Errorf("looking for %s, which UpdatePolicies need: %w; install all CRDs with kubectl apply -k config/crd", kind, err)
+		}
+		if err != nil {
+			return false, fmt.Errorf("looking for %s: %w", kind, err)
+		}
+	}
+	return true, nil
+}
+
+// firstRead is a manager.Runnable that has a cache read what Limits look at. Without it the first to look would have it read, and wait without an end
+// where that fails.
+type firstRead struct {
+	cache   cache.Informers
+	timeout time.Duration
+}
+
+// NeedLeaderElection lets Start run in every replica, so that one that waits can go on at once when it leads.
+func (*firstRead) NeedLeaderElection() bool { return false }
+
+// Start returns once everything is read, or ctx is cancelled. An error says what cannot be read.
+func (f *firstRead) Start(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	namespaces := &metav1.PartialObjectMetadata{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	for _, read := range []struct {
+		resource string
+		object   client.Object
+	}{
+		{"updatepolicies.windlass.dev", &v1alpha1.UpdatePolicy{}}, {"updaters.windlass.dev", &v1alpha1.Updater{}}, {"namespaces", namespaces},
+	} {
+		_, err := f.cache.GetInformer(bounded, read.object)
+		if ctx.Err() != nil {
+			return nil // The manager stops.
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s for %s: %w; see that this program may list and watch them, which the ClusterRole windlass-manager of config/manager adds to what Cluster API's may",
+				read.resource, f.timeout, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	goruntime "runtime"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/setup"
+	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/cluster-api/util/apiwarnings"
+	"sigs.k8s.io/cluster-api/util/flags"
+	"sigs.k8s.io/cluster-api/util/index"
+	"sigs.k8s.io/cluster-api/version"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/topology"
+)
+
+const (
+	// LeaderElectionID is the lease of Cluster API's core manager: while one of the two holds it, the other waits.
+	LeaderElectionID = "controller-leader-election-capi"
+
+	// sourceName names Cluster API's core manager in metrics and to workload clusters.
+	sourceName = "cluster-api-controller-manager"
+
+	// fieldManager is what the API server calls the owner of fields that are written without one: the name of the program in the User-Agent,
+	// which is manager for Cluster API's. Under another name the fields would have two owners after an exchange of the two.
+	fieldManager = "manager"
+
+	// cacheSyncTimeout is above the default of 2 minutes for management clusters with many objects.
+	cacheSyncTimeout = 5 * time.Minute
+)
+
+// RunManager runs the manager until ctx is cancelled. It sets the process-wide converter of API versions, so there can be one in a process.
+func RunManager(ctx context.Context, restConfig *rest.Config, o ManagerOptions) error {
+	checked, err := o.check()
+	if err != nil {
+		return err
+	}
+	if err := checkGates(feature.Gates.Enabled); err != nil {
+		return err
+	}
+	restConfig = o.completeRESTConfig(restConfig)
+	if err := version.CheckKubernetesVersion(restConfig, minimumKubernetesVersion()); err != nil {
+		return fmt.Errorf("looking at the management cluster at %s: %w", restConfig.Host, err)
+	}
+	mgr, err := o.newManager(restConfig)
+	if err != nil {
+		return err
+	}
+	if err := o.addChecks(mgr); err != nil {
+		return err
+	}
+	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
+		return fmt.Errorf("adding the indexes: %w", err)
+	}
+	b := &builder{ManagerOptions: o, checked: checked, mgr: mgr}
+	for _, add := range []func(context.Context) error{b.addExtension, b.addRuntimeClient, b.addCaches, b.addControllers, b.addWebhooks} {
+		if err := add(ctx); err != nil {
+			return err
+		}
+	}
+	klog.FromContext(ctx).Info("Starting the manager", "version", o.Version)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}
+
+// builder adds the parts to a manager, in order; later ones use what earlier ones have left in it.
+type builder struct {
+	ManagerOptions
+	checked checked
+	mgr     ctrl.Manager
+
+	hooks         *hookserver.Server // nil where the extension is not served here
+	limits        topology.Limits    // nil where nothing is updated in place
+	runtimeClient runtimeclient.Client
+	clusterCache  clustercache.ClusterCache
+	secrets       cache.Cache
+}
+
+func minimumKubernetesVersion() string {
+	if feature.Gates.Enabled(feature.ClusterTopology) {
+		return version.MinimumKubernetesVersionClusterTopology
+	}
+	return version.MinimumKubernetesVersion
+}
+
+func (o ManagerOptions) completeRESTConfig(in *rest.Config) *rest.Config {
+	out := rest.CopyConfig(in)
+	out.QPS, out.Burst = o.QPS, o.Burst
+	out.UserAgent = fmt.Sprintf("%s/%s %s (%s/%s) windlass", fieldManager, o.Version, sourceName, goruntime.GOOS, goruntime.GOARCH)
+	out.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
+	return out
+}
+
+func (o ManagerOptions) newManager(restConfig *rest.Config) (ctrl.Manager, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	tlsOptions, metrics, err := flags.GetManagerOptions(o.Diagnostics)
+	if err != nil {
+		return nil, fmt.Errorf("reading the TLS flags: %w", err)
+	}
+	if o.ContentionProfiling {
+		goruntime.SetBlockProfileRate(1)
+	}
+	objects := setup.ManagerCacheOptions(scheme, sourceName, o.WatchNamespace, o.SyncPeriod)
+	objects.ByObject[&clusterv1.Machine{}] = cache.ByObject{Transform: SlimMachine(o.Extension.InPlaceUpgrades)}
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Controller: config.Controller{
+			UsePriorityQueue: new(feature.Gates.Enabled(feature.PriorityQueue)),
+			CacheSyncTimeout: cacheSyncTimeout,
+		},
+		Scheme:         scheme,
+		LeaderElection: o.LeaderElection.Enabled, LeaderElectionID: LeaderElectionID, LeaderElectionResourceLock: resourcelock.LeasesResourceLock,
+		LeaseDuration: &o.LeaderElection.LeaseDuration, RenewDeadline: &o.LeaderElection.RenewDeadline, RetryPeriod: &o.LeaderElection.RetryPeriod,
+		// The process ends with the manager, so whoever waits, ours or Cluster API's, may begin at once.
+		LeaderElectionReleaseOnCancel: true,
+		HealthProbeBindAddress:        o.HealthAddress,
+		PprofBindAddress:              o.ProfilerAddress,
+		Metrics:                       *metrics,
+		Cache:                         objects,
+		Client:                        setup.ManagerClientOptions(),
+		WebhookServer: crwebhook.NewServer(crwebhook.Options{
+			Host: o.Webhook.BindAddress, Port: o.Webhook.Port, CertDir: o.Webhook.CertDir, CertName: o.Webhook.CertName, KeyName: o.Webhook.KeyName, TLSOpts: tlsOptions,
+		}),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+	}
+	return mgr, nil
+}
+
+// addChecks has every replica count as alive once its webhooks are served, whether it leads or not, and as ready too: a new one that waits for the
+// lease of the old one must become ready for that to go. Where the extension is served, its hooks and its guard are by the leader alone, so a
+// replica that goes on waiting is not ready for long: the Service would lead calls to it that it refuses.
+func (o ManagerOptions) addChecks(mgr ctrl.Manager) error {
+	started := func(r *http.Request) error { return mgr.GetWebhookServer().StartedChecker()(r) }
+	ready := started
+	if o.Extension.Port != 0 {
+		start := time.Now()
+		ready = func(r *http.Request) error {
+			if err := checkLeads(mgr.Elected(), time.Since(start)); err != nil {
+				return err
+			}
+			return started(r)
+		}
+	}
+	if err := mgr.AddReadyzCheck("webhook", ready); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("webhook", started); err != nil {
+		return fmt.Errorf("adding the liveness check: %w", err)
+	}
+	return nil
+}
+
+// checkLeads returns an error for a replica that has run for so long without being elected. It has time to read its cache, for which the API server may
+// need its conversion webhooks, and for the old leader to go.
+func checkLeads(elected <-chan struct{}, runs time.Duration) error {
+	select {
+	case <-elected:
+		return nil
+	default:
+	}
+	if runs <= cacheSyncTimeout {
+		return nil
+	}
+	return errors.New("another replica leads, and serves the extension: with --extension-port run one replica")
+}
+
+// addExtension serves the extension in this process, where it is asked for. What annotations ask for does not depend on its hooks.
+func (b *builder) addExtension(ctx context.Context) error {
+	b.Extension.InPlaceUpgrades.WatchFilter = b.WatchFilter
+	if b.Extension.Port == 0 {
+		return SetUpInPlaceUpgrades(b.mgr, b.Extension.InPlaceUpgrades)
+	}
+	hooks, limits, err := SetUpExtension(ctx, b.mgr, b.Extension)
+	if err != nil {
+		return err
+	}
+	b.hooks, b.limits = hooks, limits
+	return nil
+}

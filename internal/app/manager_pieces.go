@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/exp/runtime/server"
+	"sigs.k8s.io/cluster-api/feature"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/windlass-dev/windlass/internal/controllers"
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
+	"github.com/windlass-dev/windlass/internal/hookclient"
+	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/topology"
+)
+
+// The pieces that are not Cluster API's own. All else is.
+
+// managerEvents names this program in Events.
+const managerEvents = "windlass"
+
+// addTopology adds the controller of Clusters with a topology: ours.
+func (b *builder) addTopology(ctx context.Context) error {
+	if b.hooks == nil {
+		limits, err := NewLimits(b.mgr, cacheSyncTimeout)
+		if err != nil {
+			return err
+		}
+		if limits != nil {
+			b.limits = limits
+		}
+	}
+	return topology.SetUpController(ctx, b.mgr, topology.Options{
+		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: b.mgr.GetEventRecorder(managerEvents), Now: time.Now,
+		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, WatchFilter: b.WatchFilter,
+	}, concurrency(b.Concurrency.ClusterTopology))
+}
+
+// addClusterWebhooks adds admission of Clusters and ClusterClasses: ours, which has Cluster API's decide about all but versions.
+func (b *builder) addClusterWebhooks() error {
+	if err := (&guardwebhook.ClusterClass{Client: b.mgr.GetClient()}).SetupWithManager(b.mgr); err != nil {
+		return fmt.Errorf("adding the webhooks of ClusterClasses: %w", err)
+	}
+	if err := (&guardwebhook.Cluster{Client: b.mgr.GetClient()}).SetupWithManager(b.mgr, b.clusterCache); err != nil {
+		return fmt.Errorf("adding the webhooks of Clusters: %w", err)
+	}
+	return nil
+}
+
+// addRuntimeClient makes what calls runtime extensions: ours. Calls of the extension that this process serves do not leave it. Without the
+// feature gate it knows no extensions.
+func (b *builder) addRuntimeClient(context.Context) error {
+	catalog := runtimecatalog.New()
+	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
+		return fmt.Errorf("building the catalog of hooks: %w", err)
+	}
+	options := hookclient.Options{
+		Catalog: catalog, Namespaces: b.mgr.GetClient(), CertFile: b.ClientCertFile, KeyFile: b.ClientKeyFile, Metrics: crmetrics.Registry,
+	}
+	if b.hooks != nil {
+		options.Local = map[string][]server.ExtensionHandler{b.ExtensionConfig: b.hooks.Handlers()}
+	}
+	caller, err := hookclient.New(options)
+	if err != nil {
+		return fmt.Errorf("making the client of runtime extensions: %w", err)
+	}
+	if err := b.mgr.Add(caller); err != nil {
+		return fmt.Errorf("adding the client of runtime extensions: %w", err)
+	}
+	b.runtimeClient = caller
+	if feature.Gates.Enabled(feature.RuntimeSDK) {
+		return b.addConflicts(caller) // The controller of ExtensionConfigs makes it ready.
+	}
+	return caller.WarmUp(&runtimev1.ExtensionConfigList{})
+}
+
+// addConflicts adds what says that extensions are in each other's way.
+func (b *builder) addConflicts(caller *hookclient.Client) error {
+	return (&controllers.ExtensionConfigReconciler{
+		Client: b.mgr.GetClient(), Recorder: b.mgr.GetEventRecorder(managerEvents), Now: time.Now,
+		Conflicts: func(ctx context.Context) (map[string][]string, bool, error) {
+			if !caller.IsReady() {
+				return nil, false, nil
+			}
+			found, err := caller.Conflicts(ctx)
+			conflicts := make(map[string][]string, len(found))
+			for _, c := range found {
+				conflicts[c.Hook] = c.Extensions
+			}
+			return conflicts, true, err
+		},
+	}).SetupWithManager(b.mgr)
+}

@@ -1,0 +1,207 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Offer is what a ClusterClass says about versions.
+type Offer struct {
+	// Versions is spec.kubernetesVersions; empty where the class lists none.
+	Versions []version.Version
+	// Extension says that a GenerateUpgradePlan extension makes the plans. It is never asked here: a call from within an admission
+	// request would hold up the API server, and what it answers may be different by the time the upgrade begins.
+	Extension bool
+}
+
+// VersionChange is a request for another target version.
+type VersionChange struct {
+	// From is the target until now, zero where that cannot be read; To is the one that is asked for. They differ.
+	From, To version.Version
+	// Inventory is what the Cluster runs. Its control plane is at the version that it has, or that it is on its way to: a step that
+	// has begun is finished first, so every way to a target starts there.
+	Inventory plan.Inventory
+	// Provisioning says that the control plane is being created and has reported no version yet.
+	Provisioning bool
+	// Upgrading says that the control plane is on its way to the version of Inventory.
+	Upgrading bool
+	// CompletionPending says that the intent to call AfterClusterUpgrade is recorded: an upgrade to From has begun, and is not completed.
+	CompletionPending bool
+}
+
+// AdmissionRule names the rule that a request breaks. Where plan.Compute knows a rule for it, it has that one's name.
+type AdmissionRule string
+
+// The rules that plan does not know.
+const (
+	// RuleNotListed: the class lists versions, and this is not one of them.
+	RuleNotListed AdmissionRule = "NotListed"
+	// RuleProvisioning: the control plane is being created.
+	RuleProvisioning AdmissionRule = "Provisioning"
+)
+
+// Refusal says why a version is refused.
+type Refusal struct {
+	Rule AdmissionRule
+	// Problem says what is wrong, Accepted what would be accepted instead; both are without a capital or full stop.
+	Problem, Accepted string
+}
+
+// Message is one sentence without a capital or full stop.
+func (r *Refusal) Message() string {
+	return r.Problem + "; accepted: " + r.Accepted
+}
+
+// CheckVersion checks the version of a Cluster against the class's list, whether it is new or changed or neither. Versions are the same
+// when they read the same once they are normalised. A list counts also beside an extension, as it does in Cluster API.
+func (o Offer) CheckVersion(v version.Version) *Refusal {
+	if len(o.Versions) == 0 || slices.Contains(o.Versions, v) {
+		return nil
+	}
+	return &Refusal{Rule: RuleNotListed, Problem: "the ClusterClass does not list it in spec.kubernetesVersions", Accepted: listVersions(o.Versions)}
+}
+
+// CheckTarget checks a changed target, with CheckVersion and for a legal way that leads to it.
+//
+// No Cluster goes back: neither its control plane nor a group of workers is ever newer than what CheckTarget accepts. The target until
+// now is no bound of its own, because an upgrade that has not reached it may be given a nearer one; where no upgrade is under way the
+// control plane is at it.
+func (o Offer) CheckTarget(c VersionChange) *Refusal {
+	if c.Provisioning {
+		return &Refusal{
+			Rule:     RuleProvisioning,
+			Problem:  fmt.Sprintf("the control plane is being created with %s and has reported no version yet", c.Inventory.ControlPlane),
+			Accepted: "the present target, until it has",
+		}
+	}
+	if refusal := o.CheckVersion(c.To); refusal != nil {
+		refusal.Accepted = o.describeReachable(c.Inventory)
+		return refusal
+	}
+	err := o.check(c.Inventory, c.To)
+	if err == nil {
+		return nil
+	}
+	refusal := &Refusal{Rule: AdmissionRule(err.Rule), Problem: err.Problem, Accepted: o.describeReachable(c.Inventory)}
+	if err.Item != plan.ItemTarget {
+		refusal.Problem = describeItem(err)
+	}
+	return refusal
+}
+
+// check returns why there is no legal way to a version; nil where there is one. With an extension it is only known to exist where
+// nothing would go back.
+func (o Offer) check(inventory plan.Inventory, to version.Version) *plan.Error {
+	if o.Extension {
+		return checkNotBack(inventory, to)
+	}
+	_, err := plan.Compute(plan.Request{Inventory: inventory, Target: to, Source: o.source()})
+	if refused, ok := errors.AsType[*plan.Error](err); ok {
+		return refused
+	}
+	return nil
+}
+
+func (o Offer) source() plan.Source {
+	if len(o.Versions) > 0 {
+		return plan.VersionList(o.Versions)
+	}
+	return plan.NextMinor{}
+}
+
+// checkNotBack is what plan.Compute checks of a target whatever the source. Between builds without an order the extension decides.
+func checkNotBack(inventory plan.Inventory, to version.Version) *plan.Error {
+	if version.Compare(to, inventory.ControlPlane) == version.Less {
+		return &plan.Error{
+			Rule: plan.RuleDowngrade, Item: plan.ItemTarget, Version: to,
+			Problem: fmt.Sprintf("it is older than the control plane's %s, and Kubernetes is never downgraded", inventory.ControlPlane),
+		}
+	}
+	for _, g := range inventory.Groups {
+		if version.Compare(to, g.Version) == version.Less {
+			return &plan.Error{
+				Rule: plan.RuleDowngrade, Item: plan.GroupItem(g.Name), Version: g.Version,
+				Problem: fmt.Sprintf("it is newer than the target %s, and kubelets are never downgraded", to),
+			}
+		}
+	}
+	return nil
+}
+
+// describeItem says what is wrong with something else than the target. What would mend it is about that, so it is said too.
+func describeItem(e *plan.Error) string {
+	if e.Mend == "" {
+		return fmt.Sprintf("%s %s: %s", e.Item, e.Version, e.Problem)
+	}
+	return e.Error()
+}
+
+// describeReachable says which targets CheckTarget accepts.
+func (o Offer) describeReachable(inventory plan.Inventory) string {
+	switch {
+	case len(o.Versions) > 0:
+		reachable := slices.DeleteFunc(slices.Clone(o.Versions), func(v version.Version) bool { return o.check(inventory, v) != nil })
+		return listVersions(reachable)
+	case o.Extension:
+		return fmt.Sprintf("a version that is not older than %s, nor than any group of workers", inventory.ControlPlane)
+	case o.check(inventory, inventory.ControlPlane) != nil:
+		return listVersions(nil)
+	default:
+		return fmt.Sprintf("%s and newer, up to the last %s version", inventory.ControlPlane, inventory.ControlPlane.Minor().Next())
+	}
+}
+
+// Warning says what a person should know about a change that CheckTarget has accepted; empty where there is nothing to say.
+func (o Offer) Warning(c VersionChange) string {
+	if c.From.IsZero() {
+		return ""
+	}
+	text := c.describe()
+	if text == "" || !o.Extension || c.To == c.Inventory.ControlPlane {
+		return text
+	}
+	return fmt.Sprintf("%s; whether a way leads to %s is found out when that is planned, and by `windlass plan CLUSTER --to %s` before", text, c.To, c.To)
+}
+
+// describe says what becomes of the upgrade to From. It promises no way to To.
+func (c VersionChange) describe() string {
+	here := c.Inventory.ControlPlane
+	stays := c.To == here
+	switch {
+	case !c.underWay() && !c.CompletionPending:
+		return ""
+	case !c.underWay():
+		return fmt.Sprintf("the upgrade to %s is done but for the AfterClusterUpgrade hook: the upgrade to %s begins when that has completed", c.From, c.To)
+	case !c.hasBegun() && stays:
+		return fmt.Sprintf("the upgrade to %s has not begun: it is given up, and the Cluster stays at %s", c.From, here)
+	case !c.hasBegun():
+		return fmt.Sprintf("the upgrade to %s has not begun: one from %s to %s takes its place", c.From, here, c.To)
+	case c.Upgrading && stays:
+		return fmt.Sprintf("the upgrade to %s is under way: the step of the control plane to %s is finished, workers follow, and the upgrade ends there", c.From, here)
+	case c.Upgrading:
+		return fmt.Sprintf("the upgrade to %s is under way: the step of the control plane to %s is finished, then the upgrade goes on from there to %s", c.From, here, c.To)
+	case stays:
+		return fmt.Sprintf("the upgrade to %s is under way: the control plane stays at %s, workers follow, and the upgrade ends there", c.From, here)
+	default:
+		return fmt.Sprintf("the upgrade to %s is under way: what has begun of it is finished, then the upgrade goes on from %s to %s", c.From, here, c.To)
+	}
+}
+
+// underWay reports whether something has not reached From yet.
+func (c VersionChange) underWay() bool {
+	return c.Upgrading || c.Inventory.ControlPlane != c.From || c.hasGroupNotAt(c.From)
+}
+
+// hasBegun reports whether anything of the upgrade to From has happened: the hook before it has let it go on, or something is not at the
+// version of all else.
+func (c VersionChange) hasBegun() bool {
+	return c.CompletionPending || c.Upgrading || c.hasGroupNotAt(c.Inventory.ControlPlane)
+}
+
+func (c VersionChange) hasGroupNotAt(v version.Version) bool {
+	return slices.ContainsFunc(c.Inventory.Groups, func(g plan.Group) bool { return g.Version != v })
+}

@@ -1,0 +1,223 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// UpdatePolicyReconciler computes the status of UpdatePolicies and writes it where it changed. It reconciles all policies of a namespace
+// together, because which one counts for a group depends on all of them: a request's name is empty.
+// It is not safe for concurrent use.
+type UpdatePolicyReconciler struct {
+	// Client reads from a cache, and writes to the API server. Its scheme has the types of this project, of Cluster API's core
+	// and of admissionregistration.k8s.io/v1. Of MachineDeployments, Namespaces and control plane objects it reads metadata.
+	Client client.Client
+	// Live reads the replicas of KubeadmControlPlanes from the API server.
+	Live client.Reader
+	// Mapper finds the preferred version of a control plane's kind: a Cluster names the kind without one.
+	Mapper meta.RESTMapper
+	// Kinds is asked before a control plane's kind is watched.
+	Kinds *contract.Watchable
+	// Now is the clock for conditions.
+	Now func() time.Time
+	// Process names this process in the guard's scope, in at most 50 letters, digits and hyphens.
+	// No two processes have the same name.
+	Process string
+	// Propagation is how long every API server may take to use a scope after it was written. No status relies on it before.
+	Propagation time.Duration
+
+	// watches are set by SetupWithManager; without them nothing is watched.
+	watches *watches
+	// replicas keeps what was read live, by the control plane object.
+	replicas map[types.NamespacedName]replicas
+	scope    scopeWriter
+}
+
+const (
+	// resyncInterval is when a namespace is looked at again though nothing changed: by then somebody may have overwritten
+	// a status.
+	resyncInterval = time.Hour
+	// retryDelay gives the cache time to catch up with the write that came before ours.
+	retryDelay = time.Second
+	// timeout bounds one Reconcile.
+	timeout = time.Minute
+)
+
+// Reconcile brings the statuses of all policies of one namespace up to date, and the part of the guard's scope that is about this
+// namespace. See registration for the order of the writes.
+func (r *UpdatePolicyReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	namespace := request.Namespace
+	var policies v1alpha1.UpdatePolicyList
+	if namespace != noNamespace {
+		if err := r.Client.List(ctx, &policies, client.InNamespace(namespace)); err != nil {
+			return reconcile.Result{}, fmt.Errorf("listing UpdatePolicies in %s: %w", namespace, err)
+		}
+	}
+	config, err := r.readRegistration(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if r.scope.lags(config) {
+		// The event of the write that is missing reconciles all namespaces.
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
+	}
+	if len(policies.Items) == 0 {
+		return r.finish(r.leaveNamespace(ctx, newRegistration(config), namespace))
+	}
+	groups, err := r.readGroups(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return r.reconcilePolicies(ctx, namespace, policies.Items, groups, config)
+}
+
+// reconcilePolicies writes the scope and the statuses of a namespace that has policies.
+func (r *UpdatePolicyReconciler) reconcilePolicies(
+	ctx context.Context, namespace string, policies []v1alpha1.UpdatePolicy, groups []updatepolicy.State,
+	config *admissionregistrationv1.ValidatingWebhookConfiguration,
+) (reconcile.Result, error) {
+	kept := updatepolicy.Kept(policies, groups)
+	wide, err := r.widenScope(ctx, newRegistration(config), namespace, kept)
+	if apierrors.IsConflict(err) {
+		return r.finish(err)
+	}
+	if err == nil && wide.config != nil {
+		config = wide.config
+		if wait := r.awaitPropagation(namespace); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
+	}
+	// Where the scope could not be written, the statuses tell what the guard covers without that.
+	// The process that the scope belongs to may know better what it keeps, so another one takes
+	// promises back, and makes none.
+	withdraw := errors.Is(err, errNotOurs)
+	result, statusErr := r.applyStatuses(ctx, namespace, policies, groups, config, withdraw)
+	if err := errors.Join(err, statusErr); err != nil || result.RequeueAfter == retryDelay {
+		return result, err
+	}
+	if err := r.narrowScope(ctx, wide, namespace, kept); err != nil {
+		return r.finish(err)
+	}
+	return result, nil
+}
+
+// awaitPropagation returns how long API servers may still use the configuration before the one that a status of the namespace relies on.
+func (r *UpdatePolicyReconciler) awaitPropagation(namespace string) time.Duration {
+	wait := time.Duration(0)
+	for _, key := range []string{noNamespace, namespace} {
+		if at, ok := r.scope.widened[key]; ok {
+			wait = max(wait, r.Propagation-r.Now().Sub(at))
+		}
+	}
+	if wait == 0 {
+		delete(r.scope.widened, namespace)
+	}
+	return wait
+}
+
+// leaveNamespace removes a namespace without policies from the scope. No status relies on its entries.
+func (r *UpdatePolicyReconciler) leaveNamespace(ctx context.Context, reg registration, namespace string) error {
+	if namespace != noNamespace && len(reg.scope.In(namespace)) == 0 {
+		return nil
+	}
+	wide, err := r.widenScope(ctx, reg, namespace, nil)
+	if err != nil {
+		return err
+	}
+	return r.narrowScope(ctx, wide, namespace, nil)
+}
+
+// finish asks for a retry where the cache is behind.
+func (r *UpdatePolicyReconciler) finish(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// applyStatuses writes the statuses that changed; with withdraw, only those that report no longer
+// that they guard. The result asks for a retry after retryDelay where the cache is behind.
+func (r *UpdatePolicyReconciler) applyStatuses(
+	ctx context.Context, namespace string, policies []v1alpha1.UpdatePolicy, groups []updatepolicy.State,
+	config *admissionregistrationv1.ValidatingWebhookConfiguration, withdraw bool,
+) (reconcile.Result, error) {
+	labels, err := r.readNamespaceLabels(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	guard := updatepolicy.SelectGuard(config, namespace, labels)
+	statuses := updatepolicy.ComputeStatuses(policies, groups, guard, metav1.NewTime(r.Now()))
+	after := resyncInterval
+	var problems []error
+	for i := range policies {
+		if withdraw && (!guards(policies[i].Status) || guards(statuses[i])) {
+			continue
+		}
+		err := r.applyStatus(ctx, &policies[i], statuses[i])
+		if apierrors.IsConflict(err) {
+			// The cache is behind. The write that came first may be one of metadata or status, which reconciles nothing.
+			after = retryDelay
+			continue
+		}
+		problems = append(problems, client.IgnoreNotFound(err))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+func guards(status v1alpha1.UpdatePolicyStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.GuardingCondition)
+}
+
+// applyStatus writes a policy's status if it changed.
+func (r *UpdatePolicyReconciler) applyStatus(ctx context.Context, policy *v1alpha1.UpdatePolicy, status v1alpha1.UpdatePolicyStatus) error {
+	if equality.Semantic.DeepEqual(policy.Status, status) {
+		return nil
+	}
+	changed := policy.DeepCopy()
+	changed.Status = status
+	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(policy, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the status of UpdatePolicy %s: %w", client.ObjectKeyFromObject(policy), err)
+	}
+	logConditions(ctx, policy, status)
+	return nil
+}
+
+// logConditions logs each condition that changed, once.
+func logConditions(ctx context.Context, policy *v1alpha1.UpdatePolicy, after v1alpha1.UpdatePolicyStatus) {
+	for _, c := range after.Conditions {
+		old := meta.FindStatusCondition(policy.Status.Conditions, c.Type)
+		if old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+			continue
+		}
+		ctrl.LoggerFrom(ctx).Info("UpdatePolicy changed a condition", "updatePolicy", client.ObjectKeyFromObject(policy).String(),
+			"condition", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message)
+	}
+}
+
+// noNamespace is the namespace of the request about the guard's scope alone: an empty scope must be written as well, because a guard
+// without one is asked about all Machines.
+const noNamespace = ""
+
+// inNamespace is the request for all policies of a namespace.
+func inNamespace(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace}}
+}

@@ -1,0 +1,135 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // Time zones must be there in an image without a file system, too.
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// Cluster is what counts of a Cluster.
+type Cluster struct {
+	Namespace, Name, UID string
+	Labels               map[string]string
+}
+
+// Select returns the gates that are at a step of a Cluster's upgrade, in the order in which they were given. A gate that cannot be
+// understood is among them, with its problem, wherever it might have been meant: it holds the upgrade.
+func Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
+	var selected []Gate
+	for i := range gates {
+		g := &gates[i]
+		if g.Namespace != c.Namespace {
+			continue
+		}
+		forCluster, clusterProblem := SelectsCluster(g, c)
+		atStep, stepProblem := selectsStep(g, step)
+		if !forCluster || !atStep {
+			continue
+		}
+		parsed := parse(g)
+		parsed.Problem = firstOf(clusterProblem, stepProblem, parsed.Problem)
+		_, parsed.Approved = FindApproval(g, c, step)
+		parsed.ApprovedBefore = slices.ContainsFunc(g.Status.Approvals, isFor(c, step))
+		parsed.HowToApprove = howToApprove(g, c, step)
+		selected = append(selected, parsed)
+	}
+	return selected
+}
+
+// howToApprove names the step: pasted an hour later, the command must not approve what waits by then.
+func howToApprove(g *v1alpha1.UpgradeGate, c Cluster, step Step) string {
+	return fmt.Sprintf("windlass approve %s -n %s --gate %s --step %q", c.Name, c.Namespace, g.Name, step)
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// SelectsCluster reports whether a gate is for a Cluster of its namespace. One whose selector does not parse might be, and then has a problem.
+func SelectsCluster(g *v1alpha1.UpgradeGate, c Cluster) (selected bool, problem string) {
+	if g.Spec.ClusterName != "" {
+		return g.Spec.ClusterName == c.Name, ""
+	}
+	if g.Spec.ClusterSelector == nil {
+		return true, ""
+	}
+	selector, err := metav1.LabelSelectorAsSelector(g.Spec.ClusterSelector)
+	if err != nil {
+		return true, fmt.Sprintf("spec.clusterSelector: %v", err)
+	}
+	return selector.Matches(labels.Set(c.Labels)), ""
+}
+
+func selectsStep(g *v1alpha1.UpgradeGate, step Step) (selected bool, problem string) {
+	for i, s := range g.Spec.Steps {
+		if Hook(s.At) != step.Hook {
+			continue
+		}
+		if len(s.Versions) == 0 {
+			return true, ""
+		}
+		for j, v := range s.Versions {
+			release, err := ParseRelease(string(v))
+			if err != nil {
+				return true, fmt.Sprintf("spec.steps[%d].versions[%d]: %v", i, j, err)
+			}
+			if release.Matches(step.Version) {
+				return true, ""
+			}
+		}
+	}
+	return false, ""
+}
+
+// parse reads what a gate requires. What cannot be read is the gate's problem.
+func parse(g *v1alpha1.UpgradeGate) Gate {
+	parsed := Gate{Name: g.Name, NeedsApproval: g.Spec.Requires.Approval != nil}
+	for i, w := range g.Spec.Requires.Windows {
+		window, err := ParseWindow(w)
+		if err != nil {
+			parsed.Problem = fmt.Sprintf("spec.requires.windows[%d]: %v", i, err)
+			return parsed
+		}
+		parsed.Windows = append(parsed.Windows, window)
+	}
+	for _, c := range g.Spec.Requires.Checks {
+		parsed.Checks = append(parsed.Checks, Check(c))
+	}
+	slices.Sort(parsed.Checks)
+	return parsed
+}
+
+// ParseWindow translates a window. The error names the field, and says what would be right.
+func ParseWindow(w v1alpha1.GateWindow) (Window, error) {
+	location, err := time.LoadLocation(w.TimeZone)
+	if err != nil || strings.EqualFold(w.TimeZone, "local") || w.TimeZone == "" {
+		return Window{}, fmt.Errorf("timeZone: %q is not in the time zone database; write a name such as Europe/Berlin or UTC", w.TimeZone)
+	}
+	window := Window{Location: location}
+	if window.From, err = ParseClock(w.From); err != nil {
+		return Window{}, fmt.Errorf("from: %w", err)
+	}
+	if window.To, err = ParseClock(w.To); err != nil {
+		return Window{}, fmt.Errorf("to: %w", err)
+	}
+	for _, name := range w.Days {
+		day, err := ParseDay(name)
+		if err != nil {
+			return Window{}, fmt.Errorf("days: %w", err)
+		}
+		window.Days = append(window.Days, day)
+	}
+	return window, nil
+}

@@ -1,0 +1,102 @@
+package guardwebhook_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
+)
+
+// review sends an update to a webhook server as the API server does.
+func review(t *testing.T, handler http.Handler, path string, kind string, before, after client.Object) *admissionv1.AdmissionResponse {
+	t.Helper()
+	request := &admissionv1.AdmissionRequest{
+		UID: "1", Operation: admissionv1.Update, Name: after.GetName(), Namespace: after.GetNamespace(),
+		Kind: metav1.GroupVersionKind{Group: clusterv1.GroupVersion.Group, Version: clusterv1.GroupVersion.Version, Kind: kind},
+	}
+	for raw, object := range map[*runtime.RawExtension]client.Object{&request.OldObject: before, &request.Object: after} {
+		object.GetObjectKind().SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
+		encoded, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Raw = encoded
+	}
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Request: request,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	posted := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(body))
+	posted.Header.Set("Content-Type", "application/json")
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, posted)
+	var answer admissionv1.AdmissionReview
+	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || answer.Response == nil {
+		t.Fatalf("%s answers %d: %s", path, recorder.Code, recorder.Body)
+	}
+	return answer.Response
+}
+
+// TestSetup holds that the webhooks are served at Cluster API's paths, validation by ours and the rest by its own.
+func TestSetup(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://localhost:1"}, ctrl.Options{
+		Scheme:  topologyScheme,
+		Metrics: server.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
+			return apimeta.NewDefaultRESTMapper(nil), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	middle := cell{target: "v1.33.0", controlPlane: "v1.31.2", deployment: "v1.31.2", pool: "v1.30.1", versions: list}
+	read := newReader(append(clusterAndObjects("c", middle), class("class", middle))...)
+	if err := (&guardwebhook.Cluster{Client: read}).SetupWithManager(mgr, read); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&guardwebhook.ClusterClass{Client: read}).SetupWithManager(mgr); err != nil {
+		t.Fatal(err)
+	}
+	served := mgr.GetWebhookServer().WebhookMux()
+
+	before, after := cluster("c", middle), cluster("c", middle)
+	after.Spec.Topology.Version = "v1.32.3"
+	if answer := review(t, served, "/validate-cluster-x-k8s-io-v1beta2-cluster", "Cluster", before, after); !answer.Allowed || len(answer.Warnings) != 1 {
+		t.Errorf("a new target in mid-chain: %v", answer)
+	}
+	after.Spec.Topology.Version = "1.32.3"
+	if answer := review(t, served, "/mutate-cluster-x-k8s-io-v1beta2-cluster", "Cluster", before, after); !answer.Allowed || !bytes.Contains(answer.Patch, []byte(`"v1.32.3"`)) {
+		t.Errorf("defaulting: %v", answer)
+	}
+	older, newer := class("class", middle), class("class", middle)
+	newer.Spec.KubernetesVersions = list[3:]
+	if answer := review(t, served, "/validate-cluster-x-k8s-io-v1beta2-clusterclass", "ClusterClass", older, newer); answer.Allowed {
+		t.Error("a list without a way was allowed")
+	}
+	newer.Spec.KubernetesVersions = list[1:]
+	if answer := review(t, served, "/validate-cluster-x-k8s-io-v1beta2-clusterclass", "ClusterClass", older, newer); !answer.Allowed {
+		t.Errorf("a shorter list: %v", answer)
+	}
+	for _, kind := range []string{"Cluster", "ClusterClass"} {
+		if _, ok := mgr.GetConverterRegistry().GetConverter(clusterv1.GroupVersion.WithKind(kind).GroupKind()); !ok {
+			t.Errorf("%s is not converted", kind)
+		}
+	}
+}

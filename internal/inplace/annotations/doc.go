@@ -1,0 +1,7 @@
+// Package annotations carries out the upgrades in place that annotations request, of one machine and of
+// the machines of a group. It reads the facts, lets package request decide, records the decision, and
+// acts through ports.
+//
+// All state that a restart needs is on the objects. Records are written under the resourceVersion that
+// they were decided on, so two processes that look at one object do not both change it.
+package annotations

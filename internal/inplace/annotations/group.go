@@ -1,0 +1,251 @@
+package annotations
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// joinedPoll is when a group is looked at again one of whose machines has joined and cannot be upgraded yet. That its node has come shows in its status,
+// which is not watched.
+const joinedPoll = 15 * time.Second
+
+// Group takes the upgrade of a MachineDeployment or control plane as far as it goes without waiting. It is idempotent, and may be cut short at any point.
+func (e *Engine) Group(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	seen := metadataOf(gvk)
+	if err := e.Client.Get(ctx, key, seen); err != nil {
+		if apierrors.IsNotFound(err) {
+			e.shown.remove(gvk.GroupKind(), key)
+			return Result{}, nil
+		}
+		return Result{}, fmt.Errorf("reading the metadata of %s %s: %w", gvk.Kind, key, err)
+	}
+	if !e.keys.AsksGroup(seen.Annotations) && !e.shown.has(gvk.GroupKind(), key) {
+		return Result{}, nil
+	}
+	r, err := e.readGroup(ctx, gvk, key)
+	if err != nil || r == nil {
+		return Result{}, err
+	}
+	result, err := r.carryOn(ctx)
+	if engine.IsStale(err) {
+		return Result{Now: true}, nil
+	}
+	return result, err
+}
+
+// groupRun is one reconcile of a group.
+type groupRun struct {
+	*Engine
+	gvk        schema.GroupVersionKind
+	object     *unstructured.Unstructured
+	conditions []metav1.Condition
+	cluster    *clusterv1.Cluster
+	machines   []clusterv1.Machine
+	facts      request.Group
+	// kubeletsRead says that the facts tell what the nodes report, not what the Machines say of it.
+	kubeletsRead bool
+}
+
+// carryOn decides, records and acts once.
+func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
+	v := r.decide(ctx)
+	before, err := r.keys.encodeGroup(request.GroupAfter{Marks: r.facts.Marks, Record: r.facts.Record, Retry: r.facts.Retry})
+	if err != nil {
+		return Result{}, err
+	}
+	after, err := r.keys.encodeGroup(v.After)
+	if err != nil {
+		return Result{}, err
+	}
+	if v.State == (request.State{}) {
+		// Once nothing is recorded nobody looks at the group any longer, so the condition goes first.
+		if err := r.show(ctx, v.State); err != nil {
+			return Result{}, err
+		}
+	}
+	patch := difference(before, after)
+	if len(patch) > 0 {
+		if err := r.fence.Annotate(ctx, r.object, patch); err != nil {
+			return Result{}, err
+		}
+		r.emit(ctx, r.gvk.Kind, r.object, v.Event)
+	}
+	if isRest(v.Action) && v.State != (request.State{}) {
+		if err := r.show(ctx, v.State); engine.IsStale(err) {
+			return Result{}, err
+		} else if err != nil {
+			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String())
+		}
+	}
+	return r.carryOut(ctx, v.Action, len(patch) > 0)
+}
+
+// isRest reports whether nothing is done just now. What is done at once need not be shown: each change of a condition is a write.
+func isRest(a request.GroupAction) bool {
+	switch a.(type) {
+	case request.Rest, request.Wait:
+		return true
+	case request.Mark, request.Unmark, request.RetryMember, request.Raise:
+	}
+	return false
+}
+
+// decide decides on the facts. Cluster API notes the kubelet of a node a while after it has changed, so at the end the nodes themselves are asked.
+func (r *groupRun) decide(ctx context.Context) request.GroupVerdict {
+	v := request.DecideGroup(r.facts)
+	_, raises := v.Action.(request.Raise)
+	if r.kubeletsRead || !raises && v.Event.Kind != request.Ended && v.Event.Kind != request.FailedFinally {
+		return v
+	}
+	for i := range r.machines {
+		if name := r.machines[i].Status.NodeRef.Name; name != "" && r.machines[i].DeletionTimestamp.IsZero() {
+			if node := r.Nodes.Node(ctx, client.ObjectKeyFromObject(r.cluster), name); node.Exists && node.Unknown == "" {
+				r.facts.Members[i].Kubelet = node.Kubelet
+			}
+		}
+	}
+	r.kubeletsRead = true
+	return request.DecideGroup(r.facts)
+}
+
+// carryOut carries out one action.
+func (r *groupRun) carryOut(ctx context.Context, a request.GroupAction, changed bool) (Result, error) {
+	switch a := a.(type) {
+	case request.Rest:
+		if changed {
+			return Result{Now: true}, nil
+		}
+		return Result{After: r.pollJoined()}, nil
+	case request.Wait:
+		return Result{After: a.After, Now: a.After <= 0}, nil
+	case request.Mark:
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) engine.Patch { return r.mark(m, a.To) })
+	case request.Unmark:
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) engine.Patch {
+			if m.Annotations[r.keys.To] != a.To {
+				return nil
+			}
+			return engine.Patch{r.keys.To: nil}
+		})
+	case request.RetryMember:
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) engine.Patch {
+			if has(m, v1alpha1.UpdateRetryAnnotation) {
+				return nil
+			}
+			return engine.Patch{v1alpha1.UpdateRetryAnnotation: new(string)}
+		})
+	case request.Raise:
+		err := r.raise(ctx, a.Version)
+		if isRefusal(err) {
+			// Asking again does not help, and the machines have what was asked for.
+			r.facts.CannotRaise = fmt.Sprintf("the API server refuses it: %s; set %s yourself when that is mended", text.Bound(err.Error(), maxMessage/2), versionField(r.facts.ControlPlane))
+			return r.carryOn(ctx)
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		logFor(ctx).Info("Raised the version of a group whose machines run it", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "version", a.Version.String())
+		return Result{Now: true}, nil
+	}
+	return Result{}, fmt.Errorf("no way to carry out %T", a)
+}
+
+// edit writes annotations of a machine of the group, and has the group looked at again: at once, or after a moment where there was nothing to write.
+func (r *groupRun) edit(ctx context.Context, member string, compute func(*clusterv1.Machine) engine.Patch) (Result, error) {
+	for i := range r.machines {
+		m := &r.machines[i]
+		if m.Name != member {
+			continue
+		}
+		p := compute(m)
+		if len(p) == 0 {
+			return Result{After: nextStep}, nil
+		}
+		if err := r.fence.Annotate(ctx, m, p); err != nil {
+			return Result{}, err
+		}
+		logFor(ctx).Info("Changed what a machine of a group is asked for", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "machine", member, "to", m.Annotations[r.keys.To])
+		return Result{Now: true}, nil
+	}
+	return Result{}, fmt.Errorf("%s %s has no Machine %s", r.gvk.Kind, client.ObjectKeyFromObject(r.object), member)
+}
+
+// mark asks for the upgrade of a machine. What an earlier one left goes, unless it runs.
+func (r *groupRun) mark(m *clusterv1.Machine, to string) engine.Patch {
+	p := engine.Patch{r.keys.To: &to}
+	u, unreadable := readRecord[request.Upgrade](m.Annotations)
+	if unreadable != "" || u.IsRunning() {
+		return p
+	}
+	for _, key := range []string{r.keys.Status, r.keys.LastFailed, r.keys.ChangeID, v1alpha1.UpdateRetryAnnotation} {
+		if has(m, key) {
+			p[key] = nil
+		}
+	}
+	return p
+}
+
+// versionPath is where a group's version is.
+func versionPath(controlPlane bool) []string {
+	if controlPlane {
+		return []string{"spec", "version"}
+	}
+	return []string{"spec", "template", "spec", "version"}
+}
+
+func versionField(controlPlane bool) string { return strings.Join(versionPath(controlPlane), ".") }
+
+// raise sets the version of the group's spec, if the group is still what was read.
+func (r *groupRun) raise(ctx context.Context, to version.Version) error {
+	spec := map[string]any{} // It is the first part of the path.
+	if err := unstructured.SetNestedField(spec, to.String(), versionPath(r.facts.ControlPlane)[1:]...); err != nil {
+		return fmt.Errorf("making a patch of the version: %w", err)
+	}
+	return r.fence.PatchSpec(ctx, r.object, spec)
+}
+
+// isRefusal reports whether the API server, or an admission webhook, says no to a change for what it is.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+}
+
+// pollJoined is when to look again for machines that have joined and have not got the group's release yet; 0 where there are none.
+func (r *groupRun) pollJoined() time.Duration {
+	if r.facts.Deleting || r.facts.Marks.Release == "" {
+		return 0
+	}
+	record := r.facts.Record
+	for _, m := range r.facts.Members {
+		later := record == nil || record.Ended == nil || m.Created.After(*record.Ended)
+		if m.Marks == (request.Marks{}) && m.Upgrade == nil && !m.Deleting && later {
+			return joinedPoll
+		}
+	}
+	return 0
+}
+
+// show shows how the upgrade stands, on kinds whose list of conditions is Cluster API's own.
+func (r *groupRun) show(ctx context.Context, s request.State) error {
+	if r.gvk != deploymentKind && r.gvk != kubeadmControlPlaneKind {
+		return nil
+	}
+	return r.applyCondition(ctx, r.gvk, r.object, &r.conditions, s)
+}

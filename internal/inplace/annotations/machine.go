@@ -1,0 +1,283 @@
+package annotations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+)
+
+// Machine takes the upgrade of a Machine as far as it goes without waiting. It is idempotent, and may be cut short at any point.
+func (e *Engine) Machine(ctx context.Context, key types.NamespacedName) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	concerned, err := e.isConcerned(ctx, key)
+	if err != nil || !concerned {
+		return Result{}, err
+	}
+	r, err := e.readMachine(ctx, key)
+	if err != nil || r == nil {
+		return Result{}, err
+	}
+	result, err := r.carryOn(ctx)
+	if engine.IsStale(err) {
+		return Result{Now: true}, nil
+	}
+	return result, err
+}
+
+// isConcerned tells without a live read whether there may be something to do. Only a control plane Machine is looked at farther: it may still hold the
+// lock.
+func (e *Engine) isConcerned(ctx context.Context, key types.NamespacedName) (bool, error) {
+	m := metadataOf(clusterv1.GroupVersion.WithKind("Machine"))
+	if err := e.Client.Get(ctx, key, m); err != nil {
+		if apierrors.IsNotFound(err) {
+			e.shown.remove(machineKind.GroupKind(), key)
+			return false, nil
+		}
+		return false, fmt.Errorf("reading the metadata of Machine %s: %w", key, err)
+	}
+	marks := e.keys.marks(m.Annotations)
+	_, recorded := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]
+	if recorded || marks.To != "" || marks.Status == request.InProgress || isOrphaned(m) || e.shown.has(machineKind.GroupKind(), key) {
+		return true, nil
+	}
+	if !isControlPlane(m) {
+		return false, nil
+	}
+	return e.locks.MayHold(ctx, types.NamespacedName{Namespace: key.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}, key.Name)
+}
+
+// machineRun is one reconcile of a Machine.
+type machineRun struct {
+	*Engine
+	machine engine.Machine
+	cluster *clusterv1.Cluster
+	facts   request.Machine
+}
+
+var _ inplace.Effects = (*machineRun)(nil)
+
+// carryOn decides, records and acts.
+func (r *machineRun) carryOn(ctx context.Context) (Result, error) {
+	v := request.DecideMachine(r.facts)
+	asked, begins := v.Action.(request.Ask)
+	if !begins {
+		return r.act(ctx, v)
+	}
+	v, err := r.admit(ctx, asked.Option)
+	if err != nil {
+		return Result{}, err
+	}
+	if _, begins = v.Action.(request.Run); !begins {
+		return r.act(ctx, v)
+	}
+	// The question what updaters cover may have taken most of the time there is.
+	return Result{After: nextStep}, r.record(ctx, v, r.machine.RecordBegin)
+}
+
+// admit decides whether an upgrade may begin. Reads that are expensive come last.
+func (r *machineRun) admit(ctx context.Context, option request.Option) (request.MachineVerdict, error) {
+	var none request.MachineVerdict
+	if r.facts.ControlPlane {
+		oldest, err := r.oldestWorker(ctx)
+		if err != nil {
+			return none, err
+		}
+		r.facts.OldestWorker = oldest
+		if v := request.DecideMachine(r.facts); !isAsk(v) {
+			return v, nil
+		}
+	}
+	plan := r.plan(ctx, option)
+	r.Look(ctx)
+	v := request.Planned(r.facts, plan)
+	if _, takes := v.Action.(request.TakeLock); !takes {
+		return v, nil
+	}
+	if err := r.locks.Take(ctx, r.cluster, r.facts.Name); err != nil {
+		return none, err
+	}
+	// Whoever held the lock a moment ago may have changed the control plane.
+	for _, read := range []func(context.Context) error{r.readLock, r.readControlPlane} {
+		if err := read(ctx); err != nil {
+			return none, err
+		}
+	}
+	r.Look(ctx)
+	if v = request.DecideMachine(r.facts); isAsk(v) {
+		v = request.Planned(r.facts, plan)
+	}
+	return v, nil
+}
+
+func isAsk(v request.MachineVerdict) bool {
+	_, ok := v.Action.(request.Ask)
+	return ok
+}
+
+// act records what was decided, and acts.
+func (r *machineRun) act(ctx context.Context, v request.MachineVerdict) (Result, error) {
+	if err := r.settle(ctx, v); err != nil {
+		return Result{}, err
+	}
+	switch a := v.Action.(type) {
+	case request.Rest:
+		return Result{}, nil
+	case request.Wait:
+		return Result{After: a.After, Now: a.After <= 0}, nil
+	case request.Run:
+		return r.run(ctx)
+	case request.Follow:
+		answer, err := r.call(ctx, a.Call, &a)
+		if err != nil {
+			return Result{}, err
+		}
+		r.Look(ctx)
+		return r.act(ctx, request.Followed(r.facts, answer))
+	case request.Uncordon:
+		return Result{Now: true}, r.Uncordon(ctx)
+	case request.ReleaseLock:
+		// What a machine waits for may have been waiting for the lock.
+		return Result{Now: v.State != request.State{}}, r.locks.Release(ctx, r.cluster, r.facts.Name)
+	case request.Ask, request.TakeLock:
+	}
+	return Result{Now: true}, nil
+}
+
+// run has the engine carry the upgrade on.
+func (r *machineRun) run(ctx context.Context) (Result, error) {
+	reply, err := inplace.Execute(ctx, r.facts.Facts(), r)
+	switch {
+	case err != nil:
+		return Result{}, fmt.Errorf("upgrading Machine %s: %w", client.ObjectKeyFromObject(r.machine.Object), err)
+	case reply.Refused != nil:
+		if err := r.record(ctx, request.Refused(r.facts, reply.Message), r.machine.Record); err != nil {
+			return Result{}, err
+		}
+	case reply.Wait.Reason != "":
+		s := request.State{Going: true, Reason: request.Reason(reply.Wait.Reason), Message: reply.Message}
+		return Result{After: reply.Wait.After}, r.showNow(ctx, s)
+	case !reply.Done:
+		return Result{After: reply.RetryAfter}, nil
+	}
+	return r.act(ctx, request.DecideMachine(r.facts))
+}
+
+// settle records what was decided, and shows it.
+func (r *machineRun) settle(ctx context.Context, v request.MachineVerdict) error {
+	if v.State == (request.State{}) && v.After.Upgrade == nil {
+		// Once nothing is recorded nobody looks at the Machine any longer, so the condition goes first.
+		if err := r.show(ctx, v.State); err != nil {
+			return err
+		}
+	}
+	if err := r.record(ctx, v, r.machine.Record); err != nil {
+		return err
+	}
+	switch v.Action.(type) {
+	case request.Rest, request.Wait, request.ReleaseLock:
+		return r.showNow(ctx, v.State)
+	case request.Ask, request.TakeLock, request.Run, request.Follow, request.Uncordon:
+		// What is done at once need not be shown: each change of a condition is a write.
+	}
+	return nil
+}
+
+// showNow is show, except that only a *fence.StaleError is returned: the next reconcile shows what this one did not.
+func (r *machineRun) showNow(ctx context.Context, s request.State) error {
+	err := r.show(ctx, s)
+	if err != nil && !engine.IsStale(err) {
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine.Object).String())
+		return nil
+	}
+	return err
+}
+
+// record records what was decided, by one of the ways of an update.Machine, and reports it.
+func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write func(context.Context, engine.Patch) error) error {
+	before, err := r.keys.encodeMachine(request.MachineAfter{Marks: r.facts.Marks, Upgrade: r.facts.Upgrade, Retry: r.facts.Retry})
+	if err != nil {
+		return err
+	}
+	after, err := r.keys.encodeMachine(v.After)
+	if err != nil {
+		return err
+	}
+	patch := difference(before, after)
+	maps.Copy(patch, r.protect(v.After.Upgrade))
+	if len(patch) == 0 {
+		return nil
+	}
+	if err := write(ctx, patch); err != nil {
+		return err
+	}
+	r.report(ctx, v)
+	r.facts = r.facts.With(v.After)
+	return nil
+}
+
+// protect returns the changes of the protection from remediation that belong to what is recorded next. An update that Cluster API
+// asked for handles its protection itself. If it is unknown what runs on the machine, the protection stays unchanged.
+func (r *machineRun) protect(after *request.Upgrade) engine.Patch {
+	marks := r.facts.Marks
+	unknown := r.facts.Unreadable != "" || r.facts.Upgrade == nil && after == nil && marks.Status == request.InProgress && marks.ChangeID != ""
+	if has(r.machine.Object, v1alpha1.UpdateProgressAnnotation) || unknown || r.facts.Deleting {
+		return nil
+	}
+	return r.machine.Protection(progressOf(r.facts.Upgrade), progressOf(after), r.facts.Policy)
+}
+
+// Look notes the time and the node as facts.
+func (r *machineRun) Look(ctx context.Context) (time.Time, inplace.Node) {
+	r.facts.Now, r.facts.Node = r.machine.Look(ctx)
+	return r.facts.Now, r.facts.Node
+}
+
+// Save records how far the upgrade has come.
+func (r *machineRun) Save(ctx context.Context, _, after *inplace.Progress) error {
+	return r.record(ctx, request.Carried(r.facts, after), r.machine.Record)
+}
+
+// Drain drains the node.
+func (r *machineRun) Drain(ctx context.Context, began time.Time) (inplace.DrainState, error) {
+	return r.machine.Drain(ctx, began)
+}
+
+// Call asks the updater of a step.
+func (r *machineRun) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
+	return r.call(ctx, a, nil)
+}
+
+// Uncordon makes the node schedulable.
+func (r *machineRun) Uncordon(ctx context.Context) error { return r.machine.Uncordon(ctx) }
+
+// Finish records that the release is on the node.
+func (r *machineRun) Finish(ctx context.Context, _ *inplace.Progress, _ inplace.Finish) error {
+	return r.settle(ctx, request.Finished(r.facts))
+}
+
+// errOtherUpdate is for what happens to the updates that Cluster API asks for alone.
+var errOtherUpdate = errors.New("no annotation asks for that")
+
+// Begin is not called: the record of an upgrade exists before the engine carries it on.
+func (r *machineRun) Begin(context.Context, func(int) (bool, error)) (*inplace.Reply, error) {
+	return nil, errOtherUpdate
+}
+
+// Abandon is not called.
+func (r *machineRun) Abandon(context.Context, inplace.AbandonUpdate) error { return errOtherUpdate }
+
+// Complete is not called.
+func (r *machineRun) Complete(context.Context) {}

@@ -1,0 +1,201 @@
+package annotations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// plan finds out which updaters bring the machine to what the option says.
+func (r *machineRun) plan(ctx context.Context, option request.Option) request.Plan {
+	updaters, err := engine.SelectUpdaters(ctx, r.Client, r.machine.Object.Namespace, r.machine.Object.Labels)
+	if err != nil {
+		return request.Plan{Unknown: cut(err.Error())}
+	}
+	if exact, ok := option.Exact(); ok {
+		return r.planVersion(ctx, exact, updaters)
+	}
+	for i := range updaters {
+		if isK8sd(&updaters[i]) {
+			return request.Plan{Steps: []inplace.Step{{Updater: updaters[i].Name, SetsVersion: true, MaxMinors: updatepolicy.MaxMinors(&updaters[i])}}}
+		}
+	}
+	return request.Plan{Refused: fmt.Sprintf("%s is for an Updater with spec.inProcess.kind %s, and none selects the machine; register one, or ask for a version with version=",
+		option, v1alpha1.K8sdUpdater)}
+}
+
+func isK8sd(u *v1alpha1.Updater) bool {
+	return u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater
+}
+
+// planVersion asks the updaters about the Machine with another version and no other change. What the machine runs counts, not what its spec says: the spec
+// may be ahead.
+func (r *machineRun) planVersion(ctx context.Context, to version.Version, updaters []v1alpha1.Updater) request.Plan {
+	kubelet, problem := r.currentKubelet()
+	switch {
+	case problem != "" && (kubelet.IsZero() || to.RunBy(kubelet)):
+		return request.Plan{Unknown: "what the machine runs is not known: " + problem}
+	case to.RunBy(kubelet):
+		return request.Plan{}
+	}
+	objects, err := r.desired(ctx)
+	if err != nil {
+		return request.Plan{Unknown: cut(err.Error())}
+	}
+	current, err := machineAt(objects, kubelet)
+	if err != nil {
+		return request.Plan{Unknown: cut(err.Error())}
+	}
+	desired, err := machineAt(objects, to)
+	if err != nil {
+		return request.Plan{Unknown: cut(err.Error())}
+	}
+	nothing, err := cover.New(cover.Machine, current, desired, nil)
+	if err != nil {
+		return request.Plan{Unknown: cut("comparing the objects of the Machine: " + err.Error())}
+	}
+	coverage, err := engine.AskAll(ctx, nothing, updaters, updatepolicy.FailsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+		return r.canUpdate(ctx, u, current, desired)
+	})
+	if problem, ok := errors.AsType[*engine.QuestionError](err); ok {
+		return request.Plan{Unknown: cut(fmt.Sprintf("updater %q could not be asked what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err))}
+	}
+	if err != nil {
+		return request.Plan{Unknown: cut(err.Error())}
+	}
+	return planOf(coverage.Result(), to, updaters)
+}
+
+// currentKubelet is what the machine runs, or, where its node cannot be asked, problem says why, and it is what it ran when it was last known, or was made
+// with: the upgrade may be what mends the node.
+func (r *machineRun) currentKubelet() (kubelet version.Version, problem string) {
+	node := r.facts.Node
+	if node.Unknown == "" && node.Exists {
+		return node.Kubelet, ""
+	}
+	if kubelet = kubeletOf(r.machine.Object); kubelet.IsZero() {
+		kubelet = r.facts.Spec
+	}
+	return kubelet, orDefault(node.Unknown, "its node does not exist")
+}
+
+// planOf makes steps of what is covered.
+func planOf(result cover.Result, to version.Version, updaters []v1alpha1.Updater) request.Plan {
+	if len(result.Uncovered) > 0 {
+		problems := []string{fmt.Sprintf("no Updater that selects the machine changes its version to %s; register one that covers %s %s", to, result.Uncovered[0].Part, result.Uncovered[0].Path)}
+		for _, err := range result.Errors {
+			problems = append(problems, err.Error())
+		}
+		return request.Plan{Refused: cut(strings.Join(problems, "; "))}
+	}
+	limits := map[string]int{}
+	for i := range updaters {
+		limits[updaters[i].Name] = updatepolicy.MaxMinors(&updaters[i])
+	}
+	var plan request.Plan
+	for _, c := range result.Plan {
+		plan.Steps = append(plan.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, MaxMinors: limits[c.Updater]})
+	}
+	return plan
+}
+
+// canUpdate asks one updater.
+func (r *machineRun) canUpdate(ctx context.Context, u *v1alpha1.Updater, current, desired cover.Objects) (cover.Patches, error) {
+	opened, err := r.Open(ctx, u)
+	if err != nil {
+		return cover.Patches{}, fmt.Errorf("opening updater %q: %w", u.Name, err)
+	}
+	request := &runtimehooksv1.CanUpdateMachineRequest{}
+	if err := engine.SetMachine(current, &request.Current); err != nil {
+		return cover.Patches{}, err
+	}
+	if err := engine.SetMachine(desired, &request.Desired); err != nil {
+		return cover.Patches{}, err
+	}
+	for _, objects := range []*runtimehooksv1.CanUpdateMachineRequestObjects{&request.Current, &request.Desired} {
+		if *objects, err = engine.StripMachine(*objects, engine.ReservedKeys(r.Prefix)); err != nil {
+			return cover.Patches{}, fmt.Errorf("building what updater %q is asked: %w", u.Name, err)
+		}
+	}
+	return opened.CanUpdateMachine(ctx, request)
+}
+
+// machineAt returns the objects with a version.
+func machineAt(objects runtimehooksv1.UpdateMachineRequestObjects, v version.Version) (cover.Objects, error) {
+	m := objects.Machine
+	m.Spec.Version = v.String()
+	data, err := json.Marshal(m)
+	if err != nil {
+		return cover.Objects{}, fmt.Errorf("encoding the Machine: %w", err)
+	}
+	return cover.Objects{Machine: data, Infrastructure: objects.InfrastructureMachine.Raw, Bootstrap: objects.BootstrapConfig.Raw}, nil
+}
+
+// desired reads the objects of the machine as Cluster API shows them to its hooks: without status.
+func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineRequestObjects, error) {
+	m := r.machine.Object
+	infrastructure, err := r.readReferenced(ctx, m.Namespace, m.Spec.InfrastructureRef)
+	if err != nil {
+		return runtimehooksv1.UpdateMachineRequestObjects{}, err
+	}
+	bootstrap, err := r.readReferenced(ctx, m.Namespace, m.Spec.Bootstrap.ConfigRef)
+	if err != nil {
+		return runtimehooksv1.UpdateMachineRequestObjects{}, err
+	}
+	return runtimehooksv1.UpdateMachineRequestObjects{
+		Machine: clusterv1.Machine{
+			TypeMeta:   metav1.TypeMeta{APIVersion: machineKind.GroupVersion().String(), Kind: machineKind.Kind},
+			ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, Labels: maps.Clone(m.Labels), Annotations: maps.Clone(m.Annotations)},
+			Spec:       *m.Spec.DeepCopy(),
+		},
+		InfrastructureMachine: runtime.RawExtension{Raw: infrastructure}, BootstrapConfig: runtime.RawExtension{Raw: bootstrap},
+	}, nil
+}
+
+// call asks the updater of a step to bring the machine to the option, or how that goes on. With follow, or where the
+// annotation asks for something else by now, nothing may begin.
+func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.Follow) (inplace.Answer, error) {
+	// The name comes from a record that tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
+	u, err := engine.ServingUpdater(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.machine.Object)
+	if err != nil {
+		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
+	}
+	if follow != nil && follow.Unheard && !isK8sd(u) {
+		// It need not know the annotation that asks it to begin nothing, nor the operation.
+		return inplace.Answer{Message: fmt.Sprintf("updater %q was not heard of when its time was over, so nobody knows whether its change runs", u.Name)}, nil
+	}
+	objects, err := r.desired(ctx)
+	if err != nil {
+		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
+	}
+	text := r.facts.Upgrade.Option
+	if option, err := request.ParseOption(text); err == nil {
+		if exact, ok := option.Exact(); ok {
+			objects.Machine.Spec.Version = exact.String()
+		}
+	}
+	return r.machine.Ask(ctx, u, objects, engine.Command{Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text})
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

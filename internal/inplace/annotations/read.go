@@ -1,0 +1,395 @@
+package annotations
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+var (
+	machineKind    = clusterv1.GroupVersion.WithKind("Machine")
+	deploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
+)
+
+// defaultSoak is how long a node must stay Ready where no UpdatePolicy says so: the grace period of Kubernetes' node monitor, for which a node that died
+// may look Ready.
+const defaultSoak = 40 * time.Second
+
+// readMachine reads all that is decided on; nil where the Machine does not exist.
+func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*machineRun, error) {
+	m, read := &clusterv1.Machine{}, e.Now()
+	if err := e.Live.Get(ctx, key, m); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // There is nothing to do, which is no error.
+		}
+		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
+	}
+	r := &machineRun{Engine: e, machine: e.NewMachine(m, read)}
+	var err error
+	if r.cluster, err = e.readCluster(ctx, key.Namespace, m.Spec.ClusterName); err != nil {
+		return nil, err
+	}
+	r.facts = request.Machine{
+		FreshID: e.NewID(), Name: m.Name, Marks: e.keys.marks(m.Annotations), Retry: has(m, v1alpha1.UpdateRetryAnnotation),
+		Deleting: !m.DeletionTimestamp.IsZero(), Paused: isPaused(r.cluster, m), Busy: updatedByClusterAPI(m),
+		Topology: topologyOf(r.cluster, m), ControlPlane: isControlPlane(m),
+	}
+	if r.facts.ControlPlane {
+		r.facts.OwnEtcd = etcdProblem(m)
+	}
+	r.facts.Upgrade, r.facts.Unreadable = readRecord[request.Upgrade](m.Annotations)
+	r.facts.Remediation = engine.RemediationAsked(m, progressOf(r.facts.Upgrade))
+	// One that cannot be read shows when an upgrade begins, as a version that is too far from every other.
+	r.facts.Spec, _ = version.Parse(m.Spec.Version)
+	for _, read := range []func(context.Context) error{r.readPolicy, r.readLock, r.readControlPlane} {
+		if err := read(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.Look(ctx)
+	return r, nil
+}
+
+func (e *Engine) readCluster(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, cluster); err != nil {
+		return nil, fmt.Errorf("reading Cluster %s/%s: %w", namespace, name, err)
+	}
+	return cluster, nil
+}
+
+// readLock reads who holds the lock of the control plane.
+func (r *machineRun) readLock(ctx context.Context) error {
+	if !r.facts.ControlPlane {
+		return nil
+	}
+	found, err := r.locks.Read(ctx, r.cluster)
+	r.facts.Holder = found.Holder
+	return err
+}
+
+// readControlPlane reads the other Machines of the control plane, and for a worker what is asked of the control plane. While an upgrade runs neither
+// matters.
+func (r *machineRun) readControlPlane(ctx context.Context) error {
+	u, marks := r.facts.Upgrade, r.facts.Marks
+	if marks.To == "" || u != nil && !u.IsFinal() && marks.To == u.Option {
+		return nil
+	}
+	machines, err := r.listMachines(ctx, client.ObjectKeyFromObject(r.cluster), client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	if err != nil {
+		return err
+	}
+	r.facts.Peers, r.facts.Etcd = nil, ""
+	for i := range machines {
+		if machines[i].Name == r.machine.Object.Name {
+			continue
+		}
+		r.facts.Peers = append(r.facts.Peers, r.peer(&machines[i]))
+		if problem := etcdProblem(&machines[i]); problem != "" && r.facts.Etcd == "" {
+			r.facts.Etcd = problem
+		}
+	}
+	if r.facts.ControlPlane {
+		return nil
+	}
+	return r.readOrder(ctx, machines)
+}
+
+// readOrder reads for a worker what it must wait for, and beside what its kubelet would run. machines are those of the control plane.
+func (r *machineRun) readOrder(ctx context.Context, machines []clusterv1.Machine) (err error) {
+	if len(machines) == 0 {
+		if r.facts.Peers, err = r.controlPlanePeers(ctx); err != nil {
+			return err
+		}
+	}
+	r.facts.ControlPlaneFirst, err = r.controlPlaneFirst(ctx, r.cluster, machines)
+	return err
+}
+
+// controlPlanePeers reads a control plane without Machines, such as a hosted or managed one, as if it were one; none where the Cluster has no control plane.
+func (r *machineRun) controlPlanePeers(ctx context.Context) ([]request.Peer, error) {
+	object := &unstructured.Unstructured{}
+	found, err := r.readControlPlaneObject(ctx, r.cluster, object)
+	if err != nil || !found {
+		return nil, err
+	}
+	return []request.Peer{{Name: object.GetKind() + " " + object.GetName(), Kubelet: controlPlaneVersion(object)}}, nil
+}
+
+// controlPlaneVersion is the version that a control plane has, or where it does not say so, that it should have; zero where there is none.
+func controlPlaneVersion(object *unstructured.Unstructured) version.Version {
+	if current := versionAt(object, "status", "version"); !current.IsZero() {
+		return current
+	}
+	return versionAt(object, "spec", "version")
+}
+
+// listMachines lists Machines of a Cluster, page by page, and sorted by name.
+func (e *Engine) listMachines(ctx context.Context, cluster types.NamespacedName, options ...client.ListOption) ([]clusterv1.Machine, error) {
+	var found []clusterv1.Machine
+	err := e.eachMachine(ctx, cluster, func(m *clusterv1.Machine) { found = append(found, *m) }, options...)
+	return found, err
+}
+
+// eachMachine shows Machines of a Cluster to f, in the API server's order, which is that of names.
+func (e *Engine) eachMachine(ctx context.Context, cluster types.NamespacedName, f func(*clusterv1.Machine), options ...client.ListOption) error {
+	for next := ""; ; {
+		// Each page has a list of its own: decoding into what f may have kept would mix the two.
+		list := &clusterv1.MachineList{}
+		all := append([]client.ListOption{
+			client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.Limit(pageSize), client.Continue(next),
+		}, options...)
+		if err := e.Live.List(ctx, list, all...); err != nil {
+			return fmt.Errorf("listing the Machines of Cluster %s: %w", cluster, err)
+		}
+		for i := range list.Items {
+			f(&list.Items[i])
+		}
+		if next = list.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// oldestWorker returns the oldest kubelet among the workers; zero where there are none.
+func (r *machineRun) oldestWorker(ctx context.Context) (version.Version, error) {
+	var oldest version.Version
+	err := r.eachMachine(ctx, client.ObjectKeyFromObject(r.cluster), func(m *clusterv1.Machine) {
+		kubelet := kubeletOf(m)
+		if isControlPlane(m) || kubelet.IsZero() {
+			return
+		}
+		if oldest.IsZero() || version.Compare(kubelet, oldest) == version.Less {
+			oldest = kubelet
+		}
+	})
+	return oldest, err
+}
+
+// readPolicy finds out how to upgrade. Where that cannot be told nothing begins, and what runs goes on as it began.
+func (r *machineRun) readPolicy(ctx context.Context) error {
+	group, object, err := r.groupOf(ctx, r.cluster, r.machine.Object)
+	if err != nil {
+		return err
+	}
+	running := ""
+	if u := r.facts.Upgrade; u.IsRunning() {
+		running = u.Progress.Policy
+	}
+	selected, conflict, err := r.selectPolicy(ctx, group, running)
+	if err != nil {
+		return err
+	}
+	if conflict != "" && r.facts.Busy == "" {
+		r.facts.Busy = conflict
+	}
+	r.facts.Policy, r.facts.PolicyName = selected.Policy, selected.Name
+	annotations := []string{r.machine.Object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation]}
+	if object != nil {
+		annotations = append(annotations, object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation])
+		// A controller of control planes need not hand its labels on.
+		r.facts.Topology = cmp.Or(r.facts.Topology, topologyOf(r.cluster, object))
+	}
+	for _, value := range annotations {
+		if value == "true" || value == "false" {
+			r.facts.Policy.Drain = value == "true"
+			break
+		}
+	}
+	return nil
+}
+
+// groupOf returns the group that a Machine belongs to, and its object; nil where it has none.
+func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m metav1.Object) (*updatepolicy.Group, *metav1.PartialObjectMetadata, error) {
+	gvk, key, ok := OwnerOf(m)
+	if !ok {
+		return nil, nil, nil
+	}
+	reader := client.Reader(e.Client)
+	if gvk != deploymentKind {
+		// A tenant chose the kind. A cache of it may never sync.
+		reader = e.Live
+		mapping, err := e.mapper.RESTMapping(gvk.GroupKind())
+		if err != nil {
+			return nil, nil, fmt.Errorf("finding the API version of %s: %w", gvk.GroupKind(), err)
+		}
+		gvk = mapping.GroupVersionKind
+	}
+	object := metadataOf(gvk)
+	if err := reader.Get(ctx, key, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil, nil
+		}
+		return nil, nil, contract.ReadError(gvk.GroupKind(), key, err)
+	}
+	group := snapshot.MachineDeploymentGroup(cluster, object)
+	if isControlPlane(m) {
+		group = snapshot.ControlPlaneGroup(cluster, object)
+	}
+	return &group, object, nil
+}
+
+// OwnerOf returns kind and key of the object whose group a Machine belongs to: a MachineDeployment, or a control plane object in the version that its
+// controller wrote.
+func OwnerOf(m metav1.Object) (schema.GroupVersionKind, types.NamespacedName, bool) {
+	key := types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetLabels()[clusterv1.MachineDeploymentNameLabel]}
+	if !isControlPlane(m) {
+		return deploymentKind, key, key.Name != ""
+	}
+	ref := metav1.GetControllerOf(m)
+	if ref == nil {
+		return schema.GroupVersionKind{}, key, false
+	}
+	key.Name = ref.Name
+	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), key, true
+}
+
+// selectPolicy returns the UpdatePolicy that counts for a group, or the default. Of several that count alike it returns why none can be chosen, and the one
+// that is named, if there is one of that name.
+func (e *Engine) selectPolicy(ctx context.Context, group *updatepolicy.Group, named string) (selected updatepolicy.Selected, conflict string, err error) {
+	fallback := updatepolicy.Default()
+	fallback.Policy.Drain, fallback.Policy.Soak = true, defaultSoak
+	if group == nil {
+		return fallback, "", nil
+	}
+	var policies v1alpha1.UpdatePolicyList
+	if err := e.Client.List(ctx, &policies, client.InNamespace(group.Namespace)); err != nil {
+		return fallback, "", fmt.Errorf("listing UpdatePolicies in %s: %w", group.Namespace, err)
+	}
+	selected, problem := updatepolicy.Select(policies.Items, *group)
+	if problem == nil {
+		if selected.Name == "" {
+			return fallback, "", nil
+		}
+		return selected, "", nil
+	}
+	for i := range policies.Items {
+		if policies.Items[i].Name != named {
+			continue
+		}
+		if selected, err := updatepolicy.Select(policies.Items[i:i+1], *group); err == nil && selected.Name == named {
+			return selected, problem.Error(), nil
+		}
+	}
+	return fallback, problem.Error(), nil
+}
+
+// controlPlaneFirst says what is asked of the control plane, for which workers wait; empty for nothing.
+func (e *Engine) controlPlaneFirst(ctx context.Context, cluster *clusterv1.Cluster, machines []clusterv1.Machine) (string, error) {
+	object, err := e.controlPlaneObject(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	if object != nil {
+		marks := e.keys.marks(object.Annotations)
+		name := "control plane " + object.Kind + " " + object.Name
+		record, _ := readRecord[request.Record](object.Annotations)
+		switch {
+		case record != nil && record.Refused && record.Option == marks.To:
+			// Nothing of it has run, and nothing will.
+		case marks.To != "" && marks.Status == request.Failed:
+			return fmt.Sprintf("the upgrade of %s to %s has failed; mend that, or remove its annotation", name, marks.To), nil
+		case marks.To != "":
+			return fmt.Sprintf("%s is upgraded to %s first", name, marks.To), nil
+		}
+	}
+	for i := range machines {
+		if upgrade := e.upgradeOf(&machines[i]); upgrade != "" {
+			return upgrade, nil
+		}
+	}
+	return "", nil
+}
+
+// upgradeOf says which upgrade of a control plane Machine is asked for, or under way; empty for none.
+func (e *Engine) upgradeOf(m *clusterv1.Machine) string {
+	marks := e.keys.marks(m.Annotations)
+	u, unreadable := readRecord[request.Upgrade](m.Annotations)
+	switch {
+	case marks.To != "" && u.IsFinal() && u.Option == marks.To && u.Progress == nil:
+		return ""
+	case marks.To != "" && u.IsFinal() && u.Option == marks.To:
+		return fmt.Sprintf("the upgrade of control plane Machine %s to %s has failed; mend that, or remove its annotation", m.Name, marks.To)
+	case marks.To != "":
+		return fmt.Sprintf("control plane Machine %s is upgraded to %s first", m.Name, marks.To)
+	case unreadable != "" || u.IsRunning():
+		return fmt.Sprintf("the upgrade of control plane Machine %s has not ended", m.Name)
+	}
+	return ""
+}
+
+// controlPlaneObject reads the metadata of a Cluster's control plane; nil where it has none.
+func (e *Engine) controlPlaneObject(ctx context.Context, cluster *clusterv1.Cluster) (*metav1.PartialObjectMetadata, error) {
+	object := &metav1.PartialObjectMetadata{}
+	found, err := e.readControlPlaneObject(ctx, cluster, object)
+	if err != nil || !found {
+		return nil, err
+	}
+	return object, nil
+}
+
+// readControlPlaneObject reads a Cluster's control plane into object; found is false where it has none.
+func (e *Engine) readControlPlaneObject(ctx context.Context, cluster *clusterv1.Cluster, object client.Object) (found bool, err error) {
+	ref := cluster.Spec.ControlPlaneRef
+	if ref.Name == "" {
+		return false, nil
+	}
+	mapping, err := e.mapper.RESTMapping(ref.GroupKind())
+	if err != nil {
+		return false, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
+	}
+	object.GetObjectKind().SetGroupVersionKind(mapping.GroupVersionKind)
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}
+	if err := e.Live.Get(ctx, key, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil // It is gone, and asks for nothing.
+		}
+		return false, contract.ReadError(ref.GroupKind(), key, err)
+	}
+	return true, nil
+}
+
+// readReferenced reads an object that a Machine refers to, whole; nil where it refers to none.
+func (e *Engine) readReferenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference) ([]byte, error) {
+	if ref.Name == "" {
+		return nil, nil
+	}
+	mapping, err := e.mapper.RESTMapping(ref.GroupKind())
+	if err != nil {
+		return nil, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
+	}
+	object := unstructuredOf(mapping.GroupVersionKind)
+	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	if err := e.Live.Get(ctx, key, object); err != nil {
+		return nil, contract.ReadError(ref.GroupKind(), key, err)
+	}
+	shown := unstructuredOf(mapping.GroupVersionKind)
+	shown.SetNamespace(object.GetNamespace())
+	shown.SetName(object.GetName())
+	shown.SetLabels(object.GetLabels())
+	shown.SetAnnotations(object.GetAnnotations())
+	shown.Object["spec"] = object.Object["spec"]
+	data, err := shown.MarshalJSON()
+	if err != nil {
+		return nil, errors.New("encoding " + ref.Kind + " " + ref.Name) // The cause may quote what is secret.
+	}
+	return data, nil
+}

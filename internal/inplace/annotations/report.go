@@ -1,0 +1,65 @@
+package annotations
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/text"
+)
+
+const (
+	action = "UpgradeInPlace"
+	// maxMessage bounds messages of Events and conditions, in bytes.
+	maxMessage = 1024
+)
+
+func cut(s string) string { return text.Bound(s, maxMessage) }
+
+// emit tells of a change of state, once it was recorded.
+func (e *Engine) emit(ctx context.Context, kind string, object client.Object, event request.Event) {
+	eventType, reason := corev1.EventTypeNormal, ""
+	switch event.Kind {
+	case request.NoEvent:
+		return
+	case request.Started:
+		reason = v1alpha1.InPlaceUpgradeInProgressEvent
+	case request.Ended:
+		reason = v1alpha1.InPlaceUpgradeDoneEvent
+	case request.FailedFinally:
+		eventType, reason = corev1.EventTypeWarning, v1alpha1.InPlaceUpgradeFailedEvent
+	case request.Cancelled:
+		reason = v1alpha1.InPlaceUpgradeCancelledEvent
+	case request.AttemptFailed:
+		eventType, reason = corev1.EventTypeWarning, v1alpha1.InPlaceUpgradeAttemptFailedEvent
+	}
+	message := cut(event.Message)
+	logFor(ctx).Info("Upgrade in place: "+reason, "kind", kind, "object", client.ObjectKeyFromObject(object).String(), "message", message)
+	e.Events.Eventf(object, nil, eventType, reason, action, "%s", message)
+}
+
+// report tells of what was recorded on a Machine.
+func (r *machineRun) report(ctx context.Context, v request.MachineVerdict) {
+	r.emit(ctx, machineKind.Kind, r.machine.Object, v.Event)
+	before, after := phaseOf(r.facts.Upgrade), phaseOf(v.After.Upgrade)
+	if v.Event.Kind == request.NoEvent && before != after && after != "" {
+		logFor(ctx).Info("The upgrade in place goes on", "machine", client.ObjectKeyFromObject(r.machine.Object).String(), "phase", after)
+	}
+}
+
+func phaseOf(u *request.Upgrade) string {
+	if u == nil || u.Progress == nil {
+		return ""
+	}
+	return string(u.Progress.Phase)
+}
+
+// show shows how the upgrade stands. The error is a *fence.StaleError if that must be decided again.
+func (r *machineRun) show(ctx context.Context, s request.State) error {
+	return r.fence.Retry(ctx, r.machine.Object, func() error {
+		return r.applyCondition(ctx, machineKind, r.machine.Object, &r.machine.Object.Status.Conditions, s)
+	})
+}

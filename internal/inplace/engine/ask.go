@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// QuestionError says which updater could not be asked.
+type QuestionError struct {
+	Updater string
+	Err     error
+}
+
+// Error names the updater and the cause.
+func (e *QuestionError) Error() string {
+	return fmt.Sprintf("updater %q cannot be asked: %v", e.Updater, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *QuestionError) Unwrap() error { return e.Err }
+
+// AskAll asks each updater in turn what it covers; each sees what those before it cover. One that declines covers nothing, and so
+// does one that fails where mayFail says that it may; any other failure is an *Error.
+func AskAll(ctx context.Context, coverage *cover.Coverage, updaters []v1alpha1.Updater, mayFail func(*v1alpha1.Updater) bool,
+	call func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error),
+) (*cover.Coverage, error) {
+	for i := range updaters {
+		u := &updaters[i]
+		described := cover.Updater{Name: u.Name, MaxMinors: updatepolicy.MaxMinors(u)}
+		patches, err := call(ctx, u, coverage.Current())
+		switch {
+		case err == nil:
+			// An answer that cannot be used covers nothing; the result carries what is wrong with it.
+			coverage, _ = coverage.Apply(described, patches)
+		case declines(err), mayFail(u):
+			coverage = coverage.Fail(described, "covers nothing", err)
+		default:
+			return nil, &QuestionError{Updater: u.Name, Err: err}
+		}
+	}
+	return coverage, nil
+}
+
+// declines reports whether an updater was asked and said that it does not want the update at all.
+func declines(err error) bool {
+	declined, ok := errors.AsType[interface {
+		error
+		Declined() bool
+	}](err)
+	return ok && declined.Declined()
+}
+
+// SetMachine puts the objects of a Machine into a request.
+func SetMachine(from cover.Objects, to *runtimehooksv1.CanUpdateMachineRequestObjects) error {
+	to.Machine = clusterv1.Machine{}
+	if err := json.Unmarshal(from.Machine, &to.Machine); err != nil {
+		return fmt.Errorf("decoding the Machine: %w", err)
+	}
+	to.InfrastructureMachine, to.BootstrapConfig = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
+	return nil
+}
+
+// SetMachineSet puts the objects of a MachineSet into a request.
+func SetMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRequestObjects) error {
+	to.MachineSet = clusterv1.MachineSet{}
+	if err := json.Unmarshal(from.Machine, &to.MachineSet); err != nil {
+		return fmt.Errorf("decoding the MachineSet: %w", err)
+	}
+	to.InfrastructureMachineTemplate, to.BootstrapConfigTemplate = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
+	return nil
+}
+
+// SelectUpdaters returns the updaters for machines with these labels, in order. The error is an *updatepolicy.InvalidError where one cannot be used.
+func SelectUpdaters(ctx context.Context, reader client.Reader, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
+	var updaters v1alpha1.UpdaterList
+	if err := reader.List(ctx, &updaters); err != nil {
+		return nil, fmt.Errorf("listing Updaters: %w", err)
+	}
+	namespaceLabels, err := NamespaceLabels(ctx, reader, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return updatepolicy.SelectUpdaters(updaters.Items, namespaceLabels, labels)
+}
+
+// ServingUpdater returns the Updater with this name if it may change the Machine. policy is the one that counts for the Machine's group. The error is an
+// *updatepolicy.NotServedError or *updatepolicy.InvalidError if the Updater may not; see updatepolicy.MayServe.
+func ServingUpdater(ctx context.Context, reader client.Reader, name string, policy updatepolicy.Selected, machine metav1.Object) (*v1alpha1.Updater, error) {
+	u := &v1alpha1.Updater{}
+	err := reader.Get(ctx, types.NamespacedName{Name: name}, u)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &updatepolicy.NotServedError{Updater: name, Reason: "it does not exist"}
+	case err != nil:
+		return nil, fmt.Errorf("reading Updater %q: %w", name, err)
+	}
+	namespaceLabels, err := NamespaceLabels(ctx, reader, machine.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	if err := updatepolicy.MayServe(u, policy, namespaceLabels, machine.GetLabels()); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// NamespaceLabels reads the labels of a namespace, by its metadata.
+func NamespaceLabels(ctx context.Context, reader client.Reader, name string) (map[string]string, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
+		return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
+	}
+	return namespace.Labels, nil
+}

@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// ownDomain begins the keys of all annotations and labels between Windlass and updaters.
+const ownDomain = "windlass.dev/"
+
+// Command is what an updater is told beside the objects of the machine.
+type Command struct {
+	// Operation is the id of the attempt; never empty.
+	Operation string
+	// Option is what an annotation asks for; empty for an update that Cluster API asks for.
+	Option string
+	// Follow says that nothing may begin any longer.
+	Follow bool
+}
+
+// ReservedKeys are the prefixes of annotations and labels that only Windlass may set in what an updater is shown. inPlacePrefix is the configured one.
+func ReservedKeys(inPlacePrefix string) []string {
+	return []string{ownDomain, v1alpha1.DefaultInPlaceUpgradePrefix, inPlacePrefix}
+}
+
+// UpdateRequest builds what an updater is told: the objects of a machine without reserved annotations and labels, and the command. It is the only place
+// that sets the annotations between Windlass and updaters. objects are not changed.
+func UpdateRequest(objects runtimehooksv1.UpdateMachineRequestObjects, command Command, reserved []string) (*runtimehooksv1.UpdateMachineRequest, error) {
+	shown := runtimehooksv1.UpdateMachineRequestObjects{Machine: stripMachine(&objects.Machine, reserved)}
+	var err error
+	if shown.InfrastructureMachine.Raw, err = stripObject(objects.InfrastructureMachine.Raw, reserved); err != nil {
+		return nil, fmt.Errorf("reading the infrastructure machine: %w", err)
+	}
+	if shown.BootstrapConfig.Raw, err = stripObject(objects.BootstrapConfig.Raw, reserved); err != nil {
+		return nil, fmt.Errorf("reading the bootstrap config: %w", err)
+	}
+	if shown.Machine.Annotations == nil {
+		shown.Machine.Annotations = map[string]string{}
+	}
+	shown.Machine.Annotations[v1alpha1.OperationIDAnnotation] = command.Operation
+	if command.Option != "" {
+		shown.Machine.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation] = command.Option
+	}
+	if command.Follow {
+		shown.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "true"
+	}
+	return &runtimehooksv1.UpdateMachineRequest{Desired: shown}, nil
+}
+
+// stripMachine returns a Machine as Cluster API shows it to its hooks, without status, and without reserved annotations and labels.
+func stripMachine(m *clusterv1.Machine, reserved []string) clusterv1.Machine {
+	return clusterv1.Machine{
+		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.Name, Namespace: m.Namespace, Labels: strip(m.Labels, reserved), Annotations: strip(m.Annotations, reserved),
+		},
+		Spec: *m.Spec.DeepCopy(),
+	}
+}
+
+// stripObject removes reserved annotations and labels from an object's JSON. Absent objects stay absent.
+func stripObject(raw []byte, reserved []string) ([]byte, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return raw, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var object map[string]any
+	if err := decoder.Decode(&object); err != nil {
+		return nil, err
+	}
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok {
+		return raw, nil
+	}
+	for _, field := range []string{"annotations", "labels"} {
+		if values, ok := metadata[field].(map[string]any); ok {
+			maps.DeleteFunc(values, func(key string, _ any) bool { return isReserved(key, reserved) })
+		}
+	}
+	return json.Marshal(object)
+}
+
+func strip(values map[string]string, reserved []string) map[string]string {
+	kept := maps.Clone(values)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return isReserved(key, reserved) })
+	return kept
+}
+
+func isReserved(key string, reserved []string) bool {
+	for _, prefix := range reserved {
+		if prefix != "" && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// StripMachine removes reserved annotations and labels from what an updater is asked about. objects are not changed.
+func StripMachine(objects runtimehooksv1.CanUpdateMachineRequestObjects, reserved []string) (runtimehooksv1.CanUpdateMachineRequestObjects, error) {
+	shown := runtimehooksv1.CanUpdateMachineRequestObjects{Machine: stripMachine(&objects.Machine, reserved)}
+	err := stripRaw(reserved, []rawPair{
+		{&objects.InfrastructureMachine, &shown.InfrastructureMachine}, {&objects.BootstrapConfig, &shown.BootstrapConfig},
+	})
+	return shown, err
+}
+
+// StripMachineSet is StripMachine for the objects of a MachineSet.
+func StripMachineSet(objects runtimehooksv1.CanUpdateMachineSetRequestObjects, reserved []string) (runtimehooksv1.CanUpdateMachineSetRequestObjects, error) {
+	shown := runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: *objects.MachineSet.DeepCopy()}
+	set := &shown.MachineSet
+	set.Labels, set.Annotations = strip(set.Labels, reserved), strip(set.Annotations, reserved)
+	err := stripRaw(reserved, []rawPair{
+		{&objects.InfrastructureMachineTemplate, &shown.InfrastructureMachineTemplate}, {&objects.BootstrapConfigTemplate, &shown.BootstrapConfigTemplate},
+	})
+	return shown, err
+}
+
+type rawPair struct{ from, to *runtime.RawExtension }
+
+func stripRaw(reserved []string, pairs []rawPair) (err error) {
+	for _, p := range pairs {
+		if p.to.Raw, err = stripObject(p.from.Raw, reserved); err != nil {
+			return fmt.Errorf("reading an object that updaters are asked about: %w", err)
+		}
+	}
+	return nil
+}

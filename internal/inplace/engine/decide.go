@@ -1,0 +1,390 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// question is CanUpdateMachine or CanUpdateMachineSet in one form.
+type question struct {
+	scope            cover.Scope
+	current, desired cover.Objects
+	// subject is the live object that the decision is recorded on, target what machines move to, as targetOf says.
+	subject client.Object
+	target  string
+	// labels select updaters.
+	labels map[string]string
+	// unasked are desired fields that no live object asks for, and have not for a while. They are not
+	// covered, and no decision is recorded.
+	unasked []cover.Pointer
+	// unread says which right to read the live objects is missing; nil for none. current and desired are
+	// empty then.
+	unread *RefusedError
+	// quiet says that no live object shows that the question is due, so nothing is reported.
+	quiet bool
+	// ask puts the question to one updater, about other current objects.
+	ask func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error)
+}
+
+// CanUpdateMachine decides whether a control plane Machine can be updated in place, and records a decision that says yes.
+// The error is a *RefusedError where Cluster API must neither update nor replace, and an *UnaskedError where the objects in the management cluster do not ask
+// for this.
+func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (Coverage, error) {
+	ctx, cancel := withBudget(ctx)
+	defer cancel()
+	q, err := e.machineQuestion(ctx, request)
+	if err := q.noteUnread(err); err != nil {
+		return Coverage{}, err
+	}
+	q.ask = func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
+		shown := &runtimehooksv1.CanUpdateMachineRequest{}
+		for _, side := range []struct {
+			objects cover.Objects
+			into    *runtimehooksv1.CanUpdateMachineRequestObjects
+		}{{current, &shown.Current}, {q.desired, &shown.Desired}} {
+			if err := SetMachine(side.objects, side.into); err != nil {
+				return cover.Patches{}, err
+			}
+			if *side.into, err = StripMachine(*side.into, e.reserved()); err != nil {
+				return cover.Patches{}, err
+			}
+		}
+		return u.CanUpdateMachine(ctx, shown)
+	}
+	return e.answer(ctx, q)
+}
+
+// CanUpdateMachineSet is CanUpdateMachine for the Machines of a MachineSet that move to another one. The other one need not
+// exist yet, so the decision is recorded on the one that they leave.
+func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (Coverage, error) {
+	ctx, cancel := withBudget(ctx)
+	defer cancel()
+	q, err := e.machineSetQuestion(ctx, request)
+	if err := q.noteUnread(err); err != nil {
+		return Coverage{}, err
+	}
+	q.ask = func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
+		shown := &runtimehooksv1.CanUpdateMachineSetRequest{}
+		for _, side := range []struct {
+			objects cover.Objects
+			into    *runtimehooksv1.CanUpdateMachineSetRequestObjects
+		}{{current, &shown.Current}, {q.desired, &shown.Desired}} {
+			if err := SetMachineSet(side.objects, side.into); err != nil {
+				return cover.Patches{}, err
+			}
+			if *side.into, err = StripMachineSet(*side.into, e.reserved()); err != nil {
+				return cover.Patches{}, err
+			}
+		}
+		return u.CanUpdateMachineSet(ctx, shown)
+	}
+	return e.answer(ctx, q)
+}
+
+// reserved are the prefixes of annotations and labels that updaters are not shown.
+func (e *Engine) reserved() []string { return ReservedKeys(e.Prefix) }
+
+// answer decides, records and reports.
+func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
+	o, err := e.readOwner(ctx, q.subject)
+	if err != nil {
+		return Coverage{}, err
+	}
+	coverage, err := e.decide(ctx, q, o)
+	if q.quiet {
+		return coverage, err
+	}
+	if r, ok := errors.AsType[*RefusedError](err); ok {
+		e.reportBlocked(ctx, o, q.subject, r)
+		return Coverage{}, err
+	}
+	if err != nil {
+		return Coverage{}, err
+	}
+	e.reportUnblocked(ctx, o, q.subject)
+	return coverage, nil
+}
+
+func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, error) {
+	if q.unread != nil {
+		return e.decideUnread(ctx, q, o)
+	}
+	nothing, err := cover.New(q.scope, q.current, q.desired, nil)
+	if err != nil {
+		return Coverage{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
+	}
+	if d := recorded(q, nothing.Result()); d != nil && len(q.unasked) == 0 {
+		return Coverage{Patches: nothing.All(), Message: "updated in place, as decided before: " + stepNames(d.Steps)}, nil
+	}
+	policy, err := e.selectPolicy(ctx, o.group)
+	if err != nil {
+		return Coverage{}, err
+	}
+	if !policy.InPlace {
+		return Coverage{Message: noPolicy(o)}, nil
+	}
+	if len(q.unasked) > 0 {
+		return e.answerUncovered(q, o, policy, fmt.Sprintf("the %s and its template do not ask for %s. "+
+			"Fix: set the field there, or remove what adds it to the desired Machine", o.group, cover.Describe(q.unasked)))
+	}
+	updaters, err := e.selectUpdaters(ctx, q.subject.GetNamespace(), q.labels)
+	if err != nil {
+		return Coverage{}, err
+	}
+	coverage, err := e.askAll(ctx, q, policy, updaters)
+	if err != nil {
+		return Coverage{}, err
+	}
+	return e.conclude(ctx, q, o, policy, updaters, coverage)
+}
+
+// noteUnread notes which right is missing, if that is what err says, and returns nil; otherwise err.
+func (q *question) noteUnread(err error) error {
+	if r, ok := errors.AsType[*RefusedError](err); ok {
+		q.unread = r
+		return nil
+	}
+	return err
+}
+
+// decideUnread decides where live objects cannot be read. Cluster API may replace machines if no
+// policy keeps them and nothing was decided about them, whatever the objects are.
+func (e *Engine) decideUnread(ctx context.Context, q question, o owner) (Coverage, error) {
+	policy, err := e.selectPolicy(ctx, o.group)
+	switch {
+	case err != nil:
+		return Coverage{}, err
+	case policy.InPlace || len(readDecisions(q.subject)) > 0:
+		return Coverage{}, q.unread
+	}
+	return Coverage{Message: noPolicy(o)}, nil
+}
+
+func noPolicy(o owner) string {
+	return "no UpdatePolicy with the strategy ExternalUpdate selects the " + o.group.String()
+}
+
+// conclude turns what the updaters cover into an answer. A decision is recorded before the answer that it stands for.
+func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updatepolicy.Selected, updaters []v1alpha1.Updater, coverage *cover.Coverage) (Coverage, error) {
+	result := coverage.Result()
+	if len(result.Uncovered) > 0 {
+		answer, err := e.answerUncovered(q, o, policy, describeUncovered(result))
+		answer.Patches = coverage.Patches()
+		return answer, err
+	}
+	d, err := newDecision(q, result, updaters)
+	if err != nil {
+		return Coverage{}, err
+	}
+	d.Decided = e.Now().UTC()
+	if err := e.recordDecision(ctx, q.subject, d); err != nil {
+		return Coverage{}, err
+	}
+	e.reportDecided(ctx, o, q.subject, d)
+	return Coverage{Patches: coverage.Patches(), Message: "updated in place by " + stepNames(d.Steps)}, nil
+}
+
+// answerUncovered answers that something is not covered, as the policy's fallback says.
+func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Selected, message string) (Coverage, error) {
+	if !policy.FallbackReplace {
+		return Coverage{}, refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
+			client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
+	}
+	if !q.quiet {
+		e.reportReplaced(o, q.subject, message)
+	}
+	return Coverage{Message: "replaced: " + message}, nil
+}
+
+// askAll asks each updater in turn what it covers; each sees what those before it cover.
+func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Selected, updaters []v1alpha1.Updater) (*cover.Coverage, error) {
+	coverage, err := cover.New(q.scope, q.current, q.desired, policy.Ignore)
+	if err != nil {
+		return nil, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
+	}
+	if coverage, err = e.withPresent(ctx, q, coverage); err != nil {
+		return nil, err
+	}
+	asked, err := AskAll(ctx, coverage, updaters, updatepolicy.FailsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+		return e.callCanUpdate(ctx, q, u, current)
+	})
+	if problem, ok := errors.AsType[*QuestionError](err); ok {
+		return nil, refused(v1alpha1.UpdaterErrorReason, "updater %q could not be asked what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err)
+	}
+	return asked, err
+}
+
+// recorded returns the decision that was made on the same objects before. A decision stands until the objects change, so
+// that all machines of a MachineSet are updated alike, also when Cluster API has forgotten its answer in the middle; a policy or
+// updater that was edited counts from the next change. The target does not count: a request names it, and no live object confirms the name.
+func recorded(q question, r cover.Result) *inplace.Decision {
+	for _, d := range readDecisions(q.subject) {
+		if d.CurrentDigest == r.CurrentDigest && d.DesiredDigest == r.DesiredDigest {
+			return &d
+		}
+	}
+	return nil
+}
+
+func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) (inplace.Decision, error) {
+	d := inplace.Decision{Target: q.target, CurrentDigest: r.CurrentDigest, DesiredDigest: r.DesiredDigest, Changes: r.Changes}
+	known := map[string]*v1alpha1.Updater{}
+	for i := range updaters {
+		known[updaters[i].Name] = &updaters[i]
+	}
+	d.Steps = make([]inplace.Step, 0, len(r.Plan))
+	for _, c := range r.Plan {
+		u := known[c.Updater]
+		d.Steps = append(d.Steps, inplace.Step{
+			Updater: c.Updater, SetsVersion: c.SetsVersion, NeedsDrain: u.Spec.Transitions.NeedsDrain, MaxMinors: updatepolicy.MaxMinors(u),
+		})
+	}
+	d.Dirty = r.Dirty
+	if q.scope == cover.Machine {
+		var err error
+		if d.Fingerprint, err = cover.Fingerprint(q.desired); err != nil {
+			return d, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
+		}
+	}
+	d.ID = decisionID(d)
+	return d, nil
+}
+
+// decisionID is a digest of a decision, without its time and id.
+func decisionID(d inplace.Decision) string {
+	d.ID, d.Decided = "", metav1.Time{}.Time
+	data, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // Strings, numbers and times always encode.
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
+// mergeDecisions makes one decision of those of several MachineSets whose machines move to the same one: nobody can tell any
+// longer which machine came from where. Each updater brings a machine to its desired state, so one that finds nothing to do
+// is done at once. The order is the updaters' own, as far as the decisions agree on it.
+func mergeDecisions(list []inplace.Decision) *inplace.Decision {
+	if len(list) == 0 {
+		return nil
+	}
+	merged := list[0]
+	for _, d := range list[1:] {
+		merged.Steps = inplace.MergeSteps(merged.Steps, d.Steps)
+		merged.Changes = append(append([]cover.Change(nil), merged.Changes...), d.Changes...)
+		merged.Dirty = append(append([]cover.Pointer(nil), merged.Dirty...), d.Dirty...)
+	}
+	merged.Dirty = cover.BoundPointers(merged.Dirty)
+	if len(list) > 1 {
+		merged.ID = decisionID(merged)
+	}
+	return &merged
+}
+
+func stepNames(steps []inplace.Step) string {
+	if len(steps) == 0 {
+		return "no updater: nothing has to be done on the machine"
+	}
+	names := make([]string, 0, len(steps))
+	for _, s := range steps {
+		names = append(names, s.Updater)
+	}
+	return strings.Join(names, ", then ")
+}
+
+// describeUncovered says which fields are not covered, and what was wrong with updaters' answers.
+func describeUncovered(r cover.Result) string {
+	const most = 8
+	paths := make([]string, 0, most)
+	for i, p := range r.Uncovered {
+		if i == most {
+			paths = append(paths, fmt.Sprintf("and %d more", len(r.Uncovered)-most))
+			break
+		}
+		paths = append(paths, string(p.Part)+" "+p.Path)
+	}
+	problems := []string{"no updater covers " + strings.Join(paths, ", ")}
+	for _, err := range r.Errors {
+		problems = append(problems, err.Error())
+	}
+	return strings.Join(append(problems, r.Notes...), "; ")
+}
+
+func machineObjects(o runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {
+	machine, err := json.Marshal(o.Machine)
+	if err != nil {
+		return cover.Objects{}, fmt.Errorf("encoding the Machine: %w", err)
+	}
+	return cover.Objects{Machine: machine, Infrastructure: rawJSON(o.InfrastructureMachine), Bootstrap: rawJSON(o.BootstrapConfig)}, nil
+}
+
+func machineSetObjects(o runtimehooksv1.CanUpdateMachineSetRequestObjects) (cover.Objects, error) {
+	machineSet, err := json.Marshal(o.MachineSet)
+	if err != nil {
+		return cover.Objects{}, fmt.Errorf("encoding the MachineSet: %w", err)
+	}
+	return cover.Objects{Machine: machineSet, Infrastructure: rawJSON(o.InfrastructureMachineTemplate), Bootstrap: rawJSON(o.BootstrapConfigTemplate)}, nil
+}
+
+// rawJSON returns the JSON of an object as it came. An absent object is null on the wire.
+func rawJSON(r runtime.RawExtension) json.RawMessage {
+	if len(r.Raw) == 0 || string(r.Raw) == "null" {
+		return nil
+	}
+	return json.RawMessage(r.Raw)
+}
+
+// callCanUpdate asks one updater.
+func (e *Engine) callCanUpdate(ctx context.Context, q question, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+	opened, err := e.Open(ctx, u)
+	if err != nil {
+		return cover.Patches{}, fmt.Errorf("opening updater %q: %w", u.Name, err)
+	}
+	hook := "CanUpdateMachine"
+	if q.scope == cover.MachineSet {
+		hook = "CanUpdateMachineSet"
+	}
+	patches, err := q.ask(ctx, opened, current)
+	e.noteRequest(ctx, u, hook, client.ObjectKeyFromObject(q.subject), "", err)
+	return patches, err
+}
+
+// noteRequest keeps the Updater's status.lastRequest up to date, at most once a minute. That it cannot be written keeps nothing from happening.
+func (e *Engine) noteRequest(ctx context.Context, u *v1alpha1.Updater, hook string, object types.NamespacedName, message string, err error) {
+	request := v1alpha1.UpdaterRequest{Hook: hook, Object: object.String(), Time: metav1.NewTime(e.Now()), Outcome: v1alpha1.RequestAnswered, Message: message}
+	if err != nil {
+		request.Outcome, request.Message = v1alpha1.RequestFailed, err.Error()
+	}
+	request.Message = cut(request.Message)
+	if !e.asked.due(u.Name, request.Time.Time) {
+		return
+	}
+	changed := u.DeepCopy()
+	changed.Status.LastRequest = &request
+	// A process that was frozen meanwhile must not write over a newer request.
+	patch := client.MergeFromWithOptions(u, client.MergeFromWithOptimisticLock{})
+	switch err := e.Client.Status().Patch(ctx, changed, patch); {
+	case apierrors.IsConflict(err):
+		e.asked.forget(u.Name)
+	case err != nil:
+		logFor(ctx).Error(err, "Writing the status of an Updater", "updater", u.Name)
+	}
+}

@@ -1,0 +1,11 @@
+// Package engine serves Cluster API's three hooks for in-place updates: it asks updaters which changes
+// they cover, records decisions and progress on Machines and MachineSets, and carries them out through
+// ports.
+//
+// One process is active at a time (leader election), and all state that a restart needs is on the
+// objects; memory only saves requests. A [Fence] keeps a process that was frozen from acting on an
+// object that another process has changed since. While a Machine is updated, an annotation keeps
+// MachineHealthChecks away from it; it is set and removed in the same writes as the record of the
+// update. [Locks] lets one control plane machine of a Cluster be updated at a time, in a ConfigMap whose
+// form other programs share.
+package engine

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/keyed"
+	"github.com/windlass-dev/windlass/internal/port"
+)
+
+// FieldOwner owns the conditions that the engine applies.
+const FieldOwner = client.FieldOwner("windlass-update")
+
+// Options are what an Engine works with. All are needed.
+type Options struct {
+	// Client reads Updaters, UpdatePolicies, Namespaces and the metadata of Machines from a cache, which has InFlightIndex, and writes.
+	Client client.Client
+	// Live reads from the API server: what was just written must be seen.
+	Live client.Reader
+	// Nodes reaches the nodes of workload clusters.
+	Nodes port.Nodes
+	// Open returns the updater that is registered under an object. It is called for every request; implementations cache.
+	Open func(ctx context.Context, updater *v1alpha1.Updater) (port.Updater, error)
+	// Now is the clock, and NewID makes ids that are unique in space and time, of at most 40 characters of [a-z0-9-].
+	Now   func() time.Time
+	NewID func() string
+	// Events take what people should see.
+	Events events.EventRecorder
+	// Prefix begins the keys of annotations that ask for upgrades in place; empty means the default.
+	Prefix string
+}
+
+// Engine serves the hooks. It is safe for concurrent use.
+type Engine struct {
+	Options
+	slots *inplace.InFlight[types.UID]
+	asked *asked
+	said  *said
+	// unasked is what desired objects have that no live object asks for.
+	unasked *said
+	blocked *blockedSet
+	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
+	machines keyed.Locks[types.NamespacedName]
+	draining *Debouncer
+	locks    Locks
+	fence    Fence
+}
+
+// New returns an Engine.
+func New(o Options) *Engine {
+	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
+	return &Engine{
+		Options: o, slots: inplace.NewInFlight[types.UID](), asked: newAsked(), said: newSaid(o.Now), unasked: newSaid(o.Now), blocked: newBlockedSet(), draining: NewDebouncer(),
+		locks: NewLocks(o.Client, o.Live), fence: Fence{Client: o.Client, Live: o.Live},
+	}
+}
+
+// Coverage is the answer to CanUpdateMachine and CanUpdateMachineSet.
+type Coverage struct {
+	// Patches are applied to the current objects by Cluster API. If they then equal the desired ones, it updates in place.
+	Patches cover.Patches
+	// Message says what was decided, for people.
+	Message string
+}
+
+// Reply is the answer to UpdateMachine.
+type Reply struct {
+	// Done says that the update is over.
+	Done bool
+	// RetryAfter is when to ask again, where it is not; at least a second.
+	RetryAfter time.Duration
+	// Message says how it goes, for people.
+	Message string
+}
+
+// RefusedError says that a hook must answer Failure: Cluster API then does nothing and asks again.
+type RefusedError struct {
+	// Reason is one of the reasons of the UpdateBlocked condition.
+	Reason  string
+	Message string
+}
+
+// Error returns the message.
+func (e *RefusedError) Error() string { return e.Message }
+
+// budget is how long one call may take: Cluster API waits for 30 s, and what happened must still be recorded and reported.
+const budget = 25 * time.Second
+
+func withBudget(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, budget)
+}
+
+// blockedReason maps why an update is refused to the reason of the condition.
+func blockedReason(r inplace.Reason) string {
+	switch r {
+	case inplace.ReasonFailed:
+		return v1alpha1.UpdateFailedReason
+	case inplace.ReasonNoDecision:
+		return v1alpha1.NoDecisionReason
+	case inplace.ReasonDesiredChanged:
+		return v1alpha1.DesiredChangedReason
+	case inplace.ReasonTransition:
+		return v1alpha1.NotCoveredReason
+	case inplace.ReasonQueued, inplace.ReasonDraining, inplace.ReasonUpdating, inplace.ReasonUpdaterUnknown, inplace.ReasonBackingOff,
+		inplace.ReasonVerifying, inplace.ReasonSoaking, inplace.ReasonNodeUnknown:
+	}
+	return v1alpha1.UpdaterErrorReason
+}
+
+func refused(reason, format string, args ...any) *RefusedError {
+	return &RefusedError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+var (
+	machineKind           = clusterv1.GroupVersion.WithKind("Machine")
+	machineDeploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
+	machineSetKind        = clusterv1.GroupVersion.WithKind("MachineSet")
+)
+
+// owner is the object that holds a group of machines: a MachineDeployment, a MachineSet without one, or a control plane.
+type owner struct {
+	object *metav1.PartialObjectMetadata
+	group  updatepolicy.Group
+	// cluster is the metadata of the Cluster.
+	cluster *metav1.PartialObjectMetadata
+}
+
+func (o owner) blockedObject() blockedObject {
+	return blockedObject{kind: o.object.GroupVersionKind(), key: client.ObjectKeyFromObject(o.object)}
+}
+
+// readOwner finds the group that an object with these labels and owner references belongs to.
+func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, error) {
+	labels := meta.GetLabels()
+	clusterName := labels[clusterv1.ClusterNameLabel]
+	if clusterName == "" {
+		return owner{}, fmt.Errorf("%s/%s has no label %s, so its cluster is not known", meta.GetNamespace(), meta.GetName(), clusterv1.ClusterNameLabel)
+	}
+	cluster := metadataOf(clusterv1.GroupVersion.WithKind("Cluster"))
+	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: clusterName}, cluster); err != nil {
+		return owner{}, fmt.Errorf("reading Cluster %s/%s: %w", meta.GetNamespace(), clusterName, err)
+	}
+	object, err := e.readController(ctx, meta)
+	if err != nil {
+		return owner{}, err
+	}
+	group := snapshot.MachineDeploymentGroup(cluster, object)
+	if _, ok := labels[clusterv1.MachineControlPlaneLabel]; ok {
+		group = snapshot.ControlPlaneGroup(cluster, object)
+	}
+	return owner{object: object, group: group, cluster: cluster}, nil
+}
+
+// readController reads the metadata of the object that holds the group of a Machine or MachineSet.
+func (e *Engine) readController(ctx context.Context, meta metav1.Object) (*metav1.PartialObjectMetadata, error) {
+	key := types.NamespacedName{Namespace: meta.GetNamespace(), Name: meta.GetLabels()[clusterv1.MachineDeploymentNameLabel]}
+	kind := machineDeploymentKind.GroupKind()
+	if key.Name == "" {
+		ref := metav1.GetControllerOf(meta)
+		if ref == nil {
+			return nil, fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
+		}
+		kind, key.Name = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name
+	}
+	if kind != machineDeploymentKind.GroupKind() && kind != machineSetKind.GroupKind() {
+		object := &metav1.PartialObjectMetadata{}
+		err := e.readProvided(ctx, kind, key, object)
+		return object, err
+	}
+	object := metadataOf(clusterv1.GroupVersion.WithKind(kind.Kind))
+	if err := e.Client.Get(ctx, key, object); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	}
+	return object, nil
+}
+
+// selectPolicy returns the policy that counts for a group.
+func (e *Engine) selectPolicy(ctx context.Context, g updatepolicy.Group) (updatepolicy.Selected, error) {
+	var policies v1alpha1.UpdatePolicyList
+	if err := e.Client.List(ctx, &policies, client.InNamespace(g.Namespace)); err != nil {
+		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", g.Namespace, err)
+	}
+	selected, err := updatepolicy.Select(policies.Items, g)
+	if err != nil {
+		return updatepolicy.Selected{}, refused(v1alpha1.PolicyConflictReason, "%v", err)
+	}
+	return selected, nil
+}
+
+// policyNamed returns a policy by its name.
+func (r *run) policyNamed(ctx context.Context, name string) (updatepolicy.Selected, error) {
+	var policies v1alpha1.UpdatePolicyList
+	if err := r.Client.List(ctx, &policies, client.InNamespace(r.owner.group.Namespace)); err != nil {
+		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", r.owner.group.Namespace, err)
+	}
+	policies.Items = slices.DeleteFunc(policies.Items, func(p v1alpha1.UpdatePolicy) bool { return p.Name != name })
+	selected, err := updatepolicy.Select(policies.Items, r.owner.group)
+	if err != nil {
+		return updatepolicy.Selected{}, refused(v1alpha1.PolicyConflictReason, "%v", err)
+	}
+	return selected, nil
+}
+
+// selectUpdaters returns the updaters for machines with these labels, in order.
+func (e *Engine) selectUpdaters(ctx context.Context, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
+	found, err := SelectUpdaters(ctx, e.Client, namespace, labels)
+	if invalid, ok := errors.AsType[*updatepolicy.InvalidError](err); ok {
+		return nil, refused(v1alpha1.UpdaterErrorReason, "%v", invalid)
+	}
+	return found, err
+}
+
+func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(gvk)
+	return object
+}

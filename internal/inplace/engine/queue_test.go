@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/port"
+)
+
+// countedNodes counts the nodes that are read.
+type countedNodes struct {
+	port.Nodes
+	reads int
+}
+
+func (n *countedNodes) Node(ctx context.Context, cluster client.ObjectKey, name string) inplace.Node {
+	n.reads++
+	return n.Nodes.Node(ctx, cluster, name)
+}
+
+// TestQueueIsCheap holds that a machine that finds no slot reads no node, that it makes no request when it asks again, and that
+// it begins as soon as it asks when a slot is free.
+func TestQueueIsCheap(t *testing.T) {
+	t.Parallel()
+	w, s := moving(t, external(nil))
+	nodes, reads := &countedNodes{Nodes: w.nodes}, 0
+	w.engine.Nodes = nodes
+	w.engine.Live = interceptor.NewClient(w.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			reads++
+			return c.List(ctx, list, opts...)
+		},
+	})
+	s.answer = func(string) inplace.Answer { return inplace.Answer{Outcome: inplace.InProgress} }
+	if _, err := w.update("a"); err != nil {
+		t.Fatal(err)
+	}
+	for i, most := range []int{100, 0, 0} {
+		nodes.reads, reads = 0, 0
+		w.writes.Store(0)
+		reply, err := w.update("b")
+		if err != nil || !strings.Contains(reply.Message, "maxInFlight") || reply.RetryAfter < inplace.PollQueue {
+			t.Fatalf("call %d: reply %+v, error %v", i, reply, err)
+		}
+		if nodes.reads > 0 || reads > most || w.writes.Load() > 0 {
+			t.Errorf("call %d: %d reads of nodes, %d other reads, %d writes, want 0, at most %d, and 0", i, nodes.reads, reads, w.writes.Load(), most)
+		}
+	}
+	w.annotate("a", v1alpha1.UpdateProgressAnnotation, nil)
+	if reply, err := w.update("b"); err != nil || !strings.Contains(reply.Message, "attempt 1") {
+		t.Errorf("a slot is free: reply %+v, error %v", reply, err)
+	}
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+)
+
+// RemediationKeys are the annotations that Change depends on. A change of one of them is a reason to look at
+// the Machine again.
+var RemediationKeys = []string{
+	clusterv1.MachineSkipRemediationAnnotation, v1alpha1.RemediationPausedAnnotation,
+	clusterv1.RemediateMachineAnnotation,
+}
+
+// ChangeRemediation returns the changes of a Machine's annotations, of which nil removes one, that belong in the write that takes the
+// record of an update from before to after. Both may be nil: no update. after must not be changed
+// by anyone in the meantime, so the write needs the resourceVersion that annotations were read
+// with. underWay is what UnderWay returns.
+//
+//   - While an update runs, remediation is paused. Where the Machine's owner has been told to
+//     replace it all the same, remediation is not paused, so that the MachineHealthCheck can still
+//     take that back.
+//   - An update that has just failed finally hands the Machine to remediation once if its policy
+//     says so, unless the updater could not be asked: the Machine may be well. Otherwise
+//     remediation stays paused until a person acts.
+//   - An update that a person retries or gives up takes back what the failure handed over.
+//   - Without an update remediation is as it was before.
+func ChangeRemediation(
+	annotations map[string]string, before, after *inplace.Progress, policy inplace.Policy, underWay bool,
+) map[string]*string {
+	p := patch{annotations: annotations, changes: map[string]*string{}}
+	if hasFailed(after) {
+		p.fail(hasFailed(before), policy.Remediate && !after.Unanswered)
+		return p.changes
+	}
+	if after == nil || underWay {
+		p.resume()
+	} else {
+		p.pause()
+	}
+	if hasFailed(before) {
+		p.remove(clusterv1.RemediateMachineAnnotation)
+	}
+	return p.changes
+}
+
+func hasFailed(p *inplace.Progress) bool { return p != nil && p.Phase == inplace.Failed }
+
+// patch collects changes of some annotations.
+type patch struct {
+	annotations map[string]string
+	changes     map[string]*string
+}
+
+func (p patch) has(key string) bool {
+	_, ok := p.annotations[key]
+	return ok
+}
+
+func (p patch) set(key string) {
+	if !p.has(key) {
+		p.changes[key] = new(string)
+	}
+}
+
+func (p patch) remove(key string) {
+	if p.has(key) {
+		p.changes[key] = nil
+	}
+}
+
+// fail is for an update that has failed finally. One that failed earlier stays unchanged, except that a
+// person who asks for remediation gets it.
+func (p patch) fail(earlier, handOver bool) {
+	switch {
+	case earlier && p.has(clusterv1.RemediateMachineAnnotation):
+		p.resume()
+	case earlier:
+	case handOver:
+		p.resume()
+		p.set(clusterv1.RemediateMachineAnnotation)
+	default:
+		p.pause()
+	}
+}
+
+// pause leaves the annotation of a person alone, and sets no marker beside it.
+func (p patch) pause() {
+	if !p.has(clusterv1.MachineSkipRemediationAnnotation) {
+		p.set(clusterv1.MachineSkipRemediationAnnotation)
+		p.set(v1alpha1.RemediationPausedAnnotation)
+	}
+}
+
+// resume leaves the annotation of a person alone, also one that took the place of ours: ours is
+// empty.
+func (p patch) resume() {
+	if !p.has(v1alpha1.RemediationPausedAnnotation) {
+		return
+	}
+	p.remove(v1alpha1.RemediationPausedAnnotation)
+	if p.annotations[clusterv1.MachineSkipRemediationAnnotation] == "" {
+		p.remove(clusterv1.MachineSkipRemediationAnnotation)
+	}
+}
+
+// RemediationHeld says which remediation of a Machine has been ordered already; empty for none. It holds
+// whatever annotations the Machine has: its owner, or an external controller, acts on these
+// conditions.
+func RemediationHeld(m *clusterv1.Machine) string {
+	find := func(kind string) *metav1.Condition {
+		c := meta.FindStatusCondition(m.Status.Conditions, kind)
+		if c == nil || c.Status != metav1.ConditionFalse {
+			return nil
+		}
+		return c
+	}
+	if c := find(clusterv1.MachineOwnerRemediatedCondition); c != nil {
+		return describeCondition(c, "its owner replaces it")
+	}
+	// Cluster API leaves this condition on a Machine that is healthy again.
+	unhealthy := find(clusterv1.MachineHealthCheckSucceededCondition) != nil
+	if c := find(clusterv1.MachineExternallyRemediatedCondition); c != nil && unhealthy {
+		return describeCondition(c, "an external controller remediates it")
+	}
+	return ""
+}
+
+func describeCondition(c *metav1.Condition, what string) string {
+	return fmt.Sprintf("a MachineHealthCheck found it unhealthy, and %s (condition %s is False: %s)",
+		what, c.Type, c.Reason)
+}
+
+// RemediationAsked says which remediation of a Machine is under way, or asked for by the annotation that a
+// MachineHealthCheck obeys; empty for none. A MachineHealthCheck ignores it on a Machine with
+// skip-remediation. before is the recorded update: what its failure handed over can be taken back,
+// so it does not count.
+func RemediationAsked(m *clusterv1.Machine, before *inplace.Progress) string {
+	if why := RemediationHeld(m); why != "" {
+		return why
+	}
+	_, asked := m.Annotations[clusterv1.RemediateMachineAnnotation]
+	_, skipped := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]
+	if asked && !skipped && before == nil {
+		return "it has the annotation " + clusterv1.RemediateMachineAnnotation
+	}
+	return ""
+}

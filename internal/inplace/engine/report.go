@@ -1,0 +1,228 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/text"
+)
+
+// Reasons of Events that are not also reasons of a condition.
+const (
+	// DecidedReason: a machine, or the machines of a MachineSet, will be updated in place.
+	DecidedReason = "UpdateInPlaceDecided"
+	// ReplacedReason: machines will be replaced, because no updaters cover the change.
+	ReplacedReason = "UpdateByReplacement"
+	// StepDoneReason: one of several updaters finished. FinishedReason: a machine's update ended well. That it starts is an
+	// Event of Cluster API.
+	StepDoneReason = "UpdaterFinished"
+	FinishedReason = "UpdateFinished"
+	// AbandonedReason: a person gave a machine's update up.
+	AbandonedReason = "UpdateAbandoned"
+	// AttemptFailedReason: an attempt failed, and another one follows.
+	AttemptFailedReason = "UpdateAttemptFailed"
+)
+
+const (
+	action = "UpdateInPlace"
+	// reportTimeout is for showing that a call failed after its own time was over.
+	reportTimeout = 4 * time.Second
+	// maxMessage bounds messages of Events and conditions, in bytes.
+	maxMessage = 1024
+)
+
+// asked limits how often the status of an Updater is written.
+type asked struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func newAsked() *asked { return &asked{last: map[string]time.Time{}} }
+
+// forget has the next request to the Updater written at once.
+func (a *asked) forget(updater string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.last, updater)
+}
+
+func (a *asked) due(updater string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last, ok := a.last[updater]; ok && now.Sub(last) < time.Minute {
+		return false
+	}
+	a.last[updater] = now
+	return true
+}
+
+// sayAgainAfter is how long what was said last about an object is remembered after it was last said. Cluster API asks again sooner about an object that is
+// there, so what is forgotten is about objects that are gone or done.
+const sayAgainAfter = time.Hour
+
+// said remembers what was said last about an object, so that it is logged and written once per change.
+type said struct {
+	mu   sync.Mutex
+	now  func() time.Time
+	last map[types.UID]saying
+	// swept is when forgotten objects were last looked for.
+	swept time.Time
+}
+
+type saying struct {
+	text string
+	// since is when it was said first, and at when it was said last.
+	since, at time.Time
+}
+
+func newSaid(now func() time.Time) *said { return &said{now: now, last: map[types.UID]saying{}} }
+
+func (s *said) changed(uid types.UID, text string) bool {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.swept) >= sayAgainAfter {
+		s.swept = now
+		maps.DeleteFunc(s.last, func(_ types.UID, said saying) bool { return now.Sub(said.at) >= sayAgainAfter })
+	}
+	last, ok := s.last[uid]
+	if !ok || last.text != text {
+		last.since = now
+	}
+	s.last[uid] = saying{text: text, since: last.since, at: now}
+	return !ok || last.text != text
+}
+
+// lasts says something about an object, and returns for how long nothing else was said about it.
+func (s *said) lasts(uid types.UID, text string) time.Duration {
+	s.changed(uid, text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now().Sub(s.last[uid].since)
+}
+
+// forget has the next thing that is said about the object count as changed.
+func (s *said) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.last, uid)
+}
+
+func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
+
+// reportBlocked shows on the owner why its machines are neither updated nor replaced.
+func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Object, r *RefusedError) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	defer cancel()
+	message := cut(r.Message)
+	if !e.said.changed(o.object.UID, r.Reason+message) {
+		return
+	}
+	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
+	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, r.Reason, action, "%s", message)
+	e.blocked.add(o.blockedObject(), subject.GetName())
+	if err := e.applyConditions(ctx, o.object, []metav1.Condition{e.blockedCondition(r.Reason, message)}); err != nil {
+		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
+		e.said.forget(o.object.UID)
+	}
+}
+
+// reportUnblocked removes the condition, where one is known of, unless the machines of another MachineSet still block.
+func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Object) {
+	if !e.blocked.lift(o.blockedObject(), subject.GetName()) {
+		return
+	}
+	e.said.forget(o.object.UID)
+	if err := e.applyConditions(ctx, o.object, nil); err != nil {
+		e.blocked.add(o.blockedObject(), subject.GetName())
+		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())
+	}
+}
+
+func (e *Engine) reportReplaced(o owner, subject client.Object, message string) {
+	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, ReplacedReason, action, "%s", cut("Machines are replaced: "+message))
+}
+
+func (e *Engine) reportDecided(ctx context.Context, o owner, subject client.Object, d inplace.Decision) {
+	logFor(ctx).Info("Decided to update in place", "group", o.group.String(), "object", client.ObjectKeyFromObject(subject).String(), "target", d.Target, "steps", stepNames(d.Steps), "decision", d.ID)
+	e.Events.Eventf(o.object, subject, corev1.EventTypeNormal, DecidedReason, action, "%s", cut("Updates in place by "+stepNames(d.Steps)))
+}
+
+// reportProgress says what changed between two records of a machine's update.
+func (e *Engine) reportProgress(ctx context.Context, m *clusterv1.Machine, before, after *inplace.Progress) {
+	logger := logFor(ctx).WithValues("machine", client.ObjectKeyFromObject(m).String(), "update", after.ID, "to", after.To.String())
+	if before == nil {
+		logger.Info("Started to update a machine in place", "phase", after.Phase, "steps", stepNames(after.Steps))
+	}
+	done := 0
+	if before != nil {
+		done = len(before.Done)
+	}
+	for _, f := range after.Done[done:] {
+		logger.Info("An updater finished", "updater", f.Updater, "attempts", f.Attempts, "seconds", f.Seconds)
+		if len(after.Done)+len(after.Steps) > 1 {
+			e.Events.Eventf(m, nil, corev1.EventTypeNormal, StepDoneReason, action, "Updater %q finished after %d s, attempt %d", f.Updater, f.Seconds, f.Attempts)
+		}
+	}
+	if before == nil || before.Phase == after.Phase {
+		return
+	}
+	switch after.Phase {
+	case inplace.BackingOff:
+		logger.Info("An attempt failed", "attempt", after.Attempt, "message", cut(after.LastError))
+		e.Events.Eventf(m, nil, corev1.EventTypeWarning, AttemptFailedReason, action, "%s", cut(fmt.Sprintf("Attempt %d of updater %q failed: %s", after.Attempt, after.Steps[0].Updater, after.LastError)))
+	case inplace.Failed:
+		logger.Info("The update failed finally", "message", cut(after.LastError))
+		e.Events.Eventf(m, nil, corev1.EventTypeWarning, v1alpha1.UpdateFailedReason, action, "%s", cut(after.LastError))
+	case inplace.Draining, inplace.Updating, inplace.Verifying, inplace.Soaking:
+		logger.Info("The update goes on", "phase", after.Phase)
+	}
+}
+
+func (e *Engine) reportFinished(ctx context.Context, m *clusterv1.Machine, before *inplace.Progress, s inplace.Summary) {
+	if before != nil && len(s.Done) > len(before.Done) {
+		after := *before
+		after.Done = s.Done
+		e.reportProgress(ctx, m, before, &after)
+	}
+	took := s.Ended.Sub(s.Began).Round(time.Second)
+	logFor(ctx).Info("Updated a machine in place", "machine", client.ObjectKeyFromObject(m).String(), "update", s.ID, "from", s.From.String(), "to", s.To.String(), "seconds", int64(took.Seconds()))
+	if s.From == s.To {
+		e.Events.Eventf(m, nil, corev1.EventTypeNormal, FinishedReason, action, "Updated in place at %s in %s", s.To, took)
+		return
+	}
+	e.Events.Eventf(m, nil, corev1.EventTypeNormal, FinishedReason, action, "Updated in place from %s to %s in %s", s.From, s.To, took)
+}
+
+func (e *Engine) blockedCondition(reason, message string) metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(e.Now()),
+	}
+}
+
+// applyConditions sets our conditions of an object that is still what was decided on; none removes
+// them.
+func (e *Engine) applyConditions(ctx context.Context, object client.Object, conditions []metav1.Condition) error {
+	gvk, err := e.Client.GroupVersionKindFor(object)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return e.fence.Retry(ctx, object, func() error {
+		return e.fence.ApplyConditions(ctx, gvk, object, conditions, FieldOwner)
+	})
+}
+
+func cut(s string) string { return text.Bound(s, maxMessage) }

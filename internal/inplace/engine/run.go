@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// pollRemediation is when an update is tried again whose Machine is up for remediation.
+const pollRemediation = 10 * time.Second
+
+// run is one call of UpdateMachine.
+type run struct {
+	Machine
+	live     *liveObjects
+	owner    owner
+	policy   updatepolicy.Selected
+	decision *inplace.Decision
+	facts    inplace.Facts
+	// saved is what is recorded on the Machine.
+	saved *inplace.Progress
+}
+
+// UpdateMachine carries a machine's update on as far as it goes without waiting, and says when to ask again. It is
+// idempotent, and may be cut short at any point. The error is a *RefusedError where the update stands still until a person
+// acts, and an *UnaskedError where Cluster API's marks do not ask for the update.
+func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
+	ctx, cancel := withBudget(ctx)
+	defer cancel()
+	if reply, ok := e.stillQueued(ctx, client.ObjectKeyFromObject(&request.Desired.Machine)); ok {
+		return reply, nil
+	}
+	reply, err := e.update(ctx, request)
+	if IsStale(err) {
+		// What was done so far was decided on what was then true. The next call reads everything again.
+		return Reply{RetryAfter: inplace.NextStep, Message: "the Machine was changed meanwhile; reading it again"}, nil
+	}
+	return reply, err
+}
+
+func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
+	live, unlock, err := e.lockMarked(ctx, request)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer unlock()
+	r, err := e.readRun(ctx, live)
+	if err != nil {
+		return Reply{}, e.showMissingRights(ctx, live.machine, err)
+	}
+	if r.facts.Progress == nil {
+		if reply, waits := waitsForAnnotated(r.Object); waits {
+			return reply, nil
+		}
+	}
+	reply, err := inplace.Execute(ctx, r.facts, r)
+	refusal, isRefused := errors.AsType[*RefusedError](err)
+	switch {
+	case isRefused:
+		r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
+		return Reply{}, err
+	case err != nil:
+		return Reply{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
+	case reply.Refused != nil:
+		r.reportRefused(ctx, *reply.Refused)
+		return Reply{}, refused(blockedReason(reply.Refused.Reason), "%s", reply.Message)
+	}
+	// The update goes on, whatever it stood still for.
+	r.clearCondition(ctx)
+	if reply.Wait.Reason == inplace.ReasonQueued {
+		return r.queue(reply.Wait), nil
+	}
+	return Reply{Done: reply.Done, RetryAfter: reply.RetryAfter, Message: reply.Message}, nil
+}
+
+// lockMarked reads the objects of a Machine that Cluster API has marked, and returns them as they
+// are while no other call about it runs. A call that nobody asks for fails before it waits, so it
+// delays no other call.
+func (e *Engine) lockMarked(
+	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest,
+) (live *liveObjects, unlock func(), err error) {
+	if live, err = e.readMarked(ctx, request); err != nil {
+		return nil, nil, err
+	}
+	key := client.ObjectKeyFromObject(live.machine)
+	unlock, free := e.machines.TryLock(key)
+	if free {
+		return live, unlock, nil
+	}
+	if unlock, err = e.machines.Lock(ctx, key); err != nil {
+		return nil, nil, fmt.Errorf("waiting for another call about Machine %s: %w", key, err)
+	}
+	// What was read before the wait may be old.
+	if live, err = e.readMarked(ctx, request); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return live, unlock, nil
+}
+
+// Begin lets an update begin while no other machine of the same policy can.
+func (r *run) Begin(ctx context.Context, decide func(inFlight int) (bool, error)) (*inplace.Reply, error) {
+	if why := RemediationAsked(r.Object, nil); why != "" {
+		return &inplace.Reply{RetryAfter: pollRemediation, Message: "not started: the machine is up for remediation: " + why}, nil
+	}
+	if !r.owner.group.ControlPlane {
+		return nil, r.slots.Begin(r.scope(), r.Object.UID, r.facts.FreshID, r.facts.Now, r.inFlight(ctx), decide)
+	}
+	// Control plane controllers update one Machine at a time by themselves, but look at nothing that annotations ask for.
+	why, err := r.peerUpgraded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if why != "" {
+		return &inplace.Reply{RetryAfter: pollAnnotated, Message: "not started: " + why}, nil
+	}
+	_, err = decide(0)
+	return nil, err
+}
+
+// scope names what shares maxInFlight.
+func (r *run) scope() string {
+	return r.owner.group.Namespace + "/" + r.owner.group.Cluster + "/" + r.policy.Name
+}
+
+// Complete lets go of the machine's slot: the call that recorded the end may not have lived to do it.
+func (r *run) Complete(context.Context) {
+	r.slots.End(r.scope(), r.Object.UID, r.facts.Last.ID, r.facts.Now)
+}
+
+// Look notes the time and the node as facts.
+func (r *run) Look(ctx context.Context) (time.Time, inplace.Node) {
+	r.facts.Now, r.facts.Node = r.Machine.Look(ctx)
+	return r.facts.Now, r.facts.Node
+}
+
+// Call asks the updater of a step. It is shown the live objects, never the request's.
+func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
+	u, err := ServingUpdater(ctx, r.Client, a.Step.Updater, r.policy, r.Object)
+	if err != nil {
+		return r.notServed(err)
+	}
+	return r.Ask(ctx, u, r.live.shown, Command{Operation: a.Operation})
+}
+
+// notServed takes the error of ask.Serving. The error is a *RefusedError if the Updater may not be
+// asked: only a person can change that. If the person gives the update up instead, the attempt ends
+// with its time.
+func (r *run) notServed(err error) (inplace.Answer, error) {
+	_, excluded := errors.AsType[*updatepolicy.NotServedError](err)
+	_, invalid := errors.AsType[*updatepolicy.InvalidError](err)
+	switch {
+	case !excluded && !invalid:
+		return inplace.Answer{}, err
+	case r.facts.Abandon:
+		return inplace.Answer{Message: err.Error()}, nil
+	}
+	return inplace.Answer{}, refused(v1alpha1.UpdaterErrorReason, "cannot continue the update of Machine %s: %v", client.ObjectKeyFromObject(r.Object), err)
+}
+
+// Save records progress on the Machine, and shows it to people.
+func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
+	if err := r.recordProgress(ctx, before, after, r.policy.Policy); err != nil {
+		return err
+	}
+	r.saved, r.facts.Progress = after, after
+	r.reportProgress(ctx, r.Object, before, after)
+	if before != nil && before.Phase == inplace.Failed {
+		r.clearCondition(ctx)
+		r.reportUnblocked(ctx, r.owner, r.Object)
+	}
+	if after.Phase == inplace.Failed {
+		r.reportBlocked(ctx, r.owner, r.Object, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", client.ObjectKeyFromObject(r.Object), after.To, after.LastError))
+	}
+	return nil
+}
+
+// Finish records the end of an update.
+func (r *run) Finish(ctx context.Context, before *inplace.Progress, a inplace.Finish) error {
+	if r.decision == nil {
+		// Which fields are no longer dirty; that nobody knows any longer keeps nothing from ending.
+		if err := r.readDecision(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.recordEnd(ctx, a, r.decision); err != nil {
+		return err
+	}
+	r.slots.End(r.scope(), r.Object.UID, a.Summary.ID, r.facts.Now)
+	r.reportFinished(ctx, r.Object, before, a.Summary)
+	return nil
+}
+
+// Abandon gives an update up.
+func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
+	if err := r.confirm(ctx); err != nil {
+		return err
+	}
+	if a.Uncordon {
+		// A cluster that cannot be reached must not keep a person from giving its machine up.
+		if err := r.Uncordon(ctx); err != nil {
+			a.Message += fmt.Sprintf("; its node stays cordoned: %v", err)
+		}
+	}
+	if err := r.recordAbandon(ctx, a.Owed); err != nil {
+		return err
+	}
+	if p := r.facts.Progress; p != nil {
+		r.slots.End(r.scope(), r.Object.UID, p.ID, r.facts.Now)
+	}
+	r.reportUnblocked(ctx, r.owner, r.Object)
+	logFor(ctx).Info("Abandoned the update of a machine", "machine", client.ObjectKeyFromObject(r.Object).String(), "message", a.Message)
+	r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, AbandonedReason, action, "%s", a.Message)
+	return nil
+}
+
+// reportRefused shows on the Machine why its update stands still: Cluster API hides the messages of failed hooks.
+func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
+	r.showBlocked(ctx, blockedReason(a.Reason), cut(a.Message))
+}
+
+func (r *run) showBlocked(ctx context.Context, reason, message string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	defer cancel()
+	if !r.said.changed(r.Object.UID, reason+message) || r.conditionIs(reason, message) {
+		return
+	}
+	if r.facts.Progress == nil {
+		r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, reason, action, "%s", message)
+	}
+	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.Object).String(), "reason", reason, "message", message)
+	if err := r.applyConditions(ctx, r.Object, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
+		r.said.forget(r.Object.UID)
+	}
+}
+
+func (r *run) isBlocked() bool {
+	return meta.FindStatusCondition(r.Object.Status.Conditions, v1alpha1.UpdateBlockedCondition) != nil
+}
+
+func (r *run) conditionIs(reason, message string) bool {
+	c := meta.FindStatusCondition(r.Object.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	return c != nil && c.Reason == reason && c.Message == message
+}
+
+// clearCondition removes the condition where the Machine has it.
+func (r *run) clearCondition(ctx context.Context) {
+	r.said.forget(r.Object.UID)
+	if !r.isBlocked() {
+		return
+	}
+	if err := r.applyConditions(ctx, r.Object, nil); err != nil {
+		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
+	}
+}

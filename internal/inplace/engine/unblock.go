@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// pageSize bounds what a list holds in memory at once.
+const pageSize = 250
+
+// blockedObject names a MachineDeployment or control plane object with the UpdateBlocked condition.
+type blockedObject struct {
+	kind schema.GroupVersionKind
+	key  types.NamespacedName
+}
+
+// blockedSet is what this process knows to be blocked, and by which sources: the MachineSets, or control plane Machines, that
+// were asked about. It is safe for concurrent use.
+type blockedSet struct {
+	mu      sync.Mutex
+	objects map[blockedObject]map[string]struct{}
+}
+
+func newBlockedSet() *blockedSet {
+	return &blockedSet{objects: map[blockedObject]map[string]struct{}{}}
+}
+
+func (s *blockedSet) add(o blockedObject, sources ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.objects[o] == nil {
+		s.objects[o] = map[string]struct{}{}
+	}
+	for _, source := range sources {
+		s.objects[o][source] = struct{}{}
+	}
+}
+
+// lift takes a source away, and reports whether the object is blocked by none any longer.
+func (s *blockedSet) lift(o blockedObject, source string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sources, ok := s.objects[o]
+	if !ok {
+		return false
+	}
+	delete(sources, source)
+	if len(sources) > 0 {
+		return false
+	}
+	delete(s.objects, o)
+	return true
+}
+
+func (s *blockedSet) remove(o blockedObject) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, o)
+}
+
+func (s *blockedSet) list() []blockedObject {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]blockedObject, 0, len(s.objects))
+	for o := range s.objects {
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(a, b blockedObject) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// String names the object for people.
+func (o blockedObject) String() string { return o.kind.Kind + " " + o.key.String() }
+
+// FindBlocked reads which objects of these kinds have the UpdateBlocked condition, so that Unblock knows of those that an
+// earlier process left. Kinds that the API server does not know are skipped.
+func (e *Engine) FindBlocked(ctx context.Context, kinds []schema.GroupVersionKind) error {
+	for _, kind := range kinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		for more := true; more; more = list.GetContinue() != "" {
+			if err := e.Live.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue())); err != nil {
+				return fmt.Errorf("listing %ss: %w", kind.Kind, err)
+			}
+			for i := range list.Items {
+				if isBlocked(&list.Items[i]) {
+					e.blocked.add(blockedObject{kind: kind, key: client.ObjectKeyFromObject(&list.Items[i])})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Unblock removes the UpdateBlocked condition from MachineDeployments and control plane objects whose machines are all up to
+// date. Cluster API asks no hook when a user takes a change back that was not covered, so nothing else would.
+func (e *Engine) Unblock(ctx context.Context) error {
+	var problems []error
+	for _, o := range e.blocked.list() {
+		if err := e.unblock(ctx, o); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (e *Engine) unblock(ctx context.Context, o blockedObject) error {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(o.kind)
+	if err := e.Live.Get(ctx, o.key, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			e.blocked.remove(o)
+			return nil
+		}
+		return fmt.Errorf("reading %s: %w", o, err)
+	}
+	if isBlocked(object) {
+		if !upToDate(object) {
+			return nil
+		}
+		if err := e.applyConditions(ctx, object, nil); err != nil {
+			return err
+		}
+		logFor(ctx).Info("Machines are up to date, nothing blocks them any longer", "kind", o.kind.Kind, "object", o.key.String())
+	}
+	e.said.forget(object.GetUID())
+	e.blocked.remove(o)
+	return nil
+}
+
+func isBlocked(object *unstructured.Unstructured) bool {
+	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, ok := c.(map[string]any)
+		return ok && condition["type"] == v1alpha1.UpdateBlockedCondition
+	})
+}
+
+// upToDate reports whether an object's controller has seen its spec, and all replicas are what it asks for. The fields are
+// those of Cluster API's contract.
+func upToDate(object *unstructured.Unstructured) bool {
+	read := func(fields ...string) int64 {
+		n, found, err := unstructured.NestedInt64(object.Object, fields...)
+		if err != nil || !found {
+			return 0
+		}
+		return n
+	}
+	replicas := read("spec", "replicas")
+	return read("status", "observedGeneration") >= object.GetGeneration() &&
+		read("status", "replicas") == replicas && read("status", "upToDateReplicas") == replicas
+}

@@ -1,0 +1,180 @@
+package inplace
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// staleAfter is how long a begin or an end that the cache never showed is remembered. Caches lag by seconds; a machine that
+// was deleted right after its begin is never shown.
+const staleAfter = 5 * time.Minute
+
+// InFlight remember begins and ends, by scope: what shares one maxInFlight. K identifies machines. Use New. Safe for concurrent use. A scope in which nothing
+// has begun or ended for staleAfter is forgotten.
+type InFlight[K comparable] struct {
+	mu     sync.Mutex
+	scopes map[string]*scope[K]
+	// swept is when idle scopes were last looked for.
+	swept time.Time
+}
+
+// Seen is which machines of a scope the cache shows in flight.
+type Seen[K comparable] struct {
+	// Noted are those whose begins and ends are noted here, with the id of the update that the cache shows; empty where that cannot be told. Others are
+	// those of which nothing is noted. Neither is changed or kept.
+	Noted  map[K]string
+	Others map[K]struct{}
+}
+
+type scope[K comparable] struct {
+	// users counts the calls that hold the scope or wait for it, and used is when the last one came. Slots.mu guards both.
+	users int
+	used  time.Time
+	mu    sync.Mutex
+	// begun and ended are the updates whose begin or end this process has recorded.
+	begun, ended map[K]note
+	// queued are the machines that found no slot, and when each asks again. line spaces that out.
+	queued map[K]time.Time
+	line   Line
+	// queueSwept is when machines that did not ask again were last looked for.
+	queueSwept time.Time
+}
+
+// note tells one update of a machine from another: a machine may begin its next one while the cache still shows the last.
+type note struct {
+	id string
+	at time.Time
+}
+
+// NewInFlight returns Slots that remember nothing.
+func NewInFlight[K comparable]() *InFlight[K] { return &InFlight[K]{scopes: map[string]*scope[K]{}} }
+
+// hold returns a scope, locked, and the function that lets go of it.
+func (s *InFlight[K]) hold(name string, now time.Time) (found *scope[K], release func()) {
+	s.mu.Lock()
+	s.sweep(now)
+	found, ok := s.scopes[name]
+	if !ok {
+		found = &scope[K]{begun: map[K]note{}, ended: map[K]note{}, queued: map[K]time.Time{}}
+		s.scopes[name] = found
+	}
+	found.users++
+	found.used = now
+	s.mu.Unlock()
+	found.mu.Lock()
+	return found, func() {
+		found.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		found.users--
+	}
+}
+
+// sweep forgets the scopes that nobody uses and whose notes are all stale. The caller holds mu.
+func (s *InFlight[K]) sweep(now time.Time) {
+	if now.Sub(s.swept) < staleAfter {
+		return
+	}
+	s.swept = now
+	maps.DeleteFunc(s.scopes, func(_ string, c *scope[K]) bool { return c.users == 0 && now.Sub(c.used) > staleAfter })
+}
+
+// Begin calls f with the number of machines of the scope in flight other than key. Until f returns nobody else in the scope
+// begins. seen returns the machines that the cache shows in flight. f reports whether the update id of key has begun.
+func (s *InFlight[K]) Begin(scope string, key K, id string, now time.Time, seen func() (Seen[K], error), f func(inFlight int) (bool, error)) error {
+	c, release := s.hold(scope, now)
+	defer release()
+	cached, err := seen()
+	if err != nil {
+		return err
+	}
+	began, err := f(c.count(key, now, cached))
+	if began {
+		c.begun[key] = note{id: id, at: now}
+		delete(c.queued, key)
+	}
+	return err
+}
+
+// Count returns what Begin would call f with. It may have changed when Begin is called.
+func (s *InFlight[K]) Count(scope string, key K, now time.Time, seen func() (Seen[K], error)) (int, error) {
+	c, release := s.hold(scope, now)
+	defer release()
+	cached, err := seen()
+	if err != nil {
+		return 0, err
+	}
+	return c.count(key, now, cached), nil
+}
+
+// Queue notes that key found none of so many slots free, and returns after which time it asks again.
+func (s *InFlight[K]) Queue(scope string, key K, now time.Time, slots int) time.Duration {
+	c, release := s.hold(scope, now)
+	defer release()
+	if now.Sub(c.queueSwept) > staleAfter {
+		c.queueSwept = now
+		maps.DeleteFunc(c.queued, func(_ K, asks time.Time) bool { return now.Sub(asks) > staleAfter })
+	}
+	after := c.line.Next(now, slots)
+	c.queued[key] = now.Add(after)
+	return after
+}
+
+// IsQueued reports whether key found no slot when it asked last.
+func (s *InFlight[K]) IsQueued(scope string, key K, now time.Time) bool {
+	c, release := s.hold(scope, now)
+	defer release()
+	_, queued := c.queued[key]
+	return queued
+}
+
+// count merges what the cache shows with what it does not show yet. It looks at what is noted only, which is little, and not at all machines.
+func (c *scope[K]) count(key K, now time.Time, cached Seen[K]) int {
+	c.prune(now, cached)
+	n := len(cached.Noted) + len(cached.Others)
+	for other := range c.ended {
+		if _, again := c.begun[other]; !again {
+			n-- // The cache shows it still.
+		}
+	}
+	for other := range c.begun {
+		if _, shown := cached.Noted[other]; !shown {
+			n++
+		}
+	}
+	if _, itself := cached.Others[key]; itself {
+		n--
+	}
+	if _, begun := c.begun[key]; begun {
+		return n - 1
+	}
+	_, shown := cached.Noted[key]
+	if _, over := c.ended[key]; shown && !over {
+		n--
+	}
+	return n
+}
+
+// prune forgets what the cache has caught up with. What is left of ended is what it still shows.
+func (c *scope[K]) prune(now time.Time, cached Seen[K]) {
+	for other, ended := range c.ended {
+		if id, shown := cached.Noted[other]; !shown || id != ended.id || now.Sub(ended.at) > staleAfter {
+			delete(c.ended, other)
+		}
+	}
+	for other, begun := range c.begun {
+		if id, shown := cached.Noted[other]; shown && id == begun.id || now.Sub(begun.at) > staleAfter {
+			delete(c.begun, other)
+		}
+	}
+}
+
+// End notes that an update of a machine is over.
+func (s *InFlight[K]) End(scope string, key K, id string, now time.Time) {
+	c, release := s.hold(scope, now)
+	defer release()
+	// Whatever update it was that had begun: an update that takes the place of another is not begun here.
+	delete(c.begun, key)
+	c.ended[key] = note{id: id, at: now}
+}

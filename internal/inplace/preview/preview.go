@@ -1,0 +1,297 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Asker opens the updater that an object registers. An error says why it cannot be asked from here.
+type Asker func(ctx context.Context, updater v1alpha1.Updater) (port.Updater, error)
+
+// Fetcher reads an object that a group's machines are made of, in the namespace of their cluster.
+type Fetcher func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error)
+
+// Step is one upgrade of a group.
+type Step struct{ From, To version.Version }
+
+// Group is a group with the upgrades that are planned for it.
+type Group struct {
+	snapshot.UpdateGroup
+	Steps []Step
+	// Kubeadm says that it is a KubeadmControlPlane, which changes its machines' KubeadmConfigs with some versions.
+	Kubeadm bool
+	// Machine is one of the control plane's Machines; nil where there is none, and for MachineDeployments.
+	Machine *clusterv1.Machine
+	// Obstacle says why Cluster API replaces machines of the group without asking; empty where nothing is known to. Doubt says
+	// why it cannot be told what happens, however updaters answer. More says what may change besides the version, and so is not
+	// asked about; empty where nothing is known to.
+	Obstacle, Doubt, More string
+}
+
+// Request is what is asked about a cluster.
+type Request struct {
+	Groups   []Group
+	Policies []v1alpha1.UpdatePolicy
+	Updaters []v1alpha1.Updater
+	// NamespaceLabels are those of the cluster's namespace, if they are known.
+	NamespaceLabels      map[string]string
+	NamespaceLabelsKnown bool
+	Ask                  Asker
+	// Fetch may be nil: then templates are empty.
+	Fetch Fetcher
+}
+
+// ElsewhereError is the error of an updater that is reached from where the extension runs, and not from here.
+type ElsewhereError struct {
+	Reason string
+	// Err is what came of asking; nil where nobody was.
+	Err error
+}
+
+func (e *ElsewhereError) Error() string { return "not from this machine: " + e.Reason }
+func (e *ElsewhereError) Unwrap() error { return e.Err }
+
+// Outcome is what will happen to the machines of a group. The values are part of the stable interface of windlass plan.
+type Outcome string
+
+// The outcomes.
+const (
+	// InPlace: they are updated in place.
+	InPlace Outcome = "InPlace"
+	// Replace: they are replaced.
+	Replace Outcome = "Replace"
+	// Blocked: nothing happens to them, because the policy forbids to replace them.
+	Blocked Outcome = "Blocked"
+	// Unknown: it cannot be told from here.
+	Unknown Outcome = "Unknown"
+)
+
+// Update is how a group's machines will be updated.
+type Update struct {
+	Outcome Outcome
+	// Policy is the name of the UpdatePolicy that counts; empty where there is none.
+	Policy string
+	// Updaters are those that do the work, in order.
+	Updaters []string
+	// Uncovered are the fields that no updater covers, in the first step in which there are any.
+	Uncovered []cover.Pointer
+	// Message says all of it in words.
+	Message string
+}
+
+// Preview returns the update of each group, in order. It ends early, with Unknown for the rest, when ctx does.
+func Preview(ctx context.Context, r Request) []Update {
+	p := &preview{Request: r, opened: map[string]opened{}}
+	updates := make([]Update, 0, len(r.Groups))
+	for _, g := range r.Groups {
+		updates = append(updates, p.group(ctx, g))
+	}
+	return updates
+}
+
+// MinorLimits returns for each group how many minors its machines can be moved at once; 0 means any number. A group whose
+// policy or updaters cannot be told has no limit here: its preview says what is wrong.
+func MinorLimits(r Request) []int {
+	limits := make([]int, 0, len(r.Groups))
+	for _, g := range r.Groups {
+		limit := 0
+		if policy, err := updatepolicy.Select(r.Policies, g.Group); err == nil && policy.InPlace {
+			if updaters, err := r.selectUpdaters(g); err == nil {
+				limit = updatepolicy.MinorLimit(updaters)
+			}
+		}
+		limits = append(limits, limit)
+	}
+	return limits
+}
+
+func (r Request) selectUpdaters(g Group) ([]v1alpha1.Updater, error) {
+	if !r.NamespaceLabelsKnown {
+		for _, u := range r.Updaters {
+			if u.Spec.NamespaceSelector != nil {
+				return nil, fmt.Errorf("the labels of namespace %q are not known, by which Updater %q selects machines", g.Namespace, u.Name)
+			}
+		}
+	}
+	return updatepolicy.SelectUpdaters(r.Updaters, r.NamespaceLabels, g.MachineLabels)
+}
+
+// preview remembers the updaters, and which of them did not answer in time, so that a timeout is waited for once.
+type preview struct {
+	Request
+	opened map[string]opened
+}
+
+type opened struct {
+	updater port.Updater
+	err     error
+}
+
+func (p *preview) group(ctx context.Context, g Group) Update {
+	policy, err := updatepolicy.Select(p.Policies, g.Group)
+	if err != nil {
+		return Update{Outcome: Blocked, Message: "blocked: " + err.Error()}
+	}
+	u := Update{Policy: policy.Name}
+	switch {
+	case policy.Name == "":
+		u.Outcome, u.Message = Replace, "replaced: no UpdatePolicy selects it"
+	case !policy.InPlace:
+		u.Outcome, u.Message = Replace, fmt.Sprintf("replaced: as UpdatePolicy %q says", policy.Name)
+	case g.Obstacle != "":
+		u.Outcome, u.Message = Replace, "replaced: "+g.Obstacle
+		if policy.Guarded {
+			u.Outcome, u.Message = Blocked, "blocked: "+g.Obstacle
+		}
+	default:
+		p.inPlace(ctx, g, policy, &u)
+		switch {
+		case u.Outcome != InPlace:
+		case g.Doubt != "":
+			u.Outcome, u.Message = Unknown, fmt.Sprintf("unknown: %s, but %s", u.Message, g.Doubt)
+		case g.More != "" && len(u.Updaters) > 0:
+			u.Outcome, u.Message = Unknown, fmt.Sprintf("version: %s; other changes not known: %s", u.Message, g.More)
+		}
+	}
+	return u
+}
+
+// inPlace asks about each step of a group; the first that is not covered decides.
+func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Selected, u *Update) {
+	updaters, err := p.selectUpdaters(g)
+	if err != nil {
+		u.Outcome, u.Message = Unknown, "unknown: "+err.Error()
+		if _, invalid := errors.AsType[*updatepolicy.InvalidError](err); invalid {
+			u.Outcome, u.Message = Blocked, "blocked: "+err.Error()
+		}
+		return
+	}
+	if len(g.Steps) == 0 {
+		u.Outcome, u.Message = InPlace, "in place: nothing to do in this plan"
+		return
+	}
+	var ways []string
+	for _, step := range g.Steps {
+		result, err := p.step(ctx, g, policy, updaters, step)
+		if err != nil {
+			u.Outcome, u.Updaters, u.Message = Unknown, nil, fmt.Sprintf("unknown: %v", err)
+			return
+		}
+		if len(result.Uncovered) > 0 {
+			u.Outcome, u.Updaters, u.Uncovered = Replace, nil, result.Uncovered
+			verb := "replace"
+			if policy.Guarded {
+				u.Outcome, verb = Blocked, "blocked"
+			}
+			u.Message = verb + ": " + p.whyUncovered(g, updaters, result, step)
+			return
+		}
+		var names []string
+		for _, c := range result.Plan {
+			names = append(names, c.Updater)
+			if !slices.Contains(u.Updaters, c.Updater) {
+				u.Updaters = append(u.Updaters, c.Updater)
+			}
+		}
+		if way := strings.Join(names, ", then "); !slices.Contains(ways, way) {
+			ways = append(ways, way)
+		}
+	}
+	u.Outcome, u.Message = InPlace, "in place by "+strings.Join(ways, "; or by ")
+}
+
+// whyUncovered says why a step is not covered, in as few words as will do.
+func (p *preview) whyUncovered(g Group, updaters []v1alpha1.Updater, result cover.Result, step Step) string {
+	switch {
+	case len(p.Updaters) == 0:
+		return "no Updater is registered"
+	case len(updaters) == 0:
+		return "no Updater is for its machines"
+	default:
+		return fmt.Sprintf("not covered: %s%s", describe(g, result), at(g, step))
+	}
+}
+
+// at names a step where there are several.
+func at(g Group, step Step) string {
+	if len(g.Steps) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s -> %s)", step.From, step.To)
+}
+
+func describe(g Group, r cover.Result) string {
+	const most = 8
+	fields := make([]string, 0, most)
+	for i, pointer := range r.Uncovered {
+		if i == most {
+			fields = append(fields, fmt.Sprintf("and %d more", len(r.Uncovered)-most))
+			break
+		}
+		part := string(pointer.Part)
+		if pointer.Part == cover.PartMachine && !g.ControlPlane {
+			part = "MachineSet"
+		}
+		fields = append(fields, part+" "+pointer.Path)
+	}
+	parts := []string{strings.Join(fields, ", ")}
+	for _, err := range r.Errors {
+		parts = append(parts, err.Error())
+	}
+	return strings.Join(append(parts, r.Notes...), "; ")
+}
+
+// step asks all updaters in turn about one step; each sees what those before it cover. The error says which one cannot be
+// asked.
+func (p *preview) step(ctx context.Context, g Group, policy updatepolicy.Selected, updaters []v1alpha1.Updater, step Step) (cover.Result, error) {
+	q, err := p.question(ctx, g, step)
+	if err != nil {
+		return cover.Result{}, err
+	}
+	coverage, err := cover.New(q.scope(), q.current, q.desired, policy.Ignore)
+	if err != nil {
+		return cover.Result{}, fmt.Errorf("comparing the machines before and after: %w", err)
+	}
+	asked, err := engine.AskAll(ctx, coverage, updaters, func(*v1alpha1.Updater) bool { return false },
+		func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+			return p.ask(ctx, u, q, current)
+		})
+	if problem, ok := errors.AsType[*engine.QuestionError](err); ok {
+		if elsewhere, ok := errors.AsType[*ElsewhereError](err); ok {
+			return cover.Result{}, fmt.Errorf("updater %q cannot be asked from this machine: %s", problem.Updater, elsewhere.Reason)
+		}
+	}
+	if err != nil {
+		return cover.Result{}, err
+	}
+	return asked.Result(), nil
+}
+
+func (p *preview) ask(ctx context.Context, u *v1alpha1.Updater, q question, current cover.Objects) (cover.Patches, error) {
+	known, ok := p.opened[u.Name]
+	if !ok {
+		known.updater, known.err = p.Ask(ctx, *u)
+		p.opened[u.Name] = known
+	}
+	if known.err != nil {
+		return cover.Patches{}, known.err
+	}
+	patches, err := q.ask(ctx, known.updater, current)
+	if errors.Is(err, context.DeadlineExceeded) {
+		p.opened[u.Name] = opened{err: err}
+	}
+	return patches, err
+}

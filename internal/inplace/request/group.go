@@ -1,0 +1,496 @@
+package request
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// groupPoll is when a group is looked at again though none of its machines is farther: what it waits for may be elsewhere.
+const groupPoll = 15 * time.Second
+
+// DecideGroup says what happens next to a group: at most one thing. Like DecideMachine it is a function of the facts. The facts must be as fresh as the
+// API server's: a machine that was marked a moment ago and does not show it would not count.
+func DecideGroup(f Group) GroupVerdict {
+	f.Members = sorted(f.Members)
+	running := f.Record != nil && f.Record.Ended == nil
+	switch {
+	case f.Deleting:
+		return f.rest(State{})
+	case f.Unreadable != "":
+		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "what is recorded of the upgrade cannot be read: " + f.Unreadable + "; remove the annotation windlass.dev/in-place-upgrade"})
+	case f.Marks.To == "" && running:
+		return cancel(f)
+	case f.Marks.To == "":
+		return decideJoined(f)
+	case !running || f.Record.Option != f.Marks.To || f.Record.Refused && f.Retry:
+		return beginGroup(f)
+	case f.Record.Refused:
+		return f.rest(State{Reason: f.Record.Reason, Message: f.Record.Message})
+	}
+	return decideMembers(f)
+}
+
+// sorted returns the machines in the order in which they are upgraded: what is not Ready first, because its upgrade may be what mends it; then the oldest.
+func sorted(members []Member) []Member {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	return members
+}
+
+func rank(m Member) int {
+	if m.NotReady != "" {
+		return 0
+	}
+	return 1
+}
+
+// beginGroup records that the group is brought to what its annotation asks for, or refuses that.
+func beginGroup(f Group) GroupVerdict {
+	if h := checkGroup(f); h != nil {
+		return f.refuse(h.reason, h.message)
+	}
+	if f.Paused {
+		return f.wait(ReasonPaused, "not started: the group or its Cluster is paused")
+	}
+	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: "upgrading machines to " + f.Marks.To})
+	v.After = GroupAfter{Marks: Marks{To: f.Marks.To, Status: InProgress}, Record: f.newRecord()}
+	v.Event = Event{Kind: Started, Message: fmt.Sprintf("upgrading %s in place to %s", machines(len(counted(f.Members))), f.Marks.To)}
+	v.Action = Wait{}
+	return v
+}
+
+// checkGroup says why the group cannot be brought to what its annotation asks for.
+func checkGroup(f Group) *hold {
+	option, err := ParseOption(f.Marks.To)
+	if err != nil {
+		return refuses(ReasonBadOption, "%v", err)
+	}
+	minor, known := option.Minor()
+	switch {
+	case !known || f.Spec.IsZero():
+		return nil
+	case f.Topology != "" && minor != f.Spec.Minor():
+		return refuseMinor(f.Topology, f.Spec, option)
+	case minor.Before(f.Spec.Minor()):
+		return refuses(ReasonDowngrade, "the group's spec says %s, and %s is an older minor; Kubernetes cannot go back", f.Spec, option)
+	}
+	return nil
+}
+
+// newRecord is the record of an upgrade that begins, or is refused, in place of the one that may run.
+func (f Group) newRecord() *Record {
+	record := &Record{Option: f.Marks.To, Began: f.Now}
+	if old := f.Record; old != nil && old.Ended == nil && old.Option != f.Marks.To {
+		record.Superseded = supersede(old.Superseded, old.Option, f.Marks.To)
+	}
+	return record
+}
+
+// lastEnded is the record of the last upgrade that ended well, unless another has begun since.
+func (f Group) lastEnded() *Record {
+	switch {
+	case f.Record == nil:
+		return nil
+	case f.Record.Ended != nil:
+		return f.Record
+	}
+	return f.Record.Previous
+}
+
+// maxSuperseded bounds the options that are remembered.
+const maxSuperseded = 8
+
+// supersede remembers an option that machines may have been given.
+func supersede(before []string, old, current string) []string {
+	after := slices.DeleteFunc(slices.Clone(before), func(o string) bool { return o == old || o == current })
+	after = append(after, old)
+	return after[max(0, len(after)-maxSuperseded):]
+}
+
+// counted are the machines that an upgrade of the group is about.
+func counted(members []Member) []Member {
+	return slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Deleting })
+}
+
+// inFlight reports whether something happens to a machine, or is asked for, whoever asked.
+func inFlight(m Member) bool {
+	switch {
+	case m.Upgrade != nil:
+		return m.Upgrade.IsRunning() || m.Marks.To != "" && m.Marks.To != m.Upgrade.Option
+	case m.Marks.Status == InProgress && m.Marks.ChangeID != "":
+		return true
+	}
+	return m.Marks.To != ""
+}
+
+// failed reports whether a machine has failed on the way to an option.
+func failed(m Member, to string) bool {
+	return m.Upgrade.IsFinal() && m.Upgrade.Option == to && m.Marks.To == to
+}
+
+// given reports whether the group has given a machine its option.
+func given(m Member, r *Record) bool {
+	return m.Marks.To != "" && (m.Marks.To == r.Option || slices.Contains(r.Superseded, m.Marks.To))
+}
+
+// decideMembers takes the machines one step farther.
+func decideMembers(f Group) GroupVerdict {
+	if f.Paused {
+		return f.wait(ReasonPaused, "the group or its Cluster is paused; no machine begins")
+	}
+	members := counted(f.Members)
+	for _, m := range members {
+		// It runs, or waits, for what the group no longer wants. It is in flight already, so it gets the new option at once.
+		if given(m, f.Record) && m.Marks.To != f.Record.Option {
+			return f.act(Mark{Member: m.Name, To: f.Record.Option})
+		}
+	}
+	if f.Retry {
+		return f.resume()
+	}
+	if i := slices.IndexFunc(f.Members, f.stops); i >= 0 {
+		return f.decideFailed(members, f.Members[i])
+	}
+	settled := !slices.ContainsFunc(members, f.isLeft) && len(members) >= f.Replicas
+	if odd := f.oddOne(members); settled && odd != "" {
+		return f.failOdd(odd)
+	}
+	switch {
+	case f.Record.Remediated != "":
+		return f.rest(f.failedState(members))
+	case f.Record.Message != "":
+		return f.resume()
+	}
+	return f.decideNext(members)
+}
+
+// stops reports whether a failed machine stops the group. One that is being deleted does if it is
+// replaced for its failure, and no person has asked for another try since.
+func (f Group) stops(m Member) bool {
+	if !failed(m, f.Record.Option) || !m.Deleting {
+		return failed(m, f.Record.Option)
+	}
+	asked := f.Record.RetryAsked
+	return m.Remediation != "" && (asked == nil || !m.Upgrade.endedAt().Before(*asked))
+}
+
+// failedState is what people see of a group that a failed machine has stopped.
+func (f Group) failedState(members []Member) State {
+	fix := "set windlass.dev/update-retry on the group or the machine to try again, or change or remove the annotation"
+	if f.Record.Remediated != "" {
+		fix = "the machine was handed to remediation; set windlass.dev/update-retry on the group to go on, or change or remove the annotation"
+	}
+	return State{Reason: ReasonFailed, Message: fmt.Sprintf("%s. %s; %s", f.Record.Message, f.count(members), fix)}
+}
+
+// decideFailed decides about a group with a failed machine: nothing begins any more, unless a person has asked for another try since it failed.
+func (f Group) decideFailed(members []Member, m Member) GroupVerdict {
+	if asked := f.Record.RetryAsked; asked != nil && m.Upgrade.endedAt().Before(*asked) {
+		return f.act(RetryMember{Member: m.Name})
+	}
+	record := *f.Record
+	record.Reason, record.Message = ReasonFailed, fmt.Sprintf("Machine %s: %s", m.Name, m.Upgrade.Why())
+	if m.Remediation != "" {
+		record.Remediated = m.Name
+	}
+	before := f.Record
+	f.Record = &record
+	v := f.rest(f.failedState(members))
+	if before.Message == record.Message && before.Remediated == record.Remediated && f.Marks.Status == Failed {
+		v.After.Record = before
+		return v
+	}
+	v.After.Marks.Status = Failed
+	if f.Marks.Status != Failed {
+		v.Event = Event{Kind: FailedFinally, Message: "no further machine begins: " + record.Message}
+	}
+	return v
+}
+
+// resume goes on after a failure that is none any longer, or that is to be tried again.
+func (f Group) resume() GroupVerdict {
+	record := *f.Record
+	record.Reason, record.Message, record.Remediated = "", "", ""
+	if f.Retry {
+		asked := f.Now
+		record.RetryAsked = &asked
+	}
+	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: "going on to " + record.Option})
+	v.After.Record, v.After.Retry = &record, false
+	if f.Marks.Status != InProgress {
+		v.After.Marks.Status = InProgress
+		v.Event = Event{Kind: Started, Message: "going on to " + record.Option}
+	}
+	v.Action = Wait{}
+	return v
+}
+
+// decideNext marks the next machine, or ends the upgrade.
+func (f Group) decideNext(members []Member) GroupVerdict {
+	flying := countFlying(members)
+	left := slices.ContainsFunc(members, f.isLeft)
+	rolled := slices.IndexFunc(members, func(m Member) bool { return !m.Spec.IsZero() && !f.Spec.IsZero() && m.Spec != f.Spec })
+	switch {
+	case !left && len(members) >= f.Replicas:
+		return f.end(members)
+	case !left:
+		return f.wait(ReasonMachinesHeld, "%s; waiting for machines that do not exist yet", f.count(members))
+	case rolled >= 0:
+		return f.wait(ReasonBusy, "%s; Cluster API rolls the group out: Machine %s is not of version %s yet", f.count(members), members[rolled].Name, f.Spec)
+	case f.ControlPlaneFirst != "":
+		return f.wait(ReasonControlPlaneFirst, "%s; %s", f.count(members), f.ControlPlaneFirst)
+	case flying >= f.limit():
+		return f.wait(ReasonMachines, "%s", f.count(members))
+	}
+	return f.markNext(members, flying)
+}
+
+// isLeft reports whether a machine does not have the release yet.
+func (f Group) isLeft(m Member) bool { return m.Marks.Release != f.Record.Option || inFlight(m) }
+
+func countFlying(members []Member) int {
+	flying := 0
+	for _, m := range members {
+		if inFlight(m) || m.Updating {
+			flying++
+		}
+	}
+	return flying
+}
+
+// markNext marks the first machine that can begin. One that has the release and is not Ready any longer keeps the others from beginning.
+func (f Group) markNext(members []Member, flying int) GroupVerdict {
+	var held []string
+	for _, m := range members {
+		if m.Marks.Release == f.Record.Option && !inFlight(m) && m.NotReady != "" {
+			return f.wait(ReasonMachinesHeld, "%s; Machine %s, which has the release, is not Ready: %s", f.count(members), m.Name, m.NotReady)
+		}
+	}
+	for _, m := range members {
+		switch {
+		case inFlight(m), m.Marks.Release == f.Record.Option:
+		case m.Held != "":
+			held = append(held, fmt.Sprintf("Machine %s: %s", m.Name, m.Held))
+		case m.NoNode:
+			held = append(held, fmt.Sprintf("Machine %s: it has no node yet", m.Name))
+		default:
+			return f.act(Mark{Member: m.Name, To: f.Record.Option})
+		}
+	}
+	if flying > 0 {
+		return f.wait(ReasonMachines, "%s", f.count(members))
+	}
+	return f.wait(ReasonMachinesHeld, "%s; waiting: %s", f.count(members), strings.Join(held[:min(len(held), 3)], "; "))
+}
+
+func (f Group) limit() int {
+	if f.ControlPlane {
+		return 1
+	}
+	return max(1, f.MaxInFlight)
+}
+
+// oddOne names a machine that runs another version than the others, though a revision is the same snap everywhere; empty where there is none. What was
+// said to be there already is not, then.
+func (f Group) oddOne(members []Member) string {
+	option, err := ParseOption(f.Record.Option)
+	if err != nil || option.Method != Revision {
+		return ""
+	}
+	seen := map[version.Version]int{}
+	for _, m := range members {
+		seen[m.Kubelet]++
+	}
+	if len(seen) < 2 {
+		return ""
+	}
+	odd := slices.MinFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(seen[a.Kubelet], seen[b.Kubelet]), strings.Compare(a.Name, b.Name))
+	})
+	return fmt.Sprintf("Machine %s runs %s, and others run another version, though %s is the same everywhere; look at `snap list k8s` on its node, and upgrade it by itself", odd.Name, odd.Kubelet, option)
+}
+
+// failOdd records that the machines do not all have what was recorded of them.
+func (f Group) failOdd(why string) GroupVerdict {
+	record := *f.Record
+	record.Reason, record.Message = ReasonFailed, why
+	v := f.rest(State{Reason: ReasonFailed, Message: why})
+	v.After.Record, v.After.Marks.Status = &record, Failed
+	if f.Marks.Status != Failed {
+		v.Event = Event{Kind: FailedFinally, Message: why}
+	}
+	return v
+}
+
+// end raises the version of the group's spec where that is due, and records that all machines have the release.
+func (f Group) end(members []Member) GroupVerdict {
+	reached, uniform := reachedVersion(members)
+	note := ""
+	if due := !reached.IsZero() && !f.Spec.IsZero() && f.Topology == "" && version.Compare(f.Spec, reached) == version.Less; due {
+		switch {
+		case !uniform:
+			note = fmt.Sprintf("; the version of the spec stays %s, because the machines run different versions", f.Spec)
+		case f.CannotRaise != "":
+			note = fmt.Sprintf("; the version of the spec stays %s: %s", f.Spec, f.CannotRaise)
+		default:
+			return f.act(Raise{Version: reached})
+		}
+	}
+	record := *f.Record
+	ended := f.Now
+	record.Ended, record.Version, record.Spec, record.Superseded, record.Reason, record.Message = &ended, reached, f.Spec, nil, "", ""
+	v := f.rest(State{})
+	v.After = GroupAfter{Marks: Marks{Status: Done, Release: record.Option}, Record: &record}
+	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded %s in place to %s%s", machines(len(members)), record.Option, note)}
+	return v
+}
+
+// reachedVersion returns what the machines run: the oldest, where they are not all alike.
+func reachedVersion(members []Member) (reached version.Version, uniform bool) {
+	uniform = true
+	for i, m := range members {
+		if i == 0 {
+			reached = m.Kubelet
+			continue
+		}
+		uniform = uniform && reached == m.Kubelet
+		if version.Compare(m.Kubelet, reached) == version.Less {
+			reached = m.Kubelet
+		}
+	}
+	return reached, uniform && !reached.IsZero()
+}
+
+// cancel withdraws what machines were given; what runs on them is followed to its end.
+func cancel(f Group) GroupVerdict {
+	for _, m := range counted(f.Members) {
+		if given(m, f.Record) {
+			return f.act(Unmark{Member: m.Name, To: m.Marks.To})
+		}
+	}
+	v := f.rest(State{})
+	v.After = GroupAfter{Marks: Marks{Release: f.Marks.Release}, Record: f.Record.Previous}
+	if !f.Record.Refused {
+		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("cancelled: no further machine begins to upgrade to %s", f.Record.Option)}
+	}
+	return v
+}
+
+// decideJoined gives a machine that has joined the release of its group. Machines that were upgraded by hand keep what they have.
+func decideJoined(f Group) GroupVerdict {
+	v := f.rest(State{})
+	switch {
+	case f.Marks.Status == InProgress || f.Marks.Status == Failed:
+		v.After.Marks.Status, v.After.Retry = "", false
+		return v
+	case f.Marks.Release == "" || f.Paused || f.ControlPlaneFirst != "":
+		return v
+	case stale(f):
+		v.After = GroupAfter{}
+		return v
+	}
+	members := counted(f.Members)
+	if unplaced(f) || countFlying(members) >= f.limit() {
+		return v
+	}
+	if i := slices.IndexFunc(members, f.hasJoined); i >= 0 {
+		return f.act(Mark{Member: members[i].Name, To: f.Marks.Release})
+	}
+	return v
+}
+
+// hasJoined reports whether a machine came after the group's upgrade, and nobody has upgraded it.
+func (f Group) hasJoined(m Member) bool {
+	if m.Marks != (Marks{}) || m.Upgrade != nil || m.NoNode || m.Held != "" {
+		return false
+	}
+	return f.Record == nil || f.Record.Ended == nil || m.Created.After(*f.Record.Ended)
+}
+
+// stale reports whether the group's release is about a version that its spec has left behind: a machine that joins comes with the newer one, and must not
+// be brought back.
+func stale(f Group) bool {
+	if f.Record != nil && f.Record.Ended != nil {
+		return f.Record.Spec != f.Spec
+	}
+	option, err := ParseOption(f.Marks.Release)
+	if err != nil {
+		return true
+	}
+	minor, known := option.Minor()
+	return known && minor.Before(f.Spec.Minor())
+}
+
+// unplaced reports whether nobody knows to which version the group's release belongs: another controller has recorded it, and it names none.
+func unplaced(f Group) bool {
+	if f.Record != nil && f.Record.Ended != nil {
+		return false
+	}
+	option, err := ParseOption(f.Marks.Release)
+	if err != nil {
+		return true
+	}
+	_, known := option.Minor()
+	return !known
+}
+
+// count says how far the group is.
+func (f Group) count(members []Member) string {
+	done, flying, failures := 0, 0, 0
+	for _, m := range members {
+		switch {
+		case failed(m, f.Record.Option):
+			failures++
+		case inFlight(m), m.Updating:
+			flying++
+		case m.Marks.Release == f.Record.Option:
+			done++
+		}
+	}
+	text := fmt.Sprintf("%d of %d machines have %s, %d in flight", done, max(len(members), f.Replicas), f.Record.Option, flying)
+	if failures > 0 {
+		text += fmt.Sprintf(", %d failed", failures)
+	}
+	return text
+}
+
+func (f Group) refuse(reason Reason, message string) GroupVerdict {
+	v := f.rest(State{Reason: reason, Message: message})
+	record := f.newRecord()
+	record.Reason, record.Message, record.Refused, record.Previous = reason, message, true, f.lastEnded()
+	v.After.Record, v.After.Retry, v.After.Marks.Status = record, false, Failed
+	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}
+	return v
+}
+
+func (f Group) act(a GroupAction) GroupVerdict {
+	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: f.summary()})
+	v.Action = a
+	return v
+}
+
+// summary is what people see while something is done.
+func (f Group) summary() string {
+	if f.Record == nil || f.Record.Ended != nil {
+		return "giving machines that have joined the release of the group"
+	}
+	return f.count(counted(f.Members))
+}
+
+func (f Group) wait(reason Reason, format string, args ...any) GroupVerdict {
+	v := f.rest(State{Going: true, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	v.Action = Wait{After: groupPoll}
+	return v
+}
+
+// rest leaves everything as it is.
+func (f Group) rest(s State) GroupVerdict {
+	return GroupVerdict{After: GroupAfter{Marks: f.Marks, Record: f.Record, Retry: f.Retry}, State: s, Action: Rest{}}
+}

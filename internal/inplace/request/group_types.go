@@ -1,0 +1,127 @@
+package request
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Record is what is recorded on a group, from before its first machine is marked until the next upgrade.
+type Record struct {
+	// Option is what the group's machines are brought to.
+	Option string `json:"option"`
+	// Superseded are the options that machines may still have been given by this group, the newest last.
+	Superseded []string  `json:"superseded,omitempty"`
+	Began      time.Time `json:"began"`
+	// Reason and Message say why the upgrade was refused or has failed; empty while it goes on, and after it has ended well.
+	Reason  Reason `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Refused says that the group itself was refused, not one of its machines.
+	Refused bool `json:"refused,omitempty"`
+	// Remediated is the machine whose failure stopped the upgrade and that was handed to remediation; empty for none. No further
+	// machine begins until a person asks for another try, also when the failed Machine is gone: an option that fails everywhere
+	// would have one machine replaced after the other.
+	Remediated string `json:"remediated,omitempty"`
+	// RetryAsked is when a person last asked for another try: machines that had failed before are tried again.
+	RetryAsked *time.Time `json:"retryAsked,omitempty"`
+	// Previous is the record of the upgrade that ended well before this one was refused.
+	Previous *Record `json:"previous,omitempty"`
+	// Ended is when the upgrade ended well; Version what the machines then ran, and Spec the version of the group's spec at that time. A group whose spec
+	// has changed since gives its release to no machine.
+	Ended   *time.Time      `json:"ended,omitempty"`
+	Version version.Version `json:"version,omitzero"`
+	Spec    version.Version `json:"spec,omitzero"`
+}
+
+// Member is a machine of a group.
+type Member struct {
+	Name    string
+	Created time.Time
+	Marks   Marks
+	Upgrade *Upgrade
+	// Deleting says that the machine goes. Such a machine does not count.
+	Deleting bool
+	// Held says why the machine must be left alone; empty if it need not. Updating says that this is because Cluster API updates it.
+	Held     string
+	Updating bool
+	// Remediation says which remediation of the machine is asked for or under way; empty for none.
+	Remediation string
+	// NotReady says why the node is not Ready; empty if it is. A machine without a node has NoNode.
+	NotReady string
+	NoNode   bool
+	Kubelet  version.Version
+	Spec     version.Version
+}
+
+// Group is what DecideGroup decides on: a MachineDeployment or a control plane.
+type Group struct {
+	Now          time.Time
+	ControlPlane bool
+	Marks        Marks
+	Record       *Record
+	// Unreadable says why the record cannot be read; empty if it can.
+	Unreadable string
+	// Retry says that a person asked for another try.
+	Retry            bool
+	Paused, Deleting bool
+	// Spec is the version of the group's spec, and Topology the name of the Cluster whose topology it belongs to; empty for none.
+	Spec     version.Version
+	Topology string
+	// Members are all machines of the group, whatever MachineSet they are of, in any order.
+	Members []Member
+	// Replicas is how many machines the group should have.
+	Replicas int
+	// MaxInFlight is how many machines are upgraded at once, at least 1. A control plane upgrades one, whatever it says.
+	MaxInFlight int
+	// ControlPlaneFirst says, for workers, which upgrade of the control plane is under way or asked for; empty for none.
+	ControlPlaneFirst string
+	// CannotRaise says why the version of the group's spec cannot be raised without machines being replaced; empty if it can.
+	CannotRaise string
+}
+
+// GroupAfter is what must be recorded on a group, if it differs from the facts, before the action is carried out.
+type GroupAfter struct {
+	Marks  Marks
+	Record *Record
+	Retry  bool
+}
+
+// GroupVerdict is what happens next to a group.
+type GroupVerdict struct {
+	After  GroupAfter
+	Event  Event
+	State  State
+	Action GroupAction
+}
+
+// GroupAction is what to do next. Mark, Unmark, RetryMember and Raise are followed by another reconcile at once.
+//
+//sumtype:decl
+type GroupAction interface{ groupAction() }
+
+type (
+	// Mark has a machine upgraded to an option: what an earlier upgrade left on it goes.
+	Mark struct{ Member, To string }
+	// Unmark withdraws that, if the machine is still marked for the option.
+	Unmark struct{ Member, To string }
+	// RetryMember asks for another try of a machine.
+	RetryMember struct{ Member string }
+	// Raise sets the version of the group's spec. Precondition: all machines run it, and none is replaced for it.
+	Raise struct{ Version version.Version }
+)
+
+func (Rest) groupAction()        {}
+func (Wait) groupAction()        {}
+func (Mark) groupAction()        {}
+func (Unmark) groupAction()      {}
+func (RetryMember) groupAction() {}
+func (Raise) groupAction()       {}
+
+// machines counts machines in words.
+func machines(n int) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return fmt.Sprintf("%d machines", n)
+}

@@ -1,0 +1,499 @@
+// Package internal_test checks which package imports which.
+package internal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const module = "github.com/windlass-dev/windlass/"
+
+// A kind of package bounds its imports from outside the module.
+type kind int
+
+const (
+	// pure packages decide with values: no client, clock, environment, logger, files or randomness.
+	// forbidigo in .golangci.yml forbids the functions, the test below the imports.
+	pure kind = iota
+	// effects packages read and write.
+	effects
+)
+
+// rule allows a package to import packages of this module. A pure package may also import the
+// standard library without I/O and pureLibraries; imports lists its exceptions.
+type rule struct {
+	pkg     string
+	kind    kind
+	imports string
+}
+
+// pureLibraries are what pure packages import: types, encodings and arithmetic.
+var pureLibraries = []string{
+	"github.com/blang/semver/v4",
+	"github.com/evanphx/json-patch/v5",
+	"go.yaml.in/yaml/v3",
+	"k8s.io/api/",
+	"k8s.io/apimachinery/",
+	"sigs.k8s.io/cluster-api/api/",
+	"sigs.k8s.io/cluster-api/util/annotations",
+	"sigs.k8s.io/cluster-api/util/conditions",
+	"sigs.k8s.io/json",
+	"sigs.k8s.io/yaml",
+}
+
+// impure is the part of the standard library that pure packages do not import.
+var impure = regexp.MustCompile(`^(crypto/rand|database|embed|io/ioutil|log|math/rand|net|os|plugin|syscall|testing|unsafe)(/|$)`)
+
+// rules has one rule per package, in the order of go list.
+var rules = []rule{
+	{pkg: "api/updates/v1alpha1", kind: pure, imports: ``},
+	{pkg: "api/v1alpha1", kind: pure, imports: ``},
+	{pkg: "pkg/plan", kind: pure, imports: `pkg/version`},
+	{pkg: "pkg/version", kind: pure, imports: ``},
+	{pkg: "internal/app", kind: effects, imports: `
+		api/updates/v1alpha1
+		api/v1alpha1
+		internal/contract
+		internal/controllers
+		internal/gate/gatehooks
+		internal/guard/guardwebhook
+		internal/hookclient
+		internal/hookserver
+		internal/inplace/annotations
+		internal/inplace/engine
+		internal/linuxhost
+		internal/port
+		internal/topology
+		internal/transport/pod
+		internal/transport/ssh
+		internal/updaters/handover
+		internal/updaters/hosts
+		internal/updaters/k8sd
+		internal/updaters/remote
+		internal/updaters/simulated
+		internal/workload
+	`},
+	{pkg: "internal/chain", kind: pure, imports: `internal/text pkg/plan pkg/version`},
+	{pkg: "internal/conformance", kind: effects, imports: `
+		api/v1alpha1
+		internal/inplace/cover
+		internal/text
+		internal/updaters
+	`},
+	{pkg: "internal/contract", kind: effects, imports: ``},
+	{pkg: "internal/controllers", kind: effects, imports: `
+		api/v1alpha1
+		internal/contract
+		internal/guard
+		internal/inplace/annotations
+		internal/inplace/engine
+		internal/snapshot
+		internal/text
+		internal/updatepolicy
+		internal/upgradegraph
+	`},
+	{pkg: "internal/demo", kind: effects, imports: `
+		config/crd
+		api/v1alpha1
+		internal/devplane
+		internal/guard/guardwebhook
+		internal/hookserver
+		internal/inplace
+		internal/inplace/request
+		internal/snapshot
+		internal/updaters/k8sd/k8sdtest
+		internal/updaterserver
+		internal/view
+		internal/workload
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/devplane", kind: effects, imports: `
+		internal/devplane/internal/manifests
+		internal/devplane/internal/pki
+		internal/devplane/internal/procs
+	`},
+	{pkg: "internal/devplane/internal/manifests", kind: effects, imports: ``},
+	{pkg: "internal/devplane/internal/pki", kind: effects, imports: ``},
+	{pkg: "internal/devplane/internal/procs", kind: effects, imports: ``},
+	{pkg: "internal/devplane/isolationtest", kind: effects, imports: ``},
+	{pkg: "internal/doctor", kind: pure, imports: `
+		api/v1alpha1
+		internal/snapshot
+		internal/status
+		internal/updatepolicy
+	`},
+	{pkg: "internal/gate", kind: pure, imports: `api/v1alpha1 internal/text pkg/version`},
+	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
+		api/v1alpha1
+		internal/gate
+		internal/shares
+		internal/snapshot
+		internal/text
+	`},
+	{pkg: "internal/guard", kind: pure, imports: ``},
+	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
+		api/v1alpha1
+		internal/chain
+		internal/guard
+		internal/shares
+		internal/snapshot
+		internal/text
+		internal/updatepolicy
+		pkg/version
+	`},
+	{pkg: "internal/hookclient", kind: effects, imports: `internal/peer internal/text`},
+	{pkg: "internal/hookserver", kind: effects, imports: `
+		api/v1alpha1
+		internal/gate
+		internal/inplace/cover
+		internal/inplace/engine
+		internal/text
+		internal/upgradegraph
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
+	{pkg: "internal/inplace/annotations", kind: effects, imports: `
+		api/v1alpha1
+		internal/contract
+		internal/inplace
+		internal/inplace/cover
+		internal/inplace/engine
+		internal/inplace/request
+		internal/snapshot
+		internal/text
+		internal/updatepolicy
+		pkg/version
+	`},
+	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
+	{pkg: "internal/inplace/engine", kind: effects, imports: `
+		api/v1alpha1
+		internal/contract
+		internal/inplace
+		internal/inplace/cover
+		internal/inplace/request
+		internal/keyed
+		internal/port
+		internal/snapshot
+		internal/text
+		internal/updatepolicy
+		pkg/version
+	`},
+	{pkg: "internal/inplace/preview", kind: effects, imports: `
+		api/v1alpha1
+		internal/inplace/cover
+		internal/inplace/engine
+		internal/port
+		internal/snapshot
+		internal/updatepolicy
+		pkg/version
+	`},
+	{pkg: "internal/inplace/request", kind: pure, imports: `internal/inplace pkg/version`},
+	{pkg: "internal/keyed", kind: pure, imports: ``},
+	{pkg: "internal/linuxhost", kind: pure, imports: `
+		internal/inplace
+		internal/port
+		internal/text
+		pkg/version
+		embed
+	`},
+	{pkg: "internal/manifest", kind: effects, imports: `
+		api/v1alpha1
+		internal/snapshot
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/peer", kind: effects, imports: ``},
+	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
+	{pkg: "internal/port/porttest", kind: effects, imports: `
+		api/v1alpha1
+		internal/inplace
+		internal/inplace/cover
+		internal/port
+		pkg/version
+	`},
+	{pkg: "internal/shares", kind: effects, imports: ``},
+	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version math/rand/v2`},
+	{pkg: "internal/simulate/fleet", kind: pure, imports: `
+		internal/chain
+		internal/gate
+		internal/guard
+		internal/inplace
+		pkg/plan
+		pkg/version
+		math/rand/v2
+	`},
+	{pkg: "internal/simulate/inventory", kind: pure, imports: `
+		api/v1alpha1
+		internal/gate
+		internal/inplace
+		internal/inplace/preview
+		internal/simulate/fleet
+		internal/simulate/scenario
+		internal/snapshot
+		internal/updatepolicy
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/simulate/page", kind: pure, imports: `internal/simulate/whatif internal/text embed`},
+	{pkg: "internal/simulate/scenario", kind: pure, imports: `
+		api/v1alpha1
+		internal/gate
+		internal/inplace
+		internal/simulate/fleet
+		internal/updatepolicy
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/simulate/whatif", kind: pure, imports: `
+		internal/inplace
+		internal/simulate/fleet
+		pkg/version
+		golang.org/x/sync/errgroup
+	`},
+	{pkg: "internal/snapshot", kind: pure, imports: `
+		api/v1alpha1
+		internal/chain
+		internal/updatepolicy
+		internal/upgradegraph
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/status", kind: pure, imports: `
+		api/v1alpha1
+		internal/chain
+		internal/inplace
+		internal/inplace/cover
+		internal/inplace/request
+		internal/snapshot
+		internal/updatepolicy
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/text", kind: pure, imports: ``},
+	{pkg: "internal/topology", kind: effects, imports: `
+		api/v1alpha1
+		internal/chain
+		internal/contract
+		internal/snapshot
+		internal/text
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
+	{pkg: "internal/transport/pod", kind: effects, imports: `internal/peer internal/port internal/transport`},
+	{pkg: "internal/transport/ssh", kind: effects, imports: `internal/port internal/transport`},
+	{pkg: "internal/updatepolicy", kind: pure, imports: `
+		api/v1alpha1
+		internal/guard
+		internal/inplace
+		internal/inplace/cover
+		internal/linuxhost
+	`},
+	{pkg: "internal/updaters", kind: effects, imports: `internal/inplace/cover internal/peer`},
+	{pkg: "internal/updaters/handover", kind: effects, imports: `
+		api/updates/v1alpha1
+		api/v1alpha1
+		internal/inplace
+		internal/inplace/cover
+		internal/port
+		internal/updaters
+	`},
+	{pkg: "internal/updaters/hosts", kind: effects, imports: `
+		api/v1alpha1
+		internal/inplace
+		internal/inplace/cover
+		internal/inplace/request
+		internal/keyed
+		internal/linuxhost
+		internal/port
+		internal/text
+		internal/updaters
+		pkg/version
+	`},
+	{pkg: "internal/updaters/k8sd", kind: effects, imports: `
+		api/v1alpha1
+		internal/inplace
+		internal/inplace/cover
+		internal/inplace/request
+		internal/keyed
+		internal/peer
+		internal/port
+		internal/updaters
+		pkg/version
+	`},
+	{pkg: "internal/updaters/k8sd/k8sdtest", kind: effects, imports: ``},
+	{pkg: "internal/updaters/remote", kind: effects, imports: `
+		api/v1alpha1
+		internal/inplace
+		internal/inplace/cover
+		internal/port
+		internal/updaters
+	`},
+	{pkg: "internal/updaters/simulated", kind: effects, imports: `
+		api/v1alpha1
+		internal/inplace
+		internal/inplace/cover
+		internal/port
+		internal/updaters
+		pkg/version
+	`},
+	{pkg: "internal/updaterserver", kind: effects, imports: `
+		internal/hookserver
+		internal/inplace
+		internal/inplace/cover
+		internal/port
+	`},
+	{pkg: "internal/updaterserver/servertest", kind: effects, imports: `
+		internal/hookserver
+		internal/port
+		internal/updaterserver
+	`},
+	{pkg: "internal/upgradegraph", kind: pure, imports: `api/v1alpha1 pkg/plan pkg/version`},
+	{pkg: "internal/view", kind: pure, imports: `
+		internal/doctor
+		internal/inplace/cover
+		internal/status
+		internal/text
+		pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/workload", kind: effects, imports: `
+		internal/gate
+		internal/inplace
+		internal/peer
+		internal/port
+		internal/shares
+		internal/text
+		pkg/version
+	`},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+// TestImports fails when a package imports what its rule does not allow, when a rule allows what the
+// package does not import, and when a package has no rule.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	byName := map[string]rule{}
+	for _, r := range rules {
+		byName[r.pkg] = r
+	}
+	for _, p := range list(t) {
+		r, ok := byName[p.ImportPath]
+		if !ok {
+			t.Errorf("package %s has no rule: add one to internal/layout_test.go", p.ImportPath)
+			continue
+		}
+		delete(byName, p.ImportPath)
+		check(t, r, p.Imports)
+	}
+	for name := range byName {
+		t.Errorf("package %s does not exist: delete its rule from internal/layout_test.go", name)
+	}
+}
+
+func check(t *testing.T, r rule, imports []string) {
+	t.Helper()
+	allowed := strings.Fields(r.imports)
+	for _, path := range imports {
+		own, internal := strings.CutPrefix(path, module)
+		at := slices.Index(allowed, own)
+		switch {
+		case at >= 0:
+			allowed = slices.Delete(allowed, at, at+1)
+		case internal:
+			t.Errorf("package %s must not import %s, by its rule in internal/layout_test.go", r.pkg, own)
+		case r.kind == pure && !isPure(path):
+			t.Errorf("package %s is pure and must not import %s", r.pkg, path)
+		}
+	}
+	for _, path := range allowed {
+		t.Errorf("package %s does not import %s: delete that from its rule in internal/layout_test.go", r.pkg, path)
+	}
+}
+
+func isPure(path string) bool {
+	if !strings.Contains(strings.Split(path, "/")[0], ".") {
+		return !impure.MatchString(path)
+	}
+	return slices.ContainsFunc(pureLibraries, func(library string) bool {
+		return path == library || strings.HasSuffix(library, "/") && strings.HasPrefix(path, library)
+	})
+}
+
+// list returns the product's packages, with their names below the module.
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./api/...", "./pkg/...", "./internal/...")
+	cmd.Dir = ".."
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p listed
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
+		if p.ImportPath != "internal" {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// TestForbiddenCalls fails when the linter's rule against clocks, the environment and randomness does
+// not hold in exactly the pure packages.
+func TestForbiddenCalls(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../.golangci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Linters struct {
+			Exclusions struct {
+				Rules []struct {
+					PathExcept string `json:"path-except"`
+					Text       string `json:"text"`
+				} `json:"rules"`
+			} `json:"exclusions"`
+		} `json:"linters"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	var path *regexp.Regexp
+	for _, r := range config.Linters.Exclusions.Rules {
+		if r.Text == "pure: " && r.PathExcept != "" {
+			path = regexp.MustCompile(r.PathExcept)
+		}
+	}
+	if path == nil {
+		t.Fatal(".golangci.yml has no rule with path-except and the text \"pure: \"")
+	}
+	for _, r := range rules {
+		if got, want := path.MatchString(r.pkg+"/file.go"), r.kind == pure; got != want {
+			t.Errorf("%s: %s covers package %s: %t, but by internal/layout_test.go it is pure: %t", ".golangci.yml", path, r.pkg, got, want)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package linuxhost
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// ComputeSteps computes the steps that bring a host to a goal, in order. The failure is nil, or says why the host cannot be upgraded to it.
+// Which of the steps are done is not for it to say: it gives all.
+//
+// The steps are the same ones whenever it is asked during an upgrade, whatever is done already: what they depend on is not changed by them.
+func ComputeSteps(g Goal, f Facts) ([]Step, *Failure) {
+	if refused := refuse(g, f); refused != nil {
+		return nil, refused
+	}
+	if g.Distribution == Kubeadm {
+		return kubeadmSteps(g, f)
+	}
+	return rancherSteps(g, f)
+}
+
+// refuse looks at what must hold before anything is done. Source of the rules: Kubernetes' version skew policy; kubeadm refuses to skip
+// minors, and RKE2 and K3s do not support it.
+func refuse(g Goal, f Facts) *Failure {
+	refused := func(reason Reason, format string, args ...any) *Failure {
+		return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	from, to := f.Installed, g.Version
+	if from.IsZero() || f.Service == "" {
+		return refused(NotThisDistribution, "there is no %s that runs on the host; it is looked for in %s", mainBinary(g.Distribution), g.folder())
+	}
+	if version.Compare(to, from) == version.Less {
+		return refused(VersionRefused, "the host is at %s; going back to %s is not supported", from, to)
+	}
+	if lag, ok := from.Minor().Lag(to.Minor()); !ok || lag > 1 {
+		return refused(VersionRefused, "the host is at %s; %s is more than one minor on, and a host goes through each", from, to)
+	}
+	return refuseSkew(f, to, refused)
+}
+
+// refuseSkew looks at the API server. One that did not tell its version is no reason to refuse: whoever plans the upgrade has looked at it too.
+func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any) *Failure) *Failure {
+	if version.Compare(to, f.Cluster) == version.Less && f.ControlPlane {
+		return refused(VersionRefused, "the cluster's configuration is at %s already; %s would take it back", f.Cluster, to)
+	}
+	if f.APIServer.IsZero() {
+		return nil
+	}
+	behind, ok := f.APIServer.Minor().Lag(to.Minor())
+	switch {
+	case !f.ControlPlane && ok && behind > 0:
+		return refused(VersionRefused, "the API server is at %s; a node must not be newer than it: upgrade the control plane to %s first", f.APIServer, to.Minor())
+	case f.ControlPlane && ok && behind > 1:
+		return refused(VersionRefused, "the API server is at %s; %s is more than one minor on", f.APIServer, to)
+	}
+	return nil
+}
+
+func mainBinary(d Distribution) string {
+	if d == Kubeadm {
+		return "kubelet"
+	}
+	return string(d)
+}
+
+// binary is one that a goal brings to a host.
+type binary struct {
+	name   string
+	digest Digest
+	// tell prints the version of the binary in front of it.
+	tell string
+}
+
+// selectBinaries finds the digests of binaries. kubectl counts only where the manifest has it. A host that is at the version already needs none:
+// a change of its configuration alone is no reason to ask for a manifest.
+func selectBinaries(g Goal, f Facts, list ...binary) ([]binary, *Failure) {
+	var selected []binary
+	for _, b := range list {
+		digest, ok := g.Digests.Digest(g.Version, f.Arch, b.name)
+		if !ok && (b.name == kubectl || f.Installed == g.Version) {
+			continue
+		}
+		if !ok {
+			return nil, &Failure{Reason: NoDigest, Message: fmt.Sprintf("the manifest of digests has no line for %s", BinaryName(g.Version, f.Arch, b.name))}
+		}
+		b.digest = digest
+		selected = append(selected, b)
+	}
+	return selected, nil
+}
+
+// kubectl is the one binary that a node does without.
+const kubectl = "kubectl"
+
+// installSteps gives the steps that put binaries of some names in their places.
+func installSteps(g Goal, binaries []binary, names ...string) []Step {
+	var steps []Step
+	for _, b := range binaries {
+		if slices.Contains(names, b.name) {
+			steps = append(steps, installStep(g, b))
+		}
+	}
+	return steps
+}
+
+// staged is where a binary waits until it is put in its place.
+func staged(g Goal, b binary) string {
+	return StateFolder + "/binaries/" + safe(g.Version.String()) + "/" + b.name
+}
+
+// fetchStep brings a binary to the host. It waits beside what is kept there, not in the folder of binaries, so that a host that was only
+// prepared is as it was.
+func fetchStep(g Goal, f Facts, b binary) Step {
+	path := staged(g, b)
+	values := []value{
+		{"BINARY", b.name}, {"FILE", path}, {"PART", path + ".part"}, {"DIGEST", string(b.digest)},
+	}
+	step := Step{Name: Name(FetchPrefix + b.name), Check: g.script("fetch-check", values...)}
+	name := BinaryName(g.Version, f.Arch, b.name)
+	switch {
+	case g.Source.Bundle:
+		step.Summary = "send " + name + " from the bundle, and verify its digest"
+		step.Action = Send{Name: name, Part: path + ".part", Path: path, Digest: b.digest}
+	case g.Source.HostFolder != "":
+		from := g.Source.HostFolder + "/" + name
+		step.Summary = "copy " + from + ", and verify its digest"
+		step.Action = g.run(commandLimit, "fetch-copy", append(values, value{"FROM", from})...)
+	default:
+		url := strings.NewReplacer("{version}", g.Version.String(), "{arch}", f.Arch, "{name}", b.name).Replace(g.Source.URL)
+		step.Summary = "download " + url + ", and verify its digest"
+		step.Action = g.run(fetchLimit, "fetch-download", append(values, value{"URL", url})...)
+	}
+	return step
+}
+
+// installStep puts a binary in its place.
+func installStep(g Goal, b binary) Step {
+	values := []value{
+		{"BINARY", b.name}, {"DIGEST", string(b.digest)}, {"STAGED", staged(g, b)}, {"TELL", b.tell},
+	}
+	return Step{
+		Name:     Name(InstallPrefix + b.name),
+		Installs: g.folder() + "/" + b.name,
+		Summary:  "put " + b.name + " " + g.Version.String() + " in place of " + g.folder() + "/" + b.name,
+		Check:    g.script("install-check", values...),
+		Action:   g.run(commandLimit, "install", values...),
+	}
+}

@@ -1,0 +1,334 @@
+package linuxhost
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// CheckResult is what a step's check found.
+type CheckResult struct {
+	Done   bool
+	Output string
+}
+
+// Checks are the results of the checks of steps.
+type Checks map[Name]CheckResult
+
+// ChecksScript runs the checks of steps, for ParseChecks. It changes nothing.
+func ChecksScript(steps []Step) string {
+	var checks, installed strings.Builder
+	for _, step := range steps {
+		if step.Installs != "" {
+			fmt.Fprintln(&installed, step.Installs)
+		}
+		if step.Check != "" {
+			fmt.Fprintf(&checks, "%s %s\n", step.Name, base64.StdEncoding.EncodeToString([]byte(step.Check)))
+		}
+	}
+	return render("checks", value{"INSTALLED", installed.String()}, value{"CHECKS", checks.String()})
+}
+
+// ParseChecks parses what ChecksScript printed.
+func ParseChecks(output string) (Checks, error) {
+	checks, whole := make(Checks), false
+	for line := range strings.Lines(output) {
+		fields := strings.Fields(line)
+		if len(fields) == 1 && fields[0] == "end" {
+			whole = true
+			continue
+		}
+		if len(fields) < 2 {
+			continue
+		}
+		status, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return nil, fmt.Errorf("the answer to the check of step %q has %q in place of an exit code", fields[0], fields[1])
+		}
+		var printed []byte
+		if len(fields) > 2 {
+			if printed, err = base64.StdEncoding.DecodeString(fields[2]); err != nil {
+				return nil, fmt.Errorf("the answer to the check of step %q cannot be read: %w", fields[0], err)
+			}
+		}
+		checks[Name(fields[0])] = CheckResult{Done: status == 0, Output: string(printed)}
+	}
+	if !whole {
+		return nil, fmt.Errorf("the answer to the checks is not whole: %d of them, without the end", len(checks))
+	}
+	return checks, nil
+}
+
+// Seen is what is known when the next thing is decided.
+type Seen struct {
+	Facts  Facts
+	Checks Checks
+	// Node is the node in its cluster; nil where nobody can be asked about it.
+	Node *inplace.Node
+	// Attempt names the attempt: a job that failed is started again by another attempt only.
+	Attempt string
+}
+
+// Next is what to do next: Start, SendPart, DrainNext, UncordonNext, Wait, Fail or Done.
+//
+//sumtype:decl
+type Next interface{ next() }
+
+// Start starts a step as a job.
+type Start struct {
+	Step Step
+	Run  Run
+}
+
+// SendPart sends a part of a file, from Offset.
+type SendPart struct {
+	Step   Step
+	Send   Send
+	Offset int64
+}
+
+// DrainNext goes on draining the node. Record asks to record first that it was schedulable.
+type DrainNext struct{ Record bool }
+
+// UncordonNext makes the node schedulable.
+type UncordonNext struct{}
+
+// Wait waits for what runs.
+type Wait struct {
+	Step    Name
+	Message string
+}
+
+// Fail ends the attempt.
+type Fail struct{ Failure Failure }
+
+// Done says that the host is what it is to be.
+type Done struct{}
+
+func (Start) next()        {}
+func (SendPart) next()     {}
+func (DrainNext) next()    {}
+func (UncordonNext) next() {}
+func (Wait) next()         {}
+func (Fail) next()         {}
+func (Done) next()         {}
+
+// Running tells, before any check is made, whether a job runs: nothing is decided while one does. The second result is false where none runs.
+func Running(g Goal, f Facts) (Wait, bool) {
+	job := f.Job
+	if job.State != JobRunning {
+		return Wait{}, false
+	}
+	since := f.Now.Sub(job.Started)
+	if job.Operation != g.Operation() {
+		return Wait{Message: fmt.Sprintf("another upgrade of this host, to %s, runs step %s since %s", target(job.Operation), job.Step, since)}, true
+	}
+	return Wait{Step: job.Step, Message: fmt.Sprintf("step %s runs since %s", job.Step, since)}, true
+}
+
+// target is the version in the name of an operation.
+func target(operation string) string {
+	if end := strings.LastIndex(operation, "-"); end >= 0 {
+		return operation[:end]
+	}
+	return operation
+}
+
+// Decide decides what comes next: the first step that is not done. steps are those that ComputeSteps gave for the facts.
+func Decide(g Goal, steps []Step, s Seen) Next {
+	if running, ok := Running(g, s.Facts); ok {
+		return running
+	}
+	if short := lacks(g, steps, s); short != nil {
+		return Fail{*short}
+	}
+	for i, step := range steps {
+		if IsDone(g, steps, i, s) {
+			continue
+		}
+		if _, ok := step.Action.(AwaitNode); ok {
+			return decideReady(g, steps, i, s)
+		}
+		return decideStep(g, step, s)
+	}
+	return Done{}
+}
+
+// IsDone tells whether a step is done.
+func IsDone(g Goal, steps []Step, i int, s Seen) bool {
+	switch steps[i].Action.(type) {
+	case Run, Send:
+		return s.Checks[steps[i].Name].Done
+	case DrainNode:
+		return isDrained(s) || !disrupts(steps[i+1:], s)
+	case AwaitNode:
+		return s.Node == nil || isReady(g, *s.Node)
+	case UncordonNode:
+		return !s.Facts.Cordoned || s.Node != nil && s.Node.Exists && !s.Node.Unschedulable
+	}
+	return false
+}
+
+// isDrained tells whether the node is as a drain left it. One that somebody has made schedulable since is not empty any longer.
+func isDrained(s Seen) bool {
+	return s.Facts.Drained && (s.Node == nil || !s.Node.Exists || s.Node.Unschedulable)
+}
+
+func isReady(g Goal, n inplace.Node) bool {
+	return n.Unknown == "" && n.Exists && n.Ready && g.Version.RunBy(n.Kubelet)
+}
+
+// disrupts tells whether a job is left to run: a node whose processes stay as they are needs no drain.
+func disrupts(steps []Step, s Seen) bool {
+	for _, step := range steps {
+		if _, ok := step.Action.(Run); ok && !s.Checks[step.Name].Done {
+			return true
+		}
+	}
+	return false
+}
+
+// leftToBring counts the binaries that are to be brought to a host: all of them, those that are not there, and those not in their places.
+type leftToBring struct {
+	all, fetch, install      int64
+	firstFetch, firstInstall Name
+}
+
+func computeLeft(steps []Step, checks Checks) leftToBring {
+	var left leftToBring
+	for _, step := range steps {
+		isFetch := strings.HasPrefix(string(step.Name), FetchPrefix)
+		if isFetch {
+			left.all++
+		}
+		switch {
+		case checks[step.Name].Done:
+		case isFetch:
+			left.fetch++
+			left.firstFetch = cmp.Or(left.firstFetch, step.Name)
+		case step.Installs != "":
+			left.install++
+			left.firstInstall = cmp.Or(left.firstInstall, step.Name)
+		}
+	}
+	return left
+}
+
+// lacks tells what a host lacks for the steps that are left, before anything is done on it: so that its node is not drained for nothing.
+func lacks(g Goal, steps []Step, s Seen) *Failure {
+	left := computeLeft(steps, s.Checks)
+	f := s.Facts
+	if lacksKubectl(steps, s) {
+		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
+			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
+	}
+	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
+	room := f.NeedKB * 6 / 5 / max(left.all, 1)
+	switch {
+	case left.install > 0 && !f.Writable:
+		return &Failure{Reason: FolderReadOnly, Step: left.firstInstall, Message: fmt.Sprintf("no file can be made in %s: %s. Nothing was changed", g.folder(), cmp.Or(f.Why, "unknown why"))}
+	case left.install > 0 && f.FreeKB < room:
+		return &Failure{Reason: DiskFull, Step: left.firstInstall, Message: fmt.Sprintf("%s has %d MiB left, but a binary needs %d MiB beside the old one", g.folder(), f.FreeKB>>10, room>>10)}
+	case left.fetch > 0 && f.FreeStateKB < room*left.fetch:
+		return &Failure{Reason: DiskFull, Step: left.firstFetch, Message: fmt.Sprintf("%s has %d MiB left, but %d binaries need about %d MiB", StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)}
+	}
+	return nil
+}
+
+// lacksKubectl tells whether nobody could find out which machine of a control plane is the first.
+func lacksKubectl(steps []Step, s Seen) bool {
+	if !s.Facts.ControlPlane || s.Facts.Kubectl || s.Facts.Verb != "" {
+		return false
+	}
+	brings := func(step Step) bool { return step.Name == FetchPrefix+kubectl }
+	asks := func(step Step) bool { return step.Name == KubeadmUpgrade && !s.Checks[KubeadmUpgrade].Done }
+	return slices.ContainsFunc(steps, asks) && !slices.ContainsFunc(steps, brings)
+}
+
+func decideStep(g Goal, step Step, s Seen) Next {
+	switch action := step.Action.(type) {
+	case Run:
+		return decideRun(g, step, action, s)
+	case Send:
+		var offset int64
+		if _, err := fmt.Sscanf(s.Checks[step.Name].Output, "part %d", &offset); err != nil {
+			offset = 0
+		}
+		return SendPart{Step: step, Send: action, Offset: offset}
+	case DrainNode:
+		return DrainNext{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
+	case UncordonNode:
+		return UncordonNext{}
+	case AwaitNode:
+	}
+	return Wait{Step: step.Name}
+}
+
+// decideRun starts a step, unless this attempt has run it.
+func decideRun(g Goal, step Step, run Run, s Seen) Next {
+	if step.Name == KubeadmUpgrade && s.Facts.ControlPlane && s.Facts.Verb == "" && s.Facts.Cluster.IsZero() {
+		return Wait{Step: step.Name, Message: "the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine"}
+	}
+	job := s.Facts.Job
+	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt
+	if !mine || job.State != JobEnded {
+		return Start{Step: step, Run: run}
+	}
+	if job.ExitCode != 0 {
+		return Fail{FailureOf(job)}
+	}
+	return Fail{Failure{Reason: StepHadNoEffect, Step: step.Name, Message: "it ended well, but the step is not done: " +
+		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)}}
+}
+
+// decideReady waits for the node. Time counts from the end of the restart, by the host's clock. An attempt that finds a node that is not Ready, whose
+// service another one has restarted, restarts it again: so each attempt has its time, and what was mended meanwhile counts.
+func decideReady(g Goal, steps []Step, i int, s Seen) Next {
+	step, n, job := steps[i], *s.Node, s.Facts.Job
+	restarted := job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded && job.Attempt == s.Attempt
+	if !restarted && n.Unknown == "" {
+		if at := slices.IndexFunc(steps[:i], func(before Step) bool { return before.Name == Restart }); at >= 0 {
+			return decideStep(g, steps[at], s)
+		}
+	}
+	waited := s.Facts.Now.Sub(job.Ended)
+	if restarted && waited >= g.readyWithin() {
+		return Fail{Failure{Reason: NodeNotReady, Step: step.Name, Message: fmt.Sprintf("%s after the restart: %s", waited.Truncate(time.Second), describeMissing(g, n))}}
+	}
+	return Wait{Step: step.Name, Message: describeMissing(g, n)}
+}
+
+// describeMissing says what keeps a node from being Ready at the version.
+func describeMissing(g Goal, n inplace.Node) string {
+	switch {
+	case n.Unknown != "":
+		return "the node cannot be looked up: " + n.Unknown
+	case !n.Exists:
+		return "there is no such node in the cluster"
+	case !g.Version.RunBy(n.Kubelet):
+		return fmt.Sprintf("the node reports %s, not %s%s", kubeletOf(n), g.Version, because(n))
+	default:
+		return "the node is not Ready" + because(n)
+	}
+}
+
+func kubeletOf(n inplace.Node) string {
+	if n.Kubelet == (version.Version{}) {
+		return "no version"
+	}
+	return n.Kubelet.String()
+}
+
+func because(n inplace.Node) string {
+	if n.NotReady == "" {
+		return ""
+	}
+	return ": " + n.NotReady
+}

@@ -1,0 +1,313 @@
+package linuxhost_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+var clock = time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+
+// situation is a worker on its way from v1.35.4 to v1.36.3, drained by the upgrade itself, with all steps done up to one.
+func situation(t *testing.T, doneBefore linuxhost.Name) (linuxhost.Goal, []linuxhost.Step, linuxhost.Seen) {
+	t.Helper()
+	g := linuxhost.Goal{
+		Distribution: linuxhost.Kubeadm, Version: version.MustParse("v1.36.3"), Digests: manifest(t), Drain: true, Source: linuxhost.Source{URL: "https://x/{version}/{name}"},
+	}
+	f := linuxhost.Facts{
+		Now: clock, Arch: "amd64", Installed: version.MustParse("v1.35.4"), Service: "kubelet", Writable: true, NeedKB: 300 << 10, FreeKB: 1 << 20, FreeStateKB: 1 << 20,
+	}
+	steps, refused := linuxhost.ComputeSteps(g, f)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	checks := make(linuxhost.Checks)
+	for _, step := range steps {
+		if step.Name == doneBefore {
+			break
+		}
+		if step.Check != "" {
+			checks[step.Name] = linuxhost.CheckResult{Done: true}
+		}
+	}
+	node := inplace.Node{Exists: true, Ready: true, Kubelet: version.MustParse("v1.35.4")}
+	return g, steps, linuxhost.Seen{Facts: f, Checks: checks, Node: &node, Attempt: "a1"}
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		doneBefore linuxhost.Name
+		edit       func(g linuxhost.Goal, s *linuxhost.Seen)
+		want       string
+	}{
+		"begins with the first step":      {"fetch-kubeadm", nil, "start fetch-kubeadm"},
+		"goes on with the first not done": {"fetch-kubectl", nil, "start fetch-kubectl"},
+		"drains before the first change":  {"install-kubeadm", nil, "drain, recording that it was schedulable"},
+		"does not record a cordon of somebody else": {
+			"install-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Node.Unschedulable = true }, "drain",
+		},
+		"does not guess which control plane machine is the first": {
+			"kubeadm-upgrade", func(_ linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Drained, s.Node.Unschedulable, s.Facts.ControlPlane = true, true, true
+			},
+			"wait: the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine",
+		},
+		"drained": {"install-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Facts.Drained, s.Node.Unschedulable = true, true }, "start install-kubeadm"},
+		"waits for its job": {
+			"restart", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a1", State: linuxhost.JobRunning, Started: clock.Add(-time.Minute)}
+			}, "wait: step kubeadm-upgrade runs since 1m0s",
+		},
+		"waits for the job of another upgrade": {
+			"restart", func(_ linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{Operation: "v1.35.9-0", Step: "restart", Attempt: "a1", State: linuxhost.JobRunning, Started: clock.Add(-time.Minute)}
+			}, "wait: another upgrade of this host, to v1.35.9, runs step restart since 1m0s",
+		},
+		"a job that was killed is started again": {
+			"kubeadm-upgrade", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Drained, s.Node.Unschedulable = true, true
+				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a1", State: linuxhost.JobVanished}
+			}, "start kubeadm-upgrade",
+		},
+		"a job that failed is not, in this attempt": {
+			"kubeadm-upgrade", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Drained, s.Node.Unschedulable = true, true
+				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a1", State: linuxhost.JobEnded, ExitCode: 1, Output: "one\ntwo\nthree\nboom\n"}
+			}, "fail: StepFailed: step kubeadm-upgrade: exit code 1: two; three; boom",
+		},
+		"in the next attempt it is": {
+			"kubeadm-upgrade", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Drained, s.Node.Unschedulable = true, true
+				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a0", State: linuxhost.JobEnded, ExitCode: 1}
+			}, "start kubeadm-upgrade",
+		},
+		"a step that tells its reason": {
+			"fetch-kubelet", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "fetch-kubelet", Attempt: "a1", State: linuxhost.JobEnded, ExitCode: 1,
+					Output: "noise\nwindlass-reason WrongDigest: kubelet has the SHA-256 1, but the manifest says 2\n",
+				}
+			}, "fail: WrongDigest: step fetch-kubelet: kubelet has the SHA-256 1, but the manifest says 2",
+		},
+		"a disk that filled up": {
+			"fetch-kubelet", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "fetch-kubelet", Attempt: "a1", State: linuxhost.JobEnded, ExitCode: 1, Output: "cp: error writing 'x': No space left on device",
+				}
+			}, "fail: DiskFull: step fetch-kubelet: a disk of the host is full: cp: error writing 'x': No space left on device",
+		},
+		"a step that took too long": {
+			"fetch-kubelet", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "fetch-kubelet", Attempt: "a1", State: linuxhost.JobEnded, ExitCode: 124, Started: clock.Add(-time.Hour), Ended: clock.Add(-30 * time.Minute),
+				}
+			}, "fail: StepTimedOut: step fetch-kubelet: it was ended after 30m0s: it printed nothing",
+		},
+		"a step that had no effect": {
+			"fetch-kubelet", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "fetch-kubelet", Attempt: "a1", State: linuxhost.JobEnded}
+			}, "fail: StepHadNoEffect: step fetch-kubelet: it ended well, but the step is not done: it printed nothing",
+		},
+		"a folder that is read-only, before the drain": {
+			"drain", func(_ linuxhost.Goal, s *linuxhost.Seen) {
+				delete(s.Checks, "install-kubeadm")
+				s.Facts.Writable, s.Facts.Why = false, "Read-only file system"
+			}, "fail: FolderReadOnly: step install-kubeadm: no file can be made in /usr/bin: Read-only file system. Nothing was changed",
+		},
+		"a disk that is full, before anything": {
+			"fetch-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Facts.FreeStateKB = 200 << 10 },
+			"fail: DiskFull: step fetch-kubeadm: /var/lib/windlass has 200 MiB left, but 3 binaries need about 360 MiB",
+		},
+		"waits for the node": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "restart", Attempt: "a1", State: linuxhost.JobEnded, Ended: clock.Add(-4 * time.Minute)}
+			}, "wait: the node reports v1.35.4, not v1.36.3",
+		},
+		"but not for ever": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Node.Kubelet, s.Node.Ready, s.Node.NotReady = g.Version, false, "container runtime is down"
+				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "restart", Attempt: "a1", State: linuxhost.JobEnded, Ended: clock.Add(-5 * time.Minute)}
+			}, "fail: NodeNotReady: step node-ready: 5m0s after the restart: the node is not Ready: container runtime is down",
+		},
+		"another attempt restarts the service of a node that is not Ready": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "restart", Attempt: "a0", State: linuxhost.JobEnded, Ended: clock.Add(-time.Hour)}
+			}, "start restart",
+		},
+		"but not of one that cannot be looked up": {
+			"node-ready", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Node.Unknown = "no answer" }, "wait: the node cannot be looked up: no answer",
+		},
+		"drains again what somebody made schedulable": {
+			"install-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Facts.Drained, s.Facts.Cordoned = true, true }, "drain",
+		},
+		"uncordons what it cordoned": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Node.Kubelet, s.Node.Unschedulable, s.Facts.Cordoned = g.Version, true, true
+			}, "uncordon",
+		},
+		"and nothing else": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) { s.Node.Kubelet, s.Node.Unschedulable = g.Version, true }, "done",
+		},
+		"without a node, it is not waited for": {"node-ready", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Node = nil }, "done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, steps, seen := situation(t, test.doneBefore)
+			if test.edit != nil {
+				test.edit(g, &seen)
+			}
+			if diff := cmp.Diff(test.want, wordNext(linuxhost.Decide(g, steps, seen))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func wordNext(next linuxhost.Next) string {
+	switch next := next.(type) {
+	case linuxhost.Start:
+		return "start " + string(next.Step.Name)
+	case linuxhost.SendPart:
+		return fmt.Sprintf("send %s from %d", next.Send.Name, next.Offset)
+	case linuxhost.DrainNext:
+		if next.Record {
+			return "drain, recording that it was schedulable"
+		}
+		return "drain"
+	case linuxhost.UncordonNext:
+		return "uncordon"
+	case linuxhost.Wait:
+		return "wait: " + next.Message
+	case linuxhost.Fail:
+		return "fail: " + next.Failure.String()
+	case linuxhost.Done:
+		return "done"
+	}
+	return "nothing"
+}
+
+// TestEveryStepCanBeCutShort: whatever steps are done, the first one that is not comes next, once the node is drained and has room.
+func TestEveryStepCanBeCutShort(t *testing.T) {
+	t.Parallel()
+	_, steps, _ := situation(t, "")
+	for done := range 1 << 8 {
+		g, _, seen := situation(t, "")
+		seen.Facts.Drained, seen.Node.Unschedulable = true, true
+		var want string
+		bit := 0
+		for _, step := range steps {
+			if step.Check == "" {
+				continue
+			}
+			isDone := done&(1<<bit) != 0
+			bit++
+			seen.Checks[step.Name] = linuxhost.CheckResult{Done: isDone}
+			if !isDone && want == "" {
+				want = "start " + string(step.Name)
+			}
+		}
+		if want == "" {
+			want = "start restart"
+		}
+		if got := wordNext(linuxhost.Decide(g, steps, seen)); got != want {
+			t.Errorf("done %b: %s, want %s", done, got, want)
+		}
+	}
+}
+
+// TestLackingKubectl: nobody drains a control plane host whose turn could not be found out.
+func TestLackingKubectl(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		facts func(*linuxhost.Facts)
+		want  string
+	}{
+		"no kubectl":      {func(*linuxhost.Facts) {}, "fail: ToolMissing: step kubeadm-upgrade: the host has no kubectl in /usr/bin"},
+		"one on the host": {func(f *linuxhost.Facts) { f.Kubectl = true }, "start fetch-kubeadm"},
+		"begun already":   {func(f *linuxhost.Facts) { f.Verb = "apply" }, "start fetch-kubeadm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, seen := situation(t, "")
+			bare, err := linuxhost.ParseManifest(strings.Repeat("1", 64) + " v1.36.3/linux/amd64/kubeadm\n" + strings.Repeat("2", 64) + " v1.36.3/linux/amd64/kubelet\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Digests, seen.Checks, seen.Facts.ControlPlane = bare, nil, true
+			test.facts(&seen.Facts)
+			steps, refused := linuxhost.ComputeSteps(g, seen.Facts)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			if got := wordNext(linuxhost.Decide(g, steps, seen)); !strings.HasPrefix(got, test.want) {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestParseFacts(t *testing.T) {
+	t.Parallel()
+	fact := func(key, value string) string {
+		return key + " " + base64.StdEncoding.EncodeToString([]byte(value)) + "\n"
+	}
+	whole := fact("time", "1795300000") + fact("arch", "x86_64") + fact("installed", "Kubernetes v1.35.4") + fact("api-server", `"v1.36.3",`) + fact("service", "kubelet") +
+		fact("writable", "yes") + fact("free-kb", "1000") + fact("job", "v1.36.3-abc restart a1") + fact("job-state", "ended") + fact("job-exit", "3") +
+		fact("job-started", "1795290000") + fact("job-ended", "1795290060") + fact("job-output", "x\ny\n") + fact("unknown", "z") + fact("end", "yes")
+	got, err := linuxhost.ParseFacts(whole)
+	want := linuxhost.Facts{
+		Now: time.Unix(1795300000, 0).UTC(), Arch: "amd64", Installed: version.MustParse("v1.35.4"), APIServer: version.MustParse("v1.36.3"), Service: "kubelet",
+		Writable: true, FreeKB: 1000, Job: linuxhost.Job{
+			Operation: "v1.36.3-abc", Step: "restart", Attempt: "a1", State: linuxhost.JobEnded, ExitCode: 3,
+			Started: time.Unix(1795290000, 0).UTC(), Ended: time.Unix(1795290060, 0).UTC(), Output: "x\ny",
+		},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for name, test := range map[string]struct{ output, want string }{
+		"half":      {whole[:len(whole)-10], "is not whole"},
+		"nothing":   {"", "is not whole"},
+		"a banner":  {"Welcome to host7!\n" + whole, "is something printed at login?"},
+		"no number": {fact("free-kb", "much") + fact("end", "yes"), `free-kb is "much", which is no number`},
+	} {
+		if _, err := linuxhost.ParseFacts(test.output); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("time MQ==\nend eWVz\n")
+	f.Add("restart 0 \nend\n")
+	f.Fuzz(func(_ *testing.T, output string) {
+		_, _ = linuxhost.ParseFacts(output)
+		_, _ = linuxhost.ParseChecks(output)
+		_, _ = linuxhost.ParseManifest(output)
+		_ = linuxhost.Mask(output)
+	})
+}
+
+func TestParseChecks(t *testing.T) {
+	t.Parallel()
+	got, err := linuxhost.ParseChecks("a 0 \nb 1 " + base64.StdEncoding.EncodeToString([]byte("part 17\n")) + "\nend\n")
+	want := make(linuxhost.Checks)
+	want["a"], want["b"] = linuxhost.CheckResult{Done: true}, linuxhost.CheckResult{Output: "part 17\n"}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for _, output := range []string{"", "a 0 \n", "a x \nend\n", "a 0 %%%\nend\n"} {
+		if _, err := linuxhost.ParseChecks(output); err == nil {
+			t.Errorf("%q is accepted", output)
+		}
+	}
+}

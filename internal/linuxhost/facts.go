@@ -1,0 +1,202 @@
+package linuxhost
+
+import (
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Facts are what is known about a host: what FactsScript printed there.
+type Facts struct {
+	// Now is the host's clock. Times of jobs are by the same clock.
+	Now time.Time
+	// Arch is the architecture as Go, and names of downloads, spell it.
+	Arch string
+	// ControlPlane says that the host runs a control plane; Member that it has a member of etcd.
+	ControlPlane, Member bool
+	// Installed is the version of the binary that makes the node: the kubelet's, or that of rke2 or k3s; zero where there is none.
+	Installed version.Version
+	// Running is the version of the process that makes the node, where that is known to be another program than the installed one; otherwise zero.
+	Running version.Version
+	// APIServer is the version of the API server that the kubelet talks to; zero where it did not tell, and once an upgrade has begun.
+	APIServer version.Version
+	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, where it cannot be read, and where Verb is set.
+	Cluster version.Version
+	// LocalServer is the host's own API server, as https://ADDRESS:PORT; empty where there is none, or it is unknown.
+	LocalServer string
+	// Patches are the files in the goal's PatchesFolder that may be patches for kubeadm.
+	Patches []string
+	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
+	KubeletFlags string
+	// Service is the unit that runs the node.
+	Service string
+	// Writable says that files can be made in the folder of binaries; Why what keeps them from being made.
+	Writable bool
+	Why      string
+	// FreeKB and FreeStateKB are what is left for binaries, and for what Windlass keeps, in KiB. NeedKB is the size of the installed binaries.
+	FreeKB, FreeStateKB, NeedKB int64
+	// Kubectl says that a control plane host has a kubectl to read the cluster's version with.
+	Kubectl bool
+	// Cleaned says that the operation was seen to be done, and left no binaries behind.
+	Cleaned bool
+	// Verb is the verb of kubeadm upgrade that the change to the version began with; empty for none.
+	Verb string
+	// Drained says that the operation has drained the node; Cordoned that the node was schedulable when an upgrade cordoned it.
+	Drained, Cordoned bool
+	Job               Job
+}
+
+// Job is the last step that was started on a host. At most one runs on a host, whoever started it.
+type Job struct {
+	Operation string
+	Step      Name
+	Attempt   string
+	State     JobState
+	// ExitCode counts where the job ended.
+	ExitCode       int
+	Started, Ended time.Time
+	// Output is the last of what the job printed.
+	Output string
+}
+
+// JobState is what becomes of a job.
+type JobState string
+
+// The states of a job.
+const (
+	// NoJob: none was started, or there is no trace of it.
+	NoJob      JobState = ""
+	JobRunning JobState = "running"
+	JobEnded   JobState = "ended"
+	// JobVanished: it was started, does not run, and left no exit code: it was killed, or the host went down.
+	JobVanished JobState = "vanished"
+)
+
+// FactsScript prints the facts of a host, for ParseFacts. It changes nothing. Where the folder of binaries looks read-only, it tries to create a file there
+// and removes it.
+func FactsScript(g Goal) string {
+	if g.Distribution == Kubeadm {
+		return g.script("facts-kubeadm", value{"PATCHES_FOLDER", g.PatchesFolder})
+	}
+	return g.script("facts-rancher")
+}
+
+// ParseFacts parses what FactsScript printed. Lines that are not known are left alone; numbers and times that cannot be read are errors, and so
+// is output that is not whole.
+func ParseFacts(output string) (Facts, error) {
+	values, err := parseValues(output)
+	if err != nil {
+		return Facts{}, err
+	}
+	r := factReader{values: values}
+	f := Facts{
+		Now: r.time("time"), Arch: goArch(values["arch"]), ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
+		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
+		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
+		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
+		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
+		Verb: values["verb"], Kubectl: r.yes("kubectl"), Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+	}
+	for line := range strings.SplitSeq(values["patches"], "\n") {
+		if line != "" {
+			f.Patches = append(f.Patches, line)
+		}
+	}
+	f.Job = r.job()
+	return f, r.err
+}
+
+// parseValues parses lines of a key and a value in base64, the last of which is end.
+func parseValues(output string) (map[string]string, error) {
+	values := map[string]string{}
+	for line := range strings.Lines(output) {
+		key, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		raw, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return nil, fmt.Errorf("the host's answer has a line %q that cannot be read: is something printed at login?", key)
+		}
+		values[key] = strings.TrimRight(string(raw), "\n")
+	}
+	if values["end"] != "yes" {
+		return nil, fmt.Errorf("the host's answer is not whole: %d facts, without the last one", len(values))
+	}
+	return values, nil
+}
+
+// factReader reads typed values, and keeps the first error.
+type factReader struct {
+	values map[string]string
+	err    error
+}
+
+func (r *factReader) yes(key string) bool { return r.values[key] == "yes" }
+
+func (r *factReader) number(key string) int64 {
+	text := r.values[key]
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("the host's answer: %s is %q, which is no number", key, text)
+	}
+	return n
+}
+
+func (r *factReader) time(key string) time.Time {
+	if seconds := r.number(key); seconds > 0 {
+		return time.Unix(seconds, 0).UTC()
+	}
+	return time.Time{}
+}
+
+// version finds a version in a text such as "Kubernetes v1.36.3" or "k3s version v1.36.3+k3s1 (0123)". What holds none is the zero version: a
+// binary that does not run tells none.
+func (r *factReader) version(key string) version.Version {
+	for word := range strings.FieldsSeq(r.values[key]) {
+		if parsed, err := version.Parse(strings.Trim(word, `",`)); err == nil && strings.HasPrefix(strings.Trim(word, `"`), "v") {
+			return parsed
+		}
+	}
+	return version.Version{}
+}
+
+// serverSyntax has an address of IPv4, or of IPv6 in brackets, and a port.
+var serverSyntax = regexp.MustCompile(`^https://([0-9.]{7,15}|\[[0-9a-fA-F:.]{2,45}\]):[0-9]{1,5}$`)
+
+// server is https://ADDRESS:PORT.
+func (r *factReader) server(key string) string {
+	text := r.values[key]
+	if text != "" && !serverSyntax.MatchString(text) && r.err == nil {
+		r.err = fmt.Errorf("the host's answer: %s is %q, not https://ADDRESS:PORT; compare --advertise-address and --secure-port in the manifest of its API server", key, text)
+	}
+	return text
+}
+
+func (r *factReader) job() Job {
+	words := strings.Fields(r.values["job"])
+	if len(words) != 3 {
+		return Job{}
+	}
+	return Job{
+		Operation: words[0], Step: Name(words[1]), Attempt: words[2], State: JobState(r.values["job-state"]), ExitCode: int(r.number("job-exit")),
+		Started: r.time("job-started"), Ended: r.time("job-ended"), Output: r.values["job-output"],
+	}
+}
+
+// goArch spells what uname prints as Go does.
+func goArch(machine string) string {
+	switch machine {
+	case "x86_64":
+		return "amd64"
+	case "aarch64":
+		return "arm64"
+	default:
+		return machine
+	}
+}

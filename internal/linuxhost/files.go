@@ -1,0 +1,61 @@
+package linuxhost
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// filesSteps returns the step that writes the goal's files; none where there are none.
+func filesSteps(g Goal) ([]Step, *Failure) {
+	files := g.sortedFiles()
+	if len(files) == 0 {
+		return nil, nil
+	}
+	var paths []string
+	for _, file := range files {
+		if err := CheckPath(file.Path, g.prefixes(), g.folder()); err != nil {
+			return nil, &Failure{Reason: FileRefused, Step: WriteFiles, Message: err.Error()}
+		}
+		paths = append(paths, file.Path)
+	}
+	return []Step{writeStep(g, WriteFiles, "write "+strings.Join(paths, ", "), files, g.prefixes(), g.protected())}, nil
+}
+
+// writeStep writes files. Each file is below one of the prefixes.
+func writeStep(g Goal, name Name, summary string, files []File, prefixes, protected []string) Step {
+	var lines strings.Builder
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	for _, file := range files {
+		permissions := cmp.Or(file.Permissions, "0644")
+		fmt.Fprintln(&lines, encode(file.Path), encode(prefixOf(file.Path, prefixes)), cmp.Or(file.Owner, "root:root"), permissions,
+			strings.TrimLeft(permissions, "0"), digestOf(file.Content), "="+base64.StdEncoding.EncodeToString(file.Content))
+	}
+	list := value{"FILES", strings.TrimSuffix(lines.String(), "\n")}
+	return Step{
+		Name: name, Summary: summary, Check: g.script("write-check", list),
+		Action: g.run(commandLimit, "write", list, value{"PROTECTED", strings.Join(protected, "\n")}),
+	}
+}
+
+// kubeletFolder holds the file with kubeadm's arguments for the kubelet.
+const kubeletFolder = "/var/lib/kubelet"
+
+// argumentsSteps returns the step that sets the kubelet's arguments in the file that kubeadm made for them; none where there are none.
+func argumentsSteps(g Goal, f Facts) ([]Step, *Failure) {
+	if len(g.KubeletArgs) == 0 {
+		return nil, nil
+	}
+	content, err := ComputeKubeletFlags(f.KubeletFlags, g.KubeletArgs)
+	if err != nil {
+		return nil, &Failure{Reason: FileRefused, Step: KubeletArguments, Message: fmt.Sprintf("%s on the host: %v", kubeletFlagsFile, err)}
+	}
+	var names []string
+	for _, arg := range g.KubeletArgs {
+		names = append(names, "--"+arg.Name)
+	}
+	summary := "set the kubelet's arguments " + strings.Join(slices.Compact(names), ", ") + " in " + kubeletFlagsFile
+	return []Step{writeStep(g, KubeletArguments, summary, []File{{Path: kubeletFlagsFile, Content: []byte(content)}}, []string{kubeletFolder}, nil)}, nil
+}

@@ -1,0 +1,48 @@
+package linuxhost
+
+import (
+	"math"
+	"strconv"
+	"time"
+)
+
+// StartBusy is the exit code of StartScript where another job runs, another upgrade is at work, or the job does not begin at once.
+const StartBusy = 75
+
+// StartScript starts a step's script as a job, and returns at once. The script is what it reads from
+// stdin. It does nothing where the same job runs or has ended. proof is kept with the job.
+func StartScript(g Goal, step Name, attempt, proof string, limit time.Duration) string {
+	seconds := value{"LIMIT", strconv.FormatInt(int64(math.Ceil(limit.Seconds())), 10)}
+	return g.script("start", seconds, value{"PROOF", proof},
+		value{"ID", g.Operation() + " " + string(step) + " " + attempt}, value{"OPERATION", g.Operation()},
+		value{"WRAP", render("wrap", value{"STATE", StateFolder}, seconds)})
+}
+
+// DrainedScript records that the node is drained, and CordonedScript that it was schedulable before.
+func DrainedScript(g Goal) string { return g.script("drained") }
+
+// CordonedScript records, before a drain, that the node was schedulable: the upgrade makes it schedulable again.
+func CordonedScript(g Goal) string { return g.script("cordoned") }
+
+// UncordonedScript records that the node was made schedulable again, so that what a person does afterwards stays.
+func UncordonedScript(g Goal) string { return g.script("uncordoned") }
+
+// CleanScript removes what an upgrade that is done needs no longer: binaries that are in their places take as much room as these. It records that the upgrade is
+// done, so that nobody waits for it.
+func CleanScript(g Goal) string { return g.script("clean") }
+
+// SendScript appends length bytes of stdin to a part of a file of the bundle, that must have offset bytes. Where whole is set, the part is the
+// file afterwards, if its digest is right. A connection that ends in between leaves a part that is shorter, and is gone on with.
+func SendScript(g Goal, send Send, offset, length int64, whole bool) string {
+	last := ""
+	if whole {
+		last = "yes"
+	}
+	return g.script("send",
+		value{"FILE", send.Path}, value{"PART", send.Part}, value{"DIGEST", string(send.Digest)},
+		value{"OFFSET", strconv.FormatInt(offset, 10)}, value{"LENGTH", strconv.FormatInt(length, 10)},
+		value{"LAST", last})
+}
+
+// SendMoved is the exit code of SendScript where the part is not as long as was thought: an earlier part arrived whose answer was lost.
+const SendMoved = 76

@@ -1,0 +1,58 @@
+package linuxhost_test
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// scriptedHost is a worker on which nothing is done. It records what it is asked.
+type scriptedHost struct {
+	goal  linuxhost.Goal
+	asked []string
+}
+
+func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostResult, error) {
+	switch {
+	case c.Script == linuxhost.FactsScript(h.goal):
+		h.asked = append(h.asked, "facts")
+		var facts strings.Builder
+		for _, fact := range [][2]string{
+			{"arch", "x86_64"}, {"installed", "Kubernetes v1.35.4"}, {"service", "kubelet"}, {"writable", "yes"}, {"free-kb", "9000000"}, {"free-state-kb", "9000000"}, {"end", "yes"},
+		} {
+			facts.WriteString(fact[0] + " " + base64.StdEncoding.EncodeToString([]byte(fact[1])) + "\n")
+		}
+		return port.HostResult{Stdout: []byte(facts.String())}, nil
+	case strings.HasSuffix(c.Script, "echo end\n"):
+		h.asked = append(h.asked, "checks")
+		return port.HostResult{Stdout: []byte("end\n")}, nil
+	}
+	h.asked = append(h.asked, "start")
+	return port.HostResult{}, nil
+}
+
+func (h *scriptedHost) Close() error { return nil }
+
+// TestOneLook: to begin a step costs three scripts on the host, and no more. Thousands of hosts are asked every few seconds.
+func TestOneLook(t *testing.T) {
+	t.Parallel()
+	digests, err := linuxhost.ParseManifest(strings.Repeat("1", 64) + " v1.36.3/linux/amd64/kubeadm\n" + strings.Repeat("2", 64) + " v1.36.3/linux/amd64/kubelet\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := &scriptedHost{goal: linuxhost.Goal{Distribution: linuxhost.Kubeadm, Version: version.MustParse("v1.36.3"), Digests: digests, Source: linuxhost.Source{HostFolder: "/opt/b"}}}
+	p, err := linuxhost.Advance(t.Context(), linuxhost.Upgrade{Goal: host.goal, Host: host, Attempt: "a"})
+	if err != nil || p.Step != "fetch-kubeadm" {
+		t.Fatalf("%v, %+v", err, p)
+	}
+	if diff := cmp.Diff([]string{"facts", "checks", "start"}, host.asked); diff != "" {
+		t.Errorf("the host was asked (-want +got):\n%s", diff)
+	}
+}

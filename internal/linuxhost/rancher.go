@@ -1,0 +1,22 @@
+package linuxhost
+
+// rancherSteps are the steps of a host that runs RKE2 or K3s: one binary is everything, and its service brings the rest to its version.
+func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
+	name := string(g.Distribution)
+	binaries, missing := selectBinaries(g, f, binary{name: name, tell: "--version"})
+	if missing != nil {
+		return nil, missing
+	}
+	var steps []Step
+	for _, b := range binaries {
+		steps = append(steps, fetchStep(g, f, b))
+	}
+	if g.Snapshot && f.Member {
+		steps = append(steps, etcdSnapshotStep(g))
+	}
+	steps = append(steps, drainSteps(g)...)
+	steps = append(steps, installSteps(g, binaries, name)...)
+	// The service of a server is up only when etcd and the images of the new version are.
+	steps = append(steps, restartStep(g, f, upgradeLimit))
+	return append(steps, endSteps(g)...), nil
+}

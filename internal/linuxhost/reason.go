@@ -1,0 +1,104 @@
+package linuxhost
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reason says, in one word, why an upgrade of a host failed or is refused. It stands in front of the message on the Machine.
+type Reason string
+
+// The reasons.
+const (
+	// NotThisDistribution: the host does not run the distribution that the updater is for.
+	NotThisDistribution Reason = "NotThisDistribution"
+	// VersionRefused: the change of version is not legal: a downgrade, more than one minor, or a node newer than its API server.
+	VersionRefused Reason = "VersionRefused"
+	// NoDigest: the manifest of digests does not have a binary that is needed.
+	NoDigest Reason = "NoDigest"
+	// WrongDigest: a binary is not what the manifest says.
+	WrongDigest Reason = "WrongDigest"
+	// WrongVersion: a binary has the right digest, and says that it is of another version, or does not run.
+	WrongVersion Reason = "WrongVersion"
+	// DownloadFailed: a binary could not be had.
+	DownloadFailed Reason = "DownloadFailed"
+	// DiskFull: there is no room for what must be written.
+	DiskFull Reason = "DiskFull"
+	// FolderReadOnly: no file can be made in the folder of binaries.
+	FolderReadOnly Reason = "FolderReadOnly"
+	// ToolMissing: the host lacks a program that a step needs.
+	ToolMissing Reason = "ToolMissing"
+	// SnapshotFailed: etcd could not be saved, so nothing was changed.
+	SnapshotFailed Reason = "SnapshotFailed"
+	// FileRefused: a file cannot be written safely: its path is not allowed, leads elsewhere on the
+	// host, or its content on the host cannot be parsed. Or it is a patch for kubeadm that is not
+	// safe, or that the configuration does not have.
+	FileRefused Reason = "FileRefused"
+	// WrongHost: the host that answers is not that of the Machine's node.
+	WrongHost Reason = "WrongHost"
+	// StepFailed: a step's script failed, and says no other reason.
+	StepFailed Reason = "StepFailed"
+	// StepTimedOut: a step's script was ended because it took too long.
+	StepTimedOut Reason = "StepTimedOut"
+	// StepHadNoEffect: a step's script ended well, and the step is not done.
+	StepHadNoEffect Reason = "StepHadNoEffect"
+	// NodeNotReady: the node is not Ready at the version in time.
+	NodeNotReady Reason = "NodeNotReady"
+)
+
+// ReasonMark begins the line of a step's output that tells the reason of its failure; the rest of the line stands in the Failure.
+const ReasonMark = "windlass-reason "
+
+// Failure is why an upgrade cannot go on until somebody does something.
+type Failure struct {
+	Reason  Reason
+	Step    Name
+	Message string
+}
+
+// String is the failure as it stands on a Machine.
+func (f Failure) String() string {
+	if f.Step == "" {
+		return fmt.Sprintf("%s: %s", f.Reason, f.Message)
+	}
+	return fmt.Sprintf("%s: step %s: %s", f.Reason, f.Step, f.Message)
+}
+
+// FailureOf tells why a job failed, from what it printed and its exit code.
+func FailureOf(job Job) Failure {
+	output := Mask(job.Output)
+	for line := range strings.SplitSeq(output, "\n") {
+		if told, ok := strings.CutPrefix(line, ReasonMark); ok {
+			reason, message, _ := strings.Cut(told, ": ")
+			return Failure{Reason: Reason(reason), Step: job.Step, Message: message}
+		}
+	}
+	last := lastLines(output, 3)
+	switch {
+	case strings.Contains(output, "No space left on device"):
+		return Failure{Reason: DiskFull, Step: job.Step, Message: "a disk of the host is full: " + last}
+	case job.ExitCode == timedOut || job.ExitCode == killed:
+		return Failure{Reason: StepTimedOut, Step: job.Step, Message: fmt.Sprintf("it was ended after %s: %s", job.Ended.Sub(job.Started), last)}
+	}
+	return Failure{Reason: StepFailed, Step: job.Step, Message: fmt.Sprintf("exit code %d: %s", job.ExitCode, last)}
+}
+
+const (
+	// timedOut and killed are the exit codes of a script that `timeout` ended.
+	timedOut = 124
+	killed   = 137
+)
+
+// lastLines gives the last lines that say something, as one line.
+func lastLines(output string, n int) string {
+	var lines []string
+	for line := range strings.Lines(output) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return "it printed nothing"
+	}
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}

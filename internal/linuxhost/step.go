@@ -1,0 +1,95 @@
+package linuxhost
+
+import "time"
+
+// Name names a step. It stands on the host, in reports and in documentation.
+type Name string
+
+// The steps.
+const (
+	// FetchPrefix begins the names of the steps that bring one binary to the host, such as fetch-kubelet, and InstallPrefix of those that put it
+	// in its place.
+	FetchPrefix   = "fetch-"
+	InstallPrefix = "install-"
+
+	// EtcdSnapshot saves etcd, before the first change of a machine with a member of it.
+	EtcdSnapshot Name = "etcd-snapshot"
+	// Drain cordons the node and evicts its pods.
+	Drain Name = "drain"
+	// BeforeCommands runs the commands that may be repeated, before kubeadm.
+	BeforeCommands Name = "before-commands"
+	// WriteFiles writes the files of the bootstrap configuration.
+	WriteFiles Name = "write-files"
+	// KubeadmUpgrade runs kubeadm upgrade apply on the first control plane machine, kubeadm upgrade node on all others.
+	KubeadmUpgrade Name = "kubeadm-upgrade"
+	// KubeletEndpoint has the kubelet of a control plane machine talk to the API server of its own machine.
+	KubeletEndpoint Name = "kubelet-endpoint"
+	// KubeletArguments sets the kubelet's arguments.
+	KubeletArguments Name = "kubelet-arguments"
+	// AfterCommands runs the commands that may be repeated, after the binaries and arguments are in place.
+	AfterCommands Name = "after-commands"
+	// Restart restarts the service that runs the node.
+	Restart Name = "restart"
+	// NodeReady waits until the node is Ready at the version.
+	NodeReady Name = "node-ready"
+	// Uncordon makes the node schedulable again.
+	Uncordon Name = "uncordon"
+)
+
+// Step is one thing to do on a host. Each can be repeated, and cut short anywhere.
+type Step struct {
+	Name Name
+	// Summary says what it does, in words for whoever reads a plan.
+	Summary string
+	// Check is a script that changes nothing and exits with 0 where the step is done. What it prints says how far it is. It is empty for actions
+	// that are no scripts of the host.
+	Check string
+	// Action does it. It is verified by Check.
+	Action Action
+	// Installs is the binary that the step puts in its place; empty for other steps.
+	Installs string
+}
+
+// Action is how a step is done: Run, Send, DrainNode, AwaitNode or UncordonNode.
+//
+//sumtype:decl
+type Action interface{ action() }
+
+// Run runs a script as a job on the host.
+type Run struct {
+	Script string
+	// Limit is how long it may take.
+	Limit time.Duration
+}
+
+// Send sends a file of the bundle, in parts, to Path on the host. What arrived is the file when its digest is right.
+type Send struct {
+	// Name is the name in the bundle.
+	Name string
+	// Part is where parts are appended; Path is what it is renamed to when it is whole.
+	Part, Path string
+	Digest     Digest
+}
+
+// DrainNode cordons the node and evicts its pods.
+type DrainNode struct{}
+
+// AwaitNode waits for the node to be Ready at the version.
+type AwaitNode struct{}
+
+// UncordonNode makes the node schedulable, where it was when the upgrade began.
+type UncordonNode struct{}
+
+func (Run) action()          {}
+func (Send) action()         {}
+func (DrainNode) action()    {}
+func (AwaitNode) action()    {}
+func (UncordonNode) action() {}
+
+const (
+	// commandLimit is how long a step may take that has no reason to take long; fetchLimit for one that downloads a binary, and upgradeLimit for
+	// kubeadm, which waits for images and static pods.
+	commandLimit = 5 * time.Minute
+	fetchLimit   = 30 * time.Minute
+	upgradeLimit = 30 * time.Minute
+)

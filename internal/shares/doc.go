@@ -1,0 +1,2 @@
+// Package shares keeps one tenant from using all of something that a process has little of.
+package shares

@@ -1,0 +1,324 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// run is one action of an engine in a world, with one outcome of all that can go either way.
+type run struct {
+	checker
+	m *model
+	// w is the world as it becomes, asRead what the engine saw of it.
+	w      *world
+	asRead world
+	// stock says that it is the other engine's action.
+	stock bool
+	// changed says that somebody has changed the Cluster since it was read.
+	changed bool
+	// choices are the outcomes, ways how many there are of each; what goes beyond choices takes the first.
+	choices, ways []uint8
+	// dead says that the process has been cut off.
+	dead bool
+	// reason is why the engine decided what it did, said what happened.
+	reason chain.Reason
+	said   []string
+}
+
+var _ chain.Effects = (*run)(nil)
+
+var (
+	errCut      = errors.New("cut off")
+	errConflict = errors.New("the object has been modified")
+	errHook     = errors.New("the extension cannot be reached")
+)
+
+// choose takes the next outcome out of n.
+func (r *run) choose(n int) int {
+	at := len(r.ways)
+	r.ways = append(r.ways, uint8(n)) //nolint:gosec // a handful
+	if at < len(r.choices) {
+		return int(r.choices[at])
+	}
+	return 0
+}
+
+func (r *run) say(format string, args ...any) {
+	if r.m.labelled {
+		r.said = append(r.said, fmt.Sprintf(format, args...))
+	}
+}
+
+// spend takes one from a budget that has one.
+func spend(budget *uint8) bool {
+	if *budget == 0 {
+		return false
+	}
+	if *budget != Unlimited {
+		*budget--
+	}
+	return true
+}
+
+// attempt makes an effect that may be lost, or be done without an answer.
+func (r *run) attempt(what string, effect func()) error {
+	if r.dead {
+		return errCut
+	}
+	n := 1
+	if r.w.faults.Cuts > 0 {
+		n = 3
+	}
+	switch r.choose(n) {
+	case 1:
+		spend(&r.w.faults.Cuts)
+		r.say("%s is lost", what)
+		return errCut
+	case 2:
+		spend(&r.w.faults.Cuts)
+		effect()
+		r.say("%s is done, its answer is lost", what)
+		return errCut
+	default:
+		effect()
+		return nil
+	}
+}
+
+// Record implements upgrade.Effects.
+func (r *run) Record(_ context.Context, recorded chain.Recorded) error {
+	if r.changed {
+		r.say("a conflict")
+		return errConflict
+	}
+	return r.attempt("the record", func() {
+		old := *r.w
+		r.m.write(r.w, recorded)
+		r.recorded(&old, r.w)
+	})
+}
+
+// write puts on the Cluster what is recorded.
+func (m *model) write(w *world, recorded chain.Recorded) {
+	generation := w.generation()
+	w.pending, w.intent, w.chainTarget, w.chainAt, w.edited = 0, intent{}, 0, 0, false
+	w.stepTo, w.lacked = 0, 0
+	for _, name := range recorded.Pending {
+		if h := hookOf(name); h != 0 {
+			w.pending = w.pending.with(h)
+		}
+	}
+	if i := recorded.Intent; i != nil {
+		w.intent = intent{from: m.rung(i.From), to: m.rung(i.To), workers: i.Workers, aged: !i.Passed.After(longAgo)}
+	}
+	if recorded.Chain != nil {
+		w.edited = recorded.Chain.Generation != generation
+		w.chainTarget, w.chainAt = m.rung(recorded.Chain.Target), m.rung(recorded.Chain.At)
+		if last := len(recorded.Chain.Steps) - 1; last >= 0 {
+			step := recorded.Chain.Steps[last]
+			w.stepTo, w.lacked = m.rung(step.To), m.membersOf(step.Lacked)
+		}
+	}
+	w.upgradeStep, w.okToDelete = m.rung(recorded.UpgradeStep), recorded.OKToDelete
+}
+
+// Call implements upgrade.Effects. Of a call whose answer is lost the engine knows as little as of one that fails.
+func (r *run) Call(_ context.Context, call chain.CallHook, _ chain.Decision) (chain.Reply, error) {
+	if r.dead {
+		return chain.Reply{}, errCut
+	}
+	return r.call(hookOf(call.Hook), r.m.rung(call.Step))
+}
+
+func (r *run) call(h hook, step rung) (chain.Reply, error) {
+	n := 1
+	if r.w.faults.Answers > 0 {
+		n = 3
+	}
+	answer := r.choose(n)
+	r.called(h, step, answer == 0)
+	name := strings.TrimSpace(h.String() + " " + r.m.version(step).String())
+	switch answer {
+	case 1:
+		spend(&r.w.faults.Answers)
+		r.say("%s blocks", name)
+		return chain.Reply{RetryAfter: time.Second, Message: "not now"}, nil
+	case 2:
+		spend(&r.w.faults.Answers)
+		r.say("%s fails", name)
+		return chain.Reply{}, errHook
+	default:
+		r.say("%s passes", name)
+		return chain.Reply{}, nil
+	}
+}
+
+// Apply implements upgrade.Effects. As in the product, one group's failure does not keep it from the others.
+func (r *run) Apply(_ context.Context, objects chain.Objects, stamp version.Version) error {
+	if r.dead {
+		return errCut
+	}
+	r.check(!r.asRead.paused && !r.asRead.deleting, "objects are written though the Cluster is paused or goes")
+	r.check(!objects.Leave, "objects are written that are to be left alone")
+	if err := r.applyControlPlane(objects.ControlPlane, r.m.rung(stamp)); err != nil {
+		return err
+	}
+	var failures []error
+	for _, o := range objects.Groups {
+		i := r.m.group(o.Name)
+		if i < 0 || !r.asRead.groups[i].inTopology {
+			r.check(false, "%s %q is written, and there is no such group", o.Kind, o.Name)
+			continue
+		}
+		r.check(o.Kind == r.m.Groups[i].Kind, "%q is written as a %s", o.Name, o.Kind)
+		failures = append(failures, r.applyGroup(i, o))
+	}
+	for i := range r.m.Groups {
+		failures = append(failures, r.deletesGroup(i))
+	}
+	err := errors.Join(failures...)
+	if err != nil {
+		// A group that was kept back comes after others that were not.
+		r.w.ledger.turn = 0
+	}
+	return err
+}
+
+func (r *run) applyControlPlane(o chain.Object, stamp rung) error {
+	w, to := r.w, r.m.rung(o.Version)
+	if !w.cp.exists {
+		return r.create(to, stamp)
+	}
+	switch {
+	case o.Hold:
+		return nil
+	case to != w.cp.spec:
+		r.say("the control plane goes to %s", o.Version)
+		return r.attempt("that", func() { r.raisesControlPlane(to, stamp) })
+	}
+	r.check(to == r.asRead.target || r.asRead.cp.lags, "the control plane waits at %s for its upgrade, and is written to", o.Version)
+	if stamp == w.cp.stamp {
+		return nil
+	}
+	return r.attempt("the stamp", func() { w.cp.stamp = stamp })
+}
+
+// create makes the control plane and what comes before it.
+func (r *run) create(to, stamp rung) error {
+	r.check(r.w.ledger.create == complete, "the topology is created, and BeforeClusterCreate did not let it pass")
+	r.check(to == r.asRead.target, "the control plane is created at %s", r.m.version(to))
+	if !r.w.begun {
+		if err := r.attempt("the infrastructure", func() { r.w.begun = true }); err != nil {
+			return err
+		}
+	}
+	return r.attempt("the control plane", func() {
+		r.say("the control plane is created at %s", r.m.version(to))
+		r.w.cp = controlPlane{exists: true, spec: to, stamp: stamp}
+	})
+}
+
+func (r *run) applyGroup(i int, o chain.Object) error {
+	g, seen, to := &r.w.groups[i], r.asRead.groups[i], r.m.rung(o.Version)
+	switch {
+	case o.Hold || !g.inTopology || g.deleting || seen.deleting:
+		return nil
+	case seen.exists && !g.exists:
+		r.say("%s is gone", o.Name)
+		return errCut
+	case !g.exists:
+		r.check(to == r.asRead.target, "%s is created at %s", o.Name, o.Version)
+		return r.attempt(o.Name, func() {
+			r.say("%s is created at %s", o.Name, o.Version)
+			r.createsGroup(i, to)
+		})
+	case to != g.version:
+		r.say("%s goes to %s", o.Name, o.Version)
+		return r.attempt("that", func() { r.raisesGroup(i, to) })
+	default:
+		r.check(to == r.asRead.target || seen.lags, "%s waits at %s for its upgrade, and is written to", o.Name, o.Version)
+		return nil
+	}
+}
+
+// deletesGroup deletes a group that had left the topology when that was read. Its machines run until it is gone.
+func (r *run) deletesGroup(i int) error {
+	g := &r.w.groups[i]
+	if !r.asRead.groups[i].leaving() || !g.exists || g.deleting {
+		return nil
+	}
+	return r.attempt(r.m.Groups[i].Name, func() {
+		r.say("%s is deleted", r.m.Groups[i].Name)
+		g.deleting, g.lags = true, false
+		r.w.replan()
+	})
+}
+
+func (r *run) createsGroup(i int, to rung) {
+	w := r.w
+	calm := w.cp.spec == to && !w.cp.upgrading() && !w.ledger.controlPlane.open()
+	r.check(r.stock || calm, "%s is created while the control plane changes", r.m.Groups[i].Name)
+	w.groups[i].exists, w.groups[i].version, w.groups[i].oldest = true, to, to
+	w.ledger.followed = w.ledger.followed.with(i)
+	r.checkGroupSkew(i)
+}
+
+func (m *model) carry(r *run, state chain.State, recorded chain.Recorded, d chain.Decision) {
+	r.reason = d.Reason
+	r.say("%s: %s", d.Reason, d.Message)
+	outcome, err := m.Engine.Carry(context.Background(), state, recorded, d, epoch, r)
+	if err != nil {
+		return
+	}
+	if wait, ok := d.Action.(chain.Wait); ok {
+		r.check(wait.Until.IsZero() || outcome.RequeueAfter > 0, "nobody comes back after %s", d.Message)
+	}
+	if a := outcome.Answer; a != nil {
+		r.w.answer = answer{hook: hookOf(a.Hook), step: r.m.rung(a.Step), failed: a.Failed}
+		r.check(outcome.RequeueAfter > 0, "nobody comes back to call %s again", a.Hook)
+		r.check(a.Message != "" && a.Until.After(epoch) && !a.Since.IsZero(), "an answer without message or times: %+v", *a)
+	}
+}
+
+// outcomes lets the engine act in every way that it can go, and hands each over.
+func (m *model) outcomes(asRead, w world, changed bool, visit func(world, *run)) {
+	var state chain.State
+	var recorded chain.Recorded
+	var decision chain.Decision
+	if !asRead.stock {
+		state, recorded = m.read(&asRead)
+		decision = m.Engine.Decide(state, epoch)
+	}
+	var choices []uint8
+	for {
+		next := w
+		r := &run{m: m, w: &next, asRead: asRead, changed: changed, choices: choices, stock: asRead.stock}
+		if r.stock {
+			r.otherEngine()
+		} else {
+			m.carry(r, state, recorded, decision)
+		}
+		visit(next, r)
+		// The next outcome is the one after this, counting from the last choice.
+		choices = append(choices[:0], r.choices...)
+		for len(choices) < len(r.ways) {
+			choices = append(choices, 0)
+		}
+		choices = choices[:len(r.ways)]
+		for len(choices) > 0 && choices[len(choices)-1]+1 >= r.ways[len(choices)-1] {
+			choices = choices[:len(choices)-1]
+		}
+		if len(choices) == 0 {
+			return
+		}
+		choices[len(choices)-1]++
+		choices = slices.Clone(choices)
+	}
+}

@@ -1,0 +1,294 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"github.com/windlass-dev/windlass/internal/chain"
+)
+
+// Report says what an exploration has found.
+type Report struct {
+	// States and Transitions are how many were visited. Complete says that there are no others.
+	States, Transitions int
+	Complete            bool
+	// Depth is the number of steps to the farthest state.
+	Depth int
+	// Violation is the first that was found, nil if none was.
+	Violation *Violation
+}
+
+// Violation is an invariant that does not hold, and a shortest way there.
+type Violation struct {
+	Problem string
+	// Trace are the steps from the beginning; the last is the one that breaks the invariant.
+	Trace []string
+}
+
+func (v *Violation) String() string {
+	return strings.Join(v.Trace, "\n") + "\nVIOLATION: " + v.Problem
+}
+
+// key stands for a world: 128 bits of a hash, so that two worlds have the same with a probability that counts for nothing.
+type key [2]uint64
+
+// explorer visits worlds breadth first. Of a world that was visited only its key is kept, and how it was come to.
+type explorer struct {
+	*model
+	ctx   context.Context //nolint:containedctx // lives as long as one call of Explore
+	seeds [2]maphash.Seed
+	limit int
+
+	index map[key]struct{}
+	// good are the keys of worlds from which a run without disturbances ends well.
+	good  map[key]struct{}
+	queue []world
+	// from and way say how each world was come to: from which, and by which of its steps.
+	from   []int32
+	way    []uint16
+	depth  []uint16
+	report Report
+}
+
+// Explore visits what can happen from the beginning of c, at most limit states, and checks invariants on the way. It ends at the first violation.
+// The error is about c, or ctx's.
+func Explore(ctx context.Context, c Config, limit int) (Report, error) {
+	m, err := newModel(c)
+	if err != nil {
+		return Report{}, err
+	}
+	e := &explorer{
+		model: m, ctx: ctx, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, limit: limit,
+		index: map[key]struct{}{}, good: map[key]struct{}{},
+	}
+	e.visit(m.start(), -1, 0)
+	err = e.explore() //nolint:contextcheck // simulated effects wait for nothing
+	return e.report, err
+}
+
+func (e *explorer) key(w *world) key {
+	return key{maphash.Comparable(e.seeds[0], *w), maphash.Comparable(e.seeds[1], *w)}
+}
+
+// visit adds a world if it is new. It reports whether there is room for it.
+func (e *explorer) visit(w world, from int, way int) bool {
+	k := e.key(&w)
+	if _, known := e.index[k]; known {
+		return true
+	}
+	if len(e.from) >= e.limit {
+		return false
+	}
+	e.index[k] = struct{}{}
+	depth := uint16(0)
+	if from >= 0 {
+		depth = e.depth[from] + 1
+	}
+	e.queue = append(e.queue, w)
+	e.from, e.way, e.depth = append(e.from, int32(from)), append(e.way, uint16(way)), append(e.depth, depth) //nolint:gosec // limit bounds both
+	return true
+}
+
+func (e *explorer) explore() error {
+	const chunk = 1 << 12
+	e.report.Complete = true
+	for at := 0; len(e.queue) > 0; at++ {
+		if at%chunk == 0 {
+			if err := e.ctx.Err(); err != nil {
+				return fmt.Errorf("exploring: %w", err)
+			}
+			e.queue = slices.Clone(e.queue)
+		}
+		w := e.queue[0]
+		e.queue = e.queue[1:]
+		e.report.States, e.report.Depth = at+1, int(e.depth[at])
+		if problem, trail := e.fair(w); problem != "" {
+			e.report.Violation = &Violation{Problem: problem, Trace: append(e.trace(at), trail...)}
+			return nil
+		}
+		way := 0
+		e.steps(w, func(next world, problem, _ string) bool {
+			e.report.Transitions++
+			if problem != "" {
+				e.report.Violation = &Violation{Problem: problem, Trace: append(e.trace(at), e.label(w, way))}
+				return false
+			}
+			e.report.Complete = e.visit(next, at, way) && e.report.Complete
+			way++
+			return true
+		})
+		if e.report.Violation != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// steps hands over all that can happen in w, always in the same order, until visit says that it is enough.
+func (m *model) steps(w world, visit func(next world, problem, label string) bool) {
+	more := true
+	hand := func(prefix string) func(world, *run) {
+		return func(next world, r *run) {
+			if more {
+				more = visit(next, r.violation, prefix+strings.Join(r.said, "; "))
+			}
+		}
+	}
+	m.outcomes(w, w, false, hand(""))
+	events := m.events(&w)
+	for _, event := range events {
+		if more {
+			more = visit(event.to, "", event.label)
+		}
+	}
+	if w.faults.Races == 0 || w.stock {
+		return
+	}
+	for _, event := range events {
+		if event.label == passes || event.label == ages || event.to.stock != w.stock {
+			continue
+		}
+		spend(&event.to.faults.Races)
+		m.outcomes(w, event.to, event.cluster, hand("meanwhile "+event.label+": "))
+	}
+}
+
+// label says what one step of w is.
+func (e *explorer) label(w world, way int) string {
+	e.labelled = true
+	defer func() { e.labelled = false }()
+	found, at := "", 0
+	e.steps(w, func(_ world, _, label string) bool {
+		if at == way {
+			found = label
+		}
+		at++
+		return at <= way
+	})
+	return found
+}
+
+// trace says how a world was come to, by taking the same steps again.
+func (e *explorer) trace(at int) []string {
+	var ways []uint16
+	for ; e.from[at] >= 0; at = int(e.from[at]) {
+		ways = append(ways, e.way[at])
+	}
+	e.labelled = true
+	defer func() { e.labelled = false }()
+	w := e.start()
+	lines := make([]string, 0, len(ways)+1)
+	for _, way := range slices.Backward(ways) {
+		i := 0
+		e.steps(w, func(next world, _, label string) bool {
+			if i == int(way) {
+				lines = append(lines, label)
+				w = next
+			}
+			i++
+			return i <= int(way)
+		})
+	}
+	return lines
+}
+
+// fair lets the world behave from now on, and says what keeps the upgrade from its end.
+func (e *explorer) fair(w world) (problem string, trail []string) {
+	w.behave()
+	first := w
+	var path []key
+	for {
+		w.settle()
+		k := e.key(&w)
+		if _, known := e.good[k]; known {
+			break
+		}
+		if slices.Contains(path, k) {
+			return "from here the upgrade does not end though nothing disturbs it", e.fairTrail(first, len(path))
+		}
+		path = append(path, k)
+		before := w
+		r := e.behaved(&w)
+		if r.violation != "" {
+			return "while nothing disturbs it: " + r.violation, e.fairTrail(first, len(path))
+		}
+		if before == w {
+			if problem := e.ends(&w, r.reason); problem != "" {
+				return problem, e.fairTrail(first, len(path))
+			}
+			break
+		}
+	}
+	for _, k := range path {
+		e.good[k] = struct{}{}
+	}
+	return "", nil
+}
+
+// behaved lets the engine act once with the best outcome.
+func (m *model) behaved(w *world) *run {
+	r := &run{m: m, w: w, asRead: *w}
+	state, recorded := m.read(&r.asRead)
+	m.carry(r, state, recorded, m.Engine.Decide(state, epoch))
+	return r
+}
+
+// fairTrail says what happens in a run without disturbances.
+func (e *explorer) fairTrail(w world, most int) []string {
+	e.labelled = true
+	defer func() { e.labelled = false }()
+	lines := []string{"-- from here nothing disturbs it"}
+	for range most {
+		w.settle()
+		lines = append(lines, strings.Join(e.behaved(&w).said, "; "))
+	}
+	return lines
+}
+
+// ends says what is wrong with a world in which nothing happens any more.
+func (m *model) ends(w *world, reason chain.Reason) string {
+	switch {
+	case w.deleting && w.okToDelete:
+		return ""
+	case reason == chain.NoPath && (m.MayEndWithoutPath || m.older(w.target, w.cp.spec)):
+		return ""
+	case reason != chain.UpToDate:
+		return fmt.Sprintf("the upgrade stands still for the reason %s", reason)
+	}
+	return cmp.Or(m.endsUnfinished(w), m.endsOwing(w))
+}
+
+// endsUnfinished says which object is not at the target.
+func (m *model) endsUnfinished(w *world) string {
+	if w.cp.spec != w.target {
+		return "the upgrade has ended, and the control plane is at " + m.version(w.cp.spec).String()
+	}
+	for i, c := range m.Groups {
+		g := w.groups[i]
+		if g.leaving() {
+			return fmt.Sprintf("the upgrade has ended, and %s is still there", c.Name)
+		}
+		if g.inTopology && (!g.exists || g.version != w.target || g.oldest != w.target) {
+			return fmt.Sprintf("the upgrade has ended, and %s is at %s", c.Name, m.version(g.version))
+		}
+	}
+	return ""
+}
+
+// endsOwing says what is left on the Cluster, or has been lost.
+func (m *model) endsOwing(w *world) string {
+	if w.pending != 0 || w.intent.to != 0 || w.chainTarget != 0 || w.upgradeStep != 0 {
+		return fmt.Sprintf("the upgrade has ended, and something is left on the Cluster: %v, intent %s, target %s, step %s",
+			w.pending.pending(), m.version(w.intent.to), m.version(w.chainTarget), m.version(w.upgradeStep))
+	}
+	l := &w.ledger
+	owed := slices.ContainsFunc([]phase{l.initialize, l.controlPlane, l.workersBefore, l.workersAfter}, phase.open)
+	if !l.forgiven && (owed || l.began || l.moved) {
+		return fmt.Sprintf("the upgrade has ended, and hooks have been lost: %+v", *l)
+	}
+	return ""
+}

@@ -1,0 +1,247 @@
+package explore
+
+import (
+	"slices"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// world is all that there is at one moment. It is a value, and two worlds that are == are the same.
+type world struct {
+	// What people want.
+	target                                rung
+	source                                uint8
+	sourceDown, paused, deleting, blocker bool
+	// What is recorded on the Cluster.
+	pending hooks
+	intent  intent
+	// chainTarget and chainAt are recorded together; chainAt is 0 when it is not known.
+	chainTarget, chainAt rung
+	// stepTo is the last step of the control plane that is recorded with them, and lacked are the
+	// groups that lacked machines when BeforeWorkersUpgrade passed for it.
+	stepTo      rung
+	lacked      members
+	upgradeStep rung
+	// edited says that the Cluster's spec has changed since chainTarget was recorded.
+	edited     bool
+	okToDelete bool
+	// The objects. begun says that one exists.
+	begun  bool
+	cp     controlPlane
+	groups [MaxGroups]group
+	// stock says that Cluster API's own engine is in charge.
+	stock bool
+	// answer is what the engine remembers of the last hook.
+	answer answer
+
+	ledger ledger
+	// faults is what is left of the budgets.
+	faults Faults
+}
+
+type intent struct {
+	from, to rung
+	// aged says that it was announced too long ago.
+	workers, aged bool
+}
+
+func (i intent) passed() time.Time {
+	if i.aged {
+		return longAgo
+	}
+	return epoch
+}
+
+type controlPlane struct {
+	exists, initialized bool
+	spec, status, stamp rung
+	// lags says that the engine reads it as it was before its last step.
+	lags bool
+}
+
+// asRead is what the engine reads.
+func (c controlPlane) asRead() controlPlane {
+	if !c.lags {
+		return c
+	}
+	c.spec = c.status
+	if c.stamp != 0 {
+		c.stamp = c.status
+	}
+	return c
+}
+
+func (c controlPlane) upgrading() bool { return c.status != 0 && c.status != c.spec }
+func (c controlPlane) stable() bool    { return c.exists && c.status == c.spec }
+
+type group struct {
+	inTopology, exists, deleting, deferred, held bool
+	version, oldest                              rung
+	// lags: the engine reads the group as it was before it began to move. short: a machine is missing.
+	// starved: it does not come, whether the group moves or not.
+	lags, short, starved bool
+}
+
+func (g group) counts() bool    { return g.inTopology && g.exists && !g.deleting }
+func (g group) upgrading() bool { return g.counts() && g.version != g.oldest }
+
+// joins reports whether machines of a group that is not on its way could join the control plane.
+func (w *world) joins(i int) bool {
+	g := w.groups[i]
+	return g.exists && g.version == g.oldest && g.version == w.cp.spec
+}
+
+// leaving reports whether there are machines of a group that the topology does not have.
+func (g group) leaving() bool { return g.exists && !g.inTopology }
+
+// answer is that of a hook which did not let the Cluster pass.
+type answer struct {
+	hook   hook
+	step   rung
+	failed bool
+}
+
+// hook stands for a chain.Hook; 0 for none.
+type hook uint8
+
+const (
+	beforeCreate hook = iota + 1
+	afterInitialized
+	beforeCluster
+	beforeControlPlane
+	afterControlPlane
+	beforeWorkers
+	afterWorkers
+	afterCluster
+	beforeDelete
+)
+
+var hookNames = [...]chain.Hook{
+	beforeCreate: chain.BeforeClusterCreate, afterInitialized: chain.AfterControlPlaneInitialized, beforeCluster: chain.BeforeClusterUpgrade,
+	beforeControlPlane: chain.BeforeControlPlaneUpgrade, afterControlPlane: chain.AfterControlPlaneUpgrade, beforeWorkers: chain.BeforeWorkersUpgrade,
+	afterWorkers: chain.AfterWorkersUpgrade, afterCluster: chain.AfterClusterUpgrade, beforeDelete: chain.BeforeClusterDelete,
+}
+
+func (h hook) String() string { return string(hookNames[h]) }
+
+func hookOf(name chain.Hook) hook { return hook(max(0, slices.Index(hookNames[:], name))) } //nolint:gosec // a table of ten
+
+// hooks is a set of them.
+type hooks uint16
+
+func (s hooks) has(h hook) bool { return s&(1<<h) != 0 }
+func (s hooks) with(list ...hook) hooks {
+	for _, h := range list {
+		s |= 1 << h
+	}
+	return s
+}
+func (s hooks) without(h hook) hooks { return s &^ (1 << h) }
+
+func (s hooks) pending() chain.Pending {
+	if s == 0 {
+		return nil
+	}
+	var list chain.Pending
+	for h := range hook(len(hookNames)) {
+		if s.has(h) {
+			list = append(list, hookNames[h])
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// later is a moment at which an answer no longer holds.
+const later = time.Minute
+
+// recordedGeneration stands for the Cluster's generation when the target was recorded.
+const recordedGeneration = 1
+
+// generation is the Cluster's: only whether it has changed since the record of the target counts.
+func (w *world) generation() int64 {
+	if w.edited {
+		return recordedGeneration + 1
+	}
+	return recordedGeneration
+}
+
+// edit says that somebody changes the Cluster's spec.
+func (w *world) edit() { w.edited = w.chainTarget != 0 }
+
+// proven reports whether this engine can know that the recorded target is that of the upgrade under way.
+func (w *world) proven() bool {
+	cp := w.cp.asRead()
+	return w.chainTarget != 0 && (!w.edited || cp.stamp == cp.spec || w.chainAt == cp.spec)
+}
+
+// read is what the engine reads of the world.
+func (m *model) read(w *world) (chain.State, chain.Recorded) {
+	r := chain.Recorded{Pending: w.pending.pending(), OKToDelete: w.okToDelete, UpgradeStep: m.version(w.upgradeStep)}
+	if w.intent.to != 0 {
+		r.Intent = &chain.Intent{From: m.version(w.intent.from), To: m.version(w.intent.to), Workers: w.intent.workers, Passed: w.intent.passed()}
+	}
+	if w.chainTarget != 0 {
+		r.Chain = &chain.Progress{At: m.version(w.chainAt), Target: m.version(w.chainTarget), Generation: recordedGeneration}
+		if w.stepTo != 0 {
+			r.Chain.Steps = []chain.Step{{To: m.version(w.stepTo), Lacked: m.lackedOf(w.lacked)}}
+		}
+	}
+	cp := w.cp.asRead()
+	s := chain.State{
+		Target: m.version(w.target), Generation: w.generation(), Begun: w.begun, Paused: w.paused, Deleting: w.deleting, Initialized: cp.initialized,
+		ControlPlane: chain.ControlPlane{
+			Exists: cp.exists, Provisioned: cp.status != 0, Version: m.version(cp.spec), Upgrading: cp.upgrading(), Stamp: m.version(cp.stamp),
+		},
+		Source: m.source(w), Skew: m.Skew, Concurrency: m.Concurrency,
+	}
+	s.Groups, s.Leaving = m.readGroups(w)
+	if w.sourceDown {
+		s.SourceProblem = "the extension does not answer"
+	}
+	if w.blocker {
+		s.Blockers = []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/somebody"}
+	}
+	if w.answer.hook != 0 {
+		s.Answers = []chain.Answer{{
+			Hook: hookNames[w.answer.hook], Step: m.version(w.answer.step), Failed: w.answer.failed, Message: "not now", Since: epoch, Until: epoch.Add(later),
+		}}
+	}
+	return s.With(r), r
+}
+
+// readGroups returns the groups of the topology, and those that are leaving.
+func (m *model) readGroups(w *world) (groups, leaving []chain.Group) {
+	groups = make([]chain.Group, 0, len(m.Groups))
+	for i := range m.Groups {
+		g, c := &w.groups[i], &m.Groups[i]
+		read := chain.Group{Name: c.Name, Kind: c.Kind, Exists: g.exists, Deleting: g.deleting, Defer: g.deferred, Hold: g.held, MaxMinorStep: c.MaxMinorStep}
+		if g.exists {
+			read.Version, read.Oldest, read.Upgrading = m.version(g.version), m.version(g.oldest), g.version != g.oldest
+			if g.short {
+				read.Missing = 1
+			}
+		}
+		if g.lags {
+			read.Version, read.Upgrading = read.Oldest, false
+		}
+		switch {
+		case g.inTopology:
+			groups = append(groups, read)
+		case g.exists:
+			leaving = append(leaving, read)
+		}
+	}
+	return groups, leaving
+}
+
+// group finds a group of the topology by its name.
+func (m *model) group(name string) int {
+	return slices.IndexFunc(m.Groups, func(g Group) bool { return g.Name == name })
+}
+
+func (m *model) older(a, b rung) bool {
+	return version.Compare(m.version(a), m.version(b)) == version.Less
+}

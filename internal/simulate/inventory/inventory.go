@@ -1,0 +1,318 @@
+package inventory
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/inplace/preview"
+	"github.com/windlass-dev/windlass/internal/simulate/fleet"
+	"github.com/windlass-dev/windlass/internal/simulate/scenario"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Cluster is what is known of one.
+type Cluster struct {
+	// Objects has the Machines of all groups, as far as there are any.
+	Objects snapshot.Objects
+	// Class may be nil.
+	Class *clusterv1.ClusterClass
+	// ControlPlaneTemplate is the KubeadmControlPlaneTemplate of the class. It counts while there is no control plane object, and may be nil.
+	ControlPlaneTemplate *unstructured.Unstructured
+	// Request and Plan are the upgrade.
+	Request plan.Request
+	Plan    plan.Plan
+	// Updates say how the machines of each of snapshot.UpdateGroups are updated, in that order.
+	Updates []preview.Update
+	// Policies are those of the cluster's namespace.
+	Policies        []v1alpha1.UpdatePolicy
+	Updaters        []v1alpha1.Updater
+	NamespaceLabels map[string]string
+	// Gates are those of the cluster's namespace.
+	Gates []v1alpha1.UpgradeGate
+}
+
+// Read is what was read.
+type Read struct {
+	File scenario.File
+	// Sources are those that a file cannot hold, by the names of its clusters.
+	Sources map[string]plan.Source
+	// Notes say what objects do not tell, and what is taken for it.
+	Notes []string
+}
+
+// BlockedError says that machines are not updated at all, so that the upgrade does not end.
+type BlockedError struct {
+	// Groups say of each such group why.
+	Groups []string
+}
+
+func (e *BlockedError) Error() string {
+	return "the upgrade does not end: " + strings.Join(e.Groups, "; ")
+}
+
+// FromObjects reads clusters into a scenario. The error is a *BlockedError, or about a field that cannot be understood.
+func FromObjects(clusters []Cluster) (Read, error) {
+	r := &reader{sources: map[string]plan.Source{}, policies: map[string]*policy{}}
+	namespaces := sets.New[string]()
+	for _, c := range clusters {
+		namespaces.Insert(c.Objects.Cluster.Namespace)
+	}
+	r.qualify = namespaces.Len() > 1
+	var failed []error
+	for _, c := range clusters {
+		if err := r.cluster(c); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		return Read{}, errors.Join(failed...)
+	}
+	if len(r.blocked) > 0 {
+		return Read{}, &BlockedError{Groups: r.blocked}
+	}
+	r.file.Policies = r.usedPolicies()
+	r.file.Gates = r.readGates(clusters)
+	return Read{File: r.file, Sources: r.sources, Notes: r.notes}, nil
+}
+
+// reader gathers a scenario.
+type reader struct {
+	file    scenario.File
+	sources map[string]plan.Source
+	// policies are those that count for groups, by their names in the scenario.
+	policies       map[string]*policy
+	notes, blocked []string
+	// qualify says that names are not unique without their namespaces.
+	qualify bool
+}
+
+// policy is an UpdatePolicy that counts for groups, and the updaters of these.
+type policy struct {
+	selected updatepolicy.Selected
+	updaters map[string]v1alpha1.Updater
+}
+
+func (r *reader) note(format string, args ...any) {
+	if n := fmt.Sprintf(format, args...); !slices.Contains(r.notes, n) {
+		r.notes = append(r.notes, n)
+	}
+}
+
+// name names an object of a namespace.
+func (r *reader) name(namespace, name string) string {
+	if r.qualify && namespace != "" {
+		return namespace + "/" + name
+	}
+	return name
+}
+
+func (r *reader) cluster(c Cluster) error {
+	o := c.Objects
+	into := scenario.Cluster{
+		Name: r.name(o.Cluster.Namespace, o.Cluster.Name), From: c.Request.Inventory.ControlPlane.String(), To: c.Request.Target.String(),
+		PoolsAtOnce: snapshot.Concurrency(o.Cluster),
+	}
+	if skew := c.Request.Policy.Skew.Name; skew != version.KubernetesSkew().Name {
+		into.SkewPolicy = skew
+	}
+	r.source(&into, c)
+	var err error
+	if into.ControlPlane, err = readControlPlane(o, c.ControlPlaneTemplate); err != nil {
+		return err
+	}
+	for i, g := range snapshot.UpdateGroups(o, c.Class) {
+		var update preview.Update
+		if i < len(c.Updates) {
+			update = c.Updates[i]
+		}
+		switch {
+		case g.ControlPlane:
+			into.ControlPlane.Policy, into.ControlPlane.Updaters = r.update(c, g, update)
+			r.keepControlPlaneSurge(c, g, &into.ControlPlane)
+		case g.Name != "":
+			pool := r.deployment(c, g)
+			pool.Policy, pool.Updaters = r.update(c, g, update)
+			r.keepSurge(c, g, &pool)
+			if limit := groupOf(c.Request.Inventory, g.Name).MaxMinorStep; limit > 0 {
+				pool.MaxMinorStep = int(limit)
+			}
+			into.Pools = append(into.Pools, pool)
+		}
+	}
+	into.Pools = append(into.Pools, r.machinePools(c)...)
+	r.file.Clusters = append(r.file.Clusters, into)
+	return nil
+}
+
+// source writes down the versions that there are. Of a source that is no list it is those that the plan goes through.
+func (r *reader) source(into *scenario.Cluster, c Cluster) {
+	list, isList := c.Request.Source.(plan.VersionList)
+	if !isList {
+		list = c.Plan.ControlPlane
+	}
+	for _, v := range list {
+		into.Versions = append(into.Versions, v.String())
+	}
+	if len(list) == 0 {
+		into.Versions = []string{into.To}
+	}
+	if graph, ok := c.Request.Source.(plan.Graph); ok {
+		r.sources[into.Name] = graph
+		r.note("the versions of cluster %s are those that its UpgradeGraph leads through", into.Name)
+	}
+}
+
+// subject names a group to people.
+func subject(c Cluster, g snapshot.UpdateGroup) string {
+	return fmt.Sprintf("%s of cluster %s", g.Subject, c.Objects.Cluster.Name)
+}
+
+func groupOf(inventory plan.Inventory, name string) plan.Group {
+	if i := slices.IndexFunc(inventory.Groups, func(g plan.Group) bool { return g.Name == name }); i >= 0 {
+		return inventory.Groups[i]
+	}
+	return plan.Group{}
+}
+
+// update says by which policy and which of its updaters a group's machines are updated; no policy means that they are replaced.
+func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u preview.Update) (name string, updaters []string) {
+	selected, err := updatepolicy.Select(c.Policies, g.Group)
+	if err != nil || u.Outcome == preview.Blocked {
+		r.blocked = append(r.blocked, fmt.Sprintf("%s: %s", subject(c, g), cmp.Or(u.Message, fmt.Sprint(err))))
+		return "", nil
+	}
+	if !selected.InPlace {
+		return "", nil
+	}
+	if u.Outcome == preview.Replace {
+		r.note("%s: %s", subject(c, g), u.Message)
+		return "", nil
+	}
+	candidates, err := updatepolicy.SelectUpdaters(c.Updaters, c.NamespaceLabels, g.MachineLabels)
+	if err != nil {
+		r.blocked = append(r.blocked, fmt.Sprintf("%s: %v", subject(c, g), err))
+		return "", nil
+	}
+	name = r.name(c.Objects.Cluster.Namespace, selected.Name)
+	p := r.policies[name]
+	if p == nil {
+		p = &policy{selected: selected, updaters: map[string]v1alpha1.Updater{}}
+		r.policies[name] = p
+	}
+	for _, candidate := range candidates {
+		if len(u.Updaters) == 0 || slices.Contains(u.Updaters, candidate.Name) {
+			p.updaters[candidate.Name] = candidate
+			updaters = append(updaters, candidate.Name)
+		}
+	}
+	if u.Outcome != preview.InPlace {
+		by := cmp.Or(strings.Join(updaters, ", then "), scenario.DefaultUpdater)
+		r.note("%s is taken to be updated in place by %s, which is not certain: %s", subject(c, g), by, cmp.Or(u.Message, "nobody was asked"))
+	}
+	return name, updaters
+}
+
+// usedPolicies are the policies that count for groups, with the updaters of all these groups, by name. Groups that have all of them need not name them.
+func (r *reader) usedPolicies() []scenario.Policy {
+	var used []scenario.Policy
+	order := map[string][]string{}
+	for name, p := range r.policies {
+		s := p.selected.Policy
+		into := scenario.Policy{
+			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Drain: new(s.Drain),
+			Soak: fleet.FixedDuration(s.Soak).String(), MaxAttempts: s.MaxAttempts, AttemptTimeout: fleet.FixedDuration(s.AttemptTimeout).String(), Remediate: s.Remediate,
+		}
+		if p.selected.FallbackReplace {
+			into.Fallback = scenario.FallbackReplace
+		}
+		for _, u := range inOrder(p.updaters) {
+			into.Updaters = append(into.Updaters, scenario.Updater{
+				Name: u.Name, NeedsDrain: u.Spec.Transitions.NeedsDrain, MaxMinors: updatepolicy.MaxMinors(&u),
+			})
+			order[name] = append(order[name], u.Name)
+		}
+		used = append(used, into)
+	}
+	slices.SortFunc(used, func(a, b scenario.Policy) int { return strings.Compare(a.Name, b.Name) })
+	for i := range r.file.Clusters {
+		c := &r.file.Clusters[i]
+		c.ControlPlane.Updaters = unlessAll(c.ControlPlane.Updaters, order[c.ControlPlane.Policy])
+		for j := range c.Pools {
+			c.Pools[j].Updaters = unlessAll(c.Pools[j].Updaters, order[c.Pools[j].Policy])
+		}
+	}
+	return used
+}
+
+func inOrder(updaters map[string]v1alpha1.Updater) []v1alpha1.Updater {
+	sorted := make([]v1alpha1.Updater, 0, len(updaters))
+	for _, u := range updaters {
+		sorted = append(sorted, u)
+	}
+	slices.SortFunc(sorted, func(a, b v1alpha1.Updater) int {
+		return cmp.Or(cmp.Compare(a.Spec.Order, b.Spec.Order), strings.Compare(a.Name, b.Name))
+	})
+	return sorted
+}
+
+func unlessAll(own, all []string) []string {
+	if slices.Equal(own, all) {
+		return nil
+	}
+	return own
+}
+
+// readGates reads the windows of gates. What a person or a look at the cluster decides is taken to be well.
+func (r *reader) readGates(clusters []Cluster) []scenario.Gate {
+	gates := map[string]*scenario.Gate{}
+	var order, approvals, checks []string
+	for _, c := range clusters {
+		key := gate.Cluster{Namespace: c.Objects.Cluster.Namespace, Name: c.Objects.Cluster.Name, Labels: c.Objects.Cluster.Labels}
+		for i := range c.Gates {
+			g := &c.Gates[i]
+			if selected, _ := gate.SelectsCluster(g, key); !selected {
+				continue
+			}
+			name := r.name(g.Namespace, g.Name)
+			if gates[name] == nil {
+				gates[name] = &scenario.Gate{Name: name, Steps: g.Spec.Steps, Windows: g.Spec.Requires.Windows}
+				order = append(order, name)
+				if g.Spec.Requires.Approval != nil {
+					approvals = append(approvals, name)
+				}
+				if len(g.Spec.Requires.Checks) > 0 {
+					checks = append(checks, name)
+				}
+			}
+			gates[name].Clusters = append(gates[name].Clusters, r.name(key.Namespace, key.Name))
+		}
+	}
+	if len(approvals) > 0 {
+		r.note("approvals are taken to be given at once, at the gates %s", strings.Join(approvals, ", "))
+	}
+	if len(checks) > 0 {
+		r.note("checks are taken to pass, at the gates %s", strings.Join(checks, ", "))
+	}
+	var read []scenario.Gate
+	for _, name := range order {
+		if g := gates[name]; len(g.Windows) > 0 {
+			if len(g.Clusters) == len(clusters) {
+				g.Clusters = nil
+			}
+			read = append(read, *g)
+		}
+	}
+	return read
+}

@@ -1,0 +1,295 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+
+	"github.com/windlass-dev/windlass/internal/simulate/whatif"
+)
+
+// maxWorst is how many groups a list of the most disrupted has.
+const maxWorst = 10
+
+// model is what the page's template is filled with.
+type model struct {
+	Style, Colours  template.CSS
+	Title, Subtitle string
+	// Sentence is about the first variant, as Headlines and Warnings are.
+	Sentence    string
+	Headlines   []headline
+	Warnings    []string
+	Assumptions []string
+	Comparison  comparison
+	Runs        string
+	Variants    []variant
+	// Durations and Costs are about all variants.
+	Durations, Costs figures
+	GroupHead        []string
+}
+
+// figures are a table. The first cell of a row says what the row is about.
+type figures struct {
+	Label string
+	Head  []string
+	Rows  [][]string
+}
+
+type headline struct{ Label, Value, Note string }
+
+type legendEntry struct{ Class, Name string }
+
+// variant is what is shown of one variant.
+type variant struct {
+	ID, Name, Description, Sentence, MedianNote string
+	Open, Trouble                               bool
+	Outcome                                     string
+	Unfinished                                  []string
+	Violation                                   *violation
+	Timeline                                    timeline
+	Versions, InFlight                          plot
+	Legend, TimelineLegend                      []legendEntry
+	Shares                                      [][]string
+	Worst                                       [][]string
+	MoreGroups                                  string
+}
+
+type violation struct {
+	Text  string
+	Trace []string
+}
+
+func computeModel(r whatif.Report) model {
+	m := model{
+		Style: template.CSS(pageStyle), Colours: colourStyle(len(r.Versions)), //nolint:gosec // It is part of the program.
+		Title: describeUpgrade(r.Inputs), Subtitle: describeFleet(r.Inputs), Runs: describeRuns(r.Inputs), Comparison: computeComparison(r),
+	}
+	for _, a := range r.Assumptions {
+		m.Assumptions = append(m.Assumptions, sentence(a))
+	}
+	m.GroupHead = groupHead()
+	m.Durations, m.Costs = figures{Label: "How long each variant takes", Head: durationHead()}, figures{Label: "What each variant costs", Head: costHead()}
+	at := computePlaces(r.Versions)
+	for i, v := range r.Variants {
+		m.Durations.Rows, m.Costs.Rows = append(m.Durations.Rows, durationCells(r, v)), append(m.Costs.Rows, costCells(v))
+		m.Variants = append(m.Variants, computeVariant(r, v, i, at))
+	}
+	if len(r.Variants) > 0 {
+		first := r.Variants[0]
+		m.Sentence, m.Headlines, m.Warnings = describePath(first.Median), computeHeadlines(r.Inputs, first), computeWarnings(r)
+	}
+	return m
+}
+
+func describeUpgrade(in whatif.Inputs) string {
+	if len(in.From) == 0 || len(in.To) == 0 {
+		return "Upgrade of " + count(in.Machines, "machine")
+	}
+	return fmt.Sprintf("Upgrade of %s from %s to %s", bind(count(in.Machines, "machine")), list(in.From), list(in.To))
+}
+
+func describeFleet(in whatif.Inputs) string {
+	return fmt.Sprintf("%s, %s, %s of control planes and %s of workers", count(in.Clusters, "cluster"), count(in.Pools, "pool"),
+		count(in.ControlPlaneMachines, "machine"), integer(in.Machines-in.ControlPlaneMachines))
+}
+
+func describeRuns(in whatif.Inputs) string {
+	text := fmt.Sprintf("%s of each variant, with the same seeds: %d to %d", count(in.Runs, "run"), in.Seed, in.Seed+uint64(max(in.Runs-1, 0)))
+	if in.Runs == 1 {
+		text = fmt.Sprintf("1 run of each variant, with seed %d", in.Seed)
+	}
+	if in.Faults {
+		text += ", with faults switched on"
+	}
+	if in.Verified {
+		text += "; invariants were checked after every step"
+	}
+	return text
+}
+
+func computeHeadlines(in whatif.Inputs, v whatif.Result) []headline {
+	took := headline{Label: "Duration", Value: "not completed", Note: "no run came to an end"}
+	if d := v.Duration; d != nil {
+		took.Value, took.Note = bind(duration(d.P50Seconds)), "of the only completed run"
+		if d.Runs > 1 && mostUnfinished(in, v) {
+			took.Note = fmt.Sprintf("median of only %s of %s", integer(d.Runs), bind(count(in.Runs, "run")))
+		} else if d.Runs > 1 {
+			took.Note = fmt.Sprintf("median; p10 %s, p90 %s", bind(duration(d.P10Seconds)), bind(duration(d.P90Seconds)))
+		}
+	}
+	m := v.Median
+	return []headline{
+		took,
+		{"Runs completed", bind(integer(v.Outcomes.Completed) + " of " + integer(in.Runs)), describeUnfinished(v.Outcomes)},
+		{"Machines in flight", integer(m.MaxInFlight), "at most, at once"},
+		{"Machines down", bind(hours(m.DownSeconds) + " h"), "added up over all machines"},
+		{"Disruptions", integer(m.Updated + m.Replaced), fmt.Sprintf("%s updated, %s replaced", bind(integer(m.Updated)), bind(integer(m.Replaced)))},
+		{"API writes", integer(m.Writes.Engine + m.Writes.Others), fmt.Sprintf("%s by Windlass, %s by Cluster API (estimated)", bind(integer(m.Writes.Engine)), bind(integer(m.Writes.Others)))},
+	}
+}
+
+func describeUnfinished(o whatif.Outcomes) string {
+	var said []string
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{o.Stuck, "stuck"}, {o.GivenUp, "given up"}, {o.Violated, "violated an invariant"}} {
+		if c.n > 0 {
+			said = append(said, integer(c.n)+" "+c.what)
+		}
+	}
+	if len(said) == 0 {
+		return "none got stuck"
+	}
+	return list(said)
+}
+
+// computeWarnings are what a reader must not miss.
+func computeWarnings(r whatif.Report) []string {
+	var said []string
+	for _, v := range r.Variants {
+		if n := v.Outcomes.Violated; n > 0 {
+			said = append(said, fmt.Sprintf("%s: an invariant did not hold in %s. Do not upgrade this way.", name(v.Name), count(n, "run")))
+		}
+	}
+	if first := r.Variants[0]; first.Outcomes.Stuck+first.Outcomes.GivenUp > 0 {
+		text := fmt.Sprintf("%s: %s of %s did not come to an end.", name(first.Name), integer(first.Outcomes.Stuck+first.Outcomes.GivenUp), count(r.Inputs.Runs, "run"))
+		if len(first.Unfinished) > 0 && first.Unfinished[0].Why != "" {
+			text += " The most frequent reason: " + words(first.Unfinished[0].Why)
+		}
+		said = append(said, text)
+	}
+	if text := describeSurvivors(r.Inputs, r.Variants[0]); text != "" {
+		said = append(said, name(r.Variants[0].Name)+": "+text)
+	}
+	return said
+}
+
+func computeVariant(r whatif.Report, v whatif.Result, i int, at places) variant {
+	id := fmt.Sprintf("variant%d", i)
+	shown := variant{
+		ID: id, Name: name(v.Name), Description: words(v.Description), Open: i == 0, Sentence: describePath(v.Median),
+		Trouble:  v.Outcomes.Stuck+v.Outcomes.GivenUp+v.Outcomes.Violated > 0,
+		Outcome:  fmt.Sprintf("%s of %s completed, %s", integer(v.Outcomes.Completed), count(r.Inputs.Runs, "run"), describeUnfinished(v.Outcomes)),
+		Timeline: computeTimeline(id+"t", v.Median, r.Inputs.Clusters, at), Versions: computeVersions(id+"v", v.Median, at), InFlight: computeInFlight(id+"f", v.Median),
+		MedianNote: describeMedian(v),
+	}
+	for _, version := range v.Median.Charts.Versions {
+		shown.Legend = append(shown.Legend, legendEntry{colourClass(at[version]), name(version)})
+	}
+	shown.TimelineLegend = selectLegend(shown.Legend, v.Median)
+	if slices.ContainsFunc(v.Median.Charts.Timeline, func(row whatif.Row) bool { return row.Kind == whatif.Wait }) {
+		shown.TimelineLegend = append(shown.TimelineLegend, legendEntry{"hold", "held by gates"})
+	}
+	shown.Unfinished = describeReasons(v)
+	if text := describeSurvivors(r.Inputs, v); text != "" {
+		shown.Unfinished = append(shown.Unfinished, text)
+	}
+	if v.Violation != nil {
+		shown.Violation = &violation{Text: describeViolation(*v.Violation)}
+		for _, line := range v.Violation.Trace {
+			shown.Violation.Trace = append(shown.Violation.Trace, words(line))
+		}
+	}
+	for _, s := range v.Median.CriticalPath.Shares[:min(len(v.Median.CriticalPath.Shares), maxWorst)] {
+		shown.Shares = append(shown.Shares, shareCells(s, r.Inputs.Clusters))
+	}
+	worst := selectWorst(v.Median.Groups)
+	for _, g := range worst {
+		shown.Worst = append(shown.Worst, groupCells(g, r.Inputs.Clusters))
+	}
+	if more := len(v.Median.Groups) - len(worst); more > 0 {
+		shown.MoreGroups = fmt.Sprintf("%s more are in the report as JSON.", integer(more))
+	}
+	return shown
+}
+
+// selectLegend returns the entries of versions that something in the timeline goes to.
+func selectLegend(all []legendEntry, m whatif.Median) []legendEntry {
+	used := make(map[string]bool)
+	for _, row := range m.Charts.Timeline {
+		for _, bar := range row.Bars {
+			used[name(bar.To)] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(e legendEntry) bool { return !used[e.Name] })
+}
+
+func describeMedian(v whatif.Result) string {
+	if v.Duration == nil {
+		return fmt.Sprintf("No run was completed. Charts and tables show the first one, with seed %d.", v.Median.Seed)
+	}
+	return fmt.Sprintf("Charts and tables show the run with the median duration, that of seed %d: %s.", v.Median.Seed, bind(duration(v.Median.DurationSeconds)))
+}
+
+// selectWorst returns the groups whose machines were down for the longest; none where no machine ever was.
+func selectWorst(groups []whatif.Group) []whatif.Group {
+	sorted := slices.Clone(groups)
+	slices.SortStableFunc(sorted, func(a, b whatif.Group) int {
+		return cmp.Or(cmp.Compare(finite(b.DownSeconds), finite(a.DownSeconds)), cmp.Compare(b.Disruptions, a.Disruptions))
+	})
+	if len(sorted) == 0 || finite(sorted[0].DownSeconds) == 0 {
+		return nil
+	}
+	return sorted[:min(len(sorted), maxWorst)]
+}
+
+// durationHead and durationCells are the table of how long variants take, costHead and costCells that of what they cost.
+func durationHead() []string {
+	return []string{"Variant", "Completed", "p10", "p50", "p90", "Shortest", "Longest"}
+}
+
+func durationCells(r whatif.Report, v whatif.Result) []string {
+	cells := []string{name(v.Name), bind(integer(v.Outcomes.Completed) + " of " + integer(r.Inputs.Runs))}
+	if v.Duration == nil {
+		return append(cells, "\u2013", "\u2013", "\u2013", "\u2013", "\u2013")
+	}
+	d := *v.Duration
+	for _, s := range []float64{d.P10Seconds, d.P50Seconds, d.P90Seconds, d.MinSeconds, d.MaxSeconds} {
+		cells = append(cells, bind(duration(s)))
+	}
+	return cells
+}
+
+func costHead() []string {
+	return []string{"Variant", "Machine-hours down", "Updated", "Replaced", "Drained", "Failed", "In flight at most", "API writes", "Per machine"}
+}
+
+func costCells(v whatif.Result) []string {
+	m := v.Median
+	return []string{
+		name(v.Name), hours(m.DownSeconds), integer(m.Updated), integer(m.Replaced), integer(m.Drained), integer(m.Failed), integer(m.MaxInFlight),
+		integer(m.Writes.Engine + m.Writes.Others), decimal(finite(m.Writes.EnginePerMachine) + finite(m.Writes.OthersPerMachine)),
+	}
+}
+
+func shareCells(s whatif.Share, clusters int) []string {
+	what := map[whatif.Kind]string{whatif.ControlPlane: "control planes", whatif.Pool: "pools", whatif.Wait: "waiting"}[s.Kind]
+	limit := words(s.Limit)
+	if s.Groups == 1 && s.Kind != whatif.Wait {
+		what = groupName(s.LongestCluster, s.Longest, clusters)
+	} else if s.Kind != whatif.Wait {
+		what = bind(integer(s.Groups)) + " " + what
+	}
+	return []string{what, limit, bind(duration(s.Seconds)), bind(percent(s.Share))}
+}
+
+func groupName(cluster, group string, clusters int) string {
+	if clusters > 1 {
+		return name(cluster) + ": " + name(group)
+	}
+	return name(group)
+}
+
+// groupHead and groupCells are the table of the groups that are disrupted most.
+func groupHead() []string {
+	return []string{"Group", "Machines", "Stops", "Updated", "Replaced", "Drained", "Failed", "Down at most", "Machine-hours down"}
+}
+
+func groupCells(g whatif.Group, clusters int) []string {
+	return []string{
+		groupName(g.Cluster, g.Group, clusters), integer(g.Machines), integer(g.Stops), integer(g.Updated), integer(g.Replaced), integer(g.Drained), integer(g.Failed),
+		integer(g.MaxDown), hours(g.DownSeconds),
+	}
+}

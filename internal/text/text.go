@@ -1,0 +1,39 @@
+package text
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const ellipsis = "..."
+
+// Bound returns s as one line of valid UTF-8 of at most the given number of bytes. What is cut off at the end shows as "...", where
+// there is room for that. A space stands for each control character, line break and mark that changes the direction of text, a
+// question mark for what is not UTF-8; white space at both ends is left out. It is safe for concurrent use.
+func Bound(s string, bytes int) string {
+	bytes = max(bytes, 0)
+	// What replaces a character is never longer, and four bytes are the longest; the rest need not be looked at.
+	whole := len(s) <= 4*bytes+utf8.UTFMax
+	if !whole {
+		s = s[:4*bytes+utf8.UTFMax]
+	}
+	s = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?")))
+	if whole && len(s) <= bytes {
+		return s
+	}
+	mark := ellipsis
+	if bytes < len(ellipsis) {
+		mark = ""
+	}
+	end := min(bytes-len(mark), len(s))
+	for end > 0 && end < len(s) && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + mark
+}

@@ -1,0 +1,169 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/cluster-api/util/cache"
+
+	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const (
+	// plansKeptFor is how long an extension's plan is used for the same question: a plan that changes should be seen before long, and an extension
+	// not be asked for every event.
+	plansKeptFor = 10 * time.Minute
+	// refusedFor is how long an answer is that stops the upgrade, or none at all: nothing else tells that there is a better one.
+	refusedFor = 30 * time.Second
+)
+
+type planCache = cache.Cache[keptPlan]
+
+func newPlanCache(ctx context.Context) planCache { return cache.New[keptPlan](ctx, plansKeptFor) }
+
+// keptPlan is an extension's answer to one question, or why there is none.
+type keptPlan struct {
+	question string
+	response plan.Response
+	problem  error
+	asked    time.Time
+	// refused says that no upgrade can go on with it.
+	refused bool
+}
+
+// Key is the question.
+func (p keptPlan) Key() string { return p.question }
+
+// until is when the question is asked again.
+func (p keptPlan) until() time.Time {
+	if p.refused {
+		return p.asked.Add(refusedFor)
+	}
+	return p.asked.Add(plansKeptFor)
+}
+
+// refusePlan keeps an extension's answer that stops the upgrade for a short time only, and returns how long. It is zero where no extension's does.
+func (r *run) refusePlan() time.Duration {
+	if r.kept == nil || r.decision.Reason != chain.NoPath && r.decision.Reason != chain.NoSource {
+		return 0
+	}
+	r.kept.refused = true
+	r.plans.Add(*r.kept)
+	return max(r.kept.until().Sub(r.Now()), time.Second)
+}
+
+// readSource completes the state with where its versions come from, and how far its groups can be moved at once. Nothing is asked when everything
+// is where it should be. A problem of the source is not an error of the reconcile: what runs goes on.
+func (r *run) readSource(ctx context.Context) error {
+	if !needsPlan(r.state) {
+		return nil
+	}
+	problem := r.readLimits(ctx)
+	if problem == nil {
+		r.state.Source, _, problem = snapshot.Source(r.class, nil)
+	}
+	if extension, ok := errors.AsType[*snapshot.ExtensionError](problem); ok {
+		r.state.Source, problem = r.askForPlan(ctx, extension.Extension)
+	}
+	if problem != nil {
+		r.state.SourceProblem = text.Bound(problem.Error(), conditionBytes)
+	}
+	return nil
+}
+
+func needsPlan(s chain.State) bool {
+	if !s.ControlPlane.Exists {
+		return false
+	}
+	return !s.ControlPlane.Version.Equal(s.Target) || slices.ContainsFunc(s.Groups, func(g chain.Group) bool {
+		return g.Exists && !g.Oldest.Equal(s.Target)
+	})
+}
+
+func (r *run) readLimits(ctx context.Context) error {
+	if r.Limits == nil {
+		return nil
+	}
+	for i, md := range r.cluster.Spec.Topology.Workers.MachineDeployments {
+		current, exists := r.current.MachineDeployments[md.Name]
+		if !exists {
+			continue
+		}
+		limit, err := r.Limits.GroupMinors(ctx, r.cluster, current.Object)
+		if err != nil {
+			return fmt.Errorf("finding out how far MachineDeployment %s can be moved at once: %w", md.Name, err)
+		}
+		r.state.Groups[i].MaxMinorStep = uint32(max(limit, 0)) //nolint:gosec // It is a number of minors.
+	}
+	return nil
+}
+
+// askForPlan asks a GenerateUpgradePlan extension, unless its last answer to the same question still holds.
+func (r *run) askForPlan(ctx context.Context, extension string) (plan.Source, error) {
+	request := &runtimehooksv1.GenerateUpgradePlanRequest{
+		Cluster:                           *requestCluster(r.cluster),
+		FromControlPlaneKubernetesVersion: r.state.ControlPlane.Version.String(),
+		FromWorkersKubernetesVersion:      oldestWorkers(r.state).String(),
+		ToKubernetesVersion:               r.state.Target.String(),
+	}
+	question := fmt.Sprintf("%s %s %s %s %s %s", r.cluster.UID, r.class.UID, extension, request.FromControlPlaneKubernetesVersion, request.FromWorkersKubernetesVersion, request.ToKubernetesVersion)
+	kept, ok := r.plans.Has(question)
+	if now := r.Now(); !ok || !now.Before(kept.until()) {
+		kept = keptPlan{question: question, asked: now}
+		kept.response, kept.problem = r.callForPlan(ctx, extension, request)
+		kept.refused = kept.problem != nil
+		r.plans.Add(kept)
+	}
+	r.kept = &kept
+	if kept.problem != nil {
+		return nil, kept.problem
+	}
+	return kept.response, nil
+}
+
+// callForPlan calls the extension. The versions of the workers' list come with what all of them must go through; this project's own planner infers
+// them, and so does the engine, for each group by itself.
+func (r *run) callForPlan(ctx context.Context, extension string, request *runtimehooksv1.GenerateUpgradePlanRequest) (plan.Response, error) {
+	response := &runtimehooksv1.GenerateUpgradePlanResponse{}
+	if err := r.Runtime.CallExtension(ctx, runtimehooksv1.GenerateUpgradePlan, r.cluster, extension, request, response); err != nil {
+		return plan.Response{}, err
+	}
+	var source plan.Response
+	var err error
+	if source.ControlPlane, err = parseSteps(response.ControlPlaneUpgrades); err != nil {
+		return plan.Response{}, fmt.Errorf("extension %q: controlPlaneUpgrades: %w", extension, err)
+	}
+	if extension != r.OwnPlanner {
+		if source.Workers, err = parseSteps(response.WorkersUpgrades); err != nil {
+			return plan.Response{}, fmt.Errorf("extension %q: workersUpgrades: %w", extension, err)
+		}
+	}
+	return source, nil
+}
+
+func parseSteps(steps []runtimehooksv1.UpgradeStep) ([]version.Version, error) {
+	texts := make([]string, len(steps))
+	for i, step := range steps {
+		texts[i] = step.Version
+	}
+	return version.ParseList(texts)
+}
+
+// oldestWorkers is the oldest version that a machine of a group has; zero when there are no groups.
+func oldestWorkers(s chain.State) version.Version {
+	var oldest version.Version
+	for _, g := range s.Groups {
+		if g.Exists && !g.Deleting && (oldest.IsZero() || version.Compare(g.Oldest, oldest) == version.Less || g.Oldest.SamePatch(oldest) && oldest.Equal(s.ControlPlane.Version)) {
+			oldest = g.Oldest
+		}
+	}
+	return oldest
+}

@@ -1,0 +1,99 @@
+package handover
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/updaters"
+)
+
+// computeDifference gives the fields that Cluster API compares and that differ, with paths of Machine scope.
+func computeDifference(scope cover.Scope, current, desired cover.Objects) ([]cover.Pointer, error) {
+	coverage, err := cover.New(scope, current, desired, nil)
+	if err != nil {
+		return nil, fmt.Errorf("comparing the objects: %w", err)
+	}
+	var difference []cover.Pointer
+	for _, pointer := range coverage.Result().Uncovered {
+		if scope == cover.MachineSet {
+			pointer.Path = strings.TrimPrefix(pointer.Path, "/spec/template")
+		}
+		// What is not below the spec is another kind of object, which no updater makes of this one.
+		if strings.HasPrefix(pointer.Path, "/spec/") {
+			difference = append(difference, pointer)
+		}
+	}
+	return difference, nil
+}
+
+func objectsOf(o cover.Objects) updatesv1.Objects {
+	return updatesv1.Objects{
+		Machine:               runtime.RawExtension{Raw: o.Machine},
+		InfrastructureMachine: runtime.RawExtension{Raw: o.Infrastructure},
+		BootstrapConfig:       runtime.RawExtension{Raw: o.Bootstrap},
+	}
+}
+
+// instantiate makes of a MachineSet and its templates what a Machine of it looks like, without a name.
+func instantiate(set *clusterv1.MachineSet, templates cover.Objects) (updatesv1.Objects, error) {
+	machine, err := json.Marshal(map[string]any{
+		"apiVersion": clusterv1.GroupVersion.String(), "kind": "Machine",
+		"metadata": map[string]any{"namespace": set.Namespace, "labels": set.Spec.Template.Labels, "annotations": set.Spec.Template.Annotations},
+		"spec":     set.Spec.Template.Spec,
+	})
+	if err != nil {
+		return updatesv1.Objects{}, fmt.Errorf("making a Machine of MachineSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	objects := updatesv1.Objects{Machine: runtime.RawExtension{Raw: machine}}
+	if objects.InfrastructureMachine.Raw, err = instantiateTemplate(templates.Infrastructure); err != nil {
+		return updatesv1.Objects{}, fmt.Errorf("making an infrastructure machine of its template: %w", err)
+	}
+	if objects.BootstrapConfig.Raw, err = instantiateTemplate(templates.Bootstrap); err != nil {
+		return updatesv1.Objects{}, fmt.Errorf("making a bootstrap config of its template: %w", err)
+	}
+	return objects, nil
+}
+
+// instantiateTemplate makes an object of a template. That a template's kind is the object's with "Template" at the end is
+// part of Cluster API's contract with providers.
+func instantiateTemplate(raw json.RawMessage) (json.RawMessage, error) {
+	template, err := updaters.DecodeObject(raw)
+	if err != nil || template == nil {
+		return nil, err
+	}
+	object := map[string]any{"apiVersion": template["apiVersion"]}
+	kind, _ := template["kind"].(string)
+	object["kind"] = strings.TrimSuffix(kind, clusterv1.TemplateSuffix)
+	metadata := map[string]any{}
+	for _, field := range []string{"labels", "annotations"} {
+		if value, found := updaters.LookUp(template, []string{"spec", "template", "metadata", field}); found {
+			metadata[field] = value
+		}
+	}
+	if namespace, found := updaters.LookUp(template, []string{"metadata", "namespace"}); found {
+		metadata["namespace"] = namespace
+	}
+	object["metadata"] = metadata
+	if spec, found := updaters.LookUp(template, []string{"spec", "template", "spec"}); found {
+		object["spec"] = spec
+	}
+	return json.Marshal(object)
+}
+
+// ownerByLabels says what Cluster API's labels on a Machine or MachineSet say about the owner. Those of a control plane do not
+// tell its type.
+func ownerByLabels(namespace string, labels map[string]string) updatesv1.Owner {
+	if name := labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+		return updatesv1.Owner{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Namespace: namespace, Name: name}
+	}
+	if name := labels[clusterv1.MachineControlPlaneNameLabel]; name != "" {
+		return updatesv1.Owner{Namespace: namespace, Name: name}
+	}
+	return updatesv1.Owner{}
+}

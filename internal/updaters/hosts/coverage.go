@@ -1,0 +1,259 @@
+package hosts
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/internal/updaters"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// coverage decides what of a change a running host can take over. A list counts as a whole: it is covered only if all that differs in it is.
+type coverage struct {
+	distribution linuxhost.Distribution
+	// folder is where binaries stand on the host.
+	folder string
+	// prefixes are the paths at or below which files may be written.
+	prefixes []string
+	// repeatable are the commands that may be run again.
+	repeatable []string
+}
+
+const versionPath = "/spec/version"
+
+// claims returns the fields, by paths of Machine scope, that an update brings to what is desired, and what people should know of the others.
+func (c coverage) claims(scope cover.Scope, current, desired cover.Objects) (claims []cover.Pointer, notes []string, err error) {
+	ok, err := coversVersion(scope, current, desired)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ok {
+		claims = append(claims, cover.Pointer{Part: cover.PartMachine, Path: versionPath})
+	}
+	if c.distribution != linuxhost.Kubeadm {
+		return claims, nil, nil
+	}
+	from, err := readSpec(current.Bootstrap, scope)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the current bootstrap config: %w", err)
+	}
+	to, err := readSpec(desired.Bootstrap, scope)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the desired bootstrap config: %w", err)
+	}
+	if to == nil {
+		if err := checkNoConfig(desired.Bootstrap, ""); err != nil {
+			// UpdateMachine would refuse it, too.
+			return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
+		}
+	}
+	if from == nil || to == nil {
+		return claims, nil, nil
+	}
+	if _, err := c.withConfig(linuxhost.Goal{}, to); err != nil {
+		// UpdateMachine would refuse it, whatever differs.
+		return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
+	}
+	paths, notes := c.coveredConfig(from, to)
+	for _, path := range paths {
+		claims = append(claims, cover.Pointer{Part: cover.PartBootstrap, Path: path})
+	}
+	return claims, notes, nil
+}
+
+// coversVersion refuses what no host can do: to go back. How many minors are too many is for the limit of the Updater.
+func coversVersion(scope cover.Scope, current, desired cover.Objects) (bool, error) {
+	fields, err := updaters.Fields(versionPath, scope)
+	if err != nil {
+		return false, err
+	}
+	var versions [2]version.Version
+	for i, raw := range [][]byte{current.Machine, desired.Machine} {
+		object, err := updaters.DecodeObject(raw)
+		if err != nil {
+			return false, fmt.Errorf("the machine: %w", err)
+		}
+		value, _ := updaters.LookUp(object, fields)
+		text, _ := value.(string)
+		if versions[i], err = version.Parse(text); err != nil && (i == 1 || text != "") {
+			return false, nil
+		}
+	}
+	from, to := versions[0], versions[1]
+	return from.IsZero() || version.Compare(to, from) != version.Less, nil
+}
+
+// coveredConfig returns the paths in a KubeadmConfig that are covered, whether or not they differ, and why files are not.
+func (c coverage) coveredConfig(from, to configSpec) (paths, notes []string) {
+	add := func(path string, covered bool) {
+		if covered {
+			paths = append(paths, path)
+		}
+	}
+	configuration := nodeConfiguration(to)
+	folder, knownFolder := decodeField[string](to, configuration, "patches", "directory")
+	filesFrom, ok := decodeField[[]bootstrapv1.File](from, "files")
+	filesTo, okTo := decodeField[[]bootstrapv1.File](to, "files")
+	if ok && okTo {
+		err := c.checkFiles(filesFrom, filesTo, folder)
+		add("/spec/files", err == nil)
+		if err != nil {
+			notes = append(notes, err.Error())
+		}
+	}
+	for _, list := range []string{beforeField, afterField} {
+		commandsFrom, ok := decodeField[[]string](from, list)
+		commandsTo, okTo := decodeField[[]string](to, list)
+		add("/spec/"+list, ok && okTo && c.coversCommands(commandsFrom, commandsTo))
+	}
+	argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, configuration, "nodeRegistration", "kubeletExtraArgs")
+	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, configuration, "nodeRegistration", "kubeletExtraArgs")
+	// A claim on a field that desired does not have would take away what is around it.
+	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", len(argsTo) > 0 && ok && okTo && coversArgs(argsFrom, argsTo))
+	add("/spec/"+configuration+"/patches/directory", knownFolder && hasPatches(folder, filesTo))
+	add("/spec/clusterConfiguration/featureGates", coversGates(from, to))
+	return paths, notes
+}
+
+// localModeGate is what KubeadmControlPlane itself adds to a machine's configuration from v1.31 on, and takes away from v1.36 on.
+const localModeGate = "ControlPlaneKubeletLocalMode"
+
+// coversGates reports whether the feature gates of kubeadm differ in nothing but the local mode of kubelets, which an upgrade of a control plane host
+// brings about itself. The gate cannot be switched off on a host that runs.
+func coversGates(from, to configSpec) bool {
+	gatesFrom, ok := decodeField[map[string]bool](from, "clusterConfiguration", "featureGates")
+	gatesTo, okTo := decodeField[map[string]bool](to, "clusterConfiguration", "featureGates")
+	// A claim on a field that desired does not have would take away what is around it.
+	if !ok || !okTo || to["clusterConfiguration"] == nil {
+		return false
+	}
+	if on, set := gatesTo[localModeGate]; set && !on {
+		return false
+	}
+	without := func(gates map[string]bool) map[string]bool {
+		left := maps.Clone(gates)
+		delete(left, localModeGate)
+		return left
+	}
+	return maps.Equal(without(gatesFrom), without(gatesTo))
+}
+
+// checkFiles returns nil where all that differs between two lists of files can be done: files that are added or changed, one entry for each path. The error
+// names a path that cannot be. patches is the folder with patches for kubeadm.
+func (c coverage) checkFiles(from, to []bootstrapv1.File, patches string) error {
+	before, after := byPath(from), byPath(to)
+	for _, path := range slices.Sorted(maps.Keys(before)) {
+		if len(after[path]) == 0 {
+			// A host cannot tell what else has come to count on the file.
+			return fmt.Errorf("file %s is removed, which no running host does", text.Bound(path, maxName))
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(after)) {
+		entries := after[path]
+		if reflect.DeepEqual(before[path], entries) {
+			continue
+		}
+		if len(before[path]) > 1 {
+			return twoEntries(path)
+		}
+		if _, err := c.onlyFile(entries, patches); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onlyFile is file for all entries of a path, which must be one.
+func (c coverage) onlyFile(entries []bootstrapv1.File, patches string) (linuxhost.File, error) {
+	if len(entries) > 1 {
+		return linuxhost.File{}, twoEntries(entries[0].Path)
+	}
+	return c.file(entries[0], patches)
+}
+
+func twoEntries(path string) error {
+	return fmt.Errorf("file %s has two entries", text.Bound(path, maxName))
+}
+
+func byPath(files []bootstrapv1.File) map[string][]bootstrapv1.File {
+	paths := map[string][]bootstrapv1.File{}
+	for _, file := range files {
+		paths[file.Path] = append(paths[file.Path], file)
+	}
+	return paths
+}
+
+// coversCommands reports whether all commands that are added may be run again. One that is removed has run already, which nothing can undo: a new machine
+// would just not run it.
+func (c coverage) coversCommands(from, to []string) bool {
+	left := slices.Clone(from)
+	for _, command := range to {
+		if i := slices.Index(left, command); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+			continue
+		}
+		if !c.isRepeatable(command) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c coverage) isRepeatable(command string) bool {
+	return slices.Contains(c.repeatable, command) && !isTemplate(command)
+}
+
+// coversArgs reports whether all that differs between two lists of arguments can be done: arguments that are added, or have another value. One that is
+// removed cannot: a host cannot tell which arguments are kubeadm's own.
+func coversArgs(from, to []bootstrapv1.Arg) bool {
+	before, ok := argsByName(from)
+	after, okTo := argsByName(to)
+	if !ok || !okTo {
+		return false
+	}
+	for name := range before {
+		if _, kept := after[name]; !kept {
+			return false
+		}
+	}
+	for name, value := range after {
+		known, same := before[name]
+		if same && known == value {
+			continue
+		}
+		if !isArg(name, value) {
+			return false
+		}
+	}
+	return true
+}
+
+func argsByName(args []bootstrapv1.Arg) (values map[string]string, unique bool) {
+	values = map[string]string{}
+	for _, arg := range args {
+		if _, known := values[arg.Name]; known || arg.Value == nil {
+			return nil, false
+		}
+		values[arg.Name] = *arg.Value
+	}
+	return values, true
+}
+
+// hasPatches reports whether kubeadm finds a patch in a folder that the host did not have.
+func hasPatches(folder string, files []bootstrapv1.File) bool {
+	isPatch := func(f bootstrapv1.File) bool { return linuxhost.IsPatch(folder, f.Path) }
+	return slices.ContainsFunc(files, isPatch)
+}
+
+// isTemplate reports whether cloud-init would fill a text in: its values are known on the host only, when it is made.
+func isTemplate(value string) bool {
+	return strings.Contains(value, "{{") || strings.Contains(value, "{%") || strings.Contains(value, "{#")
+}

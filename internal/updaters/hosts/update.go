@@ -1,0 +1,285 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/internal/updaters"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const (
+	// requestTimeout bounds one request: who asks must still record the answer.
+	requestTimeout = 15 * time.Second
+	// stepsFor is how long steps are begun one after another within one request, and lookAgain how soon one that has just begun is looked at.
+	stepsFor  = 4 * time.Second
+	lookAgain = 300 * time.Millisecond
+	// soon and later are when to ask again, while steps follow each other, and while one is waited for.
+	soon  = 2 * time.Second
+	later = 5 * time.Second
+	// maxMessage bounds an answer's message, in bytes.
+	maxMessage = 2 << 10
+)
+
+// attempt is one UpdateMachine request.
+type attempt struct {
+	machine   types.NamespacedName
+	operation string
+	// follows says that nobody wants the operation any longer: nothing may begin.
+	follows bool
+	to      version.Version
+	// bootstrap is the desired bootstrap config, and config the name of the one that the Machine refers
+	// to; both are empty for a Machine that has none.
+	bootstrap json.RawMessage
+	config    string
+}
+
+// UpdateMachine implements port.Updater.
+func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
+	if err := ctx.Err(); err != nil {
+		return unknown("it was not waited for: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	a, err := parseRequest(request)
+	if err != nil {
+		return fails("%v", err)
+	}
+	unlock, err := u.locks.Lock(ctx, a.machine)
+	if err != nil {
+		return unknown("another request about Machine %s did not end in time: %v", a.machine, err)
+	}
+	defer unlock()
+	answer := u.serve(ctx, a)
+	answer.Message = text.Bound(linuxhost.Mask(answer.Message), maxMessage)
+	return answer
+}
+
+func parseRequest(request *runtimehooksv1.UpdateMachineRequest) (attempt, error) {
+	desired := &request.Desired.Machine
+	a := attempt{
+		machine:   types.NamespacedName{Namespace: desired.Namespace, Name: desired.Name},
+		operation: desired.Annotations[v1alpha1.OperationIDAnnotation],
+		follows:   desired.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] == "true",
+	}
+	if a.operation == "" || a.machine.Name == "" || a.machine.Namespace == "" {
+		return attempt{}, fmt.Errorf("the desired Machine must have a name, a namespace and the annotation %s", v1alpha1.OperationIDAnnotation)
+	}
+	if strings.ContainsFunc(a.operation, unicode.IsSpace) {
+		return attempt{}, fmt.Errorf("the annotation %s must have no blanks", v1alpha1.OperationIDAnnotation)
+	}
+	var err error
+	if a.to, err = computeVersion(desired.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation], desired.Spec.Version); err != nil {
+		return attempt{}, err
+	}
+	objects, err := updaters.SpecObjects(nil, request.Desired.InfrastructureMachine, request.Desired.BootstrapConfig)
+	if err != nil {
+		return attempt{}, err
+	}
+	a.bootstrap, a.config = objects.Bootstrap, desired.Spec.Bootstrap.ConfigRef.Name
+	return a, nil
+}
+
+// serve takes an operation as far as it goes now.
+func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
+	machine, err := u.options.Machine(ctx, a.machine)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fails("there is no Machine %s", a.machine)
+	case err != nil:
+		return unknown("reading Machine %s: %v", a.machine, err)
+	}
+	digests, err := u.readDigests(ctx, a.machine.Namespace)
+	if err != nil {
+		return a.answerError(err)
+	}
+	goal, err := u.computeGoal(a, digests)
+	if err != nil {
+		return a.answerError(err)
+	}
+	target, err := u.computeTarget(ctx, a.machine, machine)
+	if err != nil {
+		return a.answerError(err)
+	}
+	host, err := u.options.Connect(ctx, target)
+	if err != nil {
+		return a.answerError(err)
+	}
+	proof, refused := u.refuseOthers(ctx, a, goal, target, machine, host)
+	if refused != nil {
+		_ = host.Close() // Nothing was begun in this request.
+		return *refused
+	}
+	upgrade := linuxhost.Upgrade{
+		Goal: goal, Host: host, Attempt: a.operation, Proof: proof, Bundle: u.options.Bundle,
+		Node: node{nodes: u.options.Nodes, target: target},
+	}
+	answer := u.carry(ctx, a, upgrade)
+	// A Pod stays until the update's end: it takes longer to start than most steps take.
+	if target.Pod == nil || answer.Outcome == inplace.Finishes || answer.Outcome == inplace.Fails {
+		// The answer is there, whatever becomes of the connection; a Pod that stays ends by itself.
+		_ = host.Close()
+	}
+	return answer
+}
+
+// refuseOthers returns the answer for a host that is not known to be the Machine's own; nil for the
+// Machine's own.
+func (u *Updater) refuseOthers(
+	ctx context.Context, a attempt, goal linuxhost.Goal, target Target, machine Machine, host port.Host,
+) (proof string, refused *inplace.Answer) {
+	proof, wrong, err := u.identify(ctx, goal, target, machine, host)
+	switch {
+	case err != nil:
+		return "", new(a.answerError(err))
+	case wrong != nil && a.follows:
+		return "", new(unknown("%s", wrong))
+	case wrong != nil:
+		return "", new(fails("%s", wrong))
+	}
+	return proof, nil
+}
+
+func (u *Updater) carry(ctx context.Context, a attempt, upgrade linuxhost.Upgrade) inplace.Answer {
+	if a.follows {
+		p, err := linuxhost.Follow(ctx, upgrade)
+		if err != nil {
+			return a.answerError(err)
+		}
+		return a.answerFollowed(u.note(ctx, a, p))
+	}
+	p, err := u.advance(ctx, a, upgrade)
+	if err != nil {
+		return a.answerError(err)
+	}
+	return a.answer(p)
+}
+
+// advance does one thing after another, as long as nothing has to be waited for that was not begun just now.
+func (u *Updater) advance(ctx context.Context, a attempt, upgrade linuxhost.Upgrade) (linuxhost.Progress, error) {
+	began := u.options.Now()
+	worked := false
+	for {
+		p, err := linuxhost.Advance(ctx, upgrade)
+		if err != nil {
+			return p, err
+		}
+		p = u.note(ctx, a, p)
+		over := u.options.Now().Sub(began) >= stepsFor
+		switch {
+		case p.Done || p.Failure != nil || over:
+			return p, nil
+		case !p.Waits():
+			worked = true
+		case !worked || p.Job.State != linuxhost.JobRunning:
+			return p, nil
+		default:
+			u.options.Pause(ctx, lookAgain)
+		}
+	}
+}
+
+// answer says how an upgrade goes on.
+func (a attempt) answer(p linuxhost.Progress) inplace.Answer {
+	switch {
+	case p.Done:
+		return inplace.Answer{Outcome: inplace.Finishes, Message: fmt.Sprintf("the host is at %s", a.to)}
+	case p.Failure != nil:
+		answer := fails("%s", p.Failure)
+		answer.NotBegun = a.isNotBegun(p)
+		return answer
+	case p.Waits():
+		return inplace.Answer{Outcome: inplace.InProgress, Message: describe(p), RetryAfter: later}
+	}
+	return inplace.Answer{Outcome: inplace.InProgress, Message: describe(p), RetryAfter: soon}
+}
+
+// answerFollowed says how an upgrade goes on that nobody wants any longer.
+func (a attempt) answerFollowed(p linuxhost.Progress) inplace.Answer {
+	if p.Done || p.Failure != nil || p.Waits() {
+		return a.answer(p)
+	}
+	answer := fails("nothing more is begun: %d of %d steps are done on the host", p.Finished, p.Total)
+	answer.NotBegun = a.isNotBegun(p)
+	return answer
+}
+
+// isNotBegun reports whether it is certain that nothing of the operation was begun: the host's last job is another one's. Parts of a file that were sent do not
+// count: they change nothing but what waits to be put in place.
+func (a attempt) isNotBegun(p linuxhost.Progress) bool { return p.Job.Attempt != a.operation }
+
+// describe says where an upgrade is.
+func describe(p linuxhost.Progress) string {
+	message := p.Message
+	if message == "" {
+		message = "begun"
+	}
+	if p.Step == "" {
+		return message
+	}
+	message = strings.TrimPrefix(message, fmt.Sprintf("step %s ", p.Step))
+	if p.Total == 0 {
+		return fmt.Sprintf("step %s: %s", p.Step, message)
+	}
+	return fmt.Sprintf("step %d of %d, %s: %s", min(p.Finished+1, p.Total), p.Total, p.Step, message)
+}
+
+// answerError is the answer where the host did not say how it goes on. What only a person can mend ends an attempt, but not one that nobody wants any longer:
+// what was begun may still run.
+func (a attempt) answerError(err error) inplace.Answer {
+	reason, lasts := "", false
+	if failed, ok := errors.AsType[*port.HostError](err); ok {
+		reason, lasts = string(failed.Reason), failed.Lasts()
+	} else if failed, ok := errors.AsType[*setupError](err); ok {
+		reason, lasts = failed.reason, true
+	}
+	message := err.Error()
+	if reason != "" {
+		message = reason + ": " + message
+	}
+	if lasts && !a.follows {
+		return fails("%s", message)
+	}
+	return unknown("%s", message)
+}
+
+// node is the node on a host. Whoever asks for an update drains it.
+type node struct {
+	nodes  Nodes
+	target Target
+}
+
+// Look implements hoststep.Node.
+func (n node) Look(ctx context.Context) inplace.Node {
+	return n.nodes.Node(ctx, n.target.Cluster, n.target.Node)
+}
+
+var errNotOurs = errors.New("an updater neither drains nor uncordons")
+
+// Drain implements hoststep.Node.
+func (n node) Drain(context.Context) (port.DrainStatus, error) { return port.DrainStatus{}, errNotOurs }
+
+// Uncordon implements hoststep.Node.
+func (n node) Uncordon(context.Context) error { return errNotOurs }
+
+func fails(format string, args ...any) inplace.Answer {
+	return inplace.Answer{Outcome: inplace.Fails, Message: fmt.Sprintf(format, args...)}
+}
+
+func unknown(format string, args ...any) inplace.Answer {
+	return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,2 @@
+// Package servertest starts updaters' servers for tests.
+package servertest
