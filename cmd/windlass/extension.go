@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -246,7 +247,7 @@ func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades app.InPl
 // slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, annotations of
 // CustomResourceDefinitions, in which kubectl apply keeps a copy of the whole object, and what extension.SlimMachine does.
 func slim(upgrades app.InPlaceUpgrades) toolscache.TransformFunc {
-	slimMachine := app.SlimMachine(upgrades)
+	slimMachine, slimWhole := app.SlimMachine(upgrades), app.SlimWholeMachine(upgrades)
 	return func(object any) (any, error) {
 		accessor, err := meta.Accessor(object)
 		if err != nil {
@@ -255,6 +256,9 @@ func slim(upgrades app.InPlaceUpgrades) toolscache.TransformFunc {
 		accessor.SetManagedFields(nil)
 		if metadata, ok := object.(*metav1.PartialObjectMetadata); ok && metadata.Kind == "CustomResourceDefinition" {
 			metadata.Annotations = nil
+		}
+		if _, whole := object.(*clusterv1.Machine); whole {
+			return slimWhole(object)
 		}
 		return slimMachine(object)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -45,6 +46,30 @@ func TestSlim(t *testing.T) {
 	}
 	if got, err := slim("no object"); got != "no object" || err != nil {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestSlimWhole keeps of whole Machines what groups decide by, and nothing that is long.
+func TestSlimWhole(t *testing.T) {
+	t.Parallel()
+	m := &clusterv1.Machine{}
+	m.Name, m.ResourceVersion, m.Labels = "m", "5", map[string]string{clusterv1.ClusterNameLabel: "c"}
+	m.Annotations = map[string]string{clusterv1.PausedAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1"}
+	m.Spec.ClusterName, m.Spec.Version, m.Status.NodeRef.Name = "c", "v1.30.2", "n"
+	m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.30.2"}
+	m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionTrue}}
+	whole := m.DeepCopy()
+	whole.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	whole.Annotations["other"] = "long"
+	whole.Spec.ProviderID, whole.Status.NodeInfo.BootID = "x://1", "b"
+	whole.Status.Addresses = clusterv1.MachineAddresses{{Address: "1.2.3.4"}}
+	whole.Status.Conditions = append(whole.Status.Conditions, metav1.Condition{Type: clusterv1.MachineInfrastructureReadyCondition})
+	got, err := slim(app.InPlaceUpgrades{Prefix: "example.com/upgrade-"})(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(any(m), got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

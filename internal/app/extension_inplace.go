@@ -3,8 +3,11 @@ package app
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -88,20 +91,47 @@ func SlimMachine(o InPlaceUpgrades) toolscache.TransformFunc {
 	prefix := o.prefix()
 	return func(object any) (any, error) {
 		machine, ok := object.(*metav1.PartialObjectMetadata)
-		if !ok || machine.Kind != "Machine" {
+		if ok && machine.Kind == "Machine" {
+			slimMetadata(machine, prefix,
+				v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation,
+				v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation)
+		}
+		return object, nil
+	}
+}
+
+// SlimWholeMachine returns what SlimMachine does for whole Machines where groups that annotations upgrade are the only ones that look at them.
+func SlimWholeMachine(o InPlaceUpgrades) toolscache.TransformFunc {
+	prefix := o.prefix()
+	return func(object any) (any, error) {
+		machine, ok := object.(*clusterv1.Machine)
+		if !ok {
 			return object, nil
 		}
-		machine.SetManagedFields(nil)
-		for key := range machine.Annotations {
-			switch key {
-			case v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation,
-				v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation:
-			default:
-				if !strings.HasPrefix(key, prefix) {
-					delete(machine.Annotations, key)
-				}
+		slimMetadata(machine, prefix,
+			v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation,
+			v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeKubeletAnnotation,
+			clusterv1.PausedAnnotation, clusterv1.RemediateMachineAnnotation, clusterv1.MachineSkipRemediationAnnotation)
+		machine.Spec = clusterv1.MachineSpec{ClusterName: machine.Spec.ClusterName, Version: machine.Spec.Version}
+		status := clusterv1.MachineStatus{NodeRef: machine.Status.NodeRef}
+		if info := machine.Status.NodeInfo; info != nil {
+			status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: info.KubeletVersion}
+		}
+		for _, c := range machine.Status.Conditions {
+			if slices.Contains(annotations.MemberConditions, c.Type) {
+				status.Conditions = append(status.Conditions, c)
 			}
 		}
+		machine.Status = status
 		return machine, nil
 	}
+}
+
+// slimMetadata keeps labels, and annotations with a prefix or one of these keys.
+func slimMetadata(object metav1.Object, prefix string, keys ...string) {
+	object.SetManagedFields(nil)
+	annotations := object.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return !slices.Contains(keys, key) && !strings.HasPrefix(key, prefix)
+	})
 }

@@ -283,6 +283,28 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
+// TestMembersOfGroups holds that a group is looked at when a Machine begins or ends its upgrade, and not at each step of it.
+func TestMembersOfGroups(t *testing.T) {
+	t.Parallel()
+	c := &controllers{AnnotationOptions: AnnotationOptions{Keys: keys}}
+	running := map[string]string{keys.To: "revision=2", keys.Status: "in-progress", v1alpha1.InPlaceUpgradeAnnotation: "{}"}
+	for name, tt := range map[string]struct {
+		before, after map[string]string
+		want          bool
+	}{
+		"begins":       {before: map[string]string{keys.To: "revision=2"}, after: running, want: true},
+		"is farther":   {before: running, after: map[string]string{keys.To: "revision=2", keys.Status: "in-progress", v1alpha1.InPlaceUpgradeAnnotation: `{"x":1}`}},
+		"ends":         {before: running, after: map[string]string{keys.Release: "revision=2", keys.Status: "done"}, want: true},
+		"is forgotten": {before: running, after: map[string]string{keys.To: "revision=2", keys.Status: "in-progress"}, want: true},
+	} {
+		before, after := object(machineKind, "m", nil, tt.before), object(machineKind, "m", nil, tt.after)
+		after.ResourceVersion = "2"
+		if got := c.joinedOrChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tt.want {
+			t.Errorf("a Machine %s: the group is looked at: %t", name, got)
+		}
+	}
+}
+
 // TestResult puts what the engine says into the terms of controllers.
 func TestResult(t *testing.T) {
 	t.Parallel()

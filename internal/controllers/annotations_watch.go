@@ -107,16 +107,18 @@ func (c *controllers) asked() predicate.Predicate {
 	}
 }
 
-// joinedOrChanged lets Machines pass that come, go, or are farther with their upgrade.
+// joinedOrChanged lets Machines pass that come, go, or begin or end their upgrade.
 func (c *controllers) joinedOrChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: c.changed}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return differs(e, c.Keys.SameForGroup) }}
 }
 
 // changed reports whether something has changed that is about upgrades, or that the object began to be deleted. Updates without any change, of which
 // there is one for each object from time to time, count as well.
-func (c *controllers) changed(e event.UpdateEvent) bool {
+func (c *controllers) changed(e event.UpdateEvent) bool { return differs(e, c.Keys.Same) }
+
+func differs(e event.UpdateEvent, same func(before, after map[string]string) bool) bool {
 	return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() ||
-		!c.Keys.Same(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
+		!same(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
 		e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 }
 

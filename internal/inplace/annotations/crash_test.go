@@ -47,8 +47,7 @@ func checkUpgraded(t *testing.T, w *world, u *installer) {
 	}
 	for _, name := range []string{"cp-0", "cp-1"} {
 		m := w.machine(name)
-		want := map[string]string{keys.Status: "done", keys.Release: toVersion}
-		if diff := cmp.Diff(want, m.Annotations); diff != "" {
+		if diff := cmp.Diff(upgradedAnnotations, m.Annotations); diff != "" {
 			t.Errorf("annotations of %s (-want +got):\n%s", name, diff)
 		}
 		if c := condition(m.Status.Conditions); c != nil {

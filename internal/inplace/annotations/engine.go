@@ -29,17 +29,18 @@ type Engine struct {
 	// Engine carries out the upgrades that are admitted. It serves Cluster API's hooks with the same code.
 	*engine.Engine
 	// mapper finds the versions of kinds that objects refer to without one.
-	mapper meta.RESTMapper
-	keys   Keys
-	locks  engine.Locks
-	shown  *shownSet
-	fence  engine.Fence
+	mapper  meta.RESTMapper
+	keys    Keys
+	locks   engine.Locks
+	shown   *shownSet
+	members *members
+	fence   engine.Fence
 }
 
 // New returns an Engine that has another one carry upgrades out.
 func New(hooks *engine.Engine, mapper meta.RESTMapper) *Engine {
 	return &Engine{
-		Engine: hooks, mapper: mapper, keys: NewKeys(hooks.Prefix), shown: newShownSet(),
+		Engine: hooks, mapper: mapper, keys: NewKeys(hooks.Prefix), shown: newShownSet(), members: newMembers(),
 		locks: engine.NewLocks(hooks.Client, hooks.Live), fence: engine.Fence{Client: hooks.Client, Live: hooks.Live},
 	}
 }

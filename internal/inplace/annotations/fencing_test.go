@@ -2,8 +2,6 @@ package annotations
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -78,7 +76,7 @@ func TestEveryWriteMayFail(t *testing.T) {
 					return
 				}
 				m := w.machine("cp-0")
-				if diff := cmp.Diff(map[string]string{keys.Status: "done", keys.Release: toVersion}, m.Annotations); diff != "" {
+				if diff := cmp.Diff(upgradedAnnotations, m.Annotations); diff != "" {
 					t.Errorf("annotations (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(map[string]int{"cp-0": 1}, work(kubelet)); diff != "" {
@@ -132,8 +130,8 @@ func TestFrozenProcess(t *testing.T) {
 			if diff := cmp.Diff(request.Marks{Status: request.Done, Release: toVersion}, w.marks("a")); diff != "" {
 				t.Errorf("marks (-want +got):\n%s", diff)
 			}
-			if left := slices.Sorted(maps.Keys(ended.Annotations)); len(left) != 2 {
-				t.Errorf("annotations are left: %v", left)
+			if diff := cmp.Diff(upgradedAnnotations, ended.Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
 			if c := condition(ended.Status.Conditions); c != nil {
 				t.Errorf("a condition is shown of an upgrade that is over: %+v", c)
@@ -200,8 +198,8 @@ func TestFrozenBeforeAnEffect(t *testing.T) {
 			if nodes.freeze != nil || nodes.effects > 0 || len(kubelet.requests) != calls {
 				t.Errorf("frozen %v, %d effects on the node, %d more calls", nodes.freeze == nil, nodes.effects, len(kubelet.requests)-calls)
 			}
-			if left := w.machine("cp-0").Annotations; len(left) != 2 {
-				t.Errorf("annotations are left: %v", left)
+			if diff := cmp.Diff(upgradedAnnotations, w.machine("cp-0").Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -33,11 +33,13 @@ func (e *Engine) Group(ctx context.Context, gvk schema.GroupVersionKind, key typ
 	if err := e.Client.Get(ctx, key, seen); err != nil {
 		if apierrors.IsNotFound(err) {
 			e.shown.remove(gvk.GroupKind(), key)
+			e.members.remove(key)
 			return Result{}, nil
 		}
 		return Result{}, fmt.Errorf("reading the metadata of %s %s: %w", gvk.Kind, key, err)
 	}
 	if !e.keys.AsksGroup(seen.Annotations) && !e.shown.has(gvk.GroupKind(), key) {
+		e.members.remove(key)
 		return Result{}, nil
 	}
 	r, err := e.readGroup(ctx, gvk, key)
@@ -58,15 +60,20 @@ type groupRun struct {
 	object     *unstructured.Unstructured
 	conditions []metav1.Condition
 	cluster    *clusterv1.Cluster
-	machines   []clusterv1.Machine
-	facts      request.Group
-	// kubeletsRead says that the facts tell what the nodes report, not what the Machines say of it.
-	kubeletsRead bool
+	// machines may be the cache's own.
+	machines []*clusterv1.Machine
+	facts    request.Group
 }
 
 // carryOn decides, records and acts once.
 func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
-	v := r.decide(ctx)
+	v := request.DecideGroup(r.facts)
+	if v.Kubelets {
+		if more, err := r.noteKubelets(ctx); more || err != nil {
+			return Result{Now: true}, err
+		}
+		v = request.DecideGroup(r.facts)
+	}
 	before, err := r.keys.encodeGroup(request.GroupAfter{Marks: r.facts.Marks, Record: r.facts.Record, Retry: r.facts.Retry})
 	if err != nil {
 		return Result{}, err
@@ -106,24 +113,6 @@ func isRest(a request.GroupAction) bool {
 	case request.Mark, request.Unmark, request.RetryMember, request.Raise:
 	}
 	return false
-}
-
-// decide decides on the facts. Cluster API notes the kubelet of a node a while after it has changed, so at the end the nodes themselves are asked.
-func (r *groupRun) decide(ctx context.Context) request.GroupVerdict {
-	v := request.DecideGroup(r.facts)
-	_, raises := v.Action.(request.Raise)
-	if r.kubeletsRead || !raises && v.Event.Kind != request.Ended && v.Event.Kind != request.FailedFinally {
-		return v
-	}
-	for i := range r.machines {
-		if name := r.machines[i].Status.NodeRef.Name; name != "" && r.machines[i].DeletionTimestamp.IsZero() {
-			if node := r.Nodes.Node(ctx, client.ObjectKeyFromObject(r.cluster), name); node.Exists && node.Unknown == "" {
-				r.facts.Members[i].Kubelet = node.Kubelet
-			}
-		}
-	}
-	r.kubeletsRead = true
-	return request.DecideGroup(r.facts)
 }
 
 // carryOut carries out one action.
@@ -170,8 +159,7 @@ func (r *groupRun) carryOut(ctx context.Context, a request.GroupAction, changed 
 
 // edit writes annotations of a machine of the group, and has the group looked at again: at once, or after a moment where there was nothing to write.
 func (r *groupRun) edit(ctx context.Context, member string, compute func(*clusterv1.Machine) engine.Patch) (Result, error) {
-	for i := range r.machines {
-		m := &r.machines[i]
+	for _, m := range r.machines {
 		if m.Name != member {
 			continue
 		}
@@ -179,13 +167,26 @@ func (r *groupRun) edit(ctx context.Context, member string, compute func(*cluste
 		if len(p) == 0 {
 			return Result{After: nextStep}, nil
 		}
-		if err := r.fence.Annotate(ctx, m, p); err != nil {
+		m, err := r.annotate(ctx, m, p)
+		if err != nil {
 			return Result{}, err
 		}
 		logFor(ctx).Info("Changed what a machine of a group is asked for", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "machine", member, "to", m.Annotations[r.keys.To])
 		return Result{Now: true}, nil
 	}
 	return Result{}, fmt.Errorf("%s %s has no Machine %s", r.gvk.Kind, client.ObjectKeyFromObject(r.object), member)
+}
+
+// annotate writes annotations of a machine of the group, and returns the machine as it is after that.
+func (r *groupRun) annotate(ctx context.Context, m *clusterv1.Machine, p engine.Patch) (*clusterv1.Machine, error) {
+	written := m.DeepCopy()
+	if err := r.fence.Annotate(ctx, written, p); err != nil {
+		return nil, err
+	}
+	if !r.facts.ControlPlane {
+		r.members.add(client.ObjectKeyFromObject(r.object), written)
+	}
+	return written, nil
 }
 
 // mark asks for the upgrade of a machine. What an earlier one left goes, unless it runs.

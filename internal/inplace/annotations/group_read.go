@@ -115,19 +115,23 @@ func (r *groupRun) readPolicy(ctx context.Context) error {
 	return r.readMembers(ctx, conflict)
 }
 
-// readMembers reads the machines of the group: of all MachineSets of a MachineDeployment; of a control plane, those that it controls.
+// readMembers reads the machines of the group: of all MachineSets of a MachineDeployment; of a control plane, which has few, live, those that it controls.
 func (r *groupRun) readMembers(ctx context.Context, conflict string) error {
-	options := []client.ListOption{client.MatchingLabels{clusterv1.ClusterNameLabel: r.cluster.Name, clusterv1.MachineDeploymentNameLabel: r.object.GetName()}}
-	if r.facts.ControlPlane {
-		options = []client.ListOption{client.HasLabels{clusterv1.MachineControlPlaneLabel}}
+	cluster := client.ObjectKeyFromObject(r.cluster)
+	var err error
+	if !r.facts.ControlPlane {
+		r.machines, err = r.readMembersOf(ctx, cluster, client.ObjectKeyFromObject(r.object))
+	} else {
+		err = r.eachMachine(ctx, cluster, func(m *clusterv1.Machine) {
+			if metav1.IsControlledBy(m, r.object) {
+				r.machines = append(r.machines, m)
+			}
+		}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
 	}
-	return r.eachMachine(ctx, client.ObjectKeyFromObject(r.cluster), func(m *clusterv1.Machine) {
-		if r.facts.ControlPlane && !metav1.IsControlledBy(m, r.object) {
-			return
-		}
-		r.machines = append(r.machines, *m)
+	for _, m := range r.machines {
 		r.facts.Members = append(r.facts.Members, r.member(m, conflict))
-	}, options...)
+	}
+	return err
 }
 
 // member reads a machine of the group.

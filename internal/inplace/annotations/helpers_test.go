@@ -16,6 +16,9 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+// upgradedAnnotations are all that an upgrade to toVersion leaves on a Machine.
+var upgradedAnnotations = map[string]string{keys.Status: "done", keys.Release: toVersion, v1alpha1.InPlaceUpgradeKubeletAnnotation: toVersion + " " + to}
+
 func inplaceVersion(s string) version.Version { return version.MustParse(s) }
 
 // typed is a MachineDeployment as its own type.

@@ -43,10 +43,15 @@ func (k Keys) Marked(annotations map[string]string) bool {
 
 // Same reports whether two sets of annotations say the same about upgrades.
 func (k Keys) Same(a, b map[string]string) bool {
+	return k.SameForGroup(a, b) && a[v1alpha1.InPlaceUpgradeAnnotation] == b[v1alpha1.InPlaceUpgradeAnnotation]
+}
+
+// SameForGroup is Same for what the group of a Machine decides by: not how far the upgrade of the Machine has come.
+func (k Keys) SameForGroup(a, b map[string]string) bool {
 	for _, key := range k.all() {
 		before, had := a[key]
 		after, has := b[key]
-		if had != has || before != after {
+		if had != has || before != after && key != v1alpha1.InPlaceUpgradeAnnotation {
 			return false
 		}
 	}

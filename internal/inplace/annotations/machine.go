@@ -217,6 +217,7 @@ func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write
 	}
 	patch := difference(before, after)
 	maps.Copy(patch, r.protect(v.After.Upgrade))
+	maps.Copy(patch, r.noteKubelet(v.After.Marks))
 	if len(patch) == 0 {
 		return nil
 	}

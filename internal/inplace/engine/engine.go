@@ -22,7 +22,8 @@ const FieldOwner = client.FieldOwner("windlass-update")
 
 // Options are what an Engine works with. All are needed.
 type Options struct {
-	// Client reads Updaters, UpdatePolicies, Namespaces and the metadata of Machines from a cache, which has InFlightIndex, and writes.
+	// Client reads Updaters, UpdatePolicies, Namespaces, Machines of groups that annotations upgrade, and the metadata of Machines, their groups and
+	// Clusters from a cache, which has InFlightIndex, and writes.
 	Client client.Client
 	// Live reads from the API server: what was just written must be seen.
 	Live client.Reader

@@ -322,6 +322,7 @@ func (f Group) failOdd(why string) GroupVerdict {
 	record := *f.Record
 	record.Reason, record.Message = ReasonFailed, why
 	v := f.rest(State{Reason: ReasonFailed, Message: why})
+	v.Kubelets = true
 	v.After.Record, v.After.Marks.Status = &record, Failed
 	if f.Marks.Status != Failed {
 		v.Event = Event{Kind: FailedFinally, Message: why}
@@ -340,13 +341,16 @@ func (f Group) end(members []Member) GroupVerdict {
 		case f.CannotRaise != "":
 			note = fmt.Sprintf("; the version of the spec stays %s: %s", f.Spec, f.CannotRaise)
 		default:
-			return f.act(Raise{Version: reached})
+			v := f.act(Raise{Version: reached})
+			v.Kubelets = true
+			return v
 		}
 	}
 	record := *f.Record
 	ended := f.Now
 	record.Ended, record.Version, record.Spec, record.Superseded, record.Reason, record.Message = &ended, reached, f.Spec, nil, "", ""
 	v := f.rest(State{})
+	v.Kubelets = true
 	v.After = GroupAfter{Marks: Marks{Status: Done, Release: record.Option}, Record: &record}
 	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded %s in place to %s%s", machines(len(members)), record.Option, note)}
 	return v

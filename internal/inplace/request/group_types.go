@@ -89,10 +89,12 @@ type GroupAfter struct {
 
 // GroupVerdict is what happens next to a group.
 type GroupVerdict struct {
-	After  GroupAfter
-	Event  Event
-	State  State
-	Action GroupAction
+	// Kubelets says that it was decided by what the machines run.
+	Kubelets bool
+	After    GroupAfter
+	Event    Event
+	State    State
+	Action   GroupAction
 }
 
 // GroupAction is what to do next. Mark, Unmark, RetryMember and Raise are followed by another reconcile at once.

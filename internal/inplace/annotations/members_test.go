@@ -1,0 +1,126 @@
+package annotations
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/port/porttest"
+)
+
+// TestManyKubelets ends a group whose machines another controller has upgraded, though one reconcile cannot ask all nodes, and
+// though the process dies meanwhile. Each node is asked once.
+func TestManyKubelets(t *testing.T) {
+	t.Parallel()
+	const machines = 2*kubeletsAtOnce + 1
+	w := newWorld(t, inPlaceOnly(1))
+	for i := range machines {
+		m := newMachine(fmt.Sprintf("w-%d", i), "")
+		m.Annotations = map[string]string{keys.Release: toVersion, keys.Status: "done"}
+		if err := w.client.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes.Set(inCluster, m.Name, porttest.ReadyNode(to, w.now))
+	}
+	md := newGroup(deploymentKind, "md", machines)
+	md.SetAnnotations(map[string]string{keys.To: toVersion})
+	w.put(md)
+	asked := 0
+	for range 8 {
+		w.restart()
+		w.engine.Nodes = nodesFunc{w.engine.Nodes, func() { asked++ }}
+		if _, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	object := w.group(deploymentKind, "md")
+	if got := keys.marks(object.GetAnnotations()); got != (request.Marks{Status: request.Done, Release: toVersion}) || specVersion(object, false).String() != to {
+		t.Errorf("the group has %+v, and version %s", got, specVersion(object, false))
+	}
+	if asked != machines {
+		t.Errorf("%d nodes were asked, want %d", asked, machines)
+	}
+}
+
+// nodesFunc calls a function for each node that is read.
+type nodesFunc struct {
+	port.Nodes
+	read func()
+}
+
+func (n nodesFunc) Node(ctx context.Context, cluster types.NamespacedName, name string) inplace.Node {
+	n.read()
+	return n.Nodes.Node(ctx, cluster, name)
+}
+
+// TestCacheLags holds that a group whose Machines the cache shows as they were lets no more machines begin than maxInFlight
+// allows, also where another process has let them begin, and that it goes on when the cache has caught up.
+func TestCacheLags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inPlaceOnly(2))
+	w.addGroup(deploymentKind, "md", "w-0", "w-1", "w-2", "w-3")
+	w.askGroup(deploymentKind, "md", toVersion)
+	var shown *clusterv1.MachineList
+	reads := 0
+	lagging := interceptor.NewClient(w.api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			machines, ok := list.(*clusterv1.MachineList)
+			if !ok || shown == nil {
+				return c.List(ctx, list, opts...)
+			}
+			shown.DeepCopyInto(machines)
+			return nil
+		},
+	})
+	marked := func() (n int) {
+		for _, m := range w.machines() {
+			if m.Annotations[keys.To] != "" {
+				n++
+			}
+		}
+		return n
+	}
+	reconcile := func() {
+		t.Helper()
+		for range 6 {
+			if _, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	restart := func() {
+		w.restart()
+		w.engine.Client = lagging
+		w.engine.Live = interceptor.NewClient(w.client, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if strings.Contains((&client.ListOptions{}).ApplyOptions(opts).LabelSelector.String(), clusterv1.MachineDeploymentNameLabel) {
+					reads++
+				}
+				return c.List(ctx, list, opts...)
+			},
+		})
+	}
+	shown = &clusterv1.MachineList{Items: w.machines()}
+	for process := range 2 {
+		restart()
+		if reconcile(); marked() != 2 || reads != process+1 {
+			t.Errorf("process %d: %d machines are marked, and the group was read live %d times, want 2 and %d", process, marked(), reads, process+1)
+		}
+	}
+	for _, name := range []string{"w-0", "w-1"} {
+		w.annotate(w.machine(name), map[string]any{keys.To: nil, keys.Release: toVersion})
+	}
+	shown = nil
+	if reconcile(); marked() != 2 || w.marks("w-2").To == "" {
+		t.Errorf("%d machines are marked when the cache has caught up", marked())
+	}
+}
