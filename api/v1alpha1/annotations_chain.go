@@ -11,4 +11,11 @@ const (
 	// ChainStepAnnotation on a control plane object is the version to which the manager has raised it last. It is written together
 	// with the object's version. Another engine removes it, and so it tells whose step the present version is.
 	ChainStepAnnotation = "windlass.dev/chain-step"
+	// EngineAnnotation on the infrastructure cluster object names the engine that last applied the Cluster's topology.
+	// The manager applies this object in each reconcile, also while an upgrade is held. So does another engine, whose
+	// first apply removes the annotation, because both use one field manager.
+	EngineAnnotation = "windlass.dev/engine"
 )
+
+// EngineManager is the value of EngineAnnotation that windlass manager writes.
+const EngineManager = "windlass-manager"

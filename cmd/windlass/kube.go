@@ -115,17 +115,21 @@ func checkKubeconfig(loader clientcmd.ClientConfig, config *rest.Config) error {
 	return nil
 }
 
-// fetchControlPlane reads the object that the Cluster refers to. The reference has no API version; every version has the
-// fields of Cluster API's contract, so the server's preferred one will do.
+// fetchControlPlane reads the control plane object of a Cluster.
 func (m managementCluster) fetchControlPlane(ctx context.Context, cluster *clusterv1.Cluster) (*unstructured.Unstructured, error) {
-	ref := cluster.Spec.ControlPlaneRef
+	return m.fetchReferenced(ctx, cluster.Namespace, cluster.Spec.ControlPlaneRef)
+}
+
+// fetchReferenced reads an object that a Cluster refers to. The reference has no API version; every version has the
+// fields of Cluster API's contract, so the server's preferred one will do.
+func (m managementCluster) fetchReferenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	mapping, err := m.mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
 	if err != nil {
-		return nil, &serverError{item: ref.Kind + " " + cluster.Namespace + "/" + ref.Name, err: err}
+		return nil, &serverError{item: ref.Kind + " " + namespace + "/" + ref.Name, err: err}
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	return object, m.get(ctx, ref.Kind, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, object)
+	return object, m.get(ctx, ref.Kind, types.NamespacedName{Namespace: namespace, Name: ref.Name}, object)
 }
 
 func (m managementCluster) get(ctx context.Context, kind string, key types.NamespacedName, into client.Object) error {

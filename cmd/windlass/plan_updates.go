@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -307,7 +305,11 @@ func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Obj
 	u := newPlanUpdates(facts)
 	u.ask.NamespaceLabelsKnown = labelsKnown
 	u.ask.Fetch = func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
-		return m.fetchReferenced(ctx, objects.Cluster.Namespace, ref)
+		object, err := m.fetchReferenced(ctx, objects.Cluster.Namespace, ref)
+		if err != nil {
+			return nil, err
+		}
+		return object.Object, nil
 	}
 	if err == nil && len(facts.Policies) > 0 {
 		u.controlPlaneMachine, err = m.firstControlPlaneMachine(ctx, client.ObjectKeyFromObject(objects.Cluster))
@@ -316,19 +318,6 @@ func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Obj
 		u.problem = err.Error()
 	}
 	return u
-}
-
-func (m managementCluster) fetchReferenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
-	mapping, err := m.mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
-	if err != nil {
-		return nil, err
-	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	if err := m.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, object); err != nil {
-		return nil, err
-	}
-	return object.Object, nil
 }
 
 func (m managementCluster) firstControlPlaneMachine(ctx context.Context, key types.NamespacedName) (*clusterv1.Machine, error) {

@@ -23,6 +23,9 @@ func (m managementCluster) fetchUpgradeContext(ctx context.Context, f *status.Fa
 	if err := m.fetchPlanSource(ctx, f); err != nil {
 		return err
 	}
+	if err := m.fetchEngine(ctx, f); err != nil {
+		return err
+	}
 	namespace := f.Cluster.Namespace
 	gates, err := list[*v1alpha1.UpgradeGate](ctx, m, "UpgradeGates of namespace "+namespace,
 		func() client.ObjectList { return &v1alpha1.UpgradeGateList{} }, []client.ListOption{client.InNamespace(namespace)})
@@ -37,6 +40,20 @@ func (m managementCluster) fetchUpgradeContext(ctx context.Context, f *status.Fa
 		return err
 	}
 	f.Upgrade.Events, err = m.listEvents(ctx, f.Cluster)
+	return ignoreForbidden(ignoreNotFound(err))
+}
+
+// fetchEngine reads which engine says that it drives the Cluster.
+func (m managementCluster) fetchEngine(ctx context.Context, f *status.Facts) error {
+	f.Upgrade.Engine = ""
+	ref := f.Cluster.Spec.InfrastructureRef
+	if !ref.IsDefined() {
+		return nil
+	}
+	object, err := m.fetchReferenced(ctx, f.Cluster.Namespace, ref)
+	if err == nil {
+		f.Upgrade.Engine = object.GetAnnotations()[v1alpha1.EngineAnnotation]
+	}
 	return ignoreForbidden(ignoreNotFound(err))
 }
 

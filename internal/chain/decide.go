@@ -13,7 +13,7 @@ import (
 // Decide says what happens next. It asks nothing of the State but that groups have different names: whatever is contradictory
 // in it ends in a Wait that says so.
 func Decide(s State, now time.Time) Decision {
-	d := decider{s: s, now: now}
+	d := decider{s: s, now: now, stops: make([][]version.Version, len(s.Groups))}
 	switch {
 	case s.Paused:
 		return d.leave(Wait{}, Paused, "the Cluster is paused")
@@ -30,8 +30,9 @@ type decider struct {
 	s    State
 	now  time.Time
 	plan plan.Plan
-	// upgrades are the stops of each group in the plan, by its name.
-	upgrades map[string][]version.Version
+	// stops are the rest of each group's own plan, in the order of State.Groups; none for a group that
+	// does not exist, or is being deleted.
+	stops [][]version.Version
 	// problem is why there is no plan.
 	problem error
 }
@@ -75,9 +76,11 @@ func (d *decider) computePlan() {
 	if d.s.SourceProblem != "" {
 		return // Nothing says where versions come from.
 	}
-	inventory := plan.Inventory{ControlPlane: d.s.ControlPlane.Version}
-	for _, g := range d.s.Groups {
-		if g.Exists && !g.Deleting {
+	inventory := plan.Inventory{
+		ControlPlane: d.s.ControlPlane.Version, Groups: make([]plan.Group, 0, len(d.s.Groups)),
+	}
+	for i := range d.s.Groups {
+		if g := &d.s.Groups[i]; g.planned() {
 			inventory.Groups = append(inventory.Groups, plan.Group{Name: g.Name, Kind: g.Kind, Version: g.Oldest, MaxMinorStep: g.MaxMinorStep})
 		}
 	}
@@ -85,9 +88,21 @@ func (d *decider) computePlan() {
 		Inventory: inventory, Target: d.s.Target, Source: d.s.Source,
 		Policy: plan.Policy{Skew: d.s.Skew, Workers: plan.WorkersPerGroup},
 	})
-	d.upgrades = make(map[string][]version.Version, len(d.plan.Groups))
-	for _, g := range d.plan.Groups {
-		d.upgrades[g.Name] = g.Upgrades
+	if d.problem != nil {
+		return
+	}
+	// A plan has the MachineDeployments before the MachinePools, each in the inventory's order.
+	next, nextPool := 0, slices.IndexFunc(d.plan.Groups, func(g plan.GroupPlan) bool { return g.Kind == plan.MachinePool })
+	for i := range d.s.Groups {
+		switch g := &d.s.Groups[i]; {
+		case !g.planned():
+		case g.Kind == plan.MachinePool:
+			d.stops[i] = d.plan.Groups[nextPool].Upgrades
+			nextPool++
+		default:
+			d.stops[i] = d.plan.Groups[next].Upgrades
+			next++
+		}
 	}
 }
 
@@ -185,7 +200,7 @@ func (d *decider) beforeWorkers() (Decision, bool) {
 func (d *decider) workers() (Decision, bool) {
 	at := d.s.ControlPlane.Version
 	moves := d.moves()
-	turn := d.selectTurn(moves)
+	turn := d.selectTurn()
 	switch {
 	case len(turn) > 0 && !d.s.Pending.Has(AfterWorkersUpgrade):
 		// A step that nobody announced: the plan has changed since the control plane's own step, or another engine has left it so.

@@ -135,7 +135,7 @@ type Answer struct {
 }
 
 // stable reports whether the group's machines are where its template wants them, at v.
-func (g Group) stable(v version.Version) bool {
+func (g *Group) stable(v version.Version) bool {
 	return g.Exists && !g.Upgrading && g.Version.Equal(v)
 }
 
@@ -157,33 +157,39 @@ func (s State) With(r Recorded) State {
 	return s
 }
 
-func (s State) kind(kind plan.GroupKind) []Group {
-	var groups []Group
-	for _, g := range s.Groups {
-		if g.Kind == kind {
-			groups = append(groups, g)
+func filter(groups []Group, keep func(*Group) bool) []*Group {
+	var kept []*Group
+	for i := range groups {
+		if keep(&groups[i]) {
+			kept = append(kept, &groups[i])
 		}
 	}
-	return groups
+	return kept
 }
 
+// planned reports whether the plan moves the group: it exists, and is not being deleted.
+func (g *Group) planned() bool { return g.Exists && !g.Deleting }
+
 // moves reports whether the group is on its way.
-func (g Group) moves() bool { return g.Exists && !g.Deleting && g.Upgrading }
+func (g *Group) moves() bool { return g.planned() && g.Upgrading }
 
 // moving counts the groups of a kind that are on their way, or that this step moved and that lack
 // machines.
 func (s State) moving(kind plan.GroupKind) int {
 	n := 0
-	short := setOf(s.short())
-	for _, g := range s.kind(kind) {
-		if g.moves() || short.has(g) {
+	short := s.inWorkersStep()
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		if g.Kind == kind && (g.moves() || short && s.lacksMachines(g)) {
 			n++
 		}
 	}
 	return n
 }
 
-func (s State) anyUpgrading() bool { return slices.ContainsFunc(s.Groups, Group.moves) }
+func (s State) anyUpgrading() bool {
+	return slices.ContainsFunc(s.Groups, func(g Group) bool { return g.moves() })
+}
 
 // inWorkersStep reports whether groups follow a step that the control plane took in the upgrade
 // under way. A group never reaches a version before the control plane. So, if the control plane
@@ -199,17 +205,22 @@ func (s State) inWorkersStep() bool {
 // before the step. Kubelets join only beside a control plane of their own minor: once the control
 // plane goes on, these machines cannot join until the next stop of their group. Machines that a group
 // lacked before, for want of quota or hardware, do not count, or they would block every upgrade.
-func (s State) short() []Group {
+func (s State) short() []*Group {
 	if !s.inWorkersStep() {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(s.Groups), func(g Group) bool {
-		return g.Missing <= s.lackedBefore(g) || !g.Exists || g.Deleting || g.Upgrading || !g.Version.Equal(s.ControlPlane.Version)
-	})
+	return filter(s.Groups, s.lacksMachines)
+}
+
+// lacksMachines reports whether a group that is at the control plane's version lacks more machines
+// than before the present workers step.
+func (s State) lacksMachines(g *Group) bool {
+	return g.Missing > s.lackedBefore(g) && !g.Deleting &&
+		g.stable(s.ControlPlane.Version)
 }
 
 // lackedBefore returns how many machines the group lacked before the present workers step.
-func (s State) lackedBefore(g Group) int32 {
+func (s State) lackedBefore(g *Group) int32 {
 	if !s.LackedAt.Equal(s.ControlPlane.Version) {
 		return 0
 	}

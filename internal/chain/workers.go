@@ -9,21 +9,22 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// moves are the groups that must go to the control plane's version before it takes its next step: their own plans stop there. Groups
-// that are on their way somewhere are not among them, they finish first.
-func (d *decider) moves() []Group {
-	var moves []Group
-	for _, g := range d.s.Groups {
-		if stops := d.stops(g); len(stops) > 0 && stops[0].Equal(d.s.ControlPlane.Version) && !g.Upgrading {
-			moves = append(moves, g)
+// isDue reports whether a group must go to the control plane's version before the control plane takes
+// its next step: the group's own plan stops there. A group that is on its way somewhere finishes first.
+func (d *decider) isDue(i int) bool {
+	stops := d.stops[i]
+	return len(stops) > 0 && stops[0].Equal(d.s.ControlPlane.Version) && !d.s.Groups[i].Upgrading
+}
+
+// moves are the groups that are due.
+func (d *decider) moves() []*Group {
+	var moves []*Group
+	for i := range d.s.Groups {
+		if d.isDue(i) {
+			moves = append(moves, &d.s.Groups[i])
 		}
 	}
 	return moves
-}
-
-// stops is the rest of a group's own plan; none for a group that does not exist, or goes.
-func (d *decider) stops(g Group) []version.Version {
-	return d.upgrades[g.Name]
 }
 
 // stopsAt reports whether some group's plan has a stop at v. Before a step to v that is the first stop of those that have one.
@@ -32,30 +33,31 @@ func (d *decider) stopsAt(v version.Version) bool {
 }
 
 // leftBehind are the groups on their way out whose machines may not run beside a control plane at v.
-func (d *decider) leftBehind(v version.Version) []Group {
+func (d *decider) leftBehind(v version.Version) []*Group {
 	skew := d.s.Skew
 	if skew.Farthest() == 0 {
 		skew = version.KubernetesSkew()
 	}
-	deleting := slices.DeleteFunc(slices.Clone(d.s.Groups), func(g Group) bool { return !g.Exists || !g.Deleting })
-	return slices.DeleteFunc(append(deleting, d.s.Leaving...), func(g Group) bool { return skew.Allows(g.Oldest.Minor(), v.Minor()) })
+	behind := func(g *Group) bool { return !skew.Allows(g.Oldest.Minor(), v.Minor()) }
+	left := filter(d.s.Groups, func(g *Group) bool { return g.Exists && g.Deleting && behind(g) })
+	return append(left, filter(d.s.Leaving, behind)...)
 }
 
-// selectTurn selects which of the groups that must move begin now: in order, as many of one kind as may be upgrading at once, and MachinePools
-// only when no MachineDeployment moves or could. A deferred group is passed over; at a held one the sequence ends.
-func (d *decider) selectTurn(moves []Group) []Group {
-	var turn []Group
-	free, due := d.movable(), setOf(moves)
+// selectTurn selects which of the groups that are due begin now, as indices of State.Groups: in order, as many of one kind as may be upgrading at
+// once, and MachinePools only when no MachineDeployment moves or could. A deferred group is passed over; at a held one the sequence ends.
+func (d *decider) selectTurn() []int {
+	var turn []int
+	end := d.sequenceEnd()
 	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
 		moving := d.s.moving(kind)
 		slots := max(d.s.Concurrency, 1) - moving
 		waiting := 0
-		for _, g := range d.s.kind(kind) {
-			if !free.has(g) || !due.has(g) {
+		for i := range end {
+			if g := &d.s.Groups[i]; g.Kind != kind || g.Defer || !d.isDue(i) {
 				continue
 			}
 			if waiting++; waiting <= slots {
-				turn = append(turn, g)
+				turn = append(turn, i)
 			}
 		}
 		if moving+waiting > 0 {
@@ -65,35 +67,29 @@ func (d *decider) selectTurn(moves []Group) []Group {
 	return turn
 }
 
-// groupSet is a set of groups by their names. Clusters may have thousands.
-type groupSet map[string]struct{}
-
-func setOf(groups []Group) groupSet {
-	s := make(groupSet, len(groups))
-	for _, g := range groups {
-		s[g.Name] = struct{}{}
+// sequenceEnd is the place of the first held group, at which the sequence ends.
+func (d *decider) sequenceEnd() int {
+	for i := range d.s.Groups {
+		if d.s.Groups[i].Hold {
+			return i
+		}
 	}
-	return s
+	return len(d.s.Groups)
 }
 
-func (s groupSet) has(g Group) bool {
-	_, ok := s[g.Name]
-	return ok
-}
-
-func (d *decider) raiseWorkers(turn []Group) Decision {
+func (d *decider) raiseWorkers(turn []int) Decision {
 	to := d.s.ControlPlane.Version
 	action := RaiseWorkers{To: to}
-	for _, g := range turn {
-		action.Groups = append(action.Groups, g.Name)
+	groups := make([]*Group, len(turn))
+	for place, i := range turn {
+		groups[place] = &d.s.Groups[i]
+		action.Groups = append(action.Groups, groups[place].Name)
 	}
-	decision := d.decide(action, WorkersStep, "%s to %s", names(turn), to)
-	begin := setOf(turn)
-	for i, g := range d.s.Groups {
-		if begin.has(g) {
-			decision.Objects.Groups[i] = Object{Name: g.Name, Kind: g.Kind, Version: to}
-			decision.Groups[i].Position, decision.Groups[i].Version = Moving, to
-		}
+	decision := d.decide(action, WorkersStep, "%s to %s", names(groups), to)
+	for _, i := range turn {
+		g := &d.s.Groups[i]
+		decision.Objects.Groups[i] = Object{Name: g.Name, Kind: g.Kind, Version: to}
+		decision.Groups[i].Position, decision.Groups[i].Version = Moving, to
 	}
 	return decision
 }
@@ -111,10 +107,11 @@ func (d *decider) controlPlaneAsIs() Object {
 // earlier it would have to be upgraded at once, and machines would join a control plane that changes.
 func (d *decider) groupsAsAre() []Object {
 	objects := make([]Object, len(d.s.Groups))
-	for i, g := range d.s.Groups {
+	for i := range objects {
+		g := &d.s.Groups[i]
 		objects[i] = Object{Name: g.Name, Kind: g.Kind, Version: g.Version, Hold: !g.Version.Equal(d.s.Target)}
 		if !g.Exists {
-			objects[i] = Object{Name: g.Name, Kind: g.Kind, Version: d.s.Target, Hold: !d.mayCreate()}
+			objects[i].Version, objects[i].Hold = d.s.Target, !d.mayCreate()
 		}
 	}
 	return objects
@@ -128,9 +125,10 @@ func (d *decider) mayCreate() bool {
 
 func (d *decider) groupStatus() []GroupStatus {
 	status := make([]GroupStatus, len(d.s.Groups))
-	due, movable := setOf(d.moves()), d.movable()
-	for i, g := range d.s.Groups {
-		status[i] = GroupStatus{Name: g.Name, Kind: g.Kind, Version: g.Version, Upgrades: d.stops(g)}
+	end := d.sequenceEnd()
+	for i := range status {
+		g := &d.s.Groups[i]
+		status[i] = GroupStatus{Name: g.Name, Kind: g.Kind, Version: g.Version, Upgrades: d.stops[i]}
 		switch {
 		case g.Deleting:
 			status[i].Position = Leaving
@@ -138,7 +136,7 @@ func (d *decider) groupStatus() []GroupStatus {
 			status[i].Position = ToCreate
 		case g.Upgrading:
 			status[i].Position = Moving
-		case due.has(g) && !movable.has(g):
+		case d.isDue(i) && (g.Defer || i >= end):
 			status[i].Position = Deferred
 		case g.Version.Equal(d.s.Target):
 			status[i].Position = Done
@@ -149,25 +147,12 @@ func (d *decider) groupStatus() []GroupStatus {
 	return status
 }
 
-// movable are the groups that no annotation keeps back: a deferred group is passed over, at a held one the sequence ends.
-func (d *decider) movable() groupSet {
-	free := make(groupSet, len(d.s.Groups))
-	for _, g := range d.s.Groups {
-		if g.Hold {
-			break
-		}
-		if !g.Defer {
-			free[g.Name] = struct{}{}
-		}
-	}
-	return free
-}
-
 // upgradingMessage names the groups that move, by the version that they go to.
 func (d *decider) upgradingMessage() string {
 	var versions []version.Version
-	moving := map[version.Version][]Group{}
-	for _, g := range d.s.Groups {
+	moving := map[version.Version][]*Group{}
+	for i := range d.s.Groups {
+		g := &d.s.Groups[i]
 		if !g.moves() {
 			continue
 		}
@@ -199,10 +184,10 @@ func (d *decider) shortMessage() string {
 const shown = 3
 
 // names lists groups of one or two kinds the way messages do: in order, and not more than a few.
-func names(groups []Group) string {
+func names(groups []*Group) string {
 	var parts []string
 	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
-		var list []string
+		list := make([]string, 0, len(groups))
 		for _, g := range groups {
 			if g.Kind == kind {
 				list = append(list, g.Name)

@@ -21,6 +21,8 @@ type UpgradeFacts struct {
 	// Source says where the versions of the plan come from. Where it is nil, SourceProblem says why it is not known.
 	Source        plan.Source
 	SourceProblem string
+	// Engine is the value of v1alpha1.EngineAnnotation; empty where it is absent or cannot be read.
+	Engine string
 	// Gates are those of the Cluster's namespace.
 	Gates []v1alpha1.UpgradeGate
 	// Events are those that are about the Cluster.

@@ -3,13 +3,13 @@ package status
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -90,27 +90,32 @@ func readChain(f Facts) (*chainComputation, error) {
 // progress is the recorded way of the upgrade under way; nil where none is recorded, because another engine has gone on, or does all of it,
 // or because nothing has begun.
 func (c *chainComputation) progress() *chain.Progress {
-	if c.engine != Windlass {
+	if !c.lastStepIsOurs() {
 		return nil
 	}
 	return c.recorded.Chain
 }
 
-// computeEngine goes by the traces that engines leave. Ours stamps the control plane with each step, and another one takes the stamp away.
-// Before the first step of a chain it is told by its own words in the condition: Cluster API's begin with the kind of the control plane.
+// lastStepIsOurs reports whether the records prove that windlass manager took the control plane's last step, or has yet to take the first one of
+// the recorded upgrade. It stamps the control plane with each step, and another engine removes the stamp.
+func (c *chainComputation) lastStepIsOurs() bool {
+	cp, p := c.state.ControlPlane, c.recorded.Chain
+	return !cp.Stamp.IsZero() && cp.Stamp.Equal(cp.Version) || p != nil && len(p.Steps) == 0 && cp.Version.Equal(p.From)
+}
+
+// recordsSteps reports whether the upgrade's steps are on record, as far as there are any.
+func (c *chainComputation) recordsSteps() bool {
+	return c.engine == Windlass && (c.recorded.Chain == nil || c.lastStepIsOurs())
+}
+
+// computeEngine goes by the annotation that windlass manager keeps. Where it is absent, the records of a manager from before there was the annotation
+// decide.
 func (c *chainComputation) computeEngine() Engine {
-	cp := c.state.ControlPlane
-	if !cp.Stamp.IsZero() && cp.Stamp.Equal(cp.Version) {
-		return Windlass
-	}
-	if p := c.recorded.Chain; p != nil {
-		if len(p.Steps) == 0 && cp.Version.Equal(p.From) {
-			return Windlass
-		}
+	ours := c.lastStepIsOurs()
+	if c.recorded.Chain != nil && !ours {
 		c.notKnown = append(c.notKnown, "windlass manager began this upgrade, but another controller has taken the control plane's last step, and records none")
-		return ClusterAPI
 	}
-	if c.condition != nil && strings.Contains(c.condition.Message, itemPrefix+"control plane ") {
+	if ours || c.facts.Upgrade.Engine == v1alpha1.EngineManager {
 		return Windlass
 	}
 	return ClusterAPI

@@ -118,7 +118,7 @@ func (c *chainComputation) estimate(report Chain) Estimate {
 	}
 	p := c.progress()
 	switch {
-	case c.engine != Windlass:
+	case !c.recordsSteps():
 		return Estimate{Unknown: etaNotRecorded}
 	case c.decision.Reason == chain.NoSource || c.decision.Reason == chain.NoPath:
 		return Estimate{Unknown: etaNoPlan}

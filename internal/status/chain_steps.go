@@ -19,7 +19,7 @@ func (c *chainComputation) steps() []Step {
 	var steps []Step
 	if p := c.progress(); p != nil {
 		steps = c.recordedSteps(*p)
-	} else if c.engine != Windlass && c.isUnderWay() {
+	} else if !c.recordsSteps() && c.isUnderWay() {
 		steps = c.observedSteps()
 	}
 	running := c.runningSteps()
@@ -80,7 +80,7 @@ var versionChange = regexp.MustCompile(`^Updated (\S+) "[^"]*" with version chan
 // observe reads what Events tell of the steps of an upgrade whose engine does not record them: when they began, not when they ended.
 // Events from before the condition turned False are of earlier upgrades.
 func (c *chainComputation) observe() []Step {
-	if c.engine == Windlass || c.condition == nil || c.condition.Status != metav1.ConditionFalse {
+	if c.recordsSteps() || c.condition == nil || c.condition.Status != metav1.ConditionFalse {
 		return nil
 	}
 	events := slices.Clone(c.facts.Upgrade.Events)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
-	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -250,18 +249,32 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestChainEngineByWords checks that what our engine writes to the condition is told from what Cluster API writes, before anything else tells.
-func TestChainEngineByWords(t *testing.T) {
-	u := upgrade{target: "v1.32.0", controlPlane: "v1.31.0", members: repeat(1, "v1.31.0"), reason: chain.ClusterUpgrading}
-	f := u.facts(t)
-	s, _, err := snapshot.Chain(snapshot.Objects{Cluster: f.Cluster, ControlPlane: f.ControlPlane, Machines: f.Machines})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Source = fourMinors
-	f.Cluster.Status.Conditions[0].Message = chain.Describe(s, chain.Decide(s, start)).Message
-	if got := Compute(f, start).Chain.Engine; got != Windlass {
-		t.Errorf("the engine is %s for %q", got, f.Cluster.Status.Conditions[0].Message)
+// TestChainEngine checks that the annotation names the engine before anything else does, and that a switch back to windlass manager in mid-upgrade
+// is told from records that another engine has outdated.
+func TestChainEngine(t *testing.T) {
+	waiting := upgrade{target: "v1.32.0", controlPlane: "v1.31.0", members: repeat(1, "v1.31.0"), reason: chain.ClusterUpgrading}
+	overtaken := midChain()
+	overtaken.stamp = ""
+	for name, tt := range map[string]struct {
+		upgrade    upgrade
+		annotation string
+		want       Engine
+		eta        string
+	}{
+		"no annotation":                     {upgrade: waiting, want: ClusterAPI, eta: etaNotRecorded},
+		"of another engine":                 {upgrade: waiting, annotation: "other", want: ClusterAPI, eta: etaNotRecorded},
+		"ours":                              {upgrade: waiting, annotation: v1alpha1.EngineManager, want: Windlass, eta: etaNoControlPlane},
+		"no annotation, a stamp":            {upgrade: midChain(), want: Windlass},
+		"another took the last step":        {upgrade: overtaken, want: ClusterAPI, eta: etaNotRecorded},
+		"it did, and ours is in charge now": {upgrade: overtaken, annotation: v1alpha1.EngineManager, want: Windlass, eta: etaNotRecorded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := tt.upgrade.facts(t)
+			f.Upgrade.Engine = tt.annotation
+			if got := Compute(f, start).Chain; got.Engine != tt.want || got.ETA.Unknown != tt.eta {
+				t.Errorf("the engine is %s, and the ETA unknown because %q, want %s and %q", got.Engine, got.ETA.Unknown, tt.want, tt.eta)
+			}
+		})
 	}
 }
 

@@ -25,9 +25,9 @@ type ApplyOptions struct {
 	// HoldControlPlane leaves an existing control plane object and its template alone, so that a pending upgrade and other changes are one
 	// rollout. Its MachineHealthCheck is still kept.
 	HoldControlPlane bool
-	// ControlPlaneAnnotations are set on the control plane object in the same request as everything else. They are part of the intent: one
-	// that is no longer given is removed with the next change.
-	ControlPlaneAnnotations map[string]string
+	// InfrastructureAnnotations are set on the infrastructure cluster, and ControlPlaneAnnotations on the control plane object, in the same
+	// request as everything else. They are part of the intent: one that is no longer given is removed with the next change.
+	InfrastructureAnnotations, ControlPlaneAnnotations map[string]string
 }
 
 // Result says what was written, in the order in which it was, also when an error ended it early. A caller lets its cache catch up with
@@ -44,7 +44,7 @@ func (o *Objects) Apply(ctx context.Context, blueprint *scope.ClusterBlueprint, 
 }
 
 func (a *applier) applyAll(ctx context.Context, blueprint *scope.ClusterBlueprint, current, desired *scope.ClusterState, versions Versions, options ApplyOptions) error {
-	infrastructure := desired.InfrastructureCluster
+	infrastructure := withAnnotations(desired.InfrastructureCluster, options.InfrastructureAnnotations)
 	controlPlane := withAnnotations(desired.ControlPlane.Object, options.ControlPlaneAnnotations)
 	infrastructure, controlPlane, err := a.reconcileShim(ctx, current, infrastructure, controlPlane)
 	if err != nil {

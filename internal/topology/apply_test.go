@@ -207,6 +207,14 @@ func TestApplyVersions(t *testing.T) {
 	w.at(held, stamped)
 	// A mark that is no longer given goes.
 	w.at(held, topology.ApplyOptions{}, "apply KubeadmControlPlane")
+	// A mark on the infrastructure cluster is kept while the control plane is held, and goes in the same way.
+	marked := topology.ApplyOptions{HoldControlPlane: true, InfrastructureAnnotations: map[string]string{"windlass.dev/mark": "us"}}
+	w.at(held, marked, "apply DevCluster")
+	w.at(held, marked)
+	if _, after = w.read(); after.InfrastructureCluster.GetAnnotations()["windlass.dev/mark"] != "us" {
+		t.Error("the infrastructure cluster has no mark")
+	}
+	w.at(held, hold, "apply DevCluster")
 	if _, after = w.read(); after.ControlPlane.Object.GetAnnotations()["windlass.dev/upgrade-step"] != "" {
 		t.Error("the stamp stayed")
 	}

@@ -45,7 +45,10 @@ func (e *effects) Apply(ctx context.Context, objects chain.Objects, stamp versio
 	if err != nil {
 		return err
 	}
-	options := ApplyOptions{HoldControlPlane: objects.ControlPlane.Hold}
+	options := ApplyOptions{
+		HoldControlPlane:          objects.ControlPlane.Hold,
+		InfrastructureAnnotations: map[string]string{v1alpha1.EngineAnnotation: v1alpha1.EngineManager},
+	}
 	if !stamp.IsZero() {
 		options.ControlPlaneAnnotations = map[string]string{v1alpha1.ChainStepAnnotation: stamp.String()}
 	}

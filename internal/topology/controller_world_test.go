@@ -265,6 +265,9 @@ func (w *world) facts() [][2]string {
 			facts = append(facts, [2]string{name, value})
 		}
 	}
+	if ref := cluster.Spec.InfrastructureRef; ref.IsDefined() {
+		add("engine", w.Referenced(ref).GetAnnotations()[v1alpha1.EngineAnnotation])
+	}
 	if ref := cluster.Spec.ControlPlaneRef; ref.IsDefined() {
 		object := w.Referenced(ref)
 		spec, _ := object.Object["spec"].(map[string]any)
