@@ -92,8 +92,8 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 
 // foresee tells what would keep the host from being upgraded, as far as that can be seen.
 func (d *runDriver) foresee(report linuxhost.Report) error {
-	if fails, ok := report.Next(d.upgrade.Goal).(linuxhost.Fail); ok {
-		return nothingError("host %s would not be brought to %s: %s", d.address, d.upgrade.Goal.Version, fails.Failure)
+	if failure := report.Next.Failure; failure != nil {
+		return nothingError("host %s would not be brought to %s: %s", d.address, d.upgrade.Goal.Version, failure)
 	}
 	return nil
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/keyed"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,26 +44,20 @@ type Watchable struct {
 	live client.Reader
 	now  func() time.Time
 
-	mu      sync.Mutex
-	refused map[schema.GroupVersionKind]refusal
-}
-
-type refusal struct {
-	err   *NotWatchableError
-	until time.Time
+	refused keyed.Memory[schema.GroupVersionKind, *NotWatchableError]
 }
 
 // NewWatchable returns a Watchable. live reads from the API server, and now is the clock.
 func NewWatchable(live client.Reader, now func() time.Time) *Watchable {
-	return &Watchable{live: live, now: now, refused: map[schema.GroupVersionKind]refusal{}}
+	return &Watchable{live: live, now: now, refused: keyed.Memory[schema.GroupVersionKind, *NotWatchableError]{Most: maxRefusals}}
 }
 
 // Check lists at most one object of a kind, within [ReadTimeout]. It returns a [*NotWatchableError]
 // if that fails. It returns the same error without asking again: for a minute where rights or the kind
 // are missing, for seconds otherwise.
 func (w *Watchable) Check(ctx context.Context, gvk schema.GroupVersionKind) error {
-	if err := w.remembered(gvk); err != nil {
-		return err
+	if refused, known := w.refused.Get(gvk, w.now()); known {
+		return refused
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -78,7 +72,11 @@ func (w *Watchable) Check(ctx context.Context, gvk schema.GroupVersionKind) erro
 	}
 	refused := &NotWatchableError{Kind: gvk.GroupKind(), Err: err}
 	if ctx.Err() == nil { // Otherwise the caller's time was over, which tells nothing about the kind.
-		w.remember(gvk, refused)
+		expiry := faultExpiry
+		if lasts(err) {
+			expiry = refusalExpiry
+		}
+		w.refused.Put(gvk, refused, w.now(), expiry)
 	}
 	return refused
 }
@@ -87,26 +85,4 @@ func (w *Watchable) Check(ctx context.Context, gvk schema.GroupVersionKind) erro
 func lasts(err error) bool {
 	_, forbidden := errors.AsType[*RightsError](err)
 	return forbidden || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err)
-}
-
-func (w *Watchable) remembered(gvk schema.GroupVersionKind) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if known, ok := w.refused[gvk]; ok && w.now().Before(known.until) {
-		return known.err
-	}
-	return nil
-}
-
-func (w *Watchable) remember(gvk schema.GroupVersionKind, err *NotWatchableError) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.refused) >= maxRefusals {
-		clear(w.refused)
-	}
-	expiry := faultExpiry
-	if lasts(err.Err) {
-		expiry = refusalExpiry
-	}
-	w.refused[gvk] = refusal{err: err, until: w.now().Add(expiry)}
 }

@@ -69,18 +69,18 @@ func TestWatchableIsBounded(t *testing.T) {
 	w := NewWatchable(live, func() time.Time { return time.Unix(1000, 0) })
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Check(over, kind); !errors.Is(err, context.Canceled) || len(w.refused) != 0 {
-		t.Errorf("%v, %d kinds are remembered", err, len(w.refused))
+	if err := w.Check(over, kind); !errors.Is(err, context.Canceled) || w.refused.Len() != 0 {
+		t.Errorf("%v, %d kinds are remembered", err, w.refused.Len())
 	}
-	if err := w.Check(t.Context(), kind); !errors.Is(err, context.DeadlineExceeded) || len(w.refused) != 1 {
-		t.Errorf("%v, %d kinds are remembered", err, len(w.refused))
+	if err := w.Check(t.Context(), kind); !errors.Is(err, context.DeadlineExceeded) || w.refused.Len() != 1 {
+		t.Errorf("%v, %d kinds are remembered", err, w.refused.Len())
 	}
 	live.answer = func(context.Context) error { return errors.New("no") }
 	for i := range 3 * maxRefusals {
 		kind.Kind = fmt.Sprint("Plane", i)
 		_ = w.Check(t.Context(), kind)
-		if len(w.refused) > maxRefusals {
-			t.Fatalf("%d kinds are remembered", len(w.refused))
+		if w.refused.Len() > maxRefusals {
+			t.Fatalf("%d kinds are remembered", w.refused.Len())
 		}
 	}
 }

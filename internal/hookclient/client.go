@@ -51,7 +51,7 @@ var _ runtimeclient.Client = (*Client)(nil)
 
 // New returns a Client that is not ready before WarmUp. It reads the client certificate.
 func New(o Options) (*Client, error) {
-	c := &Client{catalog: o.Catalog, namespaces: o.Namespaces, local: map[string]*local{}, connections: map[string]*connection{}}
+	c := &Client{catalog: o.Catalog, namespaces: o.Namespaces, local: map[string]*local{}, connections: map[string]*connection{}, states: newStates()}
 	for _, name := range slices.Sorted(maps.Keys(o.Local)) {
 		l, err := newLocal(o.Catalog, o.Local[name])
 		if err != nil {

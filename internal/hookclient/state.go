@@ -3,47 +3,30 @@ package hookclient
 import (
 	"context"
 	"errors"
-	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 // states remembers which extensions do not answer, so that the log says when that begins, changes and ends instead of once per
-// call. What extensions answer is not their state: it is about one object, whose conditions show it. The zero value is ready. It is safe for
-// concurrent use.
-type states struct {
-	mu sync.Mutex
-	// broken are the faults by call.
-	broken map[Call]string
-}
+// call. What extensions answer is not their state: it is about one object, whose conditions show it. It is safe for concurrent use.
+type states struct{ faults *keyed.Once[Call] }
+
+func newStates() states { return states{faults: keyed.NewOnce[Call](keyed.Forever, 0)} }
 
 // changed reports whether the fault, empty for none, is another than at the call before.
 func (s *states) changed(call Call, fault string) (changed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken[call] == fault {
-		return false
-	}
-	if s.broken == nil {
-		s.broken = map[Call]string{}
-	}
 	if fault == "" {
-		delete(s.broken, call)
-	} else {
-		s.broken[call] = fault
+		return s.faults.Forget(call)
 	}
-	return true
+	return s.faults.Changed(call, fault, time.Time{})
 }
 
 func (s *states) forget(extensionConfig string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for call := range s.broken {
-		if call.ExtensionConfig == extensionConfig {
-			delete(s.broken, call)
-		}
-	}
+	s.faults.ForgetFunc(func(call Call) bool { return call.ExtensionConfig == extensionConfig })
 }
 
 // log writes a line if a call ended otherwise than the one before, as far as the extension itself is concerned.

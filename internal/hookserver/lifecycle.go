@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -35,10 +37,10 @@ type Gates interface {
 // for concurrent use.
 type lifecycle struct {
 	gates    Gates
-	outcomes outcomes
+	outcomes *keyed.Once[types.NamespacedName]
 }
 
-func newLifecycle(gates Gates) *lifecycle { return &lifecycle{gates: gates} }
+func newLifecycle(gates Gates) *lifecycle { return &lifecycle{gates: gates, outcomes: newOutcomes()} }
 
 func (l *lifecycle) handlers() []server.ExtensionHandler {
 	return []server.ExtensionHandler{
@@ -114,7 +116,7 @@ func (l *lifecycle) answer(ctx context.Context, cluster *clusterv1.Cluster, hook
 // log reports an answer when it differs from the last one about the same cluster: Cluster API asks again and again.
 func (l *lifecycle) log(ctx context.Context, cluster *clusterv1.Cluster, hook gate.Hook, kubernetesVersion, held string, err error) {
 	key := client.ObjectKeyFromObject(cluster)
-	if !l.outcomes.changed(key, fmt.Sprintf("%s %s %s %v", hook, boundMessage(kubernetesVersion), held, err)) {
+	if !isNew(l.outcomes, key, fmt.Sprintf("%s %s %s %v", hook, boundMessage(kubernetesVersion), held, err)) {
 		return
 	}
 	logger := log.FromContext(ctx).WithValues("cluster", boundMessage(key.String()), "hook", string(hook), "version", boundMessage(kubernetesVersion))

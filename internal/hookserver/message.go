@@ -1,13 +1,13 @@
 package hookserver
 
 import (
-	"crypto/sha256"
 	"maps"
 	"slices"
-	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -23,29 +23,18 @@ func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m
 // maxOutcomes bounds the memory of outcomes: well above the clusters of one management cluster.
 const maxOutcomes = 10_000
 
-// outcomes remembers the last answer about each cluster. The zero value is empty and ready.
-type outcomes struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName][sha256.Size]byte
+// newOutcomes returns what remembers the last answer about each cluster.
+func newOutcomes() *keyed.Once[types.NamespacedName] {
+	return keyed.NewOnce[types.NamespacedName](keyed.Forever, maxOutcomes)
 }
 
-// changed reports whether an outcome differs from the last one about the same cluster, and remembers it. A full memory
-// is dropped, which repeats some lines in the log.
-func (o *outcomes) changed(cluster types.NamespacedName, outcome string) bool {
+// isNew reports whether an outcome differs from the last one about the same cluster, and remembers
+// it. A full memory is dropped, which repeats some lines in the log.
+func isNew(outcomes *keyed.Once[types.NamespacedName], cluster types.NamespacedName, outcome string) bool {
 	const longest = 253
 	if len(cluster.Name) > longest || len(cluster.Namespace) > longest {
 		// Not the name of any object; keep the memory's bound.
 		return true
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	digest := sha256.Sum256([]byte(outcome))
-	if previous, known := o.last[cluster]; known && previous == digest {
-		return false
-	}
-	if o.last == nil || len(o.last) >= maxOutcomes {
-		o.last = map[types.NamespacedName][sha256.Size]byte{}
-	}
-	o.last[cluster] = digest
-	return true
+	return outcomes.Changed(cluster, outcome, time.Time{})
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -57,12 +58,12 @@ type Limits interface {
 type UpgradePlanner struct {
 	graphs   Graphs
 	limits   Limits
-	outcomes outcomes
+	outcomes *keyed.Once[types.NamespacedName]
 }
 
 // NewUpgradePlanner returns an UpgradePlanner. Without limits, workers can jump as far as skew allows.
 func NewUpgradePlanner(graphs Graphs, limits Limits) *UpgradePlanner {
-	return &UpgradePlanner{graphs: graphs, limits: limits}
+	return &UpgradePlanner{graphs: graphs, limits: limits, outcomes: newOutcomes()}
 }
 
 // GenerateUpgradePlan answers one request. The workers' stops are always explicit: what Cluster API infers from an empty
@@ -206,7 +207,7 @@ func encodeSteps(request *runtimehooksv1.GenerateUpgradePlanRequest, versions []
 func (p *UpgradePlanner) log(ctx context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest, graph string, computed plan.Plan, err error) {
 	cluster := client.ObjectKeyFromObject(&request.Cluster)
 	summary := fmt.Sprintf("%q %v %v %v", graph, computed.ControlPlane, computed.Workers, err)
-	if !p.outcomes.changed(cluster, boundMessage(summary)) {
+	if !isNew(p.outcomes, cluster, boundMessage(summary)) {
 		return
 	}
 	logger := log.FromContext(ctx).WithValues(

@@ -41,24 +41,6 @@ type Upgrade struct {
 	Proof string
 }
 
-// Progress is how far an upgrade has come.
-type Progress struct {
-	// Done says that the host is what it is to be, and Failure why the attempt failed; neither is set while it goes on.
-	Done    bool
-	Failure *Failure
-	// Step is the step that runs, or is waited for; Finished of Total steps are done.
-	Step            Name
-	Finished, Total int
-	// Message says what runs, or is waited for.
-	Message string
-	// Job is what is known about the last job, with what it printed, without secrets.
-	Job     Job
-	cleaned bool
-}
-
-// Waits reports whether there is nothing to do but to wait.
-func (p Progress) Waits() bool { return p.Message != "" }
-
 // StepState is a step, and whether it is done.
 type StepState struct {
 	Step Step
@@ -71,16 +53,8 @@ type Report struct {
 	// Steps are all steps of the upgrade, in order; Refused says why there are none.
 	Steps   []StepState
 	Refused *Failure
-	seen    Seen
-}
-
-// Next decides what Advance would do next. A host that is refused has no next.
-func (r Report) Next(g Goal) Next {
-	steps := make([]Step, 0, len(r.Steps))
-	for _, step := range r.Steps {
-		steps = append(steps, step.Step)
-	}
-	return Decide(g, steps, r.seen)
+	// Next is what Advance would do next.
+	Next Progress
 }
 
 // Look reads how far an upgrade has come. It changes nothing. Errors are those of the host's transport, or of what the host said.
@@ -98,6 +72,11 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	steps, refused := ComputeSteps(u.Goal, facts)
 	if refused != nil {
 		report.Refused = refused
+		running, ok := Running(u.Goal, facts)
+		if !ok {
+			running.Failure, running.Job = refused, facts.Job
+		}
+		report.Next = running
 		return report, nil
 	}
 	printed, err := run(ctx, u.Host, "looking at what is done", port.HostCommand{Script: ChecksScript(steps)})
@@ -108,14 +87,15 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	report.seen = Seen{Facts: facts, Checks: checks, Attempt: u.Attempt}
+	seen := Seen{Facts: facts, Checks: checks, Attempt: u.Attempt}
 	if u.Node != nil {
 		node := u.Node.Look(ctx)
-		report.seen.Node = &node
+		seen.Node = &node
 	}
 	for i, step := range steps {
-		report.Steps = append(report.Steps, StepState{Step: step, Done: IsDone(u.Goal, steps, i, report.seen)})
+		report.Steps = append(report.Steps, StepState{Step: step, Done: IsDone(u.Goal, steps, i, seen)})
 	}
+	report.Next = Decide(u.Goal, steps, seen)
 	return report, nil
 }
 
@@ -128,33 +108,30 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 		return Progress{}, err
 	}
 	if running, ok := Running(u.Goal, facts); ok {
-		return Progress{Step: running.Step, Message: running.Message, Job: maskText(facts.Job)}, nil
+		return running, nil
 	}
 	report, err := u.lookFurther(ctx, facts)
 	if err != nil {
 		return Progress{}, err
 	}
-	progress := report.progress()
-	if report.Refused != nil {
-		return progress, nil
-	}
-	return u.apply(ctx, report.Next(u.Goal), progress)
-}
-
-// progress is how far a host was when it was looked at.
-func (r Report) progress() Progress {
-	p := Progress{Job: maskText(r.Facts.Job), Failure: r.Refused, Total: len(r.Steps), cleaned: r.Facts.Cleaned}
-	for _, step := range r.Steps {
-		if step.Done {
-			p.Finished++
+	if report.Next.Done && !facts.Cleaned {
+		// What was staged is removed before the upgrade is done, once.
+		if _, err := run(ctx, u.Host, "removing what was staged", port.HostCommand{Script: CleanScript(u.Goal)}); err != nil {
+			return Progress{}, err
 		}
 	}
-	return p
+	return u.begin(ctx, report.Next)
 }
 
-func maskText(job Job) Job {
-	job.Output = Mask(job.Output)
-	return job
+// Follow is Advance for an upgrade that nobody wants any longer: it looks, and begins nothing. Where neither Done nor Failure is set, and nothing is waited
+// for, nothing goes on, and only a step that would have to begin could bring the upgrade further.
+func Follow(ctx context.Context, u Upgrade) (Progress, error) {
+	report, err := Look(ctx, u)
+	p := report.Next
+	if p.Begin != nil {
+		p.Begin, p.Step = nil, ""
+	}
+	return p, err
 }
 
 func readFacts(ctx context.Context, u Upgrade) (Facts, error) {
@@ -165,58 +142,36 @@ func readFacts(ctx context.Context, u Upgrade) (Facts, error) {
 	return ParseFacts(printed)
 }
 
-// apply carries out what was decided.
-func (u Upgrade) apply(ctx context.Context, next Next, p Progress) (Progress, error) {
-	switch next := next.(type) {
-	case Done:
-		return u.finish(ctx, p)
-	case Fail:
-		p.Step, p.Failure = next.Failure.Step, &next.Failure
-		return p, nil
-	case Wait:
-		p.Step, p.Message = next.Step, next.Message
-		return p, nil
-	case Start:
-		p.Step = next.Step.Name
-		return u.start(ctx, next, p)
-	case SendPart:
-		p.Step = next.Step.Name
-		return u.send(ctx, next, p)
-	case DrainNext:
-		p.Step = Drain
-		return u.drain(ctx, next, p)
-	case UncordonNext:
-		p.Step = Uncordon
+// begin begins what was decided.
+func (u Upgrade) begin(ctx context.Context, p Progress) (Progress, error) {
+	switch action := p.Begin.(type) {
+	case nil, AwaitNode:
+	case Run:
+		return u.start(ctx, action, p)
+	case Send:
+		return u.send(ctx, action, p)
+	case DrainNode:
+		return u.drain(ctx, action, p)
+	case UncordonNode:
 		return p, u.uncordon(ctx)
 	}
-	return p, fmt.Errorf("nothing is known about a %T", next)
-}
-
-// finish removes what was staged, and only then tells that the upgrade is done. It does so once.
-func (u Upgrade) finish(ctx context.Context, p Progress) (Progress, error) {
-	if !p.cleaned {
-		if _, err := run(ctx, u.Host, "removing what was staged", port.HostCommand{Script: CleanScript(u.Goal)}); err != nil {
-			return p, err
-		}
-	}
-	p.Done = true
 	return p, nil
 }
 
-func (u Upgrade) start(ctx context.Context, next Start, p Progress) (Progress, error) {
+func (u Upgrade) start(ctx context.Context, job Run, p Progress) (Progress, error) {
 	result, err := u.Host.Exec(ctx, port.HostCommand{
-		Script: StartScript(u.Goal, next.Step.Name, u.Attempt, u.Proof, next.Run.Limit),
-		Stdin:  strings.NewReader(next.Run.Script),
+		Script: StartScript(u.Goal, p.Step, u.Attempt, u.Proof, job.Limit),
+		Stdin:  strings.NewReader(job.Script),
 	})
 	if err != nil {
-		return p, fmt.Errorf("starting step %s: %w", next.Step.Name, err)
+		return p, fmt.Errorf("starting step %s: %w", p.Step, err)
 	}
 	if result.ExitCode == StartBusy {
 		p.Message = "the host is busy: " + describe(result)
 		return p, nil
 	}
 	if result.ExitCode != 0 {
-		p.Failure = startFailure(next.Step.Name, result)
+		p.Failure = startFailure(p.Step, result)
 	}
 	return p, nil
 }
@@ -227,11 +182,11 @@ func startFailure(step Name, result port.HostResult) *Failure {
 	return &failure
 }
 
-func (u Upgrade) drain(ctx context.Context, next DrainNext, p Progress) (Progress, error) {
+func (u Upgrade) drain(ctx context.Context, drain DrainNode, p Progress) (Progress, error) {
 	if u.Node == nil {
 		return p, nil
 	}
-	if next.Record {
+	if drain.Record {
 		if _, err := run(ctx, u.Host, "recording that the node was schedulable", port.HostCommand{Script: CordonedScript(u.Goal)}); err != nil {
 			return p, err
 		}
@@ -261,26 +216,26 @@ func (u Upgrade) uncordon(ctx context.Context) error {
 // partSize is how much of a file is sent at once, in bytes: what a slow line carries in the few seconds that one call may take.
 const partSize = 4 << 20
 
-func (u Upgrade) send(ctx context.Context, next SendPart, p Progress) (Progress, error) {
-	file, size, err := u.Bundle.Open(next.Send.Name)
+func (u Upgrade) send(ctx context.Context, file Send, p Progress) (Progress, error) {
+	content, size, err := u.Bundle.Open(file.Name)
 	if err != nil {
-		p.Failure = &Failure{Reason: DownloadFailed, Step: next.Step.Name, Message: err.Error()}
+		p.Failure = &Failure{Reason: DownloadFailed, Step: p.Step, Message: err.Error()}
 		return p, nil //nolint:nilerr // A file that the bundle does not have is a failure of the upgrade, which is told as one.
 	}
-	offset := min(next.Offset, size)
+	offset := min(file.Offset, size)
 	length := min(size-offset, partSize)
 	part := make([]byte, length)
-	if n, err := file.ReadAt(part, offset); n < len(part) {
-		return p, fmt.Errorf("reading %s of the bundle: %w", next.Send.Name, err)
+	if n, err := content.ReadAt(part, offset); n < len(part) {
+		return p, fmt.Errorf("reading %s of the bundle: %w", file.Name, err)
 	}
 	result, err := u.Host.Exec(ctx, port.HostCommand{
-		Script: SendScript(u.Goal, next.Send, next.Offset, length, offset+length == size), Stdin: bytes.NewReader(part),
+		Script: SendScript(u.Goal, file, file.Offset, length, offset+length == size), Stdin: bytes.NewReader(part),
 	})
 	if err != nil {
-		return p, fmt.Errorf("sending %s: %w", next.Send.Name, err)
+		return p, fmt.Errorf("sending %s: %w", file.Name, err)
 	}
 	if result.ExitCode != 0 && result.ExitCode != SendMoved {
-		p.Failure = startFailure(next.Step.Name, result)
+		p.Failure = startFailure(p.Step, result)
 	}
 	return p, nil
 }

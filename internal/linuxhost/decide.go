@@ -76,61 +76,44 @@ type Seen struct {
 	Attempt string
 }
 
-// Next is what to do next: Start, SendPart, DrainNext, UncordonNext, Wait, Fail or Done.
-//
-//sumtype:decl
-type Next interface{ next() }
-
-// Start starts a step as a job.
-type Start struct {
-	Step Step
-	Run  Run
-}
-
-// SendPart sends a part of a file, from Offset.
-type SendPart struct {
-	Step   Step
-	Send   Send
-	Offset int64
-}
-
-// DrainNext goes on draining the node. Record asks to record first that it was schedulable.
-type DrainNext struct{ Record bool }
-
-// UncordonNext makes the node schedulable.
-type UncordonNext struct{}
-
-// Wait waits for what runs.
-type Wait struct {
-	Step    Name
+// Progress is how far an upgrade of a host has come, and what comes next: one of Begin, Message,
+// Failure and Done is set.
+type Progress struct {
+	// Step is the step that begins, runs, is waited for, or has failed.
+	Step Name
+	// Begin is the action of the step, to begin now: a Run, Send, DrainNode or UncordonNode. Message
+	// or Failure is set, too, where it could not be begun.
+	Begin Action
+	// Message says what runs, or is waited for.
 	Message string
+	// Failure says why the attempt ends.
+	Failure *Failure
+	// Done says that the host is what it is to be.
+	Done bool
+	// Finished of Total steps are done; Total is 0 where nobody has looked at the steps.
+	Finished, Total int
+	// Job is what is known about the last job.
+	Job Job
 }
 
-// Fail ends the attempt.
-type Fail struct{ Failure Failure }
+// Waits reports whether there is nothing to do but to wait.
+func (p Progress) Waits() bool { return p.Message != "" }
 
-// Done says that the host is what it is to be.
-type Done struct{}
-
-func (Start) next()        {}
-func (SendPart) next()     {}
-func (DrainNext) next()    {}
-func (UncordonNext) next() {}
-func (Wait) next()         {}
-func (Fail) next()         {}
-func (Done) next()         {}
+func fails(f Failure) Progress { return Progress{Step: f.Step, Failure: &f} }
 
 // Running tells, before any check is made, whether a job runs: nothing is decided while one does. The second result is false where none runs.
-func Running(g Goal, f Facts) (Wait, bool) {
+func Running(g Goal, f Facts) (Progress, bool) {
 	job := f.Job
 	if job.State != JobRunning {
-		return Wait{}, false
+		return Progress{}, false
 	}
 	since := f.Now.Sub(job.Started)
+	p := Progress{Step: job.Step, Message: fmt.Sprintf("step %s runs since %s", job.Step, since), Job: job}
 	if job.Operation != g.Operation() {
-		return Wait{Message: fmt.Sprintf("another upgrade of this host, to %s, runs step %s since %s", target(job.Operation), job.Step, since)}, true
+		p.Step = ""
+		p.Message = fmt.Sprintf("another upgrade of this host, to %s, runs step %s since %s", target(job.Operation), job.Step, since)
 	}
-	return Wait{Step: job.Step, Message: fmt.Sprintf("step %s runs since %s", job.Step, since)}, true
+	return p, true
 }
 
 // target is the version in the name of an operation.
@@ -142,12 +125,23 @@ func target(operation string) string {
 }
 
 // Decide decides what comes next: the first step that is not done. steps are those that ComputeSteps gave for the facts.
-func Decide(g Goal, steps []Step, s Seen) Next {
+func Decide(g Goal, steps []Step, s Seen) Progress {
+	p := decide(g, steps, s)
+	p.Total, p.Job = len(steps), s.Facts.Job
+	for i := range steps {
+		if IsDone(g, steps, i, s) {
+			p.Finished++
+		}
+	}
+	return p
+}
+
+func decide(g Goal, steps []Step, s Seen) Progress {
 	if running, ok := Running(g, s.Facts); ok {
 		return running
 	}
 	if short := lacks(g, steps, s); short != nil {
-		return Fail{*short}
+		return fails(*short)
 	}
 	for i, step := range steps {
 		if IsDone(g, steps, i, s) {
@@ -158,7 +152,7 @@ func Decide(g Goal, steps []Step, s Seen) Next {
 		}
 		return decideStep(g, step, s)
 	}
-	return Done{}
+	return Progress{Done: true}
 }
 
 // IsDone tells whether a step is done.
@@ -252,45 +246,45 @@ func lacksKubectl(steps []Step, s Seen) bool {
 	return slices.ContainsFunc(steps, asks) && !slices.ContainsFunc(steps, brings)
 }
 
-func decideStep(g Goal, step Step, s Seen) Next {
+func decideStep(g Goal, step Step, s Seen) Progress {
+	p := Progress{Step: step.Name}
 	switch action := step.Action.(type) {
 	case Run:
 		return decideRun(g, step, action, s)
 	case Send:
-		var offset int64
-		if _, err := fmt.Sscanf(s.Checks[step.Name].Output, "part %d", &offset); err != nil {
-			offset = 0
+		if _, err := fmt.Sscanf(s.Checks[step.Name].Output, "part %d", &action.Offset); err != nil {
+			action.Offset = 0
 		}
-		return SendPart{Step: step, Send: action, Offset: offset}
+		p.Begin = action
 	case DrainNode:
-		return DrainNext{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
+		p.Begin = DrainNode{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
 	case UncordonNode:
-		return UncordonNext{}
+		p.Begin = action
 	case AwaitNode:
 	}
-	return Wait{Step: step.Name}
+	return p
 }
 
 // decideRun starts a step, unless this attempt has run it.
-func decideRun(g Goal, step Step, run Run, s Seen) Next {
+func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 	if step.Name == KubeadmUpgrade && s.Facts.ControlPlane && s.Facts.Verb == "" && s.Facts.Cluster.IsZero() {
-		return Wait{Step: step.Name, Message: "the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine"}
+		return Progress{Step: step.Name, Message: "the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine"}
 	}
 	job := s.Facts.Job
 	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt
 	if !mine || job.State != JobEnded {
-		return Start{Step: step, Run: run}
+		return Progress{Step: step.Name, Begin: run}
 	}
 	if job.ExitCode != 0 {
-		return Fail{FailureOf(job)}
+		return fails(FailureOf(job))
 	}
-	return Fail{Failure{Reason: StepHadNoEffect, Step: step.Name, Message: "it ended well, but the step is not done: " +
-		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)}}
+	return fails(Failure{Reason: StepHadNoEffect, Step: step.Name, Message: "it ended well, but the step is not done: " +
+		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)})
 }
 
 // decideReady waits for the node. Time counts from the end of the restart, by the host's clock. An attempt that finds a node that is not Ready, whose
 // service another one has restarted, restarts it again: so each attempt has its time, and what was mended meanwhile counts.
-func decideReady(g Goal, steps []Step, i int, s Seen) Next {
+func decideReady(g Goal, steps []Step, i int, s Seen) Progress {
 	step, n, job := steps[i], *s.Node, s.Facts.Job
 	restarted := job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded && job.Attempt == s.Attempt
 	if !restarted && n.Unknown == "" {
@@ -300,9 +294,9 @@ func decideReady(g Goal, steps []Step, i int, s Seen) Next {
 	}
 	waited := s.Facts.Now.Sub(job.Ended)
 	if restarted && waited >= g.readyWithin() {
-		return Fail{Failure{Reason: NodeNotReady, Step: step.Name, Message: fmt.Sprintf("%s after the restart: %s", waited.Truncate(time.Second), describeMissing(g, n))}}
+		return fails(Failure{Reason: NodeNotReady, Step: step.Name, Message: fmt.Sprintf("%s after the restart: %s", waited.Truncate(time.Second), describeMissing(g, n))})
 	}
-	return Wait{Step: step.Name, Message: describeMissing(g, n)}
+	return Progress{Step: step.Name, Message: describeMissing(g, n)}
 }
 
 // describeMissing says what keeps a node from being Ready at the version.

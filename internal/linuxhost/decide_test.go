@@ -172,25 +172,28 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func wordNext(next linuxhost.Next) string {
-	switch next := next.(type) {
-	case linuxhost.Start:
-		return "start " + string(next.Step.Name)
-	case linuxhost.SendPart:
-		return fmt.Sprintf("send %s from %d", next.Send.Name, next.Offset)
-	case linuxhost.DrainNext:
-		if next.Record {
+func wordNext(p linuxhost.Progress) string {
+	switch {
+	case p.Waits():
+		return "wait: " + p.Message
+	case p.Failure != nil:
+		return "fail: " + p.Failure.String()
+	case p.Done:
+		return "done"
+	}
+	switch begin := p.Begin.(type) {
+	case linuxhost.Run:
+		return "start " + string(p.Step)
+	case linuxhost.Send:
+		return fmt.Sprintf("send %s from %d", begin.Name, begin.Offset)
+	case linuxhost.DrainNode:
+		if begin.Record {
 			return "drain, recording that it was schedulable"
 		}
 		return "drain"
-	case linuxhost.UncordonNext:
+	case linuxhost.UncordonNode:
 		return "uncordon"
-	case linuxhost.Wait:
-		return "wait: " + next.Message
-	case linuxhost.Fail:
-		return "fail: " + next.Failure.String()
-	case linuxhost.Done:
-		return "done"
+	case linuxhost.AwaitNode:
 	}
 	return "nothing"
 }

@@ -60,7 +60,7 @@ type Job struct {
 	// ExitCode counts where the job ended.
 	ExitCode       int
 	Started, Ended time.Time
-	// Output is the last of what the job printed.
+	// Output is the last of what the job printed, without secrets.
 	Output string
 }
 
@@ -185,7 +185,7 @@ func (r *factReader) job() Job {
 	}
 	return Job{
 		Operation: words[0], Step: Name(words[1]), Attempt: words[2], State: JobState(r.values["job-state"]), ExitCode: int(r.number("job-exit")),
-		Started: r.time("job-started"), Ended: r.time("job-ended"), Output: r.values["job-output"],
+		Started: r.time("job-started"), Ended: r.time("job-ended"), Output: Mask(r.values["job-output"]),
 	}
 }
 

@@ -40,19 +40,39 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 
 func (h *scriptedHost) Close() error { return nil }
 
-// TestOneLook: to begin a step costs three scripts on the host, and no more. Thousands of hosts are asked every few seconds.
-func TestOneLook(t *testing.T) {
-	t.Parallel()
+// fresh is an upgrade of a host on which nothing is done.
+func fresh(t *testing.T) (*scriptedHost, linuxhost.Upgrade) {
+	t.Helper()
 	digests, err := linuxhost.ParseManifest(strings.Repeat("1", 64) + " v1.36.3/linux/amd64/kubeadm\n" + strings.Repeat("2", 64) + " v1.36.3/linux/amd64/kubelet\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	host := &scriptedHost{goal: linuxhost.Goal{Distribution: linuxhost.Kubeadm, Version: version.MustParse("v1.36.3"), Digests: digests, Source: linuxhost.Source{HostFolder: "/opt/b"}}}
-	p, err := linuxhost.Advance(t.Context(), linuxhost.Upgrade{Goal: host.goal, Host: host, Attempt: "a"})
+	return host, linuxhost.Upgrade{Goal: host.goal, Host: host, Attempt: "a"}
+}
+
+// TestOneLook: to begin a step costs three scripts on the host, and no more. Thousands of hosts are asked every few seconds.
+func TestOneLook(t *testing.T) {
+	t.Parallel()
+	host, upgrade := fresh(t)
+	p, err := linuxhost.Advance(t.Context(), upgrade)
 	if err != nil || p.Step != "fetch-kubeadm" {
 		t.Fatalf("%v, %+v", err, p)
 	}
 	if diff := cmp.Diff([]string{"facts", "checks", "start"}, host.asked); diff != "" {
+		t.Errorf("the host was asked (-want +got):\n%s", diff)
+	}
+}
+
+// TestFollowBeginsNothing: it names no step as one that begins either.
+func TestFollowBeginsNothing(t *testing.T) {
+	t.Parallel()
+	host, upgrade := fresh(t)
+	p, err := linuxhost.Follow(t.Context(), upgrade)
+	if err != nil || p.Step != "" || p.Begin != nil || p.Waits() || p.Done || p.Failure != nil || p.Total == 0 {
+		t.Errorf("%v, %+v", err, p)
+	}
+	if diff := cmp.Diff([]string{"facts", "checks"}, host.asked); diff != "" {
 		t.Errorf("the host was asked (-want +got):\n%s", diff)
 	}
 }

@@ -69,10 +69,15 @@ type Send struct {
 	// Part is where parts are appended; Path is what it is renamed to when it is whole.
 	Part, Path string
 	Digest     Digest
+	// Offset is how much of the file has arrived. Decide sets it.
+	Offset int64
 }
 
 // DrainNode cordons the node and evicts its pods.
-type DrainNode struct{}
+type DrainNode struct {
+	// Record asks to record first that the node was schedulable. Decide sets it.
+	Record bool
+}
 
 // AwaitNode waits for the node to be Ready at the version.
 type AwaitNode struct{}

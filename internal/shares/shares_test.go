@@ -64,7 +64,7 @@ func TestSharesOfTenants(t *testing.T) {
 		fourth()
 		waiting.Wait()
 		greedy()
-		if n := len(s.tenants); n != 0 {
+		if n := s.tenants.Len(); n != 0 {
 			t.Errorf("%d tenants are remembered", n)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -52,10 +54,11 @@ type Options struct {
 // Reconciler reconciles Clusters with a managed topology.
 type Reconciler struct {
 	Options
-	objects    *Objects
-	answers    chain.Answers
-	plans      planCache
-	settled    settled
+	objects *Objects
+	answers chain.Answers
+	plans   planCache
+	// settled are the fingerprints of Clusters for which there was nothing to write.
+	settled    keyed.Memory[types.NamespacedName, string]
 	controller capicontroller.Controller
 	tracker    external.ObjectTracker
 }
@@ -109,7 +112,7 @@ func (r *Reconciler) forget(request ctrl.Request) {
 	r.controller.ClearConsistencyStore(request.NamespacedName, "")
 	r.objects.Forget(request.NamespacedName)
 	r.answers.Forget(request.NamespacedName)
-	r.settled.forget(request.NamespacedName)
+	r.settled.Forget(request.NamespacedName)
 }
 
 // run is one reconcile of one Cluster.

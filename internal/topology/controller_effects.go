@@ -38,7 +38,8 @@ func (e *effects) Apply(ctx context.Context, objects chain.Objects, stamp versio
 	if err != nil {
 		return err
 	}
-	if e.applied == fingerprint || r.settled.is(r.cluster, fingerprint, r.Now()) {
+	key := client.ObjectKeyFromObject(r.cluster)
+	if settled, _ := r.settled.Get(key, r.Now()); settled == fingerprint || e.applied == fingerprint {
 		return nil
 	}
 	desired, err := r.objects.ComputeDesired(ctx, r.blueprint, r.current, versions)
@@ -62,7 +63,7 @@ func (e *effects) Apply(ctx context.Context, objects chain.Objects, stamp versio
 	}
 	e.applied = fingerprint
 	if len(result.Changes) == 0 && !hasExternalPatches(r.class) {
-		r.settled.remember(r.cluster, fingerprint, r.Now())
+		r.settled.Put(key, fingerprint, r.Now(), settledFor)
 	}
 	return nil
 }

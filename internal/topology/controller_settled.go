@@ -7,54 +7,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // settledFor is how long "nothing to write" is believed. What it does not depend on, such as defaults that a newer provider brings, is seen then.
 const settledFor = 10 * time.Minute
-
-// settled remembers of Clusters that there was nothing to write for a fingerprint. Safe for concurrent use.
-type settled struct {
-	mu        sync.Mutex
-	byCluster map[types.NamespacedName]settledAt
-}
-
-type settledAt struct {
-	fingerprint string
-	at          time.Time
-}
-
-func (s *settled) is(cluster *clusterv1.Cluster, fingerprint string, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last, known := s.byCluster[client.ObjectKeyFromObject(cluster)]
-	return known && last.fingerprint == fingerprint && now.Sub(last.at) < settledFor
-}
-
-func (s *settled) remember(cluster *clusterv1.Cluster, fingerprint string, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.byCluster == nil {
-		s.byCluster = map[types.NamespacedName]settledAt{}
-	}
-	s.byCluster[client.ObjectKeyFromObject(cluster)] = settledAt{fingerprint: fingerprint, at: now}
-}
-
-func (s *settled) forget(cluster types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byCluster, cluster)
-}
 
 // fingerprintInputs covers everything that desired objects are made from and compared with: of each object, in place of its content, the
 // generation that counts changes of it. Statuses are not among it.

@@ -4,9 +4,7 @@ import (
 	"testing"
 	"time"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -65,29 +63,10 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-func TestSettled(t *testing.T) {
-	var s settled
-	cluster := &clusterv1.Cluster{}
-	cluster.Name = "c"
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	if s.is(cluster, "one", now) {
-		t.Error("nothing is known yet")
-	}
-	s.remember(cluster, "one", now)
-	other := &clusterv1.Cluster{}
-	if !s.is(cluster, "one", now.Add(settledFor-1)) || s.is(cluster, "one", now.Add(settledFor)) || s.is(cluster, "two", now) || s.is(other, "one", now) {
-		t.Error("what was remembered does not hold for just this Cluster, fingerprint and time")
-	}
-	s.forget(client.ObjectKeyFromObject(cluster))
-	if s.is(cluster, "one", now) {
-		t.Error("what was forgotten holds")
-	}
-}
-
 // TestSettledClusterIsNotComputed checks that the computation is left out for a time, and never where extensions patch.
 func TestSettledClusterIsNotComputed(t *testing.T) {
 	w := newWorld(t).running("v1.31.0")
-	if _, known := w.r.settled.byCluster[w.Key]; !known {
+	if _, known := w.r.settled.Get(w.Key, w.now); !known {
 		t.Fatal("a settled Cluster is not remembered")
 	}
 	// What is remembered of objects would not be asked for after this, but a computation would ask for each.
@@ -138,7 +117,7 @@ func TestForget(t *testing.T) {
 	if result, err := w.reconcile(); err != nil || result.RequeueAfter > 0 {
 		t.Errorf("a Cluster that is gone: %v, %v", result, err)
 	}
-	if _, known := w.r.settled.byCluster[w.Key]; known || len(w.r.answers.Of(w.Key)) > 0 {
+	if _, known := w.r.settled.Get(w.Key, w.now); known || len(w.r.answers.Of(w.Key)) > 0 {
 		t.Error("something is kept of a Cluster that is gone")
 	}
 }

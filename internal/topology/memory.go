@@ -2,10 +2,11 @@ package topology
 
 import (
 	"crypto/sha256"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 // memoryExpiry is how long "nothing to change" holds. Then dry runs ask again, so that changed defaults are seen: they change neither
@@ -44,53 +45,40 @@ type digest [sha256.Size]byte
 // known is what was found out last about a slot's object: applying intent to an object that looks like current changes nothing.
 type known struct {
 	intent, spec, current digest
-	at                    time.Time
 }
 
 // memory remembers what is known of objects. It is safe for concurrent use.
 type memory struct {
-	now func() time.Time
-
-	mu       sync.Mutex
-	clusters map[types.NamespacedName]map[slot]known
+	now     func() time.Time
+	objects keyed.Memory[place, known]
 }
 
-func newMemory(now func() time.Time) *memory {
-	return &memory{now: now, clusters: map[types.NamespacedName]map[slot]known{}}
+// place is a slot of a Cluster's topology.
+type place struct {
+	cluster types.NamespacedName
+	slot    slot
 }
 
 // get returns what is known, if it has not expired and is about an object that looks like current.
-func (m *memory) get(cluster types.NamespacedName, place slot, current digest) (known, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	entry, ok := m.clusters[cluster][place]
-	if !ok || current == (digest{}) || entry.current != current || m.now().Sub(entry.at) >= memoryExpiry {
+func (m *memory) get(cluster types.NamespacedName, s slot, current digest) (known, bool) {
+	entry, ok := m.objects.Get(place{cluster, s}, m.now())
+	if !ok || current == (digest{}) || entry.current != current {
 		return known{}, false
 	}
 	return entry, true
 }
 
-func (m *memory) put(cluster types.NamespacedName, place slot, entry known) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.clusters[cluster] == nil {
-		m.clusters[cluster] = make(map[slot]known)
-	}
-	entry.at = m.now()
-	m.clusters[cluster][place] = entry
+func (m *memory) put(cluster types.NamespacedName, s slot, entry known) {
+	m.objects.Put(place{cluster, s}, entry, m.now(), memoryExpiry)
 }
 
 // drop forgets slots of one Cluster.
-func (m *memory) drop(cluster types.NamespacedName, places ...slot) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, place := range places {
-		delete(m.clusters[cluster], place)
+func (m *memory) drop(cluster types.NamespacedName, slots ...slot) {
+	for _, s := range slots {
+		m.objects.Forget(place{cluster, s})
 	}
 }
 
 func (m *memory) forget(cluster types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.clusters, cluster)
+	m.objects.ForgetFunc(func(p place) bool { return p.cluster == cluster })
 }

@@ -52,7 +52,7 @@ func New(options ObjectOptions) (*Objects, error) {
 	return &Objects{
 		client: options.Client, apiReader: options.APIReader, recorder: options.Recorder,
 		generator: generator, patches: patches.NewEngine(options.Client, options.Runtime),
-		memory: newMemory(options.Now),
+		memory: &memory{now: options.Now},
 	}, nil
 }
 

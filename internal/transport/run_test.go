@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -172,3 +174,29 @@ func TestStdinFails(t *testing.T) {
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+func TestProgramsPassShellcheck(t *testing.T) {
+	if _, err := exec.LookPath("shellcheck"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip("shellcheck is missing; it comes with Debian's package shellcheck")
+	}
+	files, err := filepath.Glob("scripts/*.sh")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("the programs are %v: %v", files, err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "shellcheck", files...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A script has no arguments, as if it were a file of its own.
+func TestScriptHasNoArguments(t *testing.T) {
+	run := newRun(t, port.HostCommand{Script: `printf "%s" "$#"`})
+	shell := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(run.LoginCommand(), `"$(id -u)" = 0`, "0 = 0", 1))
+	shell.Stdin, shell.Stdout, shell.Stderr = run.Input(), run.Stdout(), run.Stderr()
+	if err := shell.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got, known, err := run.Result(); !known || err != nil || string(got.Stdout) != "0" {
+		t.Errorf("got %+v, %v, %v", got, known, err)
+	}
+}

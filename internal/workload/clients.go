@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/peer"
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -76,25 +77,23 @@ type kubeconfigClients struct {
 	secrets client.Reader
 	now     func() time.Time
 
-	mu      sync.Mutex
-	entries map[types.NamespacedName]clientEntry
+	entries keyed.Memory[types.NamespacedName, clientEntry]
 }
 
 type clientEntry struct {
 	client *connection
 	// failure says, where client is nil, why the cluster was not reached.
 	failure string
-	expires time.Time
 }
 
 func newKubeconfigClients(secrets client.Reader, now func() time.Time) *kubeconfigClients {
-	return &kubeconfigClients{secrets: secrets, now: now, entries: map[types.NamespacedName]clientEntry{}}
+	return &kubeconfigClients{secrets: secrets, now: now}
 }
 
 // Client implements clients. Two callers may make a client of the same cluster at once; the later one is kept. A cluster that
 // was not reached less than failureLifetime ago is an error at once, in the words of that failure.
 func (k *kubeconfigClients) Client(ctx context.Context, cluster types.NamespacedName) (*connection, error) {
-	if known, ok := k.lookUp(cluster); ok {
+	if known, ok := k.entries.Get(cluster, k.now()); ok {
 		if known.client == nil {
 			return nil, errors.New(known.failure)
 		}
@@ -104,24 +103,8 @@ func (k *kubeconfigClients) Client(ctx context.Context, cluster types.Namespaced
 	if err != nil {
 		return nil, err
 	}
-	now := k.now()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for key, entry := range k.entries {
-		// Clusters come and go; nobody tells us when they go.
-		if !now.Before(entry.expires) {
-			delete(k.entries, key)
-		}
-	}
-	k.entries[cluster] = clientEntry{client: made, expires: now.Add(clientLifetime)}
+	k.entries.Put(cluster, clientEntry{client: made}, k.now(), clientLifetime)
 	return made, nil
-}
-
-func (k *kubeconfigClients) lookUp(cluster types.NamespacedName) (clientEntry, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	entry, ok := k.entries[cluster]
-	return entry, ok && k.now().Before(entry.expires)
 }
 
 // Failed implements clients. Only a request that the cluster did not answer makes the cluster unreachable for failureLifetime.
@@ -132,15 +115,15 @@ func (k *kubeconfigClients) Failed(ctx context.Context, cluster types.Namespaced
 	if err == nil || errors.Is(err, context.Canceled) || isThrottled(err) || answered && !apierrors.IsUnauthorized(err) {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case client.Client(k.entries[cluster].client) != used:
-	case answered || outOfTime(ctx):
-		delete(k.entries, cluster)
-	default:
-		k.entries[cluster] = clientEntry{failure: describe(err), expires: k.now().Add(failureLifetime)}
-	}
+	k.entries.Edit(cluster, k.now(), func(known clientEntry, _ bool) (clientEntry, time.Duration, bool) {
+		switch {
+		case client.Client(known.client) != used:
+			return known, 0, false
+		case answered || outOfTime(ctx):
+			return clientEntry{}, 0, true
+		}
+		return clientEntry{failure: describe(err)}, failureLifetime, true
+	})
 }
 
 func secretOf(cluster types.NamespacedName) types.NamespacedName {

@@ -73,11 +73,11 @@ const unaskedAfter = time.Minute
 // does not ask for, and did not have just these for a while.
 func (e *Engine) checkUnasked(m *clusterv1.Machine, source controlPlaneSource, fields []cover.Pointer) error {
 	if len(fields) == 0 {
-		e.unasked.forget(m.UID)
+		e.unasked.Forget(m.UID)
 		return nil
 	}
 	described := cover.Describe(fields)
-	if e.unasked.lasts(m.UID, source.version+" "+described) >= unaskedAfter {
+	if e.unasked.Lasts(m.UID, source.version+" "+described, e.Now()) >= unaskedAfter {
 		return nil
 	}
 	return unasked(DesiredDiffers, "the control plane of Machine %s does not ask for the desired %s", client.ObjectKeyFromObject(m), described)

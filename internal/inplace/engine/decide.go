@@ -374,7 +374,7 @@ func (e *Engine) noteRequest(ctx context.Context, u *v1alpha1.Updater, hook stri
 		request.Outcome, request.Message = v1alpha1.RequestFailed, err.Error()
 	}
 	request.Message = cut(request.Message)
-	if !e.asked.due(u.Name, request.Time.Time) {
+	if _, recently := e.reported.GetOrPut(u.Name, struct{}{}, request.Time.Time, statusEvery); recently {
 		return
 	}
 	changed := u.DeepCopy()
@@ -383,7 +383,7 @@ func (e *Engine) noteRequest(ctx context.Context, u *v1alpha1.Updater, hook stri
 	patch := client.MergeFromWithOptions(u, client.MergeFromWithOptimisticLock{})
 	switch err := e.Client.Status().Patch(ctx, changed, patch); {
 	case apierrors.IsConflict(err):
-		e.asked.forget(u.Name)
+		e.reported.Forget(u.Name)
 	case err != nil:
 		logFor(ctx).Error(err, "Writing the status of an Updater", "updater", u.Name)
 	}

@@ -44,14 +44,18 @@ type Options struct {
 type Engine struct {
 	Options
 	slots *inplace.InFlight[types.UID]
-	asked *asked
-	said  *said
+	// reported are the Updaters whose status was just written.
+	reported keyed.Memory[string, struct{}]
+	// said is what was said last about an object, so that it is logged and written once per change.
+	said *keyed.Once[types.UID]
 	// unasked is what desired objects have that no live object asks for.
-	unasked *said
+	unasked *keyed.Once[types.UID]
 	blocked *blockedSet
 	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
 	machines keyed.Locks[types.NamespacedName]
-	draining *Debouncer
+	// draining are the messages of drains that are shown. A drain's message changes with every pod, and
+	// each change costs writes of several objects.
+	draining keyed.Memory[types.UID, string]
 	locks    Locks
 	fence    Fence
 }
@@ -60,7 +64,8 @@ type Engine struct {
 func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
-		Options: o, slots: inplace.NewInFlight[types.UID](), asked: newAsked(), said: newSaid(o.Now), unasked: newSaid(o.Now), blocked: newBlockedSet(), draining: NewDebouncer(),
+		Options: o, slots: inplace.NewInFlight[types.UID](), blocked: newBlockedSet(),
+		said: keyed.NewOnce[types.UID](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: NewLocks(o.Client, o.Live), fence: Fence{Client: o.Client, Live: o.Live},
 	}
 }

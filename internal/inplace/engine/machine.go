@@ -69,7 +69,7 @@ func (m *Machine) Drain(ctx context.Context, began time.Time) (inplace.DrainStat
 		status.Done, status.Message = false, err.Error() // The next call tries again.
 	}
 	if !status.Done {
-		status.Message = m.draining.Settle(m.Object.UID, status.Message, m.Now())
+		status.Message, _ = m.draining.GetOrPut(m.Object.UID, status.Message, m.Now(), drainMessageFor)
 	}
 	return inplace.DrainState{Done: status.Done, Message: status.Message}, nil
 }

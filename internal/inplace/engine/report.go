@@ -3,14 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,82 +41,15 @@ const (
 	maxMessage = 1024
 )
 
-// asked limits how often the status of an Updater is written.
-type asked struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
-
-func newAsked() *asked { return &asked{last: map[string]time.Time{}} }
-
-// forget has the next request to the Updater written at once.
-func (a *asked) forget(updater string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.last, updater)
-}
-
-func (a *asked) due(updater string, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if last, ok := a.last[updater]; ok && now.Sub(last) < time.Minute {
-		return false
-	}
-	a.last[updater] = now
-	return true
-}
-
 // sayAgainAfter is how long what was said last about an object is remembered after it was last said. Cluster API asks again sooner about an object that is
 // there, so what is forgotten is about objects that are gone or done.
 const sayAgainAfter = time.Hour
 
-// said remembers what was said last about an object, so that it is logged and written once per change.
-type said struct {
-	mu   sync.Mutex
-	now  func() time.Time
-	last map[types.UID]saying
-	// swept is when forgotten objects were last looked for.
-	swept time.Time
-}
+// drainMessageFor is how long the message of a drain stays.
+const drainMessageFor = 30 * time.Second
 
-type saying struct {
-	text string
-	// since is when it was said first, and at when it was said last.
-	since, at time.Time
-}
-
-func newSaid(now func() time.Time) *said { return &said{now: now, last: map[types.UID]saying{}} }
-
-func (s *said) changed(uid types.UID, text string) bool {
-	now := s.now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(s.swept) >= sayAgainAfter {
-		s.swept = now
-		maps.DeleteFunc(s.last, func(_ types.UID, said saying) bool { return now.Sub(said.at) >= sayAgainAfter })
-	}
-	last, ok := s.last[uid]
-	if !ok || last.text != text {
-		last.since = now
-	}
-	s.last[uid] = saying{text: text, since: last.since, at: now}
-	return !ok || last.text != text
-}
-
-// lasts says something about an object, and returns for how long nothing else was said about it.
-func (s *said) lasts(uid types.UID, text string) time.Duration {
-	s.changed(uid, text)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now().Sub(s.last[uid].since)
-}
-
-// forget has the next thing that is said about the object count as changed.
-func (s *said) forget(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.last, uid)
-}
+// statusEvery is how often the status of an Updater is written at most.
+const statusEvery = time.Minute
 
 func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
 
@@ -128,7 +58,7 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
 	message := cut(r.Message)
-	if !e.said.changed(o.object.UID, r.Reason+message) {
+	if !e.said.Changed(o.object.UID, r.Reason+message, e.Now()) {
 		return
 	}
 	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
@@ -136,7 +66,7 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	e.blocked.add(o.blockedObject(), subject.GetName())
 	if err := e.applyConditions(ctx, o.object, []metav1.Condition{e.blockedCondition(r.Reason, message)}); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
-		e.said.forget(o.object.UID)
+		e.said.Forget(o.object.UID)
 	}
 }
 
@@ -145,7 +75,7 @@ func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Ob
 	if !e.blocked.lift(o.blockedObject(), subject.GetName()) {
 		return
 	}
-	e.said.forget(o.object.UID)
+	e.said.Forget(o.object.UID)
 	if err := e.applyConditions(ctx, o.object, nil); err != nil {
 		e.blocked.add(o.blockedObject(), subject.GetName())
 		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())

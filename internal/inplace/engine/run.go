@@ -233,7 +233,7 @@ func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
 func (r *run) showBlocked(ctx context.Context, reason, message string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
-	if !r.said.changed(r.Object.UID, reason+message) || r.conditionIs(reason, message) {
+	if !r.said.Changed(r.Object.UID, reason+message, r.Now()) || r.conditionIs(reason, message) {
 		return
 	}
 	if r.facts.Progress == nil {
@@ -242,7 +242,7 @@ func (r *run) showBlocked(ctx context.Context, reason, message string) {
 	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.Object).String(), "reason", reason, "message", message)
 	if err := r.applyConditions(ctx, r.Object, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
-		r.said.forget(r.Object.UID)
+		r.said.Forget(r.Object.UID)
 	}
 }
 
@@ -257,7 +257,7 @@ func (r *run) conditionIs(reason, message string) bool {
 
 // clearCondition removes the condition where the Machine has it.
 func (r *run) clearCondition(ctx context.Context) {
-	r.said.forget(r.Object.UID)
+	r.said.Forget(r.Object.UID)
 	if !r.isBlocked() {
 		return
 	}

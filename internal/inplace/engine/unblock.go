@@ -135,7 +135,7 @@ func (e *Engine) unblock(ctx context.Context, o blockedObject) error {
 		}
 		logFor(ctx).Info("Machines are up to date, nothing blocks them any longer", "kind", o.kind.Kind, "object", o.key.String())
 	}
-	e.said.forget(object.GetUID())
+	e.said.Forget(object.GetUID())
 	e.blocked.remove(o)
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +15,7 @@ import (
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
@@ -67,8 +67,10 @@ type Updater struct {
 	options Options
 	client  *updaters.Client
 
-	mu     sync.Mutex
-	starts map[string]*start
+	// sending is held while an operation is handed over, so that it is not sent twice at once, and
+	// accepted are the operations that were.
+	sending  keyed.Locks[string]
+	accepted keyed.Memory[string, struct{}]
 }
 
 var _ port.Updater = &Updater{}
@@ -84,7 +86,7 @@ func New(o Options) (*Updater, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Updater{options: o, client: client, starts: map[string]*start{}}, nil
+	return &Updater{options: o, client: client, accepted: keyed.Memory[string, struct{}]{Most: maxStarts}}, nil
 }
 
 // Close closes idle connections. The Updater can be used on.

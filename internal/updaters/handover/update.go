@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
@@ -24,12 +24,6 @@ const (
 	// protocol allows.
 	maxStarts = 10_000
 )
-
-// start is the hand-over of one operation. Its lock is held while it is sent, so that it is not sent twice at once.
-type start struct {
-	mu       sync.Mutex
-	accepted bool
-}
 
 // UpdateMachine implements port.Updater: it hands the machine over, once for each operation id in the life of this process,
 // and then watches the marks on the Machine. How long that may take is the caller's matter.
@@ -50,7 +44,7 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 		return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf("reading Machine %s: %v", name, err)}
 	}
 	if answer, marked := readMarks(annotations, operation); marked {
-		u.forget(operation)
+		u.accepted.Forget(operation)
 		return answer
 	}
 	return u.ensureStarted(ctx, request, operation)
@@ -74,10 +68,12 @@ func readMarks(annotations map[string]string, operation string) (answer inplace.
 
 // ensureStarted hands the machine over, if that has not happened.
 func (u *Updater) ensureStarted(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, operation string) inplace.Answer {
-	handing := u.start(operation)
-	handing.mu.Lock()
-	defer handing.mu.Unlock()
-	if handing.accepted {
+	unlock, err := u.sending.Lock(ctx, operation)
+	if err != nil {
+		return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf("it was not waited for: %v", err)}
+	}
+	defer unlock()
+	if _, accepted := u.accepted.Get(operation, time.Time{}); accepted {
 		return inplace.Answer{Outcome: inplace.InProgress, Message: "handed over; waiting for the mark on the Machine", RetryAfter: pollInterval}
 	}
 	message, err := u.makeStart(ctx, request, operation)
@@ -91,7 +87,7 @@ func (u *Updater) ensureStarted(ctx context.Context, request *runtimehooksv1.Upd
 	case !response.Accepted:
 		return inplace.Answer{Outcome: inplace.Fails, Message: "the updater declines: " + response.Reason}
 	}
-	handing.accepted = true
+	u.accepted.Put(operation, struct{}{}, time.Time{}, keyed.Forever)
 	return inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: pollInterval}
 }
 
@@ -111,25 +107,4 @@ func (u *Updater) makeStart(ctx context.Context, request *runtimehooksv1.UpdateM
 		Machines: []updatesv1.ObjectName{{Namespace: m.Namespace, Name: m.Name}},
 		Desired:  objectsOf(desired),
 	}, nil
-}
-
-func (u *Updater) start(operation string) *start {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	known := u.starts[operation]
-	if known == nil {
-		if len(u.starts) >= maxStarts {
-			clear(u.starts)
-		}
-		known = &start{}
-		u.starts[operation] = known
-	}
-	return known
-}
-
-// forget drops an operation that has ended.
-func (u *Updater) forget(operation string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.starts, operation)
 }

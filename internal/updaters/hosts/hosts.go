@@ -70,7 +70,8 @@ type Updater struct {
 	options  Options
 	coverage coverage
 	locks    keyed.Locks[types.NamespacedName]
-	memory   memory
+	// said is what was last said about each Machine. It is for words only, and decides nothing.
+	said keyed.Memory[types.NamespacedName, said]
 }
 
 var _ port.Updater = &Updater{}

@@ -3,7 +3,6 @@ package hosts
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,54 +24,25 @@ const (
 	forgetAfter = time.Hour
 )
 
-// memory is what was last said about each Machine. It is for words only: nothing is decided by it, and it may be lost.
-type memory struct {
-	mu   sync.Mutex
-	said map[types.NamespacedName]said
-}
-
 // said is what was last said about a Machine.
 type said struct {
 	operation string
 	// step is the step that was begun as the finished+1st of total.
 	step            linuxhost.Name
 	finished, total int
-	// logged are the entries of the last record, at its time; asked is when it was last asked about.
-	logged    []linuxhost.LogEntry
-	at, asked time.Time
-}
-
-// recall gives what was said about an operation on a Machine.
-func (m *memory) recall(machine types.NamespacedName, operation string) said {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.said[machine]; s.operation == operation {
-		return s
-	}
-	return said{operation: operation}
-}
-
-func (m *memory) remember(machine types.NamespacedName, s said, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.said == nil {
-		m.said = map[types.NamespacedName]said{}
-	}
-	for other, old := range m.said {
-		// Machines come and go; nobody tells us when they go.
-		if now.Sub(old.asked) > forgetAfter {
-			delete(m.said, other)
-		}
-	}
-	s.asked = now
-	m.said[machine] = s
+	// logged are the entries of the last record, at its time.
+	logged []linuxhost.LogEntry
+	at     time.Time
 }
 
 // note remembers how far an upgrade has come, and logs what is new. It gives the progress with its place among the steps, which is not counted while a step
 // runs.
 func (u *Updater) note(ctx context.Context, a attempt, p linuxhost.Progress) linuxhost.Progress {
 	now := u.options.Now()
-	s := u.memory.recall(a.machine, a.operation)
+	s, _ := u.said.Get(a.machine, now)
+	if s.operation != a.operation {
+		s = said{operation: a.operation}
+	}
 	if p.Total > 0 {
 		s.step, s.finished, s.total = p.Step, p.Finished, p.Total
 	} else if p.Step == s.step && p.Step != "" {
@@ -85,7 +55,7 @@ func (u *Updater) note(ctx context.Context, a attempt, p linuxhost.Progress) lin
 			u.options.Log.Record(ctx, a.machine, entries, p.Done)
 		}
 	}
-	u.memory.remember(a.machine, s, now)
+	u.said.Put(a.machine, s, now, forgetAfter)
 	return p
 }
 
