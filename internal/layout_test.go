@@ -83,14 +83,14 @@ var rules = []rule{
 		internal/updaters/simulated
 		internal/workload
 	`},
-	{pkg: "internal/chain", kind: pure, imports: `internal/text pkg/plan pkg/version`},
+	{pkg: "internal/chain", kind: pure, imports: `internal/keyed internal/text pkg/plan pkg/version`},
 	{pkg: "internal/conformance", kind: effects, imports: `
 		api/v1alpha1
 		internal/inplace/cover
 		internal/text
 		internal/updaters
 	`},
-	{pkg: "internal/contract", kind: effects, imports: ``},
+	{pkg: "internal/contract", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
 		api/v1alpha1
 		internal/contract
@@ -152,12 +152,13 @@ var rules = []rule{
 		internal/updatepolicy
 		pkg/version
 	`},
-	{pkg: "internal/hookclient", kind: effects, imports: `internal/peer internal/text`},
+	{pkg: "internal/hookclient", kind: effects, imports: `internal/keyed internal/peer internal/text`},
 	{pkg: "internal/hookserver", kind: effects, imports: `
 		api/v1alpha1
 		internal/gate
 		internal/inplace/cover
 		internal/inplace/engine
+		internal/keyed
 		internal/text
 		internal/upgradegraph
 		pkg/plan
@@ -223,7 +224,7 @@ var rules = []rule{
 		internal/port
 		pkg/version
 	`},
-	{pkg: "internal/shares", kind: effects, imports: ``},
+	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version math/rand/v2`},
 	{pkg: "internal/simulate/fleet", kind: pure, imports: `
 		internal/chain
@@ -286,6 +287,7 @@ var rules = []rule{
 		api/v1alpha1
 		internal/chain
 		internal/contract
+		internal/keyed
 		internal/snapshot
 		internal/text
 		pkg/plan
@@ -307,6 +309,7 @@ var rules = []rule{
 		api/v1alpha1
 		internal/inplace
 		internal/inplace/cover
+		internal/keyed
 		internal/port
 		internal/updaters
 	`},
@@ -372,6 +375,7 @@ var rules = []rule{
 	{pkg: "internal/workload", kind: effects, imports: `
 		internal/gate
 		internal/inplace
+		internal/keyed
 		internal/peer
 		internal/port
 		internal/shares

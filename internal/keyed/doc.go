@@ -1,2 +1,4 @@
-// Package keyed serializes work per key, such as requests per Machine.
+// Package keyed holds what many callers share by key: locks, values that are in use, what was last
+// said, and what is remembered for a while. All of it is memory of one process, and may be lost. It
+// has no clock: the time is a parameter.
 package keyed

@@ -20,7 +20,7 @@ type BundleFile struct {
 
 var _ linuxhost.Bundle = BundleFile{}
 
-// Open implements hoststep.Bundle. The last file of a name counts, as for tar.
+// Open implements linuxhost.Bundle. The last file of a name counts, as for tar.
 func (b BundleFile) Open(name string) (io.ReaderAt, int64, error) {
 	file, err := os.Open(b.Path)
 	if err != nil {

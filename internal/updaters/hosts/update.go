@@ -263,17 +263,17 @@ type node struct {
 	target Target
 }
 
-// Look implements hoststep.Node.
+// Look implements linuxhost.Node.
 func (n node) Look(ctx context.Context) inplace.Node {
 	return n.nodes.Node(ctx, n.target.Cluster, n.target.Node)
 }
 
 var errNotOurs = errors.New("an updater neither drains nor uncordons")
 
-// Drain implements hoststep.Node.
+// Drain implements linuxhost.Node.
 func (n node) Drain(context.Context) (port.DrainStatus, error) { return port.DrainStatus{}, errNotOurs }
 
-// Uncordon implements hoststep.Node.
+// Uncordon implements linuxhost.Node.
 func (n node) Uncordon(context.Context) error { return errNotOurs }
 
 func fails(format string, args ...any) inplace.Answer {

@@ -10,7 +10,7 @@
 //     a host, with a certificate by a CA of its own that the API server trusts. A kubelet's certificate is not rotated. Cluster API's bootstrap
 //     data for the join is made, and not run.
 //   - A control plane on a host: the plane's API server and etcd are one process and no static pods. "kubeadm upgrade apply", snapshots of
-//     etcd and the kubelet's endpoint are tested with stand-ins, in package hoststep.
+//     etcd and the kubelet's endpoint are tested with stand-ins, in package linuxhost.
 //   - A container runtime, cgroups, mounts and cAdvisor: the kubelet has Kubernetes' own stand-ins for them. So kubeadm's check
 //     SystemVerification, which looks at cgroups, is ignored.
 //   - The Node authorizer, NodeRestriction, and controllers for node lifecycle and certificates: the plane has none. That a node is lost when its
