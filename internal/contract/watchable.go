@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/keyed"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 const (
