@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/doctor"
 )
 
@@ -140,7 +141,7 @@ func (c *collector) references(sets []*clusterv1.MachineSet) []reference {
 		}
 	}
 	for _, machine := range c.facts.Objects.Machines {
-		if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
+		if capi.IsControlPlane(machine) {
 			add("", "Machine "+machine.Name, &machine.Spec)
 		}
 	}

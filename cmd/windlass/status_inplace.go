@@ -13,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -35,7 +36,7 @@ func checkPrefix(prefix string) error {
 // read ConfigMaps: then it is left out.
 func (m managementCluster) fetchLock(ctx context.Context, f *status.Facts) error {
 	marked := func(c *clusterv1.Machine) bool {
-		_, controlPlane := c.Labels[clusterv1.MachineControlPlaneLabel]
+		controlPlane := capi.IsControlPlane(c)
 		return controlPlane && slices.ContainsFunc(slices.Collect(maps.Keys(c.Annotations)), func(key string) bool {
 			return key == v1alpha1.InPlaceUpgradeAnnotation || strings.HasPrefix(key, m.prefix)
 		})

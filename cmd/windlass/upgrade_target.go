@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -159,7 +160,7 @@ func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.T
 
 // owns reports whether a Machine of the Cluster belongs to the group.
 func (t upgradeTarget) owns(m *clusterv1.Machine) bool {
-	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	controlPlane := capi.IsControlPlane(m)
 	if t.kind == kindControlPlane {
 		return controlPlane
 	}

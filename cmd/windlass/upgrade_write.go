@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/status"
@@ -141,7 +142,7 @@ func computeRefusal(t upgradeTarget, object client.Object, to string) string {
 }
 
 func computeMachineRefusal(m *clusterv1.Machine, topology, to string) string {
-	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	controlPlane := capi.IsControlPlane(m)
 	f := request.Machine{
 		Name: m.Name, Marks: request.Marks{To: to}, Topology: topology, ControlPlane: controlPlane, Spec: parseLeniently(m.Spec.Version),
 		Node: inplace.Node{Unknown: "not looked at"},

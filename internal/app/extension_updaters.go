@@ -16,6 +16,7 @@ import (
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaters/handover"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
@@ -180,13 +181,11 @@ func (p *updaterPool) machineOwner(ctx context.Context, machine types.Namespaced
 	if err := p.live.Get(ctx, machine, m); err != nil {
 		return updatesv1.Owner{}, fmt.Errorf("reading Machine %s: %w", machine, err)
 	}
-	if name := m.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
-		return updatesv1.Owner{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Namespace: machine.Namespace, Name: name}, nil
+	owner, ok := capi.OwnerOf(m)
+	if !ok {
+		return updatesv1.Owner{}, nil
 	}
-	if ref := metav1.GetControllerOf(m); ref != nil {
-		return updatesv1.Owner{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: machine.Namespace, Name: ref.Name}, nil
-	}
-	return updatesv1.Owner{}, nil
+	return updatesv1.Owner{APIVersion: owner.GroupVersion().String(), Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}, nil
 }
 
 // machineAnnotations reads the annotations of a Machine.

@@ -13,6 +13,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -112,7 +113,7 @@ func listGroups(f Facts) []group {
 		g := group{UpdateGroup: u}
 		g.selected, g.err = updatepolicy.Select(f.Policies, u.Group)
 		for _, m := range f.Objects.Machines {
-			_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+			controlPlane := capi.IsControlPlane(m)
 			if controlPlane == u.ControlPlane && (controlPlane || m.Labels[clusterv1.MachineDeploymentNameLabel] == u.Object) {
 				g.machines = append(g.machines, m)
 			}

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -87,10 +87,11 @@ func chainControlPlane(object *unstructured.Unstructured) (chain.ControlPlane, e
 	if cp.Version, err = parseField(ref, value); err != nil {
 		return chain.ControlPlane{}, err
 	}
-	reported := reportedVersions(object)
+	reported := capi.ReportedVersions(object)
 	cp.Provisioned = len(reported) > 0
 	for _, r := range reported {
-		v, err := parseField(r.ref, r.version)
+		ref.Field = r.Field
+		v, err := parseField(ref, r.Version)
 		if err != nil {
 			return chain.ControlPlane{}, err
 		}
@@ -103,29 +104,6 @@ func chainControlPlane(object *unstructured.Unstructured) (chain.ControlPlane, e
 		cp.Stamp = stamp
 	}
 	return cp, nil
-}
-
-// reportedVersions are the control plane contract's status.versions or, before there was that, its status.version.
-func reportedVersions(object *unstructured.Unstructured) []reportedVersion {
-	ref := Ref{Object: object, Kind: object.GetKind()}
-	entries, _, err := unstructured.NestedSlice(object.Object, "status", "versions")
-	var reported []reportedVersion
-	for i, entry := range entries {
-		fields, ok := entry.(map[string]any)
-		v, isText := fields["version"].(string)
-		if err == nil && ok && isText && v != "" {
-			ref.Field = fmt.Sprintf("status.versions[%d].version", i)
-			reported = append(reported, reportedVersion{ref: ref, version: v})
-		}
-	}
-	if len(reported) > 0 {
-		return reported
-	}
-	if v, _, err := unstructured.NestedString(object.Object, "status", "version"); err == nil && v != "" {
-		ref.Field = "status.version"
-		return []reportedVersion{{ref: ref, version: v}}
-	}
-	return nil
 }
 
 // chainGroups reads the groups of the topology, in its order, and those of it that it does not have any more, by name.
@@ -184,17 +162,12 @@ func countAt(v version.Version, machines []*clusterv1.Machine) int32 {
 func groupMachines(machines []*clusterv1.Machine) map[groupKey][]*clusterv1.Machine {
 	byGroup := map[groupKey][]*clusterv1.Machine{}
 	for _, m := range machines {
-		key := groupKey{kind: plan.MachineDeployment, topology: m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]}
-		if pool := m.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel]; pool != "" {
-			key = groupKey{kind: plan.MachinePool, topology: pool}
-		}
-		byGroup[key] = append(byGroup[key], m)
+		byGroup[keyOf(m)] = append(byGroup[keyOf(m)], m)
 	}
 	return byGroup
 }
 
-// readChainGroup reads what a group's object asks for and what its machines run. A machine is of the version that its kubelet reports; where that is
-// not known, or is no version, of the one that it was made for. It is where the template wants it when both are. Pools without
+// readChainGroup reads which version a group's object requests, and which its machines run. Pools without
 // Machines count by what their status reports of nodes.
 func readChainGroup(g *chain.Group, object groupObject, machines []*clusterv1.Machine) error {
 	var err error
@@ -220,12 +193,8 @@ func readChainGroup(g *chain.Group, object groupObject, machines []*clusterv1.Ma
 
 // readMachine adds one machine to its group: the version that it was made for, and what its kubelet reports, if it does.
 func readMachine(g *chain.Group, made, runs string) {
-	wanted, errMade := version.Parse(made)
-	kubelet, errRuns := version.Parse(runs)
-	if errRuns != nil {
-		kubelet = wanted
-	}
-	if errMade == nil && wanted.Equal(g.Version) && g.Version.RunBy(kubelet) {
+	kubelet, arrived := capi.RunningVersion(g.Version, made, runs)
+	if arrived {
 		return
 	}
 	g.Upgrading = true

@@ -1,11 +1,10 @@
 package snapshot
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -58,14 +57,8 @@ func observedControlPlane(object *unstructured.Unstructured, spec version.Versio
 	if err != nil {
 		return version.Version{}, &FieldError{Ref: ref, Problem: "it must be a string such as v1.31.2", Err: err}
 	}
-	// Providers are free in what else they report, so a status.versions of another shape is not an error.
-	entries, _, err := unstructured.NestedSlice(object.Object, "status", "versions")
-	if err == nil && len(entries) > 0 {
-		if entry, ok := entries[0].(map[string]any); ok {
-			if oldest, ok := entry["version"].(string); ok {
-				value, ref.Field = oldest, fmt.Sprintf("status.versions[%d].version", 0)
-			}
-		}
+	if reported := capi.ReportedVersions(object); len(reported) > 0 {
+		value, ref.Field = reported[0].Version, reported[0].Field
 	}
 	if value == "" {
 		return version.Version{}, nil

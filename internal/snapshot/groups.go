@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -160,15 +161,12 @@ func newGroupObject(kind plan.GroupKind, object metav1.Object, label string) gro
 	}
 }
 
-// groupVersion returns the oldest version known for a group, and where it was read. What machines report is what their
-// kubelets say, and distributions add words of their own to that (v1.31.2-eks-7f9249a). So it counts only where it is of another
-// patch than the template, and what cannot be read as a version does not count at all.
+// groupVersion returns the version that a plan starts a group from, and where it was read.
 func groupVersion(g groupObject, machines []reportedVersion) (version.Version, Ref, error) {
-	var oldest version.Version
-	ref := g.ref
+	var template version.Version
 	if g.template != "" {
 		var err error
-		if oldest, err = parseField(ref, g.template); err != nil {
+		if template, err = parseField(g.ref, g.template); err != nil {
 			return version.Version{}, Ref{}, err
 		}
 	}
@@ -181,26 +179,34 @@ func groupVersion(g groupObject, machines []reportedVersion) (version.Version, R
 	if len(reported) == 0 {
 		reported = machines
 	}
-	// Cluster API reports older versions first, so among builds without an order the first one counts.
-	for _, r := range slices.Backward(reported) {
-		v, err := version.Parse(r.version)
-		if err != nil || v.SamePatch(oldest) {
-			continue
-		}
-		if oldest.IsZero() || version.Compare(v, oldest) == version.Less {
-			oldest, ref = v, r.ref
-		}
+	versions := make([]string, len(reported))
+	for i, r := range reported {
+		versions[i] = r.version
 	}
-	if oldest.IsZero() {
-		return version.Version{}, Ref{}, &FieldError{Ref: g.ref, Problem: "it is missing, so nothing says which version the group has"}
+	oldest, at := capi.PlannedVersion(template, versions)
+	switch {
+	case oldest.IsZero():
+		return oldest, Ref{}, &FieldError{Ref: g.ref, Problem: "it is missing, so nothing says which version the group has"}
+	case at >= 0:
+		return oldest, reported[at].ref, nil
+	default:
+		return oldest, g.ref, nil
 	}
-	return oldest, ref, nil
 }
 
 // reportedVersion is a version that something reports about itself.
 type reportedVersion struct {
 	ref     Ref
 	version string
+}
+
+// keyOf returns the group of the topology that an object belongs to.
+func keyOf(object metav1.Object) groupKey {
+	in := capi.InTopologyOf(object)
+	if in.Pool {
+		return groupKey{kind: plan.MachinePool, topology: in.Name}
+	}
+	return groupKey{kind: plan.MachineDeployment, topology: in.Name}
 }
 
 // machineVersions lists what each group's machines run: what the kubelet says, else what the machine was made for.
@@ -213,10 +219,7 @@ func machineVersions(machines []*clusterv1.Machine) map[groupKey][]reportedVersi
 	})
 	versions := map[groupKey][]reportedVersion{}
 	for _, m := range sorted {
-		key := groupKey{kind: plan.MachineDeployment, topology: m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]}
-		if pool := m.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel]; pool != "" {
-			key = groupKey{kind: plan.MachinePool, topology: pool}
-		}
+		key := keyOf(m)
 		reported := reportedVersion{ref: Ref{Object: m, Kind: "Machine", Field: "spec.version"}, version: m.Spec.Version}
 		if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
 			reported.ref.Field, reported.version = "status.nodeInfo.kubeletVersion", m.Status.NodeInfo.KubeletVersion

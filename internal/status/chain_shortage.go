@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
@@ -21,7 +22,7 @@ func (c *chainComputation) machineHolds() []Hold {
 	}
 	var holds []Hold
 	if cp := c.state.ControlPlane; cp.Exists && (cp.Upgrading || !cp.Provisioned) {
-		if message, since := blockedMessage(readConditions(c.facts.ControlPlane)); message != "" {
+		if message, since := blockedMessage(capi.Conditions(c.facts.ControlPlane)); message != "" {
 			holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message, Since: utc(since.Time), AtEarliest: true})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -114,8 +115,7 @@ type groupsByKey map[groupKey]*groupFacts
 // own, which nobody shows.
 func (g groupsByKey) of(m *clusterv1.Machine) *groupFacts {
 	key := groupKey(m.Labels[clusterv1.MachineDeploymentNameLabel])
-	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
-	if found, known := g[key]; known && (controlPlane == (key == "")) {
+	if found, known := g[key]; known && (capi.IsControlPlane(m) == (key == "")) {
 		return found
 	}
 	return &groupFacts{Group: Group{Count: make(map[State]int)}}
@@ -132,7 +132,7 @@ func listGroups(f Facts) groupsByKey {
 				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
 				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane)),
 			},
-			desired: desired, conditions: readConditions(f.ControlPlane), owner: f.ControlPlane, replicas: int(replicas),
+			desired: desired, conditions: capi.Conditions(f.ControlPlane), owner: f.ControlPlane, replicas: int(replicas),
 		}
 	}
 	for _, md := range f.MachineDeployments {
@@ -150,33 +150,6 @@ func listGroups(f Facts) groupsByKey {
 		}
 	}
 	return groups
-}
-
-// readConditions reads status.conditions of an object whose type is not known here. What has another shape is left out.
-func readConditions(object *unstructured.Unstructured) []metav1.Condition {
-	list, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
-	if err != nil {
-		return nil
-	}
-	var conditions []metav1.Condition
-	for _, item := range list {
-		fields, ok := item.(map[string]any)
-		if !ok {
-			continue
-		}
-		text := func(name string) string {
-			value, _, _ := unstructured.NestedString(fields, name) // another shape says nothing
-			return value
-		}
-		c := metav1.Condition{
-			Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message"),
-		}
-		if since, err := time.Parse(time.RFC3339, text("lastTransitionTime")); err == nil {
-			c.LastTransitionTime = metav1.NewTime(since)
-		}
-		conditions = append(conditions, c)
-	}
-	return conditions
 }
 
 func appendBlocked(list []Blocked, kind, name, group string, conditions []metav1.Condition) []Blocked {

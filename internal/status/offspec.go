@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -54,7 +55,7 @@ func computeOffSpec(f Facts, m *clusterv1.Machine) (OffSpec, bool) {
 	if errSpec != nil || errRuns != nil || spec.RunBy(runs) || !brings(a.marks.Release, runs) {
 		return OffSpec{}, false
 	}
-	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	controlPlane := capi.IsControlPlane(m)
 	_, owned := m.Labels[clusterv1.ClusterTopologyOwnedLabel]
 	return OffSpec{Machine: m.Name, Runs: runs, Spec: spec, Blocks: owned && !controlPlane && f.Cluster.Spec.Topology.IsDefined()}, true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/text"
@@ -128,26 +130,13 @@ func (e *Engine) readEtcd(ctx context.Context, cluster *clusterv1.Cluster) (prob
 		return "", err
 	}
 	name := object.GetKind() + " " + object.GetName()
-	condition := findCondition(object, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
+	condition := capi.FindCondition(object, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
 	switch {
 	case condition == nil:
 		return "", fmt.Errorf("%s has no condition %s, which is that of KubeadmControlPlanes with etcd of their own", name, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
-	case condition["status"] == "True":
+	case condition.Status == metav1.ConditionTrue:
 		return "", nil
 	default:
-		return text.Bound(fmt.Sprintf("%s says %v: %v", name, condition["reason"], condition["message"]), maxReasonBytes), nil
+		return text.Bound(fmt.Sprintf("%s says %v: %v", name, condition.Reason, condition.Message), maxReasonBytes), nil
 	}
-}
-
-// findCondition looks where Cluster API's contracts keep conditions: that of v1beta2, and that of v1beta1.
-func findCondition(object *unstructured.Unstructured, kind string) map[string]any {
-	for _, path := range [][]string{{"status", "conditions"}, {"status", "v1beta2", "conditions"}} {
-		conditions, _, _ := unstructured.NestedSlice(object.Object, path...)
-		for _, c := range conditions {
-			if condition, ok := c.(map[string]any); ok && condition["type"] == kind {
-				return condition
-			}
-		}
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package annotations
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,11 +20,6 @@ import (
 
 func has(object metav1.Object, annotation string) bool {
 	_, ok := object.GetAnnotations()[annotation]
-	return ok
-}
-
-func isControlPlane(m metav1.Object) bool {
-	_, ok := m.GetLabels()[clusterv1.MachineControlPlaneLabel]
 	return ok
 }
 
@@ -126,23 +120,6 @@ func (e *Engine) inFlight(m *clusterv1.Machine) string {
 		return "is being updated in place by Cluster API"
 	}
 	return ""
-}
-
-// conditionsOf reads the conditions of an object whose type is not known at build time. What is not a condition is left out.
-func conditionsOf(object *unstructured.Unstructured) []metav1.Condition {
-	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	found := make([]metav1.Condition, 0, len(list))
-	for _, item := range list {
-		fields, ok := item.(map[string]any)
-		if !ok {
-			continue
-		}
-		var c metav1.Condition
-		if err := convert(fields, &c); err == nil {
-			found = append(found, c)
-		}
-	}
-	return slices.Clip(found)
 }
 
 func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {

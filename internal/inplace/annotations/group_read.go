@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -35,7 +36,7 @@ func (e *Engine) readGroup(ctx context.Context, gvk schema.GroupVersionKind, key
 		}
 		return nil, fmt.Errorf("reading %s %s: %w", gvk.Kind, key, err)
 	}
-	r := &groupRun{Engine: e, gvk: gvk, object: object, conditions: conditionsOf(object)}
+	r := &groupRun{Engine: e, gvk: gvk, object: object, conditions: capi.Conditions(object)}
 	name, err := clusterName(object)
 	if err != nil {
 		return nil, err
@@ -64,13 +65,8 @@ func clusterName(object *unstructured.Unstructured) (string, error) {
 	if name, _, _ := unstructured.NestedString(object.Object, "spec", "clusterName"); name != "" {
 		return name, nil
 	}
-	if name := object.GetLabels()[clusterv1.ClusterNameLabel]; name != "" {
+	if name := capi.ClusterName(object); name != "" {
 		return name, nil
-	}
-	for _, ref := range object.GetOwnerReferences() {
-		if ref.Kind == "Cluster" && schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group == clusterv1.GroupVersion.Group {
-			return ref.Name, nil
-		}
 	}
 	return "", fmt.Errorf("%s %s names no Cluster: it has neither the label %s nor a Cluster as owner", object.GetKind(), client.ObjectKeyFromObject(object), clusterv1.ClusterNameLabel)
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -45,8 +46,8 @@ func (w *world) applyCondition(ctx context.Context, configuration runtime.ApplyC
 	if v := intent.GetResourceVersion(); v != "" {
 		object.SetResourceVersion(v)
 	}
-	conditions := slices.DeleteFunc(conditionsOf(object), func(c metav1.Condition) bool { return c.Type == v1alpha1.InPlaceUpgradeCondition })
-	conditions = append(conditions, conditionsOf(intent)...)
+	conditions := slices.DeleteFunc(capi.Conditions(object), func(c metav1.Condition) bool { return c.Type == v1alpha1.InPlaceUpgradeCondition })
+	conditions = append(conditions, capi.Conditions(intent)...)
 	var list []any
 	if err := convert(conditions, &list); err != nil {
 		return err

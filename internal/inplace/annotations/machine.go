@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
@@ -53,7 +54,7 @@ func (e *Engine) isConcerned(ctx context.Context, key types.NamespacedName) (boo
 	if recorded || marks.To != "" || marks.Status == request.InProgress || isOrphaned(m) || e.shown.has(machineKind.GroupKind(), key) {
 		return true, nil
 	}
-	if !isControlPlane(m) {
+	if !capi.IsControlPlane(m) {
 		return false, nil
 	}
 	return e.locks.MayHold(ctx, types.NamespacedName{Namespace: key.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}, key.Name)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -286,7 +287,7 @@ func TestSweep(t *testing.T) {
 				found = append(found, m.Name)
 			}
 		}
-		if condition(conditionsOf(w.group(deploymentKind, "md"))) != nil {
+		if condition(capi.Conditions(w.group(deploymentKind, "md"))) != nil {
 			found = append(found, "md")
 		}
 		return found

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
@@ -26,7 +27,7 @@ import (
 
 var (
 	machineKind    = clusterv1.GroupVersion.WithKind("Machine")
-	deploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
+	deploymentKind = capi.MachineDeploymentKind
 )
 
 // defaultSoak is how long a node must stay Ready where no UpdatePolicy says so: the grace period of Kubernetes' node monitor, for which a node that died
@@ -50,7 +51,7 @@ func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*ma
 	r.facts = request.Machine{
 		FreshID: e.NewID(), Name: m.Name, Marks: e.keys.marks(m.Annotations), Retry: has(m, v1alpha1.UpdateRetryAnnotation),
 		Deleting: !m.DeletionTimestamp.IsZero(), Paused: isPaused(r.cluster, m), Busy: updatedByClusterAPI(m),
-		Topology: topologyOf(r.cluster, m), ControlPlane: isControlPlane(m),
+		Topology: topologyOf(r.cluster, m), ControlPlane: capi.IsControlPlane(m),
 	}
 	if r.facts.ControlPlane {
 		r.facts.OwnEtcd = etcdProblem(m)
@@ -174,7 +175,7 @@ func (r *machineRun) oldestWorker(ctx context.Context) (version.Version, error) 
 	var oldest version.Version
 	err := r.eachMachine(ctx, client.ObjectKeyFromObject(r.cluster), func(m *clusterv1.Machine) {
 		kubelet := kubeletOf(m)
-		if isControlPlane(m) || kubelet.IsZero() {
+		if capi.IsControlPlane(m) || kubelet.IsZero() {
 			return
 		}
 		if oldest.IsZero() || version.Compare(kubelet, oldest) == version.Less {
@@ -241,7 +242,7 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 		return nil, nil, contract.ReadError(gvk.GroupKind(), key, err)
 	}
 	group := snapshot.MachineDeploymentGroup(cluster, object)
-	if isControlPlane(m) {
+	if capi.IsControlPlane(m) {
 		group = snapshot.ControlPlaneGroup(cluster, object)
 	}
 	return &group, object, nil
@@ -250,16 +251,11 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 // OwnerOf returns kind and key of the object whose group a Machine belongs to: a MachineDeployment, or a control plane object in the version that its
 // controller wrote.
 func OwnerOf(m metav1.Object) (schema.GroupVersionKind, types.NamespacedName, bool) {
-	key := types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetLabels()[clusterv1.MachineDeploymentNameLabel]}
-	if !isControlPlane(m) {
-		return deploymentKind, key, key.Name != ""
+	owner, ok := capi.OwnerOf(m)
+	if !capi.IsControlPlane(m) && owner.GroupVersionKind != deploymentKind {
+		return schema.GroupVersionKind{}, types.NamespacedName{}, false
 	}
-	ref := metav1.GetControllerOf(m)
-	if ref == nil {
-		return schema.GroupVersionKind{}, key, false
-	}
-	key.Name = ref.Name
-	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), key, true
+	return owner.GroupVersionKind, owner.NamespacedName, ok
 }
 
 // selectPolicy returns the UpdatePolicy that counts for a group, or the default. Of several that count alike it returns why none can be chosen, and the one

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // shownObject names an object with our condition.
@@ -81,7 +82,7 @@ func (e *Engine) sweepKind(ctx context.Context, gvk schema.GroupVersionKind, fou
 		}
 		for i := range list.Items {
 			object := &list.Items[i]
-			if meta.FindStatusCondition(conditionsOf(object), v1alpha1.InPlaceUpgradeCondition) == nil {
+			if meta.FindStatusCondition(capi.Conditions(object), v1alpha1.InPlaceUpgradeCondition) == nil {
 				continue
 			}
 			e.shown.add(gvk.GroupKind(), client.ObjectKeyFromObject(object))

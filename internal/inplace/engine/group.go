@@ -13,14 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 var (
 	machineKind           = clusterv1.GroupVersion.WithKind("Machine")
-	machineDeploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
-	machineSetKind        = clusterv1.GroupVersion.WithKind("MachineSet")
+	machineDeploymentKind = capi.MachineDeploymentKind
+	machineSetKind        = capi.MachineSetKind
 )
 
 // owner is the object that holds a group of machines: a MachineDeployment, a MachineSet without one, or a control plane.
@@ -37,8 +38,7 @@ func (o owner) blockedObject() blockedObject {
 
 // readOwner finds the group that an object with these labels and owner references belongs to.
 func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, error) {
-	labels := meta.GetLabels()
-	clusterName := labels[clusterv1.ClusterNameLabel]
+	clusterName := meta.GetLabels()[clusterv1.ClusterNameLabel]
 	if clusterName == "" {
 		return owner{}, fmt.Errorf("%s/%s has no label %s, so its cluster is not known", meta.GetNamespace(), meta.GetName(), clusterv1.ClusterNameLabel)
 	}
@@ -51,7 +51,7 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 		return owner{}, err
 	}
 	group := snapshot.MachineDeploymentGroup(cluster, object)
-	if _, ok := labels[clusterv1.MachineControlPlaneLabel]; ok {
+	if capi.IsControlPlane(meta) {
 		group = snapshot.ControlPlaneGroup(cluster, object)
 	}
 	return owner{object: object, group: group, cluster: cluster}, nil
@@ -59,15 +59,11 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 
 // readController reads the metadata of the object that holds the group of a Machine or MachineSet.
 func (e *Engine) readController(ctx context.Context, meta metav1.Object) (*metav1.PartialObjectMetadata, error) {
-	key := types.NamespacedName{Namespace: meta.GetNamespace(), Name: meta.GetLabels()[clusterv1.MachineDeploymentNameLabel]}
-	kind := machineDeploymentKind.GroupKind()
-	if key.Name == "" {
-		ref := metav1.GetControllerOf(meta)
-		if ref == nil {
-			return nil, fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
-		}
-		kind, key.Name = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name
+	owner, ok := capi.OwnerOf(meta)
+	if !ok {
+		return nil, fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
 	}
+	kind, key := owner.GroupKind(), owner.NamespacedName
 	if kind != machineDeploymentKind.GroupKind() && kind != machineSetKind.GroupKind() {
 		object := &metav1.PartialObjectMetadata{}
 		err := e.readProvided(ctx, kind, key, object)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
@@ -113,7 +114,7 @@ func (e *Engine) stillQueued(ctx context.Context, key types.NamespacedName) (Rep
 	if err := e.Client.Get(ctx, key, m); err != nil {
 		return Reply{}, false
 	}
-	_, isControlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	isControlPlane := capi.IsControlPlane(m)
 	if isControlPlane || has(m, v1alpha1.UpdateProgressAnnotation) || !has(m, clusterv1.UpdateInProgressAnnotation) {
 		return Reply{}, false
 	}

@@ -9,12 +9,14 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // pageSize bounds what a list holds in memory at once.
@@ -141,14 +143,7 @@ func (e *Engine) unblock(ctx context.Context, o blockedObject) error {
 }
 
 func isBlocked(object *unstructured.Unstructured) bool {
-	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		condition, ok := c.(map[string]any)
-		return ok && condition["type"] == v1alpha1.UpdateBlockedCondition
-	})
+	return meta.FindStatusCondition(capi.Conditions(object), v1alpha1.UpdateBlockedCondition) != nil
 }
 
 // upToDate reports whether an object's controller has seen its spec, and all replicas are what it asks for. The fields are

@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
@@ -112,7 +113,7 @@ func (m *measurement) machine(machine *clusterv1.Machine, target version.Version
 		return
 	}
 	into, acts := &m.workers, fleet.PoolHops*scenario.DefaultReact
-	if _, isControlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; isControlPlane {
+	if capi.IsControlPlane(machine) {
 		into, acts = &m.controlPlane, fleet.ControlPlaneHops*scenario.DefaultReact
 	}
 	if text, updated := machine.Annotations[v1alpha1.LastUpdateAnnotation]; updated {
@@ -235,10 +236,10 @@ func readyAt(machine *clusterv1.Machine) time.Time {
 
 // fitGroupOf is a Machine's group in policiesOf.
 func fitGroupOf(machine *clusterv1.Machine) string {
-	if _, ok := machine.Labels[clusterv1.MachineControlPlaneLabel]; ok {
+	if capi.IsControlPlane(machine) {
 		return ""
 	}
-	return machine.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+	return capi.InTopologyOf(machine).Name
 }
 
 // policiesOf are the policies of groups by their names in the topology; the control plane's is empty. One that cannot be told is left out.

@@ -1,14 +1,13 @@
 package inventory
 
 import (
-	"encoding/json"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -26,24 +25,7 @@ func rolloutsOver(o snapshot.Objects) map[string]time.Time {
 		}
 	}
 	if o.ControlPlane != nil {
-		add("", conditionsOf(o.ControlPlane))
+		add("", capi.Conditions(o.ControlPlane))
 	}
 	return over
-}
-
-// conditionsOf reads the conditions of an object of any kind; none where they are not of the form that Cluster API's have.
-func conditionsOf(object *unstructured.Unstructured) []metav1.Condition {
-	list, found, err := unstructured.NestedSlice(object.Object, "status", "conditions")
-	if err != nil || !found {
-		return nil
-	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		return nil
-	}
-	var conditions []metav1.Condition
-	if json.Unmarshal(text, &conditions) != nil {
-		return nil
-	}
-	return conditions
 }
