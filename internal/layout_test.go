@@ -63,6 +63,7 @@ var rules = []rule{
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1
 		api/v1alpha1
+		internal/capi
 		internal/contract
 		internal/controllers
 		internal/gate/gatehooks
@@ -83,6 +84,7 @@ var rules = []rule{
 		internal/updaters/simulated
 		internal/workload
 	`},
+	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `internal/keyed internal/text pkg/plan pkg/version`},
 	{pkg: "internal/conformance", kind: effects, imports: `
 		api/v1alpha1
@@ -103,8 +105,8 @@ var rules = []rule{
 		internal/upgradegraph
 	`},
 	{pkg: "internal/demo", kind: effects, imports: `
-		config/crd
 		api/v1alpha1
+		config/crd
 		internal/devplane
 		internal/guard/guardwebhook
 		internal/hookserver
@@ -129,6 +131,7 @@ var rules = []rule{
 	{pkg: "internal/devplane/isolationtest", kind: effects, imports: ``},
 	{pkg: "internal/doctor", kind: pure, imports: `
 		api/v1alpha1
+		internal/capi
 		internal/snapshot
 		internal/status
 		internal/updatepolicy
@@ -136,6 +139,7 @@ var rules = []rule{
 	{pkg: "internal/gate", kind: pure, imports: `api/v1alpha1 internal/text pkg/version`},
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
 		api/v1alpha1
+		internal/capi
 		internal/gate
 		internal/shares
 		internal/snapshot
@@ -167,6 +171,7 @@ var rules = []rule{
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
 	{pkg: "internal/inplace/annotations", kind: effects, imports: `
 		api/v1alpha1
+		internal/capi
 		internal/contract
 		internal/inplace
 		internal/inplace/cover
@@ -180,6 +185,7 @@ var rules = []rule{
 	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1
+		internal/capi
 		internal/contract
 		internal/inplace
 		internal/inplace/cover
@@ -237,6 +243,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/simulate/inventory", kind: pure, imports: `
 		api/v1alpha1
+		internal/capi
 		internal/gate
 		internal/inplace
 		internal/inplace/preview
@@ -265,6 +272,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
 		api/v1alpha1
+		internal/capi
 		internal/chain
 		internal/updatepolicy
 		internal/upgradegraph
@@ -273,6 +281,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1
+		internal/capi
 		internal/chain
 		internal/inplace
 		internal/inplace/cover
