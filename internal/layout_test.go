@@ -371,6 +371,7 @@ var rules = []rule{
 		internal/hookserver
 		internal/port
 		internal/updaterserver
+		test/loopback
 	`},
 	{pkg: "internal/upgradegraph", kind: pure, imports: `api/v1alpha1 pkg/plan pkg/version`},
 	{pkg: "internal/view", kind: pure, imports: `

@@ -17,6 +17,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/conformance"
 	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // A management cluster that nobody has to be asked for in this test.
@@ -54,7 +55,7 @@ func serveUpdater(t *testing.T, dir string, args ...string) (url string) {
 	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(kubeconfigOfNobody), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port := strconv.Itoa(servertest.FreePort(t))
+	port := strconv.Itoa(loopback.FreePort(t))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/conformance"
 	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // running is the example as it runs in a test. It can be restarted.
@@ -28,7 +29,7 @@ func start(t *testing.T, script string) *running {
 	t.Helper()
 	dir := t.TempDir()
 	r := &running{options: options{
-		bindAddress: "127.0.0.1", port: servertest.FreePort(t), certDir: dir, stateDir: filepath.Join(dir, "state"),
+		bindAddress: "127.0.0.1", port: loopback.FreePort(t), certDir: dir, stateDir: filepath.Join(dir, "state"),
 		inventory: filepath.Join(dir, "inventory.json"), command: filepath.Join(dir, "update.sh"),
 	}}
 	r.ca = servertest.WriteCertificate(t, dir)

@@ -20,6 +20,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/hookclient"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 const success = `{"status":"Success"}`
@@ -84,7 +85,7 @@ func TestClientCertificate(t *testing.T) {
 	ca.install(t, dir, 7)
 	e := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"status":"Success","message":"%d"}`, r.TLS.PeerCertificates[0].SerialNumber)
-	}, func(c *tls.Config) { c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ca.pool() })
+	}, func(c *tls.Config) { c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool() })
 	c := newClient(t, func(o *hookclient.Options) {
 		o.CertFile, o.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	})
@@ -110,7 +111,7 @@ func TestClientCertificate(t *testing.T) {
 	}
 	// The connection that is there was made with the old one; it is not used any more.
 	ca.install(t, dir, 8)
-	eventually(t, func() bool { return shown() == "8" })
+	loopback.Eventually(t, "the new certificate is shown", func() bool { return shown() == "8" })
 }
 
 func TestNewRefuses(t *testing.T) {

@@ -43,7 +43,7 @@ func faults(t *testing.T) map[string]struct {
 		return func(c *tls.Config) { c.Certificates = []tls.Certificate{ca.pair(t, 2, until)} }
 	}
 	trusting := func(e *extension) runtimev1.ClientConfig {
-		return runtimev1.ClientConfig{URL: e.URL + "/secret-path", CABundle: ca.pem}
+		return runtimev1.ClientConfig{URL: e.URL + "/secret-path", CABundle: ca.PEM}
 	}
 	plain := httptest.NewServer(answer(`{"status":"Success"}`))
 	t.Cleanup(plain.Close)
@@ -73,7 +73,7 @@ func faults(t *testing.T) map[string]struct {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		})), wantFault{fault: hookclient.FaultTimeout, detail: "none within 1s"}},
-		"another CA": {runtimev1.ClientConfig{URL: ok.URL + "/secret-path", CABundle: ca.pem},
+		"another CA": {runtimev1.ClientConfig{URL: ok.URL + "/secret-path", CABundle: ca.PEM},
 			wantFault{fault: hookclient.FaultTLS, detail: "its certificate is not accepted: x509: certificate signed by unknown authority"}},
 		"no CA but the system's": {runtimev1.ClientConfig{URL: ok.URL + "/secret-path"},
 			wantFault{fault: hookclient.FaultTLS, detail: "its certificate is not accepted: x509: certificate signed by unknown authority"}},
@@ -85,7 +85,7 @@ func faults(t *testing.T) map[string]struct {
 			wantFault{fault: hookclient.FaultTLS, detail: "it does not speak TLS"}},
 		"wants a client certificate": {at(serve(t, answer(`{"status":"Success"}`), func(c *tls.Config) {
 			// With TLS 1.3 its alert may be overtaken by the end of the connection.
-			c.ClientAuth, c.ClientCAs, c.MaxVersion = tls.RequireAndVerifyClientCert, ca.pool(), tls.VersionTLS12
+			c.ClientAuth, c.ClientCAs, c.MaxVersion = tls.RequireAndVerifyClientCert, ca.Pool(), tls.VersionTLS12
 		})), wantFault{fault: hookclient.FaultTLS, detail: "it ended the connection: tls: "}},
 		"status 500": {at(serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "boom\nand more", http.StatusInternalServerError)

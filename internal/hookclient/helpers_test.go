@@ -2,12 +2,8 @@ package hookclient_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"io"
@@ -16,8 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/windlass-dev/windlass/internal/hookclient"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // hooksV1 is what the hooks' apiVersion is.
@@ -189,75 +184,25 @@ func callUpgrade(ctx context.Context, c *hookclient.Client, namespace string) (*
 }
 
 // authority issues certificates.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pem         []byte
-}
+type authority struct{ *loopback.Authority }
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{certificate: certificate, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	return authority{loopback.NewAuthority(t, "test CA")}
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+// issue returns a certificate for 127.0.0.1 that expires at a time.
+func (a authority) issue(t *testing.T, serial int64, until time.Time) loopback.Identity {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// issue returns a certificate for 127.0.0.1 that expires at a time, and its key, in PEM.
-func (a authority) issue(t *testing.T, serial int64, until time.Time) (certPEM, keyPEM []byte) {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return a.Issue(t, "test", until, func(c *x509.Certificate) {
+		c.SerialNumber, c.NotBefore = big.NewInt(serial), time.Now().Add(-2*time.Hour)
+	})
 }
 
 // pair issues a certificate for a server.
 func (a authority) pair(t *testing.T, serial int64, until time.Time) tls.Certificate {
 	t.Helper()
-	pair, err := tls.X509KeyPair(a.issue(t, serial, until))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair
-}
-
-func (a authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.certificate)
-	return pool
+	return a.issue(t, serial, until).Pair(t)
 }
 
 // recordingSink is a logr.LogSink that keeps the messages.
@@ -291,22 +236,7 @@ func (s recordingSink) add(line string) {
 // install writes a certificate and its key as tls.crt and tls.key.
 func (a authority) install(t *testing.T, dir string, serial int64) {
 	t.Helper()
-	certPEM, keyPEM := a.issue(t, serial, time.Now().Add(time.Hour))
-	for name, content := range map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return as[*net.TCPAddr](t, listener.Addr()).Port
+	a.issue(t, serial, time.Now().Add(time.Hour)).WriteTo(t, dir)
 }
 
 // as returns a value as a type that it must have.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 
 	"github.com/windlass-dev/windlass/internal/hookclient"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // witness notes the requests that its handlers see, as JSON, whoever asks.
@@ -85,7 +86,7 @@ func TestLocalIsLikeHTTP(t *testing.T) {
 	w, ca, dir := &witness{}, newAuthority(t), t.TempDir()
 	ca.install(t, dir, 2)
 	config := extensionConfig("windlass")
-	config.Spec.ClientConfig = runtimev1.ClientConfig{URL: serveUpstream(t, dir, w.handlers()), CABundle: ca.pem}
+	config.Spec.ClientConfig = runtimev1.ClientConfig{URL: serveUpstream(t, dir, w.handlers()), CABundle: ca.PEM}
 	config.Spec.Settings = map[string]string{"graph": "stable"}
 	remote := newClient(t)
 	local := newClient(t, func(o *hookclient.Options) { o.Local = map[string][]server.ExtensionHandler{"windlass": w.handlers()} })
@@ -223,7 +224,7 @@ func TestLocalHandlersThatAreNone(t *testing.T) {
 // serveUpstream serves handlers with upstream's server and returns its URL once it answers.
 func serveUpstream(t *testing.T, certDir string, handlers []server.ExtensionHandler) string {
 	t.Helper()
-	port := freePort(t)
+	port := loopback.FreePort(t)
 	s, err := server.New(server.Options{Catalog: newCatalog(t), Host: "127.0.0.1", Port: port, CertDir: certDir})
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +244,7 @@ func serveUpstream(t *testing.T, certDir string, handlers []server.ExtensionHand
 		}
 	})
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	eventually(t, func() bool {
+	loopback.Eventually(t, "the server is ready", func() bool {
 		conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			return false
@@ -251,19 +252,4 @@ func serveUpstream(t *testing.T, certDir string, handlers []server.ExtensionHand
 		return conn.Close() == nil
 	})
 	return "https://" + address
-}
-
-// eventually waits for something that happens soon by itself and that nobody is told about.
-func eventually(t *testing.T, done func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
-	for !done() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatal("it has not happened for 30 s")
-		}
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 const clientCAFile = "callers.crt"
@@ -24,8 +25,8 @@ func serveCallers(t *testing.T, ca, callers authority) (url, caFile string) {
 	dir := t.TempDir()
 	ca.install(t, dir, 2)
 	caFile = filepath.Join(dir, clientCAFile)
-	writeFile(t, caFile, callers.pem)
-	port := freePort(t)
+	writeFile(t, caFile, callers.PEM)
+	port := loopback.FreePort(t)
 	server, err := hookserver.NewTLSServer(hookserver.Endpoint{BindAddress: "127.0.0.1", Port: port, CertDir: dir, ClientCAName: clientCAFile})
 	if err != nil {
 		t.Fatal(err)
@@ -38,13 +39,9 @@ func serveCallers(t *testing.T, ca, callers authority) (url, caFile string) {
 // caller returns a client that trusts ca. It presents a certificate that issuer signs, unless issuer is nil. It keeps its connections.
 func caller(t *testing.T, ca authority, issuer *authority, edits ...func(*x509.Certificate)) *http.Client {
 	t.Helper()
-	config := &tls.Config{RootCAs: ca.pool(), ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	config := &tls.Config{RootCAs: ca.Pool(), ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 	if issuer != nil {
-		certPEM, keyPEM := issuer.issue(t, 9, edits...)
-		pair, err := tls.X509KeyPair(certPEM, keyPEM)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := issuer.issue(t, 9, edits...).Pair(t)
 		// As Cluster API does it: whatever CAs the server names.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
@@ -147,9 +144,9 @@ func TestClientCARotation(t *testing.T) {
 	}
 	const served, forbidden = "200 OK", "403 Forbidden"
 	check("before", served, refused)
-	writeFile(t, file, slices.Concat(before.pem, after.pem))
+	writeFile(t, file, slices.Concat(before.PEM, after.PEM))
 	check("with both", served, served)
-	writeFile(t, file, after.pem)
+	writeFile(t, file, after.PEM)
 	check("after", forbidden, served)
 	check("on a new connection", refused, served)
 	writeFile(t, file, []byte("nonsense"))
@@ -158,7 +155,7 @@ func TestClientCARotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("without a file", refused, refused)
-	writeFile(t, file, before.pem)
+	writeFile(t, file, before.PEM)
 	check("repaired", served, refused)
 }
 
@@ -172,7 +169,7 @@ func TestCertificateExpiresOnConnection(t *testing.T) {
 	if got := call(t, c, url); got != "200 OK" {
 		t.Fatalf("the call ends with %q", got)
 	}
-	eventually(t, func() bool { return call(t, c, url) == "403 Forbidden" })
+	loopback.Eventually(t, "the caller is refused", func() bool { return call(t, c, url) == "403 Forbidden" })
 	if got := call(t, c, url); got != refused {
 		t.Errorf("on a new connection the call ends with %q", got)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // reader is a server whose handler reads a body, and keeps it for a while.
@@ -52,7 +53,7 @@ func (r *reader) count(size, canceled int) {
 // serveReader starts a reader whose handler takes a time for each request.
 func serveReader(t *testing.T, takes time.Duration) *reader {
 	t.Helper()
-	ca, dir, port := newAuthority(t), t.TempDir(), freePort(t)
+	ca, dir, port := newAuthority(t), t.TempDir(), loopback.FreePort(t)
 	ca.install(t, dir, 2)
 	server, err := hookserver.NewTLSServer(hookserver.Endpoint{BindAddress: "127.0.0.1", Port: port, CertDir: dir})
 	if err != nil {
@@ -77,7 +78,7 @@ func serveReader(t *testing.T, takes time.Duration) *reader {
 	}))
 	run(t, server.Start, server.StartedChecker())
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: true,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	r.caller = &http.Client{Transport: transport}
@@ -211,7 +212,7 @@ func testLargeBodies(t *testing.T, parsed bool) {
 			}
 		})
 		sent.Add(1)
-		eventually(t, func() bool { return r.waiting()+refused.Load() == sent.Load() })
+		loopback.Eventually(t, "requests wait or are refused", func() bool { return r.waiting()+refused.Load() == sent.Load() })
 	}
 	for range large {
 		// 40,000 annotations have 200 kB, which the API server allows.
@@ -259,11 +260,11 @@ func TestSlowBodies(t *testing.T) {
 		code, _, err := r.send(t.Context(), strings.NewReader("{}"), 2)
 		return code, err
 	}
-	eventually(t, func() bool { return refused.Load() > 0 })
+	loopback.Eventually(t, "requests wait or are refused", func() bool { return refused.Load() > 0 })
 	if code, err := healthy(); err != nil || code != http.StatusServiceUnavailable {
 		t.Errorf("without room the answer is %d, %v", code, err)
 	}
-	eventually(t, func() bool {
+	loopback.Eventually(t, "requests wait or are refused", func() bool {
 		code, err := healthy()
 		return err == nil && code == http.StatusOK
 	})

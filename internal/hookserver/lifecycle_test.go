@@ -54,7 +54,7 @@ func TestLifecycle(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
 	ca.install(t, dir, 2)
 	url := serve(t, hookserver.Options{Endpoint: hookserver.Endpoint{CertDir: dir}, Graphs: graphs{stable()}, Gates: gates{}})
-	trusting := client(&tls.Config{RootCAs: ca.pool()})
+	trusting := client(&tls.Config{RootCAs: ca.Pool()})
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
 		t.Fatal(err)

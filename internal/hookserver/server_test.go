@@ -3,20 +3,14 @@ package hookserver_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,74 +23,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // authority issues certificates for a test.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pem         []byte
-}
+type authority struct{ *loopback.Authority }
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{certificate: certificate, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	return authority{loopback.NewAuthority(t, "test CA")}
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+// issue returns a certificate for 127.0.0.1, for servers and clients. Edits change the template.
+func (a authority) issue(t *testing.T, serial int64, edits ...func(*x509.Certificate)) loopback.Identity {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	number := func(c *x509.Certificate) { c.SerialNumber = big.NewInt(serial) }
+	return a.Issue(t, "test", time.Now().Add(time.Hour), append(edits, number)...)
 }
 
-// issue returns a certificate for 127.0.0.1, for servers and clients, and its key in PEM. Edits change the template.
-func (a authority) issue(t *testing.T, serial int64, edits ...func(*x509.Certificate)) (certPEM, keyPEM []byte) {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	for _, edit := range edits {
-		edit(template)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-}
-
-// install writes a new serving certificate. The key comes first: until the certificate follows, the pair does not match
-// and the server keeps the old one.
+// install writes a new serving certificate.
 func (a authority) install(t *testing.T, dir string, serial int64) {
 	t.Helper()
-	certPEM, keyPEM := a.issue(t, serial)
-	writeFile(t, filepath.Join(dir, hookserver.KeyName), keyPEM)
-	writeFile(t, filepath.Join(dir, hookserver.CertName), certPEM)
+	a.issue(t, serial).WriteTo(t, dir)
 }
 
 func writeFile(t *testing.T, path string, content []byte) {
@@ -106,17 +54,10 @@ func writeFile(t *testing.T, path string, content []byte) {
 	}
 }
 
-// pool returns the certificates that a client of the authority's servers trusts.
-func (a authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.certificate)
-	return pool
-}
-
 // serve starts a server on loopback and returns its URL once it is ready.
 func serve(t *testing.T, o hookserver.Options) string {
 	t.Helper()
-	o.BindAddress, o.Port = "127.0.0.1", freePort(t)
+	o.BindAddress, o.Port = "127.0.0.1", loopback.FreePort(t)
 	server, err := hookserver.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +78,7 @@ func run(t *testing.T, start func(context.Context) error, ready healthz.Checker)
 			t.Errorf("the server ended with %v", err)
 		}
 	})
-	eventually(t, func() bool {
+	loopback.Eventually(t, "the server is ready", func() bool {
 		select {
 		case err := <-done:
 			done <- nil
@@ -146,35 +87,6 @@ func run(t *testing.T, start func(context.Context) error, ready healthz.Checker)
 		}
 		return ready(nil) == nil
 	})
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("address is a %T", listener.Addr())
-	}
-	return address.Port
-}
-
-// eventually waits for something that a server in this process does by itself soon and tells nobody about.
-func eventually(t *testing.T, done func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
-	for !done() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatal("it has not happened for 30 s")
-		}
-	}
 }
 
 func client(config *tls.Config) *http.Client {
@@ -235,7 +147,7 @@ func TestServer(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
 	ca.install(t, dir, 2)
 	url := serve(t, hookserver.Options{Endpoint: hookserver.Endpoint{CertDir: dir}, Graphs: graphs{stable()}})
-	trusting := client(&tls.Config{RootCAs: ca.pool()})
+	trusting := client(&tls.Config{RootCAs: ca.Pool()})
 	planPath, planBody := encode(t, runtimehooksv1.GenerateUpgradePlan, request("v1.29.0", "v1.29.0", "v1.33.0"))
 
 	t.Run("discovery", func(t *testing.T) {
@@ -274,8 +186,8 @@ func TestServer(t *testing.T) {
 	t.Run("callers that must fail", func(t *testing.T) {
 		t.Parallel()
 		for name, config := range map[string]*tls.Config{
-			"one that trusts another CA": {RootCAs: newAuthority(t).pool()},
-			"one with an old TLS":        {RootCAs: ca.pool(), MaxVersion: tls.VersionTLS12},
+			"one that trusts another CA": {RootCAs: newAuthority(t).Pool()},
+			"one with an old TLS":        {RootCAs: ca.Pool(), MaxVersion: tls.VersionTLS12},
 		} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+planPath, bytes.NewReader(planBody))
 			if err != nil {
@@ -295,7 +207,7 @@ func TestServerReloadsItsCertificate(t *testing.T) {
 	ca.install(t, dir, 2)
 	url := serve(t, hookserver.Options{Endpoint: hookserver.Endpoint{CertDir: dir}, Graphs: graphs{}})
 	serial := func() int64 {
-		dialer := tls.Dialer{Config: &tls.Config{RootCAs: ca.pool()}}
+		dialer := tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool()}}
 		connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://"))
 		if err != nil {
 			t.Fatal(err)
@@ -311,7 +223,7 @@ func TestServerReloadsItsCertificate(t *testing.T) {
 		t.Fatalf("the server shows certificate %d, want 2", got)
 	}
 	ca.install(t, dir, 3)
-	eventually(t, func() bool { return serial() == 3 })
+	loopback.Eventually(t, "the new certificate is served", func() bool { return serial() == 3 })
 }
 
 func TestNewRefusesPorts(t *testing.T) {

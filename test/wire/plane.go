@@ -32,6 +32,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/config/crd"
 	"github.com/windlass-dev/windlass/internal/devplane"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // Plane is an API server with the CRDs of Cluster API and of Windlass. No controller runs beside it, so that nothing but the test and
@@ -48,7 +49,7 @@ type Plane struct {
 	// CoreManager is the binary of Cluster API's core manager.
 	CoreManager string
 	// APIServers has signed the certificate that the API server presents to webhooks.
-	APIServers *Authority
+	APIServers *loopback.Authority
 
 	inner *devplane.Plane
 }
@@ -106,7 +107,7 @@ func Start(t *testing.T) *Plane {
 		t.Skip("set WINDLASS_E2E=1 to run tests beside a real API server")
 	}
 	begin.Do(func() {
-		authority := NewAuthority(t, "api-servers")
+		authority := loopback.NewAuthority(t, "api-servers")
 		one, failed = start(context.WithoutCancel(t.Context()), authority, authority.Issue(t, "api-server", time.Now().Add(time.Hour)))
 	})
 	if failed != nil {
@@ -115,7 +116,7 @@ func Start(t *testing.T) *Plane {
 	return one.plane
 }
 
-func start(ctx context.Context, authority *Authority, identity Identity) (shared, error) {
+func start(ctx context.Context, authority *loopback.Authority, identity loopback.Identity) (shared, error) {
 	source, err := devplane.FindSource(".")
 	if err != nil {
 		return shared{}, err
@@ -167,7 +168,7 @@ func start(ctx context.Context, authority *Authority, identity Identity) (shared
 
 // writeAdmission has the API server present a certificate to every webhook, and returns the file for
 // its flag --admission-control-config-file.
-func writeAdmission(dir string, identity Identity) (string, error) {
+func writeAdmission(dir string, identity loopback.Identity) (string, error) {
 	path := func(name string) string { return filepath.Join(dir, "admission-"+name) }
 	for name, content := range map[string]string{
 		"tls.crt": string(identity.Certificate), "tls.key": string(identity.Key),

@@ -23,6 +23,8 @@ import (
 
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // startTimeout is how long a process may take until it is ready; far beyond what a busy machine needs.
@@ -37,7 +39,7 @@ type Process struct {
 	// CertDir holds its serving certificate.
 	CertDir string
 	// Authority signed its serving certificate.
-	Authority *Authority
+	Authority *loopback.Authority
 
 	command *exec.Cmd
 	client  *http.Client
@@ -88,9 +90,9 @@ func (p *Plane) RunManager(t *testing.T, args ...string) *Process {
 }
 
 // serving returns a folder with a serving certificate, and the authority that signed it.
-func serving(t *testing.T) (dir string, authority *Authority) {
+func serving(t *testing.T) (dir string, authority *loopback.Authority) {
 	t.Helper()
-	dir, authority = t.TempDir(), NewAuthority(t, "serving")
+	dir, authority = t.TempDir(), loopback.NewAuthority(t, "serving")
 	authority.Issue(t, "windlass", time.Now().Add(time.Hour)).WriteTo(t, dir)
 	return dir, authority
 }
@@ -207,11 +209,11 @@ func (e *Process) Memory(t *testing.T) int64 {
 }
 
 // Client returns a client that trusts the process, and presents a certificate where there is one.
-func (e *Process) Client(t *testing.T, identity *Identity) *http.Client {
+func (e *Process) Client(t *testing.T, identity *loopback.Identity) *http.Client {
 	t.Helper()
 	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: e.Authority.Pool()}
 	if identity != nil {
-		config.Certificates = []tls.Certificate{identity.pair(t)}
+		config.Certificates = []tls.Certificate{identity.Pair(t)}
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 }

@@ -15,13 +15,14 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // Updater is an updater in the test: a runtime extension that covers the version of machines and remembers what it was asked.
 type Updater struct {
 	// URL is where it serves. Authority signed its certificate.
 	URL       string
-	Authority *Authority
+	Authority *loopback.Authority
 	// Update answers UpdateMachine. Nil answers that the machine is done. It may block. Set it before the first call.
 	Update func(*runtimehooksv1.UpdateMachineRequest) Answer
 
@@ -40,7 +41,7 @@ type Request struct {
 // NewUpdater starts an updater that ends with the test.
 func NewUpdater(t *testing.T) *Updater {
 	t.Helper()
-	u := &Updater{t: t, Authority: NewAuthority(t, "updater")}
+	u := &Updater{t: t, Authority: loopback.NewAuthority(t, "updater")}
 	server := httptest.NewUnstartedServer(u)
 	server.TLS = u.Authority.Server(t)
 	server.StartTLS()

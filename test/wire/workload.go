@@ -18,13 +18,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // Workload is the API server of a workload cluster: it has Nodes, and empty lists of everything else.
 type Workload struct {
 	// URL is where it serves. Authority signed its certificate.
 	URL       string
-	Authority *Authority
+	Authority *loopback.Authority
 	// Token is the one that it accepts.
 	Token string
 	// Before is called with each request before it is answered, and may block. Set it before the first request.
@@ -38,7 +40,7 @@ type Workload struct {
 // NewWorkload starts an API server that ends with the test.
 func NewWorkload(t *testing.T) *Workload {
 	t.Helper()
-	w := &Workload{Authority: NewAuthority(t, "workload"), Token: "token-of-" + t.Name(), nodes: map[string]*corev1.Node{}}
+	w := &Workload{Authority: loopback.NewAuthority(t, "workload"), Token: "token-of-" + t.Name(), nodes: map[string]*corev1.Node{}}
 	server := httptest.NewUnstartedServer(w)
 	server.TLS = w.Authority.Server(t)
 	server.StartTLS()

@@ -2,16 +2,7 @@ package servertest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"testing" //nolint:depguard // It is imported by tests only.
 	"time"
@@ -19,6 +10,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // Running is a server that runs until the test ends.
@@ -34,7 +26,7 @@ func Start(t *testing.T, updater port.Updater, edits ...func(*updaterserver.Opti
 	t.Helper()
 	dir := t.TempDir()
 	ca := WriteCertificate(t, dir)
-	number := FreePort(t)
+	number := loopback.FreePort(t)
 	options := updaterserver.Options{
 		Endpoint: hookserver.Endpoint{BindAddress: "127.0.0.1", Port: number, CertDir: dir}, Updater: updater,
 	}
@@ -76,68 +68,11 @@ func await(t *testing.T, server *updaterserver.Server, done chan error) {
 	}
 }
 
-// FreePort returns a port of loopback that nobody listens on.
-func FreePort(t *testing.T) int {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("the address is a %T", listener.Addr())
-	}
-	return address.Port
-}
-
 // WriteCertificate writes a serving certificate for 127.0.0.1 and its key into a folder, and returns the certificate of the
 // CA that signed it, in PEM.
 func WriteCertificate(t *testing.T, dir string) (ca []byte) {
 	t.Helper()
-	caTemplate, caKey := certificate(1), newKey(t)
-	caTemplate.IsCA, caTemplate.BasicConstraintsValid, caTemplate.KeyUsage = true, true, x509.KeyUsageCertSign
-	caDER := sign(t, caTemplate, caTemplate, caKey, caKey)
-	template, key := certificate(2), newKey(t)
-	template.IPAddresses, template.KeyUsage = []net.IP{net.IPv4(127, 0, 0, 1)}, x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{
-		hookserver.CertName: {Type: "CERTIFICATE", Bytes: sign(t, template, caTemplate, key, caKey)},
-		hookserver.KeyName:  {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER})
-}
-
-func certificate(serial int64) *x509.Certificate {
-	now := time.Now()
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "test " + strconv.FormatInt(serial, 10)},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-	}
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func sign(t *testing.T, template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
+	authority := loopback.NewAuthority(t, "test CA")
+	authority.Issue(t, "updater", time.Now().Add(time.Hour)).WriteTo(t, dir)
+	return authority.PEM
 }

@@ -17,6 +17,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/test/loopback"
 	"github.com/windlass-dev/windlass/test/wire"
 )
 
@@ -29,16 +30,16 @@ const patience = 3 * time.Minute
 type extension struct {
 	plane   *wire.Plane
 	process *wire.Inside
-	serving *wire.Authority
+	serving *loopback.Authority
 	// caFile is the client CA.
 	caFile string
 	config *runtimev1.ExtensionConfig
 }
 
 // startExtension starts an extension that trusts the certificates of an authority. Names are unique, so that each has a log of its own.
-func startExtension(t *testing.T, name string, callers *wire.Authority) *extension {
+func startExtension(t *testing.T, name string, callers *loopback.Authority) *extension {
 	t.Helper()
-	e := &extension{plane: wire.Start(t), serving: wire.NewAuthority(t, "serving")}
+	e := &extension{plane: wire.Start(t), serving: loopback.NewAuthority(t, "serving")}
 	dir := t.TempDir()
 	e.serving.Issue(t, "windlass", time.Now().Add(time.Hour)).WriteTo(t, dir)
 	e.caFile = filepath.Join(dir, "callers.crt")
@@ -51,7 +52,7 @@ func startExtension(t *testing.T, name string, callers *wire.Authority) *extensi
 }
 
 // trust replaces the client CA in one step, as a kubelet does.
-func (e *extension) trust(t *testing.T, callers *wire.Authority) {
+func (e *extension) trust(t *testing.T, callers *loopback.Authority) {
 	t.Helper()
 	if err := os.WriteFile(e.caFile+".new", callers.PEM, 0o600); err != nil {
 		t.Fatal(err)
@@ -136,7 +137,7 @@ func TestClientCertificates(t *testing.T) {
 		{name: "windlass-manager", program: plane.Executable, args: []string{"manager"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			first, second := wire.NewAuthority(t, "first"), wire.NewAuthority(t, "second")
+			first, second := loopback.NewAuthority(t, "first"), loopback.NewAuthority(t, "second")
 			e := startExtension(t, "extension-for-"+tt.name, first)
 			soon, past := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
 			good := first.Issue(t, "caller", soon)
@@ -169,7 +170,7 @@ func TestClientCertificates(t *testing.T) {
 
 // TestNoClientCertificate calls as Cluster API does by default.
 func TestNoClientCertificate(t *testing.T) {
-	e := startExtension(t, "extension-for-anonymous", wire.NewAuthority(t, "callers"))
+	e := startExtension(t, "extension-for-anonymous", loopback.NewAuthority(t, "callers"))
 	e.startManager(t, "anonymous", e.plane.CoreManager)
 	e.await(t, "no certificate", metav1.ConditionFalse)
 	e.checkLog(t, "client didn't provide a certificate")

@@ -16,6 +16,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/windlass-dev/windlass/test/loopback"
 	"github.com/windlass-dev/windlass/test/wire"
 )
 
@@ -43,7 +44,7 @@ type extension struct {
 func newExtension(t *testing.T, plane *wire.Plane, namespace string, look func() string) *extension {
 	t.Helper()
 	e := &extension{look: look, blocked: map[string]bool{}, changed: make(chan struct{})}
-	authority := wire.NewAuthority(t, "extension")
+	authority := loopback.NewAuthority(t, "extension")
 	e.server = httptest.NewUnstartedServer(e)
 	e.server.TLS = authority.Server(t)
 	e.server.StartTLS()

@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/test/loopback"
 	"github.com/windlass-dev/windlass/test/wire"
 )
 
@@ -105,7 +106,7 @@ func TestAPIServerCertificate(t *testing.T) {
 	p.Create(t, keep)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "guard-ca.crt")
-	write := func(ca *wire.Authority) {
+	write := func(ca *loopback.Authority) {
 		if err := os.WriteFile(file, ca.PEM, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +118,7 @@ func TestAPIServerCertificate(t *testing.T) {
 	if possible, message := deletion(t, p, namespace, "prod-db"); possible || !strings.Contains(message, "its UpdatePolicy keep keeps machines") {
 		t.Errorf("a kept Machine: deletion possible %t, %s", possible, message)
 	}
-	write(wire.NewAuthority(t, "another"))
+	write(loopback.NewAuthority(t, "another"))
 	if possible, message := deletion(t, p, namespace, "prod-db"); possible || !strings.Contains(message, "failed calling webhook") {
 		t.Errorf("with another CA: deletion possible %t, %s", possible, message)
 	}
@@ -133,8 +134,8 @@ func TestGuardClientCertificate(t *testing.T) {
 	cluster(t, p, namespace, "prod", "db")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "guard-ca.crt")
-	first, second := wire.NewAuthority(t, "first"), wire.NewAuthority(t, "second")
-	write := func(ca *wire.Authority) {
+	first, second := loopback.NewAuthority(t, "first"), loopback.NewAuthority(t, "second")
+	write := func(ca *loopback.Authority) {
 		if err := os.WriteFile(file, ca.PEM, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +143,7 @@ func TestGuardClientCertificate(t *testing.T) {
 	write(first)
 	// The folder of the serving certificate is beside this one.
 	e := p.Run(t, "--guard-client-ca-name", filepath.Join("..", filepath.Base(dir), filepath.Base(file)))
-	asAPIServer := func(identity *wire.Identity) error {
+	asAPIServer := func(identity *loopback.Identity) error {
 		code, body, err := e.Post(t.Context(), e.Client(t, identity), e.Guard+"/guard-machine",
 			review(t, admissionv1.Delete, machine(namespace, "prod", "db", worker("prod-db"))))
 		if err == nil && code != http.StatusOK {
@@ -154,7 +155,7 @@ func TestGuardClientCertificate(t *testing.T) {
 	one, two := first.Issue(t, "kube-apiserver", expires), second.Issue(t, "kube-apiserver", expires)
 	for _, step := range []struct {
 		name     string
-		identity *wire.Identity
+		identity *loopback.Identity
 		served   bool
 	}{{"no certificate", nil, false}, {"a certificate of another CA", &two, false}, {"a certificate of the CA", &one, true}} {
 		if err := asAPIServer(step.identity); (err == nil) != step.served {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/test/hosts"
+	"github.com/windlass-dev/windlass/test/loopback"
 	"github.com/windlass-dev/windlass/test/wire"
 )
 
@@ -88,7 +89,7 @@ func TestOwnHost(t *testing.T) {
 // host has the same login and a pinned key.
 func TestHostOfAnotherCluster(t *testing.T) {
 	w := newWorld(t, nil)
-	host := startHost(t, machineName, wire.NewAuthority(t, "another tenant"))
+	host := startHost(t, machineName, loopback.NewAuthority(t, "another tenant"))
 	w.login(t, host)
 	w.address(t, host.Address())
 	w.mustRefuse(t, host, "WrongHost", "another cluster")

@@ -29,6 +29,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/test/hosts"
+	"github.com/windlass-dev/windlass/test/loopback"
 	"github.com/windlass-dev/windlass/test/wire"
 )
 
@@ -108,7 +109,7 @@ func manifest(t *testing.T) string {
 }
 
 // startHost makes a worker as kubeadm leaves it, whose cluster has an authority.
-func startHost(t *testing.T, node string, authority *wire.Authority) *hosts.Host {
+func startHost(t *testing.T, node string, authority *loopback.Authority) *hosts.Host {
 	t.Helper()
 	files := map[string][]byte{
 		"/etc/systemd/system/kubelet.service":             []byte("[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n"),
@@ -128,7 +129,7 @@ func startHost(t *testing.T, node string, authority *wire.Authority) *hosts.Host
 }
 
 // identity is a certificate and its key in one file, as the kubelet keeps them.
-func identity(t *testing.T, authority *wire.Authority, name string) []byte {
+func identity(t *testing.T, authority *loopback.Authority, name string) []byte {
 	t.Helper()
 	issued := authority.Issue(t, name, time.Now().Add(time.Hour))
 	return slices.Concat(issued.Certificate, issued.Key)

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/windlass-dev/windlass/test/wire"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // marked is in every body that a broken peer sends, and must not be shown anywhere.
@@ -18,7 +18,7 @@ const marked = "internal-secret"
 type peer struct {
 	// URL is where it serves. Authority signed the certificate that it shows when it is well.
 	URL       string
-	Authority *wire.Authority
+	Authority *loopback.Authority
 
 	healthy http.Handler
 	fault   fault
@@ -86,8 +86,8 @@ func serveSlowly(_ *peer, w http.ResponseWriter, r *http.Request) {
 // newPeer starts a peer that answers as healthy does once it is well.
 func newPeer(t *testing.T, f fault, healthy http.Handler) *peer {
 	t.Helper()
-	p := &peer{Authority: wire.NewAuthority(t, "peer"), healthy: healthy, fault: f}
-	trusted, unknown := p.Authority.Server(t), wire.NewAuthority(t, "unknown").Server(t)
+	p := &peer{Authority: loopback.NewAuthority(t, "peer"), healthy: healthy, fault: f}
+	trusted, unknown := p.Authority.Server(t), loopback.NewAuthority(t, "unknown").Server(t)
 	server := httptest.NewUnstartedServer(p)
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		if f.untrusted && !p.well.Load() {

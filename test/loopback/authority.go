@@ -1,4 +1,6 @@
-package wire
+// Package loopback has what tests of servers on this machine share: certificates, free ports and
+// waiting.
+package loopback
 
 import (
 	"crypto/ecdsa"
@@ -43,12 +45,16 @@ func NewAuthority(t *testing.T, name string) *Authority {
 }
 
 // Issue returns a certificate for serving on 127.0.0.1 and for a client named name. It is valid from an hour ago until expires.
-func (a *Authority) Issue(t *testing.T, name string, expires time.Time) Identity {
+// Edits change the template.
+func (a *Authority) Issue(t *testing.T, name string, expires time.Time, edits ...func(*x509.Certificate)) Identity {
 	t.Helper()
 	template, key := certificate(name, expires), newKey(t)
 	template.IPAddresses, template.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	for _, edit := range edits {
+		edit(template)
+	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +66,7 @@ func (a *Authority) Issue(t *testing.T, name string, expires time.Time) Identity
 // Server returns a TLS configuration that serves 127.0.0.1.
 func (a *Authority) Server(t *testing.T) *tls.Config {
 	t.Helper()
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{a.Issue(t, "server", time.Now().Add(time.Hour)).pair(t)}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{a.Issue(t, "server", time.Now().Add(time.Hour)).Pair(t)}}
 }
 
 // Pool returns a pool that holds this authority alone.
@@ -70,17 +76,22 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// WriteTo writes tls.crt and tls.key into a folder.
+// WriteTo writes tls.key and tls.crt into a folder. The key comes first: until the certificate
+// follows, the pair does not match, and a server keeps the old one.
 func (i Identity) WriteTo(t *testing.T, dir string) {
 	t.Helper()
-	for name, content := range map[string][]byte{"tls.crt": i.Certificate, "tls.key": i.Key} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+	for _, file := range []struct {
+		name    string
+		content []byte
+	}{{"tls.key", i.Key}, {"tls.crt", i.Certificate}} {
+		if err := os.WriteFile(filepath.Join(dir, file.name), file.content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (i Identity) pair(t *testing.T) tls.Certificate {
+// Pair returns the certificate and its key as TLS takes them.
+func (i Identity) Pair(t *testing.T) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(i.Certificate, i.Key)
 	if err != nil {
