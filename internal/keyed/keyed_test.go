@@ -106,6 +106,20 @@ func TestMemoryIsAMapThatForgets(t *testing.T) {
 	})
 }
 
+// TestMemoryDropsWhatIsOver: keys come and go, and about twice as many are kept as live.
+func TestMemoryDropsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	var memory keyed.Memory[int, string]
+	for i := range 1000 {
+		now := start.Add(time.Duration(i) * time.Minute)
+		memory.Put(i, "gone", now, time.Hour)
+		memory.Put(-1, "there", now, time.Hour)
+		if n := memory.Len(); n > 2*61+1 {
+			t.Fatalf("after %d minutes %d values are kept", i, n)
+		}
+	}
+}
+
 // TestMemoryIsBounded: a value that was just put is known, however many there are.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
@@ -199,7 +213,7 @@ func TestLocks(t *testing.T) {
 				if *holders[key] != 1 {
 					t.Errorf("%d hold %s", *holders[key], key)
 				}
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				*holders[key]--
 			})
 		}

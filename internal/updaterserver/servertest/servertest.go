@@ -10,7 +10,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
-	"github.com/windlass-dev/windlass/test/loopback"
+	"github.com/windlass-dev/windlass/test/loopback" //nolint:depguard // Tests alone import this package.
 )
 
 // Running is a server that runs until the test ends.
