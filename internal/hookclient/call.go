@@ -71,7 +71,7 @@ func checkAnswer(call Call, answer runtimehooksv1.ResponseObject) error {
 	}
 }
 
-// exchange encodes a request in the version that the extension serves, and decodes the answer.
+// exchange sends a request in the version that the extension serves, and returns the answer in that of hook.
 func (c *Client) exchange(ctx context.Context, hook runtimecatalog.GroupVersionHook, to registration, request runtime.Object) (runtimehooksv1.ResponseObject, error) {
 	answer, err := c.newResponse(hook)
 	if err != nil {
@@ -95,22 +95,47 @@ func (c *Client) exchange(ctx context.Context, hook runtimecatalog.GroupVersionH
 		return nil, fmt.Errorf("%s: %w", to.call, err)
 	}
 	out.GetObjectKind().SetGroupVersionKind(kind)
-	body, err := json.Marshal(out)
+	if local := to.connection.local; local != nil {
+		in, err = local.call(ctx, to, out)
+	} else {
+		err = send(ctx, to, out, in)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: encoding the request: %w", to.call, err)
-	}
-	if body, err = post(ctx, to, body); err != nil {
 		return nil, err
-	}
-	if err := json.Unmarshal(body, in); err != nil {
-		return nil, &BadResponseError{Call: to.call, StatusCode: http.StatusOK, Detail: "it does not decode: " + boundMessage(err.Error())}
 	}
 	if converts {
 		if err := c.catalog.Convert(in, answer, ctx); err != nil {
 			return nil, fmt.Errorf("%s: converting the response from %s: %w", to.call, to.served.Version, err)
 		}
+		return answer, nil
+	}
+	answer, ok := in.(runtimehooksv1.ResponseObject)
+	if !ok {
+		return nil, fmt.Errorf("%s: a %T has no status", to.call, in)
 	}
 	return answer, nil
+}
+
+// send encodes a request and decodes the answer into in.
+func send(ctx context.Context, to registration, out, in runtime.Object) error {
+	body, err := json.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("%s: encoding the request: %w", to.call, err)
+	}
+	if body, err = post(ctx, to, body); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, in); err != nil {
+		return &BadResponseError{Call: to.call, StatusCode: http.StatusOK, Detail: "it does not decode: " + boundMessage(err.Error())}
+	}
+	return nil
+}
+
+// badStatus is an answer with another HTTP status than 200.
+func badStatus(call Call, status int, start string) error {
+	return &BadResponseError{
+		Call: call, StatusCode: status, Detail: fmt.Sprintf("HTTP status %d instead of 200, with %s", status, quote(start)),
+	}
 }
 
 // newResponse returns an empty response for a hook.
@@ -149,10 +174,7 @@ func post(ctx context.Context, to registration, body []byte) ([]byte, error) {
 	if response.StatusCode != http.StatusOK {
 		// Not more is shown than this; a body that breaks off shows as far as it came.
 		start, _ := io.ReadAll(io.LimitReader(response.Body, 4*maxBodyBytes))
-		return nil, &BadResponseError{
-			Call: to.call, StatusCode: response.StatusCode,
-			Detail: fmt.Sprintf("HTTP status %d instead of 200, with %s", response.StatusCode, quote(string(start))),
-		}
+		return nil, badStatus(to.call, response.StatusCode, string(start))
 	}
 	answer, err := io.ReadAll(response.Body)
 	if _, huge := errors.AsType[*peer.TooLongError](err); huge {

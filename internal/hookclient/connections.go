@@ -1,10 +1,6 @@
 package hookclient
 
-import (
-	"net/http"
-
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-)
+import runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 // connect returns the connection to the extension of an ExtensionConfig: the one that there is, unless it was made from another
 // ClientConfig. Registrations that hold an older one go on with it until they are replaced.
@@ -15,11 +11,7 @@ func (c *Client) connect(config *runtimev1.ExtensionConfig) (*connection, error)
 	if previous != nil && previous.madeFrom(config.Spec.ClientConfig) {
 		return previous, nil
 	}
-	var local http.RoundTripper
-	if l := c.local[config.Name]; l != nil {
-		local = l
-	}
-	conn, err := newConnection(config.Name, config.Spec.ClientConfig, c.watcher, local)
+	conn, err := newConnection(config.Name, config.Spec.ClientConfig, c.watcher, c.local[config.Name])
 	if err != nil {
 		return nil, err
 	}

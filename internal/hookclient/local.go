@@ -1,10 +1,9 @@
 package hookclient
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
+	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"reflect"
 
@@ -14,21 +13,20 @@ import (
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 )
 
-// local answers hooks in this process. It stands where otherwise the network is, and encodes and decodes as upstream's server does:
-// what a handler sees and what comes back are the same bytes as over HTTP. It is safe for concurrent use if its handlers are.
+// local calls hooks of this process as functions: it finds, bounds and fails as a server would, without encoding anything. It is
+// safe for concurrent use if its handlers are.
 type local struct {
-	// handlers are what answers, by the URL's path.
+	// handlers are what answers, by the path of the hook's URL.
 	handlers map[string]localHandler
 }
 
 type localHandler struct {
-	newRequest  func() (runtime.Object, error)
 	newResponse func() (runtime.Object, error)
 	// function is a func(context.Context, *Request, *Response).
 	function reflect.Value
 }
 
-// newLocal serves handlers and, as upstream's server does, Discovery of them.
+// newLocal calls handlers and, as upstream's server does, Discovery of them.
 func newLocal(catalog *runtimecatalog.Catalog, handlers []server.ExtensionHandler) (*local, error) {
 	// Upstream's server knows which functions it can call.
 	check, err := server.New(server.Options{Catalog: catalog})
@@ -66,7 +64,6 @@ func (l *local) add(catalog *runtimecatalog.Catalog, hook runtimecatalog.Hook, n
 		return gvh, fmt.Errorf("handler %q: %w", name, err)
 	}
 	l.handlers[runtimecatalog.GVHToPath(gvh, name)] = localHandler{
-		newRequest:  func() (runtime.Object, error) { return catalog.NewRequest(gvh) },
 		newResponse: func() (runtime.Object, error) { return catalog.NewResponse(gvh) },
 		function:    reflect.ValueOf(function),
 	}
@@ -78,70 +75,38 @@ type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// RoundTrip implements http.RoundTripper. As over HTTP, it returns when the request's context is done, whether the handler looks at it or not.
-func (l *local) RoundTrip(request *http.Request) (*http.Response, error) {
-	type outcome struct {
-		status int
-		body   []byte
-		err    error
+// call calls a handler with a copy of the request. It returns when ctx is done, even if the handler does not.
+func (l *local) call(ctx context.Context, to registration, request runtime.Object) (runtime.Object, error) {
+	h, ok := l.handlers[runtimecatalog.GVHToPath(to.served, to.call.Handler)]
+	if !ok {
+		return nil, badStatus(to.call, http.StatusNotFound, "404 page not found\n")
 	}
-	done := make(chan outcome, 1)
+	response, err := h.newResponse()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", to.call, err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, to.timeout)
+	defer cancel()
+	request = request.DeepCopyObject()
+	done := make(chan error, 1)
 	go func() {
-		var o outcome
+		var failure error
 		defer func() {
 			if value := recover(); value != nil {
-				o.err = &panicError{value: value}
+				failure = &panicError{value: value}
 			}
-			done <- o
+			done <- failure
 		}()
-		o.status, o.body, o.err = l.answer(request)
+		h.function.Call([]reflect.Value{reflect.ValueOf(bounded), reflect.ValueOf(request), reflect.ValueOf(response)})
 	}()
 	select {
-	case <-request.Context().Done():
-		return nil, request.Context().Err()
-	case o := <-done:
-		if o.err != nil {
-			return nil, o.err
+	case <-bounded.Done():
+		return nil, unreachable(ctx, to, bounded.Err())
+	case failure := <-done:
+		// A handler that returns because its time is up has not answered.
+		if err := cmp.Or(failure, bounded.Err()); err != nil {
+			return nil, unreachable(ctx, to, err)
 		}
-		return &http.Response{
-			StatusCode: o.status, Status: http.StatusText(o.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
-			Request: request, ContentLength: int64(len(o.body)), Body: io.NopCloser(bytes.NewReader(o.body)),
-		}, nil
+		return response, nil
 	}
-}
-
-func (l *local) answer(request *http.Request) (status int, body []byte, err error) {
-	h, ok := l.handlers[request.URL.Path]
-	if !ok {
-		return http.StatusNotFound, []byte("404 page not found\n"), nil
-	}
-	defer func() { _ = request.Body.Close() }()
-	in, err := h.newRequest()
-	if err != nil {
-		return 0, nil, err
-	}
-	empty, err := h.newResponse()
-	if err != nil {
-		return 0, nil, err
-	}
-	out, ok := empty.(runtimehooksv1.ResponseObject)
-	if !ok {
-		return 0, nil, fmt.Errorf("a %T has no status", empty)
-	}
-	sent, err := io.ReadAll(request.Body)
-	if err != nil {
-		return 0, nil, fmt.Errorf("reading the request: %w", err)
-	}
-	if err := json.Unmarshal(sent, in); err != nil {
-		// As upstream's server does, in its words. It is an answer: no failure policy makes Success of it.
-		out.SetStatus(runtimehooksv1.ResponseStatusFailure)
-		out.SetMessage("error unmarshalling request: " + err.Error())
-	} else {
-		h.function.Call([]reflect.Value{reflect.ValueOf(request.Context()), reflect.ValueOf(in), reflect.ValueOf(out)})
-	}
-	body, err = json.Marshal(out)
-	if err != nil {
-		return http.StatusInternalServerError, []byte("unable to marshal response: " + err.Error()), nil
-	}
-	return http.StatusOK, body, nil
 }

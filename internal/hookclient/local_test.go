@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -109,9 +108,6 @@ func TestLocalIsLikeHTTP(t *testing.T) {
 	}
 	object := clusterv1.Cluster{}
 	object.Name, object.Annotations = "c<1>", map[string]string{"é": "\u2028"}
-	// JSON has no years of five digits: what is sent does not decode.
-	garbled := clusterv1.Cluster{}
-	garbled.CreationTimestamp = metav1.Date(10000, time.January, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		hook    runtimecatalog.Hook
 		name    string
@@ -123,7 +119,6 @@ func TestLocalIsLikeHTTP(t *testing.T) {
 		{hook: runtimehooksv1.BeforeClusterUpgrade, name: "refuse", asked: true, request: &runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: object}},
 		{hook: runtimehooksv1.AfterClusterUpgrade, name: "hang", request: &runtimehooksv1.AfterClusterUpgradeRequest{}},
 		{hook: runtimehooksv1.BeforeClusterCreate, name: "silent", request: &runtimehooksv1.BeforeClusterCreateRequest{}},
-		{hook: runtimehooksv1.BeforeClusterCreate, name: "silent", request: &runtimehooksv1.BeforeClusterCreateRequest{Cluster: garbled}},
 		{hook: runtimehooksv1.AfterWorkersUpgrade, name: "missing", request: &runtimehooksv1.AfterWorkersUpgradeRequest{}},
 	} {
 		before := tt.request.DeepCopyObject()
@@ -153,25 +148,6 @@ func TestLocalIsLikeHTTP(t *testing.T) {
 		if diff := cmp.Diff(outcomes[0], outcomes[1]) + cmp.Diff(before, tt.request); diff != "" {
 			t.Errorf("%s (-HTTP +local, -before +after):\n%s", tt.name, diff)
 		}
-	}
-}
-
-// A request that a handler cannot decode is refused, also where the failure policy lets upgrades go on without an answer.
-func TestLocalRequestThatDoesNotDecode(t *testing.T) {
-	t.Parallel()
-	c := newClient(t, func(o *hookclient.Options) {
-		o.Local = map[string][]server.ExtensionHandler{"x": (&witness{}).handlers()}
-	})
-	config, err := c.Discover(t.Context(), extensionConfig("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	warm(t, c, config)
-	request := &runtimehooksv1.BeforeClusterCreateRequest{}
-	request.Cluster.CreationTimestamp = metav1.Date(10000, time.January, 1, 0, 0, 0, 0, time.UTC)
-	err = c.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster("default"), "silent.x", request, &runtimehooksv1.BeforeClusterCreateResponse{})
-	if refused, ok := errors.AsType[*hookclient.RefusedError](err); !ok || !strings.Contains(refused.Message, "10000-01-01") {
-		t.Errorf("%v", err)
 	}
 }
 

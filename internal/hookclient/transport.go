@@ -26,20 +26,22 @@ import (
 type connection struct {
 	// config is what it was made from.
 	config runtimev1.ClientConfig
+	// local, unless nil, is called in place of an extension.
+	local *local
 	// base is the URL below which the hooks are.
 	base *url.URL
 	http *http.Client
 }
 
-// newConnection makes a connection to what an ExtensionConfig points at; local, unless nil, answers in its place. watcher has the client
+// newConnection makes a connection to what an ExtensionConfig points at; local, unless nil, is called in its place. watcher has the client
 // certificate; nil means that there is none. Errors are *MisconfiguredError.
-func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatcher.CertWatcher, local http.RoundTripper) (*connection, error) {
-	conn := &connection{config: *config.DeepCopy()}
-	limits := peer.Limits{Timeout: maxTimeout, BodyBytes: maxResponseBytes}
+func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatcher.CertWatcher, local *local) (*connection, error) {
+	conn := &connection{config: *config.DeepCopy(), local: local}
 	if local != nil {
-		conn.base, conn.http = &url.URL{Scheme: "https", Host: "in-process"}, peer.NewClient(local, limits)
+		conn.base = &url.URL{Host: "in-process"}
 		return conn, nil
 	}
+	limits := peer.Limits{Timeout: maxTimeout, BodyBytes: maxResponseBytes}
 	var err error
 	if conn.base, err = computeBase(config); err != nil {
 		return nil, &MisconfiguredError{
@@ -116,7 +118,11 @@ func (c *connection) madeFrom(config runtimev1.ClientConfig) bool {
 }
 
 // closeIdle makes further calls connect anew. Calls under way are not disturbed.
-func (c *connection) closeIdle() { c.http.CloseIdleConnections() }
+func (c *connection) closeIdle() {
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
+}
 
 // url returns where a handler is called that may take so long. Cluster API tells the extension how long it waits.
 func (c *connection) url(hook runtimecatalog.GroupVersionHook, handler string, timeout time.Duration) string {
