@@ -172,7 +172,6 @@ var rules = []rule{
 	{pkg: "internal/inplace/annotations", kind: effects, imports: `
 		api/v1alpha1
 		internal/capi
-		internal/contract
 		internal/inplace
 		internal/inplace/cover
 		internal/inplace/engine

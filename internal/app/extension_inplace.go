@@ -80,7 +80,7 @@ func addInPlaceUpgrades(mgr manager.Manager, c clients, engine *engine.Engine, o
 		return err
 	}
 	return controllers.SetUpAnnotations(mgr, controllers.AnnotationOptions{
-		Engine: annotations.New(engine, mgr.GetRESTMapper()),
+		Engine: annotations.New(engine),
 		Client: c.cached, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Keys: annotations.NewKeys(o.prefix()), WatchFilter: o.WatchFilter,
 	})
 }

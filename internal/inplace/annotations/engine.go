@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,8 +27,6 @@ const (
 type Engine struct {
 	// Engine carries out the upgrades that are admitted. It serves Cluster API's hooks with the same code.
 	*engine.Engine
-	// mapper finds the versions of kinds that objects refer to without one.
-	mapper  meta.RESTMapper
 	keys    Keys
 	locks   engine.Locks
 	shown   *shownSet
@@ -38,9 +35,9 @@ type Engine struct {
 }
 
 // New returns an Engine that has another one carry upgrades out.
-func New(hooks *engine.Engine, mapper meta.RESTMapper) *Engine {
+func New(hooks *engine.Engine) *Engine {
 	return &Engine{
-		Engine: hooks, mapper: mapper, keys: NewKeys(hooks.Prefix), shown: newShownSet(), members: newMembers(),
+		Engine: hooks, keys: NewKeys(hooks.Prefix), shown: newShownSet(), members: newMembers(),
 		locks: engine.NewLocks(hooks.Client, hooks.Live), fence: engine.Fence{Client: hooks.Client, Live: hooks.Live},
 	}
 }

@@ -192,7 +192,7 @@ func TestFrozenBeforeAnEffect(t *testing.T) {
 				calls = len(kubelet.requests)
 			}
 			o.Nodes = nodes
-			if _, err := New(engine.New(o), w.engine.mapper).Machine(w.quiet(), keyOf("cp-0")); err != nil {
+			if _, err := New(engine.New(o)).Machine(w.quiet(), keyOf("cp-0")); err != nil {
 				t.Fatal(err)
 			}
 			if nodes.freeze != nil || nodes.effects > 0 || len(kubelet.requests) != calls {

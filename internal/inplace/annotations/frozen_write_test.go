@@ -51,7 +51,7 @@ func TestFrozenInAWrite(t *testing.T) {
 					},
 				})
 				o.Nodes = nodes
-				_, _ = New(engine.New(o), w.engine.mapper).Machine(w.quiet(), keyOf("cp-0")) // What the frozen process says does not matter.
+				_, _ = New(engine.New(o)).Machine(w.quiet(), keyOf("cp-0")) // What the frozen process says does not matter.
 				w.now = w.now.Add(time.Minute)
 			}
 			if !frozen {

@@ -40,7 +40,7 @@ func TestPagesAreKeptApart(t *testing.T) {
 		`{"metadata":{"name":"a","annotations":{"x":"1"}},"status":{"nodeInfo":{"kubeletVersion":"v1.31.1"}}}`,
 		`{"metadata":{"name":"b","annotations":{"y":"2"}}}`,
 		`{"metadata":{"name":"c"}}`,
-	}}}), nil)
+	}}}))
 	machines, err := e.listMachines(t.Context(), inCluster)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package annotations
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -152,22 +150,17 @@ func (e *Engine) listMachines(ctx context.Context, cluster types.NamespacedName,
 
 // eachMachine shows Machines of a Cluster to f, in the API server's order, which is that of names.
 func (e *Engine) eachMachine(ctx context.Context, cluster types.NamespacedName, f func(*clusterv1.Machine), options ...client.ListOption) error {
-	for next := ""; ; {
-		// Each page has a list of its own: decoding into what f may have kept would mix the two.
-		list := &clusterv1.MachineList{}
-		all := append([]client.ListOption{
-			client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.Limit(pageSize), client.Continue(next),
-		}, options...)
-		if err := e.Live.List(ctx, list, all...); err != nil {
-			return fmt.Errorf("listing the Machines of Cluster %s: %w", cluster, err)
+	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+	newList := func() *clusterv1.MachineList { return &clusterv1.MachineList{} }
+	err := engine.EachPage(ctx, e.Live, newList, func(page *clusterv1.MachineList) {
+		for i := range page.Items {
+			f(&page.Items[i])
 		}
-		for i := range list.Items {
-			f(&list.Items[i])
-		}
-		if next = list.Continue; next == "" {
-			return nil
-		}
+	}, options...)
+	if err != nil {
+		return fmt.Errorf("listing the Machines of Cluster %s: %w", cluster, err)
 	}
+	return nil
 }
 
 // oldestWorker returns the oldest kubelet among the workers; zero where there are none.
@@ -220,26 +213,12 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 
 // groupOf returns the group that a Machine belongs to, and its object; nil where it has none.
 func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m metav1.Object) (*updatepolicy.Group, *metav1.PartialObjectMetadata, error) {
-	gvk, key, ok := OwnerOf(m)
-	if !ok {
+	if _, _, ok := OwnerOf(m); !ok {
 		return nil, nil, nil
 	}
-	reader := client.Reader(e.Client)
-	if gvk != deploymentKind {
-		// A tenant chose the kind. A cache of it may never sync.
-		reader = e.Live
-		mapping, err := e.mapper.RESTMapping(gvk.GroupKind())
-		if err != nil {
-			return nil, nil, fmt.Errorf("finding the API version of %s: %w", gvk.GroupKind(), err)
-		}
-		gvk = mapping.GroupVersionKind
-	}
-	object := metadataOf(gvk)
-	if err := reader.Get(ctx, key, object); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil, nil
-		}
-		return nil, nil, contract.ReadError(gvk.GroupKind(), key, err)
+	object, err := e.ReadController(ctx, m)
+	if err != nil {
+		return nil, nil, client.IgnoreNotFound(err) //nolint:wrapcheck // The engine says what it has read.
 	}
 	group := snapshot.MachineDeploymentGroup(cluster, object)
 	if capi.IsControlPlane(m) {
@@ -258,34 +237,21 @@ func OwnerOf(m metav1.Object) (schema.GroupVersionKind, types.NamespacedName, bo
 	return owner.GroupVersionKind, owner.NamespacedName, ok
 }
 
-// selectPolicy returns the UpdatePolicy that counts for a group, or the default. Of several that count alike it returns why none can be chosen, and the one
-// that is named, if there is one of that name.
+// selectPolicy returns the UpdatePolicy that counts for a group; see engine.Engine.SelectPolicy. Without one, nodes are
+// drained and must soak.
 func (e *Engine) selectPolicy(ctx context.Context, group *updatepolicy.Group, named string) (selected updatepolicy.Selected, conflict string, err error) {
-	fallback := updatepolicy.Default()
-	fallback.Policy.Drain, fallback.Policy.Soak = true, defaultSoak
-	if group == nil {
-		return fallback, "", nil
-	}
-	var policies v1alpha1.UpdatePolicyList
-	if err := e.Client.List(ctx, &policies, client.InNamespace(group.Namespace)); err != nil {
-		return fallback, "", fmt.Errorf("listing UpdatePolicies in %s: %w", group.Namespace, err)
-	}
-	selected, problem := updatepolicy.Select(policies.Items, *group)
-	if problem == nil {
-		if selected.Name == "" {
-			return fallback, "", nil
-		}
-		return selected, "", nil
-	}
-	for i := range policies.Items {
-		if policies.Items[i].Name != named {
-			continue
-		}
-		if selected, err := updatepolicy.Select(policies.Items[i:i+1], *group); err == nil && selected.Name == named {
-			return selected, problem.Error(), nil
+	if group != nil {
+		var problem error
+		selected, problem, err = e.SelectPolicy(ctx, *group, named)
+		if problem != nil {
+			conflict = problem.Error()
 		}
 	}
-	return fallback, problem.Error(), nil
+	if selected.Name == "" {
+		selected = updatepolicy.Default()
+		selected.Policy.Drain, selected.Policy.Soak = true, defaultSoak
+	}
+	return selected, conflict, err
 }
 
 // controlPlaneFirst says what is asked of the control plane, for which workers wait; empty for nothing.
@@ -348,44 +314,15 @@ func (e *Engine) readControlPlaneObject(ctx context.Context, cluster *clusterv1.
 	if ref.Name == "" {
 		return false, nil
 	}
-	mapping, err := e.mapper.RESTMapping(ref.GroupKind())
-	if err != nil {
-		return false, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
-	}
-	object.GetObjectKind().SetGroupVersionKind(mapping.GroupVersionKind)
-	key := types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}
-	if err := e.Live.Get(ctx, key, object); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil // It is gone, and asks for nothing.
-		}
-		return false, contract.ReadError(ref.GroupKind(), key, err)
-	}
-	return true, nil
+	err = e.ReadProvided(ctx, ref.GroupKind(), types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, object)
+	return err == nil, client.IgnoreNotFound(err) //nolint:wrapcheck // The engine says what it has read.
 }
 
-// readReferenced reads an object that a Machine refers to, whole; nil where it refers to none.
+// readReferenced reads an object that a Machine refers to, as Cluster API shows it to hooks; nil where it refers to none.
 func (e *Engine) readReferenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference) ([]byte, error) {
-	if ref.Name == "" {
-		return nil, nil
-	}
-	mapping, err := e.mapper.RESTMapping(ref.GroupKind())
+	object, err := e.ReadReferenced(ctx, namespace, ref)
 	if err != nil {
-		return nil, fmt.Errorf("finding the API version of %s: %w", ref.GroupKind(), err)
+		return nil, err //nolint:wrapcheck // The engine says what it has read.
 	}
-	object := unstructuredOf(mapping.GroupVersionKind)
-	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	if err := e.Live.Get(ctx, key, object); err != nil {
-		return nil, contract.ReadError(ref.GroupKind(), key, err)
-	}
-	shown := unstructuredOf(mapping.GroupVersionKind)
-	shown.SetNamespace(object.GetNamespace())
-	shown.SetName(object.GetName())
-	shown.SetLabels(object.GetLabels())
-	shown.SetAnnotations(object.GetAnnotations())
-	shown.Object["spec"] = object.Object["spec"]
-	data, err := shown.MarshalJSON()
-	if err != nil {
-		return nil, errors.New("encoding " + ref.Kind + " " + ref.Name) // The cause may quote what is secret.
-	}
-	return data, nil
+	return engine.SentObject(object) //nolint:wrapcheck // As above.
 }

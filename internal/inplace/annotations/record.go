@@ -16,14 +16,13 @@ import (
 )
 
 // applyCondition shows a state in the condition of an object, and removes it for the zero State.
-// Nothing is written where conditions say so already. It is server-side apply, so the other
-// conditions stay. It is made under the object's resourceVersion, so that a process that was frozen
-// shows nothing that has been over since; a conflict is a *fence.StaleError.
+// Nothing is written where conditions say so already. The error is a *fence.StaleError if what was
+// decided on has changed, so that a process that was frozen shows nothing that has been over since.
 func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind, object client.Object, conditions *[]metav1.Condition, s request.State) error {
 	old := meta.FindStatusCondition(*conditions, v1alpha1.InPlaceUpgradeCondition)
 	if s == (request.State{}) {
 		if old != nil {
-			if err := e.fence.ApplyConditions(ctx, gvk, object, nil, FieldOwner); err != nil {
+			if err := e.ApplyConditions(ctx, object, FieldOwner); err != nil {
 				return err
 			}
 		}
@@ -44,7 +43,7 @@ func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind
 	if old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
 		return nil
 	}
-	if err := e.fence.ApplyConditions(ctx, gvk, object, []metav1.Condition{c}, FieldOwner); err != nil {
+	if err := e.ApplyConditions(ctx, object, FieldOwner, c); err != nil {
 		return err
 	}
 	after := slices.Clone(*conditions)

@@ -59,7 +59,5 @@ func phaseOf(u *request.Upgrade) string {
 
 // show shows how the upgrade stands. The error is a *fence.StaleError if that must be decided again.
 func (r *machineRun) show(ctx context.Context, s request.State) error {
-	return r.fence.Retry(ctx, r.machine.Object, func() error {
-		return r.applyCondition(ctx, machineKind, r.machine.Object, &r.machine.Object.Status.Conditions, s)
-	})
+	return r.applyCondition(ctx, machineKind, r.machine.Object, &r.machine.Object.Status.Conditions, s)
 }

@@ -65,19 +65,14 @@ func (e *Engine) Sweep(ctx context.Context, found func(client.Object)) error {
 }
 
 func (e *Engine) sweepKind(ctx context.Context, gvk schema.GroupVersionKind, found func(client.Object)) error {
-	if gvk == kubeadmControlPlaneKind {
-		_, err := e.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		if meta.IsNoMatchError(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("looking for %s: %w", gvk.GroupKind(), err)
-		}
-	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk)
 	for more := true; more; more = list.GetContinue() != "" {
-		if err := e.Live.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue())); err != nil {
+		err := e.Live.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue()))
+		if meta.IsNoMatchError(err) {
+			return nil // The API server does not serve KubeadmControlPlanes.
+		}
+		if err != nil {
 			return fmt.Errorf("listing %ss: %w", gvk.Kind, err)
 		}
 		for i := range list.Items {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	capicontract "sigs.k8s.io/cluster-api/util/contract"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -110,7 +112,7 @@ type groupKey struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme, corev1.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -119,12 +121,17 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		T: t, nodes: porttest.NewNodes(), updaters: map[string]*installer{}, events: &recorder{said: map[string][]string{}, notes: map[string]string{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		tick: 5 * time.Second,
 	}
+	for _, kind := range []schema.GroupVersionKind{kubeadmControlPlaneKind, ck8sKind, rke2Kind, hostedKind} {
+		objects = append(objects, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+			Name: capicontract.CalculateCRDName(kind.Group, kind.Kind), Labels: map[string]string{"cluster.x-k8s.io/v1beta2": kind.Version},
+		}})
+	}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, newHosted(map[string]any{"version": "v1.31.9"}, nil))
 	if !slices.ContainsFunc(objects, func(o client.Object) bool { _, ok := o.(*clusterv1.Cluster); return ok }) {
 		objects = append(objects, newCluster())
 	}
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &controlplanev1.KubeadmControlPlane{}).Build()
+		WithStatusSubresource(&v1alpha1.Updater{}, &clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &controlplanev1.KubeadmControlPlane{}).Build()
 	w.api = w.intercepted()
 	w.restart()
 	return w
@@ -178,10 +185,6 @@ func (w *world) refusal(object client.Object, patch client.Patch) error {
 
 // restart makes a new engine: what only memory holds is lost.
 func (w *world) restart() {
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kubeadmControlPlaneKind.GroupVersion(), rke2Kind.GroupVersion()})
-	for _, kind := range []schema.GroupVersionKind{kubeadmControlPlaneKind, ck8sKind, rke2Kind, hostedKind} {
-		mapper.Add(kind, meta.RESTScopeNamespace)
-	}
 	live := interceptor.NewClient(w.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			w.liveReads++
@@ -198,7 +201,7 @@ func (w *world) restart() {
 		Open: func(_ context.Context, u *v1alpha1.Updater) (port.Updater, error) {
 			return w.updaters[u.Name], nil
 		},
-	}), mapper)
+	}))
 }
 
 // register registers an updater that changes versions, and one of kind K8sd.

@@ -105,7 +105,7 @@ func (e *Engine) readControlPlaneSource(
 	}
 	object := &unstructured.Unstructured{}
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
-	if err := e.readProvided(ctx, kind, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
+	if err := e.ReadProvided(ctx, kind, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
 		return source, err
 	}
 	source.version = fmt.Sprintf("%s/%d", object.GetUID(), object.GetGeneration())
@@ -123,10 +123,10 @@ func (e *Engine) readControlPlaneSource(
 	if err := checkDesired(live, template, desired); err != nil {
 		return source, err
 	}
-	if source.objects.Infrastructure, err = sentObject(template); err != nil {
+	if source.objects.Infrastructure, err = SentObject(template); err != nil {
 		return source, err
 	}
-	source.objects.Bootstrap, err = sentObject(configOf(object, live.bootstrap))
+	source.objects.Bootstrap, err = SentObject(configOf(object, live.bootstrap))
 	return source, err
 }
 
@@ -180,7 +180,7 @@ func (e *Engine) readControlPlaneTemplate(
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &ref); err != nil {
 		return nil, nil //nolint:nilerr,nilnil // As above.
 	}
-	template, err := e.readTemplate(ctx, controlPlane.GetNamespace(), ref)
+	template, err := e.ReadReferenced(ctx, controlPlane.GetNamespace(), ref)
 	if err != nil || template == nil {
 		return nil, err
 	}
@@ -191,18 +191,6 @@ func (e *Engine) readControlPlaneTemplate(
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": template.GetAPIVersion(), "kind": strings.TrimSuffix(template.GetKind(), clusterv1.TemplateSuffix), "spec": spec,
 	}}, nil
-}
-
-// readTemplate reads a template; nil where the reference is empty.
-func (e *Engine) readTemplate(
-	ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference,
-) (*unstructured.Unstructured, error) {
-	if !ref.IsDefined() {
-		return nil, nil //nolint:nilnil // There is no template, which is no error.
-	}
-	template := &unstructured.Unstructured{}
-	err := e.readProvided(ctx, ref.GroupKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}, template)
-	return template, err
 }
 
 // machineSetQuestion is machineQuestion for a CanUpdateMachineSet request. What Machines move to is the template of the MachineDeployment: the MachineSet with
@@ -280,10 +268,10 @@ func (l *liveTemplates) encode(template *clusterv1.MachineTemplateSpec) (err err
 	if l.objects.Machine, err = json.Marshal(&clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Template: *template}}); err != nil {
 		return fmt.Errorf("encoding a template of Machines: %w", err)
 	}
-	if l.objects.Infrastructure, err = sentObject(l.infrastructure); err != nil {
+	if l.objects.Infrastructure, err = SentObject(l.infrastructure); err != nil {
 		return err
 	}
-	l.objects.Bootstrap, err = sentObject(l.bootstrap)
+	l.objects.Bootstrap, err = SentObject(l.bootstrap)
 	return err
 }
 
@@ -296,10 +284,10 @@ func (r *run) readMovedTo(ctx context.Context) (objects cover.Objects, ok bool, 
 	}
 	var l liveTemplates
 	template := &set.Spec.Template
-	if l.infrastructure, err = r.readTemplate(ctx, set.Namespace, template.Spec.InfrastructureRef); err != nil {
+	if l.infrastructure, err = r.ReadReferenced(ctx, set.Namespace, template.Spec.InfrastructureRef); err != nil {
 		return objects, false, ignoreNotFound(err, "reading the templates of MachineSet %s", client.ObjectKeyFromObject(set))
 	}
-	if l.bootstrap, err = r.readTemplate(ctx, set.Namespace, template.Spec.Bootstrap.ConfigRef); err != nil {
+	if l.bootstrap, err = r.ReadReferenced(ctx, set.Namespace, template.Spec.Bootstrap.ConfigRef); err != nil {
 		return objects, false, ignoreNotFound(err, "reading the templates of MachineSet %s", client.ObjectKeyFromObject(set))
 	}
 	err = l.encode(template)

@@ -1,6 +1,7 @@
 // Package engine serves Cluster API's three hooks for in-place updates: it asks updaters which changes
 // they cover, records decisions and progress on Machines and MachineSets, and carries them out through
-// ports.
+// ports. Package annotations has it carry out what annotations request: a [Machine] is a Machine and its
+// node, as both kinds of updates act on them.
 //
 // One process is active at a time (leader election), and all state that a restart needs is on the
 // objects; memory only saves requests. A [Fence] keeps a process that was frozen from acting on an

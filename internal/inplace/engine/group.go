@@ -46,7 +46,7 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: clusterName}, cluster); err != nil {
 		return owner{}, fmt.Errorf("reading Cluster %s/%s: %w", meta.GetNamespace(), clusterName, err)
 	}
-	object, err := e.readController(ctx, meta)
+	object, err := e.ReadController(ctx, meta)
 	if err != nil {
 		return owner{}, err
 	}
@@ -57,8 +57,8 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	return owner{object: object, group: group, cluster: cluster}, nil
 }
 
-// readController reads the metadata of the object that holds the group of a Machine or MachineSet.
-func (e *Engine) readController(ctx context.Context, meta metav1.Object) (*metav1.PartialObjectMetadata, error) {
+// ReadController reads the metadata of the object that holds the group of a Machine or MachineSet.
+func (e *Engine) ReadController(ctx context.Context, meta metav1.Object) (*metav1.PartialObjectMetadata, error) {
 	owner, ok := capi.OwnerOf(meta)
 	if !ok {
 		return nil, fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
@@ -66,7 +66,7 @@ func (e *Engine) readController(ctx context.Context, meta metav1.Object) (*metav
 	kind, key := owner.GroupKind(), owner.NamespacedName
 	if kind != machineDeploymentKind.GroupKind() && kind != machineSetKind.GroupKind() {
 		object := &metav1.PartialObjectMetadata{}
-		err := e.readProvided(ctx, kind, key, object)
+		err := e.ReadProvided(ctx, kind, key, object)
 		return object, err
 	}
 	object := metadataOf(clusterv1.GroupVersion.WithKind(kind.Kind))
@@ -76,31 +76,33 @@ func (e *Engine) readController(ctx context.Context, meta metav1.Object) (*metav
 	return object, nil
 }
 
-// selectPolicy returns the policy that counts for a group.
-func (e *Engine) selectPolicy(ctx context.Context, g updatepolicy.Group) (updatepolicy.Selected, error) {
+// SelectPolicy returns the policy that counts for a group; the default, whose name is empty, if none does. If that
+// cannot be told, problem says why, and the policy is the one that is named, if it selects the group.
+func (e *Engine) SelectPolicy(
+	ctx context.Context, g updatepolicy.Group, named string,
+) (selected updatepolicy.Selected, problem, err error) {
 	var policies v1alpha1.UpdatePolicyList
 	if err := e.Client.List(ctx, &policies, client.InNamespace(g.Namespace)); err != nil {
-		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", g.Namespace, err)
+		return updatepolicy.Selected{}, nil, fmt.Errorf("listing UpdatePolicies in %s: %w", g.Namespace, err)
 	}
-	selected, err := updatepolicy.Select(policies.Items, g)
-	if err != nil {
-		return updatepolicy.Selected{}, refused(v1alpha1.PolicyConflictReason, "%v", err)
+	selected, problem = updatepolicy.Select(policies.Items, g)
+	if problem == nil || named == "" {
+		return selected, problem, nil
 	}
-	return selected, nil
+	policies.Items = slices.DeleteFunc(policies.Items, func(p v1alpha1.UpdatePolicy) bool { return p.Name != named })
+	if found, err := updatepolicy.Select(policies.Items, g); err == nil {
+		selected = found
+	}
+	return selected, problem, nil
 }
 
-// policyNamed returns a policy by its name.
-func (r *run) policyNamed(ctx context.Context, name string) (updatepolicy.Selected, error) {
-	var policies v1alpha1.UpdatePolicyList
-	if err := r.Client.List(ctx, &policies, client.InNamespace(r.owner.group.Namespace)); err != nil {
-		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", r.owner.group.Namespace, err)
+// selectPolicy is SelectPolicy for an update that has not begun.
+func (e *Engine) selectPolicy(ctx context.Context, g updatepolicy.Group) (updatepolicy.Selected, error) {
+	selected, problem, err := e.SelectPolicy(ctx, g, "")
+	if problem != nil {
+		return selected, refused(v1alpha1.PolicyConflictReason, "%v", problem)
 	}
-	policies.Items = slices.DeleteFunc(policies.Items, func(p v1alpha1.UpdatePolicy) bool { return p.Name != name })
-	selected, err := updatepolicy.Select(policies.Items, r.owner.group)
-	if err != nil {
-		return updatepolicy.Selected{}, refused(v1alpha1.PolicyConflictReason, "%v", err)
-	}
-	return selected, nil
+	return selected, err
 }
 
 // selectUpdaters returns the updaters for machines with these labels, in order.

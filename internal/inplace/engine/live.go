@@ -46,6 +46,9 @@ type UnaskedError struct {
 
 // Error returns the reason and the message.
 func (e *UnaskedError) Error() string {
+	if e.Reason == KindUnknown {
+		return e.Message // It is about no call.
+	}
 	return fmt.Sprintf("refused (%s): %s. Fix: if this is a call of Cluster API, none is needed, because it calls again with fresh objects; otherwise find out who calls", e.Reason, e.Message)
 }
 
@@ -90,10 +93,10 @@ func (e *Engine) readLiveObjects(
 	if l.objects.Machine, err = json.Marshal(l.shown.Machine); err != nil {
 		return nil, fmt.Errorf("encoding Machine %s: %w", client.ObjectKeyFromObject(machine), err)
 	}
-	if l.objects.Infrastructure, err = sentObject(l.infrastructure); err != nil {
+	if l.objects.Infrastructure, err = SentObject(l.infrastructure); err != nil {
 		return nil, err
 	}
-	if l.objects.Bootstrap, err = sentObject(l.bootstrap); err != nil {
+	if l.objects.Bootstrap, err = SentObject(l.bootstrap); err != nil {
 		return nil, err
 	}
 	l.shown.InfrastructureMachine, l.shown.BootstrapConfig = runtime.RawExtension{Raw: l.objects.Infrastructure}, runtime.RawExtension{Raw: l.objects.Bootstrap}
@@ -119,9 +122,7 @@ func (e *Engine) readReferenced(
 	if err := checkSent(sent, gvk, reason); err != nil {
 		return nil, err
 	}
-	object := &unstructured.Unstructured{}
-	err = e.readProvided(ctx, ref.GroupKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}, object)
-	return object, err
+	return e.ReadReferenced(ctx, namespace, ref)
 }
 
 // sentMetadata returns an object with the metadata of another one that Cluster API sends to hooks.
@@ -134,8 +135,8 @@ func sentMetadata(of client.Object) *unstructured.Unstructured {
 	return sent
 }
 
-// sentObject encodes an object as Cluster API sends it to hooks: without status and most metadata.
-func sentObject(u *unstructured.Unstructured) (json.RawMessage, error) {
+// SentObject encodes an object as Cluster API sends it to hooks: without status and most metadata.
+func SentObject(u *unstructured.Unstructured) (json.RawMessage, error) {
 	if u == nil {
 		return nil, nil
 	}
@@ -184,7 +185,7 @@ func (e *Engine) configRef(
 		return ref, nil
 	}
 	key := types.NamespacedName{Namespace: machine.Namespace, Name: ref.Name}
-	err := e.readProvided(ctx, ref.GroupKind(), key, &metav1.PartialObjectMetadata{})
+	err := e.ReadProvided(ctx, ref.GroupKind(), key, &metav1.PartialObjectMetadata{})
 	if apierrors.IsNotFound(err) {
 		return clusterv1.ContractVersionedObjectReference{}, nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,10 +37,10 @@ func (e *Engine) kindOf(ctx context.Context, kind schema.GroupKind) (schema.Grou
 	return schema.FromAPIVersionAndKind(apiVersion, kind.Kind), nil
 }
 
-// readProvided reads an object of a kind that a tenant chose into object, which is unstructured or
+// ReadProvided reads an object of a kind that a tenant chose into object, which is unstructured or
 // metadata. It reads from the API server, because a cache of the kind may never sync. The error is a
 // *RefusedError if the right to read the object is missing.
-func (e *Engine) readProvided(
+func (e *Engine) ReadProvided(
 	ctx context.Context, kind schema.GroupKind, key types.NamespacedName, object client.Object,
 ) error {
 	gvk, err := e.kindOf(ctx, kind)
@@ -56,6 +57,18 @@ func (e *Engine) readProvided(
 		return refused(v1alpha1.RightsMissingReason, "%v", rights)
 	}
 	return err
+}
+
+// ReadReferenced reads what a reference names; nil if the reference is empty.
+func (e *Engine) ReadReferenced(
+	ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference,
+) (*unstructured.Unstructured, error) {
+	if !ref.IsDefined() {
+		return nil, nil //nolint:nilnil // There is no such object, which is no error.
+	}
+	object := &unstructured.Unstructured{}
+	err := e.ReadProvided(ctx, ref.GroupKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}, object)
+	return object, err
 }
 
 // showMissingRights shows on a Machine that Cluster API has marked which right its update lacks, if

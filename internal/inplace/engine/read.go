@@ -98,19 +98,20 @@ func (r *run) readRecords(ctx context.Context) error {
 // readPolicy finds the policy that counts. Where that cannot be told, a running update goes on by the one that it began with, and
 // nothing begins.
 func (r *run) readPolicy(ctx context.Context) error {
-	var err error
-	r.policy, err = r.selectPolicy(ctx, r.owner.group)
-	refusal, ok := errors.AsType[*RefusedError](err)
-	if ok && r.saved != nil && r.saved.Policy != "" {
-		r.policy, err = r.policyNamed(ctx, r.saved.Policy)
+	named := ""
+	if r.saved != nil {
+		named = r.saved.Policy
 	}
+	selected, problem, err := r.SelectPolicy(ctx, r.owner.group, named)
 	if err != nil {
-		if ok {
-			r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
-		}
 		return err
 	}
-	r.facts.Policy, r.facts.PolicyName = r.policy.Policy, r.policy.Name
+	if problem != nil && (named == "" || selected.Name != named) {
+		refusal := refused(v1alpha1.PolicyConflictReason, "%v", problem)
+		r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
+		return refusal
+	}
+	r.policy, r.facts.Policy, r.facts.PolicyName = selected, selected.Policy, selected.Name
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
 	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, r.Reason, action, "%s", message)
 	e.blocked.add(o.blockedObject(), subject.GetName())
-	if err := e.applyConditions(ctx, o.object, []metav1.Condition{e.blockedCondition(r.Reason, message)}); err != nil {
+	if err := e.ApplyConditions(ctx, o.object, FieldOwner, e.blockedCondition(r.Reason, message)); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
 		e.said.Forget(o.object.UID)
 	}
@@ -76,7 +76,7 @@ func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Ob
 		return
 	}
 	e.said.Forget(o.object.UID)
-	if err := e.applyConditions(ctx, o.object, nil); err != nil {
+	if err := e.ApplyConditions(ctx, o.object, FieldOwner); err != nil {
 		e.blocked.add(o.blockedObject(), subject.GetName())
 		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())
 	}
@@ -143,15 +143,16 @@ func (e *Engine) blockedCondition(reason, message string) metav1.Condition {
 	}
 }
 
-// applyConditions sets our conditions of an object that is still what was decided on; none removes
-// them.
-func (e *Engine) applyConditions(ctx context.Context, object client.Object, conditions []metav1.Condition) error {
+// ApplyConditions sets a field owner's conditions of an object that is still what was decided on; none removes them.
+func (e *Engine) ApplyConditions(
+	ctx context.Context, object client.Object, owner client.FieldOwner, conditions ...metav1.Condition,
+) error {
 	gvk, err := e.Client.GroupVersionKindFor(object)
 	if err != nil {
 		return fmt.Errorf("finding the kind of %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 	}
 	return e.fence.Retry(ctx, object, func() error {
-		return e.fence.ApplyConditions(ctx, gvk, object, conditions, FieldOwner)
+		return e.fence.ApplyConditions(ctx, gvk, object, conditions, owner)
 	})
 }
 

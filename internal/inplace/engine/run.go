@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -240,7 +239,7 @@ func (r *run) showBlocked(ctx context.Context, reason, message string) {
 		r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 	}
 	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.Object).String(), "reason", reason, "message", message)
-	if err := r.applyConditions(ctx, r.Object, []metav1.Condition{r.blockedCondition(reason, message)}); err != nil {
+	if err := r.ApplyConditions(ctx, r.Object, FieldOwner, r.blockedCondition(reason, message)); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
 		r.said.Forget(r.Object.UID)
 	}
@@ -261,7 +260,7 @@ func (r *run) clearCondition(ctx context.Context) {
 	if !r.isBlocked() {
 		return
 	}
-	if err := r.applyConditions(ctx, r.Object, nil); err != nil {
+	if err := r.ApplyConditions(ctx, r.Object, FieldOwner); err != nil {
 		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
 	}
 }

@@ -132,7 +132,7 @@ func (e *Engine) unblock(ctx context.Context, o blockedObject) error {
 		if !upToDate(object) {
 			return nil
 		}
-		if err := e.applyConditions(ctx, object, nil); err != nil {
+		if err := e.ApplyConditions(ctx, object, FieldOwner); err != nil {
 			return err
 		}
 		logFor(ctx).Info("Machines are up to date, nothing blocks them any longer", "kind", o.kind.Kind, "object", o.key.String())

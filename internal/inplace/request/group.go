@@ -200,13 +200,8 @@ func (f Group) decideFailed(members []Member, m Member) GroupVerdict {
 	if m.Remediation != "" {
 		record.Remediated = m.Name
 	}
-	before := f.Record
 	f.Record = &record
 	v := f.rest(f.failedState(members))
-	if before.Message == record.Message && before.Remediated == record.Remediated && f.Marks.Status == Failed {
-		v.After.Record = before
-		return v
-	}
 	v.After.Marks.Status = Failed
 	if f.Marks.Status != Failed {
 		v.Event = Event{Kind: FailedFinally, Message: "no further machine begins: " + record.Message}
@@ -388,6 +383,7 @@ func cancel(f Group) GroupVerdict {
 }
 
 // decideJoined gives a machine that has joined the release of its group. Machines that were upgraded by hand keep what they have.
+// Precondition: the recorded upgrade, if there is one, has ended.
 func decideJoined(f Group) GroupVerdict {
 	v := f.rest(State{})
 	switch {
@@ -415,13 +411,13 @@ func (f Group) hasJoined(m Member) bool {
 	if m.Marks != (Marks{}) || m.Upgrade != nil || m.NoNode || m.Held != "" {
 		return false
 	}
-	return f.Record == nil || f.Record.Ended == nil || m.Created.After(*f.Record.Ended)
+	return f.Record == nil || m.Created.After(*f.Record.Ended)
 }
 
 // stale reports whether the group's release is about a version that its spec has left behind: a machine that joins comes with the newer one, and must not
 // be brought back.
 func stale(f Group) bool {
-	if f.Record != nil && f.Record.Ended != nil {
+	if f.Record != nil {
 		return f.Record.Spec != f.Spec
 	}
 	option, err := ParseOption(f.Marks.Release)
@@ -434,7 +430,7 @@ func stale(f Group) bool {
 
 // unplaced reports whether nobody knows to which version the group's release belongs: another controller has recorded it, and it names none.
 func unplaced(f Group) bool {
-	if f.Record != nil && f.Record.Ended != nil {
+	if f.Record != nil {
 		return false
 	}
 	option, err := ParseOption(f.Marks.Release)

@@ -86,6 +86,14 @@ func TestBegin(t *testing.T) {
 			controlPlane(f)
 			f.Marks.To, f.Peers = "version=v1.32.0", []request.Peer{peer("v1.30.0")}
 		}, request.ReasonSkew, true, "cp1"},
+		"control plane, peer far ahead": {func(f *request.Machine) {
+			controlPlane(f)
+			f.Peers = []request.Peer{peer("v1.33.0")}
+		}, request.ReasonSkew, true, "cp1"},
+		"control plane, peer of another major": {func(f *request.Machine) {
+			controlPlane(f)
+			f.Peers = []request.Peer{peer("v2.31.1")}
+		}, request.ReasonSkew, true, "cp1"},
 		"control plane, workers too old": {func(f *request.Machine) {
 			controlPlane(f)
 			f.Marks.To, f.OldestWorker = "version=v1.32.0", at("v1.28.3")
@@ -248,6 +256,8 @@ func TestJoined(t *testing.T) {
 		"control plane":                {func(g *request.Group) { g.ControlPlaneFirst = "first" }, request.Rest{}},
 		"paused":                       {func(g *request.Group) { g.Paused = true }, request.Rest{}},
 		"of another controller":        {func(g *request.Group) { g.Record = nil }, request.Mark{Member: "new", To: optionA}},
+		"of no version":                {func(g *request.Group) { g.Marks.Release, g.Record.Option = optionB, optionB }, request.Mark{Member: "new", To: optionB}},
+		"of no version, of another":    {func(g *request.Group) { g.Record, g.Marks.Release = nil, optionB }, request.Rest{}},
 		"of another controller, older": {func(g *request.Group) { g.Record, g.Marks.Release = nil, "channel=1.30/stable" }, request.Rest{}},
 	} {
 		g := ended()

@@ -251,9 +251,15 @@ func TestWithin(t *testing.T) {
 		"control plane, newer peer": {func(f *request.Machine) {
 			f.ControlPlane, f.Peers = true, []request.Peer{{Name: "p", Kubelet: at("v1.32.0")}}
 		}, "v1.31", "v1.32"},
-		"control plane, old workers":   {func(f *request.Machine) { f.ControlPlane, f.OldestWorker = true, at("v1.28.0") }, "v1.31", "v1.31"},
-		"worker":                       {func(f *request.Machine) { f.Peers = []request.Peer{{Name: "p", Kubelet: at("v1.31.0")}} }, "v1.31", "v1.31"},
-		"worker behind":                {func(f *request.Machine) { f.Peers = []request.Peer{{Name: "p", Kubelet: at("v1.33.0")}} }, "v1.31", "v1.33"},
+		"control plane, old workers": {func(f *request.Machine) { f.ControlPlane, f.OldestWorker = true, at("v1.28.0") }, "v1.31", "v1.31"},
+		"worker":                     {func(f *request.Machine) { f.Peers = []request.Peer{{Name: "p", Kubelet: at("v1.31.0")}} }, "v1.31", "v1.31"},
+		"worker behind":              {func(f *request.Machine) { f.Peers = []request.Peer{{Name: "p", Kubelet: at("v1.33.0")}} }, "v1.31", "v1.33"},
+		"worker behind the older of two": {func(f *request.Machine) {
+			f.Peers = []request.Peer{{Name: "p", Kubelet: at("v1.33.0")}, {Name: "q", Kubelet: at("v1.32.0")}}
+		}, "v1.31", "v1.32"},
+		"worker behind the older of two, in another order": {func(f *request.Machine) {
+			f.Peers = []request.Peer{{Name: "p", Kubelet: at("v1.32.0")}, {Name: "q", Kubelet: at("v1.33.0")}}
+		}, "v1.31", "v1.32"},
 		"worker, control plane unseen": {func(*request.Machine) {}, "v1.31", "v1.31"},
 		"topology":                     {func(f *request.Machine) { f.Topology, f.ControlPlane = "c", true }, "v1.31", "v1.31"},
 	} {
