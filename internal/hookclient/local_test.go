@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
