@@ -42,8 +42,8 @@ type upgradeChangeDocument struct {
 	Time   time.Time `json:"time"`
 	Change string    `json:"change"`
 	// Machine or Group is left out, both where something is not there any longer.
-	Machine *view.MachineUpgradeDocument `json:"machine,omitempty"`
-	Group   *view.GroupUpgradeDocument   `json:"group,omitempty"`
+	Machine *status.MachineUpgrade `json:"machine,omitempty"`
+	Group   *status.GroupUpgrade   `json:"group,omitempty"`
 }
 
 func (p upgradePrinter) changes(changes []status.UpgradeChange, now time.Time) error {
@@ -58,13 +58,7 @@ func (p upgradePrinter) changes(changes []status.UpgradeChange, now time.Time) e
 		return view.WriteChanges(p.out, lines, now)
 	}
 	for _, c := range changes {
-		d := upgradeChangeDocument{Time: now.UTC(), Change: c.Text}
-		if c.Machine != nil {
-			d.Machine = new(view.NewMachineUpgradeDocument(*c.Machine))
-		}
-		if c.Group != nil {
-			d.Group = new(view.NewGroupUpgradeDocument(*c.Group))
-		}
+		d := upgradeChangeDocument{Time: now.UTC(), Change: c.Text, Machine: c.Machine, Group: c.Group}
 		if err := writeLine(p.out, d); err != nil {
 			return err
 		}

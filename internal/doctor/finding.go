@@ -53,16 +53,17 @@ const (
 	CheckUnread ID = "Unread"
 )
 
-// Finding is the outcome of one check about one thing.
+// Finding is the outcome of one check about one thing. Its JSON is a part of the stable interface of `windlass doctor`.
 type Finding struct {
-	ID       ID
-	Severity Severity
+	ID       ID       `json:"id"`
+	Severity Severity `json:"severity"`
 	// Subject is what it is about, such as MachineDeployment prod-md-0.
-	Subject string
+	Subject string `json:"subject"`
 	// Message says what is so; Mend what to change, empty where nothing has to be.
-	Message, Mend string
+	Message string `json:"message"`
+	Mend    string `json:"mend"`
 	// Unknown says that it cannot be told.
-	Unknown bool
+	Unknown bool `json:"unknown"`
 }
 
 // Worst returns the worst severity of findings.

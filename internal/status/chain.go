@@ -32,28 +32,37 @@ type UpgradeFacts struct {
 // Chain is how the upgrade of a Cluster stands. Of hooks, that they are due is known from the rules, that they hold the Cluster only from
 // what the controller says: nothing is called.
 type Chain struct {
-	State  ChainState
-	Engine Engine
+	State ChainState `json:"state"`
+	// Problem says why nothing else is known; empty otherwise.
+	Problem string `json:"problem"`
+	Engine  Engine `json:"engine"`
 	// From is what the control plane had when the upgrade began, Began when that was. Both are zero where nobody has recorded it.
-	From, Target version.Version
-	Began        time.Time
-	// Steps are what is done, then what is running, then what comes, in order.
-	Steps []Step
+	From   version.Version `json:"from"`
+	Target version.Version `json:"target"`
+	Began  time.Time       `json:"began,omitzero"`
 	// Reason and Now are what the rules of a chain say about this moment, whatever the controller does.
-	Reason chain.Reason
-	Now    string
-	Holds  []Hold
-	ETA    Estimate
+	Reason chain.Reason `json:"reason"`
+	Now    string       `json:"now"`
+	// Steps are what is done, then what is running, then what comes, in order.
+	Steps List[Step] `json:"steps"`
+	Holds List[Hold] `json:"heldBy"`
+	ETA   Estimate   `json:"eta"`
 	// Condition is the Cluster's TopologyReconciled; nil where there is none. Disagreement says where it and the objects differ; empty if
 	// they do not.
-	Condition    *metav1.Condition
-	Disagreement string
+	Condition    *Condition `json:"condition,omitempty"`
+	Disagreement string     `json:"disagreement"`
 	// NotKnown says, in sentences without capital and full stop, what cannot be told from the objects.
-	NotKnown []string
+	NotKnown List[string] `json:"notKnown"`
 	// OffSpec counts the machines that annotations brought to another version than their spec says, where nothing else is on its way.
-	OffSpec int
-	// Problem says why nothing else is known; empty otherwise.
-	Problem string
+	OffSpec int `json:"-"`
+}
+
+// Condition is one of an object's conditions.
+type Condition struct {
+	Status  metav1.ConditionStatus `json:"status"`
+	Reason  string                 `json:"reason"`
+	Message string                 `json:"message"`
+	Since   time.Time              `json:"since,omitzero"`
 }
 
 // ChainState is what the upgrade as a whole is at.
@@ -98,19 +107,22 @@ const (
 
 // Step is one operation of an upgrade.
 type Step struct {
-	State StepState
-	Kind  plan.OperationKind
+	State StepState          `json:"state"`
+	Kind  plan.OperationKind `json:"operation"`
 	// GroupKind is that of Groups, which are in the order in which they move. Both are empty for the control plane, and for steps that are done:
 	// which groups took part is not recorded.
-	GroupKind plan.GroupKind
-	Groups    []string
+	GroupKind plan.GroupKind `json:"groupKind"`
+	Groups    List[string]   `json:"groups"`
 	// From is zero where it is not known.
-	From, To version.Version
+	From version.Version `json:"from"`
+	To   version.Version `json:"to"`
 	// Updated of Machines are at To. Both are 0 for a step that is done, Updated also for one that comes.
-	Updated, Machines int
+	Updated  int `json:"updated"`
+	Machines int `json:"machines"`
 	// Began and Ended are zero where they have not come, or are not known. The end of a step is when the hook that follows it let the
 	// upgrade go on.
-	Began, Ended time.Time
+	Began time.Time `json:"began,omitzero"`
+	Ended time.Time `json:"ended,omitzero"`
 }
 
 // HoldKind says what sort of thing holds an upgrade.
@@ -132,14 +144,14 @@ const (
 
 // Hold is one thing that keeps an upgrade from going on.
 type Hold struct {
-	Kind HoldKind
+	Kind HoldKind `json:"kind"`
 	// By names it: hooks, a gate, an annotation.
-	By string
+	By string `json:"by"`
 	// Message is what it says itself.
-	Message string
+	Message string `json:"message"`
 	// Since is when it began; with AtEarliest it cannot have been before, but may have been later. Zero where it is not known.
-	Since      time.Time
-	AtEarliest bool
+	Since      time.Time `json:"since,omitzero"`
+	AtEarliest bool      `json:"atEarliest"`
 }
 
 // Estimate is how long the rest of an upgrade takes if it goes on as its own finished steps went. It is no promise.
@@ -161,4 +173,19 @@ func (e Estimate) Window() (earliest, latest time.Time) {
 		return time.Time{}, time.Time{}
 	}
 	return e.Since.Add(e.Least).UTC(), e.Since.Add(e.Most).UTC()
+}
+
+// MarshalJSON shows the seconds that are left from Since, and, unless the upgrade is held, the times that follow from them.
+func (e Estimate) MarshalJSON() ([]byte, error) {
+	earliest, latest := e.Window()
+	return encode(struct {
+		Known bool `json:"known"`
+		// Unknown is empty also where nothing is left.
+		Unknown       string    `json:"unknown"`
+		Earliest      time.Time `json:"earliest,omitzero"`
+		Latest        time.Time `json:"latest,omitzero"`
+		LeastSeconds  Seconds   `json:"leastSeconds"`
+		LikelySeconds Seconds   `json:"likelySeconds"`
+		MostSeconds   Seconds   `json:"mostSeconds"`
+	}{e.Known(), e.Unknown, earliest, latest, Seconds{e.Least}, Seconds{e.Likely}, Seconds{e.Most}})
 }

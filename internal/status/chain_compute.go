@@ -45,8 +45,13 @@ func computeChain(f Facts, now time.Time) Chain {
 	c.findSource()
 	c.decide(now)
 	report := Chain{
-		Engine: c.engine, Target: c.state.Target, Reason: c.decision.Reason, Now: describeNow(c.decision), Condition: c.condition,
+		Engine: c.engine, Target: c.state.Target, Reason: c.decision.Reason, Now: describeNow(c.decision),
 		Steps: c.steps(), Holds: c.holds(), OffSpec: c.offSpec,
+	}
+	if c.condition != nil {
+		report.Condition = &Condition{
+			Status: c.condition.Status, Reason: c.condition.Reason, Message: c.condition.Message, Since: c.condition.LastTransitionTime.UTC(),
+		}
 	}
 	if p := c.progress(); p != nil {
 		report.From, report.Began = p.From, p.Began.UTC()

@@ -72,7 +72,7 @@ func lines(r Report) []line {
 	}
 	for _, d := range r.Dirty {
 		all = append(all, line{
-			subject: fmt.Sprintf("Machine %s, %s of the %s", d.Machine, d.Field.Path, d.Field.Part), state: "dirty since " + d.Since.UTC().Format(time.RFC3339),
+			subject: fmt.Sprintf("Machine %s, %s of the %s", d.Machine, d.Path, d.Part), state: "dirty since " + d.Since.UTC().Format(time.RFC3339),
 			gone: "not dirty any more",
 		})
 	}

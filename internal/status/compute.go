@@ -51,7 +51,7 @@ func Compute(f Facts, now time.Time) Report {
 			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g, durations, now))
 		}
 		for _, d := range rec.dirty {
-			r.Dirty = append(r.Dirty, Dirty{Machine: m.Name, Group: g.Name, Field: d.Pointer, Since: d.Since})
+			r.Dirty = append(r.Dirty, Dirty{Machine: m.Name, Group: g.Name, Pointer: d.Pointer, Since: d.Since})
 		}
 		r.Problems = append(r.Problems, rec.problems...)
 		for _, b := range appendBlocked(nil, "Machine", m.Name, g.Name, m.Status.Conditions) {
@@ -90,7 +90,7 @@ func sortReport(r *Report) {
 	})
 	slices.SortStableFunc(r.Dirty, func(a, b Dirty) int {
 		return cmp.Or(cmp.Compare(order[a.Group], order[b.Group]), strings.Compare(a.Machine, b.Machine),
-			strings.Compare(string(a.Field.Part), string(b.Field.Part)), strings.Compare(a.Field.Path, b.Field.Path))
+			strings.Compare(string(a.Part), string(b.Part)), strings.Compare(a.Path, b.Path))
 	})
 }
 

@@ -326,7 +326,7 @@ func TestReport(t *testing.T) {
 			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 3, Count: counts(UpToDate, UpToDate, Unreadable),
 				Policy: Policy{
 					Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone,
-					MaxInFlight: 1, MaxAttempts: 5, Soak: 30 * time.Second,
+					MaxInFlight: 1, MaxAttempts: 5, Soak: Seconds{Duration: 30 * time.Second},
 				}},
 		},
 		Machines: []Machine{
@@ -341,10 +341,10 @@ func TestReport(t *testing.T) {
 			{Kind: "MachineDeployment", Name: "prod-md-0", Group: "md-0", Reason: v1alpha1.NotCoveredReason, Message: "MachineSet /spec/template/spec/version", Since: start},
 		},
 		Dirty: []Dirty{
-			{Machine: "a", Group: "md-0", Field: cover.Pointer{Part: cover.PartInfrastructure, Path: "/spec/image"}, Since: start},
-			{Machine: "a", Group: "md-0", Field: cover.Pointer{Part: cover.PartMachine, Path: "/spec/b"}, Since: start},
+			{Machine: "a", Group: "md-0", Pointer: cover.Pointer{Part: cover.PartInfrastructure, Path: "/spec/image"}, Since: start},
+			{Machine: "a", Group: "md-0", Pointer: cover.Pointer{Part: cover.PartMachine, Path: "/spec/b"}, Since: start},
 		},
-		Durations: []Duration{{Updater: "kubeadm", Median: 75 * time.Second, Measured: 2}},
+		Durations: []Duration{{Updater: "kubeadm", Median: Seconds{Duration: 75 * time.Second}, Measured: 2}},
 	}
 	got := Compute(f, start)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Report{}, "Problems")); diff != "" {

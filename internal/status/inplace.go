@@ -3,17 +3,18 @@ package status
 import (
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // InPlaceUpgrades are the upgrades in place that annotations ask for, and what is known of those that have ended.
 type InPlaceUpgrades struct {
 	// Groups are the groups with such annotations, the control plane first, then the MachineDeployments by name.
-	Groups []GroupUpgrade
+	Groups List[GroupUpgrade] `json:"groups"`
 	// Machines are the Machines with such annotations, by group, then by name. A Machine of no group has an empty one, and comes last.
-	Machines []MachineUpgrade
+	Machines List[MachineUpgrade] `json:"machines"`
 	// Lock is the control plane's lock, while somebody holds it; nil otherwise.
-	Lock *Lock
+	Lock *Lock `json:"lock,omitempty"`
 }
 
 // UpgradeState is where an upgrade that an annotation asks for is.
@@ -44,31 +45,39 @@ func (s UpgradeState) IsOpen() bool { return s != UpgradeIdle && s != UpgradeDon
 
 // Asking is what an object's annotations say, and what follows from them.
 type Asking struct {
-	State UpgradeState
-	// To is what the annotation asks for, and Option what is carried out: the annotation may ask for something else by now. Release is what is installed.
-	To, Option, Release string
+	State UpgradeState `json:"state"`
+	// Option is what is carried out, and To what the annotation asks for: another one, where it was changed. Release is what is installed.
+	Option  string `json:"option"`
+	To      string `json:"to"`
+	Release string `json:"release"`
+	// Reason is one of the reasons of package request; Message says what is waited for, or why it has failed.
+	Reason  request.Reason `json:"reason"`
+	Message string         `json:"message"`
 	// Retry says that a person has asked for another try, and nobody has begun it yet.
-	Retry bool
-	// Reason is one of the reasons of package annotated; Message says what is waited for, or why it has failed.
-	Reason  request.Reason
-	Message string
+	Retry bool `json:"-"`
 	// Told is since when the condition says so; zero where it says nothing.
-	Told time.Time
+	Told time.Time `json:"-"`
 }
 
-// GroupUpgrade is the upgrade of the machines of a group.
+// GroupUpgrade is the upgrade of the machines of a group. Its JSON is a part of the stable interface of `windlass status` and `windlass upgrade`.
 type GroupUpgrade struct {
 	// Name is that of Group.
-	Name, Kind, Object string
+	Name   string `json:"group"`
+	Kind   string `json:"kind"`
+	Object string `json:"object"`
 	Asking
 	// Machines is how many machines the group has, or should have if that is more, without those that go. Of them Done have the option, InFlight are asked to
 	// upgrade or do, and Failed have failed.
-	Machines, Done, InFlight, Failed int
+	Machines int `json:"machines"`
+	Done     int `json:"done"`
+	InFlight int `json:"inFlight"`
+	Failed   int `json:"failed"`
 	// Began and Ended are zero where nothing is recorded.
-	Began, Ended time.Time
+	Began time.Time `json:"began,omitzero"`
+	Ended time.Time `json:"ended,omitzero"`
 }
 
-// MachineUpgrade is the upgrade of one Machine.
+// MachineUpgrade is the upgrade of one Machine. Its JSON is as stable as that of GroupUpgrade.
 type MachineUpgrade struct {
 	Machine, Group string
 	Asking
@@ -80,9 +89,37 @@ type MachineUpgrade struct {
 	ChangeID string
 }
 
+// MarshalJSON shows of Work what the upgrade itself does not tell.
+func (m MachineUpgrade) MarshalJSON() ([]byte, error) {
+	w := m.Work
+	return encode(struct {
+		Machine string `json:"machine"`
+		// Group is empty for a Machine of no group.
+		Group  string `json:"group"`
+		ByHand bool   `json:"byHand"`
+		Asking
+		Phase     inplace.Phase `json:"phase"`
+		Updater   string        `json:"updater"`
+		Step      int           `json:"step"`
+		Steps     int           `json:"steps"`
+		Attempt   int           `json:"attempt"`
+		Operation string        `json:"operation"`
+		ChangeID  string        `json:"changeID"`
+		Began     time.Time     `json:"began,omitzero"`
+		Since     time.Time     `json:"since,omitzero"`
+		NotBefore time.Time     `json:"notBefore,omitzero"`
+		LastError string        `json:"lastError"`
+		ETA       time.Time     `json:"eta,omitzero"`
+	}{
+		m.Machine, m.Group, m.ByHand, m.Asking, w.Phase, w.Updater, w.Step, w.Steps, w.Attempt, w.Operation, m.ChangeID,
+		w.Began, w.Since, w.NotBefore, w.LastError, w.At,
+	})
+}
+
 // Lock is the lock that a control plane Machine holds while it is upgraded.
 type Lock struct {
 	// Machine is empty where the holder cannot be read; Problem says why.
-	Machine, Problem string
-	Since            time.Time
+	Machine string    `json:"machine"`
+	Problem string    `json:"problem"`
+	Since   time.Time `json:"since,omitzero"`
 }

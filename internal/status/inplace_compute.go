@@ -205,7 +205,7 @@ func (c *inPlaceComputation) computeWork(p *inplace.Progress, g *groupFacts) Upd
 	if p.Phase == inplace.Failed {
 		u.State = Failed
 	}
-	u.ETA = computeETA(p, c.durations, g.Policy.Soak, c.now)
+	u.ETA = computeETA(p, c.durations, g.Policy.Soak.Duration, c.now)
 	return u
 }
 

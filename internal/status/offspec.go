@@ -16,20 +16,14 @@ import (
 
 // OffSpec is a Machine at rest whose node runs another version than its spec says, because an annotation brought it there.
 type OffSpec struct {
-	Machine, Group string
-	Runs, Spec     version.Version
+	Machine string          `json:"machine"`
+	Group   string          `json:"group"`
+	Runs    version.Version `json:"runs"`
+	Spec    version.Version `json:"spec"`
 	// Blocks says that Cluster API takes the Machine for being upgraded, and therefore refuses another spec.topology.version.
-	Blocks bool
-}
-
-// Text says what a person should know of it.
-func (o OffSpec) Text(namespace string) string {
-	text := fmt.Sprintf("runs %s by annotation, its spec says %s", o.Runs, o.Spec)
-	if o.Blocks {
-		text += fmt.Sprintf("; Cluster API takes it for being upgraded, and refuses another spec.topology.version until it runs %s again: "+
-			"windlass upgrade machine %s -n %s --to with a release of that version", o.Spec, o.Machine, namespace)
-	}
-	return text
+	Blocks bool `json:"blocksTopology"`
+	// Message says what a person should know of it.
+	Message string `json:"message"`
 }
 
 // listOffSpecs finds such Machines, by name.
@@ -57,7 +51,15 @@ func computeOffSpec(f Facts, m *clusterv1.Machine) (OffSpec, bool) {
 	}
 	controlPlane := capi.IsControlPlane(m)
 	_, owned := m.Labels[clusterv1.ClusterTopologyOwnedLabel]
-	return OffSpec{Machine: m.Name, Runs: runs, Spec: spec, Blocks: owned && !controlPlane && f.Cluster.Spec.Topology.IsDefined()}, true
+	off := OffSpec{
+		Machine: m.Name, Runs: runs, Spec: spec, Blocks: owned && !controlPlane && f.Cluster.Spec.Topology.IsDefined(),
+		Message: fmt.Sprintf("runs %s by annotation, its spec says %s", runs, spec),
+	}
+	if off.Blocks {
+		off.Message += fmt.Sprintf("; Cluster API takes it for being upgraded, and refuses another spec.topology.version until it runs %s again: "+
+			"windlass upgrade machine %s -n %s --to with a release of that version", spec, m.Name, f.Cluster.Namespace)
+	}
+	return off, true
 }
 
 // isInstalled reports whether a Machine has a release, and no annotation's upgrade may be changing that.

@@ -1,8 +1,6 @@
 package status
 
 import (
-	"time"
-
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -10,15 +8,17 @@ import (
 // Policy is which UpdatePolicy counts for a group.
 type Policy struct {
 	// Name is empty where none selects the group, so that machines are replaced.
-	Name     string
-	Strategy v1alpha1.UpdateStrategy
+	Name string `json:"name"`
+	// Strategy is empty where Problem says why.
+	Strategy v1alpha1.UpdateStrategy `json:"strategy"`
 	// Fallback is empty where the strategy replaces machines anyway.
-	Fallback v1alpha1.UpdateFallback
+	Fallback v1alpha1.UpdateFallback `json:"fallback"`
 	// MaxInFlight, MaxAttempts and Soak are the policy's bounds, with their defaults.
-	MaxInFlight, MaxAttempts int
-	Soak                     time.Duration
+	MaxInFlight int     `json:"maxInFlight"`
+	MaxAttempts int     `json:"maxAttempts"`
+	Soak        Seconds `json:"soakSeconds"`
 	// Problem says why no policy can be told; empty otherwise.
-	Problem string
+	Problem string `json:"problem"`
 }
 
 func selectPolicy(policies []v1alpha1.UpdatePolicy, g updatepolicy.Group) Policy {
@@ -28,7 +28,7 @@ func selectPolicy(policies []v1alpha1.UpdatePolicy, g updatepolicy.Group) Policy
 	}
 	p := Policy{
 		Name: selected.Name, Strategy: v1alpha1.RollingUpdate,
-		MaxInFlight: selected.Policy.MaxInFlight, MaxAttempts: selected.Policy.MaxAttempts, Soak: selected.Policy.Soak,
+		MaxInFlight: selected.Policy.MaxInFlight, MaxAttempts: selected.Policy.MaxAttempts, Soak: Seconds{selected.Policy.Soak},
 	}
 	if selected.InPlace {
 		p.Strategy, p.Fallback = v1alpha1.ExternalUpdate, v1alpha1.FallbackNone

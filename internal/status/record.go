@@ -93,7 +93,7 @@ func measureDurations(records map[string]record) map[string]Duration {
 	durations := make(map[string]Duration, len(seconds))
 	for updater, measured := range seconds {
 		durations[updater] = Duration{
-			Updater: updater, Median: time.Duration(median(measured)) * time.Second, Measured: len(measured),
+			Updater: updater, Median: Seconds{time.Duration(median(measured)) * time.Second}, Measured: len(measured),
 		}
 	}
 	return durations

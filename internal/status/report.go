@@ -32,28 +32,32 @@ type Facts struct {
 
 // Report is how the updates of a cluster stand. It holds points in time instead of durations, so that two reports of the
 // same facts are equal but for what the passing of time itself changes: whether an update is late.
+//
+// Its JSON, and that of all that it contains, is the stable interface of `windlass status -o json` and `-o yaml`. Fields are never renamed or
+// removed; lists are never null. Times are RFC 3339 in UTC; those that are not known are left out. Versions that are not known are empty.
 type Report struct {
-	Namespace, Cluster string
+	Namespace string `json:"namespace"`
+	Cluster   string `json:"cluster"`
 	// Chain is how the upgrade stands; nil for a Cluster without a managed topology, or where it was not asked for.
-	Chain *Chain
+	Chain *Chain `json:"upgrade,omitempty"`
 	// Groups are the control plane first, then the MachineDeployments by name.
-	Groups []Group
+	Groups List[Group] `json:"groups"`
 	// Machines are all machines that belong to a group, by group, then by name.
-	Machines []Machine
+	Machines List[Machine] `json:"machines"`
 	// Updates are the machines under update, by group, then by name; those that wait for their turn are among them.
-	Updates []Update
+	Updates List[Update] `json:"updates"`
 	// InPlace are the upgrades that annotations ask for; nil where there are none.
-	InPlace *InPlaceUpgrades
+	InPlace *InPlaceUpgrades `json:"inPlaceUpgrades,omitempty"`
 	// OffSpec are the Machines at rest that annotations brought to another version than their spec says, by group, then by name.
-	OffSpec []OffSpec
+	OffSpec []OffSpec `json:"offSpec,omitempty"`
 	// Blocked are the objects that say that an update of theirs does not go on by itself.
-	Blocked []Blocked
+	Blocked List[Blocked] `json:"blocked"`
 	// Dirty are the fields that Machines carry but that were not applied, by Machine, then by field.
-	Dirty []Dirty
+	Dirty List[Dirty] `json:"dirtyFields"`
 	// Durations are how long each updater took so far, by its name.
-	Durations []Duration
+	Durations List[Duration] `json:"durations"`
 	// Problems say which recorded values could not be read.
-	Problems []Problem
+	Problems List[Problem] `json:"problems"`
 }
 
 // State is what a machine's update is at, for counting.
@@ -86,88 +90,106 @@ func States() []State {
 	return []State{UpToDate, Marked, Queued, Updating, Finished, Failed, Waiting, Deleting, Unreadable}
 }
 
+// Counts is how many machines are in each state.
+type Counts map[State]int
+
 // Group is how one group of machines stands.
 type Group struct {
 	// Name is "control plane", or the MachineDeployment's name in the topology, or its own where it has none.
-	Name string
+	Name string `json:"name"`
 	// Kind and Object name the object that owns the group.
-	Kind, Object string
-	Policy       Policy
+	Kind   string `json:"kind"`
+	Object string `json:"object"`
+	Policy Policy `json:"policy"`
 	// Machines counts all machines of the group, and Count those of each state. Missing is how many fewer there are, without those that go,
 	// than the group's replicas.
-	Machines, Missing int
-	Count             map[State]int
+	Machines int    `json:"machines"`
+	Missing  int    `json:"missing"`
+	Count    Counts `json:"states"`
 }
 
 // Machine is one machine, and where its update is.
 type Machine struct {
-	Name, Group string
-	State       State
+	Name  string `json:"name"`
+	Group string `json:"group"`
+	State State  `json:"state"`
 	// Version is the Machine's spec.version as it is written there.
-	Version string
+	Version string `json:"version"`
 }
 
 // Update is one machine's update.
 type Update struct {
-	Machine, Group string
+	Machine string `json:"machine"`
+	Group   string `json:"group"`
 	// State is Marked, Queued, Updating, Finished, Failed or Unreadable.
-	State State
+	State State `json:"state"`
 	// Phase is empty where nothing is recorded yet.
-	Phase inplace.Phase
+	Phase inplace.Phase `json:"phase"`
 	// Updater is the one that is at work, the Step-th of Steps, counted from 1. Once all have done their part it is empty,
 	// and Step is Steps.
-	Updater     string
-	Step, Steps int
+	Updater string `json:"updater"`
+	Step    int    `json:"step"`
+	Steps   int    `json:"steps"`
 	// Attempt counts from 1. MaxAttempts is 0 where it is unknown.
-	Attempt, MaxAttempts int
-	From, To             version.Version
+	Attempt     int             `json:"attempt"`
+	MaxAttempts int             `json:"maxAttempts"`
+	From        version.Version `json:"from"`
+	To          version.Version `json:"to"`
 	// Began is when the update began, Since when the attempt or phase did; zero where nothing is recorded.
-	Began, Since time.Time
+	Began time.Time `json:"began,omitzero"`
+	Since time.Time `json:"since,omitzero"`
 	// NotBefore is when the next attempt may start; zero where none is waited for.
-	NotBefore time.Time
+	NotBefore time.Time `json:"notBefore,omitzero"`
 	// Operation is the id that updaters know the attempt by.
-	Operation string
+	Operation string `json:"operation"`
 	// Message is what is known beyond the other fields: of what Cluster API's condition Updating says, only what is about the
 	// current step and attempt. LastError is why the last attempt failed.
-	Message, LastError string
-	ETA                ETA
+	Message   string `json:"message"`
+	LastError string `json:"lastError"`
+	ETA
 }
 
 // ETA is when an update should end, by how long the same updaters took on other machines of the cluster.
 type ETA struct {
 	// At is zero where it cannot be told: an updater of the rest of the plan has not been measured yet, or nothing is
 	// being done.
-	At time.Time
+	At time.Time `json:"eta,omitzero"`
 	// Late says that At has passed.
-	Late bool
+	Late bool `json:"late"`
 }
 
 // Blocked is an object with the condition windlass.dev/UpdateBlocked. A Machine whose update goes on all the same is none.
 type Blocked struct {
-	Kind, Name string
-	Group      string
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	Group string `json:"group"`
 	// Reason is one of the reasons of the condition; Message names the fields that are not covered, or what else is wrong.
-	Reason, Message string
-	Since           time.Time
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"since,omitzero"`
 }
 
 // Dirty is a field that a Machine's objects carry but that was not applied to the running machine.
 type Dirty struct {
-	Machine, Group string
-	Field          cover.Pointer
-	Since          time.Time
+	Machine string `json:"machine"`
+	Group   string `json:"group"`
+	cover.Pointer
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Duration is how long an updater took.
 type Duration struct {
-	Updater string
+	Updater string `json:"updater"`
 	// Median is of all that were measured, in whole seconds.
-	Median time.Duration
+	Median Seconds `json:"medianSeconds"`
 	// Measured counts the measurements.
-	Measured int
+	Measured int `json:"measured"`
 }
 
 // Problem says which recorded value could not be read, and why.
 type Problem struct {
-	Kind, Name, Annotation, Message string
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Annotation string `json:"annotation"`
+	Message    string `json:"message"`
 }

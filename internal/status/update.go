@@ -126,7 +126,7 @@ func computeUpdate(m *clusterv1.Machine, rec record, state State, g *groupFacts,
 		return u
 	}
 	u = withProgress(u, p)
-	u.ETA = computeETA(p, durations, g.Policy.Soak, now)
+	u.ETA = computeETA(p, durations, g.Policy.Soak.Duration, now)
 	return u
 }
 
@@ -221,7 +221,7 @@ func computeETA(p *inplace.Progress, durations map[string]Duration, soak time.Du
 		if !measured {
 			return ETA{}
 		}
-		at = at.Add(d.Median)
+		at = at.Add(d.Median.Duration)
 	}
 	at = at.Add(soak).UTC()
 	return ETA{At: at, Late: at.Before(now)}

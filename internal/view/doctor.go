@@ -15,23 +15,13 @@ type Examination struct {
 	Findings           []doctor.Finding
 }
 
-// The types below are the stable interface of `windlass doctor -o json` and `-o yaml`.
-
+// examinationDocument is the stable interface of `windlass doctor -o json` and `-o yaml`.
 type examinationDocument struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
 	// Worst is the worst severity of all findings.
-	Worst    string            `json:"worst"`
-	Findings []findingDocument `json:"findings"`
-}
-
-type findingDocument struct {
-	ID       string `json:"id"`
-	Severity string `json:"severity"`
-	Subject  string `json:"subject"`
-	Message  string `json:"message"`
-	Mend     string `json:"mend"`
-	Unknown  bool   `json:"unknown"`
+	Worst    doctor.Severity  `json:"worst"`
+	Findings []doctor.Finding `json:"findings"`
 }
 
 // Widths of columns of findings. With their bars they fill tableWidth.
@@ -46,16 +36,10 @@ const (
 func WriteExamination(w io.Writer, f Format, e Examination) error {
 	switch f {
 	case JSON, YAML:
-		d := examinationDocument{
-			Namespace: e.Namespace, Cluster: e.Cluster, Worst: string(doctor.Worst(e.Findings)),
-			Findings: make([]findingDocument, 0, len(e.Findings)),
-		}
-		for _, found := range e.Findings {
-			d.Findings = append(d.Findings, findingDocument{
-				ID: string(found.ID), Severity: string(found.Severity), Subject: found.Subject, Message: found.Message, Mend: found.Mend, Unknown: found.Unknown,
-			})
-		}
-		return writeDocument(w, f, d)
+		return writeDocument(w, f, examinationDocument{
+			Namespace: e.Namespace, Cluster: e.Cluster, Worst: doctor.Worst(e.Findings),
+			Findings: append([]doctor.Finding{}, e.Findings...),
+		})
 	case Table:
 		return writeText(w, examinationTable(e))
 	case Mermaid, Wide:

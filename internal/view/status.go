@@ -49,7 +49,7 @@ const (
 func WriteStatus(w io.Writer, f Format, r status.Report, now time.Time) error {
 	switch f {
 	case JSON, YAML:
-		return writeDocument(w, f, newStatusDocument(r))
+		return writeDocument(w, f, r)
 	case Table, Wide:
 		return writeText(w, statusTable(f == Wide, r, now))
 	case Mermaid:
@@ -71,7 +71,7 @@ func statusTable(wide bool, r status.Report, now time.Time) string {
 		width = unbounded
 	}
 	formatList(&buffer, "At other versions than their specs say", width, len(r.OffSpec), func(i int) (string, string) {
-		return "Machine " + r.OffSpec[i].Machine, r.OffSpec[i].Text(r.Namespace)
+		return "Machine " + r.OffSpec[i].Machine, r.OffSpec[i].Message
 	})
 	formatList(&buffer, "Blocked", width, len(r.Blocked), func(i int) (string, string) {
 		b := r.Blocked[i]
@@ -83,7 +83,7 @@ func statusTable(wide bool, r status.Report, now time.Time) string {
 	}
 	formatList(&buffer, "Not applied to running machines", width, len(r.Dirty), func(i int) (string, string) {
 		d := r.Dirty[i]
-		return d.Machine, fmt.Sprintf("%s of the %s, for %s", d.Field.Path, d.Field.Part, formatAge(now, d.Since))
+		return d.Machine, fmt.Sprintf("%s of the %s, for %s", d.Path, d.Part, formatAge(now, d.Since))
 	})
 	if wide {
 		formatList(&buffer, "Measured", width, len(r.Durations), func(i int) (string, string) {

@@ -39,8 +39,8 @@ func upgradingChain() *status.Chain {
 		Steps: []status.Step{done, begun, running, next, controlPlaneStep(status.StepNext, "v1.32.8", "v1.33.1")},
 		Now:   "waits for MachineDeployments md-0, md-9 to v1.32.8", Reason: "WorkersUpgrading",
 		ETA: status.Estimate{Least: 40 * time.Minute, Likely: 50 * time.Minute, Most: 70 * time.Minute, Since: ago(30 * time.Minute)},
-		Condition: &metav1.Condition{
-			Status: metav1.ConditionTrue, Reason: "ReconcileSucceeded", Message: "Cluster is upgrading\n  * b\x1b[31m", LastTransitionTime: metav1.NewTime(ago(time.Hour)),
+		Condition: &status.Condition{
+			Status: metav1.ConditionTrue, Reason: "ReconcileSucceeded", Message: "Cluster is upgrading\n  * b\x1b[31m", Since: ago(time.Hour),
 		},
 		Disagreement: "the condition says one thing, the objects say another, and this sentence is long enough to be wrapped in a terminal",
 		NotKnown:     []string{"what Events do not tell any more", "why"},

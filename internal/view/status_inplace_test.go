@@ -75,8 +75,10 @@ func TestInPlaceQuiet(t *testing.T) {
 func TestOffSpec(t *testing.T) {
 	r := status.Report{
 		Namespace: "team-a", Cluster: "prod", Groups: busyReport().Groups[:1],
-		OffSpec: []status.OffSpec{{Machine: "m-1", Group: "md-0", Runs: version.MustParse("v1.30.77"), Spec: version.MustParse("v1.30.14"), Blocks: true}},
-		Chain:   &status.Chain{State: status.ChainUpToDate, Target: version.MustParse("v1.30.14"), OffSpec: 1},
+		OffSpec: []status.OffSpec{{Machine: "m-1", Group: "md-0", Runs: version.MustParse("v1.30.77"), Spec: version.MustParse("v1.30.14"), Blocks: true,
+			Message: "runs v1.30.77 by annotation, its spec says v1.30.14; Cluster API takes it for being upgraded",
+		}},
+		Chain: &status.Chain{State: status.ChainUpToDate, Target: version.MustParse("v1.30.14"), OffSpec: 1},
 	}
 	for _, test := range []struct {
 		format Format

@@ -32,7 +32,7 @@ func busyReport() status.Report {
 			{Name: "control plane", Kind: "KubeadmControlPlane", Object: "prod-cp", Machines: 3,
 				Policy: status.Policy{Strategy: v1alpha1.RollingUpdate, MaxInFlight: 1, MaxAttempts: 3}, Count: upToDate(3)},
 			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 18,
-				Policy: status.Policy{Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, MaxInFlight: 4, MaxAttempts: 3, Soak: time.Minute},
+				Policy: status.Policy{Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, MaxInFlight: 4, MaxAttempts: 3, Soak: status.Seconds{Duration: time.Minute}},
 				Count: map[status.State]int{
 					status.UpToDate: 7, status.Marked: 1, status.Queued: 2, status.Updating: 3, status.Finished: 1, status.Failed: 1, status.Waiting: 1, status.Deleting: 1, status.Unreadable: 1,
 				}},
@@ -59,10 +59,10 @@ func busyReport() status.Report {
 		Blocked: []status.Blocked{{Kind: "MachineDeployment", Name: "prod-md-0", Group: "md-0", Reason: v1alpha1.NotCoveredReason,
 			Message: "no updater covers MachineSet /spec/template/spec/version, InfrastructureMachine /spec/template/spec/image", Since: ago(time.Hour)}},
 		Dirty: []status.Dirty{
-			{Machine: "prod-md-0-a", Group: "md-0", Field: cover.Pointer{Part: cover.PartInfrastructure, Path: "/spec/image"}, Since: ago(30 * time.Hour)},
-			{Machine: "prod-md-0-a", Group: "md-0", Field: cover.Pointer{Part: cover.PartMachine, Path: "/spec/minReadySeconds"}, Since: ago(time.Second)},
+			{Machine: "prod-md-0-a", Group: "md-0", Pointer: cover.Pointer{Part: cover.PartInfrastructure, Path: "/spec/image"}, Since: ago(30 * time.Hour)},
+			{Machine: "prod-md-0-a", Group: "md-0", Pointer: cover.Pointer{Part: cover.PartMachine, Path: "/spec/minReadySeconds"}, Since: ago(time.Second)},
 		},
-		Durations: []status.Duration{{Updater: "kubeadm", Median: 95 * time.Second, Measured: 7}},
+		Durations: []status.Duration{{Updater: "kubeadm", Median: status.Seconds{Duration: 95 * time.Second}, Measured: 7}},
 		Problems:  []status.Problem{{Kind: "Machine", Name: "prod-md-0-f", Annotation: v1alpha1.UpdateProgressAnnotation, Message: "it cannot be read: unexpected end of JSON input"}},
 	}
 }
