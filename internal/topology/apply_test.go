@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -469,37 +468,5 @@ func TestApplyRefuses(t *testing.T) {
 	w.update(infrastructure, func() { infrastructure.SetLabels(nil) })
 	if _, err := w.objects.ReadCurrent(t.Context(), current.Cluster, blueprint); err == nil || !strings.Contains(err.Error(), clusterv1.ClusterTopologyOwnedLabel) {
 		t.Errorf("infrastructure without the label: %v", err)
-	}
-}
-
-// TestReadCurrentWithoutTemplates reads a MachineDeployment whose templates went before it.
-func TestReadCurrentWithoutTemplates(t *testing.T) {
-	w := steady(t, fixture("full"))
-	blueprint, current := w.read()
-	md := current.MachineDeployments["a"]
-	for _, object := range []client.Object{md.BootstrapTemplate, md.InfrastructureMachineTemplate} {
-		if err := w.Inner.Delete(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := w.objects.ReadCurrent(t.Context(), current.Cluster, blueprint); !apierrors.IsNotFound(err) {
-		t.Errorf("a template of a MachineDeployment that stays: %v", err)
-	}
-	w.update(md.Object, func() { md.Object.Finalizers = []string{"cluster.x-k8s.io/machinedeployment"} })
-	if err := w.Inner.Delete(t.Context(), md.Object); err != nil {
-		t.Fatal(err)
-	}
-	_, current = w.read()
-	if state := current.MachineDeployments["a"]; state.BootstrapTemplate != nil || state.InfrastructureMachineTemplate != nil || state.MachineHealthCheck == nil {
-		t.Errorf("state %+v", state)
-	}
-	w.again()
-	duplicate := current.MachineDeployments["b"].Object.DeepCopy()
-	duplicate.ObjectMeta = metav1.ObjectMeta{Name: "copy", Namespace: duplicate.Namespace, Labels: duplicate.Labels}
-	if err := w.Inner.Create(t.Context(), duplicate); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.objects.ReadCurrent(t.Context(), current.Cluster, blueprint); err == nil || !strings.Contains(err.Error(), "second object") {
-		t.Errorf("two MachineDeployments of one name: %v", err)
 	}
 }

@@ -17,13 +17,13 @@ import (
 
 // upgradeStep has the shape of the GenerateUpgradePlan hook's UpgradeStep.
 type upgradeStep struct {
-	Version string `json:"version"`
+	Version version.Version `json:"version"`
 }
 
 type planDocument struct {
 	ControlPlaneUpgrades []upgradeStep `json:"controlPlaneUpgrades"`
 	// ControlPlaneUpdate is left out, as are the groups' own, for plans from flags alone.
-	ControlPlaneUpdate *updateDocument `json:"controlPlaneUpdate,omitempty"`
+	ControlPlaneUpdate *Update `json:"controlPlaneUpdate,omitempty"`
 	// WorkersUpgrades is the list that all groups share.
 	WorkersUpgrades []upgradeStep `json:"workersUpgrades"`
 	// Groups are the groups' own plans, in the order of upgrade.
@@ -34,32 +34,17 @@ type planDocument struct {
 }
 
 type groupDocument struct {
-	Name     string          `json:"name"`
-	Upgrades []upgradeStep   `json:"upgrades"`
-	Update   *updateDocument `json:"update,omitempty"`
-}
-
-type updateDocument struct {
-	// Outcome is InPlace, Replace, Blocked or Unknown.
-	Outcome string `json:"outcome"`
-	// Policy is the name of the UpdatePolicy that counts; empty where there is none.
-	Policy    string            `json:"policy"`
-	Updaters  []string          `json:"updaters"`
-	Uncovered []pointerDocument `json:"uncovered"`
-	Message   string            `json:"message"`
-}
-
-type pointerDocument struct {
-	Object string `json:"object"`
-	Path   string `json:"path"`
+	Name     string        `json:"name"`
+	Upgrades []upgradeStep `json:"upgrades"`
+	Update   *Update       `json:"update,omitempty"`
 }
 
 type operationDocument struct {
-	Operation string   `json:"operation"`
-	Groups    []string `json:"groups"`
-	From      string   `json:"from"`
-	To        string   `json:"to"`
-	Reason    string   `json:"reason"`
+	Operation string          `json:"operation"`
+	Groups    []string        `json:"groups"`
+	From      version.Version `json:"from"`
+	To        version.Version `json:"to"`
+	Reason    string          `json:"reason"`
 }
 
 type explanationDocument struct {
@@ -100,18 +85,18 @@ func newPlanDocument(c Chain) planDocument {
 		Groups:               make([]groupDocument, 0, len(c.Plan.Groups)),
 		Operations:           make([]operationDocument, 0, len(c.Plan.Operations)),
 	}
-	document.ControlPlaneUpdate = newUpdateDocument(c.ControlPlaneUpdate)
+	document.ControlPlaneUpdate = c.ControlPlaneUpdate
 	for _, g := range c.Plan.Groups {
 		d := groupDocument{Name: g.Name, Upgrades: upgradeSteps(g.Upgrades)}
 		if update, asked := c.Updates[g.Name]; asked {
-			d.Update = newUpdateDocument(&update)
+			d.Update = &update
 		}
 		document.Groups = append(document.Groups, d)
 	}
 	for _, o := range c.Plan.Operations {
 		document.Operations = append(document.Operations, operationDocument{
 			Operation: string(o.Kind), Groups: append([]string{}, o.Groups...),
-			From: o.From.String(), To: o.To.String(), Reason: o.Reason.Message(),
+			From: o.From, To: o.To, Reason: o.Reason.Message(),
 		})
 	}
 	if c.Explained {
@@ -123,7 +108,7 @@ func newPlanDocument(c Chain) planDocument {
 func upgradeSteps(versions []version.Version) []upgradeStep {
 	steps := make([]upgradeStep, 0, len(versions))
 	for _, v := range versions {
-		steps = append(steps, upgradeStep{Version: v.String()})
+		steps = append(steps, upgradeStep{Version: v})
 	}
 	return steps
 }

@@ -242,12 +242,12 @@ func describeETA(u status.Update, now time.Time) string {
 	switch {
 	case u.State != status.Updating:
 		return "-"
-	case u.ETA.At.IsZero():
+	case u.At.IsZero():
 		return "unknown"
-	case u.ETA.Late:
-		return formatAge(now, u.ETA.At) + " late"
+	case u.Late:
+		return formatAge(now, u.At) + " late"
 	default:
-		return "in " + formatAge(u.ETA.At, now)
+		return "in " + formatAge(u.At, now)
 	}
 }
 

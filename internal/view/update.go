@@ -4,34 +4,21 @@ import (
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/status"
 )
 
-// Update is how the machines of a group will be updated.
+// Update is how the machines of a group will be updated. It is a part of the stable interface of `windlass plan`.
 type Update struct {
 	// Outcome is InPlace, Replace, Blocked or Unknown.
-	Outcome string
+	Outcome string `json:"outcome"`
 	// Policy is the name of the UpdatePolicy that counts; empty where there is none.
-	Policy string
+	Policy string `json:"policy"`
 	// Updaters are those that do the work, in order.
-	Updaters []string
+	Updaters status.List[string] `json:"updaters"`
 	// Uncovered are the fields that no updater covers.
-	Uncovered []cover.Pointer
+	Uncovered status.List[cover.Pointer] `json:"uncovered"`
 	// Message says all of it in words.
-	Message string
-}
-
-func newUpdateDocument(u *Update) *updateDocument {
-	if u == nil {
-		return nil
-	}
-	d := &updateDocument{
-		Outcome: u.Outcome, Policy: u.Policy, Updaters: append([]string{}, u.Updaters...),
-		Uncovered: make([]pointerDocument, 0, len(u.Uncovered)), Message: u.Message,
-	}
-	for _, p := range u.Uncovered {
-		d.Uncovered = append(d.Uncovered, pointerDocument{Object: string(p.Part), Path: p.Path})
-	}
-	return d
+	Message string `json:"message"`
 }
 
 // allReplaced reports whether no UpdatePolicy has anything to do with a chain. What is Unknown then are MachinePools, for

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -25,17 +26,20 @@ type Verification struct {
 
 // VerifiedStudy is one kind of disturbance.
 type VerifiedStudy struct {
-	Name, Varies        string
-	States, Transitions int
+	Name        string `json:"name"`
+	Varies      string `json:"varies"`
+	States      int    `json:"states"`
+	Transitions int    `json:"transitions"`
 	// Complete says that there are no other states.
-	Complete bool
-	Seconds  float64
+	Complete bool    `json:"complete"`
+	Seconds  float64 `json:"seconds"`
 }
 
 // Counterexample is a way to what must not be.
 type Counterexample struct {
-	Study, Problem string
-	Trace          []string
+	Study   string              `json:"study"`
+	Problem string              `json:"problem"`
+	Trace   status.List[string] `json:"trace"`
 }
 
 // Complete reports whether everything was visited.
@@ -61,35 +65,20 @@ func (v Verification) sum() (states, transitions int, seconds float64) {
 // The types below are the stable interface of `windlass verify -o json` and `-o yaml`.
 
 type verificationDocument struct {
-	Namespace string `json:"namespace"`
-	Cluster   string `json:"cluster"`
-	From      string `json:"from"`
-	To        string `json:"to"`
+	Namespace string          `json:"namespace"`
+	Cluster   string          `json:"cluster"`
+	From      version.Version `json:"from"`
+	To        version.Version `json:"to"`
 	// Safe says that no counterexample was found; without Complete that is not a proof.
-	Safe           bool                    `json:"safe"`
-	Complete       bool                    `json:"complete"`
-	States         int                     `json:"states"`
-	Transitions    int                     `json:"transitions"`
-	Seconds        float64                 `json:"seconds"`
-	Groups         []string                `json:"groups"`
-	Studies        []studyDocument         `json:"studies"`
-	Counterexample *counterexampleDocument `json:"counterexample"`
-	Notes          []string                `json:"notes"`
-}
-
-type studyDocument struct {
-	Name        string  `json:"name"`
-	Varies      string  `json:"varies"`
-	States      int     `json:"states"`
-	Transitions int     `json:"transitions"`
-	Complete    bool    `json:"complete"`
-	Seconds     float64 `json:"seconds"`
-}
-
-type counterexampleDocument struct {
-	Study   string   `json:"study"`
-	Problem string   `json:"problem"`
-	Trace   []string `json:"trace"`
+	Safe           bool                       `json:"safe"`
+	Complete       bool                       `json:"complete"`
+	States         int                        `json:"states"`
+	Transitions    int                        `json:"transitions"`
+	Seconds        float64                    `json:"seconds"`
+	Groups         status.List[string]        `json:"groups"`
+	Studies        status.List[VerifiedStudy] `json:"studies"`
+	Counterexample *Counterexample            `json:"counterexample"`
+	Notes          status.List[string]        `json:"notes"`
 }
 
 // WriteVerification shows a verification.
@@ -108,16 +97,10 @@ func WriteVerification(w io.Writer, f Format, v Verification) error {
 
 func newVerificationDocument(v Verification) verificationDocument {
 	d := verificationDocument{
-		Namespace: v.Namespace, Cluster: v.Cluster, From: v.From.String(), To: v.To.String(), Safe: v.Counterexample == nil, Complete: v.Complete(),
-		Groups: append([]string{}, v.Groups...), Studies: make([]studyDocument, 0, len(v.Studies)), Notes: append([]string{}, v.Notes...),
+		Namespace: v.Namespace, Cluster: v.Cluster, From: v.From, To: v.To, Safe: v.Counterexample == nil, Complete: v.Complete(),
+		Groups: v.Groups, Studies: v.Studies, Counterexample: v.Counterexample, Notes: v.Notes,
 	}
 	d.States, d.Transitions, d.Seconds = v.sum()
-	for _, s := range v.Studies {
-		d.Studies = append(d.Studies, studyDocument(s))
-	}
-	if c := v.Counterexample; c != nil {
-		d.Counterexample = &counterexampleDocument{Study: c.Study, Problem: c.Problem, Trace: append([]string{}, c.Trace...)}
-	}
 	return d
 }
 
