@@ -74,35 +74,44 @@ func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
 		}
 		v = request.DecideGroup(r.facts)
 	}
-	before, err := r.keys.encodeGroup(request.GroupAfter{Marks: r.facts.Marks, Record: r.facts.Record, Retry: r.facts.Retry})
+	changed, err := r.settle(ctx, v)
 	if err != nil {
 		return Result{}, err
 	}
+	return r.carryOut(ctx, v.Action, changed)
+}
+
+// settle records what was decided, and shows it. It reports whether anything had to be recorded.
+func (r *groupRun) settle(ctx context.Context, v request.GroupVerdict) (changed bool, err error) {
+	before, err := r.keys.encodeGroup(request.GroupAfter{Marks: r.facts.Marks, Record: r.facts.Record, Retry: r.facts.Retry})
+	if err != nil {
+		return false, err
+	}
 	after, err := r.keys.encodeGroup(v.After)
 	if err != nil {
-		return Result{}, err
+		return false, err
 	}
 	if v.State == (request.State{}) {
 		// Once nothing is recorded nobody looks at the group any longer, so the condition goes first.
 		if err := r.show(ctx, v.State); err != nil {
-			return Result{}, err
+			return false, err
 		}
 	}
 	patch := difference(before, after)
 	if len(patch) > 0 {
 		if err := r.fence.Annotate(ctx, r.object, patch); err != nil {
-			return Result{}, err
+			return false, err
 		}
 		r.emit(ctx, r.gvk.Kind, r.object, v.Event)
 	}
 	if isRest(v.Action) && v.State != (request.State{}) {
 		if err := r.show(ctx, v.State); engine.IsStale(err) {
-			return Result{}, err
+			return false, err
 		} else if err != nil {
 			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String())
 		}
 	}
-	return r.carryOut(ctx, v.Action, len(patch) > 0)
+	return len(patch) > 0, nil
 }
 
 // isRest reports whether nothing is done just now. What is done at once need not be shown: each change of a condition is a write.

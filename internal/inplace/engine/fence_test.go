@@ -117,10 +117,7 @@ func TestConflicts(t *testing.T) {
 // interfere has f change a Machine right before each write of its annotations.
 func (w *world) interfere(f func(*clusterv1.Machine)) {
 	w.Helper()
-	inner, ok := w.client.(client.WithWatch)
-	if !ok {
-		w.Fatalf("%T cannot be intercepted", w.client)
-	}
+	inner := w.client
 	o := w.engine.Options
 	o.Client = interceptor.NewClient(inner, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -169,10 +166,7 @@ func TestDecisionsAreFenced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, external(nil), deployment(), machineSet("old", from))
 	w.updater("kubelet", 0, versionPatch)
-	inner, ok := w.client.(client.WithWatch)
-	if !ok {
-		t.Fatalf("%T cannot be intercepted", w.client)
-	}
+	inner := w.client
 	o := w.engine.Options
 	o.Client = interceptor.NewClient(inner, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -210,10 +204,7 @@ func TestConditionsAreFenced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, _ := moving(t, external(nil))
-			inner, ok := w.client.(client.WithWatch)
-			if !ok {
-				t.Fatalf("%T cannot be intercepted", w.client)
-			}
+			inner := w.client
 			o, frozen := w.engine.Options, false
 			o.Client = interceptor.NewClient(inner, interceptor.Funcs{
 				SubResourceApply: func(ctx context.Context, c client.Client, sub string, object runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {

@@ -25,10 +25,7 @@ func TestOwnerChangesMeanwhile(t *testing.T) {
 		w.must(w.client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "md"}, md))
 		return md
 	}
-	inner, ok := w.client.(client.WithWatch)
-	if !ok {
-		t.Fatalf("the client is a %T", w.client)
-	}
+	inner := w.client
 	o, n := w.engine.Options, 0
 	o.Client = interceptor.NewClient(inner, interceptor.Funcs{
 		SubResourceApply: func(ctx context.Context, c client.Client, sub string, object runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {

@@ -40,7 +40,10 @@ func (e *Engine) readRun(ctx context.Context, live *liveObjects) (*run, error) {
 			return nil, err
 		}
 	}
-	return r, r.readSlotAndNode(ctx)
+	if err := r.readSlotAndNode(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // readSlotAndNode reads no node of a machine that finds no slot: such machines are many, and ask again
