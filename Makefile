@@ -7,7 +7,7 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
-MODULES := . devplane test/differential test/kube/v1.35 test/kube/v1.36
+MODULES := . devplane tools/house test/differential test/kube/v1.35 test/kube/v1.36
 
 # Modules that are not linted: they are one small program on top of all of a kubelet, which the linter would load whole, for minutes.
 UNLINTED := test/kube/v1.35 test/kube/v1.36
@@ -101,7 +101,7 @@ shellcheck: ## Install shellcheck for the tests of scripts, where it is missing 
 # The linter vets all packages already (-vet=off).
 .PHONY: test-unit
 test-unit: chromium host-tools shellcheck ## Run the tests that need no cluster, in all modules.
-	@$(call each,go test -count=1 -vet=off -timeout 10m ./...,. devplane)
+	@$(call each,go test -count=1 -vet=off -timeout 10m ./...,. devplane tools/house)
 	@echo; echo '==> test/differential: where upstream differs, by class'
 	cd test/differential && go test -count=1 -timeout 10m -v ./...
 
@@ -146,6 +146,13 @@ test-long: fuzz ## Run the long batteries: fuzz targets, race detector (needs a 
 	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
 	WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
+
+# The commit that `make house` compares with.
+BASE ?= HEAD^
+.PHONY: house
+house: ## Print how large the product is, and how many calls lead from a cause to its effect, at BASE and now.
+	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir"' EXIT; git worktree add --detach --quiet "$$dir" $(BASE); \
+	cd tools/house && go run . "$(BASE)=$$dir" "now=$(CURDIR)"
 
 .PHONY: bench
 bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the simulator on fleets of 100 to 100,000 nodes.
