@@ -10,12 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	capicontract "sigs.k8s.io/cluster-api/util/contract"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,7 +77,7 @@ type pool struct {
 func newPool(tb testing.TB, machines int, maxInFlight int32) *pool {
 	tb.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			tb.Fatal(err)
 		}
@@ -88,6 +88,10 @@ func newPool(tb testing.TB, machines int, maxInFlight int32) *pool {
 	}
 	p.store.Index(machineKind.GroupKind(), engine.InFlightIndex, engine.IndexInFlight)
 	objects := []client.Object{
+		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+			Name:   capicontract.CalculateCRDName(hostedKind.Group, hostedKind.Kind),
+			Labels: map[string]string{clusterv1.GroupVersion.Group + "/v1beta1": hostedKind.Version},
+		}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, newCluster(), newHosted(map[string]any{"version": "v1.31.9"}, nil), inPlaceOnly(maxInFlight),
 		newGroup(deploymentKind, "md", int64(machines)),
 		&v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: "kubelet"}, Spec: v1alpha1.UpdaterSpec{
@@ -104,8 +108,6 @@ func newPool(tb testing.TB, machines int, maxInFlight int32) *pool {
 	for _, o := range objects {
 		p.store.Put(o)
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{hostedKind.GroupVersion()})
-	mapper.Add(hostedKind, meta.RESTScopeNamespace)
 	ids, updater := 0, minute{p: p, began: map[string]time.Time{}}
 	p.engine = New(engine.New(engine.Options{
 		Client: p.store.Client(), Live: p.store.Live(), Nodes: p.nodes, Events: &recorder{said: map[string][]string{}, notes: map[string]string{}},
@@ -113,7 +115,7 @@ func newPool(tb testing.TB, machines int, maxInFlight int32) *pool {
 		Now:    func() time.Time { return p.now },
 		NewID:  func() string { ids++; return fmt.Sprintf("id%d", ids) },
 		Open:   func(context.Context, *v1alpha1.Updater) (port.Updater, error) { return updater, nil },
-	}), mapper)
+	}))
 	p.store.Counts = fakeapi.Counts{}
 	p.store.Changed = p.changed
 	return p
