@@ -61,68 +61,35 @@ var rules = []rule{
 	{pkg: "pkg/plan", kind: pure, imports: `pkg/version`},
 	{pkg: "pkg/version", kind: pure, imports: ``},
 	{pkg: "internal/app", kind: effects, imports: `
-		api/updates/v1alpha1
-		api/v1alpha1
-		internal/capi
-		internal/contract
-		internal/controllers
-		internal/gate/gatehooks
-		internal/guard/guardwebhook
-		internal/hookclient
-		internal/hookserver
-		internal/inplace/annotations
-		internal/inplace/engine
-		internal/linuxhost
-		internal/port
-		internal/topology
-		internal/transport/pod
-		internal/transport/ssh
-		internal/updaters/handover
-		internal/updaters/hosts
-		internal/updaters/k8sd
-		internal/updaters/remote
-		internal/updaters/simulated
+		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
+		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
+		internal/hookserver internal/inplace/annotations internal/inplace/engine
+		internal/linuxhost internal/port internal/topology internal/transport/pod
+		internal/transport/ssh internal/updaters/handover internal/updaters/hosts
+		internal/updaters/k8sd internal/updaters/remote internal/updaters/simulated
 		internal/workload
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
-	{pkg: "internal/chain", kind: pure, imports: `internal/keyed internal/text pkg/plan pkg/version`},
+	{pkg: "internal/chain", kind: pure, imports: `
+		internal/keyed internal/text pkg/plan pkg/version
+	`},
 	{pkg: "internal/conformance", kind: effects, imports: `
-		api/v1alpha1
-		internal/inplace/cover
-		internal/text
-		internal/updaters
+		api/v1alpha1 internal/inplace/cover internal/text internal/updaters
 	`},
 	{pkg: "internal/contract", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
-		api/v1alpha1
-		internal/contract
-		internal/guard
-		internal/inplace/annotations
-		internal/inplace/engine
-		internal/snapshot
-		internal/text
-		internal/updatepolicy
+		api/v1alpha1 internal/contract internal/guard internal/inplace/annotations
+		internal/inplace/engine internal/snapshot internal/text internal/updatepolicy
 		internal/upgradegraph
 	`},
 	{pkg: "internal/demo", kind: effects, imports: `
-		api/v1alpha1
-		config/crd
-		internal/devplane
-		internal/guard/guardwebhook
-		internal/hookserver
-		internal/inplace
-		internal/inplace/request
-		internal/snapshot
-		internal/updaters/k8sd/k8sdtest
-		internal/updaterserver
-		internal/view
-		internal/workload
-		pkg/plan
-		pkg/version
+		api/v1alpha1 config/crd internal/devplane internal/guard/guardwebhook internal/hookserver
+		internal/inplace internal/inplace/request internal/snapshot
+		internal/updaters/k8sd/k8sdtest internal/updaterserver internal/view internal/workload
+		pkg/plan pkg/version
 	`},
 	{pkg: "internal/devplane", kind: effects, imports: `
-		internal/devplane/internal/manifests
-		internal/devplane/internal/pki
+		internal/devplane/internal/manifests internal/devplane/internal/pki
 		internal/devplane/internal/procs
 	`},
 	{pkg: "internal/devplane/internal/manifests", kind: effects, imports: ``},
@@ -130,266 +97,131 @@ var rules = []rule{
 	{pkg: "internal/devplane/internal/procs", kind: effects, imports: ``},
 	{pkg: "internal/devplane/isolationtest", kind: effects, imports: ``},
 	{pkg: "internal/doctor", kind: pure, imports: `
-		api/v1alpha1
-		internal/capi
-		internal/snapshot
-		internal/status
-		internal/updatepolicy
+		api/v1alpha1 internal/capi internal/snapshot internal/status internal/updatepolicy
 	`},
 	{pkg: "internal/gate", kind: pure, imports: `api/v1alpha1 internal/text pkg/version`},
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
-		api/v1alpha1
-		internal/capi
-		internal/gate
-		internal/shares
-		internal/snapshot
-		internal/text
+		api/v1alpha1 internal/capi internal/gate internal/shares internal/snapshot internal/text
 	`},
 	{pkg: "internal/guard", kind: pure, imports: ``},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
-		api/v1alpha1
-		internal/chain
-		internal/guard
-		internal/shares
-		internal/snapshot
-		internal/text
-		internal/updatepolicy
-		pkg/version
+		api/v1alpha1 internal/chain internal/guard internal/shares internal/snapshot internal/text
+		internal/updatepolicy pkg/version
 	`},
-	{pkg: "internal/hookclient", kind: effects, imports: `internal/keyed internal/peer internal/text`},
+	{pkg: "internal/hookclient", kind: effects, imports: `
+		internal/keyed internal/peer internal/text
+	`},
 	{pkg: "internal/hookserver", kind: effects, imports: `
-		api/v1alpha1
-		internal/gate
-		internal/inplace/cover
-		internal/inplace/engine
-		internal/keyed
-		internal/text
-		internal/upgradegraph
-		pkg/plan
-		pkg/version
+		api/v1alpha1 internal/gate internal/inplace/cover internal/inplace/engine internal/keyed
+		internal/text internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
 	{pkg: "internal/inplace/annotations", kind: effects, imports: `
-		api/v1alpha1
-		internal/capi
-		internal/inplace
-		internal/inplace/cover
-		internal/inplace/engine
-		internal/inplace/request
-		internal/snapshot
-		internal/text
-		internal/updatepolicy
-		pkg/version
+		api/v1alpha1 internal/capi internal/inplace internal/inplace/cover internal/inplace/engine
+		internal/inplace/request internal/snapshot internal/text internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
-		api/v1alpha1
-		internal/capi
-		internal/contract
-		internal/inplace
-		internal/inplace/cover
-		internal/inplace/request
-		internal/keyed
-		internal/port
-		internal/snapshot
-		internal/text
-		internal/updatepolicy
-		pkg/version
+		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
+		internal/inplace/request internal/keyed internal/port internal/snapshot internal/text
+		internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
-		api/v1alpha1
-		internal/inplace/cover
-		internal/inplace/engine
-		internal/port
-		internal/snapshot
-		internal/updatepolicy
-		pkg/version
+		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
+		internal/snapshot internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/request", kind: pure, imports: `internal/inplace pkg/version`},
 	{pkg: "internal/keyed", kind: pure, imports: ``},
 	{pkg: "internal/linuxhost", kind: pure, imports: `
-		internal/inplace
-		internal/port
-		internal/text
-		pkg/version
-		embed
+		internal/inplace internal/port internal/text pkg/version embed
 	`},
 	{pkg: "internal/manifest", kind: effects, imports: `
-		api/v1alpha1
-		internal/snapshot
-		pkg/plan
-		pkg/version
+		api/v1alpha1 internal/snapshot pkg/plan pkg/version
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
-		api/v1alpha1
-		internal/inplace
-		internal/inplace/cover
-		internal/port
-		pkg/version
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/port pkg/version
 	`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
-	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version math/rand/v2`},
+	{pkg: "internal/simulate/explore", kind: pure, imports: `
+		internal/chain pkg/plan pkg/version math/rand/v2
+	`},
 	{pkg: "internal/simulate/fleet", kind: pure, imports: `
-		internal/chain
-		internal/gate
-		internal/guard
-		internal/inplace
-		pkg/plan
-		pkg/version
+		internal/chain internal/gate internal/guard internal/inplace pkg/plan pkg/version
 		math/rand/v2
 	`},
 	{pkg: "internal/simulate/inventory", kind: pure, imports: `
-		api/v1alpha1
-		internal/capi
-		internal/gate
-		internal/inplace
-		internal/inplace/preview
-		internal/simulate/fleet
-		internal/simulate/scenario
-		internal/snapshot
-		internal/updatepolicy
-		pkg/plan
-		pkg/version
+		api/v1alpha1 internal/capi internal/gate internal/inplace internal/inplace/preview
+		internal/simulate/fleet internal/simulate/scenario internal/snapshot internal/updatepolicy
+		pkg/plan pkg/version
 	`},
-	{pkg: "internal/simulate/page", kind: pure, imports: `internal/simulate/whatif internal/text embed`},
+	{pkg: "internal/simulate/page", kind: pure, imports: `
+		internal/simulate/whatif internal/text embed
+	`},
 	{pkg: "internal/simulate/scenario", kind: pure, imports: `
-		api/v1alpha1
-		internal/gate
-		internal/inplace
-		internal/simulate/fleet
-		internal/updatepolicy
-		pkg/plan
-		pkg/version
+		api/v1alpha1 internal/gate internal/inplace internal/simulate/fleet internal/updatepolicy
+		pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/whatif", kind: pure, imports: `
-		internal/inplace
-		internal/simulate/fleet
-		pkg/version
-		golang.org/x/sync/errgroup
+		internal/inplace internal/simulate/fleet pkg/version golang.org/x/sync/errgroup
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
-		api/v1alpha1
-		internal/capi
-		internal/chain
-		internal/updatepolicy
-		internal/upgradegraph
-		pkg/plan
-		pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/updatepolicy internal/upgradegraph
+		pkg/plan pkg/version
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
-		api/v1alpha1
-		internal/capi
-		internal/chain
-		internal/inplace
-		internal/inplace/cover
-		internal/inplace/request
-		internal/snapshot
-		internal/updatepolicy
-		pkg/plan
-		pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
+		internal/inplace/request internal/snapshot internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
-		api/v1alpha1
-		internal/chain
-		internal/contract
-		internal/keyed
-		internal/snapshot
-		internal/text
-		pkg/plan
-		pkg/version
+		api/v1alpha1 internal/chain internal/contract internal/keyed internal/snapshot
+		internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
-	{pkg: "internal/transport/pod", kind: effects, imports: `internal/peer internal/port internal/transport`},
+	{pkg: "internal/transport/pod", kind: effects, imports: `
+		internal/peer internal/port internal/transport
+	`},
 	{pkg: "internal/transport/ssh", kind: effects, imports: `internal/port internal/transport`},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
-		api/v1alpha1
-		internal/guard
-		internal/inplace
-		internal/inplace/cover
-		internal/linuxhost
+		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `internal/inplace/cover internal/peer`},
 	{pkg: "internal/updaters/handover", kind: effects, imports: `
-		api/updates/v1alpha1
-		api/v1alpha1
-		internal/inplace
-		internal/inplace/cover
-		internal/keyed
-		internal/port
-		internal/updaters
+		api/updates/v1alpha1 api/v1alpha1 internal/inplace internal/inplace/cover internal/keyed
+		internal/port internal/updaters
 	`},
 	{pkg: "internal/updaters/hosts", kind: effects, imports: `
-		api/v1alpha1
-		internal/inplace
-		internal/inplace/cover
-		internal/inplace/request
-		internal/keyed
-		internal/linuxhost
-		internal/port
-		internal/text
-		internal/updaters
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
+		internal/keyed internal/linuxhost internal/port internal/text internal/updaters
 		pkg/version
 	`},
 	{pkg: "internal/updaters/k8sd", kind: effects, imports: `
-		api/v1alpha1
-		internal/inplace
-		internal/inplace/cover
-		internal/inplace/request
-		internal/keyed
-		internal/peer
-		internal/port
-		internal/updaters
-		pkg/version
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
+		internal/keyed internal/peer internal/port internal/updaters pkg/version
 	`},
 	{pkg: "internal/updaters/k8sd/k8sdtest", kind: effects, imports: ``},
 	{pkg: "internal/updaters/remote", kind: effects, imports: `
-		api/v1alpha1
-		internal/inplace
-		internal/inplace/cover
-		internal/port
-		internal/updaters
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/port internal/updaters
 	`},
 	{pkg: "internal/updaters/simulated", kind: effects, imports: `
-		api/v1alpha1
-		internal/inplace
-		internal/inplace/cover
-		internal/port
-		internal/updaters
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/port internal/updaters
 		pkg/version
 	`},
 	{pkg: "internal/updaterserver", kind: effects, imports: `
-		internal/hookserver
-		internal/inplace
-		internal/inplace/cover
-		internal/port
+		internal/hookserver internal/inplace internal/inplace/cover internal/port
 	`},
 	{pkg: "internal/updaterserver/servertest", kind: effects, imports: `
-		internal/hookserver
-		internal/port
-		internal/updaterserver
-		test/loopback
+		internal/hookserver internal/port internal/updaterserver test/loopback
 	`},
 	{pkg: "internal/upgradegraph", kind: pure, imports: `api/v1alpha1 pkg/plan pkg/version`},
 	{pkg: "internal/view", kind: pure, imports: `
-		internal/doctor
-		internal/inplace/cover
-		internal/status
-		internal/text
-		pkg/plan
-		pkg/version
+		internal/doctor internal/inplace/cover internal/status internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/workload", kind: effects, imports: `
-		internal/gate
-		internal/inplace
-		internal/keyed
-		internal/peer
-		internal/port
-		internal/shares
-		internal/text
-		pkg/version
+		internal/gate internal/inplace internal/keyed internal/peer internal/port internal/shares
+		internal/text pkg/version
 	`},
 }
 

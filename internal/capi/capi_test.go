@@ -184,7 +184,16 @@ conditions:
 v1beta2: {conditions: [{type: B, status: "True", reason: later}, {type: C, status: "False"}]}
 `)
 	// An API server's integers are int64, those of YAML are not.
-	if err := unstructured.SetNestedField(o.Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any), int64(3), "observedGeneration"); err != nil {
+	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, ok := conditions[0].(map[string]any)
+	if !ok {
+		t.Fatalf("the first condition is a %T", conditions[0])
+	}
+	first["observedGeneration"] = int64(3)
+	if err := unstructured.SetNestedSlice(o.Object, conditions, "status", "conditions"); err != nil {
 		t.Fatal(err)
 	}
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
