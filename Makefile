@@ -24,6 +24,8 @@ BENCHTIME ?= 500ms
 ENGINE ?= stock
 # How long `make fuzz` runs each fuzz target.
 FUZZTIME ?= 20s
+# The packages whose conditions `make mutants` negates: those that decide, and whose tests kill all mutants but those that are listed.
+MUTATED ?= $(or $(PACKAGE),internal/capi internal/guard)
 # How many random inputs the differential test compares in `make test-long`.
 LONG_INPUTS ?= 3000000
 
@@ -141,8 +143,29 @@ fuzz: ## Run every fuzz target, or TARGET, for FUZZTIME each (default 20s).
 	if [[ -z "$$ran" ]]; then echo 'No fuzz target is called $(TARGET).' >&2; exit 1; fi; \
 	if [[ -n "$$failed" ]]; then echo "FAILED:$$failed" >&2; exit 1; fi
 
+# go-gremlins copies the module, and runs all tests below the package once, for their coverage and a time limit: it gets a copy without binaries and
+# without tests of nested packages. A cached result would make the limit too short. Vet would count as a test that fails. Random tests use one seed,
+# so that the same mutants survive each time, and do not minimize what fails.
+GREMLINS := PATH="$(CURDIR)/test/mutants/path:$$PATH" GOFLAGS='$(GOFLAGS) -count=1 -vet=off' \
+	RAPID_SEED=1 RAPID_SHRINKTIME=1ms RAPID_NOFAILFILE=true nice -n 19 \
+	$(CURDIR)/bin/gremlins unleash --workers 1 --timeout-coefficient 20 --exclude-files / --output-statuses lt \
+	--arithmetic-base=false --conditionals-boundary=false --increment-decrement=false --invert-negatives=false
+.PHONY: mutants
+mutants: ## Negate each condition of the packages that decide, or of PACKAGE, and fail where no test notices. See test/mutants.
+	go build -modfile=tools/mutation/go.mod -o bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
+	@copies=$$(mktemp -d); trap 'rm -rf "$$copies"' EXIT; \
+	for package in $(MUTATED); do \
+		printf '\n==> %s\n' "$$package"; \
+		report="$(CURDIR)/bin/mutants/$$package.json"; mkdir -p "$$(dirname "$$report")"; rm -f "$$report"; \
+		copy=$$(mktemp -d -p "$$copies"); tar -c --exclude=./bin --exclude=./.git --exclude=./.windlass . | tar -x -C "$$copy"; \
+		find "$$copy/$$package" -mindepth 2 -name '*_test.go' -delete; \
+		(cd "$$copy" && $(GREMLINS) --output "$$report" "./$$package"); \
+		rm -rf "$$copy"; \
+	done
+	go run ./test/mutants bin/mutants $(MUTATED)
+
 .PHONY: test-long
-test-long: fuzz ## Run the long batteries: fuzz targets, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
+test-long: fuzz mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
 	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
 	WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
@@ -174,6 +197,7 @@ generate: ## Write generated code and CRDs anew.
 tidy-check: ## Check that every go.mod and go.sum is tidy.
 	@$(call each,go mod tidy -diff)
 	cd tools && go mod tidy -diff
+	cd tools/mutation && go mod tidy -diff
 
 .PHONY: clean
 clean: ## Remove what was built and the dev plane's state. Go's caches stay.
