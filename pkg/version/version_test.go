@@ -259,3 +259,58 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestSorted(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                                       "",
+		"v1.31.2":                                "v1.31.2",
+		"v1.32.0 v1.31.2":                        "v1.31.2 v1.32.0",
+		"v1.33.0 v1.31.2 v1.32.0 v1.31.2-rc.1":   "v1.31.2-rc.1 v1.31.2 v1.32.0 v1.33.0",
+		"v1.31.2+b.x v1.31.2+a.x v1.30.0":        "v1.30.0 v1.31.2+b.x v1.31.2+a.x",
+		"v1.31.0 v1.32.0 v1.33.0 v1.34.0":        "v1.31.0 v1.32.0 v1.33.0 v1.34.0",
+		"v1.34.0 v1.33.0 v1.32.0 v1.31.0 v1.1.0": "v1.1.0 v1.31.0 v1.32.0 v1.33.0 v1.34.0",
+	} {
+		var versions []version.Version
+		for _, s := range strings.Fields(given) {
+			versions = append(versions, version.MustParse(s))
+		}
+		var got []string
+		for _, v := range version.Sorted(versions) {
+			got = append(got, v.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("Sorted(%s) = %s; want %s", given, got, want)
+		}
+	}
+}
+
+func TestEqual(t *testing.T) {
+	tests := []struct {
+		a, b               string
+		equal, sameRelease bool
+	}{
+		{"v1.31.2", "v1.31.2", true, true},
+		{"v1.31.2", "v1.31.3", false, false},
+		{"v1.31.2+b.1", "v1.31.2+b.2", false, true},
+		{"v1.31.2-rc.1+b.1", "v1.31.2-rc.1+b.2", false, true},
+		{"v1.31.2-rc.1", "v1.31.2-rc.2", false, false},
+		{"v1.31.2-rc.1", "v1.31.2", false, false},
+	}
+	for _, tt := range tests {
+		a, b := version.MustParse(tt.a), version.MustParse(tt.b)
+		if a.Equal(b) != tt.equal || a.SameRelease(b) != tt.sameRelease {
+			t.Errorf("%s and %s: Equal %t, SameRelease %t; want %t, %t",
+				a, b, a.Equal(b), a.SameRelease(b), tt.equal, tt.sameRelease)
+		}
+	}
+}
+
+func TestMinorText(t *testing.T) {
+	var got version.Minor
+	if err := got.UnmarshalText([]byte("v1.31")); err != nil || got.String() != "v1.31" {
+		t.Errorf("v1.31 came back as %s, %v", got, err)
+	}
+	if err := got.UnmarshalText([]byte("v1.32.1")); err == nil || got.String() != "v1.31" {
+		t.Errorf("v1.32.1 came back as %s, %v; want an error and the minor unchanged", got, err)
+	}
+}
