@@ -69,14 +69,29 @@ func (p path) measure(graph *callgraph.Graph) string {
 		if to.MatchString(node.Func.String()) {
 			return describe(node, seen)
 		}
-		for _, edge := range node.Out {
-			if _, ok := seen[edge.Callee]; !ok && edge.Callee.Func != nil {
-				seen[edge.Callee] = node
-				queue = append(queue, edge.Callee)
+		for _, next := range callees(graph, node) {
+			if _, ok := seen[next]; !ok && next.Func != nil {
+				seen[next] = node
+				queue = append(queue, next)
 			}
 		}
 	}
 	return "no way"
+}
+
+// callees are what a function calls, and the functions in it: libraries, whose bodies are not loaded,
+// call those.
+func callees(graph *callgraph.Graph, node *callgraph.Node) []*callgraph.Node {
+	var next []*callgraph.Node
+	for _, edge := range node.Out {
+		next = append(next, edge.Callee)
+	}
+	for _, inner := range node.Func.AnonFuncs {
+		if n := graph.Nodes[inner]; n != nil {
+			next = append(next, n)
+		}
+	}
+	return next
 }
 
 // describe counts what lies between the start and node, whose predecessors are in seen.
