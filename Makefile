@@ -177,6 +177,13 @@ house: ## Print how large the product is, and how many calls lead from a cause t
 	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir"' EXIT; git worktree add --detach --quiet "$$dir" $(BASE); \
 	cd tools/house && go run . "$(BASE)=$$dir" "now=$(CURDIR)"
 
+.PHONY: test-versions
+test-versions: build ## Run the e2e tests that kill the extension and the manager, each start with the other of BASE's binary and this one.
+	bin/windlass dev build
+	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir"; rm -f bin/previous' EXIT; git worktree add --detach --quiet "$$dir" $(BASE); \
+	(cd "$$dir" && go build -o $(CURDIR)/bin/previous ./cmd/windlass) && \
+	WINDLASS_PREVIOUS=$(CURDIR)/bin/previous $(E2E) ./test/e2e/inplace ./test/e2e/annotated ./test/e2e/engine
+
 .PHONY: bench
 bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the simulator on fleets of 100 to 100,000 nodes.
 	cd test/differential && go test -run '^TestSpeed$$' -count=1 -v -benchtime $(BENCHTIME) ./... -args -speed

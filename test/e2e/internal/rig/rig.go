@@ -118,8 +118,25 @@ var windlass = sync.OnceValues(func() (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building windlass: %w\n%s", err, out)
 	}
-	return path, nil
+	previous := os.Getenv("WINDLASS_PREVIOUS")
+	if previous == "" {
+		return path, nil
+	}
+	alternating := filepath.Join(binDir, "alternating")
+	script := fmt.Sprintf(alternate, path, previous)
+	return alternating, os.WriteFile(alternating, []byte(script), 0o700)
 })
+
+// alternate is a program that runs another binary each time the extension or the manager starts. Tests
+// that kill them then upgrade Windlass, and go back, in the middle of what they test.
+const alternate = `#!/bin/bash
+new=%q previous=%q
+case "$1" in extension | manager)
+	exec {lock}>>"$0.starts" && flock "$lock" && echo "$1" >&"$lock" && starts=$(wc -l <"$0.starts") && exec {lock}>&-
+	((starts %% 2)) || exec "$previous" "$@" ;;
+esac
+exec "$new" "$@"
+`
 
 func stop(t *testing.T, p *devplane.Plane, state string) {
 	t.Helper()
