@@ -11,9 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,9 +28,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/demo"
 	"github.com/windlass-dev/windlass/internal/devplane"
+	"github.com/windlass-dev/windlass/test/e2e/internal/rig"
 )
-
-const repository = "../../.."
 
 // timeout is for everything that one plane is used for; far beyond what a busy machine needs.
 const (
@@ -54,31 +51,11 @@ func TestMain(m *testing.M) {
 	}
 	ctrl.SetLogger(logr.Discard())
 	code := m.Run()
-	if binDir != "" {
-		_ = os.RemoveAll(binDir) // the system's temporary directory is cleaned anyway
-	}
+	rig.Remove()
 	os.Exit(code)
 }
 
 func long() bool { return os.Getenv("WINDLASS_LONG") == "1" }
-
-// binDir is made by the first test that needs it.
-var binDir string
-
-// windlass is the binary, made once for this run.
-var windlass = sync.OnceValues(func() (string, error) {
-	var err error
-	if binDir, err = os.MkdirTemp("", "windlass-inplace-"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(binDir, "windlass")
-	build := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", path, "./cmd/windlass")
-	build.Dir = repository
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building windlass: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 // plane is a plane on which the extension runs, its guard included.
 type plane struct {
@@ -101,7 +78,7 @@ func start(t *testing.T) (context.Context, *plane) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
 	t.Cleanup(cancel)
-	executable, err := windlass()
+	executable, err := rig.Windlass()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func StartAs(ctx context.Context, t *testing.T, engine demo.Engine, name string,
 
 func start(ctx context.Context, t *testing.T, children func(executable, assets string) []devplane.Child) *Plane {
 	t.Helper()
-	executable, err := windlass()
+	executable, err := Windlass()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func Remove() {
 // binDir is made by the first test that needs it.
 var binDir string
 
-// windlass is the binary, made once for this run.
-var windlass = sync.OnceValues(func() (string, error) {
+// Windlass is the path of the binary, built once for this run.
+var Windlass = sync.OnceValues(func() (string, error) {
 	source, err := devplane.FindSource(".")
 	if err != nil {
 		return "", err
