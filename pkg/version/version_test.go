@@ -271,7 +271,7 @@ func TestSorted(t *testing.T) {
 		"v1.34.0 v1.33.0 v1.32.0 v1.31.0 v1.1.0": "v1.1.0 v1.31.0 v1.32.0 v1.33.0 v1.34.0",
 	} {
 		var versions []version.Version
-		for _, s := range strings.Fields(given) {
+		for s := range strings.FieldsSeq(given) {
 			versions = append(versions, version.MustParse(s))
 		}
 		var got []string
