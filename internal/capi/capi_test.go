@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -171,6 +172,29 @@ func TestReportedVersions(t *testing.T) {
 				t.Errorf("ReportedVersions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestReportedVersion(t *testing.T) {
+	t.Parallel()
+	m := &clusterv1.Machine{}
+	m.Spec.Version = "v1.31.2"
+	for _, test := range []struct {
+		info    *corev1.NodeSystemInfo
+		kubelet string
+		want    capi.Reported
+	}{
+		{want: capi.Reported{Version: "v1.31.2", Field: "spec.version"}},
+		{info: &corev1.NodeSystemInfo{}, want: capi.Reported{Version: "v1.31.2", Field: "spec.version"}},
+		{
+			info: &corev1.NodeSystemInfo{KubeletVersion: "v1.30.1"}, kubelet: "v1.30.1",
+			want: capi.Reported{Version: "v1.30.1", Field: "status.nodeInfo.kubeletVersion"},
+		},
+	} {
+		m.Status.NodeInfo = test.info
+		if got, kubelet := capi.ReportedVersion(m), capi.Kubelet(m); got != test.want || kubelet != test.kubelet {
+			t.Errorf("%+v: %+v, kubelet %q; want %+v, %q", test.info, got, kubelet, test.want, test.kubelet)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -52,6 +53,23 @@ func RunningVersion(wanted version.Version, made, kubelet string) (running versi
 		running = planned
 	}
 	return running, errMade == nil && planned.Equal(wanted) && wanted.RunBy(running)
+}
+
+// Kubelet returns the version that a Machine's kubelet reports, as it writes it; empty if it reports none.
+func Kubelet(m *clusterv1.Machine) string {
+	if m.Status.NodeInfo == nil {
+		return ""
+	}
+	return m.Status.NodeInfo.KubeletVersion
+}
+
+// ReportedVersion returns the version that a Machine's kubelet reports, or the one that the Machine was
+// made for if the kubelet reports none.
+func ReportedVersion(m *clusterv1.Machine) Reported {
+	if kubelet := Kubelet(m); kubelet != "" {
+		return Reported{Version: kubelet, Field: "status.nodeInfo.kubeletVersion"}
+	}
+	return Reported{Version: m.Spec.Version, Field: "spec.version"}
 }
 
 // ReportedVersions returns the versions that a control plane object reports: status.versions of its

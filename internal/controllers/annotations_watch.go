@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/inplace/annotations"
 )
@@ -85,8 +86,7 @@ func (c *controllers) filtered() predicate.Predicate {
 func (c *controllers) marked() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
-			_, controlPlane := e.Object.GetLabels()[clusterv1.MachineControlPlaneLabel]
-			return controlPlane || c.Keys.Marked(e.Object.GetAnnotations())
+			return capi.IsControlPlane(e.Object) || c.Keys.Marked(e.Object.GetAnnotations())
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return c.changed(e) && (c.Keys.Marked(e.ObjectOld.GetAnnotations()) || c.Keys.Marked(e.ObjectNew.GetAnnotations()))

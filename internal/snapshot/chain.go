@@ -177,11 +177,7 @@ func readChainGroup(g *chain.Group, object groupObject, machines []*clusterv1.Ma
 	g.Exists, g.Oldest = true, g.Version
 	g.Deleting = object.ref.Object.GetDeletionTimestamp() != nil
 	for _, m := range machines {
-		runs := ""
-		if m.Status.NodeInfo != nil {
-			runs = m.Status.NodeInfo.KubeletVersion
-		}
-		readMachine(g, m.Spec.Version, runs)
+		readMachine(g, m.Spec.Version, capi.Kubelet(m))
 	}
 	if g.Kind == plan.MachinePool && len(machines) == 0 {
 		for _, r := range object.reported {

@@ -220,10 +220,8 @@ func machineVersions(machines []*clusterv1.Machine) map[groupKey][]reportedVersi
 	versions := map[groupKey][]reportedVersion{}
 	for _, m := range sorted {
 		key := keyOf(m)
-		reported := reportedVersion{ref: Ref{Object: m, Kind: "Machine", Field: "spec.version"}, version: m.Spec.Version}
-		if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
-			reported.ref.Field, reported.version = "status.nodeInfo.kubeletVersion", m.Status.NodeInfo.KubeletVersion
-		}
+		r := capi.ReportedVersion(m)
+		reported := reportedVersion{ref: Ref{Object: m, Kind: "Machine", Field: r.Field}, version: r.Version}
 		if key.topology != "" && reported.version != "" {
 			versions[key] = append(versions[key], reported)
 		}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -85,10 +86,6 @@ func countReported(versions []clusterv1.StatusVersion, at version.Version) (upda
 
 // runs reports whether a Machine is at a version: by its kubelet, or before that is known by what it was made for.
 func runs(m *clusterv1.Machine, at version.Version) bool {
-	text := m.Spec.Version
-	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
-		text = m.Status.NodeInfo.KubeletVersion
-	}
-	v, err := version.Parse(text)
+	v, err := version.Parse(capi.ReportedVersion(m).Version)
 	return err == nil && at.RunBy(v)
 }

@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // controllerName is also that of Cluster API's controller: its metrics and logs are found under the same name.
@@ -114,11 +116,7 @@ func machineFacts(o client.Object) any {
 	if !ok {
 		return objectFacts(o)
 	}
-	kubelet := ""
-	if machine.Status.NodeInfo != nil {
-		kubelet = machine.Status.NodeInfo.KubeletVersion
-	}
-	return []any{machine.Spec.Version, kubelet, machine.Status.NodeRef.IsDefined(), machine.Labels, !machine.DeletionTimestamp.IsZero()}
+	return []any{machine.Spec.Version, capi.Kubelet(machine), machine.Status.NodeRef.IsDefined(), machine.Labels, !machine.DeletionTimestamp.IsZero()}
 }
 
 func poolFacts(o client.Object) any {

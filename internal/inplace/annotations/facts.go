@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -60,10 +61,7 @@ func updatedByClusterAPI(m metav1.Object) string {
 }
 
 func kubeletOf(m *clusterv1.Machine) version.Version {
-	if m.Status.NodeInfo == nil {
-		return version.Version{}
-	}
-	kubelet, err := version.Parse(m.Status.NodeInfo.KubeletVersion)
+	kubelet, err := version.Parse(capi.Kubelet(m))
 	if err != nil {
 		return version.Version{}
 	}

@@ -18,11 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
-var (
-	machineKind           = clusterv1.GroupVersion.WithKind("Machine")
-	machineDeploymentKind = capi.MachineDeploymentKind
-	machineSetKind        = capi.MachineSetKind
-)
+var machineKind = clusterv1.GroupVersion.WithKind("Machine")
 
 // owner is the object that holds a group of machines: a MachineDeployment, a MachineSet without one, or a control plane.
 type owner struct {
@@ -64,7 +60,7 @@ func (e *Engine) ReadController(ctx context.Context, meta metav1.Object) (*metav
 		return nil, fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
 	}
 	kind, key := owner.GroupKind(), owner.NamespacedName
-	if kind != machineDeploymentKind.GroupKind() && kind != machineSetKind.GroupKind() {
+	if kind != capi.MachineDeploymentKind.GroupKind() && kind != capi.MachineSetKind.GroupKind() {
 		object := &metav1.PartialObjectMetadata{}
 		err := e.ReadProvided(ctx, kind, key, object)
 		return object, err

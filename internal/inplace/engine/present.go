@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -63,10 +64,8 @@ func (e *Engine) isReleased(m *clusterv1.Machine, desired version.Version) bool 
 // isPresent reports whether a machine runs a version. Cluster API notes a node's version a while after it has changed, so where it notes another one the node
 // itself is asked. The error says that the node cannot be looked up now: updaters need not be asked then, and no machine replaced.
 func (e *Engine) isPresent(ctx context.Context, m *clusterv1.Machine, desired version.Version) (bool, error) {
-	if m.Status.NodeInfo != nil {
-		if kubelet, err := version.Parse(m.Status.NodeInfo.KubeletVersion); err == nil && desired.RunBy(kubelet) {
-			return true, nil
-		}
+	if kubelet, err := version.Parse(capi.Kubelet(m)); err == nil && desired.RunBy(kubelet) {
+		return true, nil
 	}
 	name := m.Status.NodeRef.Name
 	if name == "" {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -221,11 +222,7 @@ func setLagging(into *scenario.Pool, template string, oldest version.Version, ma
 }
 
 func runs(m *clusterv1.Machine, wanted version.Version) bool {
-	text := m.Spec.Version
-	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
-		text = m.Status.NodeInfo.KubeletVersion
-	}
-	v, err := version.Parse(text)
+	v, err := version.Parse(capi.ReportedVersion(m).Version)
 	return err != nil || wanted.RunBy(v)
 }
 
