@@ -78,7 +78,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/contract", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
-		api/v1alpha1 internal/contract internal/guard internal/inplace/annotations
+		api/v1alpha1 internal/capi internal/contract internal/guard internal/inplace/annotations
 		internal/inplace/engine internal/snapshot internal/text internal/updatepolicy
 		internal/upgradegraph
 	`},
@@ -176,8 +176,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
-		api/v1alpha1 internal/chain internal/contract internal/keyed internal/snapshot
-		internal/text pkg/plan pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/contract internal/keyed
+		internal/snapshot internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
 	{pkg: "internal/transport/pod", kind: effects, imports: `
