@@ -92,26 +92,6 @@ func (w *world) putNode(name string, facts inplace.Node, simulated bool) {
 	w.server.nodes[name] = node
 }
 
-func TestContract(t *testing.T) {
-	porttest.RunNodesSuite(t, func(t *testing.T) porttest.NodesWorld {
-		t.Helper()
-		w := newWorld(t)
-		gone := newAPIServer(t)
-		w.putSecret(t, away, gone.kubeconfig(nil))
-		gone.Close()
-		return porttest.NodesWorld{
-			Nodes: w.nodes, Cluster: cluster, Machine: machine, Unreachable: away,
-			PutNode: w.putNode,
-			PutPod:  func(node string) { w.server.putPod("web", node, nil) },
-			PutBlockedPod: func(node, budget string) func() {
-				w.server.putPod("web", node, nil)
-				w.server.refuseEviction("web", budgetRefuses(budget, 10))
-				return func() { w.server.refuseEviction("web", nil) }
-			},
-		}
-	})
-}
-
 func TestFacts(t *testing.T) {
 	w := newWorld(t)
 	ready := porttest.ReadyNode("v1.33.4", start)

@@ -11,29 +11,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
 
-func TestNodesInMemory(t *testing.T) {
-	porttest.RunNodesSuite(t, func(*testing.T) porttest.NodesWorld {
-		cluster := types.NamespacedName{Namespace: "default", Name: "here"}
-		away := types.NamespacedName{Namespace: "default", Name: "away"}
-		nodes := porttest.NewNodes()
-		nodes.SetUnreachable(away, "no route to host")
-		return porttest.NodesWorld{
-			Nodes: nodes, Cluster: cluster, Machine: types.NamespacedName{Namespace: "default", Name: "machine"}, Unreachable: away,
-			PutNode: func(name string, facts inplace.Node, simulated bool) {
-				nodes.Set(cluster, name, facts)
-				if !simulated {
-					nodes.SetReal(cluster, name)
-				}
-			},
-			PutPod: func(node string) { nodes.SetDrain(cluster, node, 1) },
-			PutBlockedPod: func(node, budget string) func() {
-				nodes.Block(cluster, node, budget)
-				return func() { nodes.Block(cluster, node, "") }
-			},
-		}
-	})
-}
-
 func TestNodesCountsAndFails(t *testing.T) {
 	cluster := types.NamespacedName{Name: "c"}
 	nodes := porttest.NewNodes()

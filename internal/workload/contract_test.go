@@ -1,19 +1,20 @@
-package porttest
+package workload_test
 
 import (
 	"strings"
-	"testing" //nolint:depguard // A suite of contract tests is imported by tests only.
-	"time"
+	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
 
-// NodesWorld is what RunNodesSuite needs of an implementation of port.Nodes: clusters to look at, and ways to change them.
-type NodesWorld struct {
+// nodesWorld is what testNodes needs of an implementation of port.Nodes: clusters, and functions
+// that change them.
+type nodesWorld struct {
 	Nodes port.Nodes
 	// Cluster can be reached and has no nodes; Machine is one of its Machines.
 	Cluster, Machine types.NamespacedName
@@ -28,13 +29,55 @@ type NodesWorld struct {
 	PutBlockedPod func(node, budget string) (allow func())
 }
 
+func TestContract(t *testing.T) {
+	testNodes(t, func(t *testing.T) nodesWorld {
+		t.Helper()
+		w := newWorld(t)
+		gone := newAPIServer(t)
+		w.putSecret(t, away, gone.kubeconfig(nil))
+		gone.Close()
+		return nodesWorld{
+			Nodes: w.nodes, Cluster: cluster, Machine: machine, Unreachable: away,
+			PutNode: w.putNode,
+			PutPod:  func(node string) { w.server.putPod("web", node, nil) },
+			PutBlockedPod: func(node, budget string) func() {
+				w.server.putPod("web", node, nil)
+				w.server.refuseEviction("web", budgetRefuses(budget, 10))
+				return func() { w.server.refuseEviction("web", nil) }
+			},
+		}
+	})
+}
+
+func TestContractOfNodesInMemory(t *testing.T) {
+	testNodes(t, func(*testing.T) nodesWorld {
+		nodes := porttest.NewNodes()
+		nodes.SetUnreachable(away, "no route to host")
+		return nodesWorld{
+			Nodes: nodes, Cluster: cluster, Machine: machine, Unreachable: away,
+			PutNode: func(name string, facts inplace.Node, simulated bool) {
+				nodes.Set(cluster, name, facts)
+				if !simulated {
+					nodes.SetReal(cluster, name)
+				}
+			},
+			PutPod: func(node string) { nodes.SetDrain(cluster, node, 1) },
+			PutBlockedPod: func(node, budget string) func() {
+				nodes.Block(cluster, node, budget)
+				return func() { nodes.Block(cluster, node, "") }
+			},
+		}
+	})
+}
+
 // maxDrainCalls is how often a drain of one pod that nothing blocks may have to be called.
 const maxDrainCalls = 3
 
-// RunNodesSuite tests that an implementation keeps the contract of port.Nodes. Each test has a world of its own.
-func RunNodesSuite(t *testing.T, newWorld func(t *testing.T) NodesWorld) {
+// testNodes checks that an implementation keeps the contract of port.Nodes. Each test has its own
+// world.
+func testNodes(t *testing.T, newWorld func(t *testing.T) nodesWorld) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, NodesWorld){
+	for name, test := range map[string]func(*testing.T, nodesWorld){
 		"facts of a node":                 testNodeFacts,
 		"a node that does not exist":      testNodeMissing,
 		"a cluster that is not reached":   testNodeUnreachable,
@@ -52,8 +95,6 @@ func RunNodesSuite(t *testing.T, newWorld func(t *testing.T) NodesWorld) {
 	}
 }
 
-func since() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
-
 // looksLike compares facts; times by the instant, since a time zone is lost on the wire.
 func looksLike(t *testing.T, got, want inplace.Node) {
 	t.Helper()
@@ -66,9 +107,9 @@ func looksLike(t *testing.T, got, want inplace.Node) {
 	}
 }
 
-func testNodeFacts(t *testing.T, w NodesWorld) {
+func testNodeFacts(t *testing.T, w nodesWorld) {
 	t.Helper()
-	ready := ReadyNode("v1.33.4", since())
+	ready := porttest.ReadyNode("v1.33.4", start)
 	w.PutNode("ready", ready, true)
 	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "ready"), ready)
 
@@ -79,7 +120,7 @@ func testNodeFacts(t *testing.T, w NodesWorld) {
 	}
 }
 
-func testNodeMissing(t *testing.T, w NodesWorld) {
+func testNodeMissing(t *testing.T, w nodesWorld) {
 	t.Helper()
 	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "none"), inplace.Node{})
 	if _, err := w.Nodes.Get(t.Context(), w.Cluster, "none"); !apierrors.IsNotFound(err) {
@@ -97,7 +138,7 @@ func testNodeMissing(t *testing.T, w NodesWorld) {
 	}
 }
 
-func testNodeUnreachable(t *testing.T, w NodesWorld) {
+func testNodeUnreachable(t *testing.T, w nodesWorld) {
 	t.Helper()
 	if node := w.Nodes.Node(t.Context(), w.Unreachable, "any"); node.Unknown == "" || node.Exists || node.Ready {
 		t.Errorf("Node of a cluster that is not reached: %+v, want only Unknown", node)
@@ -116,9 +157,9 @@ func testNodeUnreachable(t *testing.T, w NodesWorld) {
 	}
 }
 
-func testDrainEmpty(t *testing.T, w NodesWorld) {
+func testDrainEmpty(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", ReadyNode("v1.33.4", since()), true)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), true)
 	status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, "a")
 	if err != nil || !status.Done || status.Message != "" {
 		t.Fatalf("Drain: %+v, %v, want done", status, err)
@@ -128,9 +169,9 @@ func testDrainEmpty(t *testing.T, w NodesWorld) {
 	}
 }
 
-func testDrainPod(t *testing.T, w NodesWorld) {
+func testDrainPod(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", ReadyNode("v1.33.4", since()), false)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), false)
 	w.PutPod("a")
 	status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, "a")
 	if err != nil || status.Done || status.Message == "" {
@@ -139,7 +180,7 @@ func testDrainPod(t *testing.T, w NodesWorld) {
 	drainToEnd(t, w, "a")
 }
 
-func drainToEnd(t *testing.T, w NodesWorld, node string) {
+func drainToEnd(t *testing.T, w nodesWorld, node string) {
 	t.Helper()
 	for range maxDrainCalls {
 		status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, node)
@@ -153,9 +194,9 @@ func drainToEnd(t *testing.T, w NodesWorld, node string) {
 	t.Fatalf("Drain is not done after %d more calls", maxDrainCalls)
 }
 
-func testDrainBlocked(t *testing.T, w NodesWorld) {
+func testDrainBlocked(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", ReadyNode("v1.33.4", since()), false)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), false)
 	allow := w.PutBlockedPod("a", "keep-two")
 	var before string
 	for i := range 4 {
@@ -173,9 +214,9 @@ func testDrainBlocked(t *testing.T, w NodesWorld) {
 	drainToEnd(t, w, "a")
 }
 
-func testUncordon(t *testing.T, w NodesWorld) {
+func testUncordon(t *testing.T, w nodesWorld) {
 	t.Helper()
-	facts := ReadyNode("v1.33.4", since())
+	facts := porttest.ReadyNode("v1.33.4", start)
 	facts.Unschedulable = true
 	w.PutNode("a", facts, false)
 	if err := w.Nodes.Uncordon(t.Context(), w.Cluster, "a"); err != nil {
@@ -185,47 +226,47 @@ func testUncordon(t *testing.T, w NodesWorld) {
 	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), facts)
 }
 
-func testSetKubelet(t *testing.T, w NodesWorld) {
+func testSetKubelet(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", ReadyNode("v1.33.4", since()), true)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), true)
 	for range 2 {
 		if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "v1.34.1"); err != nil {
 			t.Fatalf("SetKubelet: %v", err)
 		}
-		looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), ReadyNode("v1.34.1", since()))
+		looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), porttest.ReadyNode("v1.34.1", start))
 	}
 }
 
-func testSetKubeletRefuses(t *testing.T, w NodesWorld) {
+func testSetKubeletRefuses(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", ReadyNode("v1.33.4", since()), false)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), false)
 	if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "v1.34.1"); err == nil {
 		t.Error("SetKubelet of a real node succeeded")
 	}
-	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), ReadyNode("v1.33.4", since()))
+	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), porttest.ReadyNode("v1.33.4", start))
 }
 
-func testSetKubeletGarbage(t *testing.T, w NodesWorld) {
+func testSetKubeletGarbage(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", ReadyNode("v1.33.4", since()), true)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), true)
 	if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "latest"); err == nil {
 		t.Error("SetKubelet accepted what is not a version")
 	}
-	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), ReadyNode("v1.33.4", since()))
+	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), porttest.ReadyNode("v1.33.4", start))
 }
 
-func testGet(t *testing.T, w NodesWorld) {
+func testGet(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", ReadyNode("v1.33.4", since()), true)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), true)
 	node, err := w.Nodes.Get(t.Context(), w.Cluster, "a")
 	if err != nil || node.Name != "a" || node.Status.NodeInfo.KubeletVersion != "v1.33.4" || node.Spec.Unschedulable {
 		t.Errorf("Get: %+v, %v", node, err)
 	}
 }
 
-func testRepeats(t *testing.T, w NodesWorld) {
+func testRepeats(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", ReadyNode("v1.33.4", since()), false)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), false)
 	for range 2 {
 		drainToEnd(t, w, "a")
 		for range 2 {
@@ -233,6 +274,6 @@ func testRepeats(t *testing.T, w NodesWorld) {
 				t.Fatalf("Uncordon: %v", err)
 			}
 		}
-		looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), ReadyNode("v1.33.4", since()))
+		looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), porttest.ReadyNode("v1.33.4", start))
 	}
 }
