@@ -47,6 +47,34 @@ func TestCallHasItsTime(t *testing.T) {
 	}
 }
 
+// TestCancelledBeforeTheCall holds that a Machine keeps its release where the annotation is removed
+// before an updater was asked.
+func TestCancelledBeforeTheCall(t *testing.T) {
+	t.Parallel()
+	for _, drain := range []string{"true", "false"} {
+		w := newWorld(t)
+		kubelet, _ := w.register()
+		w.add(newMachine("a", ""))
+		w.annotate(w.machine("a"), map[string]any{
+			v1alpha1.InPlaceUpgradeDrainAnnotation: drain, keys.Release: toChannel, keys.Status: "done",
+		})
+		w.ask("a", toVersion)
+		w.until("it is to be updated", func() bool {
+			u, _ := readRecord[request.Upgrade](w.machine("a").Annotations)
+			return u != nil && u.Progress.Phase == inplace.Updating
+		})
+		w.annotate(w.machine("a"), map[string]any{keys.To: nil})
+		w.until("it rests", func() bool { return !has(w.machine("a"), v1alpha1.InPlaceUpgradeAnnotation) })
+		node := w.nodes.Node(t.Context(), inCluster, "a")
+		if got := w.marks("a"); got != (request.Marks{Release: toChannel}) || node.Unschedulable {
+			t.Errorf("drain %s: left are %+v; the node is %+v", drain, got, node)
+		}
+		if len(kubelet.requests) > 0 {
+			t.Errorf("drain %s: the updater was asked %d times", drain, len(kubelet.requests))
+		}
+	}
+}
+
 // TestAskedOnce asks updaters once what they cover, though it is decided again under the lock of the control plane.
 func TestAskedOnce(t *testing.T) {
 	t.Parallel()

@@ -257,8 +257,11 @@ func (r *machineRun) Drain(ctx context.Context, began time.Time) (inplace.DrainS
 	return r.machine.Drain(ctx, began)
 }
 
-// Call asks the updater of a step.
+// Call records that the updater of a step is asked, and asks it.
 func (r *machineRun) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
+	if err := r.record(ctx, request.Asked(r.facts), r.machine.Record); err != nil {
+		return inplace.Answer{}, err
+	}
 	return r.call(ctx, a, nil)
 }
 

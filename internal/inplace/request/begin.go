@@ -116,7 +116,9 @@ func start(f Machine, t target, steps []inplace.Step) MachineVerdict {
 	adopted := adopts(f)
 	steps = selectSteps(f, t, steps, before)
 	f.Marks.LastFailed = ""
-	if !adopted {
+	if adopted {
+		f.Marks.Release = "" // The other controller has asked.
+	} else {
 		f.Marks.ChangeID = ""
 	}
 	f.Upgrade, f.Retry = nil, false

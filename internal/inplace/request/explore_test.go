@@ -22,6 +22,8 @@ type budget struct{ crashes, failures, edits, retries, flaps int8 }
 type state struct {
 	world
 	budget
+	// released says that all machines had a release on record at the beginning.
+	released bool
 }
 
 type step struct {
@@ -29,7 +31,7 @@ type step struct {
 	label string
 }
 
-func (s *state) copy() state { return state{world: s.clone(), budget: s.budget} }
+func (s *state) copy() state { return state{world: s.clone(), budget: s.budget, released: s.released} }
 
 // key names a state: ages count, not times, and only as far as rules look.
 func (s *state) key() string {
@@ -41,6 +43,9 @@ func (s *state) key() string {
 			marks.LastFailed = "before"
 		}
 		b = fmt.Appendf(b, "|%v %t %s %s %t %t %t %t", marks, m.retry, m.installed, m.running, m.cordoned, m.node.Ready && m.node.Unknown == "", m.node.Unschedulable, m.upgrade == nil)
+		if s.released {
+			b = fmt.Appendf(b, " %t", m.asked)
+		}
 		if u := m.upgrade; u != nil {
 			b = fmt.Appendf(b, " %s %s %t %t %t", u.Option, u.Reason, u.Cancelled, u.Cordoned, u.Progress == nil)
 			if p := u.Progress; p != nil {
@@ -175,7 +180,12 @@ func run(s state, i int, d inplace.Verdict, label string, depth int) []step {
 		s.machines[i].node.Unschedulable, s.machines[i].cordoned = true, true
 		crash(s.copy(), "after draining")
 		f := s.facts(i)
-		next(s, inplace.Drained(f.Facts()), label+", drained")
+		drained := inplace.Drained(f.Facts())
+		next(s, drained, label+", drained")
+		// The drain may have taken the time of this reconcile.
+		late := s.copy()
+		late.save(i, request.Carried(f, drained.Progress))
+		all = append(all, step{late, label + ", drained late"})
 	case inplace.Call:
 		for _, way := range ask(s, i, s.requestOf(i, a)) {
 			crash(way.copy(), "after calling")
@@ -302,6 +312,8 @@ func unfinished(s state) string {
 			return m.name + " rests in an unfinished upgrade"
 		case m.marks.To != "" && (s.holder == "" || s.holder == m.name):
 			return m.name + " rests with " + m.marks.To + " asked for"
+		case s.released && !m.asked && m.marks.Release == "":
+			return m.name + " rests without its release, and no updater was asked"
 		case m.cordoned && m.marks.Status != request.Failed:
 			return m.name + " rests cordoned"
 		}
@@ -357,19 +369,28 @@ func TestExplore(t *testing.T) {
 		controlPlane bool
 		machines     int
 		budget       budget
+		// released says that the machines have a release on record.
+		released bool
 	}{
-		"single control plane machine":        {true, 1, budget{crashes: 2, failures: 2, edits: 3, retries: 1, flaps: 1}},
-		"control plane, crashes":              {true, 3, budget{crashes: 2, edits: 1, failures: 1}},
-		"control plane, edits":                {true, 2, budget{edits: 3, failures: 1}},
-		"control plane, failures and retries": {true, 2, budget{failures: 3, retries: 2, edits: 1}},
-		"workers, crashes":                    {false, 2, budget{crashes: 2, edits: 2}},
-		"workers, edits":                      {false, 2, budget{edits: 3, failures: 1}},
-		"workers, flaps":                      {false, 2, budget{flaps: 2, failures: 2, edits: 1}},
+		"single control plane machine":        {true, 1, budget{crashes: 2, failures: 2, edits: 3, retries: 1, flaps: 1}, false},
+		"control plane, crashes":              {true, 3, budget{crashes: 2, edits: 1, failures: 1}, false},
+		"control plane, edits":                {true, 2, budget{edits: 3, failures: 1}, false},
+		"control plane, failures and retries": {true, 2, budget{failures: 3, retries: 2, edits: 1}, false},
+		"workers, crashes":                    {false, 2, budget{crashes: 2, edits: 2}, false},
+		"workers, edits":                      {false, 2, budget{edits: 3, failures: 1}, false},
+		"worker with a release":               {false, 1, budget{crashes: 1, edits: 2, failures: 1}, true},
+		"control plane with releases":         {true, 2, budget{edits: 2}, true},
+		"workers, flaps":                      {false, 2, budget{flaps: 2, failures: 2, edits: 1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := state{world: newWorld(tt.controlPlane, tt.machines), budget: tt.budget}
-			s.marks.To = optionA
+			s.marks.To, s.released = optionA, tt.released
+			for i := range s.machines {
+				if tt.released {
+					s.machines[i].marks.Release = s.machines[i].installed
+				}
+			}
 			visited, violation := explore(s, limit)
 			t.Logf("%d states", visited)
 			if violation != "" {

@@ -105,8 +105,9 @@ func decideRunning(f Machine) MachineVerdict {
 	return v
 }
 
-// idle reports whether no change runs on the node, so that the upgrade can be given up. One that has ended, on a node that shows it, is not given up: its
-// release can be recorded. Where the node does not show it, a person may be about to mend just that.
+// idle reports whether no change runs on the node, so that the upgrade can be given up. One that has
+// ended, on a node that shows it, is not given up: its release can be recorded. Where the node does
+// not show it, a person may be about to fix just that.
 func idle(f Machine) bool {
 	p := f.Upgrade.Progress
 	switch p.Phase {
@@ -115,6 +116,7 @@ func idle(f Machine) bool {
 	case inplace.Verifying, inplace.Soaking:
 		return f.Marks.To != "" && inplace.NodeProblem(f.Facts()) != ""
 	case inplace.Updating:
+		return f.Marks.Release != "" // See Asked.
 	}
 	return false
 }
@@ -232,8 +234,8 @@ func Carried(f Machine, p *inplace.Progress) MachineVerdict {
 	u.Progress = p
 	v := f.rest(State{})
 	v.After.Upgrade, v.After.Marks.Status = &u, InProgress
-	if p.Phase != inplace.Draining {
-		// From the first request on nobody knows what is installed.
+	if p.Phase != inplace.Draining && p.Phase != inplace.Updating {
+		// From the first request on nobody knows what is installed; see Asked.
 		v.After.Marks.Release = ""
 	}
 	begun := p.Phase != before.Phase
@@ -245,6 +247,14 @@ func Carried(f Machine, p *inplace.Progress) MachineVerdict {
 		v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
 		v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("the upgrade to %s failed: %s", u.Option, p.LastError)}
 	}
+	return v
+}
+
+// Asked returns what must be recorded before a request to an updater: from the first one on nobody
+// knows what is installed. A release that is on record shows that no updater has been asked.
+func Asked(f Machine) MachineVerdict {
+	v := f.rest(State{})
+	v.After.Marks.Release = ""
 	return v
 }
 

@@ -11,7 +11,10 @@ import (
 // underWay is a machine that is being upgraded, in a phase.
 func underWay(phase inplace.Phase, edit func(*request.Machine, *request.Upgrade)) request.Machine {
 	f := well()
-	f.Marks.Status, f.Marks.Release = request.InProgress, "old"
+	f.Marks.Status = request.InProgress
+	if phase == inplace.Draining {
+		f.Marks.Release = "old" // No updater has been asked.
+	}
 	f.Upgrade = &request.Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{
 		ID: "u", Phase: phase, Attempt: 1, Operation: "u-1", Started: start0, To: at("v1.31.2"),
 		Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}, LastError: "no",
@@ -30,6 +33,9 @@ func TestRunning(t *testing.T) {
 		return func(f *request.Machine, u *request.Upgrade) {
 			f.Marks.To, u.Progress.Unended, u.Cancelled = to, unended, cancelled
 		}
+	}
+	unasked := func(to string) func(*request.Machine, *request.Upgrade) {
+		return func(f *request.Machine, _ *request.Upgrade) { f.Marks.To, f.Marks.Release = to, "old" }
 	}
 	there := func(to string, cancelled bool) func(*request.Machine, *request.Upgrade) {
 		return func(f *request.Machine, u *request.Upgrade) {
@@ -50,6 +56,8 @@ func TestRunning(t *testing.T) {
 		"at work, an earlier one unended":  {facts: underWay(inplace.Updating, edit("", true, true)), want: request.Run{}, cancelled: true},
 		"withdrawn, at work":               {facts: underWay(inplace.Updating, edit("", false, false)), want: request.Wait{}, event: request.Cancelled, cancelled: true},
 		"withdrawn, followed":              {facts: underWay(inplace.Updating, edit("", false, true)), want: request.Run{}, cancelled: true},
+		"withdrawn, nothing asked":         {facts: underWay(inplace.Updating, unasked("")), want: request.Rest{}, event: request.Cancelled, gone: true},
+		"another, nothing asked":           {facts: underWay(inplace.Updating, unasked(other)), want: request.Ask{}},
 		"withdrawn, backing off":           {facts: underWay(inplace.BackingOff, edit("", false, false)), want: request.Rest{}, event: request.Cancelled, gone: true},
 		"withdrawn before, backing off":    {facts: underWay(inplace.BackingOff, edit("", false, true)), want: request.Rest{}, gone: true},
 		"withdrawn, unended":               {facts: underWay(inplace.BackingOff, edit("", true, false)), want: request.Wait{}, event: request.Cancelled, cancelled: true},
@@ -110,8 +118,8 @@ func TestCarried(t *testing.T) {
 	for _, tt := range []struct {
 		phase inplace.Phase
 		want  string
-	}{{inplace.Draining, "old"}, {inplace.Updating, ""}, {inplace.Soaking, ""}} {
-		f := underWay(tt.phase, nil)
+	}{{inplace.Draining, "old"}, {inplace.Updating, "old"}, {inplace.Soaking, ""}} {
+		f := underWay(tt.phase, func(f *request.Machine, _ *request.Upgrade) { f.Marks.Release = "old" })
 		if v := request.Carried(f, f.Upgrade.Progress); v.After.Marks.Release != tt.want || v.Event.Kind != request.NoEvent {
 			t.Errorf("%s: %+v %+v", tt.phase, v.After.Marks, v.Event)
 		}

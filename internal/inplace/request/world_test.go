@@ -23,6 +23,8 @@ type machine struct {
 	installed, running, operation string
 	// cordoned says that the upgrade has cordoned the node.
 	cordoned bool
+	// asked says that it is recorded that the updater is asked to begin a change.
+	asked bool
 }
 
 // world is a group, its machines, and the lock of the control plane.
@@ -141,8 +143,13 @@ func (w *world) keep(i int, d inplace.Verdict, save func(request.MachineVerdict)
 	if d.Progress != nil {
 		save(request.Carried(w.facts(i), d.Progress))
 	}
-	if refused, ok := d.Action.(inplace.Refuse); ok {
-		save(request.Refused(w.facts(i), refused.Message))
+	switch a := d.Action.(type) {
+	case inplace.Refuse:
+		save(request.Refused(w.facts(i), a.Message))
+	case inplace.Call:
+		save(request.Asked(w.facts(i)))
+		w.machines[i].asked = w.machines[i].asked || !w.requestOf(i, a).Follow
+	case inplace.Drain, inplace.Uncordon, inplace.Finish, inplace.AbandonUpdate, inplace.Wait, inplace.Complete:
 	}
 }
 
