@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/gate"
@@ -48,21 +46,12 @@ type approveOptions struct {
 func newApproveCommand() *cobra.Command {
 	o := &approveOptions{kube: newKubeFlags()}
 	cmd := &cobra.Command{
-		Use:     "approve CLUSTER",
-		Short:   "Let an upgrade go on at gates that need approval",
-		Long:    approveLong,
-		Example: approveExample,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch len(args) {
-			case 0:
-				return &flagError{flag: "CLUSTER", problem: "it is missing; name a Cluster"}
-			case 1:
-				return nil
-			default:
-				return &flagError{flag: "CLUSTER", problem: fmt.Sprintf("there can be one only, not %q", args)}
-			}
-		},
-		ValidArgsFunction: completeLiveCluster(o.kube),
+		Use:               "approve CLUSTER",
+		Short:             "Let an upgrade go on at gates that need approval",
+		Long:              approveLong,
+		Example:           approveExample,
+		Args:              clusterArg,
+		ValidArgsFunction: completeCluster(o.kube, nil),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
@@ -103,9 +92,9 @@ func (o *approveOptions) run(cmd *cobra.Command, name string) error {
 		held.write(out)
 		return nil
 	}
-	writer, err := client.New(m.config, client.Options{Scheme: m.scheme, Mapper: m.mapper})
+	writer, err := m.newClient()
 	if err != nil {
-		return &serverError{item: "the management cluster", err: err}
+		return err
 	}
 	a := approver{client: writer, config: m.config, held: held, out: out, now: time.Now()}
 	switch {
@@ -125,7 +114,7 @@ func (o *approveOptions) parseStep() (*gate.StepPattern, error) {
 	}
 	pattern, err := gate.ParseStepPattern(o.step)
 	if err != nil {
-		return nil, &flagError{flag: "--step", problem: err.Error(), err: err}
+		return nil, wrapInput("--step", err)
 	}
 	return &pattern, nil
 }
@@ -141,8 +130,7 @@ func (m managementCluster) fetchHeld(ctx context.Context, key types.NamespacedNa
 	if err := m.get(ctx, "Cluster", key, h.cluster); err != nil {
 		return held{}, err
 	}
-	found, err := list[*v1alpha1.UpgradeGate](ctx, m, "UpgradeGates of namespace "+key.Namespace,
-		func() client.ObjectList { return &v1alpha1.UpgradeGateList{} }, []client.ListOption{client.InNamespace(key.Namespace)})
-	h.gates = valuesOf(found)
-	return h, ignoreNotFound(err)
+	var err error
+	h.gates, err = m.listUpgradeGates(ctx, key.Namespace)
+	return h, err
 }

@@ -12,15 +12,11 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/demo"
 	"github.com/windlass-dev/windlass/internal/devplane"
 	"github.com/windlass-dev/windlass/internal/manifest"
@@ -254,17 +250,10 @@ func (o *demoOptions) plan(ctx context.Context, config *rest.Config, key types.N
 
 // planOnPlane makes the same request as "windlass plan CLUSTER --to ...".
 func planOnPlane(ctx context.Context, config *rest.Config, key types.NamespacedName, target version.Version) (plan.Request, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return plan.Request{}, fmt.Errorf("registering types: %w", err)
-		}
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	m, err := newManagementCluster(config)
 	if err != nil {
-		return plan.Request{}, fmt.Errorf("connecting to the management cluster: %w", err)
+		return plan.Request{}, err
 	}
-	m := managementCluster{Reader: c, mapper: c.RESTMapper()}
 	objects, err := m.fetchObjects(ctx, key, true)
 	if err != nil {
 		return plan.Request{}, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,7 +56,6 @@ type doctorOptions struct {
 
 func newDoctorCommand() *cobra.Command {
 	o := &doctorOptions{kube: newKubeFlags()}
-	complete := completeLiveCluster(o.kube)
 	cmd := &cobra.Command{
 		Use:     "doctor CLUSTER",
 		Short:   "Say whether a Cluster's machines can be updated in place, and what to change",
@@ -67,31 +65,24 @@ func newDoctorCommand() *cobra.Command {
 			if len(o.files) > 0 && len(args) == 0 {
 				return nil
 			}
-			return clusterArg(cmd, args)
+			return reported(clusterArg)(cmd, args)
 		},
-		ValidArgsFunction: complete,
+		ValidArgsFunction: completeCluster(o.kube, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := view.ParseFormatOf(o.output, view.ReportFormats())
 			if err != nil {
-				return reportFailure(cmd, planInput{format: view.Table}, planRequest{}, &flagError{flag: "--output", problem: err.Error(), err: err})
+				return reportError(cmd, view.Table, wrapInput("--output", err))
 			}
-			name := ""
-			if len(args) > 0 {
-				name = args[0]
-			}
-			facts, err := o.gather(cmd, name)
+			facts, err := o.gather(cmd, firstOf(args))
 			if err != nil {
-				return reportFailure(cmd, planInput{format: format}, planRequest{}, err)
+				return reportError(cmd, format, err)
 			}
 			return reportExamination(cmd, format, facts)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
-	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the findings: "+joinFormats(view.ReportFormats()))
-	o.kube.AddFlags(flags)
-	mustRegister(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
-	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(view.ReportFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
+	addFilesFlag(cmd, &o.files)
+	addFormatFlag(cmd, &o.output, "the findings", view.ReportFormats())
+	o.kube.AddFlags(cmd.Flags())
 	cmd.SetFlagErrorFunc(reportFlagError)
 	return cmd
 }
@@ -162,9 +153,7 @@ func (m managementCluster) liveFacts(ctx context.Context, key types.NamespacedNa
 	if err != nil {
 		return doctor.Facts{}, err
 	}
-	f := doctor.Facts{Live: true, Now: time.Now(), Handlers: ourHandlers(), Policies: s.Policies}
-	f.Objects.Cluster, f.Objects.ControlPlane = s.Cluster, s.ControlPlane
-	f.Objects.MachineDeployments, f.Objects.Machines = s.MachineDeployments, s.Machines
+	f := doctor.Facts{Live: true, Now: time.Now(), Handlers: ourHandlers(), Objects: s.Objects, Policies: s.Policies}
 	c := collector{managementCluster: m, facts: &f}
 	for _, step := range []struct {
 		source doctor.Source

@@ -45,7 +45,7 @@ func (c *collector) readClass(ctx context.Context) error {
 }
 
 func (c *collector) readUpdaters(ctx context.Context) (err error) {
-	c.facts.Updaters, err = c.listUpdaters(ctx)
+	c.facts.Updaters, err = listKnown[v1alpha1.Updater, v1alpha1.UpdaterList](ctx, c.managementCluster, "Updaters", scope{})
 	return err
 }
 
@@ -59,8 +59,8 @@ func (c *collector) readNamespace(ctx context.Context) error {
 }
 
 func (c *collector) readHealthChecks(ctx context.Context) error {
-	found, err := list[*clusterv1.MachineHealthCheck](ctx, c.managementCluster, "MachineHealthChecks of namespace "+c.key().Namespace,
-		func() client.ObjectList { return &clusterv1.MachineHealthCheckList{} }, []client.ListOption{client.InNamespace(c.key().Namespace)})
+	in := inNamespace(c.key().Namespace)
+	found, err := list[*clusterv1.MachineHealthCheck, clusterv1.MachineHealthCheckList](ctx, c.managementCluster, "MachineHealthChecks", in)
 	for _, h := range found {
 		if h.Spec.ClusterName == c.key().Name {
 			c.facts.HealthChecks = append(c.facts.HealthChecks, h)
@@ -69,18 +69,15 @@ func (c *collector) readHealthChecks(ctx context.Context) error {
 	return ignoreNotFound(err)
 }
 
-func (c *collector) readManagers(ctx context.Context) error {
-	found, err := list[*appsv1.Deployment](ctx, c.managementCluster, "Deployments",
-		func() client.ObjectList { return &appsv1.DeploymentList{} }, []client.ListOption{client.HasLabels{clusterv1.ProviderNameLabel}})
-	c.facts.Managers = valuesOf(found)
-	return ignoreNotFound(err)
+func (c *collector) readManagers(ctx context.Context) (err error) {
+	of := scope{options: []client.ListOption{client.HasLabels{clusterv1.ProviderNameLabel}}}
+	c.facts.Managers, err = listKnown[appsv1.Deployment, appsv1.DeploymentList](ctx, c.managementCluster, "Deployments", of)
+	return err
 }
 
-func (c *collector) readExtensions(ctx context.Context) error {
-	found, err := list[*runtimev1.ExtensionConfig](ctx, c.managementCluster, "ExtensionConfigs",
-		func() client.ObjectList { return &runtimev1.ExtensionConfigList{} }, nil)
-	c.facts.Extensions = valuesOf(found)
-	return ignoreNotFound(err)
+func (c *collector) readExtensions(ctx context.Context) (err error) {
+	c.facts.Extensions, err = listKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](ctx, c.managementCluster, "ExtensionConfigs", scope{})
+	return err
 }
 
 func (c *collector) readGuard(ctx context.Context) error {
@@ -95,8 +92,7 @@ func (c *collector) readGuard(ctx context.Context) error {
 // readTemplates looks for the objects that Cluster API must have to ask the extension: the templates of MachineSets with
 // machines, and what control plane Machines are made of.
 func (c *collector) readTemplates(ctx context.Context) error {
-	sets, err := list[*clusterv1.MachineSet](ctx, c.managementCluster, fmt.Sprintf("MachineSets of Cluster %s", c.key()),
-		func() client.ObjectList { return &clusterv1.MachineSetList{} }, ofCluster(c.key()))
+	sets, err := list[*clusterv1.MachineSet, clusterv1.MachineSetList](ctx, c.managementCluster, "MachineSets", inCluster(c.key()))
 	if ignoreNotFound(err) != nil {
 		return err
 	}

@@ -86,20 +86,37 @@ func connect(kube *genericclioptions.ConfigFlags) (managementCluster, string, er
 		return managementCluster{}, "", &serverError{item: "the kubeconfig", err: err}
 	}
 	config.WarningHandlerWithContext = rest.NoWarnings{}
+	m, err := newManagementCluster(config)
+	return m, namespace, err
+}
+
+// newManagementCluster returns the management cluster at the API server that config names.
+func newManagementCluster(config *rest.Config) (managementCluster, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.AddToScheme,
 		corev1.AddToScheme, appsv1.AddToScheme, admissionregistrationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			return managementCluster{}, "", fmt.Errorf("registering types: %w", err)
+			return managementCluster{}, fmt.Errorf("registering types: %w", err)
 		}
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	m := managementCluster{scheme: scheme, config: config}
+	c, err := m.newClient()
 	if err != nil {
-		return managementCluster{}, "", &serverError{item: "the management cluster", err: err}
+		return managementCluster{}, err
 	}
-	return managementCluster{Reader: c, mapper: c.RESTMapper(), scheme: scheme, config: config}, namespace, nil
+	m.Reader, m.mapper = c, c.RESTMapper()
+	return m, nil
+}
+
+// newClient returns a client that also writes and watches.
+func (m managementCluster) newClient() (client.WithWatch, error) {
+	c, err := client.NewWithWatch(m.config, client.Options{Scheme: m.scheme, Mapper: m.mapper})
+	if err != nil {
+		return nil, &serverError{item: "the management cluster", err: err}
+	}
+	return c, nil
 }
 
 // checkKubeconfig refuses to ask localhost, which is where client-go goes when nothing names a cluster: no kubeconfig, and
@@ -129,7 +146,10 @@ func (m managementCluster) fetchReferenced(ctx context.Context, namespace string
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	return object, m.get(ctx, ref.Kind, types.NamespacedName{Namespace: namespace, Name: ref.Name}, object)
+	if err := m.get(ctx, ref.Kind, types.NamespacedName{Namespace: namespace, Name: ref.Name}, object); err != nil {
+		return nil, err
+	}
+	return object, nil
 }
 
 func (m managementCluster) get(ctx context.Context, kind string, key types.NamespacedName, into client.Object) error {
@@ -143,27 +163,51 @@ func (m managementCluster) get(ctx context.Context, kind string, key types.Names
 	return nil
 }
 
-// list reads all pages of a list. T is the pointer type of the list's items.
-func list[T client.Object](ctx context.Context, m managementCluster, item string, newList func() client.ObjectList, options []client.ListOption) ([]T, error) {
+// scope is where objects are looked for.
+type scope struct {
+	// where is what messages say of it.
+	where   string
+	options []client.ListOption
+}
+
+func inNamespace(namespace string) scope {
+	return scope{where: " of namespace " + namespace, options: []client.ListOption{client.InNamespace(namespace)}}
+}
+
+func inCluster(key types.NamespacedName) scope {
+	return scope{
+		where:   " of Cluster " + key.String(),
+		options: []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}},
+	}
+}
+
+// listOf is the pointer type of a list of objects.
+type listOf[L any] interface {
+	*L
+	client.ObjectList
+}
+
+// list reads all pages of a list L, whose items are of the pointer type T. kinds is what messages call them.
+func list[T client.Object, L any, P listOf[L]](ctx context.Context, m managementCluster, kinds string, in scope) ([]T, error) {
 	var all []T
 	next := ""
 	for {
-		page := newList()
+		page := P(new(L))
 		paging := []client.ListOption{client.Limit(pageSize), client.Continue(next)}
 		if m.cached {
 			paging = nil
 		}
-		if err := m.List(ctx, page, append(paging, options...)...); err != nil {
-			return nil, &serverError{item: item, err: err}
+		err := m.List(ctx, page, append(paging, in.options...)...)
+		if err == nil {
+			err = meta.EachListItem(page, func(o runtime.Object) error {
+				if typed, ok := o.(T); ok {
+					all = append(all, typed)
+				}
+				return nil
+			})
 		}
-		err := meta.EachListItem(page, func(o runtime.Object) error {
-			if typed, ok := o.(T); ok {
-				all = append(all, typed)
-			}
-			return nil
-		})
 		if err != nil {
-			return nil, &serverError{item: item, err: err}
+			return nil, &serverError{item: kinds + in.where, err: err}
 		}
 		if next = page.GetContinue(); next == "" || m.cached {
 			return all, nil
@@ -171,21 +215,35 @@ func list[T client.Object](ctx context.Context, m managementCluster, item string
 	}
 }
 
-// liveClusterNames is for completion: what cannot be read is no error there.
-func liveClusterNames(ctx context.Context, kube *genericclioptions.ConfigFlags) []string {
+// listKnown is list by value, and finds none where the server does not know the kind.
+func listKnown[V any, L any, T interface {
+	*V
+	client.Object
+}, P listOf[L]](ctx context.Context, m managementCluster, kinds string, in scope) ([]V, error) {
+	found, err := list[T, L, P](ctx, m, kinds, in)
+	values := make([]V, 0, len(found))
+	for _, o := range found {
+		values = append(values, *o)
+	}
+	return values, ignoreNotFound(err)
+}
+
+// liveNames returns the names of the objects in a list L, for completion: what cannot be read is no error there.
+func liveNames[L any, P listOf[L]](ctx context.Context, kube *genericclioptions.ConfigFlags, options ...client.ListOption) []string {
 	m, namespace, err := connect(kube)
 	if err != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	clusters, err := list[*clusterv1.Cluster](ctx, m, "Clusters", func() client.ObjectList { return &clusterv1.ClusterList{} }, []client.ListOption{client.InNamespace(namespace)})
+	options = append(options, client.InNamespace(namespace))
+	objects, err := list[client.Object, L, P](ctx, m, "objects", scope{options: options})
 	if err != nil {
 		return nil
 	}
-	names := make([]string, 0, len(clusters))
-	for _, c := range clusters {
-		names = append(names, c.Name)
+	names := make([]string, 0, len(objects))
+	for _, o := range objects {
+		names = append(names, o.GetName())
 	}
 	return names
 }

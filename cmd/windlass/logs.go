@@ -19,6 +19,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -63,16 +64,8 @@ func newLogsMachineCommand(clock upgradeClock) *cobra.Command {
 		Long:    logsMachineLong,
 		Example: `  windlass logs machine my-machine -n my-namespace
   windlass logs machine my-machine -f`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch len(args) {
-			case 0:
-				return &flagError{flag: "NAME", problem: "it is missing; name the Machine whose log is to be shown: windlass logs machine NAME -n NAMESPACE"}
-			case 1:
-				return nil
-			}
-			return &flagError{flag: "NAME", problem: fmt.Sprintf("there can be one only, not %q", args)}
-		},
-		ValidArgsFunction: o.complete,
+		Args:              oneArg("NAME", "; name the Machine whose log is to be shown: windlass logs machine NAME -n NAMESPACE"),
+		ValidArgsFunction: completeArg(o.loggedMachines),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
@@ -81,37 +74,25 @@ func newLogsMachineCommand(clock upgradeClock) *cobra.Command {
 	flags.IntVar(&o.tail, "tail", 0, "begin with the last `N` steps; 0 for all that are kept")
 	addPrefixFlag(flags, &o.prefix)
 	o.kube.AddFlags(flags)
-	mustRegister(cmd.RegisterFlagCompletionFunc("operation", cobra.NoFileCompletions))
-	mustRegister(cmd.RegisterFlagCompletionFunc("tail", cobra.NoFileCompletions))
+	completeNothing(cmd, "operation", "tail")
 	cmd.SetFlagErrorFunc(reportFlagError)
 	return cmd
 }
 
-// complete completes NAME with the Machines that have a log.
-func (o *logsOptions) complete(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	m, namespace, err := connect(o.kube)
-	if len(args) > 0 || err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	logs, err := list[*corev1.ConfigMap](ctx, m, "ConfigMaps", func() client.ObjectList { return &corev1.ConfigMapList{} },
-		[]client.ListOption{client.InNamespace(namespace), client.MatchingLabels{v1alpha1.UpdateLogLabel: "true"}})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []cobra.Completion
-	for _, l := range logs {
-		if name, ok := strings.CutSuffix(l.Name, v1alpha1.UpdateLogSuffix); ok && strings.HasPrefix(name, prefix) {
-			names = append(names, name)
+// loggedMachines names the Machines that have a log.
+func (o *logsOptions) loggedMachines(ctx context.Context) []string {
+	var names []string
+	for _, name := range liveNames[corev1.ConfigMapList](ctx, o.kube, client.MatchingLabels{v1alpha1.UpdateLogLabel: "true"}) {
+		if machine, ok := strings.CutSuffix(name, v1alpha1.UpdateLogSuffix); ok {
+			names = append(names, machine)
 		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names
 }
 
 func (o *logsOptions) run(cmd *cobra.Command, name string) error {
 	if o.tail < 0 {
-		return &flagError{flag: "--tail", problem: "it is negative"}
+		return inputErrorf("--tail", "it is negative")
 	}
 	if err := checkPrefix(o.prefix); err != nil {
 		return err
@@ -193,7 +174,8 @@ func (r logReader) name() types.NamespacedName {
 func isUpdating(machine *clusterv1.Machine, prefix string, now time.Time) bool {
 	cluster := &clusterv1.Cluster{}
 	cluster.Namespace, cluster.Name = machine.Namespace, machine.Spec.ClusterName
-	report := status.Compute(status.Facts{Cluster: cluster, Machines: []*clusterv1.Machine{machine}, Prefix: prefix}, now)
+	facts := status.Facts{Objects: snapshot.Objects{Cluster: cluster, Machines: []*clusterv1.Machine{machine}}, Prefix: prefix}
+	report := status.Compute(facts, now)
 	for _, u := range report.Updates {
 		if u.State == status.Marked || u.State == status.Queued || u.State == status.Updating {
 			return true
@@ -221,9 +203,9 @@ const logPollInterval = 5 * time.Second
 
 // follow prints what is new until no update goes on. A log that cannot be watched is read now and then.
 func (r logReader) follow(ctx context.Context, seen seenLog, printer *logPrinter) error {
-	watched, err := client.NewWithWatch(r.m.config, client.Options{Scheme: r.m.scheme, Mapper: r.m.mapper})
+	watched, err := r.m.newClient()
 	if err != nil {
-		return &serverError{item: "the management cluster", err: err}
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -5,13 +5,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 const planLong = `Plan shows the shortest legal chain of upgrades: every minor for the control plane, as few stops as version
@@ -89,8 +88,8 @@ func newPlanCommand() *cobra.Command {
 		Short:             "Show the shortest legal chain of upgrades, and why",
 		Long:              planLong,
 		Example:           planExample,
-		Args:              planArgs(o),
-		ValidArgsFunction: o.completeCluster,
+		Args:              reported(optionalClusterArg),
+		ValidArgsFunction: completeCluster(o.kube, &o.files),
 		// As near as cobra goes by default for commands without arguments.
 		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -99,15 +98,11 @@ func newPlanCommand() *cobra.Command {
 			})
 		},
 	}
-	flags := cmd.Flags()
-	o.addInventoryFlags(flags)
-	flags.StringSliceVar(&o.versions, "versions", nil, "`VERSIONS` that there are, comma separated; intermediate versions are chosen from them")
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
-	o.addPolicyFlags(flags)
-	o.addOutputFlags(flags)
-	o.kube.AddFlags(flags)
-	o.registerCompletions(cmd)
-	mustRegister(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
+	o.addInventoryFlags(cmd)
+	addVersionsFlag(cmd, &o.versions)
+	addFilesFlag(cmd, &o.files)
+	o.addPlanFlags(cmd)
+	o.kube.AddFlags(cmd.Flags())
 	cmd.SetFlagErrorFunc(reportFlagError)
 	cmd.AddCommand(newPlanCheckCommand())
 	return cmd
@@ -123,7 +118,8 @@ func newKubeFlags() *genericclioptions.ConfigFlags {
 	}
 }
 
-func (o *planOptions) addInventoryFlags(flags *pflag.FlagSet) {
+func (o *planOptions) addInventoryFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&o.from, "from", "", "`VERSION` that the control plane has, such as v1.29.0")
 	flags.StringVar(&o.to, "to", "", "`VERSION` to upgrade to; a Cluster's spec.topology.version when not given")
 	flags.StringArrayVar(&o.groups, "group", nil,
@@ -131,34 +127,22 @@ func (o *planOptions) addInventoryFlags(flags *pflag.FlagSet) {
 			"--from's when not given; maxMinorStep bounds how many minors it can move at once; KIND is MachineDeployment (the default) or MachinePool")
 	flags.StringArrayVar(&o.workersFrom, "workers-from", nil, "`VERSION` of workers whose group needs no name; may be repeated")
 	flags.BoolVar(&o.noWorkers, "no-workers", false, "there are no workers")
+	completeNothing(cmd, "from", "to", "group", "workers-from")
 }
 
-func (o *planOptions) addPolicyFlags(flags *pflag.FlagSet) {
+// addPlanFlags adds the flags that say how a plan is made and shown.
+func (o *planOptions) addPlanFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&o.engine, "engine", engineStock, "`ENGINE` that carries the plan out: "+strings.Join(engineNames(), " or "))
-	flags.StringVar(&o.skewPolicy, "skew-policy", version.SkewPolicies()[0].Name, "`POLICY` for how far kubelets may lag: "+strings.Join(skewPolicyNames(), " or "))
-}
-
-func (o *planOptions) addOutputFlags(flags *pflag.FlagSet) {
-	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the plan: "+strings.Join(formatNames(), ", "))
+	completeValues(cmd, "engine", engineNames()...)
+	addSkewFlag(cmd, &o.skewPolicy, "kubelets")
+	addFormatFlag(cmd, &o.output, "the plan", view.Formats())
 	flags.BoolVar(&o.explain, "explain", false, "say for each step why it is there, and for each stop that workers skip why that is safe")
 }
 
-func (o *planOptions) registerCompletions(cmd *cobra.Command) {
-	for flag, values := range map[string][]string{"output": formatNames(), "engine": engineNames(), "skew-policy": skewPolicyNames()} {
-		mustRegister(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
-	}
-	for _, flag := range []string{"from", "to", "versions", "group", "workers-from"} {
-		if cmd.Flags().Lookup(flag) != nil {
-			mustRegister(cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions))
-		}
-	}
-}
-
-// mustRegister panics when a flag does not exist, which is a slip in this file that every run of the command shows.
-func mustRegister(err error) {
-	if err != nil {
-		panic(err)
-	}
+func addVersionsFlag(cmd *cobra.Command, versions *[]string) {
+	cmd.Flags().StringSliceVar(versions, "versions", nil, "`VERSIONS` that there are, comma separated; intermediate versions are chosen from them")
+	completeNothing(cmd, "versions")
 }
 
 // The engines that can carry out a plan.
@@ -169,48 +153,24 @@ const (
 
 func engineNames() []string { return []string{engineStock, engineWindlass} }
 
-func skewPolicyNames() []string {
-	var names []string
-	for _, p := range version.SkewPolicies() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
-func formatNames() []string {
-	var names []string
-	for _, f := range view.Formats() {
-		names = append(names, string(f))
-	}
-	return names
-}
-
-// completeCluster completes CLUSTER from the manifests, or else from the management cluster.
-func (o *planOptions) completeCluster(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	const none = cobra.ShellCompDirectiveNoFileComp
-	if len(args) > 0 {
-		return nil, none
-	}
-	var names []string
-	if len(o.files) > 0 {
-		// Completion must not take away what the command itself will read from standard input.
-		set, err := manifest.Read(o.files, strings.NewReader(""))
-		if err != nil {
-			return nil, none
+// completeCluster completes CLUSTER from manifests, where there are files, or else from the management cluster. What cannot be
+// read has no names.
+func completeCluster(kube *genericclioptions.ConfigFlags, files *[]string) cobra.CompletionFunc {
+	return completeArg(func(ctx context.Context) []string {
+		if files == nil || len(*files) == 0 {
+			return liveNames[clusterv1.ClusterList](ctx, kube)
 		}
+		// Completion must not take away what the command itself will read from standard input.
+		set, err := manifest.Read(*files, strings.NewReader(""))
+		if err != nil {
+			return nil
+		}
+		var names []string
 		for _, c := range set.Clusters {
 			names = append(names, c.Name)
 		}
-	} else {
-		names = liveClusterNames(cmd.Context(), o.kube)
-	}
-	var matches []cobra.Completion
-	for _, name := range names {
-		if strings.HasPrefix(name, prefix) {
-			matches = append(matches, name)
-		}
-	}
-	return matches, none
+		return names
+	})
 }
 
 // runPlan parses the flags, resolves them to a request, plans, and shows the plan or why there is none.

@@ -32,7 +32,7 @@ func newPlanCheckCommand() *cobra.Command {
 		Short:   "Validate a GenerateUpgradePlan response",
 		Long:    planCheckLong,
 		Example: planCheckExample,
-		Args:    planCheckArgs(o),
+		Args:    reported(oneArg("FILE", "; name the response's file, or - for standard input")),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return []cobra.Completion{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 		},
@@ -46,12 +46,9 @@ func newPlanCheckCommand() *cobra.Command {
 			})
 		},
 	}
-	flags := cmd.Flags()
-	o.addInventoryFlags(flags)
-	flags.Lookup("to").Usage = "`VERSION` that the upgrade goes to"
-	o.addPolicyFlags(flags)
-	o.addOutputFlags(flags)
-	o.registerCompletions(cmd)
+	o.addInventoryFlags(cmd)
+	cmd.Flags().Lookup("to").Usage = "`VERSION` that the upgrade goes to"
+	o.addPlanFlags(cmd)
 	return cmd
 }
 

@@ -11,19 +11,6 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// flagError says which flag or argument cannot be used, and why.
-type flagError struct {
-	// flag is as the user writes it, such as --group.
-	flag    string
-	problem string
-	err     error
-}
-
-func (e *flagError) Error() string { return e.flag + ": " + e.problem }
-func (e *flagError) Unwrap() error { return e.err }
-
-const emptyFlag = "it is empty"
-
 // planInput is what the flags say, parsed.
 type planInput struct {
 	// from and to are zero when not given.
@@ -46,7 +33,7 @@ func parsePlanOptions(o *planOptions, given func(flag string) bool) (planInput, 
 	in := planInput{format: view.Table, noWorkers: o.noWorkers, explain: o.explain}
 	var err error
 	if in.format, err = view.ParseFormat(o.output); err != nil {
-		return planInput{format: view.Table}, &flagError{flag: "--output", problem: err.Error(), err: err}
+		return planInput{format: view.Table}, wrapInput("--output", err)
 	}
 	if in.policy, err = parsePolicy(o); err != nil {
 		return in, err
@@ -69,13 +56,13 @@ func parsePlanOptions(o *planOptions, given func(flag string) bool) (planInput, 
 func parseWorkers(o *planOptions) (groups []plan.Group, unnamed bool, err error) {
 	switch {
 	case len(o.files) > 0 && o.noWorkers:
-		return nil, false, &flagError{flag: "--no-workers", problem: "it cannot be used together with -f; the Cluster there says which workers there are"}
+		return nil, false, inputErrorf("--no-workers", "it cannot be used together with -f; the Cluster there says which workers there are")
 	case len(o.files) > 0 && len(o.workersFrom) > 0:
-		return nil, false, &flagError{flag: "--workers-from", problem: "it cannot be used together with -f; use --group NAME=VERSION for a group of the Cluster there"}
+		return nil, false, inputErrorf("--workers-from", "it cannot be used together with -f; use --group NAME=VERSION for a group of the Cluster there")
 	case len(o.groups) > 0 && len(o.workersFrom) > 0:
-		return nil, false, &flagError{flag: "--workers-from", problem: "it cannot be used together with --group; give each group its version there"}
+		return nil, false, inputErrorf("--workers-from", "it cannot be used together with --group; give each group its version there")
 	case o.noWorkers && len(o.groups)+len(o.workersFrom) > 0:
-		return nil, false, &flagError{flag: "--no-workers", problem: "it cannot be used together with --group or --workers-from"}
+		return nil, false, inputErrorf("--no-workers", "it cannot be used together with --group or --workers-from")
 	case len(o.workersFrom) > 0:
 		groups, err = parseWorkersFrom(o.workersFrom)
 		return groups, true, err
@@ -88,7 +75,7 @@ func parseWorkers(o *planOptions) (groups []plan.Group, unnamed bool, err error)
 func parsePolicy(o *planOptions) (plan.Policy, error) {
 	skew, err := version.FindSkewPolicy(o.skewPolicy)
 	if err != nil {
-		return plan.Policy{}, &flagError{flag: "--skew-policy", problem: err.Error(), err: err}
+		return plan.Policy{}, wrapInput("--skew-policy", err)
 	}
 	policy := plan.Policy{Skew: skew}
 	switch o.engine {
@@ -97,7 +84,7 @@ func parsePolicy(o *planOptions) (plan.Policy, error) {
 	case engineWindlass:
 		policy.Workers = plan.WorkersPerGroup
 	default:
-		return plan.Policy{}, &flagError{flag: "--engine", problem: fmt.Sprintf("unknown engine %q: choose one of %q", o.engine, engineNames())}
+		return plan.Policy{}, inputErrorf("--engine", "unknown engine %q: choose one of %q", o.engine, engineNames())
 	}
 	return policy, nil
 }
@@ -109,11 +96,11 @@ func parseVersionFlag(name, value string, given func(flag string) bool) (version
 		return version.Version{}, nil
 	}
 	if value == "" {
-		return version.Version{}, &flagError{flag: "--" + name, problem: emptyFlag}
+		return version.Version{}, inputErrorf("--"+name, "it is empty")
 	}
 	v, err := version.Parse(value)
 	if err != nil {
-		return version.Version{}, &flagError{flag: "--" + name, problem: err.Error(), err: err}
+		return version.Version{}, wrapInput("--"+name, err)
 	}
 	return v, nil
 }
@@ -123,7 +110,7 @@ func parseVersionsFlag(values []string) (plan.VersionList, error) {
 		return nil, nil
 	}
 	if len(values) == 0 {
-		return nil, &flagError{flag: "--versions", problem: emptyFlag}
+		return nil, inputErrorf("--versions", "it is empty")
 	}
 	trimmed := make([]string, 0, len(values))
 	for _, v := range values {
@@ -131,7 +118,7 @@ func parseVersionsFlag(values []string) (plan.VersionList, error) {
 	}
 	list, err := version.ParseList(trimmed)
 	if item, ok := errors.AsType[*version.ItemError](err); ok {
-		return nil, &flagError{flag: "--versions", problem: fmt.Sprintf("item %d: %v", item.Index+1, item.Err), err: err}
+		return nil, inputErrorf("--versions", "item %d: %w", item.Index+1, item.Err)
 	}
 	return list, err
 }
@@ -142,7 +129,7 @@ func parseWorkersFrom(values []string) ([]plan.Group, error) {
 	for i, value := range values {
 		v, err := version.Parse(value)
 		if err != nil {
-			return nil, &flagError{flag: "--workers-from", problem: err.Error(), err: err}
+			return nil, wrapInput("--workers-from", err)
 		}
 		name := assumedGroup
 		if len(values) > 1 {
@@ -162,7 +149,7 @@ func parseGroups(values []string) ([]plan.Group, error) {
 			return nil, err
 		}
 		if names[g.Name] {
-			return nil, groupError(value, fmt.Sprintf("the group %q was given before", g.Name))
+			return nil, groupError(value, fmt.Errorf("the group %q was given before", g.Name))
 		}
 		names[g.Name] = true
 		groups = append(groups, g)
@@ -176,12 +163,12 @@ func parseGroup(value string) (plan.Group, error) {
 	name, text, hasVersion := strings.Cut(head, "=")
 	g := plan.Group{Name: strings.TrimSpace(name)}
 	if g.Name == "" {
-		return plan.Group{}, groupError(value, "the name is missing; write NAME=VERSION, such as pool-a=v1.29.0")
+		return plan.Group{}, groupError(value, errors.New("the name is missing; write NAME=VERSION, such as pool-a=v1.29.0"))
 	}
 	if hasVersion {
 		v, err := version.Parse(strings.TrimSpace(text))
 		if err != nil {
-			return plan.Group{}, groupError(value, err.Error())
+			return plan.Group{}, groupError(value, err)
 		}
 		g.Version = v
 	}
@@ -190,7 +177,7 @@ func parseGroup(value string) (plan.Group, error) {
 			continue
 		}
 		if err := parseGroupOption(&g, strings.TrimSpace(option)); err != nil {
-			return plan.Group{}, groupError(value, err.Error())
+			return plan.Group{}, groupError(value, err)
 		}
 	}
 	return g, nil
@@ -216,6 +203,6 @@ func parseGroupOption(g *plan.Group, option string) error {
 	return nil
 }
 
-func groupError(value, problem string) error {
-	return &flagError{flag: fmt.Sprintf("--group %q", value), problem: problem}
+func groupError(value string, err error) error {
+	return wrapInput(fmt.Sprintf("--group %q", value), err)
 }

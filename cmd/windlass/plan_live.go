@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -17,7 +14,7 @@ import (
 // resolveLive makes a request from a Cluster of the management cluster.
 func (o *planOptions) resolveLive(ctx context.Context, name string, in planInput) (planRequest, error) {
 	if in.noWorkers || in.unnamed {
-		return planRequest{}, &flagError{flag: "--no-workers, --workers-from", problem: "they are for plans from flags alone; use --group NAME=VERSION to override a group of the Cluster"}
+		return planRequest{}, inputErrorf("--no-workers, --workers-from", "they are for plans from flags alone; use --group NAME=VERSION to override a group of the Cluster")
 	}
 	m, namespace, err := connectUnlessManifests(o.kube)
 	if err != nil {
@@ -61,28 +58,30 @@ func (m managementCluster) resolveCluster(ctx context.Context, key types.Namespa
 
 // fetchObjects reads a Cluster and what belongs to it. Machines are read only where groups do not list their versions.
 func (m managementCluster) fetchObjects(ctx context.Context, key types.NamespacedName, withControlPlane bool) (snapshot.Objects, error) {
+	o, err := m.fetchGroups(ctx, key)
+	if err == nil && withControlPlane && o.Cluster.Spec.ControlPlaneRef.IsDefined() {
+		o.ControlPlane, err = m.fetchControlPlane(ctx, o.Cluster)
+	}
+	if err == nil && snapshot.NeedsMachines(o) {
+		o.Machines, err = m.listMachines(ctx, key)
+	}
+	return o, err
+}
+
+// fetchGroups reads a Cluster and its groups of machines. Only a Cluster with a topology has MachinePools that count.
+func (m managementCluster) fetchGroups(ctx context.Context, key types.NamespacedName) (snapshot.Objects, error) {
 	o := snapshot.Objects{Cluster: &clusterv1.Cluster{}}
 	if err := m.get(ctx, "Cluster", key, o.Cluster); err != nil {
-		return snapshot.Objects{}, err
-	}
-	var err error
-	if withControlPlane && o.Cluster.Spec.ControlPlaneRef.IsDefined() {
-		if o.ControlPlane, err = m.fetchControlPlane(ctx, o.Cluster); err != nil {
-			return snapshot.Objects{}, err
-		}
-	}
-	item := func(kind string) string { return fmt.Sprintf("%s of Cluster %s", kind, key) }
-	ofCluster := []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}}
-	o.MachineDeployments, err = list[*clusterv1.MachineDeployment](ctx, m, item("MachineDeployments"), func() client.ObjectList { return &clusterv1.MachineDeploymentList{} }, ofCluster)
-	if err != nil {
-		return snapshot.Objects{}, err
-	}
-	o.MachinePools, err = list[*clusterv1.MachinePool](ctx, m, item("MachinePools"), func() client.ObjectList { return &clusterv1.MachinePoolList{} }, ofCluster)
-	if err != nil || !snapshot.NeedsMachines(o) {
 		return o, err
 	}
-	o.Machines, err = list[*clusterv1.Machine](ctx, m, item("Machines"), func() client.ObjectList { return &clusterv1.MachineList{} }, ofCluster)
-	return o, err
+	var err error
+	in := inCluster(key)
+	o.MachineDeployments, err = list[*clusterv1.MachineDeployment, clusterv1.MachineDeploymentList](ctx, m, "MachineDeployments", in)
+	if err != nil || !o.Cluster.Spec.Topology.IsDefined() {
+		return o, err
+	}
+	o.MachinePools, err = list[*clusterv1.MachinePool, clusterv1.MachinePoolList](ctx, m, "MachinePools", in)
+	return o, ignoreNotFound(err)
 }
 
 // fetchSource reads the Cluster's class, and where that leaves plans to an extension the UpgradeGraphs, if there are any.
@@ -95,10 +94,7 @@ func (m managementCluster) fetchSource(ctx context.Context, cluster *clusterv1.C
 	if class.Spec.Upgrade.External.GenerateUpgradePlanExtension == "" {
 		return class, nil, nil
 	}
-	graphs, err := list[*v1alpha1.UpgradeGraph](ctx, m, "UpgradeGraphs", func() client.ObjectList { return &v1alpha1.UpgradeGraphList{} }, nil)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		// Another extension than ours serves this class.
-		return class, nil, nil
-	}
-	return class, graphs, err
+	graphs, err := list[*v1alpha1.UpgradeGraph, v1alpha1.UpgradeGraphList](ctx, m, "UpgradeGraphs", scope{})
+	// Where the server knows none, another extension than ours serves this class.
+	return class, graphs, ignoreNotFound(err)
 }

@@ -46,6 +46,11 @@ func reportPlan(cmd *cobra.Command, in planInput, r planRequest, p plan.Plan) er
 	return nil
 }
 
+// reportError says what went wrong, in the format that was asked for, and chooses the exit code.
+func reportError(cmd *cobra.Command, format view.Format, cause error) error {
+	return reportFailure(cmd, planInput{format: format}, planRequest{}, cause)
+}
+
 // reportFailure says why there is no plan, in the format that was asked for, and chooses the exit code.
 func reportFailure(cmd *cobra.Command, in planInput, r planRequest, cause error) error {
 	err := &exitError{code: exitCodeOf(cause), err: r.locate(cause)}
@@ -82,7 +87,6 @@ func failureOf(err error) view.Failure {
 	f := view.Failure{Rule: ruleInvalidInput, Message: err.Error()}
 	var (
 		fault   *plan.Error
-		flag    *flagError
 		input   *inputError
 		file    *manifest.Error
 		refused *manifest.FailureError
@@ -91,8 +95,6 @@ func failureOf(err error) view.Failure {
 	switch {
 	case errors.As(err, &fault):
 		f.Rule, f.Item, f.Version = string(fault.Rule), string(fault.Item), fault.Version.String()
-	case errors.As(err, &flag):
-		f.Item = flag.flag
 	case errors.As(err, &input):
 		f.Item = input.item
 	case errors.As(err, &file):

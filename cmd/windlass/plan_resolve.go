@@ -69,15 +69,11 @@ func (r planRequest) locate(err error) error {
 
 // resolve makes a request from flags, manifests or the management cluster.
 func (o *planOptions) resolve(ctx context.Context, cmd *cobra.Command, args []string, in planInput) (planRequest, error) {
-	name := ""
-	if len(args) > 0 {
-		name = args[0]
-	}
 	switch {
 	case len(o.files) > 0:
-		return resolveManifests(o.files, cmd.InOrStdin(), *o.kube.Namespace, name, in)
+		return resolveManifests(o.files, cmd.InOrStdin(), *o.kube.Namespace, firstOf(args), in)
 	case len(args) > 0:
-		return o.resolveLive(ctx, name, in)
+		return o.resolveLive(ctx, args[0], in)
 	default:
 		return resolveFlags(in, elsewhere)
 	}
@@ -90,11 +86,11 @@ const elsewhere = ", or manifests with -f, or the name of a CLUSTER"
 func resolveFlags(in planInput, otherwise string) (planRequest, error) {
 	switch {
 	case in.from.IsZero() && in.to.IsZero():
-		return planRequest{}, &flagError{flag: "--from, --to", problem: "they are missing; give both" + otherwise}
+		return planRequest{}, inputErrorf("--from, --to", "they are missing; give both%s", otherwise)
 	case in.from.IsZero():
-		return planRequest{}, &flagError{flag: "--from", problem: "it is missing; give the version that the control plane has" + otherwise}
+		return planRequest{}, inputErrorf("--from", "it is missing; give the version that the control plane has%s", otherwise)
 	case in.to.IsZero():
-		return planRequest{}, &flagError{flag: "--to", problem: "it is missing; give the version to upgrade to"}
+		return planRequest{}, inputErrorf("--to", "it is missing; give the version to upgrade to")
 	}
 	r := planRequest{hideGroups: in.unnamed && len(in.groups) == 1}
 	r.request.Inventory.ControlPlane, r.request.Target = in.from, in.to
@@ -147,9 +143,8 @@ func resolveCluster(set *manifest.Set, cluster *clusterv1.Cluster, in planInput)
 	}
 	if in.to.IsZero() && state.Assumed {
 		ref := state.Refs[plan.ItemTarget]
-		return planRequest{}, &flagError{flag: "--to", problem: fmt.Sprintf(
-			"it is missing, and without a control plane object the Cluster is taken to run %s (%s) already; give --to, or --from when that is where it shall go",
-			state.Target, originsOf(set).locate(ref))}
+		return planRequest{}, inputErrorf("--to", "it is missing, and without a control plane object the Cluster is taken to run %s (%s) already; give --to, or --from when that is where it shall go",
+			state.Target, originsOf(set).locate(ref))
 	}
 	return r.withClassSource(set, objects, in)
 }
@@ -242,28 +237,19 @@ func (o origins) describe(err error) error {
 	var extension *snapshot.ExtensionError
 	switch {
 	case errors.As(err, &field):
-		return &inputError{item: o.locate(field.Ref), problem: field.Problem, err: err}
+		return inputErrorf(o.locate(field.Ref), "%s", field.Problem)
 	case errors.As(err, &extension):
-		problem := fmt.Sprintf("upgrade plans of this class come from the extension %q, which only Cluster API can call", extension.Extension)
-		mend := "say with --versions which versions there are, give the extension's UpgradeGraph with -f, " +
+		from := fmt.Sprintf("upgrade plans of this class come from the extension %q", extension.Extension)
+		const mend = "say with --versions which versions there are, give the extension's UpgradeGraph with -f, " +
 			"or check an answer of the extension with `windlass plan check`"
 		if extension.Err != nil {
-			problem = fmt.Sprintf("upgrade plans of this class come from the extension %q: %v", extension.Extension, extension.Err)
+			return inputErrorf(o.locate(extension.Ref), "%s: %w; %s", from, extension.Err, mend)
 		}
-		return &inputError{item: o.locate(extension.Ref), problem: problem + "; " + mend, err: err}
+		return inputErrorf(o.locate(extension.Ref), "%s, which only Cluster API can call; %s", from, mend)
 	default:
 		return err
 	}
 }
-
-// inputError says which part of the objects that were read cannot be planned with.
-type inputError struct {
-	item, problem string
-	err           error
-}
-
-func (e *inputError) Error() string { return e.item + ": " + e.problem }
-func (e *inputError) Unwrap() error { return e.err }
 
 // addMend adds to an error about manifests what would put it right on the command line.
 func addMend(err error, mend string) error {

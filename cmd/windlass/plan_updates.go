@@ -321,8 +321,9 @@ func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Obj
 }
 
 func (m managementCluster) firstControlPlaneMachine(ctx context.Context, key types.NamespacedName) (*clusterv1.Machine, error) {
-	machines, err := list[*clusterv1.Machine](ctx, m, fmt.Sprintf("control plane Machines of Cluster %s", key), func() client.ObjectList { return &clusterv1.MachineList{} },
-		append(ofCluster(key), client.HasLabels{clusterv1.MachineControlPlaneLabel}))
+	in := inCluster(key)
+	in.options = append(in.options, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	machines, err := list[*clusterv1.Machine, clusterv1.MachineList](ctx, m, "control plane Machines", in)
 	if err != nil || len(machines) == 0 {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 const simulateLong = `Simulate carries out an upgrade of many machines in seconds, under a virtual clock: the planner, the deciders and the
@@ -79,17 +78,17 @@ func newSimulateCommand() *cobra.Command {
 		Short:             "Simulate an upgrade of many machines: how long it takes, and what it disrupts",
 		Long:              simulateLong,
 		Example:           simulateExample,
-		Args:              planArgs(o.plan),
-		ValidArgsFunction: o.plan.completeCluster,
+		Args:              reported(optionalClusterArg),
+		ValidArgsFunction: completeCluster(o.plan.kube, &o.plan.files),
 		RunE:              func(cmd *cobra.Command, args []string) error { return runSimulate(cmd, o, args) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.scenario, "scenario", "", "`FILE` that says what is simulated, - for standard input; beside CLUSTER or -f, what objects do not say")
-	flags.StringArrayVarP(&o.plan.files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
+	addFilesFlag(cmd, &o.plan.files)
 	flags.StringVar(&o.plan.from, "from", "", "`VERSION` that the control plane has, instead of what objects say")
 	flags.StringVar(&o.plan.to, "to", "", "`VERSION` to upgrade to; what the Cluster or the scenario says when not given")
 	flags.StringSliceVar(&o.plan.versions, "versions", nil, "`VERSIONS` that there are, comma separated, instead of the ClusterClass's")
-	flags.StringVar(&o.plan.skewPolicy, "skew-policy", version.SkewPolicies()[0].Name, "`POLICY` for how far kubelets of objects may lag: "+strings.Join(skewPolicyNames(), " or "))
+	addSkewFlag(cmd, &o.plan.skewPolicy, "kubelets of objects")
 	flags.StringVar(&o.fitFrom, "fit-from", "", "`CLUSTER` whose last upgrade says how long things take: one of those with -f, else of the management cluster")
 	flags.IntVar(&o.runs, "runs", scenario.DefaultRuns, "simulate `N` times, with other random numbers each time; the scenario's number when not given")
 	flags.Uint64Var(&o.seed, "seed", scenario.DefaultSeed, "`N` that random numbers are made of; the scenario's when not given")
@@ -99,17 +98,11 @@ func newSimulateCommand() *cobra.Command {
 	flags.StringVar(&o.html, "html", "", "write a page with charts to `FILE` as well; it needs no network")
 	flags.BoolVar(&o.printScenario, "print-scenario", false, "do not simulate: write down what would be, as a scenario")
 	o.plan.kube.AddFlags(flags)
-	for _, name := range []string{"filename", "scenario"} {
-		mustRegister(cmd.MarkFlagFilename(name, "yaml", "yml", "json"))
-	}
+	mustRegister(cmd.MarkFlagFilename("scenario", "yaml", "yml", "json"))
 	mustRegister(cmd.MarkFlagFilename("html", "html"))
-	for name, values := range map[string][]string{"output": simulateFormats(), "skew-policy": skewPolicyNames()} {
-		mustRegister(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
-	}
-	for _, name := range []string{"from", "to", "versions", "runs", "seed"} {
-		mustRegister(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
-	mustRegister(cmd.RegisterFlagCompletionFunc("fit-from", o.plan.completeCluster))
+	completeValues(cmd, "output", simulateFormats()...)
+	completeNothing(cmd, "from", "to", "versions", "runs", "seed")
+	mustRegister(cmd.RegisterFlagCompletionFunc("fit-from", completeCluster(o.plan.kube, &o.plan.files)))
 	cmd.MarkFlagsMutuallyExclusive("print-scenario", "html")
 	cmd.MarkFlagsMutuallyExclusive("print-scenario", "compare")
 	cmd.SetFlagErrorFunc(reportFlagError)
@@ -122,7 +115,7 @@ func simulateFormats() []string { return []string{string(view.Table), string(vie
 func runSimulate(cmd *cobra.Command, o *simulateOptions, args []string) error {
 	in, err := o.parse(cmd)
 	if err != nil {
-		return reportFailure(cmd, in, planRequest{}, err)
+		return reportError(cmd, in.format, err)
 	}
 	input, err := o.read(cmd, args, in)
 	if err != nil {
@@ -133,14 +126,14 @@ func runSimulate(cmd *cobra.Command, o *simulateOptions, args []string) error {
 		File: input.name, Sources: input.sources, AllMethods: o.compare, Reserved: whatif.ReservedNames(),
 	})
 	if err != nil {
-		return reportFailure(cmd, in, planRequest{}, err)
+		return reportError(cmd, in.format, err)
 	}
 	s.Assumptions = append(slices.Clone(input.notes), s.Assumptions...)
 	if o.printScenario {
 		return scenario.Print(cmd.OutOrStdout(), input.file.WithBegin(), s.Assumptions)
 	}
 	if err := checkPlans(s); err != nil {
-		return reportFailure(cmd, in, planRequest{}, err)
+		return reportError(cmd, in.format, err)
 	}
 	return o.simulate(cmd, in, s)
 }
@@ -149,12 +142,12 @@ func runSimulate(cmd *cobra.Command, o *simulateOptions, args []string) error {
 func (o *simulateOptions) simulate(cmd *cobra.Command, in planInput, s scenario.Simulation) error {
 	html, err := openPage(o.html)
 	if err != nil {
-		return reportFailure(cmd, in, planRequest{}, pageError(err))
+		return reportError(cmd, in.format, pageError(err))
 	}
 	defer html.discard()
 	report, err := o.compute(cmd, s)
 	if err != nil {
-		return reportFailure(cmd, in, planRequest{}, err)
+		return reportError(cmd, in.format, err)
 	}
 	shown := writeReport(cmd.OutOrStdout(), in.format, report)
 	if err := errors.Join(shown, pageError(html.write(report))); err != nil {
@@ -168,7 +161,7 @@ func pageError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &flagError{flag: "--html", problem: err.Error(), err: err}
+	return wrapInput("--html", err)
 }
 
 // override has flags count more than the scenario.
@@ -186,7 +179,7 @@ func (o *simulateOptions) override(cmd *cobra.Command, f scenario.File) scenario
 func (o *simulateOptions) parse(cmd *cobra.Command) (planInput, error) {
 	in, err := parsePlanOptions(o.plan, cmd.Flags().Changed)
 	if err == nil && !slices.Contains(simulateFormats(), string(in.format)) {
-		err = &flagError{flag: "--output", problem: fmt.Sprintf("a simulation has no format %q: choose one of %q", in.format, simulateFormats())}
+		err = inputErrorf("--output", "a simulation has no format %q: choose one of %q", in.format, simulateFormats())
 		in.format = view.Table
 	}
 	in.policy.Workers = plan.WorkersPerGroup
@@ -194,9 +187,9 @@ func (o *simulateOptions) parse(cmd *cobra.Command) (planInput, error) {
 	case err != nil:
 		return in, err
 	case o.runs < 1 || o.runs > scenario.MaxRuns:
-		return in, &flagError{flag: "--runs", problem: fmt.Sprintf("it must be from 1 to %d", scenario.MaxRuns)}
+		return in, inputErrorf("--runs", "it must be from 1 to %d", scenario.MaxRuns)
 	case cmd.Flags().Changed("seed") && o.seed == 0:
-		return in, &flagError{flag: "--seed", problem: "it must be at least 1"}
+		return in, inputErrorf("--seed", "it must be at least 1")
 	default:
 		return in, nil
 	}

@@ -27,7 +27,7 @@ func (o *simulateOptions) fit(cmd *cobra.Command, input simulateInput, set *mani
 	}
 	fitted, err := inventory.Fit(objects)
 	if err != nil {
-		return simulateInput{}, &flagError{flag: "--fit-from", problem: err.Error(), err: err}
+		return simulateInput{}, wrapInput("--fit-from", err)
 	}
 	file, notes := fitted.Apply(input.file)
 	input.file, input.notes = file, append(input.notes, notes...)

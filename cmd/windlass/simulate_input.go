@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/manifest"
@@ -45,8 +44,7 @@ func (o *simulateOptions) read(cmd *cobra.Command, args []string, in planInput) 
 		return o.fit(cmd, input, nil)
 	}
 	if len(given.Clusters)+len(given.Policies) > 0 {
-		return simulateInput{}, &flagError{flag: "--scenario", problem: fmt.Sprintf(
-			"%s has clusters or policies, and these come from objects here; take them out of the file, or leave CLUSTER and -f away", o.scenario)}
+		return simulateInput{}, inputErrorf("--scenario", "%s has clusters or policies, and these come from objects here; take them out of the file, or leave CLUSTER and -f away", o.scenario)
 	}
 	var read simulateObjects
 	if len(o.plan.files) > 0 {
@@ -63,7 +61,7 @@ func (o *simulateOptions) read(cmd *cobra.Command, args []string, in planInput) 
 	}
 	file, err := from.File.With(given)
 	if err != nil {
-		return simulateInput{}, &flagError{flag: "--scenario", problem: err.Error(), err: err}
+		return simulateInput{}, wrapInput("--scenario", err)
 	}
 	return o.fit(cmd, simulateInput{name: o.scenario, file: file, sources: from.Sources, notes: append(read.notes, from.Notes...)}, read.set)
 }
@@ -81,9 +79,9 @@ func readScenario(path string, stdin io.Reader) (scenario.File, error) {
 func (o *simulateOptions) readAlone(given scenario.File, in planInput) (simulateInput, error) {
 	switch {
 	case o.scenario == "":
-		return simulateInput{}, &flagError{flag: "--scenario", problem: "it is missing; name a scenario, or give manifests with -f, or the name of a CLUSTER"}
+		return simulateInput{}, inputErrorf("--scenario", "it is missing; name a scenario, or give manifests with -f, or the name of a CLUSTER")
 	case !in.from.IsZero() || in.versions != nil:
-		return simulateInput{}, &flagError{flag: "--from, --versions", problem: "they are for objects; say so in the scenario"}
+		return simulateInput{}, inputErrorf("--from, --versions", "they are for objects; say so in the scenario")
 	}
 	if !in.to.IsZero() {
 		given.Clusters = slices.Clone(given.Clusters)
@@ -132,13 +130,6 @@ func (o *simulateOptions) readManifests(cmd *cobra.Command, args []string, in pl
 	return read, nil
 }
 
-func firstOf(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
-}
-
 // readLive reads a Cluster of the management cluster.
 func (o *simulateOptions) readLive(ctx context.Context, name string, in planInput) (simulateObjects, error) {
 	m, namespace, err := connectUnlessManifests(o.plan.kube)
@@ -166,9 +157,7 @@ func (o *simulateOptions) readLive(ctx context.Context, name string, in planInpu
 
 // listUpgradeGates returns the gates of a namespace; none where the server does not know them.
 func (m managementCluster) listUpgradeGates(ctx context.Context, namespace string) ([]v1alpha1.UpgradeGate, error) {
-	found, err := list[*v1alpha1.UpgradeGate](ctx, m, "UpgradeGates of namespace "+namespace,
-		func() client.ObjectList { return &v1alpha1.UpgradeGateList{} }, []client.ListOption{client.InNamespace(namespace)})
-	return valuesOf(found), ignoreNotFound(err)
+	return listKnown[v1alpha1.UpgradeGate, v1alpha1.UpgradeGateList](ctx, m, "UpgradeGates", inNamespace(namespace))
 }
 
 // add plans the upgrade of a cluster, asks how its machines are updated, and adds what was found.

@@ -26,7 +26,7 @@ func writeReport(w io.Writer, format view.Format, r whatif.Report) error {
 
 // reportSimulateFailure says why nothing is simulated. That machines are not updated at all has the exit code of an upgrade that does not end.
 func reportSimulateFailure(cmd *cobra.Command, in planInput, cause error) error {
-	err := reportFailure(cmd, in, planRequest{}, cause)
+	err := reportError(cmd, in.format, cause)
 	if _, blocked := errors.AsType[*inventory.BlockedError](cause); blocked {
 		if coded, ok := errors.AsType[*exitError](err); ok {
 			coded.code = exitNoPlan

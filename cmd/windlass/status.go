@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/status"
@@ -79,70 +76,29 @@ func newStatusCommand() *cobra.Command {
 		Short:             "Show how the upgrade of a Cluster and the in-place updates of its machines stand",
 		Long:              statusLong,
 		Example:           statusExample,
-		Args:              clusterArg,
-		ValidArgsFunction: completeLiveCluster(o.kube),
+		Args:              reported(clusterArg),
+		ValidArgsFunction: completeCluster(o.kube, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := view.ParseFormatOf(o.output, view.StatusFormats())
 			if err != nil {
-				return reportFailure(cmd, planInput{format: view.Table}, planRequest{}, &flagError{flag: "--output", problem: err.Error(), err: err})
+				return reportError(cmd, view.Table, wrapInput("--output", err))
 			}
 			if err = checkPrefix(o.prefix); err == nil {
 				err = o.run(cmd, args[0], format)
 			}
 			if err != nil {
-				return reportFailure(cmd, planInput{format: format}, planRequest{}, err)
+				return reportError(cmd, format, err)
 			}
 			return nil
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the status: "+joinFormats(view.StatusFormats()))
+	addFormatFlag(cmd, &o.output, "the status", view.StatusFormats())
 	flags.BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
 	addPrefixFlag(flags, &o.prefix)
 	o.kube.AddFlags(flags)
-	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(view.StatusFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.SetFlagErrorFunc(reportFlagError)
 	return cmd
-}
-
-func joinFormats(formats []view.Format) string {
-	names := make([]string, 0, len(formats))
-	for _, f := range formats {
-		names = append(names, string(f))
-	}
-	return strings.Join(names, ", ")
-}
-
-// clusterArg asks for exactly one CLUSTER.
-func clusterArg(cmd *cobra.Command, args []string) error {
-	output := cmd.Flags().Lookup("output").Value.String()
-	fail := func(problem string) error {
-		return reportFailure(cmd, planInput{format: view.Format(output)}, planRequest{}, &flagError{flag: "CLUSTER", problem: problem})
-	}
-	switch len(args) {
-	case 0:
-		return fail("it is missing; name a Cluster")
-	case 1:
-		return nil
-	default:
-		return fail(fmt.Sprintf("there can be one only, not %q", args))
-	}
-}
-
-// completeLiveCluster completes CLUSTER from the management cluster.
-func completeLiveCluster(kube *genericclioptions.ConfigFlags) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var matches []cobra.Completion
-		for _, name := range liveClusterNames(cmd.Context(), kube) {
-			if strings.HasPrefix(name, prefix) {
-				matches = append(matches, name)
-			}
-		}
-		return matches, cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format) error {
@@ -171,29 +127,24 @@ func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format)
 
 // fetchStatus reads the objects that a status is computed from.
 func (m managementCluster) fetchStatus(ctx context.Context, key types.NamespacedName) (status.Facts, error) {
-	f := status.Facts{Cluster: &clusterv1.Cluster{}, Prefix: m.prefix}
-	if err := m.get(ctx, "Cluster", key, f.Cluster); err != nil {
-		return status.Facts{}, err
-	}
+	f := status.Facts{Prefix: m.prefix}
 	var err error
-	if f.Cluster.Spec.ControlPlaneRef.IsDefined() {
-		if f.ControlPlane, err = m.fetchControlPlane(ctx, f.Cluster); ignoreNotFound(err) != nil {
-			return status.Facts{}, err
-		} else if err != nil {
-			f.ControlPlane = nil
-		}
-	}
-	if f.MachineDeployments, err = m.listMachineDeployments(ctx, key); err != nil {
-		return status.Facts{}, err
-	}
-	if f.Machines, err = m.listMachines(ctx, key); err != nil {
-		return status.Facts{}, err
-	}
-	if f.Policies, err = m.listUpdatePolicies(ctx, key.Namespace); err != nil || !f.Cluster.Spec.Topology.IsDefined() {
+	if f.Objects, err = m.fetchGroups(ctx, key); err != nil {
 		return f, err
 	}
-	f.Upgrade = &status.UpgradeFacts{}
-	f.Upgrade.MachinePools, err = m.listMachinePools(ctx, key)
+	if f.Cluster.Spec.ControlPlaneRef.IsDefined() {
+		f.ControlPlane, err = m.fetchControlPlane(ctx, f.Cluster)
+		if ignoreNotFound(err) != nil {
+			return f, err
+		}
+	}
+	if f.Machines, err = m.listMachines(ctx, key); err != nil {
+		return f, err
+	}
+	if f.Cluster.Spec.Topology.IsDefined() {
+		f.Upgrade = &status.UpgradeFacts{}
+	}
+	f.Policies, err = m.listUpdatePolicies(ctx, key.Namespace)
 	return f, err
 }
 
@@ -209,44 +160,11 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-func ofCluster(key types.NamespacedName) []client.ListOption {
-	return []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}}
-}
-
-func (m managementCluster) listMachineDeployments(ctx context.Context, key types.NamespacedName) ([]*clusterv1.MachineDeployment, error) {
-	return list[*clusterv1.MachineDeployment](ctx, m, fmt.Sprintf("MachineDeployments of Cluster %s", key),
-		func() client.ObjectList { return &clusterv1.MachineDeploymentList{} }, ofCluster(key))
-}
-
 func (m managementCluster) listMachines(ctx context.Context, key types.NamespacedName) ([]*clusterv1.Machine, error) {
-	return list[*clusterv1.Machine](ctx, m, fmt.Sprintf("Machines of Cluster %s", key),
-		func() client.ObjectList { return &clusterv1.MachineList{} }, ofCluster(key))
-}
-
-// listMachinePools returns the pools of a Cluster; none where the server does not know them.
-func (m managementCluster) listMachinePools(ctx context.Context, key types.NamespacedName) ([]*clusterv1.MachinePool, error) {
-	found, err := list[*clusterv1.MachinePool](ctx, m, fmt.Sprintf("MachinePools of Cluster %s", key),
-		func() client.ObjectList { return &clusterv1.MachinePoolList{} }, ofCluster(key))
-	return found, ignoreNotFound(err)
+	return list[*clusterv1.Machine, clusterv1.MachineList](ctx, m, "Machines", inCluster(key))
 }
 
 // listUpdatePolicies returns the policies of a namespace; none where the server does not know them.
 func (m managementCluster) listUpdatePolicies(ctx context.Context, namespace string) ([]v1alpha1.UpdatePolicy, error) {
-	found, err := list[*v1alpha1.UpdatePolicy](ctx, m, "UpdatePolicies of namespace "+namespace,
-		func() client.ObjectList { return &v1alpha1.UpdatePolicyList{} }, []client.ListOption{client.InNamespace(namespace)})
-	return valuesOf(found), ignoreNotFound(err)
-}
-
-// listUpdaters returns all Updaters; none where the server does not know them.
-func (m managementCluster) listUpdaters(ctx context.Context) ([]v1alpha1.Updater, error) {
-	found, err := list[*v1alpha1.Updater](ctx, m, "Updaters", func() client.ObjectList { return &v1alpha1.UpdaterList{} }, nil)
-	return valuesOf(found), ignoreNotFound(err)
-}
-
-func valuesOf[T any](pointers []*T) []T {
-	values := make([]T, 0, len(pointers))
-	for _, p := range pointers {
-		values = append(values, *p)
-	}
-	return values
+	return listKnown[v1alpha1.UpdatePolicy, v1alpha1.UpdatePolicyList](ctx, m, "UpdatePolicies", inNamespace(namespace))
 }

@@ -24,12 +24,9 @@ func addPrefixFlag(flags *pflag.FlagSet, prefix *string) {
 // checkPrefix refuses what windlass extension would not take, because the API server would not take it as the beginning of an annotation's key.
 func checkPrefix(prefix string) error {
 	if prefix == "" {
-		return &flagError{flag: "--prefix", problem: "it is empty; leave it away for " + v1alpha1.DefaultInPlaceUpgradePrefix}
+		return inputErrorf("--prefix", "it is empty; leave it away for %s", v1alpha1.DefaultInPlaceUpgradePrefix)
 	}
-	if err := (app.InPlaceUpgrades{Prefix: prefix}).Check(); err != nil {
-		return &flagError{flag: "--prefix", problem: err.Error(), err: err}
-	}
-	return nil
+	return wrapInput("--prefix", app.InPlaceUpgrades{Prefix: prefix}.Check())
 }
 
 // fetchLock reads the control plane's lock into f where an annotation asks for the upgrade of one of its machines. Who may read the Cluster may often not

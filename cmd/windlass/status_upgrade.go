@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,16 +25,12 @@ func (m managementCluster) fetchUpgradeContext(ctx context.Context, f *status.Fa
 	if err := m.fetchEngine(ctx, f); err != nil {
 		return err
 	}
-	namespace := f.Cluster.Namespace
-	gates, err := list[*v1alpha1.UpgradeGate](ctx, m, "UpgradeGates of namespace "+namespace,
-		func() client.ObjectList { return &v1alpha1.UpgradeGateList{} }, []client.ListOption{client.InNamespace(namespace)})
-	if err := ignoreForbidden(ignoreNotFound(err)); err != nil {
+	var err error
+	if f.Upgrade.Gates, err = m.listUpgradeGates(ctx, f.Cluster.Namespace); ignoreForbidden(err) != nil {
 		return err
 	}
-	f.Upgrade.Gates = valuesOf(gates)
 	key := client.ObjectKeyFromObject(f.Cluster)
-	f.Upgrade.MachineSets, err = list[*clusterv1.MachineSet](ctx, m, fmt.Sprintf("MachineSets of Cluster %s", key),
-		func() client.ObjectList { return &clusterv1.MachineSetList{} }, ofCluster(key))
+	f.Upgrade.MachineSets, err = list[*clusterv1.MachineSet, clusterv1.MachineSetList](ctx, m, "MachineSets", inCluster(key))
 	if err := ignoreForbidden(ignoreNotFound(err)); err != nil {
 		return err
 	}
@@ -75,11 +70,13 @@ func (m managementCluster) fetchPlanSource(ctx context.Context, f *status.Facts)
 
 // listEvents returns the Events that are about a Cluster.
 func (m managementCluster) listEvents(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Event, error) {
-	found, err := list[*corev1.Event](ctx, m, fmt.Sprintf("Events of Cluster %s", client.ObjectKeyFromObject(cluster)),
-		func() client.ObjectList { return &corev1.EventList{} }, []client.ListOption{
+	found, err := list[*corev1.Event, corev1.EventList](ctx, m, "Events", scope{
+		where: inCluster(client.ObjectKeyFromObject(cluster)).where,
+		options: []client.ListOption{
 			client.InNamespace(cluster.Namespace),
 			client.MatchingFields{"involvedObject.kind": "Cluster", "involvedObject.name": cluster.Name},
-		})
+		},
+	})
 	var about []corev1.Event
 	for _, e := range found {
 		if e.InvolvedObject.UID == cluster.UID {

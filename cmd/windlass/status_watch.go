@@ -183,9 +183,7 @@ func (r *statusReader) read(ctx context.Context, now time.Time) (status.Facts, e
 		return f, err
 	}
 	if r.upgrade != nil && now.Sub(r.readAt) < contextAge {
-		pools := f.Upgrade.MachinePools
 		f.Upgrade = new(*r.upgrade)
-		f.Upgrade.MachinePools = pools
 		return f, nil
 	}
 	if err := r.live.fetchUpgradeContext(ctx, &f); err != nil {

@@ -41,7 +41,7 @@ func newUpdaterDigestsCommand() *cobra.Command {
   windlass updater digests ./binaries --serial 7 --expires 2027-06-30 > SHA256SUMS`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &flagError{flag: "FOLDER|BUNDLE.tar", problem: fmt.Sprintf("there must be exactly one, not %q", args)}
+				return inputErrorf("FOLDER|BUNDLE.tar", "there must be exactly one, not %q", args)
 			}
 			return nil
 		},
@@ -78,17 +78,17 @@ func parseTerms(serial int64, expires string, now time.Time) (linuxhost.Terms, e
 		return linuxhost.Terms{}, nil
 	}
 	if serial < 1 {
-		return linuxhost.Terms{}, &flagError{flag: "--serial", problem: fmt.Sprintf("%d is not a serial; give one of at least 1, together with --expires", serial)}
+		return linuxhost.Terms{}, inputErrorf("--serial", "%d is not a serial; give one of at least 1, together with --expires", serial)
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if parsed, err := time.Parse(layout, expires); err == nil {
 			if !parsed.After(now) {
-				return linuxhost.Terms{}, &flagError{flag: "--expires", problem: expires + " is over, and hosts refuse a manifest that has expired; give a later date"}
+				return linuxhost.Terms{}, inputErrorf("--expires", "%s is over, and hosts refuse a manifest that has expired; give a later date", expires)
 			}
 			return linuxhost.Terms{Serial: serial, Expires: parsed}, nil
 		}
 	}
-	return linuxhost.Terms{}, &flagError{flag: "--expires", problem: fmt.Sprintf("%q is not a date; give one such as 2027-06-30, together with --serial", expires)}
+	return linuxhost.Terms{}, inputErrorf("--expires", "%q is not a date; give one such as 2027-06-30, together with --serial", expires)
 }
 
 // readDigests gives the digest of each binary by its name.

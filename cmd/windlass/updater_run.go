@@ -154,10 +154,8 @@ func (o *updaterRunOptions) addFlags(cmd *cobra.Command) {
 		cmd.MarkFlagsMutuallyExclusive("no-drain", name)
 	}
 	mustRegister(cmd.MarkFlagFilename("bundle", "tar"))
-	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)))
-	for _, name := range []string{"host", "to", "user", "bastion", "binaries-url", "binaries-folder", "digests-sha256", "folder", "context", "node"} {
-		mustRegister(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
+	completeValues(cmd, "output", outputText, outputJSON)
+	completeNothing(cmd, "host", "to", "user", "bastion", "binaries-url", "binaries-folder", "digests-sha256", "folder", "context", "node")
 	cmd.SetFlagErrorFunc(reportRunFlagError)
 }
 
@@ -171,7 +169,7 @@ func checkLineOutput(output string) error {
 	if output == outputText || output == outputJSON {
 		return nil
 	}
-	return &flagError{flag: "--output", problem: "unknown format \"" + output + "\": choose text or json"}
+	return inputErrorf("--output", "unknown format %q: choose text or json", output)
 }
 
 func (o *updaterRunOptions) run(cmd *cobra.Command) error {

@@ -130,7 +130,7 @@ func checkBundle(bundle linuxhost.Bundle, steps []linuxhost.StepState) error {
 			continue
 		}
 		if _, _, err := bundle.Open(send.Name); err != nil {
-			return fileError("--bundle", err)
+			return wrapInput("--bundle", err)
 		}
 	}
 	return nil

@@ -55,20 +55,20 @@ var folderPattern = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._-]*)+$`)
 
 func (o *updaterRunOptions) parseGoal(r *runRequest) error {
 	if o.host == "" {
-		return &flagError{flag: "--host", problem: "it is missing; give the address of the host's SSH server, such as 10.0.0.7 or 10.0.0.7:2222"}
+		return inputErrorf("--host", "it is missing; give the address of the host's SSH server, such as 10.0.0.7 or 10.0.0.7:2222")
 	}
 	if strings.Contains(o.host, "@") {
-		return &flagError{flag: "--host", problem: fmt.Sprintf("%q has a user; give that with --user", o.host)}
+		return inputErrorf("--host", "%q has a user; give that with --user", o.host)
 	}
 	if o.to == "" {
-		return &flagError{flag: "--to", problem: "it is missing; give the version to upgrade to, such as v1.36.3"}
+		return inputErrorf("--to", "it is missing; give the version to upgrade to, such as v1.36.3")
 	}
 	to, err := version.Parse(o.to)
 	if err != nil {
-		return &flagError{flag: "--to", problem: err.Error(), err: err}
+		return wrapInput("--to", err)
 	}
 	if o.folder != "" && !folderPattern.MatchString(o.folder) {
-		return &flagError{flag: "--folder", problem: fmt.Sprintf("%q is not the absolute path of a folder, without blanks", o.folder)}
+		return inputErrorf("--folder", "%q is not the absolute path of a folder, without blanks", o.folder)
 	}
 	r.goal = linuxhost.Goal{
 		Distribution: o.distribution, Version: to, Folder: o.folder, Snapshot: !o.skipSnapshot, Drain: !o.noDrain, ReadyWithin: o.nodeReadyTimeout,
@@ -84,20 +84,20 @@ func (o *updaterRunOptions) parseSource(r *runRequest) error {
 	switch {
 	case o.url != "":
 		if !urlPattern.MatchString(o.url) || !strings.Contains(o.url, "{version}") || !strings.Contains(o.url, "{name}") {
-			return &flagError{flag: "--binaries-url", problem: fmt.Sprintf("%q is not an http or https URL with {version} and {name}, without query and user, "+
-				"such as https://mirror.example/{version}/bin/linux/{arch}/{name}", o.url)}
+			return inputErrorf("--binaries-url", "%q is not an http or https URL with {version} and {name}, without query and user, "+
+				"such as https://mirror.example/{version}/bin/linux/{arch}/{name}", o.url)
 		}
 	case o.hostFolder != "":
 		if !folderPattern.MatchString(o.hostFolder) {
-			return &flagError{flag: "--binaries-folder", problem: fmt.Sprintf("%q is not the absolute path of a folder on the host, without blanks", o.hostFolder)}
+			return inputErrorf("--binaries-folder", "%q is not the absolute path of a folder on the host, without blanks", o.hostFolder)
 		}
 	case o.bundle != "":
 		if err := readTar(o.bundle, func(string, io.Reader) error { return nil }); err != nil {
-			return fileError("--bundle", err)
+			return wrapInput("--bundle", err)
 		}
 		r.bundle = hosts.BundleFile{Path: o.bundle}
 	default:
-		return &flagError{flag: "--binaries-url", problem: "nothing says where the binaries come from; give one of --binaries-url, --binaries-folder and --bundle"}
+		return inputErrorf("--binaries-url", "nothing says where the binaries come from; give one of --binaries-url, --binaries-folder and --bundle")
 	}
 	r.goal.Source = linuxhost.Source{URL: o.url, HostFolder: o.hostFolder, Bundle: o.bundle != ""}
 	return nil
@@ -108,8 +108,8 @@ func (o *updaterRunOptions) parseNode(r *runRequest) error {
 	case o.noDrain:
 		return nil
 	case o.kubeconfig == "":
-		return &flagError{flag: "--kubeconfig", problem: "nothing says what happens to the node; give --kubeconfig FILE of the cluster that it is in, and it is drained and " +
-			"watched, or --no-drain, and nobody looks at it"}
+		return inputErrorf("--kubeconfig", "nothing says what happens to the node; give --kubeconfig FILE of the cluster that it is in, and it is drained and "+
+			"watched, or --no-drain, and nobody looks at it")
 	}
 	r.node = &nodeChoice{kubeconfig: o.kubeconfig, context: o.context, name: o.node, host: hostOf(o.host)}
 	return nil
@@ -125,10 +125,10 @@ func hostOf(address string) string {
 
 func (o *updaterRunOptions) parseTimes(*runRequest) error {
 	if o.nodeReadyTimeout <= 0 {
-		return &flagError{flag: "--node-ready-timeout", problem: "it is not longer than nothing"}
+		return inputErrorf("--node-ready-timeout", "it is not longer than nothing")
 	}
 	if o.timeout < 0 {
-		return &flagError{flag: "--timeout", problem: "it is negative"}
+		return inputErrorf("--timeout", "it is negative")
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (o *updaterRunOptions) readKnownHosts() ([]byte, error) {
 	if path == "" {
 		home, err := o.tools.home()
 		if err != nil {
-			return nil, &flagError{flag: "--known-hosts", problem: fmt.Sprintf("it is missing, and there is no home folder to look in: %v", err), err: err}
+			return nil, inputErrorf("--known-hosts", "it is missing, and there is no home folder to look in: %w", err)
 		}
 		path = filepath.Join(home, ".ssh", "known_hosts")
 	}
@@ -169,15 +169,7 @@ func (o *updaterRunOptions) readKnownHosts() ([]byte, error) {
 	if o.knownHosts == "" && errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	return content, fileError("--known-hosts", err)
-}
-
-// fileError is nil where err is.
-func fileError(flag string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &flagError{flag: flag, problem: err.Error(), err: err}
+	return content, wrapInput("--known-hosts", err)
 }
 
 // readIdentities reads private keys. Of the usual files those are left out that are not there, or cannot be used.
@@ -185,7 +177,7 @@ func (o *updaterRunOptions) readIdentities() (keys [][]byte, notes []string, err
 	for _, path := range o.identities {
 		key, err := readKey(path)
 		if err != nil {
-			return nil, nil, fileError("--identity", err)
+			return nil, nil, wrapInput("--identity", err)
 		}
 		keys = append(keys, key)
 	}
@@ -194,7 +186,7 @@ func (o *updaterRunOptions) readIdentities() (keys [][]byte, notes []string, err
 	}
 	home, err := o.tools.home()
 	if err != nil {
-		return nil, nil, &flagError{flag: "--identity", problem: fmt.Sprintf("it is missing, and there is no home folder to look in: %v", err), err: err}
+		return nil, nil, inputErrorf("--identity", "it is missing, and there is no home folder to look in: %w", err)
 	}
 	folder := filepath.Join(home, ".ssh")
 	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
@@ -209,7 +201,7 @@ func (o *updaterRunOptions) readIdentities() (keys [][]byte, notes []string, err
 	}
 	if len(keys) == 0 {
 		problem := "it is missing, and " + folder + " has no id_ed25519, id_ecdsa or id_rsa that can be used"
-		return nil, nil, &flagError{flag: "--identity", problem: strings.Join(append([]string{problem}, notes...), "; ")}
+		return nil, nil, inputErrorf("--identity", "%s", strings.Join(append([]string{problem}, notes...), "; "))
 	}
 	return keys, notes, nil
 }
@@ -228,11 +220,11 @@ func readKey(path string) ([]byte, error) {
 
 func (o *updaterRunOptions) parseDigests(r *runRequest) error {
 	if o.digests == "" {
-		return &flagError{flag: "--digests", problem: "it is missing; give the file with the digests that binaries must have, which windlass updater digests writes"}
+		return inputErrorf("--digests", "it is missing; give the file with the digests that binaries must have, which windlass updater digests writes")
 	}
 	text, err := os.ReadFile(o.digests)
 	if err != nil {
-		return fileError("--digests", err)
+		return wrapInput("--digests", err)
 	}
 	if err := o.checkTrust(); err != nil {
 		return err
@@ -243,25 +235,25 @@ func (o *updaterRunOptions) parseDigests(r *runRequest) error {
 	case o.digestsSHA256 != "":
 		sum, problem := hex.DecodeString(o.digestsSHA256)
 		if problem != nil || len(sum) != 32 {
-			return &flagError{flag: "--digests-sha256", problem: fmt.Sprintf("%q is not a SHA-256: 64 hexadecimal digits", o.digestsSHA256)}
+			return inputErrorf("--digests-sha256", "%q is not a SHA-256: 64 hexadecimal digits", o.digestsSHA256)
 		}
 		r.goal.Digests, err = linuxhost.ParsePinnedManifest(string(text), linuxhost.Digest(hex.EncodeToString(sum)))
 	default:
 		r.goal.Digests, err = linuxhost.ParseManifest(string(text))
 	}
-	if _, ok := errors.AsType[*flagError](err); ok {
+	if _, ok := errors.AsType[*inputError](err); ok {
 		return err
 	}
-	return fileError("--digests", err)
+	return wrapInput("--digests", err)
 }
 
 // checkTrust finds flags about a signature that need another one.
 func (o *updaterRunOptions) checkTrust() error {
 	if (o.digestsSignature == "") != (o.keyOfSig == "") {
-		return &flagError{flag: "--digests-signature", problem: "it counts together with --public-key only; give both or none"}
+		return inputErrorf("--digests-signature", "it counts together with --public-key only; give both or none")
 	}
 	if o.keyOfSig == "" && (o.minSerial != 0 || o.allowUnversioned) {
-		return &flagError{flag: "--digests-min-serial", problem: "it counts, like --digests-allow-unversioned, together with --public-key only"}
+		return inputErrorf("--digests-min-serial", "it counts, like --digests-allow-unversioned, together with --public-key only")
 	}
 	return nil
 }
@@ -269,11 +261,11 @@ func (o *updaterRunOptions) checkTrust() error {
 func (o *updaterRunOptions) parseSigned(text string) (linuxhost.Manifest, error) {
 	signature, err := os.ReadFile(o.digestsSignature)
 	if err != nil {
-		return linuxhost.Manifest{}, fileError("--digests-signature", err)
+		return linuxhost.Manifest{}, wrapInput("--digests-signature", err)
 	}
 	key, err := os.ReadFile(o.keyOfSig)
 	if err != nil {
-		return linuxhost.Manifest{}, fileError("--public-key", err)
+		return linuxhost.Manifest{}, wrapInput("--public-key", err)
 	}
 	trust := linuxhost.Trust{PublicKey: string(key), MinSerial: o.minSerial, AllowUnversioned: o.allowUnversioned}
 	return linuxhost.ParseSignedManifest(text, string(signature), trust, o.tools.clock.now())

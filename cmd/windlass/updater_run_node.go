@@ -20,17 +20,17 @@ func (r runRequest) findNode(ctx context.Context) (*workload.SingleNode, error) 
 	}
 	config, err := loadKubeconfig(r.node.kubeconfig, r.node.context)
 	if err != nil {
-		return nil, fileError("--kubeconfig", err)
+		return nil, wrapInput("--kubeconfig", err)
 	}
 	cluster, err := workload.NewSingle(config)
 	if err != nil {
-		return nil, fileError("--kubeconfig", err)
+		return nil, wrapInput("--kubeconfig", err)
 	}
 	if r.node.name != "" {
 		// An API server that does not answer may be the one on this host, in the middle of its upgrade.
 		node := cluster.Node(r.node.name)
 		if found := node.Look(ctx); !found.Exists && found.Unknown == "" {
-			return nil, &flagError{flag: "--node", problem: fmt.Sprintf("there is no Node %s in the cluster of --kubeconfig", r.node.name)}
+			return nil, inputErrorf("--node", "there is no Node %s in the cluster of --kubeconfig", r.node.name)
 		}
 		return node, nil
 	}
@@ -71,10 +71,10 @@ func selectNode(nodes []corev1.Node, host string) (string, error) {
 	slices.Sort(names)
 	switch len(names) {
 	case 0:
-		return "", &flagError{flag: "--node", problem: fmt.Sprintf("none of the %d nodes in the cluster of --kubeconfig has the name or address %s; name the node that is on the host", len(nodes), host)}
+		return "", inputErrorf("--node", "none of the %d nodes in the cluster of --kubeconfig has the name or address %s; name the node that is on the host", len(nodes), host)
 	case 1:
 		return names[0], nil
 	default:
-		return "", &flagError{flag: "--node", problem: fmt.Sprintf("several nodes have the name or address %s: %s; name the one that is on the host", host, strings.Join(names, ", "))}
+		return "", inputErrorf("--node", "several nodes have the name or address %s: %s; name the one that is on the host", host, strings.Join(names, ", "))
 	}
 }

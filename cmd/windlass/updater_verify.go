@@ -45,7 +45,7 @@ Exit status: 0 if no point failed, 1 otherwise.`,
 		Example: `  windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt
   windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt --fixture fixture.yaml --allow-updates \
     --restart-command 'kubectl rollout restart deployment/my-updater'`,
-		Args: verifyArgs,
+		Args: oneArg("URL", "; give the https URL that the updater listens at, such as https://127.0.0.1:9443, with --ca-file for a CA that this machine does not know"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
@@ -58,18 +58,6 @@ Exit status: 0 if no point failed, 1 otherwise.`,
 	flags.DurationVar(&o.updateTimeout, "update-timeout", conformance.DefaultUpdateTimeout, "how long the update may take")
 	flags.StringVarP(&o.output, "output", "o", verifyTable, `output format: "table" or "json"`)
 	return cmd
-}
-
-// verifyArgs asks for exactly one URL.
-func verifyArgs(_ *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
-		return errors.New("URL: it is missing; give the https URL that the updater listens at, such as https://127.0.0.1:9443, with --ca-file for a CA that this machine does not know")
-	case 1:
-		return nil
-	default:
-		return fmt.Errorf("URL: there can be one only, not %q", args)
-	}
 }
 
 // run verifies the updater and prints the report.

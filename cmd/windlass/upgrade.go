@@ -91,7 +91,7 @@ func newUpgradeCommand(clock upgradeClock) *cobra.Command {
 		o := &upgradeOptions{kube: newKubeFlags(), clock: clock}
 		sub := &cobra.Command{
 			Use: kind.use, Short: kind.short, Long: kind.short + ".\n\n" + upgradeLong, Aliases: kind.aliases,
-			Args:              func(cmd *cobra.Command, args []string) error { return upgradeArgs(cmd, o, args) },
+			Args:              func(cmd *cobra.Command, args []string) error { return o.report(cmd, oneArg("NAME", "")(cmd, args)) },
 			ValidArgsFunction: cobra.NoFileCompletions,
 			RunE:              func(cmd *cobra.Command, args []string) error { return o.report(cmd, o.run(cmd, kind.kind, args[0])) },
 		}
@@ -111,13 +111,12 @@ func (o *upgradeOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would be written and which machines come when, and write nothing")
 	flags.BoolVar(&o.wait, "wait", true, "follow the upgrade to its end")
 	flags.DurationVar(&o.timeout, "timeout", 0, "follow for at most this `TIME`, such as 30m; 0 for no limit. The upgrade goes on")
-	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of what is printed: "+joinFormats(upgradeFormats()))
+	addFormatFlag(cmd, &o.output, "what is printed", upgradeFormats())
 	addPrefixFlag(flags, &o.prefix)
 	o.kube.AddFlags(flags)
 	cmd.MarkFlagsMutuallyExclusive("to", "retry", "cancel")
 	cmd.MarkFlagsMutuallyExclusive("drain", "cancel")
-	mustRegister(cmd.RegisterFlagCompletionFunc("drain", cobra.FixedCompletions(drainValues(), cobra.ShellCompDirectiveNoFileComp)))
-	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(upgradeFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
+	completeValues(cmd, "drain", drainValues()...)
 	cmd.SetFlagErrorFunc(reportFlagError)
 }
 
@@ -132,35 +131,24 @@ func drainValues() []string { return []string{drainAlways, drainNever, drainByPo
 
 func upgradeFormats() []view.Format { return []view.Format{view.Table, view.JSON} }
 
-func upgradeArgs(cmd *cobra.Command, o *upgradeOptions, args []string) error {
-	switch len(args) {
-	case 0:
-		return o.report(cmd, &flagError{flag: "NAME", problem: "it is missing"})
-	case 1:
-		return nil
-	default:
-		return o.report(cmd, &flagError{flag: "NAME", problem: fmt.Sprintf("there can be one only, not %q", args)})
-	}
-}
-
 // check refuses flags that cannot be carried out.
 func (o *upgradeOptions) check() error {
 	if _, err := view.ParseFormatOf(o.output, upgradeFormats()); err != nil {
-		return &flagError{flag: "--output", problem: err.Error(), err: err}
+		return wrapInput("--output", err)
 	}
 	if o.to == "" && !o.retry && !o.cancel {
-		return &flagError{flag: "--to", problem: "it is missing; say what to upgrade to, such as --to version=v1.31.2, or give --retry or --cancel"}
+		return inputErrorf("--to", "it is missing; say what to upgrade to, such as --to version=v1.31.2, or give --retry or --cancel")
 	}
 	if o.to != "" {
 		if _, err := request.ParseOption(o.to); err != nil {
-			return &flagError{flag: "--to", problem: err.Error(), err: err}
+			return wrapInput("--to", err)
 		}
 	}
 	if o.drain != "" && !slices.Contains(drainValues(), o.drain) {
-		return &flagError{flag: "--drain", problem: fmt.Sprintf("%q is none of %s", o.drain, strings.Join(drainValues(), ", "))}
+		return inputErrorf("--drain", "%q is none of %s", o.drain, strings.Join(drainValues(), ", "))
 	}
 	if o.timeout < 0 {
-		return &flagError{flag: "--timeout", problem: "it is negative"}
+		return inputErrorf("--timeout", "it is negative")
 	}
 	return checkPrefix(o.prefix)
 }
@@ -217,7 +205,7 @@ func (o *upgradeOptions) report(cmd *cobra.Command, err error) error {
 		if o.output == string(view.JSON) {
 			format = view.JSON
 		}
-		return reportFailure(cmd, planInput{format: format}, planRequest{}, err)
+		return reportError(cmd, format, err)
 	case o.output != string(view.JSON):
 		return err
 	}

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -73,7 +72,7 @@ func (m managementCluster) findUpgradeTarget(ctx context.Context, kind upgradeKi
 func (m managementCluster) findControlPlane(ctx context.Context, key types.NamespacedName) (upgradeTarget, error) {
 	cluster := &clusterv1.Cluster{}
 	err := m.get(ctx, "Cluster", key, cluster)
-	if server, ok := errors.AsType[*serverError](err); ok && apierrors.IsNotFound(server.err) {
+	if isGone(err) {
 		cluster, err = m.findClusterOf(ctx, key)
 	}
 	if err != nil {
@@ -90,7 +89,7 @@ func (m managementCluster) findControlPlane(ctx context.Context, key types.Names
 }
 
 func (m managementCluster) findClusterOf(ctx context.Context, controlPlane types.NamespacedName) (*clusterv1.Cluster, error) {
-	clusters, err := list[*clusterv1.Cluster](ctx, m, "Clusters", func() client.ObjectList { return &clusterv1.ClusterList{} }, []client.ListOption{client.InNamespace(controlPlane.Namespace)})
+	clusters, err := list[*clusterv1.Cluster, clusterv1.ClusterList](ctx, m, "Clusters", scope{options: inNamespace(controlPlane.Namespace).options})
 	if err != nil {
 		return nil, err
 	}
@@ -100,12 +99,12 @@ func (m managementCluster) findClusterOf(ctx context.Context, controlPlane types
 			continue
 		}
 		if found != nil {
-			return nil, &flagError{flag: "NAME", problem: fmt.Sprintf("the control planes of Clusters %s and %s have that name; name the Cluster", found.Name, c.Name)}
+			return nil, inputErrorf("NAME", "the control planes of Clusters %s and %s have that name; name the Cluster", found.Name, c.Name)
 		}
 		found = c
 	}
 	if found == nil {
-		return nil, &flagError{flag: "NAME", problem: fmt.Sprintf("%s is neither a Cluster nor the control plane of one", controlPlane)}
+		return nil, inputErrorf("NAME", "%s is neither a Cluster nor the control plane of one", controlPlane)
 	}
 	return found, nil
 }
@@ -131,7 +130,7 @@ func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.T
 		return upgradeView{}, err
 	}
 	v := upgradeView{object: object}
-	f := status.Facts{Cluster: t.cluster, Prefix: m.prefix}
+	f := status.Facts{Objects: snapshot.Objects{Cluster: t.cluster}, Prefix: m.prefix}
 	switch o := object.(type) {
 	case *clusterv1.Machine:
 		v.machines = []*clusterv1.Machine{o}

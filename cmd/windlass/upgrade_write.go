@@ -170,9 +170,9 @@ func parseLeniently(text string) version.Version {
 
 // writeAnnotations writes annotations, and returns the resource version from which on they are there.
 func (m managementCluster) writeAnnotations(ctx context.Context, t upgradeTarget, annotations map[string]*string) (string, error) {
-	writer, err := client.New(m.config, client.Options{Scheme: m.scheme, Mapper: m.mapper})
+	writer, err := m.newClient()
 	if err != nil {
-		return "", &serverError{item: "the management cluster", err: err}
+		return "", err
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {

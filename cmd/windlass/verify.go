@@ -73,23 +73,20 @@ func newVerifyCommand() *cobra.Command {
 		Short:             "Explore everything that can happen to an upgrade, and say whether it is safe",
 		Long:              verifyLong,
 		Example:           verifyExample,
-		Args:              planArgs(o),
-		ValidArgsFunction: o.completeCluster,
+		Args:              reported(optionalClusterArg),
+		ValidArgsFunction: completeCluster(o.kube, &o.files),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runVerify(cmd, o, args, maxStates)
 		},
 	}
 	flags := cmd.Flags()
-	o.addInventoryFlags(flags)
-	flags.StringSliceVar(&o.versions, "versions", nil, "`VERSIONS` that there are, comma separated; intermediate versions are chosen from them")
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
-	flags.StringVar(&o.skewPolicy, "skew-policy", version.SkewPolicies()[0].Name, "`POLICY` for how far kubelets may lag: "+strings.Join(skewPolicyNames(), " or "))
-	flags.StringVarP(&o.output, "output", "o", string(view.Table), "`FORMAT` of the result: "+joinFormats(view.ReportFormats()))
+	o.addInventoryFlags(cmd)
+	addVersionsFlag(cmd, &o.versions)
+	addFilesFlag(cmd, &o.files)
+	addSkewFlag(cmd, &o.skewPolicy, "kubelets")
+	addFormatFlag(cmd, &o.output, "the result", view.ReportFormats())
 	flags.IntVar(&maxStates, "max-states", defaultMaxStates, "visit at most `N` states of each kind of disturbance; what is cut off is said, and is no success")
 	o.kube.AddFlags(flags)
-	mustRegister(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
-	mustRegister(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(joinFormats(view.ReportFormats()), ", "), cobra.ShellCompDirectiveNoFileComp)))
-	mustRegister(cmd.RegisterFlagCompletionFunc("skew-policy", cobra.FixedCompletions(skewPolicyNames(), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.SetFlagErrorFunc(reportFlagError)
 	return cmd
 }
@@ -98,11 +95,11 @@ func newVerifyCommand() *cobra.Command {
 func runVerify(cmd *cobra.Command, o *planOptions, args []string, maxStates int) error {
 	in, err := parsePlanOptions(o, cmd.Flags().Changed)
 	if err == nil && !slices.Contains(view.ReportFormats(), in.format) {
-		err = &flagError{flag: "--output", problem: fmt.Sprintf("a verification has no format %q: choose one of %q", in.format, view.ReportFormats())}
+		err = inputErrorf("--output", "a verification has no format %q: choose one of %q", in.format, view.ReportFormats())
 		in.format = view.Table
 	}
 	if err == nil && maxStates < 1 {
-		err = &flagError{flag: "--max-states", problem: "it must be at least 1"}
+		err = inputErrorf("--max-states", "it must be at least 1")
 	}
 	if err != nil {
 		return reportFailure(cmd, in, planRequest{}, err)
@@ -181,7 +178,7 @@ func runExplorer(ctx context.Context, r planRequest, c explore.Config, p plan.Pl
 		result.Namespace, result.Cluster = cluster.Namespace, cluster.Name
 	}
 	if len(c.Recorded.Pending) > 0 {
-		result.Notes = append(result.Notes, fmt.Sprintf("an upgrade is under way: it is explored from where it is, with %s pending", joinHooks(c.Recorded.Pending)))
+		result.Notes = append(result.Notes, fmt.Sprintf("an upgrade is under way: it is explored from where it is, with %s pending", strings.Join(namesOf(c.Recorded.Pending), ", ")))
 	}
 	represented := explore.Represent(c.Groups, c.Concurrency)
 	c.Groups, result.Unrepresented = represented.Groups, !represented.Complete
@@ -208,14 +205,6 @@ func runExplorer(ctx context.Context, r planRequest, c explore.Config, p plan.Pl
 		}
 	}
 	return result, nil
-}
-
-func joinHooks(pending chain.Pending) string {
-	names := make([]string, 0, len(pending))
-	for _, h := range pending {
-		names = append(names, string(h))
-	}
-	return strings.Join(names, ", ")
 }
 
 // simulatedGroups puts MachineDeployments first, as the engine does.

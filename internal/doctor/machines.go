@@ -156,10 +156,7 @@ func shortestTimeout(h *clusterv1.MachineHealthCheck) time.Duration {
 const shownMachines = 5
 
 func checkMachines(f Facts, groups []group, into *findings) {
-	report := status.Compute(status.Facts{
-		Cluster: f.Objects.Cluster, ControlPlane: f.Objects.ControlPlane, MachineDeployments: f.Objects.MachineDeployments,
-		Machines: f.Objects.Machines, Policies: f.Policies,
-	}, f.Now)
+	report := status.Compute(status.Facts{Objects: f.Objects, Policies: f.Policies}, f.Now)
 	before := len(into.list)
 	checkStandingStill(report, failedMend(f.Objects.Cluster.Namespace), into)
 	for _, p := range report.Problems {

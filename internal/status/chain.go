@@ -15,7 +15,6 @@ import (
 
 // UpgradeFacts are what the upgrade of a Cluster with a managed topology is read from, beside what Facts have for every Cluster.
 type UpgradeFacts struct {
-	MachinePools []*clusterv1.MachinePool
 	// MachineSets are those of the Cluster, for what they say of Machines that cannot be made or deleted.
 	MachineSets []*clusterv1.MachineSet
 	// Source says where the versions of the plan come from. Where it is nil, SourceProblem says why it is not known.

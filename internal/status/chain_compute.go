@@ -79,10 +79,7 @@ func newChainComputation(f Facts) (*chainComputation, error) {
 }
 
 func readChain(f Facts) (*chainComputation, error) {
-	state, recorded, err := snapshot.Chain(snapshot.Objects{
-		Cluster: f.Cluster, ControlPlane: f.ControlPlane, MachineDeployments: f.MachineDeployments, MachinePools: f.Upgrade.MachinePools,
-		Machines: f.Machines,
-	})
+	state, recorded, err := snapshot.Chain(f.Objects)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // It says already which object it is about.
 	}

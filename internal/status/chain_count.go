@@ -57,7 +57,7 @@ func (c *chainComputation) countGroup(g chain.Group, at version.Version) (update
 func (c *chainComputation) countPool(name string, at version.Version) (updated, machines int) {
 	const label = clusterv1.ClusterTopologyMachinePoolNameLabel
 	updated, machines = c.countMachines(label, name, at)
-	for _, mp := range c.facts.Upgrade.MachinePools {
+	for _, mp := range c.facts.MachinePools {
 		if mp.Labels[label] != name {
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -93,7 +94,7 @@ func (u upgrade) facts(t *testing.T) Facts {
 			LastTransitionTime: metav1.NewTime(start), ObservedGeneration: u.observed,
 		}}
 	}
-	f := Facts{Cluster: cluster, Upgrade: &UpgradeFacts{Source: u.source, SourceProblem: u.problem, Gates: u.gates, Events: u.events}}
+	f := Facts{Objects: snapshot.Objects{Cluster: cluster}, Upgrade: &UpgradeFacts{Source: u.source, SourceProblem: u.problem, Gates: u.gates, Events: u.events}}
 	if u.source == nil && u.problem == "" {
 		f.Upgrade.Source = fourMinors
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -96,13 +97,15 @@ func facts(machines ...*clusterv1.Machine) Facts {
 	}}
 	md.Spec.Template.Spec.Version = "v1.32.1"
 	return Facts{
-		Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team-a"}},
-		ControlPlane: &unstructured.Unstructured{Object: map[string]any{
-			"kind": "KubeadmControlPlane", "metadata": map[string]any{"name": "prod-cp", "namespace": "team-a"},
-			"spec": map[string]any{"version": "v1.32.1"},
-		}},
-		MachineDeployments: []*clusterv1.MachineDeployment{md},
-		Machines:           machines,
+		Objects: snapshot.Objects{
+			Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team-a"}},
+			ControlPlane: &unstructured.Unstructured{Object: map[string]any{
+				"kind": "KubeadmControlPlane", "metadata": map[string]any{"name": "prod-cp", "namespace": "team-a"},
+				"spec": map[string]any{"version": "v1.32.1"},
+			}},
+			MachineDeployments: []*clusterv1.MachineDeployment{md},
+			Machines:           machines,
+		},
 		Policies: []v1alpha1.UpdatePolicy{{
 			ObjectMeta: metav1.ObjectMeta{Name: "workers", Namespace: "team-a"},
 			Spec: v1alpha1.UpdatePolicySpec{

@@ -4,24 +4,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // Facts are the objects of one Cluster, in any order, and the UpdatePolicies of its namespace.
 type Facts struct {
-	// Cluster is required.
-	Cluster *clusterv1.Cluster
-	// ControlPlane is the object that spec.controlPlaneRef names; nil while it does not exist.
-	ControlPlane       *unstructured.Unstructured
-	MachineDeployments []*clusterv1.MachineDeployment
-	Machines           []*clusterv1.Machine
-	Policies           []v1alpha1.UpdatePolicy
+	// Objects has all Machines of the Cluster, which needs no topology.
+	snapshot.Objects
+	Policies []v1alpha1.UpdatePolicy
 	// Prefix begins the keys of the annotations that ask for upgrades in place; empty means v1alpha1.DefaultInPlaceUpgradePrefix. Lock is the control
 	// plane's lock; nil where it does not exist.
 	Prefix string
