@@ -45,8 +45,8 @@ var errFault = errors.New("fault")
 // TestOrderOfEffects checks what each action does, in which order, and that nothing follows an effect that failed.
 func TestOrderOfEffects(t *testing.T) {
 	t.Parallel()
-	call := chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: mustParse(31), Then: chain.Record{Add: []chain.Hook{chain.AfterClusterUpgrade}}}
-	raise := chain.RaiseControlPlane{To: mustParse(31), Then: chain.Record{Add: []chain.Hook{chain.AfterControlPlaneUpgrade}}}
+	call := chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: v(31), Then: chain.Record{Add: []chain.Hook{chain.AfterClusterUpgrade}}}
+	raise := chain.RaiseControlPlane{To: v(31), Then: chain.Record{Add: []chain.Hook{chain.AfterControlPlaneUpgrade}}}
 	for name, tt := range map[string]struct {
 		action  chain.Action
 		leave   bool
@@ -65,7 +65,7 @@ func TestOrderOfEffects(t *testing.T) {
 		"a hook while the Cluster goes":               {action: call, leave: true, want: []string{"call BeforeClusterUpgrade", "record"}},
 		"a step of the control plane is stamped":      {action: raise, want: []string{"apply v1.31.0", "record"}},
 		"a step that fails is not recorded":           {action: raise, effects: effects{failApply: errFault}, want: []string{"apply v1.31.0"}, fails: true},
-		"groups":                                      {action: chain.RaiseWorkers{To: mustParse(30), Groups: []string{"a"}}, want: []string{"apply v1.30.0"}},
+		"groups":                                      {action: chain.RaiseWorkers{To: v(30), Groups: []string{"a"}}, want: []string{"apply v1.30.0"}},
 		"creation":                                    {action: chain.Create{}, want: []string{"apply v1.30.0"}},
 		"a note":                                      {action: chain.Note{Record: chain.Record{Add: []chain.Hook{chain.AfterClusterUpgrade}}}, want: []string{"record"}},
 		"a note of nothing new":                       {action: chain.Note{}},
@@ -73,8 +73,8 @@ func TestOrderOfEffects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := chain.State{ControlPlane: chain.ControlPlane{Exists: true, Version: mustParse(30), Stamp: mustParse(30)}}
-			d := chain.Decision{Action: tt.action, Objects: chain.Objects{Leave: tt.leave, ControlPlane: chain.Object{Version: mustParse(30)}}}
+			s := chain.State{ControlPlane: chain.ControlPlane{Exists: true, Version: v(30), Stamp: v(30)}}
+			d := chain.Decision{Action: tt.action, Objects: chain.Objects{Leave: tt.leave, ControlPlane: chain.Object{Version: v(30)}}}
 			_, err := chain.Execute(t.Context(), s, chain.Recorded{}, d, epoch, &tt.effects)
 			if (err != nil) != tt.fails || err != nil && tt.action != nil && !errors.Is(err, errFault) {
 				t.Errorf("error %v", err)
@@ -90,7 +90,7 @@ func TestOrderOfEffects(t *testing.T) {
 // called when it asks for.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
-	call := chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: mustParse(31)}
+	call := chain.CallHook{Hook: chain.BeforeClusterUpgrade, Step: v(31)}
 	d := chain.Decision{Action: call, Objects: chain.Objects{Leave: true}}
 	var answers []chain.Answer
 	now := epoch
@@ -113,7 +113,7 @@ func TestBackoff(t *testing.T) {
 	// Failures do not make a blocking answer wait longer, and are not forgotten for a step of another version.
 	e := &effects{reply: chain.Reply{RetryAfter: 3 * time.Second, Message: "not now"}}
 	outcome, err := chain.Execute(t.Context(), chain.State{Answers: answers}, chain.Recorded{}, d, now, e)
-	wantAnswer := &chain.Answer{Hook: chain.BeforeClusterUpgrade, Step: mustParse(31), Message: "not now", Since: now, Until: now.Add(3 * time.Second)}
+	wantAnswer := &chain.Answer{Hook: chain.BeforeClusterUpgrade, Step: v(31), Message: "not now", Since: now, Until: now.Add(3 * time.Second)}
 	if diff := cmp.Diff(wantAnswer, outcome.Answer); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -41,7 +41,7 @@ func (r *run) unproven(to rung) bool {
 
 // beyond reports whether an upgrade that may go up to allowed may not go to a version.
 func (r *run) beyond(to, allowed rung) bool {
-	return allowed == 0 || to != allowed && !r.m.older(to, allowed)
+	return allowed == 0 || to != allowed && !r.older(to, allowed)
 }
 
 // reached reports whether a version is a target, or later. Nothing reaches a target that is unknown.
@@ -53,8 +53,8 @@ func (m *model) reached(v, target rung) bool {
 // one that is finished.
 func (r *run) checkEnded(what string) {
 	l := &r.w.ledger
-	owed := l.after == due && r.m.finished(r.w) && r.m.finished(&r.asRead)
-	r.check(!owed || l.forgiven, "%s, and AfterClusterUpgrade for the upgrade to %s has not passed", what, r.m.version(l.allowed))
+	owed := l.after == due && r.finished(r.w) && r.finished(&r.asRead)
+	r.checkUnforgiven(!owed, "%v, and AfterClusterUpgrade for the upgrade to %v has not passed", what, l.allowed)
 }
 
 // finished reports whether an upgrade is where it may go, with all its objects and the hooks about

@@ -3,8 +3,7 @@ package explore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"iter"
 	"strings"
 	"time"
 
@@ -14,8 +13,7 @@ import (
 
 // run is one action of an engine in a world, with one outcome of all that can go either way.
 type run struct {
-	checker
-	m *model
+	*model
 	// w is the world as it becomes, asRead what the engine saw of it.
 	w      *world
 	asRead world
@@ -23,13 +21,16 @@ type run struct {
 	stock bool
 	// changed says that somebody has changed the Cluster since it was read.
 	changed bool
-	// choices are the outcomes, ways how many there are of each; what goes beyond choices takes the first.
+	// choices are the outcomes, ways how many there are of each. Beyond the choices that it begins
+	// with, a run takes the first.
 	choices, ways []uint8
 	// dead says that the process has been cut off.
 	dead bool
-	// reason is why the engine decided what it did, said what happened.
-	reason chain.Reason
-	said   []string
+	// reason is why the engine decided what it did, said what happened, violation which invariants
+	// do not hold.
+	reason    chain.Reason
+	said      []string
+	violation string
 }
 
 var _ chain.Effects = (*run)(nil)
@@ -44,15 +45,29 @@ var (
 func (r *run) choose(n int) int {
 	at := len(r.ways)
 	r.ways = append(r.ways, uint8(n)) //nolint:gosec // a handful
-	if at < len(r.choices) {
-		return int(r.choices[at])
+	if at == len(r.choices) {
+		r.choices = append(r.choices, 0)
 	}
-	return 0
+	return int(r.choices[at])
+}
+
+// others returns the choices of the outcome after this one, counting from the last choice; none
+// after the last outcome.
+func (r *run) others() []uint8 {
+	last := len(r.choices) - 1
+	for last >= 0 && r.choices[last]+1 == r.ways[last] {
+		last--
+	}
+	next := r.choices[:last+1]
+	if last >= 0 {
+		next[last]++
+	}
+	return next
 }
 
 func (r *run) say(format string, args ...any) {
-	if r.m.labelled {
-		r.said = append(r.said, fmt.Sprintf(format, args...))
+	if r.labelled {
+		r.said = append(r.said, r.format(format, args...))
 	}
 }
 
@@ -79,12 +94,12 @@ func (r *run) attempt(what string, effect func()) error {
 	switch r.choose(n) {
 	case 1:
 		spend(&r.w.faults.Cuts)
-		r.say("%s is lost", what)
+		r.say("%v is lost", what)
 		return errCut
 	case 2:
 		spend(&r.w.faults.Cuts)
 		effect()
-		r.say("%s is done, its answer is lost", what)
+		r.say("%v is done, its answer is lost", what)
 		return errCut
 	default:
 		effect()
@@ -92,7 +107,7 @@ func (r *run) attempt(what string, effect func()) error {
 	}
 }
 
-// Record implements upgrade.Effects.
+// Record implements chain.Effects.
 func (r *run) Record(_ context.Context, recorded chain.Recorded) error {
 	if r.changed {
 		r.say("a conflict")
@@ -100,8 +115,8 @@ func (r *run) Record(_ context.Context, recorded chain.Recorded) error {
 	}
 	return r.attempt("the record", func() {
 		old := *r.w
-		r.m.write(r.w, recorded)
-		r.recorded(&old, r.w)
+		r.write(r.w, recorded)
+		r.recorded(&old)
 	})
 }
 
@@ -129,12 +144,12 @@ func (m *model) write(w *world, recorded chain.Recorded) {
 	w.upgradeStep, w.okToDelete = m.rung(recorded.UpgradeStep), recorded.OKToDelete
 }
 
-// Call implements upgrade.Effects. Of a call whose answer is lost the engine knows as little as of one that fails.
+// Call implements chain.Effects. Of a call whose answer is lost the engine knows as little as of one that fails.
 func (r *run) Call(_ context.Context, call chain.CallHook, _ chain.Decision) (chain.Reply, error) {
 	if r.dead {
 		return chain.Reply{}, errCut
 	}
-	return r.call(hookOf(call.Hook), r.m.rung(call.Step))
+	return r.call(hookOf(call.Hook), r.rung(call.Step))
 }
 
 func (r *run) call(h hook, step rung) (chain.Reply, error) {
@@ -144,43 +159,43 @@ func (r *run) call(h hook, step rung) (chain.Reply, error) {
 	}
 	answer := r.choose(n)
 	r.called(h, step, answer == 0)
-	name := strings.TrimSpace(h.String() + " " + r.m.version(step).String())
+	name := strings.TrimSpace(h.String() + " " + r.version(step).String())
 	switch answer {
 	case 1:
 		spend(&r.w.faults.Answers)
-		r.say("%s blocks", name)
+		r.say("%v blocks", name)
 		return chain.Reply{RetryAfter: time.Second, Message: "not now"}, nil
 	case 2:
 		spend(&r.w.faults.Answers)
-		r.say("%s fails", name)
+		r.say("%v fails", name)
 		return chain.Reply{}, errHook
 	default:
-		r.say("%s passes", name)
+		r.say("%v passes", name)
 		return chain.Reply{}, nil
 	}
 }
 
-// Apply implements upgrade.Effects. As in the product, one group's failure does not keep it from the others.
+// Apply implements chain.Effects. As in the product, one group's failure does not keep it from the others.
 func (r *run) Apply(_ context.Context, objects chain.Objects, stamp version.Version) error {
 	if r.dead {
 		return errCut
 	}
 	r.check(!r.asRead.paused && !r.asRead.deleting, "objects are written though the Cluster is paused or goes")
 	r.check(!objects.Leave, "objects are written that are to be left alone")
-	if err := r.applyControlPlane(objects.ControlPlane, r.m.rung(stamp)); err != nil {
+	if err := r.applyControlPlane(objects.ControlPlane, r.rung(stamp)); err != nil {
 		return err
 	}
 	var failures []error
 	for _, o := range objects.Groups {
-		i := r.m.group(o.Name)
+		i := r.group(o.Name)
 		if i < 0 || !r.asRead.groups[i].inTopology {
-			r.check(false, "%s %q is written, and there is no such group", o.Kind, o.Name)
+			r.check(false, "%v %q is written, and there is no such group", o.Kind, o.Name)
 			continue
 		}
-		r.check(o.Kind == r.m.Groups[i].Kind, "%q is written as a %s", o.Name, o.Kind)
+		r.check(o.Kind == r.Groups[i].Kind, "%q is written as a %v", o.Name, o.Kind)
 		failures = append(failures, r.applyGroup(i, o))
 	}
-	for i := range r.m.Groups {
+	for i := range r.Groups {
 		failures = append(failures, r.deletesGroup(i))
 	}
 	err := errors.Join(failures...)
@@ -192,7 +207,7 @@ func (r *run) Apply(_ context.Context, objects chain.Objects, stamp version.Vers
 }
 
 func (r *run) applyControlPlane(o chain.Object, stamp rung) error {
-	w, to := r.w, r.m.rung(o.Version)
+	w, to := r.w, r.rung(o.Version)
 	if !w.cp.exists {
 		return r.create(to, stamp)
 	}
@@ -200,10 +215,10 @@ func (r *run) applyControlPlane(o chain.Object, stamp rung) error {
 	case o.Hold:
 		return nil
 	case to != w.cp.spec:
-		r.say("the control plane goes to %s", o.Version)
+		r.say("the control plane goes to %v", o.Version)
 		return r.attempt("that", func() { r.raisesControlPlane(to, stamp) })
 	}
-	r.check(to == r.asRead.target || r.asRead.cp.lags, "the control plane waits at %s for its upgrade, and is written to", o.Version)
+	r.check(to == r.asRead.target || r.asRead.cp.lags, "the control plane waits at %v for its upgrade, and is written to", o.Version)
 	if stamp == w.cp.stamp {
 		return nil
 	}
@@ -213,37 +228,37 @@ func (r *run) applyControlPlane(o chain.Object, stamp rung) error {
 // create makes the control plane and what comes before it.
 func (r *run) create(to, stamp rung) error {
 	r.check(r.w.ledger.create == complete, "the topology is created, and BeforeClusterCreate did not let it pass")
-	r.check(to == r.asRead.target, "the control plane is created at %s", r.m.version(to))
+	r.check(to == r.asRead.target, "the control plane is created at %v", to)
 	if !r.w.begun {
 		if err := r.attempt("the infrastructure", func() { r.w.begun = true }); err != nil {
 			return err
 		}
 	}
 	return r.attempt("the control plane", func() {
-		r.say("the control plane is created at %s", r.m.version(to))
+		r.say("the control plane is created at %v", to)
 		r.w.cp = controlPlane{exists: true, spec: to, stamp: stamp}
 	})
 }
 
 func (r *run) applyGroup(i int, o chain.Object) error {
-	g, seen, to := &r.w.groups[i], r.asRead.groups[i], r.m.rung(o.Version)
+	g, seen, to := &r.w.groups[i], r.asRead.groups[i], r.rung(o.Version)
 	switch {
 	case o.Hold || !g.inTopology || g.deleting || seen.deleting:
 		return nil
 	case seen.exists && !g.exists:
-		r.say("%s is gone", o.Name)
+		r.say("%v is gone", o.Name)
 		return errCut
 	case !g.exists:
-		r.check(to == r.asRead.target, "%s is created at %s", o.Name, o.Version)
+		r.check(to == r.asRead.target, "%v is created at %v", o.Name, o.Version)
 		return r.attempt(o.Name, func() {
-			r.say("%s is created at %s", o.Name, o.Version)
+			r.say("%v is created at %v", o.Name, o.Version)
 			r.createsGroup(i, to)
 		})
 	case to != g.version:
-		r.say("%s goes to %s", o.Name, o.Version)
+		r.say("%v goes to %v", o.Name, o.Version)
 		return r.attempt("that", func() { r.raisesGroup(i, to) })
 	default:
-		r.check(to == r.asRead.target || seen.lags, "%s waits at %s for its upgrade, and is written to", o.Name, o.Version)
+		r.check(to == r.asRead.target || seen.lags, "%v waits at %v for its upgrade, and is written to", o.Name, o.Version)
 		return nil
 	}
 }
@@ -254,8 +269,8 @@ func (r *run) deletesGroup(i int) error {
 	if !r.asRead.groups[i].leaving() || !g.exists || g.deleting {
 		return nil
 	}
-	return r.attempt(r.m.Groups[i].Name, func() {
-		r.say("%s is deleted", r.m.Groups[i].Name)
+	return r.attempt(r.Groups[i].Name, func() {
+		r.say("%v is deleted", r.Groups[i].Name)
 		g.deleting, g.lags = true, false
 		r.w.replan()
 	})
@@ -264,7 +279,7 @@ func (r *run) deletesGroup(i int) error {
 func (r *run) createsGroup(i int, to rung) {
 	w := r.w
 	calm := w.cp.spec == to && !w.cp.upgrading() && !w.ledger.controlPlane.open()
-	r.check(r.stock || calm, "%s is created while the control plane changes", r.m.Groups[i].Name)
+	r.check(r.stock || calm, "%v is created while the control plane changes", r.Groups[i].Name)
 	w.groups[i].exists, w.groups[i].version, w.groups[i].oldest = true, to, to
 	w.ledger.followed = w.ledger.followed.with(i)
 	r.checkGroupSkew(i)
@@ -272,53 +287,46 @@ func (r *run) createsGroup(i int, to rung) {
 
 func (m *model) carry(r *run, state chain.State, recorded chain.Recorded, d chain.Decision) {
 	r.reason = d.Reason
-	r.say("%s: %s", d.Reason, d.Message)
+	r.say("%v: %v", d.Reason, d.Message)
 	outcome, err := m.Engine.Carry(context.Background(), state, recorded, d, epoch, r)
 	if err != nil {
 		return
 	}
 	if wait, ok := d.Action.(chain.Wait); ok {
-		r.check(wait.Until.IsZero() || outcome.RequeueAfter > 0, "nobody comes back after %s", d.Message)
+		r.check(wait.Until.IsZero() || outcome.RequeueAfter > 0, "nobody comes back after %v", d.Message)
 	}
 	if a := outcome.Answer; a != nil {
-		r.w.answer = answer{hook: hookOf(a.Hook), step: r.m.rung(a.Step), failed: a.Failed}
-		r.check(outcome.RequeueAfter > 0, "nobody comes back to call %s again", a.Hook)
+		r.w.answer = answer{hook: hookOf(a.Hook), step: r.rung(a.Step), failed: a.Failed}
+		r.check(outcome.RequeueAfter > 0, "nobody comes back to call %v again", a.Hook)
 		r.check(a.Message != "" && a.Until.After(epoch) && !a.Since.IsZero(), "an answer without message or times: %+v", *a)
 	}
 }
 
-// outcomes lets the engine act in every way that it can go, and hands each over.
-func (m *model) outcomes(asRead, w world, changed bool, visit func(world, *run)) {
-	var state chain.State
-	var recorded chain.Recorded
-	var decision chain.Decision
-	if !asRead.stock {
-		state, recorded = m.read(&asRead)
-		decision = m.Engine.Decide(state, epoch)
-	}
-	var choices []uint8
-	for {
-		next := w
-		r := &run{m: m, w: &next, asRead: asRead, changed: changed, choices: choices, stock: asRead.stock}
-		if r.stock {
-			r.otherEngine()
-		} else {
-			m.carry(r, state, recorded, decision)
+// outcomes are the runs of the engine in every way that its action can go.
+func (m *model) outcomes(asRead, w world, changed bool) iter.Seq[*run] {
+	return func(yield func(*run) bool) {
+		var state chain.State
+		var recorded chain.Recorded
+		var decision chain.Decision
+		if !asRead.stock {
+			state, recorded = m.read(&asRead)
+			decision = m.Engine.Decide(state, epoch)
 		}
-		visit(next, r)
-		// The next outcome is the one after this, counting from the last choice.
-		choices = append(choices[:0], r.choices...)
-		for len(choices) < len(r.ways) {
-			choices = append(choices, 0)
+		var choices []uint8
+		for {
+			next := w
+			r := &run{model: m, w: &next, asRead: asRead, changed: changed, choices: choices, stock: asRead.stock}
+			if r.stock {
+				r.otherEngine()
+			} else {
+				m.carry(r, state, recorded, decision)
+			}
+			if !yield(r) {
+				return
+			}
+			if choices = r.others(); len(choices) == 0 {
+				return
+			}
 		}
-		choices = choices[:len(r.ways)]
-		for len(choices) > 0 && choices[len(choices)-1]+1 >= r.ways[len(choices)-1] {
-			choices = choices[:len(choices)-1]
-		}
-		if len(choices) == 0 {
-			return
-		}
-		choices[len(choices)-1]++
-		choices = slices.Clone(choices)
 	}
 }

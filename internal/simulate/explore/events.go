@@ -14,22 +14,37 @@ type event struct {
 	cluster bool
 }
 
-// events returns all that can happen in w.
-func (m *model) events(w *world) []event {
-	list := m.progress(w, make([]event, 0, 16))
-	list = m.people(w, list)
-	list = m.targets(w, list)
-	for i := range m.Groups {
-		list = m.groupEvents(w, i, list)
-	}
-	return m.machinery(w, list)
+// happenings gathers what can happen in a world without the engine.
+type happenings struct {
+	*model
+	w    *world
+	list []event
 }
 
-// add adds an event that edit makes of w.
-func (m *model) add(list []event, w *world, cluster bool, label string, edit func(*world)) []event {
-	next := *w
+// events returns all that can happen in w.
+func (m *model) events(w *world) []event {
+	h := &happenings{model: m, w: w, list: make([]event, 0, 16)}
+	h.progress()
+	h.people()
+	h.targets()
+	for i := range m.Groups {
+		h.ofGroup(i)
+	}
+	h.machinery()
+	return h.list
+}
+
+// add adds an event that edit makes of the world.
+func (h *happenings) add(label string, edit func(*world)) {
+	next := *h.w
 	edit(&next)
-	return append(list, event{to: next, label: label, cluster: cluster})
+	h.list = append(h.list, event{to: next, label: label})
+}
+
+// edits adds an event that changes the Cluster object.
+func (h *happenings) edits(label string, edit func(*world)) {
+	h.add(label, edit)
+	h.list[len(h.list)-1].cluster = true
 }
 
 // name says what an event is about, where that is wanted.
@@ -47,56 +62,59 @@ const (
 )
 
 // progress is what machines do by themselves.
-func (m *model) progress(w *world, list []event) []event {
+func (h *happenings) progress() {
+	w := h.w
 	cp := w.cp
 	if cp.exists && !cp.initialized {
-		list = m.add(list, w, true, "the control plane is initialized", func(w *world) { w.cp.initialized = true })
+		h.edits("the control plane is initialized", func(w *world) { w.cp.initialized = true })
 	}
 	if cp.exists && cp.status != cp.spec && w.noticed() {
-		list = m.add(list, w, false, m.name("the control plane is at ", cp.spec), func(w *world) { w.cp.status, w.cp.lags = w.cp.spec, false })
+		h.add(h.name("the control plane is at ", cp.spec), func(w *world) { w.cp.status, w.cp.lags = w.cp.spec, false })
 	}
 	if w.intent.to != 0 && !w.intent.aged {
-		list = m.add(list, w, false, ages, func(w *world) { w.intent.aged, w.ledger.next = true, 0 })
+		h.add(ages, func(w *world) { w.intent.aged, w.ledger.next = true, 0 })
 	}
 	if w.answer.hook != 0 {
-		list = m.add(list, w, false, passes, func(w *world) { w.answer = answer{} })
+		h.add(passes, func(w *world) { w.answer = answer{} })
 	}
-	return m.machines(w, list)
+	h.machines()
 }
 
 // machines of groups come to where they are going.
-func (m *model) machines(w *world, list []event) []event {
-	for i, c := range m.Groups {
+func (h *happenings) machines() {
+	w := h.w
+	for i, c := range h.Groups {
 		g := w.groups[i]
 		if g.exists && !g.deleting && g.version != g.oldest {
-			list = m.add(list, w, false, m.name(c.Name+" is at ", g.version), func(w *world) { w.groups[i].oldest, w.groups[i].lags = w.groups[i].version, false })
+			h.add(h.name(c.Name+" is at ", g.version), func(w *world) { w.groups[i].oldest, w.groups[i].lags = w.groups[i].version, false })
 		}
-		list = m.shortages(w, i, list)
+		h.shortages(i)
 		if g.exists && g.deleting {
-			list = m.add(list, w, false, c.Name+" is gone", func(w *world) {
+			h.add(c.Name+" is gone", func(w *world) {
 				w.groups[i] = w.groups[i].gone()
 			})
 		}
 	}
-	return list
 }
 
 // shortages are machines that a group lacks. It gets them as long as they can join. While workers
 // follow a step of the control plane, a group gets them at some time: for good it lacks only machines
 // that it lacked before.
-func (m *model) shortages(w *world, i int, list []event) []event {
-	g, name := w.groups[i], m.Groups[i].Name
+func (h *happenings) shortages(i int) {
+	w := h.w
+	g, name := w.groups[i], h.Groups[i].Name
 	switch {
 	case g.short && !g.starved && w.joins(i):
-		return m.add(list, w, false, name+" has all its machines", func(w *world) { w.groups[i].short = false })
+		h.add(name+" has all its machines", func(w *world) { w.groups[i].short = false })
+		return
 	case w.faults.Shortages == 0 || !g.counts() || g.short || g.upgrading():
-		return list
+		return
 	}
-	list = m.add(list, w, false, name+" lacks machines", func(w *world) { w.groups[i].short = spend(&w.faults.Shortages) })
+	h.add(name+" lacks machines", func(w *world) { w.groups[i].short = spend(&w.faults.Shortages) })
 	if w.ledger.followed.has(i) || w.pending.has(beforeWorkers) || w.pending.has(afterWorkers) {
-		return list
+		return
 	}
-	return m.add(list, w, false, name+" lacks machines, and gets none", func(w *world) {
+	h.add(name+" lacks machines, and gets none", func(w *world) {
 		w.groups[i].short = spend(&w.faults.Shortages)
 		w.groups[i].starved = true
 	})
@@ -112,45 +130,46 @@ func (g group) gone() group {
 }
 
 // people are those who pause, block and delete.
-func (m *model) people(w *world, list []event) []event {
+func (h *happenings) people() {
+	w := h.w
 	switch {
 	case w.paused:
-		list = m.add(list, w, true, "the Cluster is resumed", func(w *world) { w.paused = false })
+		h.edits("the Cluster is resumed", func(w *world) { w.paused = false })
 	case w.faults.Pauses > 0:
-		list = m.add(list, w, true, "the Cluster is paused", func(w *world) { w.paused = spend(&w.faults.Pauses) })
+		h.edits("the Cluster is paused", func(w *world) { w.paused = spend(&w.faults.Pauses) })
 	}
 	switch {
 	case w.blocker:
-		list = m.add(list, w, true, "the before-upgrade annotation is removed", func(w *world) { w.unblock() })
+		h.edits("the before-upgrade annotation is removed", func(w *world) { w.unblock() })
 	case w.faults.Blockers > 0:
-		list = m.add(list, w, true, "a before-upgrade annotation is set", func(w *world) {
+		h.edits("a before-upgrade annotation is set", func(w *world) {
 			w.blocker, w.ledger.free = spend(&w.faults.Blockers), w.ledger.allowed
 		})
 	}
 	switch {
 	case w.sourceDown:
-		list = m.add(list, w, false, "upgrade plans can be had again", func(w *world) { w.sourceDown = false })
+		h.add("upgrade plans can be had again", func(w *world) { w.sourceDown = false })
 	case w.faults.Outages > 0:
-		list = m.add(list, w, false, "upgrade plans cannot be had", func(w *world) { w.sourceDown = spend(&w.faults.Outages) })
+		h.add("upgrade plans cannot be had", func(w *world) { w.sourceDown = spend(&w.faults.Outages) })
 	}
 	if w.faults.Deletions > 0 && !w.deleting {
-		list = m.add(list, w, true, "the Cluster is deleted", func(w *world) { w.deleting = spend(&w.faults.Deletions) })
+		h.edits("the Cluster is deleted", func(w *world) { w.deleting = spend(&w.faults.Deletions) })
 	}
-	return list
 }
 
 // targets are changes of where the upgrade goes, and of what it goes through. A target that is older than the control plane, or than a group, is
 // refused by the webhook.
-func (m *model) targets(w *world, list []event) []event {
+func (h *happenings) targets() {
+	w := h.w
 	if w.faults.Retargets > 0 {
-		for _, to := range m.otherTargets(w) {
-			list = m.add(list, w, true, m.name("the target becomes ", to), func(w *world) { w.retarget(to) })
+		for _, to := range h.otherTargets() {
+			h.edits(h.name("the target becomes ", to), func(w *world) { w.retarget(to) })
 		}
 	}
 	if w.faults.Relists > 0 {
-		for i := range m.Sources {
+		for i := range h.Sources {
 			if i != int(w.source) {
-				list = m.add(list, w, false, "the ClusterClass offers other versions", func(w *world) {
+				h.add("the ClusterClass offers other versions", func(w *world) {
 					spend(&w.faults.Relists)
 					w.source = uint8(i) //nolint:gosec // a handful
 					w.replan()
@@ -158,17 +177,16 @@ func (m *model) targets(w *world, list []event) []event {
 			}
 		}
 	}
-	return list
 }
 
 // otherTargets are the versions that the target may become.
-func (m *model) otherTargets(w *world) []rung {
+func (h *happenings) otherTargets() []rung {
+	w := h.w
 	var others []rung
-	for _, v := range append([]version.Version{m.Target}, m.Retargets...) {
-		to := m.rung(v)
-		older := func(than rung) bool { return version.Compare(v, m.version(than)) == version.Less }
-		newer := slices.ContainsFunc(w.groups[:len(m.Groups)], func(g group) bool { return g.exists && older(g.version) })
-		if to != w.target && !newer && (!w.cp.exists || !older(w.cp.spec)) {
+	for _, v := range append([]version.Version{h.Target}, h.Retargets...) {
+		to := h.rung(v)
+		newer := slices.ContainsFunc(w.groups[:len(h.Groups)], func(g group) bool { return g.exists && h.older(to, g.version) })
+		if to != w.target && !newer && (!w.cp.exists || !h.older(to, w.cp.spec)) {
 			others = append(others, to)
 		}
 	}
@@ -185,27 +203,29 @@ func (w *world) retarget(to rung) {
 // replan says that what plans depend on has changed: workers may have to move again, in an order that begins anew.
 func (w *world) replan() { w.ledger.replanned, w.ledger.turn = true, 0 }
 
-func (m *model) groupEvents(w *world, i int, list []event) []event {
-	name, g := m.Groups[i].Name, w.groups[i]
+func (h *happenings) ofGroup(i int) {
+	w := h.w
+	name, g := h.Groups[i].Name, w.groups[i]
 	if g.inTopology && w.faults.Annotations > 0 {
-		list = m.add(list, w, true, "defer-upgrade is set on or removed from "+name, func(w *world) {
+		h.edits("defer-upgrade is set on or removed from "+name, func(w *world) {
 			spend(&w.faults.Annotations)
 			w.edit()
 			w.groups[i].deferred, w.ledger.turn = !g.deferred, 0
 		})
-		list = m.add(list, w, true, "hold-upgrade-sequence is set on or removed from "+name, func(w *world) {
+		h.edits("hold-upgrade-sequence is set on or removed from "+name, func(w *world) {
 			spend(&w.faults.Annotations)
 			w.edit()
 			w.groups[i].held, w.ledger.turn = !g.held, 0
 		})
 	}
 	if w.faults.Groups == 0 {
-		return list
+		return
 	}
 	if !g.inTopology {
-		return m.additions(w, i, list)
+		h.additions(i)
+		return
 	}
-	list = m.add(list, w, true, name+" is removed", func(w *world) {
+	h.edits(name+" is removed", func(w *world) {
 		spend(&w.faults.Groups)
 		w.edit()
 		gone := &w.groups[i]
@@ -215,71 +235,69 @@ func (m *model) groupEvents(w *world, i int, list []event) []event {
 		w.replan()
 	})
 	if g.exists && !g.deleting {
-		list = m.add(list, w, false, "the object of "+name+" is deleted", func(w *world) {
+		h.add("the object of "+name+" is deleted", func(w *world) {
 			spend(&w.faults.Groups)
 			w.groups[i].deleting, w.groups[i].lags = true, false
 			w.replan()
 		})
 	}
-	return list
 }
 
 // additions puts a group into the topology, alone or with another target in one request. One that was in it, and is not gone yet, has its object still.
-func (m *model) additions(w *world, i int, list []event) []event {
+func (h *happenings) additions(i int) {
+	w := h.w
 	add := func(w *world) {
 		spend(&w.faults.Groups)
 		w.edit()
 		w.groups[i].inTopology = true
 		w.replan()
 	}
-	name := m.Groups[i].Name
-	list = m.add(list, w, true, name+" is added", add)
+	name := h.Groups[i].Name
+	h.edits(name+" is added", add)
 	if w.faults.Retargets == 0 {
-		return list
+		return
 	}
-	for _, to := range m.otherTargets(w) {
-		list = m.add(list, w, true, m.name(name+" is added, and the target becomes ", to), func(w *world) {
+	for _, to := range h.otherTargets() {
+		h.edits(h.name(name+" is added, and the target becomes ", to), func(w *world) {
 			add(w)
 			w.retarget(to)
 		})
 	}
-	return list
 }
 
 // lags are restarts after which something is read as it was before its last write, and what ends that. Of the control plane this is so only when
 // the Cluster tells of its step; see the package's assumptions.
-func (m *model) lags(w *world, list []event) []event {
+func (h *happenings) lags() {
+	w := h.w
 	recorded := w.pending.has(afterControlPlane) && w.upgradeStep == w.cp.spec
-	list = m.lagging(w, list, "the control plane", w.cp.upgrading() && recorded, func(w *world) *bool { return &w.cp.lags })
-	for i, c := range m.Groups {
-		list = m.lagging(w, list, c.Name, w.groups[i].upgrading(), func(w *world) *bool { return &w.groups[i].lags })
+	h.lagging("the control plane", w.cp.upgrading() && recorded, func(w *world) *bool { return &w.cp.lags })
+	for i, c := range h.Groups {
+		h.lagging(c.Name, w.groups[i].upgrading(), func(w *world) *bool { return &w.groups[i].lags })
 	}
-	return list
 }
 
 // lagging are the events of one object. may says that it has been written to not long ago.
-func (m *model) lagging(w *world, list []event, name string, may bool, lags func(*world) *bool) []event {
+func (h *happenings) lagging(name string, may bool, lags func(*world) *bool) {
 	switch {
-	case *lags(w):
-		return m.add(list, w, false, name+" is read as it is", func(w *world) { *lags(w) = false })
-	case may && w.faults.Lags > 0 && !w.stock:
-		return m.add(list, w, false, "the engine restarts, and reads "+name+" as it was", func(w *world) {
+	case *lags(h.w):
+		h.add(name+" is read as it is", func(w *world) { *lags(w) = false })
+	case may && h.w.faults.Lags > 0 && !h.w.stock:
+		h.add("the engine restarts, and reads "+name+" as it was", func(w *world) {
 			*lags(w), w.answer = spend(&w.faults.Lags), answer{}
 		})
-	default:
-		return list
 	}
 }
 
 // machinery is what happens to the engine itself.
-func (m *model) machinery(w *world, list []event) []event {
+func (h *happenings) machinery() {
+	w := h.w
 	if w.faults.Restarts > 0 && w.answer.hook != 0 {
-		list = m.add(list, w, false, "the engine restarts", func(w *world) {
+		h.add("the engine restarts", func(w *world) {
 			spend(&w.faults.Restarts)
 			w.answer = answer{}
 		})
 	}
-	list = m.lags(w, list)
+	h.lags()
 	// The other engine knows nothing of a step that is over and not recorded; see the package's assumptions.
 	owed := w.ledger.controlPlane.open() && !w.pending.has(afterControlPlane) && !w.cp.upgrading()
 	if w.faults.Swaps > 0 && w.cp.exists && (w.stock || !owed) {
@@ -287,7 +305,7 @@ func (m *model) machinery(w *world, list []event) []event {
 		if w.stock {
 			label = "Windlass takes over"
 		}
-		list = m.add(list, w, false, label, func(w *world) {
+		h.add(label, func(w *world) {
 			spend(&w.faults.Swaps)
 			w.stock, w.answer, w.cp.lags = !w.stock, answer{}, false
 			for i := range w.groups {
@@ -296,7 +314,6 @@ func (m *model) machinery(w *world, list []event) []event {
 			w.replan()
 		})
 	}
-	return list
 }
 
 func (w *world) unblock() { w.blocker, w.ledger.free = false, 0 }

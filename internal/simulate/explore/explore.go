@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"slices"
 	"strings"
 
@@ -27,10 +28,6 @@ type Violation struct {
 	Problem string
 	// Trace are the steps from the beginning; the last is the one that breaks the invariant.
 	Trace []string
-}
-
-func (v *Violation) String() string {
-	return strings.Join(v.Trace, "\n") + "\nVIOLATION: " + v.Problem
 }
 
 // key stands for a world: 128 bits of a hash, so that two worlds have the same with a probability that counts for nothing.
@@ -111,65 +108,73 @@ func (e *explorer) explore() error {
 			return nil
 		}
 		way := 0
-		e.steps(w, func(next world, problem, _ string) bool {
+		for next := range e.steps(w) {
 			e.report.Transitions++
-			if problem != "" {
-				e.report.Violation = &Violation{Problem: problem, Trace: append(e.trace(at), e.label(w, way))}
-				return false
+			if next.problem != "" {
+				e.report.Violation = &Violation{Problem: next.problem, Trace: append(e.trace(at), e.nth(w, way).label)}
+				return nil
 			}
-			e.report.Complete = e.visit(next, at, way) && e.report.Complete
+			e.report.Complete = e.visit(next.to, at, way) && e.report.Complete
 			way++
-			return true
-		})
-		if e.report.Violation != nil {
-			return nil
 		}
 	}
 	return nil
 }
 
-// steps hands over all that can happen in w, always in the same order, until visit says that it is enough.
-func (m *model) steps(w world, visit func(next world, problem, label string) bool) {
-	more := true
-	hand := func(prefix string) func(world, *run) {
-		return func(next world, r *run) {
-			if more {
-				more = visit(next, r.violation, prefix+strings.Join(r.said, "; "))
+// step is one thing that can happen in a world.
+type step struct {
+	to world
+	// problem says which invariants it violates.
+	problem, label string
+}
+
+// steps are all that can happen in w, always in the same order.
+func (m *model) steps(w world) iter.Seq[step] {
+	return func(yield func(step) bool) {
+		for r := range m.outcomes(w, w, false) {
+			if !yield(r.step("")) {
+				return
+			}
+		}
+		events := m.events(&w)
+		for _, event := range events {
+			if !yield(step{to: event.to, label: event.label}) {
+				return
+			}
+		}
+		if w.faults.Races == 0 || w.stock {
+			return
+		}
+		for _, event := range events {
+			if event.label == passes || event.label == ages || event.to.stock != w.stock {
+				continue
+			}
+			spend(&event.to.faults.Races)
+			for r := range m.outcomes(w, event.to, event.cluster) {
+				if !yield(r.step("meanwhile " + event.label + ": ")) {
+					return
+				}
 			}
 		}
 	}
-	m.outcomes(w, w, false, hand(""))
-	events := m.events(&w)
-	for _, event := range events {
-		if more {
-			more = visit(event.to, "", event.label)
-		}
-	}
-	if w.faults.Races == 0 || w.stock {
-		return
-	}
-	for _, event := range events {
-		if event.label == passes || event.label == ages || event.to.stock != w.stock {
-			continue
-		}
-		spend(&event.to.faults.Races)
-		m.outcomes(w, event.to, event.cluster, hand("meanwhile "+event.label+": "))
-	}
 }
 
-// label says what one step of w is.
-func (e *explorer) label(w world, way int) string {
-	e.labelled = true
-	defer func() { e.labelled = false }()
-	found, at := "", 0
-	e.steps(w, func(_ world, _, label string) bool {
-		if at == way {
-			found = label
+// step is what the run comes to.
+func (r *run) step(prefix string) step {
+	return step{to: *r.w, problem: r.violation, label: prefix + strings.Join(r.said, "; ")}
+}
+
+// nth is one step of w, with its label.
+func (m *model) nth(w world, n int) step {
+	m.labelled = true
+	defer func() { m.labelled = false }()
+	for s := range m.steps(w) {
+		if n == 0 {
+			return s
 		}
-		at++
-		return at <= way
-	})
-	return found
+		n--
+	}
+	return step{}
 }
 
 // trace says how a world was come to, by taking the same steps again.
@@ -178,20 +183,12 @@ func (e *explorer) trace(at int) []string {
 	for ; e.from[at] >= 0; at = int(e.from[at]) {
 		ways = append(ways, e.way[at])
 	}
-	e.labelled = true
-	defer func() { e.labelled = false }()
 	w := e.start()
 	lines := make([]string, 0, len(ways)+1)
 	for _, way := range slices.Backward(ways) {
-		i := 0
-		e.steps(w, func(next world, _, label string) bool {
-			if i == int(way) {
-				lines = append(lines, label)
-				w = next
-			}
-			i++
-			return i <= int(way)
-		})
+		taken := e.nth(w, int(way))
+		lines = append(lines, taken.label)
+		w = taken.to
 	}
 	return lines
 }
@@ -231,7 +228,7 @@ func (e *explorer) fair(w world) (problem string, trail []string) {
 
 // behaved lets the engine act once with the best outcome.
 func (m *model) behaved(w *world) *run {
-	r := &run{m: m, w: w, asRead: *w}
+	r := &run{model: m, w: w, asRead: *w}
 	state, recorded := m.read(&r.asRead)
 	m.carry(r, state, recorded, m.Engine.Decide(state, epoch))
 	return r
@@ -265,7 +262,7 @@ func (m *model) ends(w *world, reason chain.Reason) string {
 // endsUnfinished says which object is not at the target.
 func (m *model) endsUnfinished(w *world) string {
 	if w.cp.spec != w.target {
-		return "the upgrade has ended, and the control plane is at " + m.version(w.cp.spec).String()
+		return m.format("the upgrade has ended, and the control plane is at %v", w.cp.spec)
 	}
 	for i, c := range m.Groups {
 		g := w.groups[i]
@@ -273,7 +270,7 @@ func (m *model) endsUnfinished(w *world) string {
 			return fmt.Sprintf("the upgrade has ended, and %s is still there", c.Name)
 		}
 		if g.inTopology && (!g.exists || g.version != w.target || g.oldest != w.target) {
-			return fmt.Sprintf("the upgrade has ended, and %s is at %s", c.Name, m.version(g.version))
+			return m.format("the upgrade has ended, and %v is at %v", c.Name, g.version)
 		}
 	}
 	return ""
@@ -282,8 +279,8 @@ func (m *model) endsUnfinished(w *world) string {
 // endsOwing says what is left on the Cluster, or has been lost.
 func (m *model) endsOwing(w *world) string {
 	if w.pending != 0 || w.intent.to != 0 || w.chainTarget != 0 || w.upgradeStep != 0 {
-		return fmt.Sprintf("the upgrade has ended, and something is left on the Cluster: %v, intent %s, target %s, step %s",
-			w.pending.pending(), m.version(w.intent.to), m.version(w.chainTarget), m.version(w.upgradeStep))
+		return m.format("the upgrade has ended, and something is left on the Cluster: %v, intent %v, target %v, step %v",
+			w.pending.pending(), w.intent.to, w.chainTarget, w.upgradeStep)
 	}
 	l := &w.ledger
 	owed := slices.ContainsFunc([]phase{l.initialize, l.controlPlane, l.workersBefore, l.workersAfter}, phase.open)

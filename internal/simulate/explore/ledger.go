@@ -1,7 +1,6 @@
 package explore
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -122,19 +121,22 @@ func (l *ledger) of(h hook) *phase {
 	return nil
 }
 
-// checker collects the invariants that an action violates, each once, joined by "; ".
-type checker struct{ violation string }
-
-func (c *checker) check(ok bool, format string, args ...any) {
+// check notes an invariant that the action violates, unless it is ok: each once, joined by "; ".
+func (r *run) check(ok bool, format string, args ...any) {
 	if ok {
 		return
 	}
-	switch problem := fmt.Sprintf(format, args...); {
-	case c.violation == "":
-		c.violation = problem
-	case !strings.Contains(c.violation, problem):
-		c.violation += "; " + problem
+	switch problem := r.format(format, args...); {
+	case r.violation == "":
+		r.violation = problem
+	case !strings.Contains(r.violation, problem):
+		r.violation += "; " + problem
 	}
+}
+
+// checkUnforgiven checks what holds unless the other engine was cut off in the middle.
+func (r *run) checkUnforgiven(ok bool, format string, args ...any) {
+	r.check(ok || r.w.ledger.forgiven, format, args...)
 }
 
 // called keeps account of a call that was made, and checks that it may be.
@@ -165,16 +167,16 @@ func (r *run) called(h hook, step rung, passes bool) {
 func (r *run) checkCall(h hook, step rung) {
 	w, l, name := r.w, &r.w.ledger, h.String()
 	if p := l.of(h); p != nil && *p == complete {
-		r.check(l.forgiven, "%s is called again for %s though it is completed", name, r.m.version(step))
+		r.check(l.forgiven, "%v is called again for %v though it is completed", name, step)
 	}
-	r.check(!r.asRead.paused, "%s is called while the Cluster is paused", name)
+	r.check(!r.asRead.paused, "%v is called while the Cluster is paused", name)
 	switch h {
 	case beforeCreate:
-		r.check(!w.begun, "%s is called though the topology exists", name)
+		r.check(!w.begun, "%v is called though the topology exists", name)
 	case afterInitialized:
-		r.check(w.cp.initialized, "%s is called before the control plane is initialized", name)
+		r.check(w.cp.initialized, "%v is called before the control plane is initialized", name)
 	case beforeDelete:
-		r.check(w.deleting, "%s is called", name)
+		r.check(w.deleting, "%v is called", name)
 	case beforeCluster, afterCluster:
 		r.checkClusterCall(h, step)
 	case beforeControlPlane, afterControlPlane:
@@ -190,15 +192,15 @@ func (w *world) settled() bool { return w.cp.stable() && !w.ledger.controlPlane.
 func (r *run) checkClusterCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	if h == beforeCluster {
-		r.check(!l.began || r.unproven(step) || l.forgiven, "%s is called for %s in the middle of an upgrade to %s", h, r.m.version(step), r.m.version(l.allowed))
-		r.checkEnded(h.String() + " is called for " + r.m.version(step).String())
-		r.check(!r.asRead.blocker, "%s is called though an annotation blocks the upgrade", h)
-		r.check(w.settled() && !l.workersAfter.open() || l.forgiven, "%s is called before what came before it is over", h)
-		r.check(step == r.asRead.target, "%s is called for %s", h, r.m.version(step))
+		r.checkUnforgiven(!l.began || r.unproven(step), "%v is called for %v in the middle of an upgrade to %v", h, step, l.allowed)
+		r.checkEnded(r.format("%v is called for %v", h, step))
+		r.check(!r.asRead.blocker, "%v is called though an annotation blocks the upgrade", h)
+		r.checkUnforgiven(w.settled() && !l.workersAfter.open(), "%v is called before what came before it is over", h)
+		r.check(step == r.asRead.target, "%v is called for %v", h, step)
 		return
 	}
-	r.check((l.began && w.over() || l.forgiven) && step == w.cp.spec, "%s is called for %s before the upgrade is over", h, r.m.version(step))
-	r.check(!l.moved || l.forgiven, "%s is called, and AfterWorkersUpgrade was not", h)
+	r.check((l.began && w.over() || l.forgiven) && step == w.cp.spec, "%v is called for %v before the upgrade is over", h, step)
+	r.checkUnforgiven(!l.moved, "%v is called, and AfterWorkersUpgrade was not", h)
 	if !r.stock {
 		r.checkEveryGroupAt(step, h.String()+" is called")
 	}
@@ -213,23 +215,23 @@ func (r *run) checkControlPlaneCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	if h == afterControlPlane {
 		due := w.cp.stable() && step == w.cp.spec
-		r.check(due && (l.controlPlane != notDue || l.forgiven), "%s is called for %s, and the control plane is not just there", h, r.m.version(step))
+		r.check(due && (l.controlPlane != notDue || l.forgiven), "%v is called for %v, and the control plane is not just there", h, step)
 		return
 	}
-	r.check(l.began || r.stock || l.forgiven, "%s is called before BeforeClusterUpgrade", h)
-	r.check(w.over() || l.forgiven, "%s is called before the last step is over", h)
+	r.checkUnforgiven(l.began || r.stock, "%v is called before BeforeClusterUpgrade", h)
+	r.checkUnforgiven(w.over(), "%v is called before the last step is over", h)
 	again := l.announced == step && !l.replanned && !r.asRead.intent.aged
-	r.check(r.stock || !again, "%s is called again for %s though it is completed", h, r.m.version(step))
+	r.check(r.stock || !again, "%v is called again for %v though it is completed", h, step)
 }
 
 func (r *run) checkWorkersCall(h hook, step rung) {
 	w, l := r.w, &r.w.ledger
 	here := w.settled() && step == w.cp.spec
 	if h == beforeWorkers {
-		r.check(here && l.workersBefore != notDue || l.forgiven, "%s is called for %s, and it is not its turn", h, r.m.version(step))
+		r.checkUnforgiven(here && l.workersBefore != notDue, "%v is called for %v, and it is not its turn", h, step)
 		return
 	}
-	r.check(here && l.workersBefore == complete || l.forgiven, "%s is called for %s before BeforeWorkersUpgrade has let workers go", h, r.m.version(step))
+	r.checkUnforgiven(here && l.workersBefore == complete, "%v is called for %v before BeforeWorkersUpgrade has let workers go", h, step)
 	r.checkNoneMoves(h.String() + " is called")
 }
 
@@ -262,76 +264,76 @@ func (r *run) shortAsRead() members {
 }
 
 func (r *run) checkNoneMoves(what string) {
-	for i := range r.m.Groups {
-		r.check(!r.moves(i), "%s while %s moves", what, r.m.Groups[i].Name)
-		r.check(!r.lacks(i), "%s while %s lacks machines", what, r.m.Groups[i].Name)
+	for i := range r.Groups {
+		r.check(!r.moves(i), "%v while %v moves", what, r.Groups[i].Name)
+		r.check(!r.lacks(i), "%v while %v lacks machines", what, r.Groups[i].Name)
 	}
 }
 
 func (r *run) checkEveryGroupAt(v rung, what string) {
-	for i := range r.m.Groups {
+	for i := range r.Groups {
 		// A group that is added meanwhile may be missed, one that was there may not.
 		if g, seen := r.w.groups[i], r.asRead.groups[i]; g.inTopology && seen.inTopology && !g.deleting && !seen.deleting {
 			// So may one that the topology has since the target is another.
-			r.check(!g.exists && !seen.exists && v != r.asRead.target || g.exists && g.version == v && g.oldest == v, "%s, and %s is not at %s", what, r.m.Groups[i].Name, r.m.version(v))
+			r.check(!g.exists && !seen.exists && v != r.asRead.target || g.exists && g.version == v && g.oldest == v, "%v, and %v is not at %v", what, r.Groups[i].Name, v)
 		}
 	}
 }
 
 // recorded keeps account of a write of the pending hooks and of what stands beside them.
-func (r *run) recorded(old, now *world) {
-	l := &now.ledger
+func (r *run) recorded(old *world) {
+	now, l := r.w, &r.w.ledger
 	r.check(!r.asRead.paused, "the Cluster is written to while it is paused")
 	for h := hook(1); int(h) < len(hookNames); h++ {
 		switch was, is := old.pending.has(h), now.pending.has(h); {
 		case is && !was:
-			r.added(now, h)
+			r.added(h)
 		case was && !is:
-			r.removed(l, h)
+			r.removed(h)
 		}
 	}
-	r.checkStep(now)
+	r.checkStep()
 	if now.okToDelete && !old.okToDelete {
 		r.check(l.remove == passed, "the Cluster may be deleted, and BeforeClusterDelete did not let it go")
 		l.remove = complete
 	}
-	r.recordedTarget(old, now)
-	r.recordedIntent(old, now)
+	r.recordedTarget(old)
+	r.recordedIntent(old)
 }
 
 // recordedTarget checks that the upgrade goes no farther than those who were asked have let it.
-func (r *run) recordedTarget(old, now *world) {
-	l, to := &now.ledger, now.chainTarget
+func (r *run) recordedTarget(old *world) {
+	now, l, to := r.w, &r.w.ledger, r.w.chainTarget
 	begins := now.pending.has(afterCluster) && !old.pending.has(afterCluster)
 	same := to == old.chainTarget && now.chainAt == old.chainAt && now.edited == old.edited
 	if r.stock || to == 0 || !begins && same {
 		return
 	}
-	nearer := !begins && r.m.older(to, l.allowed)
-	r.check(nearer || l.asked == to || l.forgiven, "the upgrade goes on to %s, and BeforeClusterUpgrade did not let it pass", r.m.version(to))
+	nearer := !begins && r.older(to, l.allowed)
+	r.checkUnforgiven(nearer || l.asked == to, "the upgrade goes on to %v, and BeforeClusterUpgrade did not let it pass", to)
 	l.allowed, l.asked, l.before = to, 0, notDue
 }
 
-func (r *run) recordedIntent(old, now *world) {
-	l := &now.ledger
+func (r *run) recordedIntent(old *world) {
+	now, l := r.w, &r.w.ledger
 	if now.intent != old.intent && now.intent.to != 0 {
 		anew := old.intent.aged && !now.intent.aged
-		r.check(l.next == now.intent.to || l.announced == now.intent.to && !anew, "a step to %s is announced, and BeforeControlPlaneUpgrade did not let it pass", r.m.version(now.intent.to))
+		r.check(l.next == now.intent.to || l.announced == now.intent.to && !anew, "a step to %v is announced, and BeforeControlPlaneUpgrade did not let it pass", now.intent.to)
 		l.announced = now.intent.to
 	}
 }
 
 // checkStep checks the upgrade step, which other controllers go by.
-func (r *run) checkStep(now *world) {
-	step := rung(0)
+func (r *run) checkStep() {
+	now, step := r.w, rung(0)
 	if now.pending.has(afterCluster) {
 		step = now.cp.spec
 	}
-	r.check(r.stock || now.deleting || now.upgradeStep == step, "the upgrade step is %s, and the control plane's %s", r.m.version(now.upgradeStep), r.m.version(step))
+	r.check(r.stock || now.deleting || now.upgradeStep == step, "the upgrade step is %v, and the control plane's %v", now.upgradeStep, step)
 }
 
-func (r *run) added(now *world, h hook) {
-	l := &now.ledger
+func (r *run) added(h hook) {
+	now, l := r.w, &r.w.ledger
 	switch h {
 	case afterInitialized:
 		r.check(l.create == passed, "the topology is to be created, and BeforeClusterCreate did not let it pass")
@@ -344,23 +346,24 @@ func (r *run) added(now *world, h hook) {
 			l.allowed = now.chainTarget // See the package's assumptions.
 		}
 	case afterControlPlane:
-		r.check(l.controlPlane.open() || l.forgiven, "AfterControlPlaneUpgrade is to be called again for a step for which it is completed")
+		r.checkUnforgiven(l.controlPlane.open(), "AfterControlPlaneUpgrade is to be called again for a step for which it is completed")
 		l.controlPlane = due
 	case beforeWorkers, afterWorkers:
 		p := l.of(h)
-		r.check(*p != complete || l.replanned || l.forgiven, "%s is to be called again for a step for which it is completed", h)
+		r.checkUnforgiven(*p != complete || l.replanned, "%v is to be called again for a step for which it is completed", h)
 		*p = due
 	case beforeCreate, beforeCluster, beforeControlPlane, beforeDelete:
-		r.check(false, "%s is pending, and it never is", h)
+		r.check(false, "%v is pending, and it never is", h)
 	}
 }
 
-func (r *run) removed(l *ledger, h hook) {
+func (r *run) removed(h hook) {
+	l := &r.w.ledger
 	p := l.of(h)
 	if p == nil {
 		return
 	}
-	r.check(*p == passed || r.stock && l.forgiven, "%s counts as completed, and it did not let the Cluster pass", h)
+	r.check(*p == passed || r.stock && l.forgiven, "%v counts as completed, and it did not let the Cluster pass", h)
 	*p = complete
 	switch h {
 	case beforeWorkers:
@@ -374,18 +377,17 @@ func (r *run) removed(l *ledger, h hook) {
 }
 
 // raisesControlPlane checks that the control plane may begin a step, and begins the ledger of that step.
-func (r *run) raisesControlPlane(to rung, stamp rung) {
+func (r *run) raisesControlPlane(to, stamp rung) {
 	w, l := r.w, &r.w.ledger
 	from := w.cp.spec
-	a, b := r.m.version(from), r.m.version(to)
-	r.check(!r.m.older(to, from), "the control plane goes back from %s to %s", a, b)
-	lag, ok := a.Minor().Lag(b.Minor())
-	r.check(ok && lag <= 1, "the control plane goes from %s to %s at once", a, b)
-	r.check(w.cp.stable(), "the control plane is set to %s while it is on its way to %s", b, a)
-	r.check(!l.controlPlane.open() || l.forgiven, "the control plane goes on to %s, and AfterControlPlaneUpgrade for %s is lost", b, a)
-	r.check(!l.workersBefore.open() && !l.workersAfter.open() || l.forgiven, "the control plane goes on to %s, and hooks about workers for %s are lost", b, a)
-	r.check(l.next == to || l.announced == to, "the control plane goes to %s, and BeforeControlPlaneUpgrade did not let it pass", b)
-	r.check(l.began || l.forgiven, "the control plane goes to %s, and BeforeClusterUpgrade did not let it pass", b)
+	r.check(!r.older(to, from), "the control plane goes back from %v to %v", from, to)
+	lag, ok := r.lag(from, to)
+	r.check(ok && lag <= 1, "the control plane goes from %v to %v at once", from, to)
+	r.check(w.cp.stable(), "the control plane is set to %v while it is on its way to %v", to, from)
+	r.checkUnforgiven(!l.controlPlane.open(), "the control plane goes on to %v, and AfterControlPlaneUpgrade for %v is lost", to, from)
+	r.checkUnforgiven(!l.workersBefore.open() && !l.workersAfter.open(), "the control plane goes on to %v, and hooks about workers for %v are lost", to, from)
+	r.check(l.next == to || l.announced == to, "the control plane goes to %v, and BeforeControlPlaneUpgrade did not let it pass", to)
+	r.checkUnforgiven(l.began, "the control plane goes to %v, and BeforeClusterUpgrade did not let it pass", to)
 	if !r.stock {
 		r.checkOwnStep(to, stamp)
 	}
@@ -399,22 +401,21 @@ func (r *run) raisesControlPlane(to rung, stamp rung) {
 // checkOwnStep checks what the other engine does not keep to.
 func (r *run) checkOwnStep(to, stamp rung) {
 	w, l := r.w, &r.w.ledger
-	a, b := r.m.version(w.cp.spec), r.m.version(to)
-	r.check(l.announced == to && w.intent.to == to && !r.asRead.intent.aged, "the control plane goes to %s before that is recorded", b)
-	r.check(!l.moved || l.forgiven, "the control plane goes on to %s, and AfterWorkersUpgrade for %s was not called", b, a)
-	r.check(!r.asRead.blocker || !r.beyond(to, r.asRead.ledger.free), "the control plane goes to %s, and an annotation blocks the upgrade", b)
-	r.checkEnded("the control plane goes to " + b.String())
-	r.check(!r.beyond(r.asRead.target, l.allowed) || l.forgiven && l.allowed == 0, "the control plane goes to %s on its way to %s, and BeforeClusterUpgrade has let the upgrade go to %s", b, r.m.version(r.asRead.target), r.m.version(l.allowed))
-	r.check(stamp == to, "the control plane goes to %s and is stamped %s", b, r.m.version(stamp))
-	r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %s though the Cluster is paused or goes", b)
+	r.check(l.announced == to && w.intent.to == to && !r.asRead.intent.aged, "the control plane goes to %v before that is recorded", to)
+	r.checkUnforgiven(!l.moved, "the control plane goes on to %v, and AfterWorkersUpgrade for %v was not called", to, w.cp.spec)
+	r.check(!r.asRead.blocker || !r.beyond(to, r.asRead.ledger.free), "the control plane goes to %v, and an annotation blocks the upgrade", to)
+	r.checkEnded(r.format("the control plane goes to %v", to))
+	r.check(!r.beyond(r.asRead.target, l.allowed) || l.forgiven && l.allowed == 0, "the control plane goes to %v on its way to %v, and BeforeClusterUpgrade has let the upgrade go to %v", to, r.asRead.target, l.allowed)
+	r.check(stamp == to, "the control plane goes to %v and is stamped %v", to, stamp)
+	r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %v though the Cluster is paused or goes", to)
 	r.checkNoneMoves("the control plane goes on")
 }
 
 // raisesGroup checks that a group may begin to move.
 func (r *run) raisesGroup(i int, to rung) {
-	w, l, name := r.w, &r.w.ledger, r.m.Groups[i].Name
+	w, l, name := r.w, &r.w.ledger, r.Groups[i].Name
 	g := &w.groups[i]
-	r.check(!r.m.older(to, g.version), "%s goes back from %s to %s", name, r.m.version(g.version), r.m.version(to))
+	r.check(!r.older(to, g.version), "%v goes back from %v to %v", name, g.version, to)
 	if r.stock {
 		l.moved = l.moved || w.pending.has(afterWorkers)
 	} else {
@@ -430,47 +431,46 @@ func (r *run) raisesGroup(i int, to rung) {
 }
 
 func (r *run) checkTurn(i int, to rung) {
-	w, l, c := r.w, &r.w.ledger, r.m.Groups[i]
-	name := c.Name
-	g := &w.groups[i]
-	r.check(!g.upgrading(), "%s is set to %s while it moves to %s", name, r.m.version(to), r.m.version(g.version))
-	r.check(w.cp.stable() && to == w.cp.spec, "%s goes to %s, and the control plane is not there", name, r.m.version(to))
-	r.check(l.workersBefore == complete || l.forgiven, "%s goes to %s, and BeforeWorkersUpgrade did not let workers go", name, r.m.version(to))
-	r.check(l.workersAfter.open() && w.pending.has(afterWorkers) || l.forgiven, "%s goes to %s, and nobody will call AfterWorkersUpgrade", name, r.m.version(to))
-	r.check(!r.asRead.paused && !r.asRead.deleting, "%s goes to %s though the Cluster is paused or goes", name, r.m.version(to))
-	r.check(!r.asRead.groups[i].deferred, "%s goes to %s though it is deferred", name, r.m.version(to))
+	w, l, c := r.w, &r.w.ledger, r.Groups[i]
+	g, name := &w.groups[i], c.Name
+	r.check(!g.upgrading(), "%v is set to %v while it moves to %v", name, to, g.version)
+	r.check(w.cp.stable() && to == w.cp.spec, "%v goes to %v, and the control plane is not there", name, to)
+	r.checkUnforgiven(l.workersBefore == complete, "%v goes to %v, and BeforeWorkersUpgrade did not let workers go", name, to)
+	r.checkUnforgiven(l.workersAfter.open() && w.pending.has(afterWorkers), "%v goes to %v, and nobody will call AfterWorkersUpgrade", name, to)
+	r.check(!r.asRead.paused && !r.asRead.deleting, "%v goes to %v though the Cluster is paused or goes", name, to)
+	r.check(!r.asRead.groups[i].deferred, "%v goes to %v though it is deferred", name, to)
 	for j := range i + 1 {
-		r.check(!r.asRead.groups[j].inTopology || !r.asRead.groups[j].held, "%s goes to %s though %s holds the sequence", name, r.m.version(to), r.m.Groups[j].Name)
+		r.check(!r.asRead.groups[j].inTopology || !r.asRead.groups[j].held, "%v goes to %v though %v holds the sequence", name, to, r.Groups[j].Name)
 	}
-	r.check(int(l.turn) <= i, "%s goes to %s after groups that follow it", name, r.m.version(to))
+	r.check(int(l.turn) <= i, "%v goes to %v after groups that follow it", name, to)
 	r.checkConcurrency(i, to)
 	if c.MaxMinorStep > 0 {
-		lag, ok := r.m.version(g.version).Minor().Lag(r.m.version(to).Minor())
-		r.check(ok && lag <= c.MaxMinorStep, "%s goes from %s to %s, which is farther than it can", name, r.m.version(g.version), r.m.version(to))
+		lag, ok := r.lag(g.version, to)
+		r.check(ok && lag <= c.MaxMinorStep, "%v goes from %v to %v, which is farther than it can", name, g.version, to)
 	}
 }
 
 // checkConcurrency checks what else moves.
 func (r *run) checkConcurrency(i int, to rung) {
-	c := r.m.Groups[i]
+	c := r.Groups[i]
 	name := c.Name
 	moving := 1
-	for j := range r.m.Groups {
+	for j := range r.Groups {
 		if j == i || !r.moves(j) && !r.lacks(j) {
 			continue
 		}
-		if r.m.Groups[j].Kind == c.Kind {
+		if r.Groups[j].Kind == c.Kind {
 			moving++
 		}
-		r.check(c.Kind == plan.MachineDeployment || r.m.Groups[j].Kind != plan.MachineDeployment, "%s goes to %s while %s moves", name, r.m.version(to), r.m.Groups[j].Name)
+		r.check(c.Kind == plan.MachineDeployment || r.Groups[j].Kind != plan.MachineDeployment, "%v goes to %v while %v moves", name, to, r.Groups[j].Name)
 	}
-	r.check(moving <= max(r.m.Concurrency, 1), "%s goes to %s, and then %d of its kind move", name, r.m.version(to), moving)
+	r.check(moving <= max(r.Concurrency, 1), "%v goes to %v, and then %d of its kind move", name, to, moving)
 }
 
 // checkSkew checks the machines of all groups against the API servers that may run beside them, also of groups that are going, where all says so. Only
 // a step of this engine's control plane must wait for those: the other engine does not.
 func (r *run) checkSkew(all bool) {
-	for i := range r.m.Groups {
+	for i := range r.Groups {
 		if g := r.w.groups[i]; g.exists && (all || g.counts()) {
 			r.checkGroupSkew(i)
 		}
@@ -481,8 +481,8 @@ func (r *run) checkGroupSkew(i int) {
 	w, g := r.w, r.w.groups[i]
 	for _, kubelet := range [...]rung{g.version, g.oldest} {
 		for _, server := range [...]rung{w.cp.spec, w.cp.status} {
-			if server != 0 && !r.m.Skew.Allows(r.m.version(kubelet).Minor(), r.m.version(server).Minor()) {
-				r.check(false, "version skew: %s has kubelets of %s beside an API server of %s", r.m.Groups[i].Name, r.m.version(kubelet), r.m.version(server))
+			if server != 0 && !r.Skew.Allows(r.version(kubelet).Minor(), r.version(server).Minor()) {
+				r.check(false, "version skew: %v has kubelets of %v beside an API server of %v", r.Groups[i].Name, kubelet, server)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func (r *run) otherEngine() {
 	e := &otherEngine{run: r, held: w.pending, next: w.cp.spec, waits: w.cp.spec != w.target}
 	var err error
 	e.plan, err = plan.Compute(plan.Request{
-		Inventory: e.inventory(), Target: r.m.version(w.target), Source: r.m.source(w), Policy: plan.Policy{Skew: r.m.Skew, Workers: plan.WorkersShared},
+		Inventory: e.inventory(), Target: r.version(w.target), Source: r.source(w), Policy: plan.Policy{Skew: r.Skew, Workers: plan.WorkersShared},
 	})
 	if err != nil {
 		r.say("Cluster API's engine: no plan")
@@ -53,10 +53,10 @@ func (r *run) otherEngine() {
 
 func (e *otherEngine) inventory() plan.Inventory {
 	w := e.w
-	inventory := plan.Inventory{ControlPlane: e.m.version(w.cp.spec), WorkersUpgrading: w.pending.has(afterWorkers)}
-	for i, c := range e.m.Groups {
+	inventory := plan.Inventory{ControlPlane: e.version(w.cp.spec), WorkersUpgrading: w.pending.has(afterWorkers)}
+	for i, c := range e.Groups {
 		if g := w.groups[i]; g.inTopology && g.exists {
-			inventory.Groups = append(inventory.Groups, plan.Group{Name: c.Name, Kind: c.Kind, Version: e.m.version(g.oldest), MaxMinorStep: c.MaxMinorStep})
+			inventory.Groups = append(inventory.Groups, plan.Group{Name: c.Name, Kind: c.Kind, Version: e.version(g.oldest), MaxMinorStep: c.MaxMinorStep})
 		}
 	}
 	return inventory
@@ -79,7 +79,7 @@ func (e *otherEngine) mark(now hooks) bool {
 	return e.write("the mark of hooks", func() {
 		old := *e.w
 		e.w.pending = now
-		e.recorded(&old, e.w)
+		e.recorded(&old)
 	})
 }
 
@@ -109,7 +109,7 @@ func (e *otherEngine) stepHooks(v rung) hooks {
 
 // workersAt reports whether v is the workers' next stop.
 func (e *otherEngine) workersAt(v rung) bool {
-	return len(e.plan.Workers) > 0 && e.plan.Workers[0].Equal(e.m.version(v))
+	return len(e.plan.Workers) > 0 && e.plan.Workers[0].Equal(e.version(v))
 }
 
 // decideControlPlane calls what is due and finds the control plane's next version. It reports whether the reconcile goes on.
@@ -154,7 +154,7 @@ func (e *otherEngine) beginStep() bool {
 			return false
 		}
 	}
-	next := e.m.rung(e.plan.ControlPlane[0])
+	next := e.rung(e.plan.ControlPlane[0])
 	reply, err := e.call(beforeControlPlane, next)
 	if err != nil || reply.RetryAfter > 0 {
 		return err == nil
@@ -171,7 +171,7 @@ type move struct {
 
 // decideGroups finds what groups do. Unlike ours it moves MachinePools beside MachineDeployments.
 func (e *otherEngine) decideGroups() []move {
-	moves := make([]move, len(e.m.Groups))
+	moves := make([]move, len(e.Groups))
 	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
 		e.decideKind(kind, moves)
 	}
@@ -180,18 +180,18 @@ func (e *otherEngine) decideGroups() []move {
 
 func (e *otherEngine) decideKind(kind plan.GroupKind, moves []move) {
 	moving, held := 0, false
-	for i, c := range e.m.Groups {
+	for i, c := range e.Groups {
 		if c.Kind == kind && e.w.groups[i].rolling() {
 			moving++
 		}
 	}
-	for i, c := range e.m.Groups {
+	for i, c := range e.Groups {
 		g := e.w.groups[i]
 		if c.Kind != kind || !g.inTopology {
 			continue
 		}
 		held = held || g.held
-		moves[i] = e.decideGroup(g, held, moving >= max(e.m.Concurrency, 1))
+		moves[i] = e.decideGroup(g, held, moving >= max(e.Concurrency, 1))
 		if g.exists && moves[i].to != 0 && !g.rolling() {
 			moving++
 		}
@@ -216,7 +216,7 @@ func (e *otherEngine) decideMove(g group, keptBack bool) move {
 	if keptBack || e.waits && !e.forWorkers || len(e.plan.Workers) == 0 || e.workersAt(g.version) {
 		return move{waits: true}
 	}
-	return move{to: e.m.rung(e.plan.Workers[0])}
+	return move{to: e.rung(e.plan.Workers[0])}
 }
 
 // afterUpgrade calls AfterClusterUpgrade when all is still.
@@ -244,7 +244,7 @@ func (e *otherEngine) writeAll(step rung, asComputed hooks, moves []move) {
 	if w.upgradeStep != step || asComputed != last {
 		done := e.write("the Cluster", func() {
 			w.upgradeStep = step
-			if e.m.Faults.Cuts > 0 {
+			if e.Faults.Cuts > 0 {
 				w.pending = asComputed
 			}
 		})
@@ -263,7 +263,7 @@ func (e *otherEngine) writeAll(step rung, asComputed hooks, moves []move) {
 }
 
 func (e *otherEngine) deletesGroups() bool {
-	for i := range e.m.Groups {
+	for i := range e.Groups {
 		if e.deletesGroup(i) != nil {
 			e.dead, e.w.ledger.forgiven = true, true
 			return false
@@ -280,7 +280,7 @@ func (e *otherEngine) writeControlPlane() bool {
 	case cp.spec == e.next:
 		return e.write("the stamp", func() { cp.stamp = 0 })
 	default:
-		e.say("the control plane goes to %s", e.m.version(e.next))
+		e.say("the control plane goes to %v", e.next)
 		return e.write("that", func() { e.raisesControlPlane(e.next, 0) })
 	}
 }
@@ -290,12 +290,12 @@ func (e *otherEngine) writeGroup(i int, m move) bool {
 	if m.to == 0 || g.deleting {
 		return true
 	}
-	return e.write(e.m.Groups[i].Name, func() {
+	return e.write(e.Groups[i].Name, func() {
 		if !g.exists {
 			e.createsGroup(i, m.to)
 			return
 		}
-		e.say("%s goes to %s", e.m.Groups[i].Name, e.m.version(m.to))
+		e.say("%v goes to %v", e.Groups[i].Name, m.to)
 		e.raisesGroup(i, m.to)
 	})
 }

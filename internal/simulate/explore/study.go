@@ -47,17 +47,10 @@ func Studies(c Config, route []version.Version) []Study {
 	}
 }
 
-// likeness is what makes groups behave alike.
-type likeness struct {
-	kind                   plan.GroupKind
-	version, oldest        version.Version
-	step                   uint32
-	absent, deferred, hold bool
-	deleting               bool
-}
-
-func likenessOf(g Group) likeness {
-	return likeness{g.Kind, g.Version, g.Oldest, g.MaxMinorStep, g.Absent, g.Defer, g.Hold, g.Deleting}
+// likenessOf returns what makes groups behave alike.
+func likenessOf(g Group) Group {
+	g.Name, g.Short = "", false
+	return g
 }
 
 // Represented are the groups that stand for all of an upgrade.
@@ -96,7 +89,7 @@ func Represent(groups []Group, concurrency int) Represented {
 
 // representatives are the places of those who stand for all. unseen is how many likenesses nobody stands for.
 func representatives(groups []Group, concurrency int) (chosen []int, unseen int) {
-	seen := map[likeness]bool{}
+	seen := map[Group]bool{}
 	count := map[plan.GroupKind]int{plan.MachineDeployment: 0, plan.MachinePool: 0}
 	var more []int
 	for i, g := range groups {
@@ -139,14 +132,11 @@ func crowded(all, kept []Group, concurrency int) plan.GroupKind {
 func extremes(groups []Group, of []int) []int {
 	sorted := slices.Clone(of)
 	slices.SortStableFunc(sorted, func(a, b int) int {
-		switch version.Compare(groups[a].Version, groups[b].Version) {
-		case version.Less:
-			return -1
-		case version.Greater:
-			return 1
-		case version.Equal, version.Unordered:
+		order := version.Compare(groups[a].Version, groups[b].Version)
+		if order == version.Unordered {
+			return 0
 		}
-		return 0
+		return int(order)
 	})
 	kept := append([]int{}, sorted[:MaxGroups-1]...)
 	last := of[len(of)-1]

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -244,4 +245,19 @@ func (m *model) group(name string) int {
 
 func (m *model) older(a, b rung) bool {
 	return version.Compare(m.version(a), m.version(b)) == version.Less
+}
+
+// lag is how many minors from is behind to; ok is false where it is ahead, or of another major.
+func (m *model) lag(from, to rung) (minors uint32, ok bool) {
+	return m.version(from).Minor().Lag(m.version(to).Minor())
+}
+
+// format is fmt.Sprintf, with versions in the place of rungs.
+func (m *model) format(text string, args ...any) string {
+	for i, arg := range args {
+		if at, ok := arg.(rung); ok {
+			args[i] = m.version(at)
+		}
+	}
+	return fmt.Sprintf(text, args...)
 }

@@ -28,32 +28,25 @@ func New(c Config) (*World, error) {
 // Options returns what can happen, in the words that Do takes.
 func (w *World) Options() []string {
 	var options []string
-	w.m.steps(w.w, func(_ world, _, label string) bool {
-		options = append(options, label)
-		return true
-	})
+	for next := range w.m.steps(w.w) {
+		options = append(options, next.label)
+	}
 	return options
 }
 
 // Do lets the first thing happen whose words contain what. The error is that there is none, or that an invariant is violated.
 func (w *World) Do(what string) (happened string, err error) {
-	found := false
-	var next world
-	w.m.steps(w.w, func(to world, problem, label string) bool {
-		if !strings.Contains(label, what) {
-			return true
+	for next := range w.m.steps(w.w) {
+		if !strings.Contains(next.label, what) {
+			continue
 		}
-		found, next, happened = true, to, label
-		if problem != "" {
-			err = fmt.Errorf("%s: %s", label, problem)
+		w.w = next.to
+		if next.problem != "" {
+			err = fmt.Errorf("%s: %s", next.label, next.problem)
 		}
-		return false
-	})
-	if !found {
-		return "", fmt.Errorf("%q cannot happen; what can is: %s", what, strings.Join(w.Options(), " | "))
+		return next.label, err
 	}
-	w.w = next
-	return happened, err
+	return "", fmt.Errorf("%q cannot happen; what can is: %s", what, strings.Join(w.Options(), " | "))
 }
 
 // String says where the objects are and what is recorded.

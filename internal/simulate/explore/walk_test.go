@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -38,11 +39,7 @@ func walk(ctx context.Context, c Config, seed uint64, steps int, labelled bool) 
 			return report, append(trace, trail...), nil
 		}
 		m.labelled = labelled
-		var ways []way
-		m.steps(w, func(to world, problem, label string) bool { //nolint:contextcheck // simulated effects wait for nothing
-			ways = append(ways, way{to, problem, label})
-			return true
-		})
+		ways := slices.Collect(m.steps(w)) //nolint:contextcheck // simulated effects wait for nothing
 		report.Transitions += len(ways)
 		// What goes well stands first. Of two draws the smaller one counts, so that walks come far.
 		taken := ways[min(random.IntN(len(ways)), random.IntN(len(ways)))]
@@ -56,8 +53,6 @@ func walk(ctx context.Context, c Config, seed uint64, steps int, labelled bool) 
 	return report, trace, nil
 }
 
-// way is one step that can be taken.
-type way struct {
-	to             world
-	problem, label string
+func (v *Violation) String() string {
+	return strings.Join(v.Trace, "\n") + "\nVIOLATION: " + v.Problem
 }

@@ -1,4 +1,4 @@
-package chain_test
+package explore_test
 
 import (
 	"errors"
@@ -19,13 +19,11 @@ func patch(minor, patch int) version.Version {
 	return version.MustParse(fmt.Sprintf("v1.%d.%d", minor, patch))
 }
 
-func mustParse(minor int) version.Version { return patch(minor, 0) }
-
 // answer is that of an extension which leaves stops to be inferred.
 func answer(controlPlane, _, target version.Version) plan.Source {
 	var r plan.Response
 	for m := controlPlane.Minor().Next(); m.Before(target.Minor()); m = m.Next() {
-		r.ControlPlane = append(r.ControlPlane, mustParse(int(m.Minor)))
+		r.ControlPlane = append(r.ControlPlane, v(int(m.Minor)))
 	}
 	if controlPlane != target {
 		r.ControlPlane = append(r.ControlPlane, target)
@@ -38,11 +36,11 @@ func offers(first, last int) map[string]func(*explore.Config) {
 	var plain, patched plan.VersionList
 	var graph plan.Graph
 	for minor := first; minor <= last; minor++ {
-		plain = append(plain, mustParse(minor))
-		patched = append(patched, mustParse(minor), patch(minor, 3))
-		graph.Versions = append(graph.Versions, mustParse(minor), patch(minor, 7))
+		plain = append(plain, v(minor))
+		patched = append(patched, v(minor), patch(minor, 3))
+		graph.Versions = append(graph.Versions, v(minor), patch(minor, 7))
 		// Every minor is entered from the last patch of the one before it.
-		graph.Floors = append(graph.Floors, plan.Floor{Before: mustParse(minor + 1).Minor(), AtLeast: patch(minor, 7)})
+		graph.Floors = append(graph.Floors, plan.Floor{Before: v(minor + 1).Minor(), AtLeast: patch(minor, 7)})
 	}
 	return map[string]func(*explore.Config){
 		"nothing":             func(c *explore.Config) { c.Sources = []plan.Source{plan.NextMinor{}} },
@@ -56,7 +54,7 @@ func offers(first, last int) map[string]func(*explore.Config) {
 // fleets are groups that lag behind a control plane, by so many minors.
 func fleets(controlPlane int) map[string][]explore.Group {
 	group := func(name string, kind plan.GroupKind, lag int, step uint32) explore.Group {
-		return explore.Group{Name: name, Kind: kind, Version: mustParse(controlPlane - lag), MaxMinorStep: step}
+		return explore.Group{Name: name, Kind: kind, Version: v(controlPlane - lag), MaxMinorStep: step}
 	}
 	const md, mp = plan.MachineDeployment, plan.MachinePool
 	return map[string][]explore.Group{
@@ -85,7 +83,7 @@ func TestEveryChain(t *testing.T) {
 			for to := from; to <= current+1; to++ {
 				for offer, set := range offers(from, to) {
 					for name, groups := range fleets(from) {
-						c := explore.Config{ControlPlane: mustParse(from), Target: mustParse(to), Groups: groups, MayEndWithoutPath: true}
+						c := explore.Config{ControlPlane: v(from), Target: v(to), Groups: groups, MayEndWithoutPath: true}
 						set(&c)
 						n, err := checkChain(t, c, groups)
 						if err != nil {

@@ -1,4 +1,4 @@
-package chain_test
+package explore_test
 
 import (
 	"fmt"
