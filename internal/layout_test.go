@@ -144,9 +144,7 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/port pkg/version
 	`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
-	{pkg: "internal/simulate/explore", kind: pure, imports: `
-		internal/chain pkg/plan pkg/version math/rand/v2
-	`},
+	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version`},
 	{pkg: "internal/simulate/fleet", kind: pure, imports: `
 		internal/chain internal/gate internal/guard internal/inplace pkg/plan pkg/version
 		math/rand/v2
