@@ -1,3 +1,3 @@
-// Package porttest holds, for every port, an implementation in memory for tests, and the contract tests that all
-// implementations must pass.
+// Package porttest holds, for the ports, implementations in memory and requests for tests, and the
+// contract tests of port.Host.
 package porttest

@@ -30,6 +30,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/handover"
+	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
 )
 
 var machine = types.NamespacedName{Namespace: "ns", Name: "m-0"}
@@ -147,10 +148,10 @@ func (i *implementer) connect(t *testing.T) *handover.Updater {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	porttest.RunUpdaterSuite(t, func(t *testing.T) porttest.UpdaterWorld {
+	servertest.TestUpdater(t, func(t *testing.T) servertest.World {
 		t.Helper()
 		i := newImplementer(t)
-		return porttest.UpdaterWorld{
+		return servertest.World{
 			Updater: i.connect(t), Machine: machine, Advance: i.finish,
 			Works: func() int {
 				i.mu.Lock()

@@ -18,14 +18,15 @@ import (
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/updaters/hosts"
+	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
 )
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	porttest.RunUpdaterSuite(t, func(t *testing.T) porttest.UpdaterWorld {
+	servertest.TestUpdater(t, func(t *testing.T) servertest.World {
 		t.Helper()
 		w := newWorld(t)
-		return porttest.UpdaterWorld{Updater: w.updater(t), Machine: machine, Advance: w.advance, Works: func() int {
+		return servertest.World{Updater: w.updater(t), Machine: machine, Advance: w.advance, Works: func() int {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.works

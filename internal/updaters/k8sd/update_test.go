@@ -15,14 +15,15 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
 )
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	porttest.RunUpdaterSuite(t, func(t *testing.T) porttest.UpdaterWorld {
+	servertest.TestUpdater(t, func(t *testing.T) servertest.World {
 		t.Helper()
 		w := newWorld(t)
-		return porttest.UpdaterWorld{
+		return servertest.World{
 			Updater: w.updater(t), Machine: machine, Advance: func() { w.pass(takes) },
 			Works: func() int { state, _ := w.server.Machine(machine.Name); return state.Refreshes },
 		}

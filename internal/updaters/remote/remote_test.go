@@ -38,7 +38,7 @@ var machine = types.NamespacedName{Namespace: "ns", Name: "m-0"}
 // TestContract runs the contract over the wire, against the server that Cluster API gives to extensions.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	porttest.RunUpdaterSuite(t, func(t *testing.T) porttest.UpdaterWorld {
+	servertest.TestUpdater(t, func(t *testing.T) servertest.World {
 		t.Helper()
 		nodes := porttest.NewNodes()
 		var now atomic.Pointer[time.Time]
@@ -54,7 +54,7 @@ func TestContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := servertest.Start(t, behind)
-		return porttest.UpdaterWorld{
+		return servertest.World{
 			Updater: connect(t, remote.Options{URL: server.URL, CABundle: server.CA}), Machine: machine,
 			Advance: func() { later := now.Load().Add(time.Minute); now.Store(&later) },
 			Works:   func() int { return nodes.Calls()[porttest.SetKubeletMethod] },

@@ -23,6 +23,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/updaters/simulated"
+	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
 )
 
 var (
@@ -87,11 +88,11 @@ func takes(d time.Duration) simulated.Behaviour {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	porttest.RunUpdaterSuite(t, func(t *testing.T) porttest.UpdaterWorld {
+	servertest.TestUpdater(t, func(t *testing.T) servertest.World {
 		t.Helper()
 		w := newWorld()
 		updater := w.updater(t, simulated.Options{Behaviour: takes(5 * time.Second)})
-		return porttest.UpdaterWorld{
+		return servertest.World{
 			Updater: updater, Machine: machine, Advance: func() { w.pass(5 * time.Second) },
 			Works: func() int { return w.nodes.Calls()[porttest.SetKubeletMethod] },
 		}
