@@ -1,6 +1,7 @@
 package hookserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -27,16 +28,20 @@ const timeoutSeconds int32 = runtimehooksv1.DefaultHandlersTimeoutSeconds
 // Options configure a Server.
 type Options struct {
 	Endpoint
-	// Graphs is where the plan hook finds UpgradeGraphs.
+	// Graphs is where the plan hook finds UpgradeGraphs; nil omits the hook.
 	Graphs Graphs
 	// Limits tells the plan hook how far workers can be moved at once; nil means as far as skew allows.
 	Limits Limits
 	// Webhooks are served beside the hooks, by path: admission webhooks, which need the same certificate.
 	Webhooks map[string]http.Handler
-	// Updates serves the hooks for updates in place; nil leaves them out.
-	Updates Updates
-	// Gates serves the lifecycle hooks of upgrades; nil leaves them out.
+	// Updates serves the hooks for updates in place; nil omits them. UpdateTimeoutSeconds is how
+	// long Cluster API waits for them; 0 means 30, the longest that it allows.
+	Updates              Updates
+	UpdateTimeoutSeconds int32
+	// Gates serves the lifecycle hooks of upgrades; nil omits them.
 	Gates Gates
+	// Wrap wraps each handler; nil means none is wrapped.
+	Wrap func(http.Handler) http.Handler
 }
 
 // Server serves Discovery and the hooks over TLS. It is a manager.Runnable.
@@ -64,6 +69,9 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("creating the hook server: %w", err)
 	}
 	inner.Server = listener
+	if o.Wrap != nil {
+		inner.Server = &wrapping{Server: listener, wrap: o.Wrap}
+	}
 	all := handlers(o)
 	for _, h := range all {
 		if err := inner.AddExtensionHandler(h); err != nil {
@@ -79,28 +87,24 @@ func New(o Options) (*Server, error) {
 // handlers are what Discovery lists. Their failure policy is Fail: Ignore would turn an unreachable extension into an empty
 // plan, into an open gate, or into an update that is done.
 func handlers(o Options) []server.ExtensionHandler {
-	failurePolicy, timeout, updateTimeout := runtimehooksv1.FailurePolicyFail, timeoutSeconds, updateTimeoutSeconds
-	list := []server.ExtensionHandler{{
-		Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler, HandlerFunc: NewUpgradePlanner(o.Graphs, o.Limits).GenerateUpgradePlan,
-		TimeoutSeconds: &timeout, FailurePolicy: &failurePolicy,
-	}}
-	if o.Gates != nil {
-		for _, h := range newLifecycle(o.Gates).handlers() {
-			h.TimeoutSeconds, h.FailurePolicy = &timeout, &failurePolicy
+	var list []server.ExtensionHandler
+	add := func(timeout int32, some ...server.ExtensionHandler) {
+		for _, h := range some {
+			h.TimeoutSeconds, h.FailurePolicy = &timeout, new(runtimehooksv1.FailurePolicyFail)
 			list = append(list, h)
 		}
 	}
-	if o.Updates == nil {
-		return list
+	if o.Graphs != nil {
+		planner := NewUpgradePlanner(o.Graphs, o.Limits)
+		add(timeoutSeconds, server.ExtensionHandler{
+			Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler, HandlerFunc: planner.GenerateUpgradePlan,
+		})
 	}
-	u := updater{updates: o.Updates}
-	for _, h := range []server.ExtensionHandler{
-		{Hook: runtimehooksv1.CanUpdateMachine, Name: CanUpdateMachineHandler, HandlerFunc: u.CanUpdateMachine},
-		{Hook: runtimehooksv1.CanUpdateMachineSet, Name: CanUpdateMachineSetHandler, HandlerFunc: u.CanUpdateMachineSet},
-		{Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler, HandlerFunc: u.UpdateMachine},
-	} {
-		h.TimeoutSeconds, h.FailurePolicy = &updateTimeout, &failurePolicy
-		list = append(list, h)
+	if o.Gates != nil {
+		add(timeoutSeconds, newLifecycle(o.Gates).handlers()...)
+	}
+	if o.Updates != nil {
+		add(cmp.Or(o.UpdateTimeoutSeconds, updateTimeoutSeconds), updater{updates: o.Updates}.handlers()...)
 	}
 	return list
 }

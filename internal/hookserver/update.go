@@ -6,6 +6,7 @@ import (
 	"time"
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/cluster-api/exp/runtime/server"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
@@ -21,7 +22,7 @@ const (
 // updateTimeoutSeconds is how long Cluster API waits for the hooks that ask updaters: the longest it allows.
 const updateTimeoutSeconds int32 = 30
 
-// Updates decides about updates in place and carries them out. *update.Engine is one.
+// Updates decides about updates in place and carries them out. *engine.Engine is one.
 type Updates interface {
 	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (engine.Coverage, error)
 	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (engine.Coverage, error)
@@ -31,6 +32,14 @@ type Updates interface {
 // updater answers the three hooks. Every error is an answer with the status Failure: Cluster API then neither updates nor
 // replaces anything, and asks again.
 type updater struct{ updates Updates }
+
+func (u updater) handlers() []server.ExtensionHandler {
+	return []server.ExtensionHandler{
+		{Hook: runtimehooksv1.CanUpdateMachine, Name: CanUpdateMachineHandler, HandlerFunc: u.CanUpdateMachine},
+		{Hook: runtimehooksv1.CanUpdateMachineSet, Name: CanUpdateMachineSetHandler, HandlerFunc: u.CanUpdateMachineSet},
+		{Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler, HandlerFunc: u.UpdateMachine},
+	}
+}
 
 // CanUpdateMachine answers the hook of that name.
 func (u updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) {

@@ -4,11 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
-	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
 // Fault is how the server misbehaves, whatever the updater behind it says.
@@ -48,17 +44,6 @@ func (s *Server) SetFault(f Fault) { s.faults.Store(&f) }
 
 // oldAnswer is a response of the first version of the hooks.
 const oldAnswer = `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha0","kind":"Response","status":"Success"}`
-
-// interceptor is a webhook.Server whose handlers are wrapped when they are registered.
-type interceptor struct {
-	webhook.Server
-	wrap func(http.Handler) http.Handler
-}
-
-// Register implements webhook.Server.
-func (i *interceptor) Register(path string, handler http.Handler) {
-	i.Server.Register(path, i.wrap(handler))
-}
 
 // intercept serves a fault where there is one, and turns an answer that was marked into the HTTP status 503.
 func (s *Server) intercept(next http.Handler) http.Handler {
@@ -117,9 +102,3 @@ func (w *markedWriter) WriteHeader(status int) {
 
 // Unwrap serves http.ResponseController.
 func (w *markedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// secondsOf rounds up to whole seconds.
-func secondsOf(d time.Duration) int32 {
-	seconds := math.Ceil(d.Seconds())
-	return int32(min(max(seconds, 0), math.MaxInt32))
-}
