@@ -141,7 +141,7 @@ var rules = []rule{
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
-		api/v1alpha1 internal/inplace internal/inplace/cover internal/port pkg/version
+		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version`},
@@ -185,7 +185,9 @@ var rules = []rule{
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
 		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost
 	`},
-	{pkg: "internal/updaters", kind: effects, imports: `internal/inplace/cover internal/peer`},
+	{pkg: "internal/updaters", kind: effects, imports: `
+		internal/inplace internal/inplace/cover internal/peer
+	`},
 	{pkg: "internal/updaters/handover", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/inplace internal/inplace/cover internal/keyed
 		internal/port internal/updaters
@@ -208,10 +210,11 @@ var rules = []rule{
 		pkg/version
 	`},
 	{pkg: "internal/updaterserver", kind: effects, imports: `
-		internal/hookserver internal/inplace internal/inplace/cover internal/port
+		internal/hookserver internal/inplace internal/inplace/engine internal/port
 	`},
 	{pkg: "internal/updaterserver/servertest", kind: effects, imports: `
-		internal/hookserver internal/port internal/updaterserver test/loopback
+		internal/conformance internal/hookserver internal/inplace internal/port
+		internal/port/porttest internal/updaterserver test/loopback
 	`},
 	{pkg: "internal/upgradegraph", kind: pure, imports: `api/v1alpha1 pkg/plan pkg/version`},
 	{pkg: "internal/view", kind: pure, imports: `
