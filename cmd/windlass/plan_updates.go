@@ -22,6 +22,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
 	"github.com/windlass-dev/windlass/internal/updaters/simulated"
 	"github.com/windlass-dev/windlass/internal/view"
@@ -212,9 +213,9 @@ func openForPreview(_ context.Context, u v1alpha1.Updater) (port.Updater, error)
 	case u.Spec.Remote.Service != nil:
 		return nil, &preview.ElsewhereError{Reason: fmt.Sprintf("Service %s/%s is reached only from inside the management cluster", u.Spec.Remote.Service.Namespace, u.Spec.Remote.Service.Name)}
 	default:
-		opened, err := remote.New(remote.Options{
+		opened, err := remote.New(updaters.ClientOptions{
 			Name: u.Name, URL: u.Spec.Remote.URL, CABundle: u.Spec.Remote.CABundle, Timeout: time.Duration(u.Spec.Remote.TimeoutSeconds) * time.Second,
-		})
+		}, time.Now)
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +267,7 @@ func (l loopbackUpdater) CanUpdateMachineSet(ctx context.Context, r *runtimehook
 }
 
 func (l loopbackUpdater) elsewhere(err error) error {
-	if failed, ok := errors.AsType[*remote.Error](err); ok && failed.Class == remote.Unreachable {
+	if failed, ok := errors.AsType[*updaters.Error](err); ok && failed.Class == updaters.Unreachable {
 		return &preview.ElsewhereError{Reason: l.url + " is an address of the machine that the extension runs on, and here nobody answers there", Err: err}
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/handover"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
 	"github.com/windlass-dev/windlass/internal/updaters/simulated"
@@ -150,12 +151,13 @@ func (p *updaterPool) newRemote(name string, r *v1alpha1.RemoteUpdater) (port.Up
 		url = resolved
 	}
 	timeout := time.Duration(r.TimeoutSeconds) * time.Second
+	client := updaters.ClientOptions{Name: name, URL: url, CABundle: r.CABundle, Timeout: timeout}
 	if r.Protocol == v1alpha1.HandOverProtocol {
 		return handover.New(handover.Options{
-			Name: name, URL: url, CABundle: r.CABundle, Timeout: timeout, Machines: p.listMachines, MachineAnnotations: p.machineAnnotations, Owner: p.machineOwner,
+			ClientOptions: client, Machines: p.listMachines, MachineAnnotations: p.machineAnnotations, Owner: p.machineOwner,
 		})
 	}
-	return remote.New(remote.Options{Name: name, URL: url, CABundle: r.CABundle, Timeout: timeout})
+	return remote.New(client, time.Now)
 }
 
 // listMachines lists the Machines of a MachineSet.

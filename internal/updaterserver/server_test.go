@@ -24,6 +24,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
+	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
@@ -60,7 +61,7 @@ func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	updater := &canned{}
 	server := servertest.Start(t, updater)
-	caller, err := remote.New(remote.Options{Name: "u", URL: server.URL, CABundle: server.CA})
+	caller, err := remote.New(updaters.ClientOptions{Name: "u", URL: server.URL, CABundle: server.CA}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	updater.err = errors.New("not today")
 	_, err = caller.CanUpdateMachine(t.Context(), porttest.CanUpdateMachine(machine, porttest.UpdaterFrom, porttest.UpdaterTo))
-	if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Class != remote.Refused || !strings.Contains(err.Error(), "not today") {
+	if failure, ok := errors.AsType[*updaters.Error](err); !ok || failure.Class != updaters.Refused || !strings.Contains(err.Error(), "not today") {
 		t.Errorf("an error came back as %v", err)
 	}
 

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -19,9 +17,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
-
-// Error is the error of an Updater's methods: its class says whether the updater was not reached or answered nonsense.
-type Error = updaters.Error
 
 // DeclinedError is the error of CanUpdateMachine and CanUpdateMachineSet when the updater was asked and does not want the machines:
 // it covers nothing, which is no fault.
@@ -41,18 +36,8 @@ func (*DeclinedError) Declined() bool { return true }
 
 // Options say how an updater is reached, and what is looked up for it.
 type Options struct {
-	// Name is the updater's name, for errors.
-	Name string
-	// URL is the https URL that requests are posted to, without credentials, query and fragment.
-	URL string
-	// CABundle holds the certificates, in PEM, one of which must have signed the updater's; empty means the system's.
-	CABundle []byte
-	// ServerName is the name that the updater's certificate must be for; empty means the URL's host.
-	ServerName string
-	// Timeout is how long one request may take; zero means 10 s, at most 30 s.
-	Timeout time.Duration
-	// Dial opens connections; nil means the network.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// ClientOptions reach the updater. Requests are posted to their URL itself.
+	updaters.ClientOptions
 	// Machines lists the Machines of a MachineSet; labels are those that its selector asks of them.
 	Machines func(ctx context.Context, machineSet types.NamespacedName, labels map[string]string) ([]types.NamespacedName, error)
 	// MachineAnnotations reads the annotations of a live Machine, not of a cached one; a NotFound error of apimachinery where
@@ -80,9 +65,7 @@ func New(o Options) (*Updater, error) {
 	if o.Machines == nil || o.MachineAnnotations == nil {
 		return nil, fmt.Errorf("updater %s: handing over needs Machines and MachineAnnotations", o.Name)
 	}
-	client, err := updaters.NewClient(updaters.ClientOptions{
-		Name: o.Name, URL: o.URL, CABundle: o.CABundle, ServerName: o.ServerName, Timeout: o.Timeout, Dial: o.Dial,
-	})
+	client, err := updaters.NewClient(o.ClientOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +82,7 @@ func (u *Updater) Check(ctx context.Context) error {
 }
 
 // CanUpdateMachine implements port.Updater. An updater that declines covers nothing, with a *DeclinedError as error; other errors
-// are *Error.
+// are *updaters.Error.
 func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
 	current, desired, err := updaters.MachineObjects(request)
 	if err != nil {
@@ -199,7 +182,7 @@ func (u *Updater) ownerOf(ctx context.Context, machine *clusterv1.Machine) (upda
 	return owner, nil
 }
 
-// post sends a request and checks the response, whose reason it cleans. Errors are *Error.
+// post sends a request and checks the response, whose reason it cleans. Errors are *updaters.Error.
 func (u *Updater) post(ctx context.Context, request updatesv1.HandOverRequest) (updatesv1.HandOverResponse, error) {
 	request.APIVersion, request.Kind = updatesv1.APIVersion, updatesv1.HandOverRequestKind
 	if request.Machines == nil {
@@ -217,7 +200,7 @@ func (u *Updater) post(ctx context.Context, request updatesv1.HandOverRequest) (
 	return u.parseResponse(content)
 }
 
-// parseResponse checks a response and cleans its reason. Errors are *Error.
+// parseResponse checks a response and cleans its reason. Errors are *updaters.Error.
 func (u *Updater) parseResponse(content []byte) (response updatesv1.HandOverResponse, err error) {
 	if err := json.Unmarshal(content, &response); err != nil {
 		return response, u.client.Nonsense("", "the answer is not the JSON of a "+updatesv1.HandOverResponseKind, "answer as the protocol says", err)

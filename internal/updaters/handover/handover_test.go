@@ -119,8 +119,10 @@ func (i *implementer) asked() []updatesv1.HandOverRequest {
 func (i *implementer) connect(t *testing.T) *handover.Updater {
 	t.Helper()
 	u, err := handover.New(handover.Options{
-		Name: "tested", URL: i.server.URL + "/hand/over",
-		CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw}),
+		ClientOptions: updaters.ClientOptions{
+			Name: "tested", URL: i.server.URL + "/hand/over",
+			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw}),
+		},
 		Machines: func(_ context.Context, set types.NamespacedName, labels map[string]string) ([]types.NamespacedName, error) {
 			if set.Name != "set" && set.Name != machine.Name || labels["of"] != "set" && len(labels) > 0 {
 				return nil, fmt.Errorf("nothing is known of %s with %v", set, labels)
@@ -298,7 +300,7 @@ func TestAnswersToAnOffer(t *testing.T) {
 			}
 			continue
 		}
-		if failure, ok := errors.AsType[*handover.Error](err); !ok || failure.Class != tt.class {
+		if failure, ok := errors.AsType[*updaters.Error](err); !ok || failure.Class != tt.class {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 		if got.Outcome != inplace.Unknown || got.Message == "" {
@@ -390,10 +392,11 @@ func TestNewRefuses(t *testing.T) {
 		return nil, nil
 	}
 	annotations := func(context.Context, types.NamespacedName) (map[string]string, error) { return nil, nil }
+	at := func(url string) updaters.ClientOptions { return updaters.ClientOptions{URL: url} }
 	for name, o := range map[string]handover.Options{
-		"no lister": {URL: "https://127.0.0.1", MachineAnnotations: annotations},
-		"no reader": {URL: "https://127.0.0.1", Machines: machines},
-		"http":      {URL: "http://127.0.0.1", Machines: machines, MachineAnnotations: annotations},
+		"no lister": {ClientOptions: at("https://127.0.0.1"), MachineAnnotations: annotations},
+		"no reader": {ClientOptions: at("https://127.0.0.1"), Machines: machines},
+		"http":      {ClientOptions: at("http://127.0.0.1"), Machines: machines, MachineAnnotations: annotations},
 	} {
 		if _, err := handover.New(o); err == nil {
 			t.Errorf("%s was accepted", name)

@@ -29,19 +29,19 @@ const (
 // and then watches the marks on the Machine. How long that may take is the caller's matter.
 func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
 	if err := ctx.Err(); err != nil {
-		return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf("it was not waited for: %v", err)}
+		return updaters.Unknown("it was not waited for: %v", err)
 	}
 	m := &request.Desired.Machine
 	name, operation := types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, m.Annotations[v1alpha1.OperationIDAnnotation]
 	if name.Name == "" || operation == "" {
-		return inplace.Answer{Outcome: inplace.Fails, Message: "the desired Machine has no name or no annotation " + v1alpha1.OperationIDAnnotation}
+		return updaters.Fails("the desired Machine has no name or no annotation %s", v1alpha1.OperationIDAnnotation)
 	}
 	annotations, err := u.options.MachineAnnotations(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return inplace.Answer{Outcome: inplace.Fails, Message: fmt.Sprintf("there is no Machine %s", name)}
+		return updaters.Fails("there is no Machine %s", name)
 	case err != nil:
-		return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf("reading Machine %s: %v", name, err)}
+		return updaters.Unknown("reading Machine %s: %v", name, err)
 	}
 	if answer, marked := readMarks(annotations, operation); marked {
 		u.accepted.Forget(operation)
@@ -63,14 +63,14 @@ func readMarks(annotations map[string]string, operation string) (answer inplace.
 	if reason = updaters.CleanMessage(reason); reason == "" {
 		reason = "the updater did not say why"
 	}
-	return inplace.Answer{Outcome: inplace.Fails, Message: reason}, true
+	return updaters.Fails("%s", reason), true
 }
 
 // ensureStarted hands the machine over, if that has not happened.
 func (u *Updater) ensureStarted(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, operation string) inplace.Answer {
 	unlock, err := u.sending.Lock(ctx, operation)
 	if err != nil {
-		return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf("it was not waited for: %v", err)}
+		return updaters.Unknown("it was not waited for: %v", err)
 	}
 	defer unlock()
 	if _, accepted := u.accepted.Get(operation, time.Time{}); accepted {
@@ -78,14 +78,14 @@ func (u *Updater) ensureStarted(ctx context.Context, request *runtimehooksv1.Upd
 	}
 	message, err := u.makeStart(ctx, request, operation)
 	if err != nil {
-		return inplace.Answer{Outcome: inplace.Unknown, Message: err.Error()}
+		return updaters.Unknown("%v", err)
 	}
 	response, err := u.post(ctx, message)
 	switch {
 	case err != nil:
-		return inplace.Answer{Outcome: inplace.Unknown, Message: err.Error()}
+		return updaters.Unknown("%v", err)
 	case !response.Accepted:
-		return inplace.Answer{Outcome: inplace.Fails, Message: "the updater declines: " + response.Reason}
+		return updaters.Fails("the updater declines: %s", response.Reason)
 	}
 	u.accepted.Put(operation, struct{}{}, time.Time{}, keyed.Forever)
 	return inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: pollInterval}

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -67,6 +66,8 @@ type Options struct {
 
 // Updater is a port.Updater. It is safe for concurrent use; requests about one machine are served one after another.
 type Updater struct {
+	updaters.Coverer
+
 	options  Options
 	coverage coverage
 	locks    keyed.Locks[types.NamespacedName]
@@ -108,10 +109,12 @@ func New(o Options) (*Updater, error) {
 	if o.Pause == nil {
 		o.Pause = pause
 	}
-	return &Updater{options: o, coverage: coverage{
+	u := &Updater{options: o, coverage: coverage{
 		distribution: distribution, folder: cmp.Or(o.Config.BinariesFolder, distribution.Folder()), prefixes: o.Config.AllowedPathPrefixes,
 		repeatable: o.Config.RepeatableCommands,
-	}}, nil
+	}}
+	u.Coverer = u.patches
+	return u, nil
 }
 
 // check returns what is wrong with the options for a distribution.
@@ -170,24 +173,6 @@ func pause(ctx context.Context, d time.Duration) {
 
 // Check implements port.Updater. Without a machine there is nothing to reach, and that the configuration can be used was seen by New.
 func (u *Updater) Check(ctx context.Context) error { return ctx.Err() }
-
-// CanUpdateMachine implements port.Updater.
-func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	current, desired, err := updaters.MachineObjects(request)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	return u.patches(ctx, cover.Machine, current, desired)
-}
-
-// CanUpdateMachineSet implements port.Updater.
-func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
-	current, desired, err := updaters.MachineSetObjects(request)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	return u.patches(ctx, cover.MachineSet, current, desired)
-}
 
 func (u *Updater) patches(ctx context.Context, scope cover.Scope, current, desired cover.Objects) (cover.Patches, error) {
 	if err := ctx.Err(); err != nil {

@@ -51,17 +51,17 @@ type attempt struct {
 // UpdateMachine implements port.Updater.
 func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
 	if err := ctx.Err(); err != nil {
-		return unknown("it was not waited for: %v", err)
+		return updaters.Unknown("it was not waited for: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	a, err := parseRequest(request)
 	if err != nil {
-		return fails("%v", err)
+		return updaters.Fails("%v", err)
 	}
 	unlock, err := u.locks.Lock(ctx, a.machine)
 	if err != nil {
-		return unknown("another request about Machine %s did not end in time: %v", a.machine, err)
+		return updaters.Unknown("another request about Machine %s did not end in time: %v", a.machine, err)
 	}
 	defer unlock()
 	answer := u.serve(ctx, a)
@@ -99,9 +99,9 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 	machine, err := u.options.Machine(ctx, a.machine)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fails("there is no Machine %s", a.machine)
+		return updaters.Fails("there is no Machine %s", a.machine)
 	case err != nil:
-		return unknown("reading Machine %s: %v", a.machine, err)
+		return updaters.Unknown("reading Machine %s: %v", a.machine, err)
 	}
 	digests, err := u.readDigests(ctx, a.machine.Namespace)
 	if err != nil {
@@ -147,9 +147,9 @@ func (u *Updater) refuseOthers(
 	case err != nil:
 		return "", new(a.answerError(err))
 	case wrong != nil && a.follows:
-		return "", new(unknown("%s", wrong))
+		return "", new(updaters.Unknown("%s", wrong))
 	case wrong != nil:
-		return "", new(fails("%s", wrong))
+		return "", new(updaters.Fails("%s", wrong))
 	}
 	return proof, nil
 }
@@ -199,7 +199,7 @@ func (a attempt) answer(p linuxhost.Progress) inplace.Answer {
 	case p.Done:
 		return inplace.Answer{Outcome: inplace.Finishes, Message: fmt.Sprintf("the host is at %s", a.to)}
 	case p.Failure != nil:
-		answer := fails("%s", p.Failure)
+		answer := updaters.Fails("%s", p.Failure)
 		answer.NotBegun = a.isNotBegun(p)
 		return answer
 	case p.Waits():
@@ -213,7 +213,7 @@ func (a attempt) answerFollowed(p linuxhost.Progress) inplace.Answer {
 	if p.Done || p.Failure != nil || p.Waits() {
 		return a.answer(p)
 	}
-	answer := fails("nothing more is begun: %d of %d steps are done on the host", p.Finished, p.Total)
+	answer := updaters.Fails("nothing more is begun: %d of %d steps are done on the host", p.Finished, p.Total)
 	answer.NotBegun = a.isNotBegun(p)
 	return answer
 }
@@ -252,9 +252,9 @@ func (a attempt) answerError(err error) inplace.Answer {
 		message = reason + ": " + message
 	}
 	if lasts && !a.follows {
-		return fails("%s", message)
+		return updaters.Fails("%s", message)
 	}
-	return unknown("%s", message)
+	return updaters.Unknown("%s", message)
 }
 
 // node is the node on a host. Whoever asks for an update drains it.
@@ -275,11 +275,3 @@ func (n node) Drain(context.Context) (port.DrainStatus, error) { return port.Dra
 
 // Uncordon implements linuxhost.Node.
 func (n node) Uncordon(context.Context) error { return errNotOurs }
-
-func fails(format string, args ...any) inplace.Answer {
-	return inplace.Answer{Outcome: inplace.Fails, Message: fmt.Sprintf(format, args...)}
-}
-
-func unknown(format string, args ...any) inplace.Answer {
-	return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf(format, args...)}
-}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
 // carryFollow says how what was begun goes on, and begins nothing. What may run on the node counts, whichever attempt asked for it: nothing may begin beside it.
@@ -22,14 +23,14 @@ func (u *Updater) carryFollow(ctx context.Context, a attempt) inplace.Answer {
 		}
 		return u.followOther(ctx, a)
 	case requesting:
-		return unknown("whether the refresh has begun is not known; look at `snap changes k8s` on the node: when none runs, remove the annotation %s", v1alpha1.RefreshAnnotation)
+		return updaters.Unknown("whether the refresh has begun is not known; look at `snap changes k8s` on the node: when none runs, remove the annotation %s", v1alpha1.RefreshAnnotation)
 	case done, failed:
 		if own {
 			return computeReport(a.record)
 		}
 	case notSent:
 	}
-	return a.certain(fails("nothing was begun"))
+	return a.certain(updaters.Fails("nothing was begun"))
 }
 
 // followOther waits for the end of an earlier attempt's change.
@@ -38,11 +39,11 @@ func (u *Updater) followOther(ctx context.Context, a attempt) inplace.Answer {
 	status, forgotten, err := u.poll(ctx, a)
 	switch {
 	case err != nil:
-		return unknown("change %s of an earlier attempt: %v", id, err)
+		return updaters.Unknown("change %s of an earlier attempt: %v", id, err)
 	case !forgotten && !status.Completed:
 		return inProgress("change %s of an earlier attempt is %s", id, status.Status)
 	}
-	answer := fails("nothing was begun for this attempt; change %s of an earlier one has ended", id)
+	answer := updaters.Fails("nothing was begun for this attempt; change %s of an earlier one has ended", id)
 	answer.NotBegun = true
 	return answer
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
@@ -38,6 +37,9 @@ type Options struct {
 
 // Updater is a port.Updater. It is safe for concurrent use; requests about one machine are served one after another.
 type Updater struct {
+	// Coverer covers nothing without a channel for each minor.
+	updaters.Coverer
+
 	options Options
 	trust   trust
 	claims  []cover.Pointer
@@ -77,6 +79,7 @@ func New(o Options) (*Updater, error) {
 		return nil, fmt.Errorf("creating the k8sd updater: tls: %w", err)
 	}
 	u := &Updater{options: o, trust: trusted}
+	u.Coverer = u.patches
 	if o.Config.Channel != "" {
 		u.claims = []cover.Pointer{versionClaim}
 	}
@@ -85,24 +88,6 @@ func New(o Options) (*Updater, error) {
 
 // Check implements port.Updater. Without a machine there is nothing to reach, and that the configuration can be used was seen by New.
 func (u *Updater) Check(ctx context.Context) error { return ctx.Err() }
-
-// CanUpdateMachine implements port.Updater. Without a channel for each minor it covers nothing.
-func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	current, desired, err := updaters.MachineObjects(request)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	return u.patches(ctx, cover.Machine, current, desired)
-}
-
-// CanUpdateMachineSet implements port.Updater. Without a channel for each minor it covers nothing.
-func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
-	current, desired, err := updaters.MachineSetObjects(request)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	return u.patches(ctx, cover.MachineSet, current, desired)
-}
 
 func (u *Updater) patches(ctx context.Context, scope cover.Scope, current, desired cover.Objects) (cover.Patches, error) {
 	if err := ctx.Err(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -40,21 +41,21 @@ type attempt struct {
 // UpdateMachine implements port.Updater.
 func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
 	if err := ctx.Err(); err != nil {
-		return unknown("it was not waited for: %v", err)
+		return updaters.Unknown("it was not waited for: %v", err)
 	}
 	desired := &request.Desired.Machine
 	a := attempt{operation: desired.Annotations[v1alpha1.OperationIDAnnotation], follows: desired.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] == "true"}
 	name := types.NamespacedName{Namespace: desired.Namespace, Name: desired.Name}
 	if a.operation == "" || name.Name == "" || name.Namespace == "" {
-		return fails("the desired Machine must have a name, a namespace and the annotation %s", v1alpha1.OperationIDAnnotation)
+		return updaters.Fails("the desired Machine must have a name, a namespace and the annotation %s", v1alpha1.OperationIDAnnotation)
 	}
 	var err error
 	if a.option, err = u.computeOption(desired.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation], desired.Spec.Version); err != nil && !a.follows {
-		return fails("%v", err)
+		return updaters.Fails("%v", err)
 	}
 	unlock, err := u.locks.Lock(ctx, name)
 	if err != nil {
-		return unknown("another request about Machine %s did not end in time: %v", name, err)
+		return updaters.Unknown("another request about Machine %s did not end in time: %v", name, err)
 	}
 	defer unlock()
 	if answer, ok := u.readMachine(ctx, name, &a); !ok {
@@ -72,16 +73,16 @@ func (u *Updater) readMachine(ctx context.Context, name types.NamespacedName, a 
 	a.machine, err = u.options.Machines.Machine(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fails("there is no Machine %s", name), false
+		return updaters.Fails("there is no Machine %s", name), false
 	case err != nil:
-		return unknown("reading Machine %s: %v", name, err), false
+		return updaters.Unknown("reading Machine %s: %v", name, err), false
 	}
 	a.record, err = parseRecord(a.machine.Annotations)
 	switch {
 	case err != nil && a.follows:
-		return unknown("Machine %s: %v", name, err), false
+		return updaters.Unknown("Machine %s: %v", name, err), false
 	case err != nil:
-		return fails("Machine %s: %v", name, err), false
+		return updaters.Fails("Machine %s: %v", name, err), false
 	}
 	return inplace.Answer{}, true
 }
@@ -147,7 +148,7 @@ func (u *Updater) adopt(ctx context.Context, a attempt, changeID string) inplace
 
 func computeReport(r refresh) inplace.Answer {
 	if r.State == failed {
-		return fails("%s", r.Message)
+		return updaters.Fails("%s", r.Message)
 	}
 	return inplace.Answer{Outcome: inplace.Finishes, Message: r.Message}
 }
@@ -158,7 +159,7 @@ func (u *Updater) begin(ctx context.Context, a attempt) inplace.Answer {
 	if a.option.Method == request.LocalPath {
 		kubelet, err := u.readKubelet(ctx, a.machine)
 		if err != nil {
-			return a.certain(unknown("nothing was asked for: %v", err))
+			return a.certain(updaters.Unknown("nothing was asked for: %v", err))
 		}
 		intent.Kubelet = kubelet
 	}
@@ -212,9 +213,9 @@ func (u *Updater) ask(ctx context.Context, a attempt, intent refresh) inplace.An
 func connectAnswer(err error, r refresh) inplace.Answer {
 	var setup *setupError
 	if errors.As(err, &setup) && r.State != running && r.State != requesting {
-		return fails("%v", err)
+		return updaters.Fails("%v", err)
 	}
-	return unknown("%v", err)
+	return updaters.Unknown("%v", err)
 }
 
 // notBegun is the answer where k8sd did not say that a refresh has begun. before is the attempt as it was before this request.
@@ -222,9 +223,9 @@ func (u *Updater) notBegun(ctx context.Context, a, before attempt, s *session, e
 	var refused *refusedError
 	switch {
 	case !s.sent():
-		return u.retract(ctx, a, before, unknown("%v", err))
+		return u.retract(ctx, a, before, updaters.Unknown("%v", err))
 	case !errors.As(err, &refused) || !refused.isAnswered():
-		return unknown("%v; whether the refresh has begun is not known", err)
+		return updaters.Unknown("%v; whether the refresh has begun is not known", err)
 	case refused.isConflict() && a.option.Method == request.LocalPath:
 		// It must not stay open whether this request was accepted: it could not be made again.
 		return u.retract(ctx, a, before, inProgress("waiting for another change of the snap: %v", refused))
@@ -282,7 +283,7 @@ func (u *Updater) follow(ctx context.Context, a attempt) inplace.Answer {
 	status, forgotten, err := u.poll(ctx, a)
 	switch {
 	case err != nil:
-		return unknown("change %s: %v", id, err)
+		return updaters.Unknown("change %s: %v", id, err)
 	case forgotten:
 		return u.end(ctx, a, failed, fmt.Sprintf("k8sd does not know change %s any more, so nobody knows how it ended; look at `snap changes k8s` and `snap list k8s` on the node", id))
 	case !status.Completed:
@@ -299,7 +300,7 @@ func (u *Updater) outlast(ctx context.Context, a attempt) inplace.Answer {
 	status, forgotten, err := u.poll(ctx, a)
 	switch {
 	case err != nil:
-		return unknown("change %s of an earlier attempt: %v", a.record.ChangeID, err)
+		return updaters.Unknown("change %s of an earlier attempt: %v", a.record.ChangeID, err)
 	case !forgotten && !status.Completed:
 		return inProgress("waiting for change %s of an earlier attempt, which is %s", a.record.ChangeID, status.Status)
 	case !forgotten && status.Status == changeDone && a.record.Option == a.option.String():
@@ -314,7 +315,7 @@ func (u *Updater) look(ctx context.Context, a attempt) inplace.Answer {
 	kubelet, err := u.readKubelet(ctx, a.machine)
 	switch {
 	case err != nil:
-		return unknown("whether the refresh to %s has begun is not known: %v", a.option, err)
+		return updaters.Unknown("whether the refresh to %s has begun is not known: %v", a.option, err)
 	case kubelet != a.record.Kubelet:
 		return u.end(ctx, a, done, fmt.Sprintf("the kubelet of node %s was at %s and is at %s", a.machine.Node, a.record.Kubelet, kubelet))
 	case u.options.Now().Sub(a.record.Requested) < lookFor:
@@ -348,7 +349,7 @@ func (u *Updater) end(ctx context.Context, a attempt, how state, message string)
 		ended.Option = a.option.String()
 	}
 	if err := u.recordAfter(ctx, a, ended); err != nil {
-		return unknown("%s; recording that: %v", message, err)
+		return updaters.Unknown("%s; recording that: %v", message, err)
 	}
 	return computeReport(ended)
 }
@@ -362,7 +363,7 @@ func (u *Updater) recordFirst(ctx context.Context, a attempt, r refresh) (answer
 	case apierrors.IsConflict(err):
 		return inProgress("the Machine changed meanwhile; nothing was asked for yet"), false
 	case err != nil:
-		return unknown("nothing was asked for: %v", err), false
+		return updaters.Unknown("nothing was asked for: %v", err), false
 	}
 	return inplace.Answer{}, true
 }
@@ -392,12 +393,4 @@ func (u *Updater) write(ctx context.Context, machine types.NamespacedName, resou
 
 func inProgress(format string, args ...any) inplace.Answer {
 	return inplace.Answer{Outcome: inplace.InProgress, Message: fmt.Sprintf(format, args...), RetryAfter: retryAfter}
-}
-
-func fails(format string, args ...any) inplace.Answer {
-	return inplace.Answer{Outcome: inplace.Fails, Message: fmt.Sprintf(format, args...)}
-}
-
-func unknown(format string, args ...any) inplace.Answer {
-	return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf(format, args...)}
 }

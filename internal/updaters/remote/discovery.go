@@ -38,12 +38,9 @@ type discovered struct {
 	at       time.Time
 }
 
-// handlers returns the names of the handlers: those that the options fix, those that are known from less than
-// discoveryLifetime ago, or else those that the updater answers now.
+// handlers returns the names of the handlers: those that are known from less than discoveryLifetime
+// ago, or else those that the updater answers now.
 func (u *Updater) handlers(ctx context.Context) (Handlers, error) {
-	if u.fixed != (Handlers{}) {
-		return u.fixed, nil
-	}
 	if known := u.known.Load(); known != nil {
 		if age := u.now().Sub(known.at); age >= 0 && age < discoveryLifetime {
 			return known.handlers, nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -19,66 +18,27 @@ import (
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
-// Error is the error of an Updater's methods: its class says whether the updater was not reached, refused, or answered
-// nonsense.
-type Error = updaters.Error
-
-// Class is the kind of an Error.
-type Class = updaters.Class
-
-// The classes of errors.
-const (
-	Unreachable = updaters.Unreachable
-	Refused     = updaters.Refused
-	Nonsense    = updaters.Nonsense
-)
-
 // maxRetryAfter is the longest that an updater may ask to be left alone. A year's wait would be a hang that looks like
 // progress.
 const maxRetryAfter = time.Hour
 
-// Options say how an updater is reached.
-type Options struct {
-	// Name is the updater's name, for errors.
-	Name string
-	// URL is the https URL of the updater, without credentials, query and fragment.
-	URL string
-	// CABundle holds the certificates, in PEM, one of which must have signed the updater's; empty means the system's.
-	CABundle []byte
-	// ServerName is the name that the updater's certificate must be for; empty means the URL's host.
-	ServerName string
-	// Timeout is how long one request may take, its discovery included; zero means 10 s, at most 30 s.
-	Timeout time.Duration
-	// Dial opens connections; nil means the network.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Handlers fixes the names of the handlers; zero means that the updater is asked for them.
-	Handlers Handlers
-	// Now is the clock for the age of a discovery; nil means the real one.
-	Now func() time.Time
-}
-
 // Updater is a port.Updater over HTTPS. It is safe for concurrent use.
 type Updater struct {
 	client *updaters.Client
-	fixed  Handlers
 	now    func() time.Time
 	known  atomic.Pointer[discovered]
 }
 
 var _ port.Updater = &Updater{}
 
-// New returns an Updater. It does not connect yet; Check does. Errors are about the options.
-func New(o Options) (*Updater, error) {
-	client, err := updaters.NewClient(updaters.ClientOptions{
-		Name: o.Name, URL: o.URL, CABundle: o.CABundle, ServerName: o.ServerName, Timeout: o.Timeout, Dial: o.Dial,
-	})
+// New returns an Updater. It does not connect yet; Check does. Errors are about the options. A
+// discovery counts for a while by the clock now.
+func New(o updaters.ClientOptions, now func() time.Time) (*Updater, error) {
+	client, err := updaters.NewClient(o)
 	if err != nil {
 		return nil, err
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return &Updater{client: client, fixed: o.Handlers, now: o.Now}, nil
+	return &Updater{client: client, now: now}, nil
 }
 
 // Close closes idle connections. The Updater can be used on.
@@ -90,7 +50,7 @@ func (u *Updater) Check(ctx context.Context) error {
 	return err
 }
 
-// CanUpdateMachine implements port.Updater. An updater that does not serve the hook covers nothing. Errors are *Error.
+// CanUpdateMachine implements port.Updater. An updater that does not serve the hook covers nothing. Errors are *updaters.Error.
 func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.client.Timeout())
 	defer cancel()
@@ -109,7 +69,7 @@ func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.
 	}, nil
 }
 
-// CanUpdateMachineSet implements port.Updater. An updater that does not serve the hook covers nothing. Errors are *Error.
+// CanUpdateMachineSet implements port.Updater. An updater that does not serve the hook covers nothing. Errors are *updaters.Error.
 func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.client.Timeout())
 	defer cancel()
@@ -135,11 +95,7 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 	handlers, err := u.handlers(ctx)
 	if err != nil {
 		// Whatever is wrong with the discovery, a Failure of it included, says nothing about the machine.
-		return inplace.Answer{Outcome: inplace.Unknown, Message: err.Error()}
-	}
-	if handlers.UpdateMachine == "" {
-		// Only fixed names can lack it.
-		return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf("updater %s has no handler of %s; name one", u.client.Name(), hookUpdateMachine)}
+		return updaters.Unknown("%v", err)
 	}
 	response := &runtimehooksv1.UpdateMachineResponse{}
 	err = u.callHandler(ctx, hookUpdateMachine, handlers.UpdateMachine, request.DeepCopy(), response)
@@ -150,17 +106,17 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 func answerOf(response *runtimehooksv1.UpdateMachineResponse, err error) inplace.Answer {
 	message := updaters.CleanMessage(response.Message)
 	retry := time.Duration(response.RetryAfterSeconds) * time.Second
-	switch failure, ok := errors.AsType[*Error](err); {
-	case ok && failure.Class == Refused:
+	switch failure, ok := errors.AsType[*updaters.Error](err); {
+	case ok && failure.Class == updaters.Refused:
 		if message == "" {
 			message = "the updater did not say why"
 		}
-		return inplace.Answer{Outcome: inplace.Fails, Message: message}
+		return updaters.Fails("%s", message)
 	case err != nil:
-		return inplace.Answer{Outcome: inplace.Unknown, Message: err.Error()}
+		return updaters.Unknown("%v", err)
 	case retry < 0:
-		return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf(
-			"the updater answered retryAfterSeconds %d, which means nothing; it must be 0 when done and above 0 before", response.RetryAfterSeconds)}
+		return updaters.Unknown("the updater answered retryAfterSeconds %d, which means nothing; "+
+			"it must be 0 when done and above 0 before", response.RetryAfterSeconds)
 	case retry > 0:
 		return inplace.Answer{Outcome: inplace.InProgress, Message: message, RetryAfter: min(retry, maxRetryAfter)}
 	default:
@@ -176,13 +132,13 @@ func patchOf(p runtimehooksv1.Patch) cover.Patch {
 // discovers again: the updater may be another one by then.
 func (u *Updater) callHandler(ctx context.Context, hook, handler string, request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject) error {
 	err := u.call(ctx, hook, pathOf(hook, handler), request, response)
-	if failure, ok := errors.AsType[*Error](err); ok && failure.Class != Refused {
+	if failure, ok := errors.AsType[*updaters.Error](err); ok && failure.Class != updaters.Refused {
 		u.known.Store(nil)
 	}
 	return err
 }
 
-// call sends a request, whose type it sets, and decodes the response. Errors are *Error.
+// call sends a request, whose type it sets, and decodes the response. Errors are *updaters.Error.
 func (u *Updater) call(ctx context.Context, hook, below string, request runtime.Object, response runtimehooksv1.ResponseObject) error {
 	request.GetObjectKind().SetGroupVersionKind(runtimehooksv1.GroupVersion.WithKind(hook + "Request"))
 	body, err := json.Marshal(request)

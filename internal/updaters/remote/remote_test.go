@@ -25,6 +25,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
+	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
 	"github.com/windlass-dev/windlass/internal/updaters/simulated"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
@@ -55,19 +56,19 @@ func TestContract(t *testing.T) {
 		}
 		server := servertest.Start(t, behind)
 		return servertest.World{
-			Updater: connect(t, remote.Options{URL: server.URL, CABundle: server.CA}), Machine: machine,
+			Updater: connect(t, updaters.ClientOptions{URL: server.URL, CABundle: server.CA}), Machine: machine,
 			Advance: func() { later := now.Load().Add(time.Minute); now.Store(&later) },
 			Works:   func() int { return nodes.Calls()[porttest.SetKubeletMethod] },
 		}
 	})
 }
 
-func connect(t *testing.T, o remote.Options) *remote.Updater {
+func connect(t *testing.T, o updaters.ClientOptions) *remote.Updater {
 	t.Helper()
 	if o.Name == "" {
 		o.Name = "tested"
 	}
-	updater, err := remote.New(o)
+	updater, err := remote.New(o, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func (s *script) ca() []byte {
 
 func (s *script) connect(t *testing.T) *remote.Updater {
 	t.Helper()
-	return connect(t, remote.Options{URL: s.server.URL + "/base", CABundle: s.ca(), Timeout: 5 * time.Second})
+	return connect(t, updaters.ClientOptions{URL: s.server.URL + "/base", CABundle: s.ca(), Timeout: 5 * time.Second})
 }
 
 func says(body string) http.HandlerFunc {
@@ -134,9 +135,9 @@ func question(t *testing.T, u *remote.Updater) (cover.Patches, error) {
 	return u.CanUpdateMachine(t.Context(), porttest.CanUpdateMachine(machine, porttest.UpdaterFrom, porttest.UpdaterTo))
 }
 
-func checkError(t *testing.T, err error, class remote.Class, words ...string) {
+func checkError(t *testing.T, err error, class updaters.Class, words ...string) {
 	t.Helper()
-	failure, ok := errors.AsType[*remote.Error](err)
+	failure, ok := errors.AsType[*updaters.Error](err)
 	if !ok || failure.Class != class {
 		t.Errorf("the error is %v, want one of class %s", err, class)
 		return
@@ -155,27 +156,27 @@ func TestAnswersToCanUpdate(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		answer http.HandlerFunc
-		class  remote.Class
+		class  updaters.Class
 		words  string
 	}{
-		"status Failure":          {says(`{"status":"Failure","message":"no\u0007 way\n"}`), remote.Refused, "it refused: no  way"},
-		"status Failure, no word": {says(`{"status":"Failure"}`), remote.Refused, "did not say why"},
-		"no status":               {says(`{}`), remote.Nonsense, "Success or Failure"},
-		"another status":          {says(`{"status":"Maybe"}`), remote.Nonsense, `"Maybe"`},
-		"no JSON":                 {says(`<html>`), remote.Nonsense, "not the JSON of a CanUpdateMachineResponse"},
-		"a list":                  {says(`[]`), remote.Nonsense, "JSON"},
-		"nothing":                 {says(" \n"), remote.Nonsense, "empty"},
-		"too much":                {says(`{"status":"Success","message":"` + strings.Repeat("x", 3<<20) + `"}`), remote.Nonsense, "more than 2097152 bytes"},
-		"an old API version":      {says(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha0","kind":"CanUpdateMachineResponse","status":"Success"}`), remote.Nonsense, "v1alpha0"},
-		"another kind":            {says(`{"apiVersion":"` + hooks + `","kind":"Pod","status":"Success"}`), remote.Nonsense, "a Pod"},
-		"not found":               {status(404), remote.Nonsense, "404"},
-		"server error":            {status(500), remote.Nonsense, "500"},
-		"unavailable":             {status(503), remote.Unreachable, "503"},
+		"status Failure":          {says(`{"status":"Failure","message":"no\u0007 way\n"}`), updaters.Refused, "it refused: no  way"},
+		"status Failure, no word": {says(`{"status":"Failure"}`), updaters.Refused, "did not say why"},
+		"no status":               {says(`{}`), updaters.Nonsense, "Success or Failure"},
+		"another status":          {says(`{"status":"Maybe"}`), updaters.Nonsense, `"Maybe"`},
+		"no JSON":                 {says(`<html>`), updaters.Nonsense, "not the JSON of a CanUpdateMachineResponse"},
+		"a list":                  {says(`[]`), updaters.Nonsense, "JSON"},
+		"nothing":                 {says(" \n"), updaters.Nonsense, "empty"},
+		"too much":                {says(`{"status":"Success","message":"` + strings.Repeat("x", 3<<20) + `"}`), updaters.Nonsense, "more than 2097152 bytes"},
+		"an old API version":      {says(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha0","kind":"CanUpdateMachineResponse","status":"Success"}`), updaters.Nonsense, "v1alpha0"},
+		"another kind":            {says(`{"apiVersion":"` + hooks + `","kind":"Pod","status":"Success"}`), updaters.Nonsense, "a Pod"},
+		"not found":               {status(404), updaters.Nonsense, "404"},
+		"server error":            {status(500), updaters.Nonsense, "500"},
+		"unavailable":             {status(503), updaters.Unreachable, "503"},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		},
-			remote.Nonsense, "redirects are not followed"},
-		"the connection breaks": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, remote.Unreachable, "cannot be reached"},
+			updaters.Nonsense, "redirects are not followed"},
+		"the connection breaks": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, updaters.Unreachable, "cannot be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +190,7 @@ func TestAnswersToCanUpdate(t *testing.T) {
 			}
 			got := u.UpdateMachine(t.Context(), porttest.UpdateMachine(machine, porttest.UpdaterTo, "a"))
 			want := inplace.Unknown
-			if tt.class == remote.Refused {
+			if tt.class == updaters.Refused {
 				want = inplace.Fails
 			}
 			if got.Outcome != want || got.Message == "" || len(got.Message) > 2048 {
@@ -252,22 +253,22 @@ func TestDiscovery(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		discovery http.HandlerFunc
-		class     remote.Class
+		class     updaters.Class
 		words     string
 	}{
 		"all":                {says(discovery(hooks, "CanUpdateMachine", "CanUpdateMachineSet", "UpdateMachine", "BeforeClusterCreate")), "", ""},
 		"no machine sets":    {says(discovery(hooks, "CanUpdateMachine", "UpdateMachine")), "", ""},
-		"nothing":            {says(`{"status":"Success"}`), remote.Nonsense, "serves none of the hooks"},
-		"other hooks":        {says(discovery(hooks, "BeforeClusterCreate")), remote.Nonsense, "serves none of the hooks"},
-		"no update":          {says(discovery(hooks, "CanUpdateMachine")), remote.Nonsense, "only a part"},
-		"only update":        {says(discovery(hooks, "UpdateMachine")), remote.Nonsense, "only a part"},
-		"an old API version": {says(discovery("hooks.runtime.cluster.x-k8s.io/v1alpha0", "CanUpdateMachine", "UpdateMachine")), remote.Nonsense, "v1alpha0"},
+		"nothing":            {says(`{"status":"Success"}`), updaters.Nonsense, "serves none of the hooks"},
+		"other hooks":        {says(discovery(hooks, "BeforeClusterCreate")), updaters.Nonsense, "serves none of the hooks"},
+		"no update":          {says(discovery(hooks, "CanUpdateMachine")), updaters.Nonsense, "only a part"},
+		"only update":        {says(discovery(hooks, "UpdateMachine")), updaters.Nonsense, "only a part"},
+		"an old API version": {says(discovery("hooks.runtime.cluster.x-k8s.io/v1alpha0", "CanUpdateMachine", "UpdateMachine")), updaters.Nonsense, "v1alpha0"},
 		"twice the same": {says(`{"status":"Success","handlers":[` + handler("a", "UpdateMachine") + `,` + handler("b", "UpdateMachine") + `]}`),
-			remote.Nonsense, "two handlers of UpdateMachine: a and b"},
-		"a path for a name": {says(`{"status":"Success","handlers":[` + handler("../../x", "UpdateMachine") + `]}`), remote.Nonsense, "../../x"},
-		"too many":          {says(`{"status":"Success","handlers":[` + strings.Repeat(handler("a", "X")+",", 300) + handler("a", "X") + `]}`), remote.Nonsense, "301"},
-		"Failure":           {says(`{"status":"Failure","message":"starting"}`), remote.Refused, "starting"},
-		"server error":      {status(500), remote.Nonsense, "500"},
+			updaters.Nonsense, "two handlers of UpdateMachine: a and b"},
+		"a path for a name": {says(`{"status":"Success","handlers":[` + handler("../../x", "UpdateMachine") + `]}`), updaters.Nonsense, "../../x"},
+		"too many":          {says(`{"status":"Success","handlers":[` + strings.Repeat(handler("a", "X")+",", 300) + handler("a", "X") + `]}`), updaters.Nonsense, "301"},
+		"Failure":           {says(`{"status":"Failure","message":"starting"}`), updaters.Refused, "starting"},
+		"server error":      {status(500), updaters.Nonsense, "500"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -308,7 +309,11 @@ func TestDiscoveryIsKept(t *testing.T) {
 	t.Parallel()
 	s, now := newScript(t), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s.answer = says(`{"status":"Success"}`)
-	u := connect(t, remote.Options{URL: s.server.URL, CABundle: s.ca(), Now: func() time.Time { return now }})
+	u, err := remote.New(updaters.ClientOptions{URL: s.server.URL, CABundle: s.ca()}, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.Close)
 	check := func(want int32) {
 		t.Helper()
 		_, _ = question(t, u)
@@ -327,14 +332,6 @@ func TestDiscoveryIsKept(t *testing.T) {
 	check(3)
 	// A refusal is an answer.
 	check(3)
-	fixed := connect(t, remote.Options{URL: s.server.URL, CABundle: s.ca(), Handlers: remote.Handlers{CanUpdateMachine: "mine"}})
-	_, _ = question(t, fixed)
-	if got := s.discoveries.Load(); got != 3 || !strings.HasSuffix(s.last.Load().URL.Path, "/mine") {
-		t.Errorf("with fixed names it was discovered, or asked at %s", s.last.Load().URL)
-	}
-	if got := fixed.UpdateMachine(t.Context(), porttest.UpdateMachine(machine, porttest.UpdaterTo, "a")); got.Outcome != inplace.Unknown {
-		t.Errorf("without a name for UpdateMachine, the answer is %+v", got)
-	}
 }
 
 func TestTrust(t *testing.T) {
@@ -351,23 +348,23 @@ func TestTrust(t *testing.T) {
 	closed := httptest.NewTLSServer(http.NotFoundHandler())
 	closed.Close()
 	for name, tt := range map[string]struct {
-		o     remote.Options
+		o     updaters.ClientOptions
 		words string
 	}{
-		"another CA":    {remote.Options{URL: s.server.URL, CABundle: other.CA}, "not trusted"},
-		"the system's":  {remote.Options{URL: s.server.URL}, "not trusted"},
-		"another name":  {remote.Options{URL: s.server.URL, CABundle: s.ca(), ServerName: "updater.ns.svc"}, "another name"},
-		"an old TLS":    {remote.Options{URL: old.URL, CABundle: s.ca()}, "cannot be reached"},
-		"no TLS":        {remote.Options{URL: strings.Replace(plain.URL, "http:", "https:", 1)}, "does not speak TLS"},
-		"nobody there":  {remote.Options{URL: closed.URL}, "cannot be reached"},
-		"a dead tunnel": {remote.Options{URL: s.server.URL, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("tunnel is down") }}, "tunnel is down"},
+		"another CA":    {updaters.ClientOptions{URL: s.server.URL, CABundle: other.CA}, "not trusted"},
+		"the system's":  {updaters.ClientOptions{URL: s.server.URL}, "not trusted"},
+		"another name":  {updaters.ClientOptions{URL: s.server.URL, CABundle: s.ca(), ServerName: "updater.ns.svc"}, "another name"},
+		"an old TLS":    {updaters.ClientOptions{URL: old.URL, CABundle: s.ca()}, "cannot be reached"},
+		"no TLS":        {updaters.ClientOptions{URL: strings.Replace(plain.URL, "http:", "https:", 1)}, "does not speak TLS"},
+		"nobody there":  {updaters.ClientOptions{URL: closed.URL}, "cannot be reached"},
+		"a dead tunnel": {updaters.ClientOptions{URL: s.server.URL, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("tunnel is down") }}, "tunnel is down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			checkError(t, connect(t, tt.o).Check(t.Context()), remote.Unreachable, tt.words)
+			checkError(t, connect(t, tt.o).Check(t.Context()), updaters.Unreachable, tt.words)
 		})
 	}
-	if err := connect(t, remote.Options{URL: s.server.URL, CABundle: s.ca(), ServerName: "example.com"}).Check(t.Context()); err != nil {
+	if err := connect(t, updaters.ClientOptions{URL: s.server.URL, CABundle: s.ca(), ServerName: "example.com"}).Check(t.Context()); err != nil {
 		t.Errorf("with a server name that the certificate has: %v", err)
 	}
 }
@@ -376,21 +373,21 @@ func TestHangingUpdater(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
 	s.answer = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	u := connect(t, remote.Options{URL: s.server.URL, CABundle: s.ca(), Timeout: 200 * time.Millisecond})
+	u := connect(t, updaters.ClientOptions{URL: s.server.URL, CABundle: s.ca(), Timeout: 200 * time.Millisecond})
 	_, err := question(t, u)
-	checkError(t, err, remote.Unreachable, "did not answer within 200ms")
+	checkError(t, err, updaters.Unreachable, "did not answer within 200ms")
 }
 
 // TestFaults makes the server of this project misbehave, as the end-to-end tests do.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for fault, class := range map[updaterserver.Fault]remote.Class{
-		updaterserver.ErrorFault: remote.Nonsense, updaterserver.NonsenseFault: remote.Nonsense, updaterserver.EmptyFault: remote.Nonsense,
-		updaterserver.OldVersionFault: remote.Nonsense, updaterserver.RedirectFault: remote.Nonsense, updaterserver.HangFault: remote.Unreachable, updaterserver.NoFault: "",
+	for fault, class := range map[updaterserver.Fault]updaters.Class{
+		updaterserver.ErrorFault: updaters.Nonsense, updaterserver.NonsenseFault: updaters.Nonsense, updaterserver.EmptyFault: updaters.Nonsense,
+		updaterserver.OldVersionFault: updaters.Nonsense, updaterserver.RedirectFault: updaters.Nonsense, updaterserver.HangFault: updaters.Unreachable, updaterserver.NoFault: "",
 	} {
 		server := servertest.Start(t, nil)
 		server.Server.SetFault(fault)
-		u := connect(t, remote.Options{URL: server.URL, CABundle: server.CA, Timeout: time.Second})
+		u := connect(t, updaters.ClientOptions{URL: server.URL, CABundle: server.CA, Timeout: time.Second})
 		if err := u.Check(t.Context()); fault != updaterserver.NoFault {
 			checkError(t, err, class)
 		}
@@ -403,7 +400,7 @@ func TestFaults(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]remote.Options{
+	for name, o := range map[string]updaters.ClientOptions{
 		"no URL":         {},
 		"http":           {URL: "http://127.0.0.1"},
 		"no host":        {URL: "https:///path"},
@@ -415,7 +412,7 @@ func TestNewRefuses(t *testing.T) {
 		"a long timeout": {URL: "https://127.0.0.1", Timeout: time.Hour},
 		"a negative one": {URL: "https://127.0.0.1", Timeout: -1},
 	} {
-		_, err := remote.New(o)
+		_, err := remote.New(o, time.Now)
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: the error is %v", name, err)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port"
@@ -38,6 +37,8 @@ type Options struct {
 
 // Updater is a port.Updater. It is safe for concurrent use.
 type Updater struct {
+	updaters.Coverer
+
 	options Options
 	claims  []cover.Pointer
 	version bool
@@ -77,6 +78,7 @@ func New(o Options) (*Updater, error) {
 		claims = []cover.Pointer{VersionClaim}
 	}
 	u := &Updater{options: o, claims: claims, behaviour: o.Behaviour, machines: map[string]*machineState{}}
+	u.Coverer = u.cover
 	for _, claim := range claims {
 		if _, err := updaters.Fields(claim.Path, cover.Machine); err != nil {
 			return nil, fmt.Errorf("creating the simulated updater: the claim of %s %s: %w", claim.Part, claim.Path, err)
@@ -135,25 +137,7 @@ func (u *Updater) machine(name string) *machineState {
 	return state
 }
 
-// CanUpdateMachine implements port.Updater.
-func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	current, desired, err := updaters.MachineObjects(request)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	return u.decide(ctx, cover.Machine, current, desired)
-}
-
-// CanUpdateMachineSet implements port.Updater.
-func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
-	current, desired, err := updaters.MachineSetObjects(request)
-	if err != nil {
-		return cover.Patches{}, err
-	}
-	return u.decide(ctx, cover.MachineSet, current, desired)
-}
-
-func (u *Updater) decide(ctx context.Context, scope cover.Scope, current, desired cover.Objects) (cover.Patches, error) {
+func (u *Updater) cover(ctx context.Context, scope cover.Scope, current, desired cover.Objects) (cover.Patches, error) {
 	behaviour := u.behaves()
 	u.mu.Lock()
 	u.decisions++

@@ -36,11 +36,11 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 		<-ctx.Done()
 	}
 	if err := ctx.Err(); err != nil {
-		return unknown("it was not waited for: %v", err)
+		return updaters.Unknown("it was not waited for: %v", err)
 	}
 	t, err := u.parse(request)
 	if err != nil {
-		return fails("%v", err)
+		return updaters.Fails("%v", err)
 	}
 	machine := u.machine(t.machine.String())
 	machine.mu.Lock()
@@ -49,7 +49,7 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 	if known := machine.operations[t.operation]; known != nil {
 		switch {
 		case known.Failed != "":
-			return fails("%s", known.Failed)
+			return updaters.Fails("%s", known.Failed)
 		case known.Completed || known.Lied:
 			return inplace.Answer{Outcome: inplace.Finishes, Message: "done"}
 		}
@@ -100,18 +100,18 @@ func (u *Updater) findNode(ctx context.Context, t task) (found nodeState, answer
 	name, err := u.options.NodeName(ctx, t.machine)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nodeState{}, fails("there is no Machine %s", t.machine), false
+		return nodeState{}, updaters.Fails("there is no Machine %s", t.machine), false
 	case err != nil:
-		return nodeState{}, unknown("looking the Machine up: %v", err), false
+		return nodeState{}, updaters.Unknown("looking the Machine up: %v", err), false
 	case name == "":
-		return nodeState{}, fails("Machine %s has no node yet", t.machine), false
+		return nodeState{}, updaters.Fails("Machine %s has no node yet", t.machine), false
 	}
 	node := u.options.Nodes.Node(ctx, t.cluster, name)
 	switch {
 	case node.Unknown != "":
-		return nodeState{}, unknown("looking node %s of cluster %s up: %s", name, t.cluster, node.Unknown), false
+		return nodeState{}, updaters.Unknown("looking node %s of cluster %s up: %s", name, t.cluster, node.Unknown), false
 	case !node.Exists:
-		return nodeState{}, fails("there is no node %s in cluster %s", name, t.cluster), false
+		return nodeState{}, updaters.Fails("there is no node %s in cluster %s", name, t.cluster), false
 	}
 	return nodeState{name: name, kubelet: node.Kubelet}, inplace.Answer{}, true
 }
@@ -169,7 +169,7 @@ func (u *Updater) finish(ctx context.Context, behaviour Behaviour, machine *mach
 		return answer
 	}
 	if next.Failed != "" {
-		return fails("%s", next.Failed)
+		return updaters.Fails("%s", next.Failed)
 	}
 	return inplace.Answer{Outcome: inplace.Finishes, Message: "done"}
 }
@@ -177,7 +177,7 @@ func (u *Updater) finish(ctx context.Context, behaviour Behaviour, machine *mach
 // remember records an operation, on the disk first; ok is false where the answer says that it could not.
 func (u *Updater) remember(machine *machineState, o operation) (answer inplace.Answer, ok bool) {
 	if err := u.journal.record(o); err != nil {
-		return unknown("recording the operation: %v", err), false
+		return updaters.Unknown("recording the operation: %v", err), false
 	}
 	machine.operations[o.ID] = &o
 	if o.Completed {
@@ -188,12 +188,4 @@ func (u *Updater) remember(machine *machineState, o operation) (answer inplace.A
 
 func inProgress(wait time.Duration, message string) inplace.Answer {
 	return inplace.Answer{Outcome: inplace.InProgress, Message: message, RetryAfter: min(max(wait, time.Second), maxRetry)}
-}
-
-func fails(format string, args ...any) inplace.Answer {
-	return inplace.Answer{Outcome: inplace.Fails, Message: fmt.Sprintf(format, args...)}
-}
-
-func unknown(format string, args ...any) inplace.Answer {
-	return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf(format, args...)}
 }

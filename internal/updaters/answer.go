@@ -1,0 +1,47 @@
+package updaters
+
+import (
+	"context"
+	"fmt"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+)
+
+// Coverer answers CanUpdateMachine and CanUpdateMachineSet with the patches that it computes from
+// the objects of a request. Updaters embed it.
+type Coverer func(ctx context.Context, scope cover.Scope, current, desired cover.Objects) (cover.Patches, error)
+
+// CanUpdateMachine implements port.Updater.
+func (c Coverer) CanUpdateMachine(
+	ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest,
+) (cover.Patches, error) {
+	current, desired, err := MachineObjects(request)
+	if err != nil {
+		return cover.Patches{}, err
+	}
+	return c(ctx, cover.Machine, current, desired)
+}
+
+// CanUpdateMachineSet implements port.Updater.
+func (c Coverer) CanUpdateMachineSet(
+	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest,
+) (cover.Patches, error) {
+	current, desired, err := MachineSetObjects(request)
+	if err != nil {
+		return cover.Patches{}, err
+	}
+	return c(ctx, cover.MachineSet, current, desired)
+}
+
+// Fails returns the answer that an update has failed.
+func Fails(format string, args ...any) inplace.Answer {
+	return inplace.Answer{Outcome: inplace.Fails, Message: fmt.Sprintf(format, args...)}
+}
+
+// Unknown returns the answer that nobody knows how an update goes on.
+func Unknown(format string, args ...any) inplace.Answer {
+	return inplace.Answer{Outcome: inplace.Unknown, Message: fmt.Sprintf(format, args...)}
+}
