@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -94,7 +93,7 @@ func checkPlain(ctx context.Context, k *kit) outcome {
 		return failed("reading the URL: %v", err)
 	}
 	plain := *base
-	plain.Scheme, plain.Host, plain.Path = "http", hostPort(base), pathOf("Discovery", "")
+	plain.Scheme, plain.Host, plain.Path = "http", hostPort(base), updaters.HookPath("Discovery", "")
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, plain.String(), strings.NewReader("{}"))
@@ -142,20 +141,12 @@ func checkDiscovery(ctx context.Context, k *kit) outcome {
 		return failed("%v", err)
 	}
 	defer client.Close()
-	body, err := json.Marshal(map[string]string{"apiVersion": runtimehooksv1.GroupVersion.String(), "kind": "DiscoveryRequest"})
-	if err != nil {
-		return failed("writing the request: %v", err)
-	}
-	content, err := client.Post(ctx, pathOf("Discovery", ""), true, body)
-	if err != nil {
+	response := &runtimehooksv1.DiscoveryResponse{}
+	if err := call(ctx, client, "Discovery", "", map[string]any{}, response); err != nil {
 		return failed("%v", err)
 	}
-	response := &runtimehooksv1.DiscoveryResponse{}
-	if err := json.Unmarshal(content, response); err != nil {
-		return failed("the answer is not the JSON of a DiscoveryResponse: %v", err)
-	}
 	if response.Status != runtimehooksv1.ResponseStatusSuccess {
-		return failed("the answer has the status %q: %s", updaters.CleanWord(string(response.Status)), updaters.CleanMessage(response.Message))
+		return failed("the answer has the status %q: %s", response.Status, updaters.CleanMessage(response.Message))
 	}
 	k.discovered = response
 	return passed()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
 // decisionHook is CanUpdateMachine or CanUpdateMachineSet.
@@ -34,10 +35,29 @@ var decisionHooks = []decisionHook{
 	},
 }
 
+// decision is a hook's response.
+type decision struct {
+	status  runtimehooksv1.ResponseStatus
+	message string
+	patches cover.Patches
+}
+
 // answers are what a hook said to the fixture's request, and whether it was asked.
 type answers struct {
-	first *answer
+	first *decision
 	err   error
+}
+
+// decide sends a request to a hook.
+func (k *kit) decide(ctx context.Context, hook decisionHook, request map[string]any) (*decision, error) {
+	if hook.scope == cover.Machine {
+		response := &runtimehooksv1.CanUpdateMachineResponse{}
+		err := k.call(ctx, hook.name, request, response)
+		return &decision{response.Status, response.Message, updaters.MachinePatches(response)}, err
+	}
+	response := &runtimehooksv1.CanUpdateMachineSetResponse{}
+	err := k.call(ctx, hook.name, request, response)
+	return &decision{response.Status, response.Message, updaters.MachineSetPatches(response)}, err
 }
 
 func decisionPoints() []definition {
@@ -142,7 +162,7 @@ func (k *kit) decisionRequest(hook decisionHook) (map[string]any, outcome) {
 }
 
 // ask sends the fixture's own request, once for all points.
-func (k *kit) ask(ctx context.Context, hook decisionHook) (*answer, error) {
+func (k *kit) ask(ctx context.Context, hook decisionHook) (*decision, error) {
 	if known := k.answers[hook.name]; known != nil {
 		return known.first, known.err
 	}
@@ -151,15 +171,15 @@ func (k *kit) ask(ctx context.Context, hook decisionHook) (*answer, error) {
 	if skip.status != "" {
 		return nil, errors.New(skip.reason)
 	}
-	asked.first, asked.err = k.call(ctx, hook.name, request)
+	asked.first, asked.err = k.decide(ctx, hook, request)
 	k.answers[hook.name] = asked
 	return asked.first, asked.err
 }
 
 // apply applies the patches of an answer to the request's objects.
-func apply(hook decisionHook, request map[string]any, a *answer) (cover.Result, error) {
-	if a.Status != runtimehooksv1.ResponseStatusSuccess {
-		return cover.Result{}, fmt.Errorf("the answer has the status %s: %s; an updater that covers nothing answers Success without patches", a.Status, a.Message)
+func apply(hook decisionHook, request map[string]any, a *decision) (cover.Result, error) {
+	if a.status != runtimehooksv1.ResponseStatusSuccess {
+		return cover.Result{}, fmt.Errorf("the answer has the status %s: %s; an updater that covers nothing answers Success without patches", a.status, a.message)
 	}
 	var sides [2]cover.Objects
 	for i, side := range []string{"current", "desired"} {
@@ -180,11 +200,7 @@ func apply(hook decisionHook, request map[string]any, a *answer) (cover.Result, 
 	if err != nil {
 		return cover.Result{}, fmt.Errorf("comparing the fixture's objects: %w", err)
 	}
-	patch := func(i int) cover.Patch {
-		p := a.patches[hook.parts[i]]
-		return cover.Patch{Type: cover.PatchType(p.PatchType), Data: p.Patch}
-	}
-	coverage, err = coverage.Apply(cover.Updater{Name: "under test"}, cover.Patches{Machine: patch(0), Infrastructure: patch(1), Bootstrap: patch(2)})
+	coverage, err = coverage.Apply(cover.Updater{Name: "under test"}, a.patches)
 	if err != nil {
 		return cover.Result{}, err
 	}
@@ -217,7 +233,7 @@ func checkRepeatable(ctx context.Context, k *kit, hook decisionHook, request map
 	if err != nil {
 		return skipped("the first request got no answer")
 	}
-	again, err := k.call(ctx, hook.name, request)
+	again, err := k.decide(ctx, hook, request)
 	if err != nil {
 		return unanswered(err)
 	}
@@ -225,12 +241,12 @@ func checkRepeatable(ctx context.Context, k *kit, hook decisionHook, request map
 }
 
 // compare fails where two answers to the same question differ.
-func compare(first, second *answer) outcome {
+func compare(first, second *decision) outcome {
 	switch {
-	case first.Status != second.Status:
-		return failed("the status was %s and is %s", first.Status, second.Status)
-	case first.Message != second.Message:
-		return failed("the message was %q and is %q; leave out what changes at every call", first.Message, second.Message)
+	case first.status != second.status:
+		return failed("the status was %s and is %s", first.status, second.status)
+	case first.message != second.message:
+		return failed("the message was %q and is %q; leave out what changes at every call", first.message, second.message)
 	case !reflect.DeepEqual(first.patches, second.patches):
 		return failed("the patches are others than before")
 	}
@@ -239,7 +255,7 @@ func compare(first, second *answer) outcome {
 
 func checkNothing(ctx context.Context, k *kit, hook decisionHook, request map[string]any) outcome {
 	request["current"] = request["desired"]
-	a, err := k.call(ctx, hook.name, request)
+	a, err := k.decide(ctx, hook, request)
 	if err != nil {
 		return unanswered(err)
 	}
@@ -267,7 +283,7 @@ func checkNotCovered(ctx context.Context, k *kit, hook decisionHook, request map
 		}
 	}
 	request["desired"] = changed
-	a, err := k.call(ctx, hook.name, request)
+	a, err := k.decide(ctx, hook, request)
 	if err != nil {
 		return unanswered(err)
 	}
@@ -303,7 +319,7 @@ func checkUnknownFields(ctx context.Context, k *kit, hook decisionHook, request 
 			request[side] = with(objects, nil, unknownField, "a")
 		}
 	}
-	again, err := k.call(ctx, hook.name, request)
+	again, err := k.decide(ctx, hook, request)
 	if err != nil {
 		return unanswered(err)
 	}

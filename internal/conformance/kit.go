@@ -3,12 +3,10 @@ package conformance
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
@@ -136,89 +134,39 @@ func newClient(o Options, timeout time.Duration) (*updaters.Client, error) {
 	return updaters.NewClient(updaters.ClientOptions{Name: "under test", URL: o.URL, CABundle: o.CABundle, Timeout: timeout})
 }
 
-// answer is any hook's response.
-type answer struct {
-	APIVersion        string                        `json:"apiVersion"`
-	Kind              string                        `json:"kind"`
-	Status            runtimehooksv1.ResponseStatus `json:"status"`
-	Message           string                        `json:"message"`
-	RetryAfterSeconds int32                         `json:"retryAfterSeconds"`
-	// patches are by the name of their field.
-	patches map[string]runtimehooksv1.Patch
-}
-
 // errSlow marks that a request was not answered within its handler's timeout.
 var errSlow = errors.New("it was not answered within the handler's timeout")
 
 // call sends a request to a hook. A response with a status is an answer, a Failure too.
-func (k *kit) call(ctx context.Context, hook string, request map[string]any) (*answer, error) {
+func (k *kit) call(
+	ctx context.Context, hook string, request map[string]any, response runtimehooksv1.ResponseObject,
+) error {
 	h := k.handlers[hook]
 	client, err := newClient(k.options, h.timeout)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer client.Close()
-	request["apiVersion"], request["kind"] = runtimehooksv1.GroupVersion.String(), hook+"Request"
-	body, err := json.Marshal(request)
-	if err != nil {
-		return nil, fmt.Errorf("writing the request: %w", err)
-	}
-	content, err := client.Post(ctx, pathOf(hook, h.name), true, body)
+	err = call(ctx, client, hook, h.name, request, response)
+	response.SetMessage(updaters.CleanMessage(response.GetMessage()))
 	if errors.Is(err, context.DeadlineExceeded) {
 		if k.slow[hook] == nil {
 			k.slow[hook] = err
 		}
-		return nil, errSlow
+		return errSlow
 	}
-	if err != nil {
-		return nil, err
-	}
-	return decodeAnswer(hook, content)
+	return err
 }
 
-func decodeAnswer(hook string, content []byte) (*answer, error) {
-	a := &answer{}
-	if err := json.Unmarshal(content, a); err != nil {
-		return nil, fmt.Errorf("the answer is not the JSON of a %sResponse: %w", hook, err)
+// call is updaters.Client.Call, for which a Failure is no error.
+func call(
+	ctx context.Context, client *updaters.Client, hook, handler string,
+	request map[string]any, response runtimehooksv1.ResponseObject,
+) error {
+	request["apiVersion"], request["kind"] = runtimehooksv1.GroupVersion.String(), hook+"Request"
+	err := client.Call(ctx, hook, handler, request, response)
+	if failure, ok := errors.AsType[*updaters.Error](err); ok && failure.Class == updaters.Refused {
+		return nil
 	}
-	if a.APIVersion != "" && a.APIVersion != runtimehooksv1.GroupVersion.String() || a.Kind != "" && a.Kind != hook+"Response" {
-		return nil, fmt.Errorf("the answer is a %q of %q", updaters.CleanWord(a.Kind), updaters.CleanWord(a.APIVersion))
-	}
-	if a.Status != runtimehooksv1.ResponseStatusSuccess && a.Status != runtimehooksv1.ResponseStatusFailure {
-		return nil, fmt.Errorf("the answer has the status %q; it must be Success or Failure", updaters.CleanWord(string(a.Status)))
-	}
-	a.Message = updaters.CleanMessage(a.Message)
-	var err error
-	if a.patches, err = decodePatches(content); err != nil {
-		return nil, err
-	}
-	return a, nil
-}
-
-func decodePatches(content []byte) (map[string]runtimehooksv1.Patch, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(content, &fields); err != nil {
-		return nil, fmt.Errorf("the answer is no JSON object: %w", err)
-	}
-	patches := map[string]runtimehooksv1.Patch{}
-	for _, hook := range decisionHooks {
-		for _, part := range hook.parts {
-			raw, found := fields[part+"Patch"]
-			if !found {
-				continue
-			}
-			var patch runtimehooksv1.Patch
-			if err := json.Unmarshal(raw, &patch); err != nil {
-				return nil, fmt.Errorf("%sPatch is no patch: %w", part, err)
-			}
-			patches[part] = patch
-		}
-	}
-	return patches, nil
-}
-
-func pathOf(hook, name string) string {
-	return runtimecatalog.GVHToPath(runtimecatalog.GroupVersionHook{
-		Group: runtimehooksv1.GroupVersion.Group, Version: runtimehooksv1.GroupVersion.Version, Hook: hook,
-	}, name)
+	return err
 }

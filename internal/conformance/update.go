@@ -46,7 +46,7 @@ func updatePoints() []definition {
 // updateRun is what happened in the update of the fixture's machine.
 type updateRun struct {
 	// first and second are the answers to the first two requests; after that to the first one after the restart.
-	first, second, after *answer
+	first, second, after *runtimehooksv1.UpdateMachineResponse
 	// negative is the first negative retryAfterSeconds.
 	negative int32
 	// asking is why the update was given up.
@@ -55,7 +55,7 @@ type updateRun struct {
 	restarting error
 	done       bool
 	// again are the answers after the end.
-	again []*answer
+	again []*runtimehooksv1.UpdateMachineResponse
 }
 
 // request gives the request about a machine, with an operation id.
@@ -72,19 +72,22 @@ func (k *kit) updateRequest(name, operation string) (map[string]any, error) {
 	return asMap(request)
 }
 
-func (k *kit) askUpdate(ctx context.Context, run *updateRun) (*answer, error) {
+func (k *kit) askUpdate(ctx context.Context, run *updateRun) (*runtimehooksv1.UpdateMachineResponse, error) {
 	request, err := k.updateRequest("", k.options.Operation)
 	if err != nil {
 		return nil, err
 	}
-	a, err := k.call(ctx, hookUpdateMachine, request)
-	if err == nil && a.RetryAfterSeconds < 0 && run.negative == 0 {
+	a := &runtimehooksv1.UpdateMachineResponse{}
+	if err := k.call(ctx, hookUpdateMachine, request, a); err != nil {
+		return nil, err
+	}
+	if a.RetryAfterSeconds < 0 && run.negative == 0 {
 		run.negative = a.RetryAfterSeconds
 	}
-	return a, err
+	return a, nil
 }
 
-func isDone(a *answer) bool {
+func isDone(a *runtimehooksv1.UpdateMachineResponse) bool {
 	return a.Status == runtimehooksv1.ResponseStatusSuccess && a.RetryAfterSeconds == 0
 }
 
@@ -122,7 +125,7 @@ func (k *kit) updated(ctx context.Context) *updateRun {
 }
 
 // restart restarts the updater and asks until it answers.
-func (k *kit) restart(ctx context.Context, run *updateRun) (*answer, error) {
+func (k *kit) restart(ctx context.Context, run *updateRun) (*runtimehooksv1.UpdateMachineResponse, error) {
 	if err := k.options.Restart(ctx); err != nil {
 		return nil, fmt.Errorf("restarting: %w", err)
 	}
@@ -166,7 +169,8 @@ func checkUnknownMachine(ctx context.Context, k *kit) outcome {
 	if err != nil {
 		return failed("%v", err)
 	}
-	a, err := k.call(ctx, hookUpdateMachine, request)
+	a := &runtimehooksv1.UpdateMachineResponse{}
+	err = k.call(ctx, hookUpdateMachine, request, a)
 	switch {
 	case err != nil:
 		return unanswered(err)

@@ -53,15 +53,16 @@ func (u *Updater) handlers(ctx context.Context) (Handlers, error) {
 func (u *Updater) discover(ctx context.Context) (Handlers, error) {
 	response := &runtimehooksv1.DiscoveryResponse{}
 	asked := u.now()
-	below := pathOf(hookDiscovery, "")
-	if err := u.call(ctx, hookDiscovery, below, &runtimehooksv1.DiscoveryRequest{}, response); err != nil {
+	request := &runtimehooksv1.DiscoveryRequest{}
+	request.SetGroupVersionKind(runtimehooksv1.GroupVersion.WithKind(hookDiscovery + "Request"))
+	if err := u.client.Call(ctx, hookDiscovery, "", request, response); err != nil {
 		u.known.Store(nil)
 		return Handlers{}, err
 	}
 	handlers, problem, mend := selectHandlers(response.Handlers)
 	if problem != "" {
 		u.known.Store(nil)
-		return Handlers{}, u.client.Nonsense(below, problem, mend, nil)
+		return Handlers{}, u.client.Nonsense(updaters.HookPath(hookDiscovery, ""), problem, mend, nil)
 	}
 	u.known.Store(&discovered{handlers: handlers, at: asked})
 	return handlers, nil

@@ -2,14 +2,10 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -52,53 +48,30 @@ func (u *Updater) Check(ctx context.Context) error {
 
 // CanUpdateMachine implements port.Updater. An updater that does not serve the hook covers nothing. Errors are *updaters.Error.
 func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	ctx, cancel := context.WithTimeout(ctx, u.client.Timeout())
-	defer cancel()
-	handlers, err := u.handlers(ctx)
-	if err != nil || handlers.CanUpdateMachine == "" {
-		return cover.Patches{}, err
-	}
 	response := &runtimehooksv1.CanUpdateMachineResponse{}
-	if err := u.callHandler(ctx, hookCanUpdateMachine, handlers.CanUpdateMachine, request.DeepCopy(), response); err != nil {
+	if _, err := u.ask(ctx, hookCanUpdateMachine, request.DeepCopy(), response); err != nil {
 		return cover.Patches{}, err
 	}
-	return cover.Patches{
-		Machine:        patchOf(response.MachinePatch),
-		Infrastructure: patchOf(response.InfrastructureMachinePatch),
-		Bootstrap:      patchOf(response.BootstrapConfigPatch),
-	}, nil
+	return updaters.MachinePatches(response), nil
 }
 
 // CanUpdateMachineSet implements port.Updater. An updater that does not serve the hook covers nothing. Errors are *updaters.Error.
 func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
-	ctx, cancel := context.WithTimeout(ctx, u.client.Timeout())
-	defer cancel()
-	handlers, err := u.handlers(ctx)
-	if err != nil || handlers.CanUpdateMachineSet == "" {
-		return cover.Patches{}, err
-	}
 	response := &runtimehooksv1.CanUpdateMachineSetResponse{}
-	if err := u.callHandler(ctx, hookCanUpdateMachineSet, handlers.CanUpdateMachineSet, request.DeepCopy(), response); err != nil {
+	if _, err := u.ask(ctx, hookCanUpdateMachineSet, request.DeepCopy(), response); err != nil {
 		return cover.Patches{}, err
 	}
-	return cover.Patches{
-		Machine:        patchOf(response.MachineSetPatch),
-		Infrastructure: patchOf(response.InfrastructureMachineTemplatePatch),
-		Bootstrap:      patchOf(response.BootstrapConfigTemplatePatch),
-	}, nil
+	return updaters.MachineSetPatches(response), nil
 }
 
 // UpdateMachine implements port.Updater.
 func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
-	ctx, cancel := context.WithTimeout(ctx, u.client.Timeout())
-	defer cancel()
-	handlers, err := u.handlers(ctx)
-	if err != nil {
+	response := &runtimehooksv1.UpdateMachineResponse{}
+	asked, err := u.ask(ctx, hookUpdateMachine, request.DeepCopy(), response)
+	if !asked {
 		// Whatever is wrong with the discovery, a Failure of it included, says nothing about the machine.
 		return updaters.Unknown("%v", err)
 	}
-	response := &runtimehooksv1.UpdateMachineResponse{}
-	err = u.callHandler(ctx, hookUpdateMachine, handlers.UpdateMachine, request.DeepCopy(), response)
 	return answerOf(response, err)
 }
 
@@ -124,57 +97,23 @@ func answerOf(response *runtimehooksv1.UpdateMachineResponse, err error) inplace
 	}
 }
 
-func patchOf(p runtimehooksv1.Patch) cover.Patch {
-	return cover.Patch{Type: cover.PatchType(p.PatchType), Data: p.Patch}
-}
-
-// callHandler is call for a handler that was discovered. Where the updater was not reached or answered nonsense, the next call
-// discovers again: the updater may be another one by then.
-func (u *Updater) callHandler(ctx context.Context, hook, handler string, request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject) error {
-	err := u.call(ctx, hook, pathOf(hook, handler), request, response)
+// ask calls the handler of a hook. asked is false if the discovery failed, or the updater does not
+// serve the hook, and then nothing was asked. Where the updater was not reached or answered
+// nonsense, the next call discovers again: the updater may be another one by then.
+func (u *Updater) ask(
+	ctx context.Context, hook string, request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,
+) (asked bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, u.client.Timeout())
+	defer cancel()
+	handlers, err := u.handlers(ctx)
+	handler := handlers.field(hook)
+	if err != nil || *handler == "" {
+		return false, err
+	}
+	request.GetObjectKind().SetGroupVersionKind(runtimehooksv1.GroupVersion.WithKind(hook + "Request"))
+	err = u.client.Call(ctx, hook, *handler, request, response)
 	if failure, ok := errors.AsType[*updaters.Error](err); ok && failure.Class != updaters.Refused {
 		u.known.Store(nil)
 	}
-	return err
-}
-
-// call sends a request, whose type it sets, and decodes the response. Errors are *updaters.Error.
-func (u *Updater) call(ctx context.Context, hook, below string, request runtime.Object, response runtimehooksv1.ResponseObject) error {
-	request.GetObjectKind().SetGroupVersionKind(runtimehooksv1.GroupVersion.WithKind(hook + "Request"))
-	body, err := json.Marshal(request)
-	if err != nil {
-		return u.client.Nonsense(below, "the request cannot be written as JSON", "check the objects of the machine", err)
-	}
-	content, err := u.client.Post(ctx, below, true, body)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(content, response); err != nil {
-		return u.client.Nonsense(below, "the answer is not the JSON of a "+hook+"Response", "answer as the hook's definition says", err)
-	}
-	return u.checkResponse(hook, below, response)
-}
-
-// checkResponse refuses a response of another type, and one that is no success. Cluster API's own server leaves the type out.
-func (u *Updater) checkResponse(hook, below string, response runtimehooksv1.ResponseObject) error {
-	want := runtimehooksv1.GroupVersion.WithKind(hook + "Response")
-	if got := response.GetObjectKind().GroupVersionKind(); !got.Empty() && got != want {
-		return u.client.Nonsense(below, fmt.Sprintf("the answer is a %s of %s", updaters.CleanWord(got.Kind), updaters.CleanWord(got.GroupVersion().String())),
-			fmt.Sprintf("answer with a %s of %s", want.Kind, want.GroupVersion()), nil)
-	}
-	switch status := response.GetStatus(); status {
-	case runtimehooksv1.ResponseStatusSuccess:
-		return nil
-	case runtimehooksv1.ResponseStatusFailure:
-		return u.client.Refused(below, response.GetMessage())
-	default:
-		return u.client.Nonsense(below, fmt.Sprintf("the answer has the status %q", updaters.CleanWord(string(status))), "answer Success or Failure", nil)
-	}
-}
-
-// pathOf is the path of a hook's handler, as Cluster API makes it.
-func pathOf(hook, handler string) string {
-	return runtimecatalog.GVHToPath(runtimecatalog.GroupVersionHook{
-		Group: runtimehooksv1.GroupVersion.Group, Version: runtimehooksv1.GroupVersion.Version, Hook: hook,
-	}, handler)
+	return true, err
 }
