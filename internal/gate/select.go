@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
 			continue
 		}
 		parsed := parse(g)
-		parsed.Problem = firstOf(clusterProblem, stepProblem, parsed.Problem)
+		parsed.Problem = cmp.Or(clusterProblem, stepProblem, parsed.Problem)
 		_, parsed.Approved = FindApproval(g, c, step)
 		parsed.ApprovedBefore = slices.ContainsFunc(g.Status.Approvals, isFor(c, step))
 		parsed.HowToApprove = howToApprove(g, c, step)
@@ -46,15 +47,6 @@ func Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
 // howToApprove names the step: pasted an hour later, the command must not approve what waits by then.
 func howToApprove(g *v1alpha1.UpgradeGate, c Cluster, step Step) string {
 	return fmt.Sprintf("windlass approve %s -n %s --gate %s --step %q", c.Name, c.Namespace, g.Name, step)
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // SelectsCluster reports whether a gate is for a Cluster of its namespace. One whose selector does not parse might be, and then has a problem.

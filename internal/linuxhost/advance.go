@@ -79,7 +79,7 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 		report.Next = running
 		return report, nil
 	}
-	printed, err := run(ctx, u.Host, "looking at what is done", port.HostCommand{Script: ChecksScript(steps)})
+	printed, err := run(ctx, u.Host, "looking at what is done", ChecksScript(steps))
 	if err != nil {
 		return Report{}, err
 	}
@@ -115,8 +115,9 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 		return Progress{}, err
 	}
 	if report.Next.Done && !facts.Cleaned {
-		// What was staged is removed before the upgrade is done, once.
-		if _, err := run(ctx, u.Host, "removing what was staged", port.HostCommand{Script: CleanScript(u.Goal)}); err != nil {
+		// Binaries that are in their places leave as much room as the staged ones take. The script also
+		// records that the upgrade is done, so that nobody waits for it.
+		if _, err := run(ctx, u.Host, "removing what was staged", u.Goal.script("clean")); err != nil {
 			return Progress{}, err
 		}
 	}
@@ -135,7 +136,7 @@ func Follow(ctx context.Context, u Upgrade) (Progress, error) {
 }
 
 func readFacts(ctx context.Context, u Upgrade) (Facts, error) {
-	printed, err := run(ctx, u.Host, "reading the host's facts", port.HostCommand{Script: FactsScript(u.Goal)})
+	printed, err := run(ctx, u.Host, "reading the host's facts", FactsScript(u.Goal))
 	if err != nil {
 		return Facts{}, err
 	}
@@ -178,8 +179,7 @@ func (u Upgrade) start(ctx context.Context, job Run, p Progress) (Progress, erro
 
 // startFailure tells why a job could not even be started: nearly always the disk.
 func startFailure(step Name, result port.HostResult) *Failure {
-	failure := FailureOf(Job{Step: step, ExitCode: result.ExitCode, Output: result.Stderr + "\n" + string(result.Stdout)})
-	return &failure
+	return FailureOf(Job{Step: step, ExitCode: result.ExitCode, Output: result.Stderr + "\n" + string(result.Stdout)})
 }
 
 func (u Upgrade) drain(ctx context.Context, drain DrainNode, p Progress) (Progress, error) {
@@ -187,7 +187,8 @@ func (u Upgrade) drain(ctx context.Context, drain DrainNode, p Progress) (Progre
 		return p, nil
 	}
 	if drain.Record {
-		if _, err := run(ctx, u.Host, "recording that the node was schedulable", port.HostCommand{Script: CordonedScript(u.Goal)}); err != nil {
+		// The upgrade makes the node schedulable again.
+		if _, err := run(ctx, u.Host, "recording that the node was schedulable", u.Goal.script("cordoned")); err != nil {
 			return p, err
 		}
 	}
@@ -199,7 +200,7 @@ func (u Upgrade) drain(ctx context.Context, drain DrainNode, p Progress) (Progre
 		p.Message = "the node is drained: " + status.Message
 		return p, nil
 	}
-	_, err = run(ctx, u.Host, "recording that the node is drained", port.HostCommand{Script: DrainedScript(u.Goal)})
+	_, err = run(ctx, u.Host, "recording that the node is drained", u.Goal.script("drained"))
 	return p, err
 }
 
@@ -209,7 +210,7 @@ func (u Upgrade) uncordon(ctx context.Context) error {
 			return fmt.Errorf("making the node schedulable: %w", err)
 		}
 	}
-	_, err := run(ctx, u.Host, "recording that the node is schedulable", port.HostCommand{Script: UncordonedScript(u.Goal)})
+	_, err := run(ctx, u.Host, "recording that the node is schedulable", u.Goal.script("uncordoned"))
 	return err
 }
 
@@ -241,8 +242,8 @@ func (u Upgrade) send(ctx context.Context, file Send, p Progress) (Progress, err
 }
 
 // run runs a script that must end well, and gives what it printed.
-func run(ctx context.Context, host port.Host, what string, c port.HostCommand) (string, error) {
-	result, err := host.Exec(ctx, c)
+func run(ctx context.Context, host port.Host, what, script string) (string, error) {
+	result, err := host.Exec(ctx, port.HostCommand{Script: script})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
 	}

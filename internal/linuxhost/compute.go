@@ -1,7 +1,6 @@
 package linuxhost
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -26,7 +25,7 @@ func ComputeSteps(g Goal, f Facts) ([]Step, *Failure) {
 // minors, and RKE2 and K3s do not support it.
 func refuse(g Goal, f Facts) *Failure {
 	refused := func(reason Reason, format string, args ...any) *Failure {
-		return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
+		return newFailure(reason, "", format, args...)
 	}
 	from, to := f.Installed, g.Version
 	if from.IsZero() || f.Service == "" {
@@ -84,12 +83,25 @@ func selectBinaries(g Goal, f Facts, list ...binary) ([]binary, *Failure) {
 			continue
 		}
 		if !ok {
-			return nil, &Failure{Reason: NoDigest, Message: fmt.Sprintf("the manifest of digests has no line for %s", BinaryName(g.Version, f.Arch, b.name))}
+			return nil, newFailure(NoDigest, "", "the manifest of digests has no line for %s", BinaryName(g.Version, f.Arch, b.name))
 		}
 		b.digest = digest
 		selected = append(selected, b)
 	}
 	return selected, nil
+}
+
+// prepareSteps give the steps before the first change that a goal needs: the binaries are fetched,
+// etcd is saved, and the node is drained.
+func prepareSteps(g Goal, f Facts, binaries []binary) []Step {
+	var steps []Step
+	for _, b := range binaries {
+		steps = append(steps, fetchStep(g, f, b))
+	}
+	if g.Snapshot && f.Member {
+		steps = append(steps, etcdSnapshotStep(g))
+	}
+	return append(steps, drainSteps(g)...)
 }
 
 // kubectl is the one binary that a node does without.

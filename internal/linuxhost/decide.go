@@ -99,7 +99,7 @@ type Progress struct {
 // Waits reports whether there is nothing to do but to wait.
 func (p Progress) Waits() bool { return p.Message != "" }
 
-func fails(f Failure) Progress { return Progress{Step: f.Step, Failure: &f} }
+func fails(f *Failure) Progress { return Progress{Step: f.Step, Failure: f} }
 
 // Running tells, before any check is made, whether a job runs: nothing is decided while one does. The second result is false where none runs.
 func Running(g Goal, f Facts) (Progress, bool) {
@@ -141,7 +141,7 @@ func decide(g Goal, steps []Step, s Seen) Progress {
 		return running
 	}
 	if short := lacks(g, steps, s); short != nil {
-		return fails(*short)
+		return fails(short)
 	}
 	for i, step := range steps {
 		if IsDone(g, steps, i, s) {
@@ -227,11 +227,13 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 	room := f.NeedKB * 6 / 5 / max(left.all, 1)
 	switch {
 	case left.install > 0 && !f.Writable:
-		return &Failure{Reason: FolderReadOnly, Step: left.firstInstall, Message: fmt.Sprintf("no file can be made in %s: %s. Nothing was changed", g.folder(), cmp.Or(f.Why, "unknown why"))}
+		return newFailure(FolderReadOnly, left.firstInstall, "no file can be made in %s: %s. Nothing was changed", g.folder(), cmp.Or(f.Why, "unknown why"))
 	case left.install > 0 && f.FreeKB < room:
-		return &Failure{Reason: DiskFull, Step: left.firstInstall, Message: fmt.Sprintf("%s has %d MiB left, but a binary needs %d MiB beside the old one", g.folder(), f.FreeKB>>10, room>>10)}
+		return newFailure(DiskFull, left.firstInstall, "%s has %d MiB left, but a binary needs %d MiB beside the old one",
+			g.folder(), f.FreeKB>>10, room>>10)
 	case left.fetch > 0 && f.FreeStateKB < room*left.fetch:
-		return &Failure{Reason: DiskFull, Step: left.firstFetch, Message: fmt.Sprintf("%s has %d MiB left, but %d binaries need about %d MiB", StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)}
+		return newFailure(DiskFull, left.firstFetch, "%s has %d MiB left, but %d binaries need about %d MiB",
+			StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)
 	}
 	return nil
 }
@@ -278,8 +280,8 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 	if job.ExitCode != 0 {
 		return fails(FailureOf(job))
 	}
-	return fails(Failure{Reason: StepHadNoEffect, Step: step.Name, Message: "it ended well, but the step is not done: " +
-		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)})
+	return fails(newFailure(StepHadNoEffect, step.Name, "it ended well, but the step is not done: %s",
+		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)))
 }
 
 // decideReady waits for the node. Time counts from the end of the restart, by the host's clock. An attempt that finds a node that is not Ready, whose
@@ -294,7 +296,7 @@ func decideReady(g Goal, steps []Step, i int, s Seen) Progress {
 	}
 	waited := s.Facts.Now.Sub(job.Ended)
 	if restarted && waited >= g.readyWithin() {
-		return fails(Failure{Reason: NodeNotReady, Step: step.Name, Message: fmt.Sprintf("%s after the restart: %s", waited.Truncate(time.Second), describeMissing(g, n))})
+		return fails(newFailure(NodeNotReady, step.Name, "%s after the restart: %s", waited.Truncate(time.Second), describeMissing(g, n)))
 	}
 	return Progress{Step: step.Name, Message: describeMissing(g, n)}
 }

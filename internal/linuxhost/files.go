@@ -17,7 +17,7 @@ func filesSteps(g Goal) ([]Step, *Failure) {
 	var paths []string
 	for _, file := range files {
 		if err := CheckPath(file.Path, g.prefixes(), g.folder()); err != nil {
-			return nil, &Failure{Reason: FileRefused, Step: WriteFiles, Message: err.Error()}
+			return nil, newFailure(FileRefused, WriteFiles, "%v", err)
 		}
 		paths = append(paths, file.Path)
 	}
@@ -50,7 +50,7 @@ func argumentsSteps(g Goal, f Facts) ([]Step, *Failure) {
 	}
 	content, err := ComputeKubeletFlags(f.KubeletFlags, g.KubeletArgs)
 	if err != nil {
-		return nil, &Failure{Reason: FileRefused, Step: KubeletArguments, Message: fmt.Sprintf("%s on the host: %v", kubeletFlagsFile, err)}
+		return nil, newFailure(FileRefused, KubeletArguments, "%s on the host: %v", kubeletFlagsFile, err)
 	}
 	var names []string
 	for _, arg := range g.KubeletArgs {

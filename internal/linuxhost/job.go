@@ -18,19 +18,6 @@ func StartScript(g Goal, step Name, attempt, proof string, limit time.Duration) 
 		value{"WRAP", render("wrap", value{"STATE", StateFolder}, seconds)})
 }
 
-// DrainedScript records that the node is drained, and CordonedScript that it was schedulable before.
-func DrainedScript(g Goal) string { return g.script("drained") }
-
-// CordonedScript records, before a drain, that the node was schedulable: the upgrade makes it schedulable again.
-func CordonedScript(g Goal) string { return g.script("cordoned") }
-
-// UncordonedScript records that the node was made schedulable again, so that what a person does afterwards stays.
-func UncordonedScript(g Goal) string { return g.script("uncordoned") }
-
-// CleanScript removes what an upgrade that is done needs no longer: binaries that are in their places take as much room as these. It records that the upgrade is
-// done, so that nobody waits for it.
-func CleanScript(g Goal) string { return g.script("clean") }
-
 // SendScript appends length bytes of stdin to a part of a file of the bundle, that must have offset bytes. Where whole is set, the part is the
 // file afterwards, if its digest is right. A connection that ends in between leaves a part that is shorter, and is gone on with.
 func SendScript(g Goal, send Send, offset, length int64, whole bool) string {

@@ -32,14 +32,7 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if refused != nil {
 		return nil, refused
 	}
-	var steps []Step
-	for _, b := range binaries {
-		steps = append(steps, fetchStep(g, f, b))
-	}
-	if g.Snapshot && f.Member {
-		steps = append(steps, etcdSnapshotStep(g))
-	}
-	steps = append(steps, drainSteps(g)...)
+	steps := prepareSteps(g, f, binaries)
 	if len(g.Before) > 0 {
 		steps = append(steps, commandsStep(g, BeforeCommands, g.Before))
 	}

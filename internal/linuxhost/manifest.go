@@ -107,8 +107,7 @@ func ParseManifest(text string) (Manifest, error) {
 
 // ParsePinnedManifest parses a manifest whose SHA-256 is pinned.
 func ParsePinnedManifest(text string, pinned Digest) (Manifest, error) {
-	sum := sha256.Sum256([]byte(text))
-	if found := Digest(hex.EncodeToString(sum[:])); found != pinned {
+	if found := digestOf([]byte(text)); found != pinned {
 		return Manifest{}, fmt.Errorf("the manifest of digests has the SHA-256 %s, but %s is pinned: somebody changed it, or the pin must follow", found, pinned)
 	}
 	return ParseManifest(text)
@@ -117,7 +116,7 @@ func ParsePinnedManifest(text string, pinned Digest) (Manifest, error) {
 // ParseSignedManifest parses a manifest with an Ed25519 signature in base64. The manifest must have terms, unless trust says
 // otherwise, and must count at a time.
 func ParseSignedManifest(text, signature string, trust Trust, now time.Time) (Manifest, error) {
-	key, err := parsePublicKey(trust.PublicKey)
+	key, err := ParsePublicKey(trust.PublicKey)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -157,7 +156,8 @@ func (t Trust) check(terms Terms, now time.Time) error {
 	return nil
 }
 
-func parsePublicKey(text string) (ed25519.PublicKey, error) {
+// ParsePublicKey parses the public key of ParseSignedManifest, in PEM.
+func ParsePublicKey(text string) (ed25519.PublicKey, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
 		return nil, errors.New("the public key for the manifest of digests is not in PEM")

@@ -2,7 +2,6 @@ package linuxhost
 
 import (
 	"encoding/base64"
-	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -58,11 +57,11 @@ func refusePatches(g Goal, f Facts) *Failure {
 		if known || !IsPatch(g.PatchesFolder, found) {
 			continue
 		}
-		return &Failure{Reason: FileRefused, Step: KubeadmUpgrade, Message: fmt.Sprintf(
+		return newFailure(FileRefused, KubeadmUpgrade,
 			"%s on the host is a patch for kubeadm that is not among the configuration's files. "+
 				"Nothing was changed. Fix: add it to the files in the template of the Machine's owner, then "+
 				"abandon this update with the annotation windlass.dev/update-abandon on the Machine",
-			text.Bound(found, maxPath))}
+			text.Bound(found, maxPath))
 	}
 	return nil
 }

@@ -7,14 +7,7 @@ func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if missing != nil {
 		return nil, missing
 	}
-	var steps []Step
-	for _, b := range binaries {
-		steps = append(steps, fetchStep(g, f, b))
-	}
-	if g.Snapshot && f.Member {
-		steps = append(steps, etcdSnapshotStep(g))
-	}
-	steps = append(steps, drainSteps(g)...)
+	steps := prepareSteps(g, f, binaries)
 	steps = append(steps, installSteps(g, binaries, name)...)
 	// The service of a server is up only when etcd and the images of the new version are.
 	steps = append(steps, restartStep(g, f, upgradeLimit))

@@ -64,23 +64,28 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: step %s: %s", f.Reason, f.Step, f.Message)
 }
 
+// newFailure returns a Failure with a formatted message.
+func newFailure(reason Reason, step Name, format string, args ...any) *Failure {
+	return &Failure{Reason: reason, Step: step, Message: fmt.Sprintf(format, args...)}
+}
+
 // FailureOf tells why a job failed, from what it printed and its exit code.
-func FailureOf(job Job) Failure {
+func FailureOf(job Job) *Failure {
 	output := Mask(job.Output)
 	for line := range strings.SplitSeq(output, "\n") {
 		if told, ok := strings.CutPrefix(line, ReasonMark); ok {
 			reason, message, _ := strings.Cut(told, ": ")
-			return Failure{Reason: Reason(reason), Step: job.Step, Message: message}
+			return &Failure{Reason: Reason(reason), Step: job.Step, Message: message}
 		}
 	}
 	last := lastLines(output, 3)
 	switch {
 	case strings.Contains(output, "No space left on device"):
-		return Failure{Reason: DiskFull, Step: job.Step, Message: "a disk of the host is full: " + last}
+		return newFailure(DiskFull, job.Step, "a disk of the host is full: %s", last)
 	case job.ExitCode == timedOut || job.ExitCode == killed:
-		return Failure{Reason: StepTimedOut, Step: job.Step, Message: fmt.Sprintf("it was ended after %s: %s", job.Ended.Sub(job.Started), last)}
+		return newFailure(StepTimedOut, job.Step, "it was ended after %s: %s", job.Ended.Sub(job.Started), last)
 	}
-	return Failure{Reason: StepFailed, Step: job.Step, Message: fmt.Sprintf("exit code %d: %s", job.ExitCode, last)}
+	return newFailure(StepFailed, job.Step, "exit code %d: %s", job.ExitCode, last)
 }
 
 const (

@@ -37,7 +37,7 @@ type value struct{ name, content string }
 
 // render returns the document that bash runs: one assignment for each value, in single quotes, and
 // then the script. The variables are not exported, so what a script runs does not see them. A
-// document with a NUL byte does not run: rootscript refuses it.
+// document with a NUL byte does not run: package transport refuses it.
 func render(s script, values ...value) string {
 	var b strings.Builder
 	for _, v := range values {

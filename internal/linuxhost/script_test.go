@@ -26,8 +26,9 @@ func allScripts(tb testing.TB, g Goal, f Facts) map[string]string {
 		tb.Fatal(refused)
 	}
 	scripts := map[string]string{
-		"facts": FactsScript(g), "checks": ChecksScript(steps), "drained": DrainedScript(g), "cordoned": CordonedScript(g),
-		"uncordoned": UncordonedScript(g), "clean": CleanScript(g), "identity": IdentityScript(g),
+		"facts": FactsScript(g), "checks": ChecksScript(steps), "drained": g.script("drained"),
+		"cordoned": g.script("cordoned"), "uncordoned": g.script("uncordoned"), "clean": g.script("clean"),
+		"identity": IdentityScript(g),
 	}
 	for _, step := range steps {
 		if step.Check != "" {
@@ -247,7 +248,7 @@ func FuzzValues(f *testing.F) {
 	f.Add("WINDLASS\n", "\xff\xfe é")
 	f.Fuzz(func(t *testing.T, first, second string) {
 		if strings.Contains(first+second, "\x00") {
-			return // Package rootscript refuses scripts with NUL bytes.
+			return // Package transport refuses scripts with NUL bytes.
 		}
 		script := value{"FIRST", first}.assignment() + value{"SECOND", second}.assignment() +
 			`printf '%s|%s' "$FIRST" "$SECOND"`

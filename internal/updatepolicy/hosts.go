@@ -34,7 +34,7 @@ func checkDigests(path *field.Path, d v1alpha1.HostDigests) field.ErrorList {
 		}
 	}
 	if d.PublicKey != "" {
-		if err = linuxhost.CheckPublicKey(d.PublicKey); err != nil {
+		if _, err = linuxhost.ParsePublicKey(d.PublicKey); err != nil {
 			return field.ErrorList{field.Invalid(path.Child("publicKey"), field.OmitValueType{}, err.Error())}
 		}
 	}

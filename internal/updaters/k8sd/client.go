@@ -66,6 +66,8 @@ type setupError struct{ err error }
 func (e *setupError) Error() string { return e.err.Error() }
 func (e *setupError) Unwrap() error { return e.err }
 
+func setup(format string, args ...any) error { return &setupError{fmt.Errorf(format, args...)} }
+
 // refusedError is an answer of k8sd that says no.
 type refusedError struct {
 	code    int
@@ -175,9 +177,9 @@ func (u *Updater) readToken(ctx context.Context, m Machine) (string, error) {
 	token := strings.TrimSpace(string(data[key]))
 	switch {
 	case token == "":
-		return "", &setupError{fmt.Errorf("the Secret %s has no key %s with the node's token", name, key)}
+		return "", setup("the Secret %s has no key %s with the node's token", name, key)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return "", &setupError{fmt.Errorf("what the Secret %s has under %s is no token: it must be one line of ASCII", name, key)}
+		return "", setup("what the Secret %s has under %s is no token: it must be one line of ASCII", name, key)
 	default:
 		return token, nil
 	}

@@ -32,11 +32,7 @@ type pin [sha256.Size]byte
 
 // String gives it as openssl prints it.
 func (p pin) String() string {
-	parts := make([]string, 0, len(p))
-	for _, b := range p {
-		parts = append(parts, fmt.Sprintf("%02X", b))
-	}
-	return strings.Join(parts, ":")
+	return strings.ReplaceAll(fmt.Sprintf("% X", p[:]), " ", ":")
 }
 
 // The keys of the Secret that tells whom to trust.
@@ -110,10 +106,10 @@ func (u *Updater) resolveTrust(ctx context.Context, m Machine) (trust, error) {
 	case len(ca) == 0 && len(fingerprints) > 0:
 		t.pins, err = parsePins(fingerprints)
 	default:
-		return trust{}, &setupError{fmt.Errorf("the Secret %s must hold either %s or %s", name, caKey, fingerprintKey)}
+		return trust{}, setup("the Secret %s must hold either %s or %s", name, caKey, fingerprintKey)
 	}
 	if err != nil {
-		return trust{}, &setupError{fmt.Errorf("the Secret %s: %w", name, err)}
+		return trust{}, setup("the Secret %s: %w", name, err)
 	}
 	return t, nil
 }
@@ -123,7 +119,7 @@ func (u *Updater) readSecret(ctx context.Context, name types.NamespacedName, pur
 	data, err := u.options.Secret(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &setupError{fmt.Errorf("there is no Secret %s, which tells %s", name, purpose)}
+		return nil, setup("there is no Secret %s, which tells %s", name, purpose)
 	case err != nil:
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}

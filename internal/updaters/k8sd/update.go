@@ -211,8 +211,7 @@ func (u *Updater) ask(ctx context.Context, a attempt, intent refresh) inplace.An
 
 // connectAnswer is the answer where a node was not reached. What only people can mend fails, where nothing may run on the node.
 func connectAnswer(err error, r refresh) inplace.Answer {
-	var setup *setupError
-	if errors.As(err, &setup) && r.State != running && r.State != requesting {
+	if _, ok := errors.AsType[*setupError](err); ok && r.State != running && r.State != requesting {
 		return updaters.Fails("%v", err)
 	}
 	return updaters.Unknown("%v", err)

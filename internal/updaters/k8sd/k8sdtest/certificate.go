@@ -71,9 +71,5 @@ func newCertificate(names []string) (certificate, error) {
 }
 
 func fingerprint(raw []byte) string {
-	var parts []string
-	for _, b := range sha256.Sum256(raw) {
-		parts = append(parts, fmt.Sprintf("%02X", b))
-	}
-	return strings.Join(parts, ":")
+	return strings.ReplaceAll(fmt.Sprintf("% X", sha256.Sum256(raw)), " ", ":")
 }
