@@ -65,9 +65,9 @@ var rules = []rule{
 		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace/annotations internal/inplace/engine
 		internal/linuxhost internal/port internal/topology internal/transport/pod
-		internal/transport/ssh internal/updaters/handover internal/updaters/hosts
-		internal/updaters/k8sd internal/updaters/remote internal/updaters/simulated
-		internal/workload
+		internal/transport/ssh internal/updaters internal/updaters/handover
+		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
+		internal/updaters/simulated internal/workload
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
