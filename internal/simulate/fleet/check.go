@@ -15,6 +15,7 @@ import (
 // checker checks invariants against what really happens in the simulated world, never against what the engine believes. Its methods are told before an
 // effect takes place, where they do not say otherwise.
 type checker struct {
+	*sim
 	violation *Violation
 	// passed is when the gates last let a step of a cluster through.
 	passed map[passKey]time.Duration
@@ -25,51 +26,49 @@ type passKey struct {
 	step    gate.Step
 }
 
-func newChecker() *checker { return &checker{passed: map[passKey]time.Duration{}} }
-
-func (k *checker) violate(s *sim, c *cluster, format string, args ...any) {
+func (k *checker) violate(c *cluster, format string, args ...any) {
 	if k.violation == nil {
-		k.violation = &Violation{At: s.now, Cluster: c.Name, Problem: fmt.Sprintf(format, args...), Trace: slices.Clone(c.trace)}
+		k.violation = &Violation{At: k.now, Cluster: c.Name, Problem: fmt.Sprintf(format, args...), Trace: slices.Clone(c.trace)}
 	}
 }
 
 // passes notes that the gates let a step through.
-func (k *checker) passes(s *sim, c *cluster, step gate.Step) {
-	k.passed[passKey{c.index, step}] = s.now
+func (k *checker) passes(c *cluster, step gate.Step) {
+	k.passed[passKey{c.index, step}] = k.now
 }
 
 // intentHolds is how long a pass may be used, and a little for the effects of one reconcile.
 const intentHolds = chain.IntentHolds + time.Second
 
 // raises: the control plane goes to its next version.
-func (k *checker) raises(s *sim, c *cluster, to version.Version) {
+func (k *checker) raises(c *cluster, to version.Version) {
 	cp := c.controlPlane()
 	from := cp.template
 	switch i := c.recorded.Intent; {
 	case i == nil || !i.From.Equal(from) || !i.To.Equal(to):
-		k.violate(s, c, "the control plane goes from %s to %s, and no such intent is on record", from, to)
+		k.violate(c, "the control plane goes from %s to %s, and no such intent is on record", from, to)
 	case !c.recorded.Pending.Has(chain.AfterClusterUpgrade):
-		k.violate(s, c, "the control plane goes to %s, and the intent to call AfterClusterUpgrade is not on record", to)
+		k.violate(c, "the control plane goes to %s, and the intent to call AfterClusterUpgrade is not on record", to)
 	}
 	if lag, ok := from.Minor().Lag(to.Minor()); !ok || lag > 1 {
-		k.violate(s, c, "the control plane goes from %s to %s: more than one minor, or back", from, to)
+		k.violate(c, "the control plane goes from %s to %s: more than one minor, or back", from, to)
 	}
 	if cp.off > 0 {
-		k.violate(s, c, "the control plane goes to %s while %d of its machines are not at %s yet", to, cp.off, from)
+		k.violate(c, "the control plane goes to %s while %d of its machines are not at %s yet", to, cp.off, from)
 	}
 	if g := c.moving(""); len(g) > 0 {
-		k.violate(s, c, "the control plane goes to %s while pool %s is on its way to %s", to, g[0].name, g[0].template)
+		k.violate(c, "the control plane goes to %s while pool %s is on its way to %s", to, g[0].name, g[0].template)
 	}
 	at, ok := k.passed[passKey{c.index, gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: to}}]
-	if c.Gates != nil && (!ok || s.now-at > intentHolds) {
-		k.violate(s, c, "the control plane goes to %s, and the gates have not let it in the last %s", to, intentHolds)
+	if c.Gates != nil && (!ok || k.now-at > intentHolds) {
+		k.violate(c, "the control plane goes to %s, and the gates have not let it in the last %s", to, intentHolds)
 	}
 }
 
 // complete: when a workers step of an upgrade ends, no MachineDeployment that it moved lacks more
 // machines than before the step, as far as the engine can know by then: they could not join after the
 // control plane's next step.
-func (k *checker) complete(s *sim, c *cluster) {
+func (k *checker) complete(c *cluster) {
 	at := c.controlPlane().template
 	chain := c.recorded.Chain
 	if chain == nil || chain.At.Equal(at) {
@@ -80,8 +79,8 @@ func (k *checker) complete(s *sim, c *cluster) {
 		lacked = chain.Steps[last].Lacked
 	}
 	for _, g := range c.groups[1:] {
-		if g.template == at && g.missing() > lacked[g.name] && s.now-g.changed > s.cfg.Faults.Lag {
-			k.violate(s, c, "the workers step to %s ends while pool %s lacks machines", at, g.name)
+		if g.template == at && g.missing() > lacked[g.name] && k.now-g.changed > k.cfg.Faults.Lag {
+			k.violate(c, "the workers step to %s ends while pool %s lacks machines", at, g.name)
 		}
 	}
 }
@@ -98,35 +97,35 @@ func (c *cluster) moving(kind plan.GroupKind) []*group {
 }
 
 // raisesPool: a pool has been set to another version.
-func (k *checker) raisesPool(s *sim, g *group) {
+func (k *checker) raisesPool(g *group) {
 	c, cp := g.cluster, g.cluster.controlPlane()
 	if g.template != cp.template || cp.off > 0 {
-		k.violate(s, c, "pool %s goes to %s, and the control plane is not there, or not with all machines", g.name, g.template)
+		k.violate(c, "pool %s goes to %s, and the control plane is not there, or not with all machines", g.name, g.template)
 	}
 	if c.recorded.Pending.Has(chain.BeforeWorkersUpgrade) || !c.recorded.Pending.Has(chain.AfterWorkersUpgrade) {
-		k.violate(s, c, "pool %s goes to %s before BeforeWorkersUpgrade has let it, or without the intent to call AfterWorkersUpgrade", g.name, g.template)
+		k.violate(c, "pool %s goes to %s before BeforeWorkersUpgrade has let it, or without the intent to call AfterWorkersUpgrade", g.name, g.template)
 	}
 	if lag, ok := g.op.from.Minor().Lag(g.template.Minor()); !ok || g.minorStep > 0 && lag > g.minorStep {
-		k.violate(s, c, "pool %s goes from %s to %s, and its update method can do %d minors", g.name, g.op.from, g.template, g.minorStep)
+		k.violate(c, "pool %s goes from %s to %s, and its update method can do %d minors", g.name, g.op.from, g.template, g.minorStep)
 	}
 	if moving := c.moving(g.kind); len(moving) > max(1, c.PoolsAtOnce) {
-		k.violate(s, c, "%d pools are upgrading at once; %d may", len(moving), max(1, c.PoolsAtOnce))
+		k.violate(c, "%d pools are upgrading at once; %d may", len(moving), max(1, c.PoolsAtOnce))
 	}
 }
 
 // recordsChain: the Cluster's record is written.
-func (k *checker) recordsChain(s *sim, c *cluster, r chain.Recorded) {
+func (k *checker) recordsChain(c *cluster, r chain.Recorded) {
 	old := c.recorded.Pending
 	if old.Has(chain.AfterClusterUpgrade) && old.Has(chain.AfterWorkersUpgrade) && !r.Pending.Has(chain.AfterWorkersUpgrade) {
-		k.complete(s, c)
+		k.complete(c)
 	}
 	if r.Intent != nil && r.Intent.From == r.Intent.To {
-		k.violate(s, c, "an intent from %s to itself is recorded", r.Intent.To)
+		k.violate(c, "an intent from %s to itself is recorded", r.Intent.To)
 	}
 }
 
 // skew checks all kubelets of a cluster against its API servers.
-func (k *checker) skew(s *sim, c *cluster) {
+func (k *checker) skew(c *cluster) {
 	var oldest, newest version.Minor
 	for _, server := range c.controlPlane().kubelets {
 		if server.n == 0 {
@@ -146,155 +145,155 @@ func (k *checker) skew(s *sim, c *cluster) {
 		}
 		minor := kubelet.version.Minor()
 		if oldest.Before(minor) {
-			k.violate(s, c, "a kubelet runs %s, and an API server %s", minor, oldest)
+			k.violate(c, "a kubelet runs %s, and an API server %s", minor, oldest)
 		}
-		if !s.skewOf(c).Allows(minor, newest) && !newest.Before(minor) {
-			k.violate(s, c, "a kubelet runs %s, and an API server %s: farther apart than the skew policy allows", minor, newest)
+		if !k.skewOf(c).Allows(minor, newest) && !newest.Before(minor) {
+			k.violate(c, "a kubelet runs %s, and an API server %s: farther apart than the skew policy allows", minor, newest)
 		}
 	}
 }
 
 // runs: a node runs another version than before, or has joined.
-func (k *checker) runs(s *sim, m *machine) {
-	k.skew(s, m.group.cluster)
-	k.quorum(s, m.group)
+func (k *checker) runs(m *machine) {
+	k.skew(m.group.cluster)
+	k.quorum(m.group)
 }
 
 // leaves: a machine has gone.
-func (k *checker) leaves(s *sim, m *machine) { k.quorum(s, m.group) }
+func (k *checker) leaves(m *machine) { k.quorum(m.group) }
 
 // quorum: at most one machine of a control plane is in change.
-func (k *checker) quorum(s *sim, g *group) {
-	if moving := g.updating + g.coming + g.going; g.isCP && moving > 1 {
-		k.violate(s, g.cluster, "%d machines of the control plane change at once", moving)
+func (k *checker) quorum(g *group) {
+	if moving := g.moving(); g.isCP && moving > 1 {
+		k.violate(g.cluster, "%d machines of the control plane change at once", moving)
 	}
 }
 
 // creates: a machine is made.
-func (k *checker) creates(s *sim, m *machine) {
+func (k *checker) creates(m *machine) {
 	g := m.group
 	total := g.present()
 	if total > g.desired+g.surge {
-		k.violate(s, g.cluster, "%s has %d machines, %d are desired, and maxSurge is %d", g.name, total, g.desired, g.surge)
+		k.violate(g.cluster, "%s has %d machines, %d are desired, and maxSurge is %d", g.name, total, g.desired, g.surge)
 	}
 	if g.update.Guarded && total > g.desired {
-		k.violate(s, g.cluster, "a machine of %s is made beyond those that are desired, and its policy forbids to replace machines", g.name)
+		k.violate(g.cluster, "a machine of %s is made beyond those that are desired, and its policy forbids to replace machines", g.name)
 	}
-	k.quorum(s, g)
+	k.quorum(g)
 }
 
 // deletes: a machine is deleted.
-func (k *checker) deletes(s *sim, m *machine) {
+func (k *checker) deletes(m *machine) {
 	g := m.group
 	remediated := g.update.Policy.Remediate && m.progress != nil && m.progress.Phase == inplace.Failed
 	if g.update.Guarded && !remediated {
-		k.violate(s, g.cluster, "machine %d of %s is deleted, and its policy forbids to replace machines", m.id, g.name)
+		k.violate(g.cluster, "machine %d of %s is deleted, and its policy forbids to replace machines", m.id, g.name)
 	}
-	if g.isCP && g.updating+g.coming+g.going > 0 {
-		k.violate(s, g.cluster, "machine %d of the control plane is deleted while another one changes", m.id)
+	if g.isCP && g.moving() > 0 {
+		k.violate(g.cluster, "machine %d of the control plane is deleted while another one changes", m.id)
 	}
 }
 
 // moves: a machine is about to be updated in place.
-func (k *checker) moves(s *sim, m *machine) {
-	if g := m.group; g.isCP && g.updating+g.coming+g.going > 0 {
-		k.violate(s, g.cluster, "machine %d of the control plane is updated while another one changes", m.id)
+func (k *checker) moves(m *machine) {
+	if g := m.group; g.isCP && g.moving() > 0 {
+		k.violate(g.cluster, "machine %d of the control plane is updated while another one changes", m.id)
 	}
 }
 
 // capacity: so many machines of a group are missing or down.
-func (k *checker) capacity(s *sim, g *group, missing int) {
+func (k *checker) capacity(g *group, missing int) {
 	allowed := MaxUnavailable(g.surge, g.unavailable)
-	if g.tally.failed+g.tally.gaveUp > 0 {
+	if g.tally.Failed+g.tally.GaveUp > 0 {
 		allowed = max(allowed, 1) // What fails is not the rollout's doing.
 	}
 	if missing > allowed {
-		k.violate(s, g.cluster, "%d machines of %s are down at once; maxUnavailable is %d", missing, g.name, allowed)
+		k.violate(g.cluster, "%d machines of %s are down at once; maxUnavailable is %d", missing, g.name, allowed)
 	}
 }
 
 // begins: a machine's update has begun.
-func (k *checker) begins(s *sim, m *machine) {
+func (k *checker) begins(m *machine) {
 	scope := m.group.scope
 	if scope.max > 0 && len(scope.inFlight) > scope.max {
-		k.violate(s, m.group.cluster, "%d machines are updated at once; maxInFlight is %d", len(scope.inFlight), scope.max)
+		k.violate(m.group.cluster, "%d machines are updated at once; maxInFlight is %d", len(scope.inFlight), scope.max)
 	}
 }
 
 // recorded: progress has been recorded.
-func (k *checker) recorded(s *sim, m *machine, before, after *inplace.Progress) {
+func (k *checker) recorded(m *machine, before, after *inplace.Progress) {
 	switch {
 	case before != nil && before.ID != after.ID:
-		k.violate(s, m.group.cluster, "update %s of machine %d takes the place of %s, which has not ended", after.ID, m.id, before.ID)
+		k.violate(m.group.cluster, "update %s of machine %d takes the place of %s, which has not ended", after.ID, m.id, before.ID)
 	case before != nil && after.Operations < before.Operations:
-		k.violate(s, m.group.cluster, "the operations of machine %d are counted down", m.id)
+		k.violate(m.group.cluster, "the operations of machine %d are counted down", m.id)
 	case before != nil && before.Phase == inplace.Failed && after.Phase != inplace.Failed && !m.retry:
-		k.violate(s, m.group.cluster, "the update of machine %d, which has failed finally, goes on though nobody asked for it", m.id)
+		k.violate(m.group.cluster, "the update of machine %d, which has failed finally, goes on though nobody asked for it", m.id)
 	case after.Attempt > m.group.update.Policy.MaxAttempts:
-		k.violate(s, m.group.cluster, "attempt %d is made on machine %d, of at most %d", after.Attempt, m.id, m.group.update.Policy.MaxAttempts)
+		k.violate(m.group.cluster, "attempt %d is made on machine %d, of at most %d", after.Attempt, m.id, m.group.update.Policy.MaxAttempts)
 	}
 }
 
 // calls: an updater begins an operation.
-func (k *checker) calls(s *sim, m *machine, call inplace.Call) {
+func (k *checker) calls(m *machine, call inplace.Call) {
 	g, p := m.group, m.progress
 	if p == nil || p.Phase != inplace.Updating || p.Operation != call.Operation {
-		k.violate(s, g.cluster, "updater %q begins operation %s on machine %d before that is on record", call.Step.Updater, call.Operation, m.id)
+		k.violate(g.cluster, "updater %q begins operation %s on machine %d before that is on record", call.Step.Updater, call.Operation, m.id)
 		return
 	}
 	if call.Step.NeedsDrain && g.update.Policy.Drain && !m.drained {
-		k.violate(s, g.cluster, "updater %q begins on machine %d, whose node is not drained", call.Step.Updater, m.id)
+		k.violate(g.cluster, "updater %q begins on machine %d, whose node is not drained", call.Step.Updater, m.id)
 	}
 	lag, ok := m.kubelet.Minor().Lag(m.made.Minor())
 	if most := call.Step.MaxMinors; !ok || call.Step.SetsVersion && most > 0 && int(lag) > most {
-		k.violate(s, g.cluster, "updater %q is to bring machine %d from %s to %s, and can do %d minors", call.Step.Updater, m.id, m.kubelet, m.made, most)
+		k.violate(g.cluster, "updater %q is to bring machine %d from %s to %s, and can do %d minors", call.Step.Updater, m.id, m.kubelet, m.made, most)
 	}
 }
 
 // drains: a node has been cordoned.
-func (k *checker) drains(s *sim, m *machine) {
+func (k *checker) drains(m *machine) {
 	if p := m.progress; p == nil || p.Phase != inplace.Draining || !p.Cordoned {
-		k.violate(s, m.group.cluster, "the node of machine %d is cordoned before that is on record", m.id)
+		k.violate(m.group.cluster, "the node of machine %d is cordoned before that is on record", m.id)
 	}
 }
 
 // uncordons: a node is made schedulable.
-func (k *checker) uncordons(s *sim, m *machine) { k.good(s, m, "made schedulable") }
+func (k *checker) uncordons(m *machine) { k.good(m, "made schedulable") }
 
 // finishes: an update is recorded as ended.
-func (k *checker) finishes(s *sim, m *machine) {
-	k.good(s, m, "recorded as updated")
+func (k *checker) finishes(m *machine) {
+	k.good(m, "recorded as updated")
 	if m.cordoned {
-		k.violate(s, m.group.cluster, "machine %d is recorded as updated, and its node is cordoned", m.id)
+		k.violate(m.group.cluster, "machine %d is recorded as updated, and its node is cordoned", m.id)
 	}
 }
 
-func (k *checker) good(s *sim, m *machine, what string) {
-	if soak := m.group.update.Policy.Soak; m.kubelet != m.made || s.now < m.readyAt+soak {
-		k.violate(s, m.group.cluster, "machine %d is %s, and its node has not been Ready at %s for %s", m.id, what, m.made, soak)
+func (k *checker) good(m *machine, what string) {
+	if soak := m.group.update.Policy.Soak; m.kubelet != m.made || k.now < m.readyAt+soak {
+		k.violate(m.group.cluster, "machine %d is %s, and its node has not been Ready at %s for %s", m.id, what, m.made, soak)
 	}
 }
 
 // ends: every upgrade is over, and nothing happens any more.
-func (k *checker) ends(s *sim) {
-	for _, c := range s.clusters {
+func (k *checker) ends() {
+	for _, c := range k.clusters {
 		if len(c.recorded.Pending) > 0 || c.recorded.Intent != nil || c.recorded.Chain != nil {
-			k.violate(s, c, "the upgrade is over, and this is still on record: %+v", c.recorded)
+			k.violate(c, "the upgrade is over, and this is still on record: %+v", c.recorded)
 		}
 		for _, g := range c.groups {
-			k.rests(s, g)
+			k.rests(g)
 		}
 	}
 }
 
 // rests checks a group after the upgrade.
-func (k *checker) rests(s *sim, g *group) {
+func (k *checker) rests(g *group) {
 	if g.template != g.cluster.Target || g.off > 0 {
-		k.violate(s, g.cluster, "the upgrade is over, and %s asks for %s, which %d machines do not run", g.name, g.template, g.off)
+		k.violate(g.cluster, "the upgrade is over, and %s asks for %s, which %d machines do not run", g.name, g.template, g.off)
 	}
 	for _, m := range g.machines {
 		if m.state != gone && !m.failed && (m.progress != nil || m.cordoned || m.state != idle) {
-			k.violate(s, g.cluster, "the upgrade is over, and something still happens to machine %d of %s", m.id, g.name)
+			k.violate(g.cluster, "the upgrade is over, and something still happens to machine %d of %s", m.id, g.name)
 		}
 	}
 }

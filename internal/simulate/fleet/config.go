@@ -145,6 +145,6 @@ type Engine struct {
 	Carry   func(context.Context, chain.State, chain.Recorded, chain.Decision, time.Time, chain.Effects) (chain.Outcome, error)
 	Machine func(context.Context, inplace.Facts, inplace.Effects) (inplace.Reply, error)
 	// ControlPlane and Pool are models of Cluster API's controllers.
-	ControlPlane func(RolloutControlPlane) RolloutMove
-	Pool         func(RolloutPool) RolloutMove
+	ControlPlane func(Rollout) RolloutMove
+	Pool         func(Rollout) RolloutMove
 }

@@ -38,11 +38,11 @@ func (e *machineEffects) Save(_ context.Context, before, after *inplace.Progress
 			e.capacity(g)
 		}
 		if before != nil && (after.Phase == inplace.BackingOff || after.Phase == inplace.Failed) && before.Phase != after.Phase {
-			g.tally.failed++
+			g.tally.Failed++
 		}
 		g.cluster.note(e.sim, "machine %d: %s", m.id, after.Phase)
 		if e.check != nil {
-			e.check.recorded(e.sim, m, before, after)
+			e.check.recorded(m, before, after)
 		}
 		if before != nil && before.Phase == inplace.Failed {
 			m.retry = false
@@ -55,7 +55,7 @@ func (e *machineEffects) Save(_ context.Context, before, after *inplace.Progress
 
 // fail is what becomes of a machine whose update failed finally.
 func (s *sim) fail(m *machine, p *inplace.Progress) {
-	m.group.tally.gaveUp++
+	m.group.tally.GaveUp++
 	if !m.group.update.Policy.Remediate || p.Unanswered {
 		return
 	}
@@ -79,7 +79,7 @@ func (s *sim) enter(m *machine) {
 		scope.pending = scope.pending[:0]
 	}
 	if s.check != nil {
-		s.check.begins(s, m)
+		s.check.begins(m)
 	}
 }
 
@@ -115,9 +115,9 @@ func (e *machineEffects) Drain(context.Context, time.Time) (inplace.DrainState, 
 	if !m.draining {
 		m.draining, m.cordoned = true, true
 		m.drainEnds = e.now + e.sample(m.group.update.Timings.Drain, forDrain, m.subject, m.updates)
-		m.group.tally.drained++
+		m.group.tally.Drained++
 		if e.check != nil {
-			e.check.drains(e.sim, m)
+			e.check.drains(m)
 		}
 	}
 	if e.now < m.drainEnds {
@@ -167,7 +167,7 @@ func (s *sim) startWork(m *machine, call inplace.Call) {
 	}
 	n := m.updates<<16 | m.operations()
 	if s.check != nil {
-		s.check.calls(s, m, call)
+		s.check.calls(m, call)
 	}
 	m.work = work{
 		operation: call.Operation, begun: true, sets: call.Step.SetsVersion, ends: s.now + s.sample(d, forUpdater, m.subject, n),
@@ -192,7 +192,7 @@ func (e *machineEffects) Uncordon(context.Context) error {
 		return errAway
 	}
 	if e.check != nil {
-		e.check.uncordons(e.sim, e.m)
+		e.check.uncordons(e.m)
 	}
 	e.m.cordoned, e.m.drained = false, false
 	return nil
@@ -203,11 +203,11 @@ func (e *machineEffects) Finish(_ context.Context, _ *inplace.Progress, end inpl
 	err := e.write(func() {
 		m := e.m
 		if e.check != nil {
-			e.check.finishes(e.sim, m)
+			e.check.finishes(m)
 		}
 		if m.progress != nil {
 			e.leave(m)
-			m.group.tally.updated++
+			m.group.tally.Updated++
 		}
 		summary := end.Summary
 		m.progress, m.last = nil, &summary

@@ -79,16 +79,16 @@ func mutants() map[string]Engine {
 			}
 			return d
 		}),
-		"two control plane machines start": {ControlPlane: func(c RolloutControlPlane) RolloutMove {
+		"two control plane machines start": {ControlPlane: func(c Rollout) RolloutMove {
 			move := DecideControlPlane(c)
 			if c.Old < 2 {
 				return move
 			}
 			return RolloutMove{Create: 2 * move.Create, Update: 2 * move.Update, Delete: 2 * move.Delete}
 		}},
-		"a control plane machine starts while another moves": {ControlPlane: func(c RolloutControlPlane) RolloutMove {
+		"a control plane machine starts while another moves": {ControlPlane: func(c Rollout) RolloutMove {
 			switch {
-			case c.Moving == 0 || c.Old == 0:
+			case c.moving() == 0 || c.Old == 0:
 				return DecideControlPlane(c)
 			case c.InPlace:
 				return RolloutMove{Update: 1}
@@ -115,7 +115,7 @@ func mutants() map[string]Engine {
 			}
 			return chain.Decide(s, time.Time{})
 		}),
-		"a pool goes below maxUnavailable": {Pool: func(p RolloutPool) RolloutMove {
+		"a pool goes below maxUnavailable": {Pool: func(p Rollout) RolloutMove {
 			p.MaxUnavailable += 2
 			return DecidePool(p)
 		}},

@@ -11,11 +11,10 @@ import (
 
 // tally counts what happens to the machines of a group.
 type tally struct {
-	machines, stops, updated, replaced, drained, failed, gaveUp, maxDown int
-	// missing machines are down since a time; down is what that has come to before.
+	GroupRun
+	// missing machines are down since a time; Down is what that has come to before.
 	missing int
 	since   time.Duration
-	down    time.Duration
 }
 
 // operation is a group's way to one version.
@@ -78,11 +77,9 @@ func (o *operation) queue(by int, now time.Duration) {
 
 // span is a part of a cluster's upgrade, as the critical path sees it.
 type span struct {
-	group string
-	began time.Duration
-	// released is when the chain could go on, ended when nothing happened any more.
-	released, ended time.Duration
-	limit           string
+	Operation
+	// released is when the chain could go on; by Ended nothing happened any more.
+	released time.Duration
 	// stalled is how much of it was waiting for a person.
 	stalled time.Duration
 }
@@ -93,8 +90,6 @@ type recorder struct {
 	events      int
 	flying      int
 	maxInFlight int
-	operations  []Operation
-	holds       []Operation
 	flights     []Sample
 	versions    []versionChange
 }
@@ -103,18 +98,6 @@ type versionChange struct {
 	at      time.Duration
 	version version.Version
 	by      int
-}
-
-func (r *recorder) version(at time.Duration, v version.Version, by int) {
-	if r.detail && !v.IsZero() {
-		r.versions = append(r.versions, versionChange{at: at, version: v, by: by})
-	}
-}
-
-func (r *recorder) hold(c *cluster, h span) {
-	if r.detail {
-		r.holds = append(r.holds, Operation{Cluster: c.Name, Began: h.began, Ended: h.released, Limit: h.limit})
-	}
 }
 
 // flight changes how many machines are in flight.
@@ -132,6 +115,13 @@ func (s *sim) flight(by int) {
 	r.flights = append(r.flights, Sample{At: s.now, Value: r.flying})
 }
 
+// miss notes that so many machines are down from now on.
+func (t *tally) miss(machines int, now time.Duration) {
+	t.Down += time.Duration(t.missing) * (now - t.since)
+	t.missing, t.since = machines, now
+	t.MaxDown = max(t.MaxDown, machines)
+}
+
 // capacity keeps account of how many machines a group lacks.
 func (s *sim) capacity(g *group) {
 	t := &g.tally
@@ -139,11 +129,9 @@ func (s *sim) capacity(g *group) {
 	if missing == t.missing {
 		return
 	}
-	t.down += time.Duration(t.missing) * (s.now - t.since)
-	t.missing, t.since = missing, s.now
-	t.maxDown = max(t.maxDown, missing)
+	t.miss(missing, s.now)
 	if s.check != nil {
-		s.check.capacity(s, g, missing)
+		s.check.capacity(g, missing)
 	}
 }
 
@@ -151,12 +139,12 @@ func (s *sim) capacity(g *group) {
 func (s *sim) beginOperation(g *group, from version.Version) {
 	s.endOperation(g)
 	g.op = &operation{from: from, to: g.template, began: s.now}
-	g.tally.stops++
+	g.tally.Stops++
 }
 
 // settle ends the operation of a group to whose machines nothing happens any more.
 func (s *sim) settle(g *group) {
-	if g.off == 0 && g.coming+g.going+g.updating == 0 {
+	if g.off == 0 && g.moving() == 0 {
 		s.endOperation(g)
 		s.end(g.cluster)
 	}
@@ -173,16 +161,12 @@ func (s *sim) endOperation(g *group) {
 	if op.throttling > time.Duration(op.calls)*muchThrottling {
 		limit += fmt.Sprintf(", and %g requests a second", s.cfg.Budget.QPS)
 	}
-	released := op.released
-	if released == 0 {
-		released = s.now
-	}
-	g.cluster.spans = append(g.cluster.spans, span{group: g.name, began: op.began, released: released, ended: s.now, limit: limit, stalled: op.stalled})
-	if s.rec.detail {
-		s.rec.operations = append(s.rec.operations, Operation{
+	g.cluster.spans = append(g.cluster.spans, span{
+		Operation: Operation{
 			Cluster: g.cluster.Name, Group: g.name, From: op.from, To: op.to, InPlace: g.update.InPlace, Began: op.began, Ended: s.now, Limit: limit,
-		})
-	}
+		},
+		released: cmp.Or(op.released, s.now), stalled: op.stalled,
+	})
 	g.op = nil
 }
 
@@ -207,7 +191,7 @@ func (g *group) limit(op *operation, ended time.Duration) string {
 // result is the Run.
 func (s *sim) result(outcome Outcome) Run {
 	r := Run{
-		Seed: s.seed, Outcome: outcome, Duration: s.now, Machines: 0, MaxInFlight: s.rec.maxInFlight, Events: s.rec.events,
+		Seed: s.seed, Outcome: outcome, Duration: s.now, MaxInFlight: s.rec.maxInFlight, Events: s.rec.events,
 		Writes: Writes{Engine: s.writes, Waited: s.budget.waited},
 	}
 	others := 0.0
@@ -221,13 +205,10 @@ func (s *sim) result(outcome Outcome) Run {
 		for _, g := range c.groups {
 			s.endOperation(g)
 			t := &g.tally
-			t.down += time.Duration(t.missing) * max(0, s.now-t.since)
-			r.Groups = append(r.Groups, GroupRun{
-				Cluster: c.Name, Group: g.name, Machines: t.machines, Stops: t.stops, Updated: t.updated, Replaced: t.replaced, Drained: t.drained,
-				Failed: t.failed, GaveUp: t.gaveUp, MaxDown: t.maxDown, Down: t.down,
-			})
-			r.Machines += t.machines
-			others += s.cfg.Costs.Replace*float64(t.replaced) + s.cfg.Costs.InPlace*float64(t.updated)
+			t.miss(0, s.now)
+			r.Groups = append(r.Groups, t.GroupRun)
+			r.Machines += t.Machines
+			others += s.cfg.Costs.Replace*float64(t.Replaced) + s.cfg.Costs.InPlace*float64(t.Updated)
 		}
 	}
 	r.Writes.Others = int(others + 0.5)
@@ -239,7 +220,7 @@ func (s *sim) result(outcome Outcome) Run {
 		r.Violation = s.check.violation
 	}
 	if s.rec.detail {
-		r.Detail = s.rec.result()
+		r.Detail = s.detail()
 	}
 	return r
 }
@@ -247,7 +228,7 @@ func (s *sim) result(outcome Outcome) Run {
 // path goes back from the end of the run: what ended last, what had to end before that began, and so on to the beginning.
 func (s *sim) path() []Segment {
 	for _, c := range s.clusters {
-		slices.SortStableFunc(c.spans, func(a, b span) int { return cmp.Compare(a.released, b.released) })
+		c.sortSpans()
 	}
 	latest := slices.DeleteFunc(slices.Clone(s.clusters), func(c *cluster) bool { return !c.asked || s.endOf(c) <= c.run.Began })
 	slices.SortStableFunc(latest, func(a, b *cluster) int { return cmp.Compare(s.endOf(b), s.endOf(a)) })
@@ -269,6 +250,11 @@ func (s *sim) path() []Segment {
 	return merge(back)
 }
 
+// sortSpans sorts them by when the chain could go on.
+func (c *cluster) sortSpans() {
+	slices.SortStableFunc(c.spans, func(a, b span) int { return cmp.Compare(a.released, b.released) })
+}
+
 // endOf is when a cluster's upgrade ended; one that has not ends now.
 func (s *sim) endOf(c *cluster) time.Duration {
 	if !c.ended {
@@ -284,25 +270,25 @@ const betweenSteps = "controllers between steps"
 // could go on.
 func (c *cluster) path(back []Segment, at time.Duration) ([]Segment, time.Duration) {
 	if last := c.lastSpan(at); last != nil {
-		last.released = last.ended
-		slices.SortStableFunc(c.spans, func(a, b span) int { return cmp.Compare(a.released, b.released) })
+		last.released = last.Ended
+		c.sortSpans()
 	}
 	for i := len(c.spans) - 1; i >= 0 && at > c.run.Began; i-- {
 		p := c.spans[i]
-		if p.released > at || p.released <= p.began {
+		if p.released > at || p.released <= p.Began {
 			continue
 		}
 		if at > p.released {
 			back = append(back, Segment{Cluster: c.Name, Limit: betweenSteps, Began: p.released, Took: at - p.released})
 		}
-		stalled := min(p.stalled, p.released-p.began)
+		stalled := min(p.stalled, p.released-p.Began)
 		if stalled > 0 {
-			back = append(back, Segment{Cluster: c.Name, Group: p.group, Limit: Attention, Began: p.released - stalled, Took: stalled})
+			back = append(back, Segment{Cluster: c.Name, Group: p.Group, Limit: Attention, Began: p.released - stalled, Took: stalled})
 		}
-		if moving := p.released - p.began - stalled; moving > 0 {
-			back = append(back, Segment{Cluster: c.Name, Group: p.group, Limit: p.limit, Began: p.began, Took: moving})
+		if moving := p.released - p.Began - stalled; moving > 0 {
+			back = append(back, Segment{Cluster: c.Name, Group: p.Group, Limit: p.Limit, Began: p.Began, Took: moving})
 		}
-		at = p.began
+		at = p.Began
 	}
 	if at > c.run.Began {
 		back = append(back, Segment{Cluster: c.Name, Limit: betweenSteps, Began: c.run.Began, Took: at - c.run.Began})
@@ -314,7 +300,7 @@ func (c *cluster) path(back []Segment, at time.Duration) ([]Segment, time.Durati
 func (c *cluster) lastSpan(at time.Duration) *span {
 	var last *span
 	for i := range c.spans {
-		if p := &c.spans[i]; p.ended <= at && (last == nil || p.ended > last.ended) {
+		if p := &c.spans[i]; p.Ended <= at && (last == nil || p.Ended > last.Ended) {
 			last = p
 		}
 	}
@@ -337,11 +323,21 @@ func merge(path []Segment) []Segment {
 // maxSamples bounds the points of a series.
 const maxSamples = 2000
 
-func (r *recorder) result() *Detail {
-	d := &Detail{Operations: r.operations, Holds: r.holds}
-	slices.SortStableFunc(d.Operations, func(a, b Operation) int { return cmp.Compare(a.Began, b.Began) })
-	d.InFlight = thin(r.flights)
-	d.Order, d.Versions = r.versionSeries()
+func (s *sim) detail() *Detail {
+	d := &Detail{InFlight: thin(s.rec.flights)}
+	for _, c := range s.clusters {
+		for _, p := range c.spans {
+			if p.Group == "" {
+				d.Holds = append(d.Holds, p.Operation)
+			} else {
+				d.Operations = append(d.Operations, p.Operation)
+			}
+		}
+	}
+	slices.SortStableFunc(d.Operations, func(a, b Operation) int {
+		return cmp.Or(cmp.Compare(a.Began, b.Began), cmp.Compare(a.Ended, b.Ended))
+	})
+	d.Order, d.Versions = s.rec.versionSeries()
 	return d
 }
 
@@ -367,7 +363,7 @@ func (r *recorder) versionSeries() ([]version.Version, []VersionSample) {
 			order = append(order, c.version)
 		}
 	}
-	slices.SortFunc(order, func(a, b version.Version) int { return int(version.Compare(a, b)) })
+	order = version.Sorted(order)
 	counts := make([]int, len(order))
 	every := (len(r.versions) + maxSamples - 1) / maxSamples
 	var series []VersionSample

@@ -13,12 +13,12 @@ func TestLongVersionSeriesIsKept(t *testing.T) {
 	from, to := version.MustParse("v1.30.0"), version.MustParse("v1.31.0")
 	r := recorder{detail: true}
 	for range machines {
-		r.version(0, from, 1)
+		r.versions = append(r.versions, versionChange{at: 0, version: from, by: 1})
 	}
 	for i := range machines {
 		at := time.Duration(i+1) * time.Second
-		r.version(at, from, -1)
-		r.version(at, to, 1)
+		r.versions = append(r.versions, versionChange{at: at, version: from, by: -1})
+		r.versions = append(r.versions, versionChange{at: at, version: to, by: 1})
 	}
 	_, series := r.versionSeries()
 	if n := len(series); n < maxSamples/4 || n > maxSamples+2 {

@@ -6,8 +6,8 @@ type RolloutMove struct {
 	Create, Delete, Update int
 }
 
-// RolloutPool is what is known of the machines of a MachineDeployment or MachinePool.
-type RolloutPool struct {
+// Rollout is what is known of the machines of a control plane or a pool.
+type Rollout struct {
 	// Desired is spec.replicas.
 	Desired int
 	// Old counts machines at an old version that nothing happens to, Updating those that are being updated in place, New those at the new
@@ -18,10 +18,13 @@ type RolloutPool struct {
 	InPlace                  bool
 }
 
+// moving counts machines that are created, deleted, or updated in place.
+func (r Rollout) moving() int { return r.Updating + r.Coming + r.Going }
+
 // DecidePool says what a pool does next. At no time are there more than Desired + MaxSurge machines, those that are being deleted included: a
 // MachineDeployment creates none in the place of one that still exists. Nor, as far as it is the rollout's doing, are there fewer than
 // Desired - MaxUnavailable that are available. An update in place always counts as disruption.
-func DecidePool(p RolloutPool) RolloutMove {
+func DecidePool(p Rollout) RolloutMove {
 	fresh := p.Updating + p.New + p.Coming
 	available := p.Old + p.New
 	mayGo := min(p.Old, max(0, available-(p.Desired-MaxUnavailable(p.MaxSurge, p.MaxUnavailable))))
@@ -34,28 +37,17 @@ func DecidePool(p RolloutPool) RolloutMove {
 	// What is missing is made. A surge is not used up, but for one machine where nothing could go on otherwise: it is deleted in the end (Cluster API's
 	// issue 14160).
 	move.Create = max(0, create-p.MaxSurge)
-	if idle := p.Updating+p.Coming+p.Going+mayGo == 0; create > 0 && move.Create == 0 && idle {
+	if idle := p.moving()+mayGo == 0; create > 0 && move.Create == 0 && idle {
 		move.Create = 1
 	}
 	return move
 }
 
-// RolloutControlPlane is what is known of the machines of a control plane.
-type RolloutControlPlane struct {
-	Desired int
-	// Old counts machines at an old version that nothing happens to, New those at the new version that are Ready.
-	Old, New int
-	// Moving counts machines that are created, deleted, or updated in place.
-	Moving   int
-	MaxSurge int
-	InPlace  bool
-}
-
 // DecideControlPlane says what a control plane does next: one thing to one machine at a time, so that etcd keeps its quorum. Where MaxSurge allows a machine
 // more, that is made first, in place too, and one is deleted in the end.
-func DecideControlPlane(c RolloutControlPlane) RolloutMove {
+func DecideControlPlane(c Rollout) RolloutMove {
 	switch total := c.Old + c.New; {
-	case c.Moving > 0:
+	case c.moving() > 0:
 		return RolloutMove{}
 	case total < c.Desired:
 		return RolloutMove{Create: 1}

@@ -31,9 +31,7 @@ func (s *sim) rollOut(g *group) {
 		s.wakeGroup(g)
 		fallthrough
 	default:
-		if s.show(g) {
-			s.wakeTopology(g.cluster, s.reactGroup(g))
-		}
+		s.tellTopology(g)
 	}
 }
 
@@ -60,16 +58,13 @@ func (g *group) kindName() string {
 }
 
 func (s *sim) decideMove(g *group) RolloutMove {
-	old := g.waiting()
-	inPlace := g.update.InPlace
-	if !g.isCP {
-		return s.engine.Pool(RolloutPool{
-			Desired: g.desired, Old: old, Updating: g.updating, New: g.fresh, Coming: g.coming, Going: g.going,
-			MaxSurge: g.surge, MaxUnavailable: g.unavailable, InPlace: inPlace,
-		})
+	decide := s.engine.Pool
+	if g.isCP {
+		decide = s.engine.ControlPlane
 	}
-	return s.engine.ControlPlane(RolloutControlPlane{
-		Desired: g.desired, Old: old, New: g.fresh, Moving: g.updating + g.coming + g.going, MaxSurge: g.surge, InPlace: inPlace,
+	return decide(Rollout{
+		Desired: g.desired, Old: g.waiting(), Updating: g.updating, New: g.fresh, Coming: g.coming, Going: g.going,
+		MaxSurge: g.surge, MaxUnavailable: g.unavailable, InPlace: g.update.InPlace,
 	})
 }
 
@@ -91,7 +86,7 @@ func (s *sim) create(g *group) {
 	t := &g.update.Timings
 	s.flight(1)
 	if s.check != nil {
-		s.check.creates(s, m)
+		s.check.creates(m)
 	}
 	if s.uniform(forCreateFails, m.subject, 0) < t.CreateFails {
 		s.schedule(gaveUp, m.id, s.sample(t.GiveUp, forGiveUp, m.subject, 0))
@@ -110,14 +105,13 @@ func (s *sim) created(m *machine) {
 	}
 	m.state, m.kubelet, m.readyAt = idle, m.made, s.now
 	g.coming--
-	g.count(m.kubelet, 1)
-	s.rec.version(s.now, m.kubelet, 1)
+	s.count(g, m.kubelet, 1)
 	s.flight(-1)
-	g.tally.replaced++
+	g.tally.Replaced++
 	g.cluster.note(s, "machine %d is Ready at %s", m.id, m.kubelet)
 	s.arrived(m)
 	if s.check != nil {
-		s.check.runs(s, m)
+		s.check.runs(m)
 	}
 	s.changedGroup(g)
 }
@@ -125,17 +119,17 @@ func (s *sim) created(m *machine) {
 // arrived sorts a machine that nothing happens to any more by its version.
 func (s *sim) arrived(m *machine) {
 	g := m.group
-	if m.made == g.template && m.kubelet == g.template {
-		g.fresh++
+	if m.isOff() {
+		g.old = append(g.old, m)
 		return
 	}
-	g.old = append(g.old, m)
+	g.fresh++
 }
 
 // gaveUp has a machine that never got Ready deleted; its group makes another one.
 func (s *sim) gaveUp(m *machine) {
 	m.group.coming--
-	m.group.tally.failed++
+	m.group.tally.Failed++
 	s.flight(-1)
 	m.state = gone
 	if m.made != m.group.template {
@@ -148,11 +142,11 @@ func (s *sim) gaveUp(m *machine) {
 func (s *sim) remove(m *machine) {
 	g := m.group
 	if s.check != nil {
-		s.check.deletes(s, m)
+		s.check.deletes(m)
 	}
 	m.state = going
 	g.going++
-	g.tally.drained++
+	g.tally.Drained++
 	s.flight(1)
 	s.schedule(deleted, m.id, s.sample(g.update.Timings.Delete, forDelete, m.subject, 0))
 }
@@ -161,15 +155,14 @@ func (s *sim) deleted(m *machine) {
 	g := m.group
 	m.state = gone
 	g.going--
-	g.count(m.kubelet, -1)
-	s.rec.version(s.now, m.kubelet, -1)
-	if m.made != g.template || m.kubelet != g.template {
+	s.count(g, m.kubelet, -1)
+	if m.isOff() {
 		g.off--
 	}
 	m.progress = nil
 	s.flight(-1)
 	if s.check != nil {
-		s.check.leaves(s, m)
+		s.check.leaves(m)
 	}
 	s.changedGroup(g)
 }
@@ -178,7 +171,7 @@ func (s *sim) deleted(m *machine) {
 func (s *sim) startUpdate(m *machine) {
 	g := m.group
 	if s.check != nil {
-		s.check.moves(s, m)
+		s.check.moves(m)
 	}
 	m.state, m.made, m.decision = updating, g.template, g.decision
 	g.updating++
@@ -193,10 +186,15 @@ func (s *sim) react(g *group, subject uint64) time.Duration {
 // changedGroup tells all who watch that machines of a group have changed.
 func (s *sim) changedGroup(g *group) {
 	s.capacity(g)
+	s.tellTopology(g)
+	s.wakeGroup(g)
+}
+
+// tellTopology wakes the topology controller where what it reads of a group has changed.
+func (s *sim) tellTopology(g *group) {
 	if s.show(g) {
 		s.wakeTopology(g.cluster, s.reactGroup(g))
 	}
-	s.wakeGroup(g)
 }
 
 // reactGroup is how long the controllers that watch a group take to notice a change.
@@ -248,21 +246,16 @@ func (s *sim) schedule(k kind, id int32, after time.Duration) {
 }
 
 // setKubelet is what an updater does to a node.
-func (s *sim) setKubelet(m *machine, v version.Version, at time.Duration) {
-	g := m.group
-	g.count(m.kubelet, -1)
-	g.count(v, 1)
-	s.rec.version(at, m.kubelet, -1)
-	s.rec.version(at, v, 1)
-	wasOff := m.made != g.template || m.kubelet != g.template
+func (s *sim) setKubelet(m *machine, v version.Version) {
+	g, wasOff := m.group, m.isOff()
+	s.count(g, m.kubelet, -1)
+	s.count(g, v, 1)
 	m.kubelet = v
-	if isOff := m.made != g.template || v != g.template; wasOff && !isOff {
+	if wasOff && !m.isOff() {
 		g.off--
 	}
 	if s.check != nil {
-		s.check.runs(s, m)
+		s.check.runs(m)
 	}
-	if s.show(g) {
-		s.wakeTopology(g.cluster, s.reactGroup(g))
-	}
+	s.tellTopology(g)
 }

@@ -66,7 +66,7 @@ func newSim(c *Config, seed uint64) (*sim, error) {
 	s.forget()
 	s.rec.detail = c.Detail
 	if c.Verify {
-		s.check = newChecker()
+		s.check = &checker{sim: s, passed: map[passKey]time.Duration{}}
 	}
 	s.build()
 	s.started = len(s.machines)
@@ -120,7 +120,7 @@ func (s *sim) run(ctx context.Context) (Run, error) {
 		outcome = s.step(ctx, horizon)
 	}
 	if s.check != nil && outcome == Completed {
-		s.check.ends(s)
+		s.check.ends()
 	}
 	if s.check != nil && s.check.violation != nil {
 		outcome = Violated

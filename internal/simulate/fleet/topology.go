@@ -88,7 +88,7 @@ func (s *sim) decided(c *cluster) {
 	reason := c.decision.Reason
 	if reason == chain.HookBlocking || reason == chain.HookFailed {
 		if c.hold == nil {
-			c.hold = &span{began: s.now, limit: c.heldBy}
+			c.hold = &span{Operation: Operation{Cluster: c.Name, Began: s.now, Limit: c.heldBy}}
 		}
 		return
 	}
@@ -102,9 +102,8 @@ func (s *sim) release(c *cluster) {
 	if c.hold == nil {
 		return
 	}
-	c.hold.released, c.hold.ended = s.now, s.now
+	c.hold.released, c.hold.Ended = s.now, s.now
 	c.spans = append(c.spans, *c.hold)
-	s.rec.hold(c, *c.hold)
 	c.hold = nil
 }
 
@@ -153,7 +152,7 @@ func (e *chainEffects) applyControlPlane(want, stamp version.Version) error {
 		}
 		c.note(e.sim, "the control plane goes from %s to %s", cp.template, want)
 		if e.check != nil {
-			e.check.raises(e.sim, c, want)
+			e.check.raises(c, want)
 		}
 		e.setTemplate(cp, want)
 		e.wakeTopology(c, e.reactGroup(cp))
@@ -166,7 +165,7 @@ func (e *chainEffects) applyPool(g *group, want version.Version) error {
 		g.cluster.note(e.sim, "%s goes from %s to %s", g.name, g.template, want)
 		e.setTemplate(g, want)
 		if e.check != nil {
-			e.check.raisesPool(e.sim, g)
+			e.check.raisesPool(g)
 		}
 		e.wakeTopology(g.cluster, e.reactGroup(g))
 	})
@@ -184,7 +183,7 @@ func (e *chainEffects) Record(_ context.Context, recorded chain.Recorded) error 
 	}
 	return e.write(func() {
 		if e.check != nil {
-			e.check.recordsChain(e.sim, e.c, recorded)
+			e.check.recordsChain(e.c, recorded)
 		}
 		e.c.recorded = recorded
 		e.c.revision++
@@ -208,7 +207,7 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 	now, gates := e.time(), e.c.Gates(step)
 	verdict := gate.Decide(step, gates, gate.Facts{}, now)
 	if e.check != nil && len(verdict.Findings) == 0 {
-		e.check.passes(e.sim, e.c, step)
+		e.check.passes(e.c, step)
 	}
 	if len(verdict.Findings) == 0 {
 		return chain.Reply{}, nil

@@ -104,7 +104,7 @@ func (s *sim) act(m *machine) {
 		return
 	}
 	m.readyAt = w.ends + s.sample(m.group.update.Timings.Settle, forSettle, m.subject, m.updates)
-	s.setKubelet(m, m.made, s.now)
+	s.setKubelet(m, m.made)
 }
 
 // updated is what Cluster API does when it is told that an update is over.

@@ -242,12 +242,11 @@ func (s *sim) fill(g *group, oldest version.Version, lagging int) {
 		} else {
 			g.fresh++
 		}
-		g.count(m.kubelet, 1)
-		s.rec.version(0, m.kubelet, 1)
+		s.count(g, m.kubelet, 1)
 	}
 	s.show(g)
 	g.before = g.shown
-	g.tally.machines = g.desired
+	g.tally.GroupRun = GroupRun{Cluster: g.cluster.Name, Group: g.name, Machines: g.desired}
 }
 
 // adopt gives a new machine its place in the world.
@@ -283,14 +282,17 @@ type domain struct {
 	n    uint64
 }
 
-// count notes that so many more nodes of the group run a version.
-func (g *group) count(v version.Version, by int) {
+// count notes that so many more nodes of a group run a version from now on.
+func (s *sim) count(g *group, v version.Version, by int) {
 	if v.IsZero() {
 		return
 	}
 	g.kubelets = count(g.kubelets, v, by)
 	if !g.isCP {
 		g.cluster.workers = count(g.cluster.workers, v, by)
+	}
+	if s.rec.detail {
+		s.rec.versions = append(s.rec.versions, versionChange{at: s.now, version: v, by: by})
 	}
 }
 
@@ -306,6 +308,9 @@ func count(list []versionCount, v version.Version, by int) []versionCount {
 
 // waiting counts the machines at another version that nothing happens to yet.
 func (g *group) waiting() int { return len(g.old) - g.next }
+
+// moving counts the machines that are created, deleted, or updated in place.
+func (g *group) moving() int { return g.updating + g.coming + g.going }
 
 // present counts the machines that are not being deleted.
 func (g *group) present() int { return g.waiting() + g.updating + g.fresh + g.coming }
@@ -364,10 +369,10 @@ func (s *sim) setTemplate(g *group, v version.Version) {
 		}
 		switch m.state {
 		case idle:
-			if m.made == v && m.kubelet == v {
-				g.fresh++
-			} else {
+			if m.isOff() {
 				g.old = append(g.old, m)
+			} else {
+				g.fresh++
 			}
 		case updating:
 			g.updating++
@@ -378,6 +383,11 @@ func (s *sim) setTemplate(g *group, v version.Version) {
 	s.beginOperation(g, from)
 	s.show(g)
 	s.wakeGroup(g)
+}
+
+// isOff reports whether a machine is not made for its group's template, or does not run it.
+func (m *machine) isOff() bool {
+	return m.made != m.group.template || m.kubelet != m.group.template
 }
 
 func (m *machine) name() string {
