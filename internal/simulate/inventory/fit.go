@@ -60,8 +60,8 @@ func Fit(o FitObjects) (Fitted, error) {
 			o.Objects.Cluster.Name, len(o.Objects.Machines), target)
 	}
 	controlPlane := m.controlPlane.durations()
-	f := Fitted{Durations: fill(m.workers.durations(), controlPlane)}
-	f.ControlPlane = differing(controlPlane, f.Durations)
+	f := Fitted{Durations: controlPlane.With(m.workers.durations())}
+	f.ControlPlane = controlPlane.Without(f.Durations, func(own, other string) bool { return own == other })
 	f.Notes = m.notes(o.Objects.Cluster.Name, target)
 	return f, nil
 }
@@ -284,36 +284,6 @@ func word(took []time.Duration) string {
 	return fleet.Measured(rounded).String()
 }
 
-// fill takes from others what was not measured.
-func fill(d, others scenario.Durations) scenario.Durations {
-	updaters := maps.Clone(others.Updaters)
-	if updaters == nil {
-		updaters = d.Updaters
-	} else {
-		maps.Copy(updaters, d.Updaters)
-	}
-	return scenario.Durations{
-		Create: cmp.Or(d.Create, others.Create), Delete: cmp.Or(d.Delete, others.Delete), Drain: cmp.Or(d.Drain, others.Drain),
-		Settle: cmp.Or(d.Settle, others.Settle), Updaters: updaters,
-	}
-}
-
-// differing leaves out what is the same.
-func differing(d, others scenario.Durations) scenario.Durations {
-	keep := func(own, other string) string {
-		if own == other {
-			return ""
-		}
-		return own
-	}
-	updaters := maps.Clone(d.Updaters)
-	maps.DeleteFunc(updaters, func(name, own string) bool { return own == others.Updaters[name] })
-	return scenario.Durations{
-		Create: keep(d.Create, others.Create), Delete: keep(d.Delete, others.Delete), Drain: keep(d.Drain, others.Drain), Settle: keep(d.Settle, others.Settle),
-		Updaters: updaters,
-	}
-}
-
 // Apply gives a scenario the durations that it does not say itself. Updaters that it does not have are left out, and noted.
 func (f Fitted) Apply(file scenario.File) (scenario.File, []string) {
 	known := map[string]bool{}
@@ -336,7 +306,7 @@ func (f Fitted) Apply(file scenario.File) (scenario.File, []string) {
 	said := file.Durations
 	file.Durations = only(f.Durations).With(said)
 	file.Clusters = slices.Clone(file.Clusters)
-	own := only(f.ControlPlane).Without(said)
+	own := only(f.ControlPlane).Without(said, func(_, other string) bool { return other != "" })
 	for i := range file.Clusters {
 		file.Clusters[i].ControlPlane.Durations = own.With(file.Clusters[i].ControlPlane.Durations)
 	}

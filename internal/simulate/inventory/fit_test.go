@@ -222,7 +222,7 @@ func TestApply(t *testing.T) {
 	want.Durations = scenario.Durations{Create: "[3m]", Drain: "8m", Updaters: map[string]string{"k8s": "[2m]"}}
 	want.Clusters = []scenario.Cluster{{
 		Name: "c", From: "v1.29.0", To: "v1.30.0",
-		ControlPlane: scenario.ControlPlane{Durations: scenario.Durations{Create: "[5m]", Updaters: map[string]string{"k8s": "[7m]"}}},
+		ControlPlane: scenario.ControlPlane{Machines: scenario.Machines{Durations: scenario.Durations{Create: "[5m]", Updaters: map[string]string{"k8s": "[7m]"}}}},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("another scenario (-want +got):\n%s", diff)

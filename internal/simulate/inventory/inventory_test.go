@@ -207,7 +207,7 @@ func TestWithoutAControlPlaneObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := scenario.ControlPlane{Replicas: new(3), FailureDomains: []string{"z5"}, Policy: "keep", Updaters: []string{"k8s"}}
+	want := scenario.ControlPlane{Replicas: new(3), Machines: scenario.Machines{FailureDomains: []string{"z5"}, Policy: "keep", Updaters: []string{"k8s"}}}
 	if diff := cmp.Diff(want, got.File.Clusters[0].ControlPlane); diff != "" {
 		t.Errorf("another control plane (-want +got):\n%s", diff)
 	}

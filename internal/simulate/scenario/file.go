@@ -74,11 +74,16 @@ type ControlPlane struct {
 	Replicas *int `json:"replicas,omitempty"`
 	// MaxSurge is 1 by default: a new machine first. 0 deletes one first, needs MinSurgelessReplicas, and is the default where the policy is InPlace.
 	MaxSurge *int `json:"maxSurge,omitempty"`
+	Machines
+}
+
+// Machines are what a control plane and a pool have in common.
+type Machines struct {
 	// Policy is the name of one of File.Policies; without one, machines are replaced.
 	Policy string `json:"policy,omitempty"`
 	// Updaters are the names of those of the policy's that change these machines; all by default.
 	Updaters []string `json:"updaters,omitempty"`
-	// FailureDomains are those that the machines are spread over.
+	// FailureDomains are those that the machines are spread over, one after the other.
 	FailureDomains []string `json:"failureDomains,omitempty"`
 	// Durations take the place of the file's, each for itself.
 	Durations Durations `json:"durations,omitzero"`
@@ -104,14 +109,7 @@ type Pool struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// MaxMinorStep bounds how many minors the pool can be moved at once. Without it, it follows from the policy's updaters.
 	MaxMinorStep int `json:"maxMinorStep,omitempty"`
-	// Policy is the name of one of File.Policies; without one, machines are replaced.
-	Policy string `json:"policy,omitempty"`
-	// Updaters are the names of those of the policy's that change these machines; all by default.
-	Updaters []string `json:"updaters,omitempty"`
-	// FailureDomains are those that the machines are spread over, one after the other.
-	FailureDomains []string `json:"failureDomains,omitempty"`
-	// Durations take the place of the file's, each for itself.
-	Durations Durations `json:"durations,omitzero"`
+	Machines
 }
 
 // The words of a Policy.

@@ -127,14 +127,15 @@ func anyFile(t *rapid.T) scenario.File {
 	for i := range rapid.IntRange(1, 3).Draw(t, "clusters") {
 		c := scenario.Cluster{
 			Name: fmt.Sprintf("c%d", i), Count: rapid.IntRange(0, 3).Draw(t, "count"), From: "v1.29.0", To: "v1.31.0",
-			ControlPlane: scenario.ControlPlane{Policy: rapid.SampledFrom([]string{"", "p"}).Draw(t, "policy"), Durations: durations()},
+			ControlPlane: scenario.ControlPlane{Machines: scenario.Machines{Policy: rapid.SampledFrom([]string{"", "p"}).Draw(t, "policy"), Durations: durations()}},
 		}
 		if rapid.Bool().Draw(t, "one machine") {
 			c.ControlPlane.Replicas, c.ControlPlane.MaxSurge, c.ControlPlane.Policy = new(1), new(1), ""
 		}
 		for j := range rapid.IntRange(0, 3).Draw(t, "pools") {
 			c.Pools = append(c.Pools, scenario.Pool{
-				Name: fmt.Sprintf("p%d", j), Count: rapid.IntRange(0, 3).Draw(t, "pool count"), Replicas: rapid.IntRange(0, 20).Draw(t, "replicas"), Policy: "p",
+				Name: fmt.Sprintf("p%d", j), Count: rapid.IntRange(0, 3).Draw(t, "pool count"), Replicas: rapid.IntRange(0, 20).Draw(t, "replicas"),
+				Machines: scenario.Machines{Policy: "p"},
 			})
 		}
 		f.Clusters = append(f.Clusters, c)

@@ -181,7 +181,7 @@ func (t *translation) controlPlane(path *field.Path, c ControlPlane, from versio
 		t.problem(field.Invalid(path.Child("maxSurge"), *c.MaxSurge, "must be 0 or 1, as in a KubeadmControlPlane"))
 	}
 	inPlaceSurge := *cmp.Or(c.MaxSurge, new(surgeOf(into.Replicas >= MinSurgelessReplicas)))
-	into.Update, _ = t.update(path, group{c.Policy, c.Updaters, c.FailureDomains, c.Durations, inPlaceSurge > 0})
+	into.Update, _ = t.update(path, c.Machines, inPlaceSurge > 0)
 	into.MaxSurge = *cmp.Or(c.MaxSurge, new(defaultSurge))
 	if into.Update.InPlace {
 		into.MaxSurge = inPlaceSurge
@@ -286,7 +286,7 @@ func (t *translation) pool(path *field.Path, p Pool, from version.Version) fleet
 	}
 	// What cannot be resolved is reported below.
 	surging, _ := intstr.GetScaledValueFromIntOrPercent(cmp.Or(p.MaxSurge, new(intstr.FromInt32(0))), p.Replicas, true)
-	update, limit := t.update(path, group{p.Policy, p.Updaters, p.FailureDomains, p.Durations, surging > 0})
+	update, limit := t.update(path, p.Machines, surging > 0)
 	into.Update = update
 	surge := surgeOf(update.InPlace)
 	into.MaxSurge = t.machines(path.Child("maxSurge"), p.MaxSurge, intstr.FromInt(surge), p.Replicas, true)

@@ -91,7 +91,8 @@ func describeMismatch(err error) error {
 	if mismatch.Type.String() == "string" && strings.HasPrefix(mismatch.Value, "number") {
 		text += "; put it in quotes"
 	}
-	return fmt.Errorf("%s: %s", mismatch.Field, text)
+	// The decoder names embedded structs, too.
+	return fmt.Errorf("%s: %s", strings.ReplaceAll(mismatch.Field, ".Machines.", "."), text)
 }
 
 func describeType(name string) string {

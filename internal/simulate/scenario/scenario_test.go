@@ -419,7 +419,7 @@ func TestFailingMachinesAreGivenUpLater(t *testing.T) {
 	} {
 		_, err := scenario.Translate(scenario.File{
 			Clusters: []scenario.Cluster{{
-				Name: "c", From: "v1.29.0", To: "v1.30.0", Pools: []scenario.Pool{{Name: "md", Replicas: 1, Durations: scenario.Durations{GiveUp: tt.pool}}},
+				Name: "c", From: "v1.29.0", To: "v1.30.0", Pools: []scenario.Pool{{Name: "md", Replicas: 1, Machines: scenario.Machines{Durations: scenario.Durations{GiveUp: tt.pool}}}},
 			}},
 			Durations: scenario.Durations{GiveUp: tt.file}, Failures: scenario.Failures{CreateFails: tt.fails},
 		}, scenario.Options{})

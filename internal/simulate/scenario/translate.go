@@ -117,19 +117,51 @@ func (f File) with(v Variant) File {
 	return f
 }
 
+// word is a duration of a file, and the name of its field.
+type word struct {
+	name string
+	text *string
+}
+
+// words are the durations but for Updaters, in the order of the file.
+func (d *Durations) words() []word {
+	return []word{
+		{"create", &d.Create}, {"delete", &d.Delete}, {"drain", &d.Drain}, {"updater", &d.Updater},
+		{"settle", &d.Settle}, {"react", &d.React}, {"attend", &d.Attend}, {"giveUp", &d.GiveUp},
+	}
+}
+
 // With puts what is given in the place of what counts otherwise.
 func (d Durations) With(over Durations) Durations {
-	updaters := maps.Clone(d.Updaters)
-	if updaters == nil {
-		updaters = maps.Clone(over.Updaters)
-	} else {
-		maps.Copy(updaters, over.Updaters)
+	own := d.words()
+	for i, given := range over.words() {
+		*own[i].text = cmp.Or(*given.text, *own[i].text)
 	}
-	return Durations{
-		Create: cmp.Or(over.Create, d.Create), Delete: cmp.Or(over.Delete, d.Delete), Drain: cmp.Or(over.Drain, d.Drain),
-		Updater: cmp.Or(over.Updater, d.Updater), Updaters: updaters, Settle: cmp.Or(over.Settle, d.Settle), React: cmp.Or(over.React, d.React),
-		Attend: cmp.Or(over.Attend, d.Attend), GiveUp: cmp.Or(over.GiveUp, d.GiveUp),
+	d.Updaters = union(d.Updaters, over.Updaters)
+	return d
+}
+
+// Without leaves out what drop reports of a duration and that of others.
+func (d Durations) Without(others Durations, drop func(own, other string) bool) Durations {
+	theirs := others.words()
+	for i, own := range d.words() {
+		if drop(*own.text, *theirs[i].text) {
+			*own.text = ""
+		}
 	}
+	d.Updaters = maps.Clone(d.Updaters)
+	maps.DeleteFunc(d.Updaters, func(name, own string) bool { return drop(own, others.Updaters[name]) })
+	return d
+}
+
+// union has what is in either map; over counts where both have a name.
+func union[V any](m, over map[string]V) map[string]V {
+	if len(m) == 0 {
+		return maps.Clone(over)
+	}
+	m = maps.Clone(m)
+	maps.Copy(m, over)
+	return m
 }
 
 // translation collects problems on the way.
@@ -299,23 +331,6 @@ func (t *translation) updaterNames() []string {
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
-}
-
-// Without leaves out what others say.
-func (d Durations) Without(others Durations) Durations {
-	keep := func(own, other string) string {
-		if other != "" {
-			return ""
-		}
-		return own
-	}
-	updaters := maps.Clone(d.Updaters)
-	maps.DeleteFunc(updaters, func(name, _ string) bool { return others.Updaters[name] != "" })
-	return Durations{
-		Create: keep(d.Create, others.Create), Delete: keep(d.Delete, others.Delete), Drain: keep(d.Drain, others.Drain), Updater: keep(d.Updater, others.Updater),
-		Updaters: updaters, Settle: keep(d.Settle, others.Settle), React: keep(d.React, others.React), Attend: keep(d.Attend, others.Attend),
-		GiveUp: keep(d.GiveUp, others.GiveUp),
-	}
 }
 
 // With completes a scenario of objects by what a person says beside them. What both have, and cannot both count, is an error.

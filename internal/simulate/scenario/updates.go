@@ -19,6 +19,11 @@ type timings struct {
 	updaters                                                      map[string]fleet.Distribution
 }
 
+// all are those but for updaters, in the order of Durations.words.
+func (d *timings) all() []*duration {
+	return []*duration{&d.create, &d.delete, &d.drain, &d.updater, &d.settle, &d.react, &d.attend, &d.giveUp}
+}
+
 // knowsNot reports whether the updater of a step takes the time of those that have none of their own.
 func (d timings) knowsNot(s inplace.Step) bool {
 	_, own := d.updaters[s.Updater]
@@ -66,29 +71,17 @@ func base() timings {
 // parseDurations puts what is given in the place of what counts otherwise.
 func (t *translation) parseDurations(path *field.Path, d Durations, otherwise timings) timings {
 	into := otherwise
-	for _, one := range []struct {
-		name, word string
-		into       *duration
-	}{
-		{"create", d.Create, &into.create}, {"delete", d.Delete, &into.delete}, {"drain", d.Drain, &into.drain}, {"updater", d.Updater, &into.updater},
-		{"settle", d.Settle, &into.settle}, {"react", d.React, &into.react}, {"attend", d.Attend, &into.attend}, {"giveUp", d.GiveUp, &into.giveUp},
-	} {
-		if one.word != "" {
-			*one.into = duration{dist: t.distribution(path.Child(one.name), one.word)}
+	parsed := into.all()
+	for i, word := range d.words() {
+		if *word.text != "" {
+			*parsed[i] = duration{dist: t.distribution(path.Child(word.name), *word.text)}
 		}
 	}
 	// Otherwise machines that fail would be made anew for ever, at one instant.
 	if d.GiveUp != "" && t.file.Failures.CreateFails > 0 && into.giveUp.dist.At(1) == 0 {
 		t.problem(field.Invalid(path.Child("giveUp"), d.GiveUp, "must be above zero where failures.createFails is, such as 10m"))
 	}
-	if len(d.Updaters) == 0 {
-		return into
-	}
-	into.updaters = maps.Clone(otherwise.updaters)
-	if into.updaters == nil {
-		into.updaters = map[string]fleet.Distribution{}
-	}
-	known := t.updaterNames()
+	known, updaters := t.updaterNames(), map[string]fleet.Distribution{}
 	for _, name := range slices.Sorted(maps.Keys(d.Updaters)) {
 		key := path.Child("updaters").Key(name)
 		if !slices.Contains(known, name) {
@@ -97,8 +90,9 @@ func (t *translation) parseDurations(path *field.Path, d Durations, otherwise ti
 		if d.Updaters[name] == "" {
 			t.problem(field.Required(key, "say how long it takes, such as 3m"))
 		}
-		into.updaters[name] = t.distribution(key, d.Updaters[name])
+		updaters[name] = t.distribution(key, d.Updaters[name])
 	}
+	into.updaters = union(otherwise.updaters, updaters)
 	return into
 }
 
@@ -124,11 +118,8 @@ func (t *translation) noteLateMachines(replaces bool, d timings) {
 func (t *translation) timings(d timings, u fleet.Update, surges bool) fleet.Timings {
 	failures := t.file.Failures
 	replaces := !u.InPlace || surges || u.Policy.Remediate || t.options.AllMethods
-	updaters := maps.Clone(d.updaters)
-	if updaters == nil {
-		updaters = map[string]fleet.Distribution{}
-	}
-	updaters[""] = t.use(u.InPlace && slices.ContainsFunc(u.Steps, d.knowsNot), d.updater)
+	others := t.use(u.InPlace && slices.ContainsFunc(u.Steps, d.knowsNot), d.updater)
+	updaters := union(d.updaters, map[string]fleet.Distribution{"": others})
 	drains := u.Policy.Drain && slices.ContainsFunc(u.Steps, func(s inplace.Step) bool { return s.NeedsDrain })
 	t.noteLateMachines(replaces, d)
 	fails := failures.UpdateFails > 0 || failures.UpdateHangs > 0
@@ -195,36 +186,28 @@ func (t *translation) checkPolicy(path *field.Path, p Policy) {
 	}
 }
 
-// group is what a control plane and a pool say alike.
-type group struct {
-	policy            string
-	updaters, domains []string
-	durations         Durations
-	// surges says that machines are created even where others are updated in place.
-	surges bool
-}
-
 // update is how a group's machines get to another version; limit is how many minors they can at once, 0 for any number.
-func (t *translation) update(path *field.Path, g group) (u fleet.Update, limit int) {
-	u.Domains = slices.Clone(g.domains)
+// surges says that machines are created even where others are updated in place.
+func (t *translation) update(path *field.Path, g Machines, surges bool) (u fleet.Update, limit int) {
+	u.Domains = slices.Clone(g.FailureDomains)
 	u.Policy = updatepolicy.Default().Policy
-	if len(g.updaters) > 0 && g.policy == "" {
+	if len(g.Updaters) > 0 && g.Policy == "" {
 		t.problem(field.Forbidden(path.Child("updaters"), "they go with a policy only"))
 	}
-	if g.policy != "" {
-		i := slices.IndexFunc(t.file.Policies, func(p Policy) bool { return p.Name == g.policy })
+	if g.Policy != "" {
+		i := slices.IndexFunc(t.file.Policies, func(p Policy) bool { return p.Name == g.Policy })
 		if i < 0 {
 			known := names(t.file.Policies, func(p Policy) string { return p.Name })
-			t.problem(field.NotSupported(path.Child("policy"), g.policy, known))
+			t.problem(field.NotSupported(path.Child("policy"), g.Policy, known))
 			return u, 0
 		}
-		t.usedPolicies[g.policy] = true
-		u, limit = fromPolicy(t.file.Policies[i], t.chosen(path.Child("updaters"), t.file.Policies[i], g.updaters), u)
+		t.usedPolicies[g.Policy] = true
+		u, limit = fromPolicy(t.file.Policies[i], t.chosen(path.Child("updaters"), t.file.Policies[i], g.Updaters), u)
 	}
-	for i, domain := range g.domains {
+	for i, domain := range g.FailureDomains {
 		t.checkName(path.Child("failureDomains").Index(i), domain)
 	}
-	u.Timings = t.timings(t.parseDurations(path.Child("durations"), g.durations, t.durations), u, g.surges)
+	u.Timings = t.timings(t.parseDurations(path.Child("durations"), g.Durations, t.durations), u, surges)
 	return u, limit
 }
 
