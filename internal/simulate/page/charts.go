@@ -108,22 +108,17 @@ func compareToFirst(r whatif.Report, i int) string {
 	}
 }
 
-// places are where versions stand in a report.
-type places map[string]int
+// palette are the versions of a report, in the order of their colours.
+type palette []string
 
-func computePlaces(versions []string) places {
-	at := make(places, len(versions))
-	for i, v := range versions {
-		at[v] = i
-	}
-	return at
-}
+// class is the class of a version's colour.
+func (p palette) class(version string) string { return colourClass(slices.Index(p, version)) }
 
-func computeTimeline(id string, m whatif.Median, clusters int, at places) timeline {
+func computeTimeline(id string, m whatif.Median, clusters int, colours palette) timeline {
 	end := endOf(m)
 	t := timeline{ID: id, Time: timeTicks(end), Label: "When the machines of each group went to which version"}
 	for _, row := range m.Charts.Timeline {
-		t.Rows = append(t.Rows, computeTimelineRow(row, end, clusters, at))
+		t.Rows = append(t.Rows, computeTimelineRow(row, end, clusters, colours))
 	}
 	return t
 }
@@ -145,7 +140,7 @@ func endOf(m whatif.Median) float64 {
 	return end
 }
 
-func computeTimelineRow(row whatif.Row, end float64, clusters int, at places) timelineRow {
+func computeTimelineRow(row whatif.Row, end float64, clusters int, colours palette) timelineRow {
 	drawn := timelineRow{Name: describeRow(row, clusters), Height: rowHeight}
 	if row.Groups > 1 {
 		drawn.Note = "\u00d7" + bind(integer(row.Groups))
@@ -161,7 +156,7 @@ func computeTimelineRow(row whatif.Row, end float64, clusters int, at places) ti
 		title := describeBar(bar)
 		class := "hold"
 		if row.Kind != whatif.Wait {
-			class = colourClass(at[bar.To])
+			class = colours.class(bar.To)
 		}
 		drawn.Bars = append(drawn.Bars, timelineBar{
 			X: share(began, end), Width: share(ended-began, end), Class: class, Title: drawn.Name + ": " + title, Y: rowMargin + lanes[i]*barHeight/n, Height: barHeight / n,
@@ -250,7 +245,7 @@ func describeMethod(m whatif.Method) string {
 }
 
 // computeVersions draws machines by version: the newest at the bottom, so that it rises with what is done.
-func computeVersions(id string, m whatif.Median, at places) plot {
+func computeVersions(id string, m whatif.Median, colours palette) plot {
 	charts, end := m.Charts, endOf(m)
 	most := 0.0
 	for _, p := range charts.Machines {
@@ -267,7 +262,7 @@ func computeVersions(id string, m whatif.Median, at places) plot {
 			steps = append(steps, step{finite(point.AtSeconds), sum(point.Counts[min(i, len(point.Counts)):])})
 		}
 		path := drawSteps(steps, end, top)
-		p.Layers = append(p.Layers, layer{Class: colourClass(at[v]), Path: path.area, Title: describeVersion(charts, i)})
+		p.Layers = append(p.Layers, layer{Class: colours.class(v), Path: path.area, Title: describeVersion(charts, i)})
 	}
 	return p
 }

@@ -68,12 +68,16 @@ func computeModel(r whatif.Report) model {
 	for _, a := range r.Assumptions {
 		m.Assumptions = append(m.Assumptions, sentence(a))
 	}
-	m.GroupHead = groupHead()
-	m.Durations, m.Costs = figures{Label: "How long each variant takes", Head: durationHead()}, figures{Label: "What each variant costs", Head: costHead()}
-	at := computePlaces(r.Versions)
+	m.GroupHead = []string{"Group", "Machines", "Stops", "Updated", "Replaced", "Drained", "Failed", "Down at most", "Machine-hours down"}
+	m.Durations = figures{Label: "How long each variant takes", Head: []string{"Variant", "Completed", "p10", "p50", "p90", "Shortest", "Longest"}}
+	m.Costs = figures{
+		Label: "What each variant costs",
+		Head:  []string{"Variant", "Machine-hours down", "Updated", "Replaced", "Drained", "Failed", "In flight at most", "API writes", "Per machine"},
+	}
+	colours := palette(r.Versions)
 	for i, v := range r.Variants {
 		m.Durations.Rows, m.Costs.Rows = append(m.Durations.Rows, durationCells(r, v)), append(m.Costs.Rows, costCells(v))
-		m.Variants = append(m.Variants, computeVariant(r, v, i, at))
+		m.Variants = append(m.Variants, computeVariant(r, v, i, colours))
 	}
 	if len(r.Variants) > 0 {
 		first := r.Variants[0]
@@ -166,17 +170,17 @@ func computeWarnings(r whatif.Report) []string {
 	return said
 }
 
-func computeVariant(r whatif.Report, v whatif.Result, i int, at places) variant {
+func computeVariant(r whatif.Report, v whatif.Result, i int, colours palette) variant {
 	id := fmt.Sprintf("variant%d", i)
 	shown := variant{
 		ID: id, Name: name(v.Name), Description: words(v.Description), Open: i == 0, Sentence: describePath(v.Median),
 		Trouble:  v.Outcomes.Stuck+v.Outcomes.GivenUp+v.Outcomes.Violated > 0,
 		Outcome:  fmt.Sprintf("%s of %s completed, %s", integer(v.Outcomes.Completed), count(r.Inputs.Runs, "run"), describeUnfinished(v.Outcomes)),
-		Timeline: computeTimeline(id+"t", v.Median, r.Inputs.Clusters, at), Versions: computeVersions(id+"v", v.Median, at), InFlight: computeInFlight(id+"f", v.Median),
+		Timeline: computeTimeline(id+"t", v.Median, r.Inputs.Clusters, colours), Versions: computeVersions(id+"v", v.Median, colours), InFlight: computeInFlight(id+"f", v.Median),
 		MedianNote: describeMedian(v),
 	}
 	for _, version := range v.Median.Charts.Versions {
-		shown.Legend = append(shown.Legend, legendEntry{colourClass(at[version]), name(version)})
+		shown.Legend = append(shown.Legend, legendEntry{colours.class(version), name(version)})
 	}
 	shown.TimelineLegend = selectLegend(shown.Legend, v.Median)
 	if slices.ContainsFunc(v.Median.Charts.Timeline, func(row whatif.Row) bool { return row.Kind == whatif.Wait }) {
@@ -235,11 +239,7 @@ func selectWorst(groups []whatif.Group) []whatif.Group {
 	return sorted[:min(len(sorted), maxWorst)]
 }
 
-// durationHead and durationCells are the table of how long variants take, costHead and costCells that of what they cost.
-func durationHead() []string {
-	return []string{"Variant", "Completed", "p10", "p50", "p90", "Shortest", "Longest"}
-}
-
+// durationCells are a row of the table of how long variants take, costCells of that of what they cost.
 func durationCells(r whatif.Report, v whatif.Result) []string {
 	cells := []string{name(v.Name), bind(integer(v.Outcomes.Completed) + " of " + integer(r.Inputs.Runs))}
 	if v.Duration == nil {
@@ -250,10 +250,6 @@ func durationCells(r whatif.Report, v whatif.Result) []string {
 		cells = append(cells, bind(duration(s)))
 	}
 	return cells
-}
-
-func costHead() []string {
-	return []string{"Variant", "Machine-hours down", "Updated", "Replaced", "Drained", "Failed", "In flight at most", "API writes", "Per machine"}
 }
 
 func costCells(v whatif.Result) []string {
@@ -282,11 +278,7 @@ func groupName(cluster, group string, clusters int) string {
 	return name(group)
 }
 
-// groupHead and groupCells are the table of the groups that are disrupted most.
-func groupHead() []string {
-	return []string{"Group", "Machines", "Stops", "Updated", "Replaced", "Drained", "Failed", "Down at most", "Machine-hours down"}
-}
-
+// groupCells are a row of the table of the groups that are disrupted most.
 func groupCells(g whatif.Group, clusters int) []string {
 	return []string{
 		groupName(g.Cluster, g.Group, clusters), integer(g.Machines), integer(g.Stops), integer(g.Updated), integer(g.Replaced), integer(g.Drained), integer(g.Failed),

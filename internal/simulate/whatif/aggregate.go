@@ -12,17 +12,15 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-func compareDurations(a, b time.Duration) int { return cmp.Compare(a, b) }
-
 // seconds are rounded to milliseconds: more would be noise in a report.
-func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
+func seconds(d time.Duration) float64 { return ratio(d.Seconds(), 1, 1000) }
 
-// part is a as a part of b, rounded to four digits; zero where b is.
-func part(a, b float64) float64 {
+// ratio is a/b, rounded to a whole number of parts; zero where b is.
+func ratio(a, b, parts float64) float64 {
 	if b <= 0 {
 		return 0
 	}
-	return math.Round(a/b*1e4) / 1e4
+	return math.Round(a/b*parts) / parts
 }
 
 // versions are in the order of their age.
@@ -39,19 +37,8 @@ func (vs versions) strings() []string {
 // sortVersions returns each version once, the oldest first. Builds without an order among them stand in that of their names.
 func sortVersions(set map[version.Version]bool) versions {
 	delete(set, version.Version{})
-	sorted := versions(slices.Collect(maps.Keys(set)))
-	slices.SortFunc(sorted, func(a, b version.Version) int { return strings.Compare(a.String(), b.String()) })
-	slices.SortStableFunc(sorted, func(a, b version.Version) int {
-		switch version.Compare(a, b) {
-		case version.Less:
-			return -1
-		case version.Greater:
-			return 1
-		case version.Equal, version.Unordered:
-		}
-		return 0
-	})
-	return sorted
+	byName := slices.SortedFunc(maps.Keys(set), func(a, b version.Version) int { return strings.Compare(a.String(), b.String()) })
+	return version.Sorted(byName)
 }
 
 func collectVersions(orders []versions) []string {
@@ -93,7 +80,7 @@ func computeResult(v Variant, runs []summary, median Median) Result {
 		Name: v.Name, Description: v.Description, Median: median, Duration: computeDurations(runs), PerRun: computePerRun(runs), Unfinished: computeUnfinished(runs),
 	}
 	for _, r := range runs {
-		switch r.outcome {
+		switch r.Outcome {
 		case fleet.Completed:
 			result.Outcomes.Completed++
 		case fleet.Stuck:
@@ -103,10 +90,10 @@ func computeResult(v Variant, runs []summary, median Median) Result {
 		case fleet.Violated:
 			result.Outcomes.Violated++
 		}
-		if r.violation != nil && result.Violation == nil {
+		if r.Violation != nil && result.Violation == nil {
 			result.Violation = &Violation{
-				Seed: r.seed, AtSeconds: seconds(r.violation.At), Cluster: r.violation.Cluster, Problem: r.violation.Problem,
-				Trace: append([]string{}, r.violation.Trace...),
+				Seed: r.Seed, AtSeconds: seconds(r.Violation.At), Cluster: r.Violation.Cluster, Problem: r.Violation.Problem,
+				Trace: append([]string{}, r.Violation.Trace...),
 			}
 		}
 	}
@@ -119,7 +106,7 @@ func computeDurations(runs []summary) *Durations {
 	if n == 0 {
 		return nil
 	}
-	at := func(rank int) float64 { return seconds(runs[completed[rank]].duration) }
+	at := func(rank int) float64 { return seconds(runs[completed[rank]].Duration) }
 	return &Durations{
 		Runs: n, MinSeconds: at(0), MaxSeconds: at(n - 1),
 		P10Seconds: at(nearestRank(n, 10)), P50Seconds: at(nearestRank(n, 50)), P90Seconds: at(nearestRank(n, 90)),
@@ -134,16 +121,16 @@ func computeUnfinished(runs []summary) []Unfinished {
 	at := make(map[reason]int)
 	found := []Unfinished{}
 	for _, r := range runs {
-		if r.outcome == fleet.Completed {
+		if r.Outcome == fleet.Completed {
 			continue
 		}
-		why, machine := splitWhy(r.why)
-		key := reason{r.outcome, why}
+		why, machine := splitWhy(r.Why)
+		key := reason{r.Outcome, why}
 		i, known := at[key]
 		if !known {
 			i = len(found)
 			at[key] = i
-			found = append(found, Unfinished{Outcome: string(r.outcome), Why: why, Machine: machine, Seed: r.seed})
+			found = append(found, Unfinished{Outcome: string(r.Outcome), Why: why, Machine: machine, Seed: r.Seed})
 		}
 		found[i].Runs++
 	}
@@ -171,18 +158,19 @@ func computePerRun(runs []summary) PerRun {
 		failed += r.failed
 		gaveUp += r.gaveUp
 	}
-	mean := func(sum int) float64 { return math.Round(float64(sum)/float64(max(len(runs), 1))*100) / 100 }
+	mean := func(sum int) float64 { return ratio(float64(sum), float64(len(runs)), 100) }
 	return PerRun{Failed: mean(failed), GaveUp: mean(gaveUp)}
 }
 
 // computeMedian reduces a run to what is reported of it. The versions are those of its charts.
 func computeMedian(c fleet.Config, run fleet.Run) (Median, versions) {
+	perMachine := func(writes int) float64 { return ratio(float64(writes), float64(run.Machines), 100) }
 	m := Median{
 		Seed: run.Seed, Outcome: string(run.Outcome), Why: run.Why, DurationSeconds: seconds(run.Duration), MaxInFlight: run.MaxInFlight,
 		Groups: make([]Group, 0, len(run.Groups)), CriticalPath: computePath(c, run),
 		Writes: Writes{
 			Engine: run.Writes.Engine, Others: run.Writes.Others, WaitedSeconds: seconds(run.Writes.Waited),
-			EnginePerMachine: perMachine(run.Writes.Engine, run.Machines), OthersPerMachine: perMachine(run.Writes.Others, run.Machines),
+			EnginePerMachine: perMachine(run.Writes.Engine), OthersPerMachine: perMachine(run.Writes.Others),
 		},
 	}
 	down := time.Duration(0)
@@ -206,11 +194,4 @@ func computeMedian(c fleet.Config, run fleet.Run) (Median, versions) {
 	}
 	m.Charts = computeCharts(run, detail)
 	return m, detail.Order
-}
-
-func perMachine(writes, machines int) float64 {
-	if machines <= 0 {
-		return 0
-	}
-	return math.Round(float64(writes)/float64(machines)*100) / 100
 }

@@ -73,7 +73,7 @@ func computeShare(key shareKey, groups map[groupKey]time.Duration, whole float64
 	}
 	share.Seconds, share.LongestSeconds = seconds(sum), seconds(most)
 	share.LongestCluster, share.Longest = longest.cluster, longest.group
-	share.Share = part(sum.Seconds(), whole)
+	share.Share = ratio(sum.Seconds(), whole, 1e4)
 	return share
 }
 

@@ -140,7 +140,7 @@ func TestSharesAddUp(t *testing.T) {
 		if math.Abs(all-sum.Seconds()) > 1 {
 			t.Fatalf("shares are %v s of %v", all, sum)
 		}
-		if want := part(sum.Seconds(), max(sum, run.Duration).Seconds()); math.Abs(shares-want) > 0.01 {
+		if want := ratio(sum.Seconds(), max(sum, run.Duration).Seconds(), 1e4); math.Abs(shares-want) > 0.01 {
 			t.Fatalf("shares add up to %v, want %v", shares, want)
 		}
 		if sum > 0 && path.Sentence == "" {

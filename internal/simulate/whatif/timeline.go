@@ -58,15 +58,20 @@ func collectTracks(run fleet.Run, detail fleet.Detail) []track {
 
 // splitByKind returns for each cluster its tracks of each kind.
 func splitByKind(tracks []track) [][]track {
-	var lists [][]track
-	for _, t := range tracks {
-		if n := len(lists); n > 0 && lists[n-1][0].cluster == t.cluster && lists[n-1][0].kind == t.kind {
-			lists[n-1] = append(lists[n-1], t)
-			continue
+	return split(tracks, func(a, b track) bool { return a.cluster == b.cluster && a.kind == b.kind })
+}
+
+// split returns the longest parts of a list whose items are alike.
+func split[T any](items []T, alike func(a, b T) bool) [][]T {
+	var parts [][]T
+	for i, item := range items {
+		if i == 0 || !alike(items[i-1], item) {
+			parts = append(parts, nil)
 		}
-		lists = append(lists, []track{t})
+		last := len(parts) - 1
+		parts[last] = append(parts[last], item)
 	}
-	return lists
+	return parts
 }
 
 // shareRows returns what each row shows.
@@ -78,18 +83,10 @@ func shareRows(lists [][]track, tracks int) [][]track {
 		return mergeClusters(lists)
 	}
 	most := 1
-	for countRows(lists, most) > maxRows {
+	for len(cut(lists, most)) > maxRows {
 		most++
 	}
 	return cut(lists, most)
-}
-
-func countRows(lists [][]track, most int) int {
-	n := 0
-	for _, list := range lists {
-		n += (len(list) + most - 1) / most
-	}
-	return n
 }
 
 func cut(lists [][]track, most int) [][]track {
@@ -102,14 +99,7 @@ func cut(lists [][]track, most int) [][]track {
 
 // mergeClusters puts clusters that stand next to each other together, as few as there can be.
 func mergeClusters(lists [][]track) [][]track {
-	var clusters [][][]track
-	for _, list := range lists {
-		if n := len(clusters); n > 0 && clusters[n-1][0][0].cluster == list[0].cluster {
-			clusters[n-1] = append(clusters[n-1], list)
-			continue
-		}
-		clusters = append(clusters, [][]track{list})
-	}
+	clusters := split(lists, func(a, b []track) bool { return a[0].cluster == b[0].cluster })
 	const kinds = 3
 	most := (len(clusters) + maxRows/kinds - 1) / (maxRows / kinds)
 	var rows [][]track

@@ -30,8 +30,8 @@ const (
 // ReservedNames are those of all built-in variants, whether they make sense for a configuration or not.
 func ReservedNames() []string {
 	reserved := []string{AsConfigured, EveryMinor, EfficientReplacing, EfficientInPlace}
-	for _, f := range factors() {
-		reserved = append(reserved, moreMachines(f).Name, morePools(f).Name, moreClusters(f).Name)
+	for _, v := range moreAtOnce() {
+		reserved = append(reserved, v.Name)
 	}
 	return reserved
 }
@@ -43,15 +43,7 @@ func Variants(c fleet.Config) []Variant {
 	if hasUpdaters(c) {
 		candidates = append(candidates, efficientInPlace())
 	}
-	for _, times := range factors() {
-		candidates = append(candidates, moreMachines(times))
-	}
-	for _, times := range factors() {
-		candidates = append(candidates, morePools(times))
-	}
-	for _, times := range factors() {
-		candidates = append(candidates, moreClusters(times))
-	}
+	candidates = append(candidates, moreAtOnce()...)
 	var kept []Variant
 	var configs []fleet.Config
 	for _, v := range candidates {
@@ -77,6 +69,17 @@ type factor struct {
 
 func factors() []factor { return []factor{{2, "twice"}, {5, "five times"}} }
 
+// moreAtOnce are the variants with more machines, pools or clusters under way at once.
+func moreAtOnce() []Variant {
+	var variants []Variant
+	for _, more := range []func(factor) Variant{moreMachines, morePools, moreClusters} {
+		for _, f := range factors() {
+			variants = append(variants, more(f))
+		}
+	}
+	return variants
+}
+
 func asConfigured() Variant {
 	return Variant{
 		Name: AsConfigured, Description: "The policies, limits and concurrency as they were given.",
@@ -87,37 +90,34 @@ func asConfigured() Variant {
 func everyMinor() Variant {
 	return Variant{
 		Name: EveryMinor, Description: "Every machine is replaced at every minor, as without chained upgrades that skip versions.",
-		Change: func(c fleet.Config) fleet.Config {
-			return changeGroups(c, func(p *fleet.Pool) {
-				p.Update.InPlace, p.Update.Guarded, p.MaxMinorStep = false, false, 1
-			}, replace)
-		},
+		Change: replaceAll(1),
 	}
 }
 
 func efficientReplacing() Variant {
 	return Variant{
 		Name: EfficientReplacing, Description: "Every machine is replaced, workers only where version skew forces them to stop.",
-		Change: func(c fleet.Config) fleet.Config {
-			return changeGroups(c, func(p *fleet.Pool) {
-				p.Update.InPlace, p.Update.Guarded, p.MaxMinorStep = false, false, 0
-			}, replace)
-		},
+		Change: replaceAll(0),
 	}
 }
 
-func replace(u *fleet.Update) { u.InPlace, u.Guarded = false, false }
+// replaceAll has all machines replaced, and pools go so many minors at once; 0 is any number.
+func replaceAll(maxMinorStep uint32) func(fleet.Config) fleet.Config {
+	replace := func(u *fleet.Update) { u.InPlace, u.Guarded = false, false }
+	return changeGroups(func(p *fleet.Pool) {
+		replace(&p.Update)
+		p.MaxMinorStep = maxMinorStep
+	}, replace)
+}
 
 func efficientInPlace() Variant {
 	return Variant{
 		Name: EfficientInPlace, Description: "Machines stay and are updated where there are updaters for them, workers only where version skew or an updater forces them to stop.",
-		Change: func(c fleet.Config) fleet.Config {
-			return changeGroups(c, func(p *fleet.Pool) {
-				if canUpdate(p.Update) && !p.Update.InPlace {
-					p.Update.InPlace, p.MaxMinorStep = true, maxMinors(p.Update.Steps)
-				}
-			}, func(u *fleet.Update) { u.InPlace = u.InPlace || canUpdate(*u) })
-		},
+		Change: changeGroups(func(p *fleet.Pool) {
+			if canUpdate(p.Update) && !p.Update.InPlace {
+				p.Update.InPlace, p.MaxMinorStep = true, maxMinors(p.Update.Steps)
+			}
+		}, func(u *fleet.Update) { u.InPlace = u.InPlace || canUpdate(*u) }),
 	}
 }
 
@@ -146,12 +146,10 @@ func moreMachines(f factor) Variant {
 		Name: f.word + " the machines at once",
 		Description: fmt.Sprintf(
 			"As configured, with maxInFlight %d times as high, and maxUnavailable and maxSurge too where they would be the limit.", f.n),
-		Change: func(c fleet.Config) fleet.Config {
-			return changeGroups(c, func(p *fleet.Pool) { raiseLimits(p, f.n) }, func(u *fleet.Update) {
-				// Pools share its policy; control plane machines go one at a time all the same.
-				u.Policy.MaxInFlight = max(u.Policy.MaxInFlight, 0) * f.n
-			})
-		},
+		Change: changeGroups(func(p *fleet.Pool) { raiseLimits(p, f.n) }, func(u *fleet.Update) {
+			// Pools share its policy; control plane machines go one at a time all the same.
+			u.Policy.MaxInFlight = max(u.Policy.MaxInFlight, 0) * f.n
+		}),
 	}
 }
 
@@ -179,14 +177,7 @@ func raise(n, times, most int) int { return max(n, min(n*times, most)) }
 func morePools(f factor) Variant {
 	return Variant{
 		Name: f.word + " the pools at once", Description: fmt.Sprintf("As configured, with %d times as many pools of a cluster under way at once.", f.n),
-		Change: func(c fleet.Config) fleet.Config {
-			c.Clusters = slices.Clone(c.Clusters)
-			for i := range c.Clusters {
-				cluster := &c.Clusters[i]
-				cluster.PoolsAtOnce = raise(max(cluster.PoolsAtOnce, 1), f.n, len(cluster.Pools))
-			}
-			return c
-		},
+		Change: changeClusters(func(c *fleet.Cluster) { c.PoolsAtOnce = raise(max(c.PoolsAtOnce, 1), f.n, len(c.Pools)) }),
 	}
 }
 
@@ -203,17 +194,25 @@ func moreClusters(f factor) Variant {
 }
 
 // changeGroups changes copies of all pools and of all control planes' updates.
-func changeGroups(c fleet.Config, pool func(*fleet.Pool), controlPlane func(*fleet.Update)) fleet.Config {
-	c.Clusters = slices.Clone(c.Clusters)
-	for i := range c.Clusters {
-		cluster := &c.Clusters[i]
-		controlPlane(&cluster.ControlPlane.Update)
-		cluster.Pools = slices.Clone(cluster.Pools)
-		for j := range cluster.Pools {
-			pool(&cluster.Pools[j])
+func changeGroups(pool func(*fleet.Pool), controlPlane func(*fleet.Update)) func(fleet.Config) fleet.Config {
+	return changeClusters(func(c *fleet.Cluster) {
+		controlPlane(&c.ControlPlane.Update)
+		c.Pools = slices.Clone(c.Pools)
+		for i := range c.Pools {
+			pool(&c.Pools[i])
 		}
+	})
+}
+
+// changeClusters changes copies of all clusters.
+func changeClusters(change func(*fleet.Cluster)) func(fleet.Config) fleet.Config {
+	return func(c fleet.Config) fleet.Config {
+		c.Clusters = slices.Clone(c.Clusters)
+		for i := range c.Clusters {
+			change(&c.Clusters[i])
+		}
+		return c
 	}
-	return c
 }
 
 // same reports whether two variants of one configuration come to the same. Built-in variants never change functions and sources, which cannot be compared.
@@ -222,7 +221,7 @@ func same(a, b fleet.Config) bool { return reflect.DeepEqual(normalise(a), norma
 // normalise makes settings that mean the same equal, and leaves out what no variant changes. What control planes share with pools is compared there.
 func normalise(c fleet.Config) fleet.Config {
 	c.Engine = fleet.Engine{}
-	c = changeGroups(c, func(p *fleet.Pool) {
+	c = changeGroups(func(p *fleet.Pool) {
 		if p.MaxSurge <= 0 && p.MaxUnavailable <= 0 {
 			p.MaxUnavailable = 1
 		}
@@ -230,13 +229,10 @@ func normalise(c fleet.Config) fleet.Config {
 	}, func(u *fleet.Update) {
 		normaliseUpdate(u)
 		u.Policy.MaxInFlight = 0
-	})
-	for i := range c.Clusters {
-		cluster := &c.Clusters[i]
-		cluster.Gates, cluster.Source = nil, nil
-		cluster.PoolsAtOnce = max(cluster.PoolsAtOnce, 1)
-	}
-	return c
+	})(c)
+	return changeClusters(func(c *fleet.Cluster) {
+		c.Gates, c.Source, c.PoolsAtOnce = nil, nil, max(c.PoolsAtOnce, 1)
+	})(c)
 }
 
 // normaliseUpdate leaves out what does not count where machines are replaced.

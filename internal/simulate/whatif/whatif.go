@@ -1,13 +1,13 @@
 package whatif
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -89,24 +89,22 @@ func checkRequest(r Request) error {
 
 // summary is what is kept of a run.
 type summary struct {
-	seed      uint64
-	outcome   fleet.Outcome
-	why       string
-	duration  time.Duration
-	violation *fleet.Violation
+	fleet.Run
 	// failed and gaveUp are those of all groups.
 	failed, gaveUp int
 }
 
+// summarise drops what grows with the fleet.
 func summarise(run fleet.Run) summary {
-	s := summary{seed: run.Seed, outcome: run.Outcome, why: run.Why, duration: run.Duration, violation: run.Violation}
-	if s.why == "" && s.violation != nil {
-		s.why = s.violation.Problem
-	}
+	s := summary{Run: run}
 	for _, g := range run.Groups {
 		s.failed += g.Failed
 		s.gaveUp += g.GaveUp
 	}
+	if s.Why == "" && s.Violation != nil {
+		s.Why = s.Violation.Problem
+	}
+	s.Clusters, s.Groups, s.Path, s.Detail = nil, nil, nil, nil
 	return s
 }
 
@@ -160,9 +158,9 @@ func (c *comparison) runMedian(ctx context.Context, variant int) error {
 	if err != nil {
 		return err
 	}
-	if first := c.runs[variant][at]; c.request.Runs > 1 && (first.outcome != got.Outcome || first.duration != got.Duration) {
+	if first := c.runs[variant][at]; c.request.Runs > 1 && (first.Outcome != got.Outcome || first.Duration != got.Duration) {
 		return fmt.Errorf("seed %d of %q came to %s after %s, and the second time to %s after %s: report this, the simulation should not depend on anything else",
-			got.Seed, c.request.Variants[variant].Name, first.outcome, first.duration, got.Outcome, got.Duration)
+			got.Seed, c.request.Variants[variant].Name, first.Outcome, first.Duration, got.Outcome, got.Duration)
 	}
 	c.runs[variant][at] = summarise(got)
 	c.medians[variant], c.orders[variant] = computeMedian(c.configs[variant], got)
@@ -233,11 +231,11 @@ func selectMedian(runs []summary) int {
 func sortCompleted(runs []summary) []int {
 	var completed []int
 	for i, r := range runs {
-		if r.outcome == fleet.Completed {
+		if r.Outcome == fleet.Completed {
 			completed = append(completed, i)
 		}
 	}
-	slices.SortStableFunc(completed, func(a, b int) int { return compareDurations(runs[a].duration, runs[b].duration) })
+	slices.SortStableFunc(completed, func(a, b int) int { return cmp.Compare(runs[a].Duration, runs[b].Duration) })
 	return completed
 }
 
