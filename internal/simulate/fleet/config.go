@@ -129,14 +129,16 @@ func (f Faults) Any() bool {
 
 // Budget bounds the engine's requests to the API server. The zero Budget does not.
 type Budget struct {
-	QPS   float64
-	Burst int
+	// QPS is how many requests a second, Burst how many at once.
+	QPS   float64 `json:"qps"`
+	Burst int     `json:"burst"`
 }
 
-// Costs are API writes that others make, which no engine here counts: Cluster API's own controllers, for each machine that is replaced, and for each one
-// that is updated in place.
+// Costs are API writes that others make, which no engine here counts: Cluster API's own controllers.
 type Costs struct {
-	Replace, InPlace float64
+	// Replace is how many there are for each machine that is replaced, InPlace for each that is updated in place.
+	Replace float64 `json:"replace"`
+	InPlace float64 `json:"inPlace"`
 }
 
 // Engine decides and acts. A nil function is the product's.

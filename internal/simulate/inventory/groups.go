@@ -107,14 +107,13 @@ func controlPlaneSurge(object *unstructured.Unstructured, replicas int, spec ...
 		if err != nil || !found {
 			continue
 		}
+		ref := snapshot.Ref{Object: object, Kind: object.GetKind(), Field: strings.Join(path, ".")}
 		surge := intstr.Parse(fmt.Sprint(value))
 		resolved, err := intstr.GetScaledValueFromIntOrPercent(&surge, replicas, true)
 		if err != nil {
-			ref := snapshot.Ref{Object: object, Kind: object.GetKind(), Field: strings.Join(path, ".")}
 			return nil, &snapshot.FieldError{Ref: ref, Problem: "it must be 0 or 1", Err: err}
 		}
 		if resolved == 0 && replicas < scenario.MinSurgelessReplicas {
-			ref := snapshot.Ref{Object: object, Kind: object.GetKind(), Field: strings.Join(path, ".")}
 			return nil, &snapshot.FieldError{Ref: ref, Problem: fmt.Sprintf("it is 0 and there are %d replicas, but Cluster API refuses maxSurge 0 below %d; set it to 1, or have more replicas",
 				replicas, scenario.MinSurgelessReplicas)}
 		}
@@ -226,16 +225,12 @@ func runs(m *clusterv1.Machine, wanted version.Version) bool {
 	return err != nil || wanted.RunBy(v)
 }
 
-// machinesOf returns the Machines that have a label, with a value unless that is nil, by name.
+// machinesOf returns the Machines that have a label, with a value unless that is nil.
 func machinesOf(machines []*clusterv1.Machine, label string, value *string) []*clusterv1.Machine {
-	var own []*clusterv1.Machine
-	for _, m := range machines {
-		if got, ok := m.Labels[label]; ok && (value == nil || got == *value) {
-			own = append(own, m)
-		}
-	}
-	slices.SortFunc(own, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
-	return own
+	return slices.DeleteFunc(slices.Clone(machines), func(m *clusterv1.Machine) bool {
+		got, ok := m.Labels[label]
+		return !ok || value != nil && got != *value
+	})
 }
 
 // domains are the failure domains of Machines, sorted.

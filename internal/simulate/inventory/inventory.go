@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,12 +73,10 @@ func FromObjects(clusters []Cluster) (Read, error) {
 	r.qualify = namespaces.Len() > 1
 	var failed []error
 	for _, c := range clusters {
-		if err := r.cluster(c); err != nil {
-			failed = append(failed, err)
-		}
+		failed = append(failed, r.cluster(c))
 	}
-	if len(failed) > 0 {
-		return Read{}, errors.Join(failed...)
+	if err := errors.Join(failed...); err != nil {
+		return Read{}, err
 	}
 	if len(r.blocked) > 0 {
 		return Read{}, &BlockedError{Groups: r.blocked}
@@ -228,7 +227,8 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u preview.Update) (na
 func (r *reader) usedPolicies() []scenario.Policy {
 	var used []scenario.Policy
 	order := map[string][]string{}
-	for name, p := range r.policies {
+	for _, name := range slices.Sorted(maps.Keys(r.policies)) {
+		p := r.policies[name]
 		s := p.selected.Policy
 		into := scenario.Policy{
 			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Drain: new(s.Drain),
@@ -245,33 +245,27 @@ func (r *reader) usedPolicies() []scenario.Policy {
 		}
 		used = append(used, into)
 	}
-	slices.SortFunc(used, func(a, b scenario.Policy) int { return strings.Compare(a.Name, b.Name) })
 	for i := range r.file.Clusters {
 		c := &r.file.Clusters[i]
-		c.ControlPlane.Updaters = unlessAll(c.ControlPlane.Updaters, order[c.ControlPlane.Policy])
+		unlessAll(&c.ControlPlane.Machines, order)
 		for j := range c.Pools {
-			c.Pools[j].Updaters = unlessAll(c.Pools[j].Updaters, order[c.Pools[j].Policy])
+			unlessAll(&c.Pools[j].Machines, order)
 		}
 	}
 	return used
 }
 
 func inOrder(updaters map[string]v1alpha1.Updater) []v1alpha1.Updater {
-	sorted := make([]v1alpha1.Updater, 0, len(updaters))
-	for _, u := range updaters {
-		sorted = append(sorted, u)
-	}
-	slices.SortFunc(sorted, func(a, b v1alpha1.Updater) int {
+	return slices.SortedFunc(maps.Values(updaters), func(a, b v1alpha1.Updater) int {
 		return cmp.Or(cmp.Compare(a.Spec.Order, b.Spec.Order), strings.Compare(a.Name, b.Name))
 	})
-	return sorted
 }
 
-func unlessAll(own, all []string) []string {
-	if slices.Equal(own, all) {
-		return nil
+// unlessAll names no updaters of machines that have all of their policy's.
+func unlessAll(m *scenario.Machines, all map[string][]string) {
+	if slices.Equal(m.Updaters, all[m.Policy]) {
+		m.Updaters = nil
 	}
-	return own
 }
 
 // readGates reads the windows of gates. What a person or a look at the cluster decides is taken to be well.

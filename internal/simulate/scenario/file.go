@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 )
 
 // File is a scenario. Durations are one word, as package dist parses them: "10m" is fixed, "10m..15m" anything between, "p50=12m,p90=15m" mostly near
@@ -27,9 +28,9 @@ type File struct {
 	// Faults disturb Windlass itself; none by default.
 	Faults Faults `json:"faults,omitzero"`
 	// Budget is what Windlass may ask of the API server.
-	Budget *Budget `json:"budget,omitempty"`
+	Budget *fleet.Budget `json:"budget,omitempty"`
 	// Costs are what Cluster API's own controllers write.
-	Costs *Costs `json:"costs,omitempty"`
+	Costs *fleet.Costs `json:"costs,omitempty"`
 	// Compare are other ways to do the same upgrade, to be simulated beside the scenario itself.
 	Compare []Variant `json:"compare,omitempty"`
 }
@@ -213,18 +214,4 @@ type Faults struct {
 	// Crash is how often Windlass dies at a request. It is back after Restart.
 	Crash   float64 `json:"crash,omitempty"`
 	Restart string  `json:"restart,omitempty"`
-}
-
-// Budget is what Windlass may ask of the API server.
-type Budget struct {
-	// QPS is how many requests a second, Burst how many at once; both 0 means without a bound.
-	QPS   float64 `json:"qps"`
-	Burst int     `json:"burst"`
-}
-
-// Costs are requests of Cluster API's own controllers that change something.
-type Costs struct {
-	// Replace is how many there are for each machine that is replaced, InPlace for each that is updated in place.
-	Replace float64 `json:"replace"`
-	InPlace float64 `json:"inPlace"`
 }

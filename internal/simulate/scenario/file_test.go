@@ -17,6 +17,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 )
 
@@ -122,7 +123,7 @@ func anyFile(t *rapid.T) scenario.File {
 		Failures: scenario.Failures{CreateFails: rapid.Float64Range(0, 1).Draw(t, "createFails"), UpdateHangs: 0.25},
 	}
 	if rapid.Bool().Draw(t, "budget") {
-		f.Budget = &scenario.Budget{QPS: rapid.Float64Range(0.5, 1000).Draw(t, "qps"), Burst: 5}
+		f.Budget = &fleet.Budget{QPS: rapid.Float64Range(0.5, 1000).Draw(t, "qps"), Burst: 5}
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "clusters") {
 		c := scenario.Cluster{

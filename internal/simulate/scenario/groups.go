@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/internal/gate"
@@ -83,34 +84,33 @@ func (t *translation) bounded(path *field.Path, n, most int) {
 	}
 }
 
-// expand calls for one name, or for NAME-1 to NAME-count.
-func expand(name string, count int, each func(name string)) {
-	if count <= 1 {
-		each(name)
-		return
-	}
-	for i := range count {
-		each(name + "-" + strconv.Itoa(i+1))
+// expand calls for one name, or for NAME-1 to NAME-count. A name that is seen already is a problem.
+func (t *translation) expand(path *field.Path, name string, count int, seen sets.Set[string], each func(name string)) {
+	for i := range max(count, 1) {
+		expanded := name
+		if count > 1 {
+			expanded += "-" + strconv.Itoa(i+1)
+		}
+		if seen.Has(expanded) {
+			t.problem(field.Duplicate(path.Child("name"), expanded))
+		}
+		seen.Insert(expanded)
+		each(expanded)
 	}
 }
 
 // clusters translates clusters, those that are alike once.
 func (t *translation) clusters(gates []parsedGate) []fleet.Cluster {
 	var all []fleet.Cluster
-	seen := map[string]bool{}
+	seen := sets.New[string]()
 	for i, c := range t.file.Clusters {
 		path := field.NewPath("clusters").Index(i)
 		t.checkName(path.Child("name"), c.Name)
 		one := t.cluster(path, c)
 		one.Gates = gatesOf(gates, c.Name)
-		expand(c.Name, c.Count, func(name string) {
-			if seen[name] {
-				t.problem(field.Duplicate(path.Child("name"), name))
-			}
-			seen[name] = true
-			copied := one
-			copied.Name = name
-			all = append(all, copied)
+		t.expand(path, c.Name, c.Count, seen, func(name string) {
+			one.Name = name
+			all = append(all, one)
 		})
 	}
 	return all
@@ -238,18 +238,13 @@ func (t *translation) checkSurge(path *field.Path, maxSurge int, u fleet.Update)
 // pools translates pools, MachineDeployments first.
 func (t *translation) pools(path *field.Path, pools []Pool, from version.Version) []fleet.Pool {
 	var all []fleet.Pool
-	seen := map[string]bool{}
+	seen := sets.New[string]()
 	for i, p := range pools {
 		t.checkName(path.Index(i).Child("name"), p.Name)
 		one := t.pool(path.Index(i), p, from)
-		expand(p.Name, p.Count, func(name string) {
-			if seen[name] {
-				t.problem(field.Duplicate(path.Index(i).Child("name"), name))
-			}
-			seen[name] = true
-			copied := one
-			copied.Name = name
-			all = append(all, copied)
+		t.expand(path.Index(i), p.Name, p.Count, seen, func(name string) {
+			one.Name = name
+			all = append(all, one)
 		})
 	}
 	slices.SortStableFunc(all, func(a, b fleet.Pool) int { return cmp.Compare(rank(a.Kind), rank(b.Kind)) })

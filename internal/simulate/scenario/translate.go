@@ -53,12 +53,12 @@ func Translate(f File, o Options) (Simulation, error) {
 	}
 	t.checkVariants()
 	if len(t.problems) > 0 {
-		return Simulation{}, t.err()
+		return Simulation{}, t.err("")
 	}
 	for i, v := range f.Compare {
 		other := translateOne(f.with(v), o)
 		if len(other.problems) > 0 {
-			return Simulation{}, other.in(fmt.Sprintf("compare[%d]", i))
+			return Simulation{}, other.err(fmt.Sprintf("compare[%d]", i))
 		}
 		s.Variants = append(s.Variants, Variation{Name: v.Name, Description: v.Description, Config: other.config})
 		for _, a := range other.assumptions() {
@@ -179,17 +179,15 @@ type translation struct {
 	synthesised bool
 }
 
-// err is all problems; in says of which part of the file.
-func (t *translation) err() error { return t.in("") }
-
-func (t *translation) in(part string) error {
+// err is all problems, of a part of the file unless that is empty.
+func (t *translation) err(part string) error {
 	problems := make([]error, 0, len(t.problems))
 	for _, p := range t.problems {
+		var problem error = p
 		if part != "" {
-			problems = append(problems, fmt.Errorf("with %s: %w", part, p))
-			continue
+			problem = fmt.Errorf("with %s: %w", part, p)
 		}
-		problems = append(problems, p)
+		problems = append(problems, problem)
 	}
 	return &Error{File: t.options.File, Problems: problems}
 }
@@ -282,7 +280,7 @@ func (t *translation) budget() fleet.Budget {
 	if !(b.QPS >= 0 && b.QPS <= maxRate) || b.Burst < 0 || (b.QPS > 0) != (b.Burst > 0) {
 		t.problem(field.Invalid(path, fmt.Sprintf("qps %g, burst %d", b.QPS, b.Burst), "must both be above 0, or both 0 for no bound"))
 	}
-	return fleet.Budget{QPS: b.QPS, Burst: b.Burst}
+	return *b
 }
 
 // maxRate bounds numbers that are multiplied: beyond it they are slips.
@@ -301,7 +299,7 @@ func (t *translation) costs() fleet.Costs {
 			t.problem(field.Invalid(field.NewPath("costs", n.name), n.value, fmt.Sprintf("must be a number of requests from 0 to %g", maxRate)))
 		}
 	}
-	return fleet.Costs{Replace: c.Replace, InPlace: c.InPlace}
+	return *c
 }
 
 // duplicates reports names that stand more than once.

@@ -149,8 +149,8 @@ func drawConfig(t *rapid.T) fleet.Config {
 
 // clone shares nothing that a variant could change.
 func clone(c fleet.Config) fleet.Config {
-	c = changeGroups(c, func(p *fleet.Pool) { p.Update.Steps = slices.Clone(p.Update.Steps) }, func(u *fleet.Update) { u.Steps = slices.Clone(u.Steps) })
-	return c
+	steps := func(u *fleet.Update) { u.Steps = slices.Clone(u.Steps) }
+	return changeGroups(func(p *fleet.Pool) { steps(&p.Update) }, steps)(c)
 }
 
 func TestVariantsKeepTheirInput(t *testing.T) {
