@@ -82,22 +82,29 @@ func spend(budget *uint8) bool {
 	return true
 }
 
+// disturbed takes one of three outcomes. All but the first, which is that all goes well, use up a
+// disturbance.
+func (r *run) disturbed(budget *uint8) int {
+	if *budget == 0 {
+		return 0
+	}
+	outcome := r.choose(3)
+	if outcome > 0 {
+		spend(budget)
+	}
+	return outcome
+}
+
 // attempt makes an effect that may be lost, or be done without an answer.
 func (r *run) attempt(what string, effect func()) error {
 	if r.dead {
 		return errCut
 	}
-	n := 1
-	if r.w.faults.Cuts > 0 {
-		n = 3
-	}
-	switch r.choose(n) {
+	switch r.disturbed(&r.w.faults.Cuts) {
 	case 1:
-		spend(&r.w.faults.Cuts)
 		r.say("%v is lost", what)
 		return errCut
 	case 2:
-		spend(&r.w.faults.Cuts)
 		effect()
 		r.say("%v is done, its answer is lost", what)
 		return errCut
@@ -153,20 +160,14 @@ func (r *run) Call(_ context.Context, call chain.CallHook, _ chain.Decision) (ch
 }
 
 func (r *run) call(h hook, step rung) (chain.Reply, error) {
-	n := 1
-	if r.w.faults.Answers > 0 {
-		n = 3
-	}
-	answer := r.choose(n)
+	answer := r.disturbed(&r.w.faults.Answers)
 	r.called(h, step, answer == 0)
 	name := strings.TrimSpace(h.String() + " " + r.version(step).String())
 	switch answer {
 	case 1:
-		spend(&r.w.faults.Answers)
 		r.say("%v blocks", name)
 		return chain.Reply{RetryAfter: time.Second, Message: "not now"}, nil
 	case 2:
-		spend(&r.w.faults.Answers)
 		r.say("%v fails", name)
 		return chain.Reply{}, errHook
 	default:

@@ -97,28 +97,12 @@ func (w *world) arrived(workersAfter phase) (arrived, lacked members) {
 	return arrived, lacked
 }
 
-// of returns the phase of a hook that has one.
+// of returns the phase of a hook that has one, and nil for others.
 func (l *ledger) of(h hook) *phase {
-	switch h {
-	case beforeCreate:
-		return &l.create
-	case afterInitialized:
-		return &l.initialize
-	case beforeCluster:
-		return &l.before
-	case afterControlPlane:
-		return &l.controlPlane
-	case beforeWorkers:
-		return &l.workersBefore
-	case afterWorkers:
-		return &l.workersAfter
-	case afterCluster:
-		return &l.after
-	case beforeDelete:
-		return &l.remove
-	case beforeControlPlane:
-	}
-	return nil
+	return [...]*phase{
+		beforeCreate: &l.create, afterInitialized: &l.initialize, beforeCluster: &l.before, afterControlPlane: &l.controlPlane,
+		beforeWorkers: &l.workersBefore, afterWorkers: &l.workersAfter, afterCluster: &l.after, beforeDelete: &l.remove,
+	}[h]
 }
 
 // check notes an invariant that the action violates, unless it is ok: each once, joined by "; ".

@@ -136,7 +136,7 @@ func (e *machineEffects) Call(_ context.Context, call inplace.Call) (inplace.Ans
 	if m.work.operation != call.Operation {
 		e.startWork(m, call)
 	}
-	if e.cfg.Faults.Lost > 0 && e.faults.Float64() < e.cfg.Faults.Lost {
+	if e.strikes(e.cfg.Faults.Lost) {
 		return inplace.Answer{Message: "no answer"}, nil
 	}
 	e.act(m)

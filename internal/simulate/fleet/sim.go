@@ -193,23 +193,13 @@ func (s *sim) happen(ctx context.Context, e event) {
 	case outageBegins, outageEnds:
 		s.changeOutage(e.id, e.kind == outageBegins)
 	case created, deleted, gaveUp, attended:
-		s.happenTo(s.machines[e.id], e.kind)
+		onMachines[e.kind](s, s.machines[e.id])
 	}
 }
 
-// happenTo lets something happen to one machine that others than the engine do.
-func (s *sim) happenTo(m *machine, k kind) {
-	switch k {
-	case created:
-		s.created(m)
-	case deleted:
-		s.deleted(m)
-	case gaveUp:
-		s.gaveUp(m)
-	case attended:
-		s.attended(m)
-	case beginCluster, reconcileTopology, reconcileGroup, updateMachine, outageBegins, outageEnds:
-	}
+// onMachines is what happens to one machine without the engine.
+var onMachines = map[kind]func(*sim, *machine){
+	created: (*sim).created, deleted: (*sim).deleted, gaveUp: (*sim).gaveUp, attended: (*sim).attended,
 }
 
 // postpone puts an event off that the engine cannot act on yet: its process is away, or has no request left. A call of a hook costs one read of the
@@ -244,6 +234,9 @@ var (
 	errLost    = errors.New("the request failed")
 )
 
+// strikes reports whether a fault of so high a rate happens now.
+func (s *sim) strikes(rate float64) bool { return rate > 0 && s.faults.Float64() < rate }
+
 // write is one request of the engine that changes something.
 func (s *sim) write(do func()) error {
 	if s.crashed {
@@ -252,21 +245,20 @@ func (s *sim) write(do func()) error {
 	s.writes++
 	s.budget.take(s.now)
 	f := &s.cfg.Faults
-	if f.Crash > 0 && s.faults.Float64() < f.Crash {
-		if s.faults.Uint64()&1 == 0 {
-			do()
-		}
+	crashes := s.strikes(f.Crash)
+	fails := crashes || s.strikes(f.Lost)
+	// Half of the requests that fail fail after they were done.
+	if !fails || s.faults.Uint64()&1 == 0 {
+		do()
+	}
+	if crashes {
 		s.crashed, s.up = true, s.now+f.Restart
 		s.restart()
 		return errCrashed
 	}
-	if f.Lost > 0 && s.faults.Float64() < f.Lost {
-		if s.faults.Uint64()&1 == 0 {
-			do()
-		}
+	if fails {
 		return errLost
 	}
-	do()
 	return nil
 }
 

@@ -75,7 +75,7 @@ func (s *sim) readChain(c *cluster) (chain.State, chain.Recorded) {
 // read is what a cache shows of a group. What the engine has written itself it always sees.
 func (s *sim) read(g *group) groupView {
 	f := &s.cfg.Faults
-	if f.Stale > 0 && s.now-g.changed < f.Lag && s.faults.Float64() < f.Stale {
+	if s.now-g.changed < f.Lag && s.strikes(f.Stale) {
 		// The cache tells when it has caught up.
 		s.wakeTopology(g.cluster, g.changed+f.Lag-s.now)
 		return g.before
@@ -175,7 +175,7 @@ var errConflict = errors.New("the object has been modified")
 
 // Record writes the Cluster, if nobody else has.
 func (e *chainEffects) Record(_ context.Context, recorded chain.Recorded) error {
-	if f := e.cfg.Faults.Conflict; f > 0 && e.faults.Float64() < f {
+	if e.strikes(e.cfg.Faults.Conflict) {
 		e.c.revision++
 	}
 	if e.c.revision != e.revision {
@@ -196,7 +196,7 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 	if e.crashed {
 		return chain.Reply{}, errCrashed
 	}
-	if f := e.cfg.Faults.Lost; f > 0 && e.faults.Float64() < f {
+	if e.strikes(e.cfg.Faults.Lost) {
 		e.c.heldBy = "hooks that do not answer"
 		return chain.Reply{}, fmt.Errorf("calling %s: no answer", call.Hook)
 	}
