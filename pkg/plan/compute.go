@@ -174,23 +174,20 @@ func (r route) from(position int) route {
 // target is the route's last position.
 func (r route) target() int { return len(r.versions) - 1 }
 
-// ahead reports whether position p is an upgrade for workers at v.
+// ahead reports whether position p is an upgrade for workers at v. Builds that have no order of
+// their own are ordered by the route, or else by where its versions come from. One that neither
+// contains is older, because workers follow the control plane.
 func (r route) ahead(p int, v version.Version) bool {
-	return r.older(v, r.versions[p])
-}
-
-// older reports whether a is behind b. Builds that have no order of their own are ordered by the route, or else by where
-// its versions come from; one about which neither says anything is older, because workers follow the control plane.
-func (r route) older(a, b version.Version) bool {
-	switch version.Compare(a, b) {
+	switch version.Compare(v, r.versions[p]) {
 	case version.Less:
 		return true
 	case version.Unordered:
-		atA, atB := indexOf(r.versions, a), indexOf(r.versions, b)
-		if listedA, listedB := indexOf(r.listed, a), indexOf(r.listed, b); (atA < 0 || atB < 0) && listedA >= 0 && listedB >= 0 {
-			return listedA < listedB
+		at := indexOf(r.versions, v)
+		listedV, listedP := indexOf(r.listed, v), indexOf(r.listed, r.versions[p])
+		if at < 0 && listedV >= 0 && listedP >= 0 {
+			return listedV < listedP
 		}
-		return atA < atB
+		return at < p
 	case version.Equal, version.Greater:
 		return false
 	default:

@@ -137,6 +137,14 @@ func TestCompute(t *testing.T) {
 			wantOwn:    "CP v1.32.1; b v1.29.0 -> v1.32.1; CP v1.33.0; a v1.31.2 -> v1.33.0; b v1.32.1 -> v1.33.0",
 		},
 		{
+			name:         "a stop that has begun is finished by a single group, too",
+			controlPlane: "v1.31.2", groups: "a=v1.29.0", target: "v1.33.0", source: plan.VersionList(vs(chain29to33)), begun: true,
+			wantControlPlane: "v1.32.1 v1.33.0", wantWorkers: "v1.31.2 v1.33.0",
+			wantShared: "a v1.29.0 -> v1.31.2; CP v1.32.1; CP v1.33.0; a v1.31.2 -> v1.33.0",
+			wantGroups: []string{"v1.32.1 v1.33.0"},
+			wantOwn:    "CP v1.32.1; a v1.29.0 -> v1.32.1; CP v1.33.0; a v1.32.1 -> v1.33.0",
+		},
+		{
 			name:         "a stop that has begun is left out where that takes fewer stops",
 			controlPlane: "v1.29.0", groups: "a=v1.29.0 b=v1.28.0", target: "v1.33.0", source: plan.VersionList(vs(chain29to33)), begun: true,
 			wantControlPlane: "v1.30.3 v1.31.2 v1.32.1 v1.33.0", wantWorkers: "v1.31.2 v1.33.0",

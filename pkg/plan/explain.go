@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -91,7 +92,7 @@ func describeOperation(o Operation) string {
 
 // describeWorkers names groups; one that is called just "workers" needs no further word.
 func describeWorkers(groups []string) string {
-	if len(groups) == 1 && groups[0] == "workers" {
+	if slices.Equal(groups, []string{"workers"}) {
 		return groups[0]
 	}
 	return "workers " + strings.Join(shorten(groups), ", ")

@@ -87,6 +87,19 @@ Step: workers new, old v1.31.2 -> v1.32.0: v1.32.0 is the target of the upgrade
 `,
 		},
 		{
+			name: "lists of a response",
+			request: plan.Request{
+				Inventory: plan.Inventory{ControlPlane: v("v1.30.1"), Groups: groups("workers=v1.30.1")}, Target: v("v1.32.0"),
+				Source: plan.Response{ControlPlane: vs("v1.31.2 v1.32.0"), Workers: vs("v1.31.2 v1.32.0")},
+			},
+			want: `
+Step: control plane v1.30.1 -> v1.31.2: the GenerateUpgradePlan response lists v1.31.2
+Step: workers v1.30.1 -> v1.31.2: the GenerateUpgradePlan response lists v1.31.2
+Step: control plane v1.31.2 -> v1.32.0: v1.32.0 is the target of the upgrade
+Step: workers v1.31.2 -> v1.32.0: v1.32.0 is the target of the upgrade
+`,
+		},
+		{
 			name:    "nothing to do",
 			request: plan.Request{Inventory: plan.Inventory{ControlPlane: v("v1.33.2"), Groups: groups("a=v1.33.2")}, Target: v("v1.33.2")},
 			want: `

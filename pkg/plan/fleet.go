@@ -7,11 +7,10 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// pool is all groups that behave alike: same version, same limits, same kind. Clusters have thousands of groups and few
-// pools, so everything is computed for each pool once.
+// pool is all groups that behave alike: same version, same limit. Clusters have thousands of groups
+// and few pools, so everything is computed for each pool once.
 type pool struct {
 	version version.Version
-	kind    GroupKind
 	// limit is MaxMinorStep.
 	limit uint32
 	// example is the name of its first group, for errors.
@@ -42,7 +41,7 @@ func newFleet(r Request) (fleet, error) {
 			if g.Kind != kind {
 				continue
 			}
-			p := pool{version: g.Version, kind: g.Kind, limit: g.MaxMinorStep, example: g.Name}
+			p := pool{version: g.Version, limit: g.MaxMinorStep, example: g.Name}
 			if p.limit >= farthest {
 				// Skew never lets a kubelet fall that far behind, so the limit makes no difference.
 				p.limit = 0
@@ -64,51 +63,22 @@ func newFleet(r Request) (fleet, error) {
 
 // checkNames checks what does not depend on the rest of the request.
 func checkNames(groups []Group) error {
-	names := newNameSet(len(groups))
+	names := make(map[string]bool, len(groups))
 	for i, g := range groups {
 		if g.Kind != "" && g.Kind != MachineDeployment && g.Kind != MachinePool {
 			return inventoryError(Item("groups").at(i), fmt.Sprintf("kind %q is unknown", g.Kind), "use MachineDeployment or MachinePool")
 		}
-		if g.Name == "" || !names.add(g.Name) {
+		if g.Name == "" || names[g.Name] {
 			return inventoryError(Item("groups").at(i), fmt.Sprintf("the name %q is empty or stands twice", g.Name), "give each group a name of its own")
 		}
+		names[g.Name] = true
 	}
 	return nil
 }
 
 // alike reports whether two pools differ in nothing but their example.
 func (p pool) alike(o pool) bool {
-	return p.version == o.version && p.kind == o.kind && p.limit == o.limit
-}
-
-// nameSet finds names that stand twice; it needs a map only where there are many.
-type nameSet struct {
-	few  [8]string
-	n    int
-	many map[string]struct{}
-}
-
-func newNameSet(size int) *nameSet {
-	s := &nameSet{}
-	if size > len(s.few) {
-		s.many = make(map[string]struct{}, size)
-	}
-	return s
-}
-
-// add reports whether the name is new.
-func (s *nameSet) add(name string) bool {
-	if s.many != nil {
-		before := len(s.many)
-		s.many[name] = struct{}{}
-		return len(s.many) > before
-	}
-	if slices.Contains(s.few[:s.n], name) {
-		return false
-	}
-	s.few[s.n] = name
-	s.n++
-	return true
+	return p.version == o.version && p.limit == o.limit
 }
 
 func inventoryError(item Item, problem, mend string) error {

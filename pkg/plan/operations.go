@@ -44,8 +44,7 @@ func (c *computation) operations() ([]Operation, error) {
 	for i, g := range c.fleet.groups {
 		s.at[i] = g.Version
 	}
-	// With one pool there is nothing to share.
-	if c.forced || len(c.fleet.pools) == 1 || c.request.Policy.Workers == WorkersPerGroup {
+	if c.forced || c.request.Policy.Workers == WorkersPerGroup {
 		s.moveApart()
 	} else if err := s.moveTogether(); err != nil {
 		return nil, err
@@ -98,21 +97,13 @@ func (s *sequencer) moveApart() {
 			s.upgradeControlPlane(position)
 		}
 		for group, pool := range s.fleet.poolOf {
-			for _, stop := range s.stopsOf(pool) {
+			for _, stop := range s.own[pool] {
 				if stop.position == position {
 					s.upgradeGroup(group, position, stop.reason)
 				}
 			}
 		}
 	}
-}
-
-// stopsOf returns the stops that a pool makes when each pool follows its own.
-func (s *sequencer) stopsOf(pool int) []stop {
-	if len(s.fleet.pools) == 1 && s.request.Policy.Workers == WorkersShared {
-		return s.shared
-	}
-	return s.own[pool]
 }
 
 // moveTogether follows the shared list as Cluster API does, which asks for the list again after every change. So when the
@@ -186,7 +177,7 @@ func (s *sequencer) reasonOf(group, position int, reason Reason) Reason {
 func (s *sequencer) count(group, change int) int {
 	p := s.fleet.pools[s.fleet.poolOf[group]]
 	p.version, p.example = s.at[group], s.fleet.groups[group].Name
-	at := slices.IndexFunc(s.now, func(known pool) bool { return known.version == p.version && known.limit == p.limit })
+	at := slices.IndexFunc(s.now, p.alike)
 	if at < 0 {
 		at = len(s.now)
 		s.now, s.members = append(s.now, p), append(s.members, 0)

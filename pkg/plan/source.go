@@ -135,13 +135,17 @@ func (r Response) controlPlane(current, target version.Version) ([]controlPlaneS
 	}
 	steps := make([]controlPlaneStep, 0, len(r.ControlPlane))
 	for _, v := range r.ControlPlane {
-		reason := Reason{Code: ReasonListed, Version: v}
-		if v == target {
-			reason.Code = ReasonTarget
-		}
-		steps = append(steps, controlPlaneStep{version: v, reason: reason})
+		steps = append(steps, controlPlaneStep{version: v, reason: listedReason(v, target)})
 	}
 	return steps, nil
+}
+
+// listedReason returns why a response's list contains v.
+func listedReason(v, target version.Version) Reason {
+	if v == target {
+		return Reason{Code: ReasonTarget, Version: v}
+	}
+	return Reason{Code: ReasonListed, Version: v}
 }
 
 func indexOf(versions []version.Version, v version.Version) int {

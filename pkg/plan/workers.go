@@ -210,11 +210,7 @@ func checkWorkers(r route, f fleet, workers []version.Version) ([]stop, error) {
 				Mend:    "list the versions from old to new, builds in the order of controlPlaneUpgrades, without the workers' current one",
 			}
 		}
-		reason := Reason{Code: ReasonListed, Version: v}
-		if v == target {
-			reason.Code = ReasonTarget
-		}
-		stops = append(stops, stop{position: position, reason: reason})
+		stops = append(stops, stop{position: position, reason: listedReason(v, target)})
 	}
 	if last := workers[len(workers)-1]; last != target {
 		return nil, &Error{
