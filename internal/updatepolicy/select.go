@@ -110,7 +110,7 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 	s.Name, s.Generation = p.Name, p.Generation
 	s.InPlace = p.Spec.Strategy == v1alpha1.ExternalUpdate
 	s.FallbackReplace = !s.InPlace || p.Spec.Fallback == v1alpha1.FallbackRollingUpdate
-	s.Guarded = s.InPlace && !s.FallbackReplace
+	s.Guarded = MayGuard(p)
 	s.Policy = inplace.Policy{
 		MaxInFlight:    cmp.Or(int(p.Spec.MaxInFlight), s.Policy.MaxInFlight),
 		Drain:          p.Spec.Drain,

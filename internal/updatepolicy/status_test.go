@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -41,6 +42,11 @@ func TestSelectGuard(t *testing.T) {
 		left = `the namespaceSelector in ValidatingWebhookConfiguration "windlass-guard" leaves out namespace "ns", so nothing keeps Cluster API from replacing machines in it; correct one or the other`
 	)
 	active := updatepolicy.Guard{Active: true, Reason: "GuardInstalled"}
+	scoped := func(name string) []admissionregistrationv1.MatchCondition {
+		return []admissionregistrationv1.MatchCondition{
+			{Name: name, Expression: guard.NewScope("ns").Expression("writer")},
+		}
+	}
 	lacking := func(message string) updatepolicy.Guard {
 		return updatepolicy.Guard{Reason: "GuardMissing", Message: message}
 	}
@@ -77,6 +83,12 @@ func TestSelectGuard(t *testing.T) {
 		"under conditions": {edit: func(w *webhook) {
 			w.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "x", Expression: "false"}}
 		}, want: lacking(noCreate)},
+		"under the condition of a scope": {edit: func(w *webhook) {
+			w.MatchConditions = scoped(v1alpha1.GuardScopeCondition)
+		}, want: updatepolicy.Guard{Active: true, Reason: "GuardInstalled", Scopes: []guard.Scope{{"ns"}}}},
+		"a scope under another name": {
+			edit: func(w *webhook) { w.MatchConditions = scoped("x") }, want: lacking(noCreate),
+		},
 		"only deletion":          {edit: func(w *webhook) { w.Rules[0].Operations = w.Rules[0].Operations[1:] }, want: lacking(noCreate)},
 		"only creation":          {edit: func(w *webhook) { w.Rules[0].Operations = w.Rules[0].Operations[:1] }, want: lacking(noDelete)},
 		"another resource":       {edit: func(w *webhook) { w.Rules[0].Resources = []string{"machines/status"} }, want: lacking(noCreate)},
@@ -113,6 +125,15 @@ func TestComputeStatuses(t *testing.T) {
 	notNeeded := condition("Guarding", "False", "NotNeeded", "the policy has no group whose machines must not be replaced", now)
 	installed := condition("Guarding", "True", "GuardInstalled", "", now)
 	active, missing := updatepolicy.Guard{Active: true, Reason: "GuardInstalled"}, updatepolicy.Guard{Reason: "GuardMissing", Message: "no guard"}
+	scoped := func(s guard.Scope) updatepolicy.Guard {
+		return updatepolicy.Guard{Active: true, Reason: "GuardInstalled", Scopes: []guard.Scope{s}}
+	}
+	notCovering := func(groups string) metav1.Condition {
+		return condition("Guarding", "False", "GuardNotCovering",
+			`the match condition "kept-by-policies" of ValidatingWebhookConfiguration "windlass-guard" does not include the `+groups+
+				" yet, so nothing keeps Cluster API from replacing their machines. Fix: see that `windlass extension` runs, and in its log why it cannot patch the configuration", now)
+	}
+	another := updatepolicy.Group{Namespace: "ns", Cluster: "prod", Topology: "md-1", Object: "prod-md-1"}
 	replicas := func(n int64) []updatepolicy.State {
 		return []updatepolicy.State{{Group: workers}, {Group: controlPlane, Kubeadm: true, Replicas: &n}}
 	}
@@ -137,6 +158,21 @@ func TestComputeStatuses(t *testing.T) {
 		"not guarded": {policies: []v1alpha1.UpdatePolicy{keep}, groups: replicas(3), guard: missing, want: []v1alpha1.UpdatePolicyStatus{
 			{ObservedGeneration: 3, GroupCount: new(int32(2)), Groups: both, Conditions: []metav1.Condition{valid, condition("Guarding", "False", "GuardMissing", "no guard", now)}},
 		}},
+		"guarded, without one group": {
+			policies: []v1alpha1.UpdatePolicy{keep}, groups: replicas(3), guard: scoped(guard.Scope{"ns/prod/cp"}),
+			want: []v1alpha1.UpdatePolicyStatus{{
+				ObservedGeneration: 3, GroupCount: new(int32(2)), Groups: both,
+				Conditions: []metav1.Condition{valid, notCovering(both[1])},
+			}},
+		},
+		"guarded, without three groups": {
+			policies: []v1alpha1.UpdatePolicy{keep}, groups: append(replicas(3), updatepolicy.State{Group: another}),
+			guard: scoped(guard.Scope{}),
+			want: []v1alpha1.UpdatePolicyStatus{{
+				ObservedGeneration: 3, GroupCount: new(int32(3)), Groups: append(both[:2:2], another.String()),
+				Conditions: []metav1.Condition{valid, notCovering(both[0] + " and 2 more groups")},
+			}},
+		},
 		"still valid keeps its time, what is old goes": {policies: []v1alpha1.UpdatePolicy{old}, groups: replicas(3), guard: active, want: []v1alpha1.UpdatePolicyStatus{
 			{ObservedGeneration: 3, GroupCount: new(int32(2)), Groups: both, Conditions: []metav1.Condition{
 				condition("Ready", "True", "Valid", "", earlier), installed, condition("Other", "True", "X", "", earlier),
