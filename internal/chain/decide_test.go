@@ -257,6 +257,24 @@ func TestDecide(t *testing.T) {
 			}),
 			chain.Wait{}, chain.GroupsLeaving,
 		},
+		"a group that left does not lag too far behind": {
+			at(33, begun, func(s *chain.State) {
+				s.ControlPlane.Version, s.Groups = v(32), nil
+				s.Leaving = []chain.Group{group("gone", plan.MachineDeployment)}
+			}),
+			chain.CallHook{
+				Hook: chain.BeforeControlPlaneUpgrade, Step: v(33),
+				Then: chain.Record{Intent: &chain.Intent{From: v(32), To: v(33), Passed: now}},
+			}, chain.HookDue,
+		},
+		"a group that left lags too far behind for another policy": {
+			at(33, begun, func(s *chain.State) {
+				s.ControlPlane.Version, s.Groups = v(32), nil
+				s.Leaving = []chain.Group{group("gone", plan.MachineDeployment)}
+				s.Skew = version.SkewPolicy{Name: "two", Rules: []version.SkewRule{{MaxLag: 2}}}
+			}),
+			chain.Wait{}, chain.GroupsLeaving,
+		},
 		"a group that is deleted lags too far behind": {
 			at(34, begun, func(s *chain.State) {
 				s.ControlPlane.Version, s.Groups[0].Deleting, s.Groups = v(33), true, s.Groups[:1]
@@ -336,7 +354,17 @@ func TestDescribe(t *testing.T) {
 		want  chain.Condition
 	}{
 		"up to date": {at(30), chain.Condition{True: true, Reason: chain.ReconcileSucceeded}},
-		"paused":     {at(31, func(s *chain.State) { s.Paused = true }), chain.Condition{Reason: chain.ClusterPaused, Message: "Cluster is paused"}},
+		"creation":   {chain.State{Target: v(30)}, chain.Condition{True: true, Reason: chain.ReconcileSucceeded}},
+		"a hook blocks creation": {
+			chain.State{Target: v(30), Answers: []chain.Answer{
+				{Hook: chain.BeforeClusterCreate, Message: "no", Until: now.Add(time.Second)},
+			}},
+			chain.Condition{
+				Reason:  chain.ClusterCreating,
+				Message: "Cluster is being created\n  * hook BeforeClusterCreate is blocking: no",
+			},
+		},
+		"paused": {at(31, func(s *chain.State) { s.Paused = true }), chain.Condition{Reason: chain.ClusterPaused, Message: "Cluster is paused"}},
 		"a chain in its middle": {at(33, raised), chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.33.0\n" +
 			"  * control plane pending upgrade to version v1.32.0, v1.33.0\n  * MachineDeployment a pending upgrade to version v1.33.0\n  * MachinePool p pending upgrade to version v1.33.0"}},
 		"deferred": {
