@@ -69,7 +69,7 @@ func newDoctorCommand() *cobra.Command {
 		},
 		ValidArgsFunction: completeCluster(o.kube, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := view.ParseFormatOf(o.output, view.ReportFormats())
+			format, err := view.ParseFormat(o.output, view.ReportFormats())
 			if err != nil {
 				return reportError(cmd, view.Table, wrapInput("--output", err))
 			}
@@ -90,11 +90,12 @@ func newDoctorCommand() *cobra.Command {
 func reportExamination(cmd *cobra.Command, format view.Format, facts doctor.Facts) error {
 	findings := doctor.Examine(facts)
 	cluster := facts.Objects.Cluster
-	err := view.WriteExamination(cmd.OutOrStdout(), format, view.Examination{Namespace: cluster.Namespace, Cluster: cluster.Name, Findings: findings})
+	e := view.Examination{Namespace: cluster.Namespace, Cluster: cluster.Name, Worst: doctor.Worst(findings), Findings: findings}
+	err := view.WriteExamination(cmd.OutOrStdout(), format, e)
 	if err != nil {
 		return err
 	}
-	if doctor.Worst(findings) == doctor.Error {
+	if e.Worst == doctor.Error {
 		return &exitError{code: exitFailure, silent: true, err: errSick}
 	}
 	return nil

@@ -32,7 +32,7 @@ type planInput struct {
 func parsePlanOptions(o *planOptions, given func(flag string) bool) (planInput, error) {
 	in := planInput{format: view.Table, noWorkers: o.noWorkers, explain: o.explain}
 	var err error
-	if in.format, err = view.ParseFormat(o.output); err != nil {
+	if in.format, err = view.ParseFormat(o.output, view.Formats()); err != nil {
 		return planInput{format: view.Table}, wrapInput("--output", err)
 	}
 	if in.policy, err = parsePolicy(o); err != nil {

@@ -79,7 +79,7 @@ func newStatusCommand() *cobra.Command {
 		Args:              reported(clusterArg),
 		ValidArgsFunction: completeCluster(o.kube, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := view.ParseFormatOf(o.output, view.StatusFormats())
+			format, err := view.ParseFormat(o.output, view.StatusFormats())
 			if err != nil {
 				return reportError(cmd, view.Table, wrapInput("--output", err))
 			}

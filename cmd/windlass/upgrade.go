@@ -133,7 +133,7 @@ func upgradeFormats() []view.Format { return []view.Format{view.Table, view.JSON
 
 // check refuses flags that cannot be carried out.
 func (o *upgradeOptions) check() error {
-	if _, err := view.ParseFormatOf(o.output, upgradeFormats()); err != nil {
+	if _, err := view.ParseFormat(o.output, upgradeFormats()); err != nil {
 		return wrapInput("--output", err)
 	}
 	if o.to == "" && !o.retry && !o.cancel {

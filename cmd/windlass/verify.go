@@ -172,7 +172,7 @@ func simulation(r planRequest, in planInput) (explore.Config, error) {
 
 // explore visits all that can happen to a plan.
 func runExplorer(ctx context.Context, r planRequest, c explore.Config, p plan.Plan, maxStates int) (view.Verification, error) {
-	result := view.Verification{From: c.ControlPlane, To: c.Target, Notes: slices.Clone(r.notes)}
+	result := view.Verification{From: c.ControlPlane, To: c.Target, Safe: true, Notes: slices.Clone(r.notes)}
 	if r.updates != nil {
 		cluster := r.updates.facts.Objects.Cluster
 		result.Namespace, result.Cluster = cluster.Namespace, cluster.Name
@@ -181,7 +181,7 @@ func runExplorer(ctx context.Context, r planRequest, c explore.Config, p plan.Pl
 		result.Notes = append(result.Notes, fmt.Sprintf("an upgrade is under way: it is explored from where it is, with %s pending", strings.Join(namesOf(c.Recorded.Pending), ", ")))
 	}
 	represented := explore.Represent(c.Groups, c.Concurrency)
-	c.Groups, result.Unrepresented = represented.Groups, !represented.Complete
+	c.Groups, result.Complete = represented.Groups, represented.Complete
 	if represented.Note != "" {
 		result.Notes = append(result.Notes, represented.Note)
 	}
@@ -195,12 +195,15 @@ func runExplorer(ctx context.Context, r planRequest, c explore.Config, p plan.Pl
 		if err != nil {
 			return result, fmt.Errorf("exploring %s: %w", study.Name, err)
 		}
-		result.Studies = append(result.Studies, view.VerifiedStudy{
+		var found *view.Counterexample
+		if v := report.Violation; v != nil {
+			found = &view.Counterexample{Study: study.Name, Problem: v.Problem, Trace: v.Trace}
+		}
+		result.Add(view.VerifiedStudy{
 			Name: study.Name, Varies: study.Varies, States: report.States, Transitions: report.Transitions, Complete: report.Complete,
 			Seconds: time.Since(began).Seconds(),
-		})
-		if report.Violation != nil {
-			result.Counterexample = &view.Counterexample{Study: study.Name, Problem: report.Violation.Problem, Trace: report.Violation.Trace}
+		}, found)
+		if found != nil {
 			break
 		}
 	}
@@ -227,7 +230,7 @@ func reportVerification(cmd *cobra.Command, format view.Format, v view.Verificat
 	switch {
 	case v.Counterexample != nil:
 		return &exitError{code: exitFailure, silent: true, err: errUnsafe}
-	case !v.Complete():
+	case !v.Complete:
 		return &exitError{code: exitFailure, silent: true, err: errCutOff}
 	default:
 		return nil

@@ -153,7 +153,7 @@ func (c *chainComputation) workLeft(p chain.Progress, steps []Step) workLeft {
 	left := workLeft{since: p.Began.UTC()}
 	if n := len(p.Steps); n > 0 {
 		last := p.Steps[n-1]
-		left.since = utc(cmp.Or(last.Workers, last.ControlPlane, last.Began))
+		left.since = cmp.Or(last.Workers, last.ControlPlane, last.Began).UTC()
 		if last.ControlPlane.IsZero() {
 			left.controlPlane++
 		}

@@ -91,7 +91,7 @@ func (c *chainComputation) deferrals() []string {
 func (c *chainComputation) earliest() time.Time {
 	var at time.Time
 	if c.condition != nil && c.condition.Status == metav1.ConditionFalse {
-		at = utc(c.condition.LastTransitionTime.Time)
+		at = c.condition.LastTransitionTime.UTC()
 	}
 	if p := c.progress(); p != nil {
 		times := []time.Time{p.Began}
@@ -166,7 +166,7 @@ func (c *chainComputation) gateHolds() []Hold {
 			if w.ClusterUID != string(c.facts.Cluster.UID) || string(w.At) != string(due.Hook) || w.Version != due.Step.String() {
 				continue
 			}
-			holds = append(holds, Hold{Kind: HeldByGate, By: g.Name, Message: w.Message, Since: utc(w.Since.Time)})
+			holds = append(holds, Hold{Kind: HeldByGate, By: g.Name, Message: w.Message, Since: w.Since.UTC()})
 		}
 	}
 	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.By, b.By) })

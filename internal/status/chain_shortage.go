@@ -23,7 +23,7 @@ func (c *chainComputation) machineHolds() []Hold {
 	var holds []Hold
 	if cp := c.state.ControlPlane; cp.Exists && (cp.Upgrading || !cp.Provisioned) {
 		if message, since := blockedMessage(capi.Conditions(c.facts.ControlPlane)); message != "" {
-			holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message, Since: utc(since.Time), AtEarliest: true})
+			holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message, Since: since.UTC(), AtEarliest: true})
 		}
 	}
 	short := 0
@@ -48,7 +48,7 @@ func (c *chainComputation) groupHold(g chain.Group) (hold Hold, lacks bool) {
 		return Hold{}, false
 	}
 	message, since := blockedMessage(c.groupConditions(g))
-	hold = Hold{Kind: HeldByMachines, By: g.Name, Message: message, Since: utc(since.Time), AtEarliest: message != ""}
+	hold = Hold{Kind: HeldByMachines, By: g.Name, Message: message, Since: since.UTC(), AtEarliest: message != ""}
 	if g.Upgrading {
 		return hold, false
 	}

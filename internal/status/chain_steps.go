@@ -56,22 +56,14 @@ func (c *chainComputation) recordedSteps(p chain.Progress) []Step {
 	for i, s := range p.Steps {
 		last := i == len(p.Steps)-1
 		if !last || !c.state.ControlPlane.Upgrading {
-			done = append(done, Step{State: StepDone, Kind: plan.ControlPlaneUpgrade, From: from, To: s.To, Began: s.Began.UTC(), Ended: utc(s.ControlPlane)})
+			done = append(done, Step{State: StepDone, Kind: plan.ControlPlaneUpgrade, From: from, To: s.To, Began: s.Began.UTC(), Ended: s.ControlPlane.UTC()})
 		}
 		if !s.Workers.IsZero() {
-			done = append(done, Step{State: StepDone, Kind: plan.WorkersUpgrade, To: s.To, Began: utc(s.ControlPlane), Ended: utc(s.Workers)})
+			done = append(done, Step{State: StepDone, Kind: plan.WorkersUpgrade, To: s.To, Began: s.ControlPlane.UTC(), Ended: s.Workers.UTC()})
 		}
 		from = s.To
 	}
 	return done
-}
-
-// utc leaves the zero time as it is.
-func utc(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // versionChange is how topology controllers word the Event of a step: `Updated KIND "NAMESPACE/NAME" with version change from A to B`.
@@ -193,7 +185,7 @@ func (c *chainComputation) runningControlPlane() Step {
 // workersBegan is when the workers' step that a group is on began, which may be before the group's turn.
 func (c *chainComputation) workersBegan(g chain.Group) time.Time {
 	if p := c.progress(); p != nil && len(p.Steps) > 0 && p.Steps[len(p.Steps)-1].To.Equal(g.Version) {
-		return utc(p.Steps[len(p.Steps)-1].ControlPlane)
+		return p.Steps[len(p.Steps)-1].ControlPlane.UTC()
 	}
 	for _, seen := range c.observed {
 		if seen.GroupKind == g.Kind && seen.To.Equal(g.Version) {

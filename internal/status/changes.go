@@ -12,26 +12,34 @@ import (
 // Changes returns one line for each thing that differs between two reports of the same cluster, for people who follow
 // them. A message that changes by itself is no change: updaters count seconds there.
 func Changes(before, after Report) []string {
-	old := map[string]line{}
-	for _, l := range lines(before) {
-		old[l.subject] = l
-	}
 	var changes []string
-	for _, l := range lines(after) {
-		if old[l.subject].state != l.state {
-			changes = append(changes, l.String())
-		}
-		delete(old, l.subject)
-	}
-	for _, l := range lines(before) {
-		if _, gone := old[l.subject]; gone {
-			changes = append(changes, l.subject+": "+l.gone)
-		}
-	}
+	self := func(l line) line { return l }
+	diff(lines(before), lines(after), self, func(text string, _ line) { changes = append(changes, text) })
 	for _, c := range ComputeUpgradeChanges(before.InPlace, after.InPlace) {
 		changes = append(changes, "in-place upgrade of "+c.Text)
 	}
 	return changes
+}
+
+// diff adds the text of each item whose line has another state than before, then those that are gone, with a zero item.
+func diff[T any](before, after []T, lineOf func(T) line, add func(text string, item T)) {
+	old := map[string]line{}
+	for _, item := range before {
+		old[lineOf(item).subject] = lineOf(item)
+	}
+	for _, item := range after {
+		l := lineOf(item)
+		if old[l.subject].state != l.state {
+			add(l.String(), item)
+		}
+		delete(old, l.subject)
+	}
+	for _, item := range before {
+		l := lineOf(item)
+		if _, gone := old[l.subject]; gone {
+			add(l.subject+": "+l.gone, *new(T))
+		}
+	}
 }
 
 // line is one thing of a report. It has changed when its state has.

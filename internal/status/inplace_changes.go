@@ -18,22 +18,11 @@ type UpgradeChange struct {
 // ComputeUpgradeChanges returns what differs between two reports on upgrades that annotations ask for, Machines first. Either may be nil. A message that
 // changes by itself is no change.
 func ComputeUpgradeChanges(before, after *InPlaceUpgrades) []UpgradeChange {
-	old := map[string]line{}
-	for _, c := range upgradeLines(before) {
-		old[c.line.subject] = c.line
-	}
 	var changes []UpgradeChange
-	for _, c := range upgradeLines(after) {
-		if old[c.line.subject].state != c.line.state {
-			changes = append(changes, UpgradeChange{Text: c.line.String(), Machine: c.machine, Group: c.group})
-		}
-		delete(old, c.line.subject)
-	}
-	for _, c := range upgradeLines(before) {
-		if _, gone := old[c.line.subject]; gone {
-			changes = append(changes, UpgradeChange{Text: c.line.subject + ": " + c.line.gone})
-		}
-	}
+	lineOf := func(l upgradeLine) line { return l.line }
+	diff(upgradeLines(before), upgradeLines(after), lineOf, func(text string, l upgradeLine) {
+		changes = append(changes, UpgradeChange{Text: text, Machine: l.machine, Group: l.group})
+	})
 	return changes
 }
 

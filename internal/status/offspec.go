@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -71,7 +69,7 @@ func isInstalled(a asked[request.Upgrade]) bool {
 func isTouched(m *clusterv1.Machine) bool {
 	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
 	_, recorded := m.Annotations[v1alpha1.UpdateProgressAnnotation]
-	return marked || recorded || !m.DeletionTimestamp.IsZero() || meta.IsStatusConditionPresentAndEqual(m.Status.Conditions, clusterv1.MachineUpdatingCondition, metav1.ConditionTrue)
+	return marked || recorded || !m.DeletionTimestamp.IsZero() || updating(m) != nil
 }
 
 // brings reports whether a release may have brought a node to a version: one that names no version may.

@@ -85,8 +85,8 @@ func ended(m *clusterv1.Machine, rec record) bool {
 		desired, err := version.Parse(m.Spec.Version)
 		return err == nil && to == m.Labels[clusterv1.MachineSetNameLabel] && rec.summary.To == desired
 	}
-	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
-	return c != nil && c.Status == metav1.ConditionTrue && !rec.summary.Ended.Before(c.LastTransitionTime.Time)
+	c := updating(m)
+	return c != nil && !rec.summary.Ended.Before(c.LastTransitionTime.Time)
 }
 
 // isFinishing reports whether Cluster API has not looked at the Machine yet since its update ended.
@@ -97,8 +97,17 @@ func isFinishing(m *clusterv1.Machine) bool {
 
 // refused reports whether Cluster API's last question to update the Machine was answered with a failure.
 func refused(m *clusterv1.Machine) bool {
+	c := updating(m)
+	return c != nil && c.Reason == clusterv1.MachineInPlaceUpdateFailedReason
+}
+
+// updating returns Cluster API's condition that a Machine is being updated; nil where it does not say so.
+func updating(m *clusterv1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
-	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == clusterv1.MachineInPlaceUpdateFailedReason
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return c
 }
 
 // isUpToDate goes by Cluster API's condition. A Machine has none when it is new, or where its owner does not set it; then
@@ -159,8 +168,8 @@ func messageOf(m *clusterv1.Machine, rec record, state State) string {
 		// Cluster API does not pass on why an update was refused, so that a Machine's own condition counts first.
 		return blocked[0].Message
 	}
-	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
-	if c == nil || c.Status != metav1.ConditionTrue {
+	c := updating(m)
+	if c == nil {
 		return ""
 	}
 	if rec.progress != nil {

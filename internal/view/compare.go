@@ -10,7 +10,7 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-// comparisonWidth bounds each of the two columns of operations of a comparison.
+// comparisonWidth bounds each column of a comparison; only operations are as wide.
 const comparisonWidth = 38
 
 // SameOperation reports whether two operations do the same to the same groups, whatever the reason. The order of the
@@ -42,12 +42,7 @@ func WriteComparison(w io.Writer, planned, observed []plan.Operation) (same bool
 		same = same && row[3] == "equal"
 		rows = append(rows, row)
 	}
-	head := []string{"#", "Planned", "Observed", "Result"}
-	widths := make([]int, len(head))
-	for column := range head {
-		widths[column] = text.ColumnWidth(head[column], rows, column, comparisonWidth)
-	}
 	var buffer strings.Builder
-	text.WriteRows(&buffer, head, rows, widths)
+	text.WriteTable(&buffer, []string{"#", "Planned", "Observed", "Result"}, rows, slices.Repeat([]int{comparisonWidth}, 4))
 	return same, writeText(w, buffer.String())
 }

@@ -6,22 +6,17 @@ import (
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/doctor"
+	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// Examination is what was found out about a cluster.
+// Examination is what was found out about a cluster, and the stable interface of `windlass doctor -o json` and `-o yaml`.
 type Examination struct {
-	Namespace, Cluster string
-	Findings           []doctor.Finding
-}
-
-// examinationDocument is the stable interface of `windlass doctor -o json` and `-o yaml`.
-type examinationDocument struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
 	// Worst is the worst severity of all findings.
-	Worst    doctor.Severity  `json:"worst"`
-	Findings []doctor.Finding `json:"findings"`
+	Worst    doctor.Severity             `json:"worst"`
+	Findings status.List[doctor.Finding] `json:"findings"`
 }
 
 // Widths of columns of findings. With their bars they fill tableWidth.
@@ -34,19 +29,7 @@ const (
 
 // WriteExamination shows an examination.
 func WriteExamination(w io.Writer, f Format, e Examination) error {
-	switch f {
-	case JSON, YAML:
-		return writeDocument(w, f, examinationDocument{
-			Namespace: e.Namespace, Cluster: e.Cluster, Worst: doctor.Worst(e.Findings),
-			Findings: append([]doctor.Finding{}, e.Findings...),
-		})
-	case Table:
-		return writeText(w, examinationTable(e))
-	case Mermaid, Wide:
-		return fmt.Errorf("format %q shows no examination", f)
-	default:
-		return fmt.Errorf("unknown format %q", f)
-	}
+	return show(w, f, e, texts{table: func() string { return examinationTable(e) }})
 }
 
 func examinationTable(e Examination) string {

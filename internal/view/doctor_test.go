@@ -23,6 +23,7 @@ func TestExaminationGolden(t *testing.T) {
 		})
 	}
 	for name, e := range map[string]Examination{"sick": sick, "nothing": {Cluster: "prod"}} {
+		e.Worst = doctor.Worst(e.Findings)
 		for _, f := range ReportFormats() {
 			t.Run(name+"/"+string(f), func(t *testing.T) {
 				var got strings.Builder

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -21,40 +22,35 @@ type upgradeStep struct {
 }
 
 type planDocument struct {
-	ControlPlaneUpgrades []upgradeStep `json:"controlPlaneUpgrades"`
+	ControlPlaneUpgrades status.List[upgradeStep] `json:"controlPlaneUpgrades"`
 	// ControlPlaneUpdate is left out, as are the groups' own, for plans from flags alone.
 	ControlPlaneUpdate *Update `json:"controlPlaneUpdate,omitempty"`
 	// WorkersUpgrades is the list that all groups share.
-	WorkersUpgrades []upgradeStep `json:"workersUpgrades"`
+	WorkersUpgrades status.List[upgradeStep] `json:"workersUpgrades"`
 	// Groups are the groups' own plans, in the order of upgrade.
-	Groups     []groupDocument     `json:"groups"`
-	Operations []operationDocument `json:"operations"`
+	Groups     status.List[groupDocument]     `json:"groups"`
+	Operations status.List[operationDocument] `json:"operations"`
 	// Explanation is nil, and left out, when nobody asked for it.
-	Explanation *[]explanationDocument `json:"explanation,omitempty"`
+	Explanation *status.List[plan.ExplanationLine] `json:"explanation,omitempty"`
 }
 
 type groupDocument struct {
-	Name     string        `json:"name"`
-	Upgrades []upgradeStep `json:"upgrades"`
-	Update   *Update       `json:"update,omitempty"`
+	Name     string                   `json:"name"`
+	Upgrades status.List[upgradeStep] `json:"upgrades"`
+	Update   *Update                  `json:"update,omitempty"`
 }
 
 type operationDocument struct {
-	Operation string          `json:"operation"`
-	Groups    []string        `json:"groups"`
-	From      version.Version `json:"from"`
-	To        version.Version `json:"to"`
-	Reason    string          `json:"reason"`
-}
-
-type explanationDocument struct {
-	Topic string `json:"topic"`
-	Text  string `json:"text"`
+	Operation string              `json:"operation"`
+	Groups    status.List[string] `json:"groups"`
+	From      version.Version     `json:"from"`
+	To        version.Version     `json:"to"`
+	Reason    string              `json:"reason"`
 }
 
 type failureDocument struct {
-	Error       Failure                `json:"error"`
-	Explanation *[]explanationDocument `json:"explanation,omitempty"`
+	Error       Failure                            `json:"error"`
+	Explanation *status.List[plan.ExplanationLine] `json:"explanation,omitempty"`
 }
 
 // Failure is why there is no plan, for programs.
@@ -73,19 +69,16 @@ type Failure struct {
 func WriteFailure(w io.Writer, f Format, failure Failure, lines []plan.ExplanationLine) error {
 	document := failureDocument{Error: failure}
 	if lines != nil {
-		document.Explanation = explanationDocuments(lines)
+		document.Explanation = new(status.List[plan.ExplanationLine](lines))
 	}
 	return writeDocument(w, f, document)
 }
 
 func newPlanDocument(c Chain) planDocument {
 	document := planDocument{
-		ControlPlaneUpgrades: upgradeSteps(c.Plan.ControlPlane),
-		WorkersUpgrades:      upgradeSteps(c.Plan.Workers),
-		Groups:               make([]groupDocument, 0, len(c.Plan.Groups)),
-		Operations:           make([]operationDocument, 0, len(c.Plan.Operations)),
+		ControlPlaneUpgrades: upgradeSteps(c.Plan.ControlPlane), ControlPlaneUpdate: c.ControlPlaneUpdate,
+		WorkersUpgrades: upgradeSteps(c.Plan.Workers),
 	}
-	document.ControlPlaneUpdate = c.ControlPlaneUpdate
 	for _, g := range c.Plan.Groups {
 		d := groupDocument{Name: g.Name, Upgrades: upgradeSteps(g.Upgrades)}
 		if update, asked := c.Updates[g.Name]; asked {
@@ -95,30 +88,21 @@ func newPlanDocument(c Chain) planDocument {
 	}
 	for _, o := range c.Plan.Operations {
 		document.Operations = append(document.Operations, operationDocument{
-			Operation: string(o.Kind), Groups: append([]string{}, o.Groups...),
+			Operation: string(o.Kind), Groups: o.Groups,
 			From: o.From, To: o.To, Reason: o.Reason.Message(),
 		})
 	}
 	if c.Explained {
-		document.Explanation = explanationDocuments(c.Explanation)
+		document.Explanation = new(status.List[plan.ExplanationLine](c.Explanation))
 	}
 	return document
 }
 
-func upgradeSteps(versions []version.Version) []upgradeStep {
-	steps := make([]upgradeStep, 0, len(versions))
+func upgradeSteps(versions []version.Version) (steps []upgradeStep) {
 	for _, v := range versions {
 		steps = append(steps, upgradeStep{Version: v})
 	}
 	return steps
-}
-
-func explanationDocuments(lines []plan.ExplanationLine) *[]explanationDocument {
-	documents := make([]explanationDocument, 0, len(lines))
-	for _, l := range lines {
-		documents = append(documents, explanationDocument{Topic: string(l.Topic), Text: l.Text})
-	}
-	return &documents
 }
 
 func writeDocument(w io.Writer, f Format, document any) error {
@@ -140,8 +124,6 @@ func writeDocument(w io.Writer, f Format, document any) error {
 		}
 		return writeText(w, string(converted))
 	case Table, Wide, Mermaid:
-		return fmt.Errorf("format %q holds no documents", f)
-	default:
-		return fmt.Errorf("unknown format %q", f)
 	}
+	return fmt.Errorf("format %q holds no documents", f)
 }

@@ -2,21 +2,20 @@ package view
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"unicode"
 
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-// writeMermaid draws the operations as a flowchart from top to bottom: one box for each, in order, control plane and
+// mermaid draws the operations as a flowchart from top to bottom: one box for each, in order, control plane and
 // workers in two colours that are readable on light and dark pages.
-func writeMermaid(w io.Writer, c Chain) error {
+func mermaid(c Chain) string {
 	var text strings.Builder
 	text.WriteString("flowchart TB\n")
 	if len(c.Plan.Operations) == 0 {
 		fmt.Fprintf(&text, "  start([\"%s\"])\n", mermaidText(nothingToDo(c)))
-		return writeText(w, text.String())
+		return text.String()
 	}
 	notes := selectNotes(c.Plan)
 	fmt.Fprintf(&text, "  start([\"%s\"])\n", mermaidText(fmt.Sprintf("control plane at %s", c.ControlPlane)))
@@ -37,7 +36,7 @@ func writeMermaid(w io.Writer, c Chain) error {
 	}
 	text.WriteString("\n  classDef controlPlane fill:#326ce5,stroke:#1d4ea8,color:#ffffff\n")
 	text.WriteString("  classDef workers fill:#f2a33a,stroke:#a86a14,color:#000000\n")
-	return writeText(w, text.String())
+	return text.String()
 }
 
 // mermaidText writes everything but letters, digits and harmless marks as a character reference, which Mermaid spells

@@ -21,14 +21,6 @@ func ReportFormats() []Format { return []Format{Table, JSON, YAML} }
 // StatusFormats returns the formats of WriteStatus, the default first.
 func StatusFormats() []Format { return []Format{Table, Wide, JSON, YAML} }
 
-// ParseFormatOf returns the format of that name if it is one of those, or an error that lists them.
-func ParseFormatOf(name string, formats []Format) (Format, error) {
-	if f := Format(name); slices.Contains(formats, f) {
-		return f, nil
-	}
-	return "", fmt.Errorf("unknown format %q: choose one of %q", name, formats)
-}
-
 // unbounded is the width of a column that is never wrapped.
 const unbounded = 1 << 20
 
@@ -47,16 +39,16 @@ const (
 
 // WriteStatus shows how the upgrade of a cluster and the updates of its machines stand. now is what the ages of a table are counted from.
 func WriteStatus(w io.Writer, f Format, r status.Report, now time.Time) error {
-	switch f {
-	case JSON, YAML:
-		return writeDocument(w, f, r)
-	case Table, Wide:
-		return writeText(w, statusTable(f == Wide, r, now))
-	case Mermaid:
-		return fmt.Errorf("format %q shows no status", f)
-	default:
-		return fmt.Errorf("unknown format %q", f)
+	table := func() string { return statusTable(f == Wide, r, now) }
+	return show(w, f, r, texts{table: table, wide: table})
+}
+
+// lineWidth is how wide text below tables may get.
+func lineWidth(wide bool) int {
+	if wide {
+		return unbounded
 	}
+	return tableWidth
 }
 
 func statusTable(wide bool, r status.Report, now time.Time) string {
@@ -66,10 +58,7 @@ func statusTable(wide bool, r status.Report, now time.Time) string {
 	text.WriteTable(&buffer, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
 	formatUpdates(&buffer, wide, r.Updates, now)
 	formatInPlace(&buffer, wide, r.InPlace, now)
-	width := tableWidth
-	if wide {
-		width = unbounded
-	}
+	width := lineWidth(wide)
 	formatList(&buffer, "At other versions than their specs say", width, len(r.OffSpec), func(i int) (string, string) {
 		return "Machine " + r.OffSpec[i].Machine, r.OffSpec[i].Message
 	})

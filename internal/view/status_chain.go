@@ -28,15 +28,8 @@ func formatChain(buffer *strings.Builder, wide bool, c *status.Chain, now time.T
 	if c == nil {
 		return
 	}
-	width := tableWidth
-	if wide {
-		width = unbounded
-	}
-	paragraph := func(words string) {
-		for _, line := range text.Wrap(text.Printable(words), width) {
-			buffer.WriteString(line + "\n")
-		}
-	}
+	width := lineWidth(wide)
+	paragraph := func(words string) { writeParagraph(buffer, words, width) }
 	paragraph(chainHeadline(c, now))
 	if c.Now != "" && c.State != status.ChainUpToDate {
 		paragraph("Now: " + c.Now + ".")
@@ -63,26 +56,24 @@ func formatChain(buffer *strings.Builder, wide bool, c *status.Chain, now time.T
 
 // chainHeadline says in one sentence what an upgrade is at.
 func chainHeadline(c *status.Chain, now time.Time) string {
+	words := ""
 	switch c.State {
 	case status.ChainUnknown:
 		return "Upgrade: not known: " + c.Problem
 	case status.ChainUpToDate:
 		return restingHeadline(c)
-	case status.ChainCreating, status.ChainDeleting:
-		return fmt.Sprintf("Upgrade: none under way; %s.", c.Now)
-	case status.ChainPaused:
-		if len(c.Steps) == 0 {
-			return fmt.Sprintf("Upgrade: none under way; %s.", c.Now)
-		}
-	case status.ChainUpgrading, status.ChainHeld:
-	}
-	words := "under way"
-	switch c.State {
+	case status.ChainUpgrading:
+		words = "under way"
 	case status.ChainHeld:
 		words = "held"
 	case status.ChainPaused:
-		words = "paused"
-	case status.ChainUnknown, status.ChainUpToDate, status.ChainCreating, status.ChainDeleting, status.ChainUpgrading:
+		if len(c.Steps) > 0 {
+			words = "paused"
+		}
+	case status.ChainCreating, status.ChainDeleting:
+	}
+	if words == "" {
+		return fmt.Sprintf("Upgrade: none under way; %s.", c.Now)
 	}
 	from := ""
 	if !c.From.IsZero() {
@@ -107,21 +98,15 @@ func formatSteps(buffer *strings.Builder, wide bool, steps []status.Step, now ti
 	if len(steps) == 0 {
 		return
 	}
-	done, next := 0, 0
+	count := make(map[status.StepState]int)
 	for _, s := range steps {
-		switch s.State {
-		case status.StepDone:
-			done++
-		case status.StepNext:
-			next++
-		case status.StepRunning:
-		}
+		count[s.State]++
 	}
 	var rows [][]string
 	add := func(cells ...string) { rows = append(rows, cells) }
 	firstDone, lastNext := 0, len(steps)
 	if !wide {
-		firstDone, lastNext = max(0, done-shownDone), len(steps)-max(0, next-shownNext)
+		firstDone, lastNext = max(0, count[status.StepDone]-shownDone), len(steps)-max(0, count[status.StepNext]-shownNext)
 	}
 	if firstDone > 0 {
 		add("done", fmt.Sprintf("%d steps before these", firstDone), "", "")

@@ -37,12 +37,8 @@ func formatInPlace(buffer *strings.Builder, wide bool, r *status.InPlaceUpgrades
 	if r.Lock != nil {
 		buffer.WriteString("\n" + text.Printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
 	}
-	width := tableWidth
-	if wide {
-		width = unbounded
-	}
 	said := saidOfUpgrades(groups, machines)
-	formatList(buffer, "Why", width, len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
+	formatList(buffer, "Why", lineWidth(wide), len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
 }
 
 // saidOfUpgrades pairs what there is to say about upgrades with what it is about.

@@ -84,8 +84,8 @@ func TestStatusGolden(t *testing.T) {
 }
 
 func TestStatusFormats(t *testing.T) {
-	if _, err := ParseFormatOf("mermaid", StatusFormats()); err == nil || !strings.Contains(err.Error(), `"wide"`) {
-		t.Errorf("ParseFormatOf: %v, want an error that lists the formats", err)
+	if _, err := ParseFormat("mermaid", StatusFormats()); err == nil || !strings.Contains(err.Error(), `"wide"`) {
+		t.Errorf("ParseFormat: %v, want an error that lists the formats", err)
 	}
 	for _, f := range []Format{Mermaid, "xml"} {
 		if err := WriteStatus(&strings.Builder{}, f, status.Report{}, statusNow); err == nil {

@@ -21,9 +21,9 @@ const (
 	shownGroups = 4
 )
 
-func writeTable(w io.Writer, c Chain) error {
+func planTable(c Chain) string {
 	if len(c.Plan.Operations) == 0 {
-		return writeText(w, nothingToDo(c)+"\n")
+		return nothingToDo(c) + "\n"
 	}
 	notes := selectNotes(c.Plan)
 	rows := make([][]string, 0, len(notes))
@@ -36,16 +36,21 @@ func writeTable(w io.Writer, c Chain) error {
 	noteWidth := text.ColumnWidth("Note", rows, 1, max(tableWidth-7-operationWidth, minNoteWidth))
 	text.WriteRows(&buffer, []string{"Operation", "Note"}, rows, []int{operationWidth, noteWidth})
 	buffer.WriteString("\n")
-	for _, line := range text.Wrap(computeSummary(c).sentence(), tableWidth) {
-		buffer.WriteString(line + "\n")
-	}
+	writeParagraph(&buffer, computeSummary(c).sentence(), tableWidth)
 	if c.ShowUpdates {
 		formatUpdatesOf(&buffer, c)
 	}
 	if c.Explained {
 		formatExplanation(&buffer, c.Explanation)
 	}
-	return writeText(w, buffer.String())
+	return buffer.String()
+}
+
+// writeParagraph writes words in lines of a width.
+func writeParagraph(buffer *strings.Builder, words string, width int) {
+	for _, line := range text.Wrap(text.Printable(words), width) {
+		buffer.WriteString(line + "\n")
+	}
 }
 
 func nothingToDo(c Chain) string {
@@ -121,9 +126,7 @@ func WriteNotes(w io.Writer, notes []string) error {
 	var buffer strings.Builder
 	for _, n := range notes {
 		buffer.WriteString("\n")
-		for _, line := range text.Wrap("Note: "+text.Printable(n)+".", tableWidth) {
-			buffer.WriteString(line + "\n")
-		}
+		writeParagraph(&buffer, "Note: "+n+".", tableWidth)
 	}
 	return writeText(w, buffer.String())
 }

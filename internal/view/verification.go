@@ -9,19 +9,27 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Verification is what was found out about all that can happen to an upgrade.
+// Verification is what was found out about all that can happen to an upgrade, and the stable interface of `windlass verify -o json`
+// and `-o yaml`.
 type Verification struct {
 	// Namespace and Cluster are empty where nothing but versions was given.
-	Namespace, Cluster string
-	From, To           version.Version
+	Namespace string          `json:"namespace"`
+	Cluster   string          `json:"cluster"`
+	From      version.Version `json:"from"`
+	To        version.Version `json:"to"`
+	// Safe says that no counterexample was found; without Complete, which says that everything was visited, that is not a proof.
+	Safe     bool `json:"safe"`
+	Complete bool `json:"complete"`
+	// States, Transitions and Seconds are those of all Studies.
+	States      int     `json:"states"`
+	Transitions int     `json:"transitions"`
+	Seconds     float64 `json:"seconds"`
 	// Groups are the names of those that were explored.
-	Groups []string
-	// Unrepresented says that those do not stand for all that there are.
-	Unrepresented bool
-	Studies       []VerifiedStudy
+	Groups  status.List[string]        `json:"groups"`
+	Studies status.List[VerifiedStudy] `json:"studies"`
 	// Counterexample is nil when none was found.
-	Counterexample *Counterexample
-	Notes          []string
+	Counterexample *Counterexample     `json:"counterexample"`
+	Notes          status.List[string] `json:"notes"`
 }
 
 // VerifiedStudy is one kind of disturbance.
@@ -42,66 +50,17 @@ type Counterexample struct {
 	Trace   status.List[string] `json:"trace"`
 }
 
-// Complete reports whether everything was visited.
-func (v Verification) Complete() bool {
-	if v.Unrepresented {
-		return false
-	}
-	for _, s := range v.Studies {
-		if !s.Complete {
-			return false
-		}
-	}
-	return true
-}
-
-func (v Verification) sum() (states, transitions int, seconds float64) {
-	for _, s := range v.Studies {
-		states, transitions, seconds = states+s.States, transitions+s.Transitions, seconds+s.Seconds
-	}
-	return states, transitions, seconds
-}
-
-// The types below are the stable interface of `windlass verify -o json` and `-o yaml`.
-
-type verificationDocument struct {
-	Namespace string          `json:"namespace"`
-	Cluster   string          `json:"cluster"`
-	From      version.Version `json:"from"`
-	To        version.Version `json:"to"`
-	// Safe says that no counterexample was found; without Complete that is not a proof.
-	Safe           bool                       `json:"safe"`
-	Complete       bool                       `json:"complete"`
-	States         int                        `json:"states"`
-	Transitions    int                        `json:"transitions"`
-	Seconds        float64                    `json:"seconds"`
-	Groups         status.List[string]        `json:"groups"`
-	Studies        status.List[VerifiedStudy] `json:"studies"`
-	Counterexample *Counterexample            `json:"counterexample"`
-	Notes          status.List[string]        `json:"notes"`
+// Add adds a study and what it found; counterexample is nil where that is nothing.
+func (v *Verification) Add(s VerifiedStudy, counterexample *Counterexample) {
+	v.Studies = append(v.Studies, s)
+	v.States, v.Transitions, v.Seconds = v.States+s.States, v.Transitions+s.Transitions, v.Seconds+s.Seconds
+	v.Complete = v.Complete && s.Complete
+	v.Safe, v.Counterexample = counterexample == nil, counterexample
 }
 
 // WriteVerification shows a verification.
 func WriteVerification(w io.Writer, f Format, v Verification) error {
-	switch f {
-	case JSON, YAML:
-		return writeDocument(w, f, newVerificationDocument(v))
-	case Table:
-		return writeText(w, verificationText(v))
-	case Mermaid, Wide:
-		return fmt.Errorf("format %q shows no verification", f)
-	default:
-		return fmt.Errorf("unknown format %q", f)
-	}
-}
-
-func newVerificationDocument(v Verification) verificationDocument {
-	d := verificationDocument{
-		Namespace: v.Namespace, Cluster: v.Cluster, From: v.From, To: v.To, Safe: v.Counterexample == nil, Complete: v.Complete(),
-		Groups: v.Groups, Studies: v.Studies, Counterexample: v.Counterexample, Notes: v.Notes,
-	}
-	d.States, d.Transitions, d.Seconds = v.sum()
-	return d
+	return show(w, f, v, texts{table: func() string { return verificationText(v) }})
 }
 
 func verificationText(v Verification) string {
@@ -120,17 +79,16 @@ func verificationText(v Verification) string {
 		fmt.Fprintf(&b, "             %s\n", s.Varies)
 	}
 	b.WriteString("\n")
-	states, transitions, seconds := v.sum()
 	switch c := v.Counterexample; {
 	case c != nil:
 		fmt.Fprintf(&b, "NOT SAFE (%s): %s\n", c.Study, c.Problem)
 		for i, line := range c.Trace {
 			fmt.Fprintf(&b, "%4d. %s\n", i+1, line)
 		}
-	case !v.Complete():
-		fmt.Fprintf(&b, "No fault was found in %d states and %d transitions, in %.1f s. That is not all that can happen.\n", states, transitions, seconds)
+	case !v.Complete:
+		fmt.Fprintf(&b, "No fault was found in %d states and %d transitions, in %.1f s. That is not all that can happen.\n", v.States, v.Transitions, v.Seconds)
 	default:
-		fmt.Fprintf(&b, "Every interleaving of this upgrade is safe: %d states, %d transitions, in %.1f s.\n", states, transitions, seconds)
+		fmt.Fprintf(&b, "Every interleaving of this upgrade is safe: %d states, %d transitions, in %.1f s.\n", v.States, v.Transitions, v.Seconds)
 	}
 	for _, note := range v.Notes {
 		fmt.Fprintf(&b, "Note: %s\n", note)

@@ -23,12 +23,12 @@ const (
 // Formats returns every format, the default first.
 func Formats() []Format { return []Format{Table, JSON, YAML, Mermaid} }
 
-// ParseFormat returns the format of that name, or an error that lists the names there are.
-func ParseFormat(name string) (Format, error) {
-	if f := Format(name); slices.Contains(Formats(), f) {
+// ParseFormat returns the format of that name if it is one of those, or an error that lists them.
+func ParseFormat(name string, formats []Format) (Format, error) {
+	if f := Format(name); slices.Contains(formats, f) {
 		return f, nil
 	}
-	return "", fmt.Errorf("unknown format %q: choose one of %q", name, Formats())
+	return "", fmt.Errorf("unknown format %q: choose one of %q", name, formats)
 }
 
 // Structured reports whether the format is read by programs, so that nothing but one document may be written.
@@ -53,18 +53,31 @@ type Chain struct {
 
 // Write shows a chain.
 func Write(w io.Writer, f Format, c Chain) error {
+	return show(w, f, newPlanDocument(c), texts{
+		table: func() string { return planTable(c) }, mermaid: func() string { return mermaid(c) },
+	})
+}
+
+// texts make what a report is in the formats for people; nil where it is not shown in one.
+type texts struct{ table, wide, mermaid func() string }
+
+// show writes a report as a document, or as a text.
+func show(w io.Writer, f Format, document any, t texts) error {
+	var text func() string
 	switch f {
-	case Table:
-		return writeTable(w, c)
 	case JSON, YAML:
-		return writeDocument(w, f, newPlanDocument(c))
-	case Mermaid:
-		return writeMermaid(w, c)
+		return writeDocument(w, f, document)
+	case Table:
+		text = t.table
 	case Wide:
-		return fmt.Errorf("format %q shows no plan", f)
-	default:
-		return fmt.Errorf("unknown format %q", f)
+		text = t.wide
+	case Mermaid:
+		text = t.mermaid
 	}
+	if text == nil {
+		return fmt.Errorf("format %q does not show this", f)
+	}
+	return writeText(w, text())
 }
 
 // writeText writes a finished text in one call, so that a failing writer leaves as little as it can.

@@ -206,7 +206,7 @@ func TestWriteComparison(t *testing.T) {
 }
 
 func TestUnknownFormat(t *testing.T) {
-	if _, err := ParseFormat("xml"); err == nil || !strings.Contains(err.Error(), `"mermaid"`) {
+	if _, err := ParseFormat("xml", Formats()); err == nil || !strings.Contains(err.Error(), `"mermaid"`) {
 		t.Errorf("ParseFormat: %v, want an error that lists the formats", err)
 	}
 	if err := Write(&strings.Builder{}, "xml", Chain{}); err == nil {

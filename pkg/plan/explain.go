@@ -25,8 +25,8 @@ const (
 
 // ExplanationLine is one sentence, without a full stop.
 type ExplanationLine struct {
-	Topic Topic
-	Text  string
+	Topic Topic  `json:"topic"`
+	Text  string `json:"text"`
 }
 
 // Explanation says why a plan is as it is, in the order of its operations, or why there is none.
