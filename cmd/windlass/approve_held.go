@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -109,13 +109,6 @@ func (h held) selectApproved(name string, pattern *gate.StepPattern) []heldStep 
 	return steps
 }
 
-// annotations returns the names of annotations that hold an upgrade before it begins, sorted.
-func (h held) annotations() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.cluster.Annotations)), func(key string) bool {
-		return !strings.HasPrefix(key, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix)
-	})
-}
-
 // write shows all of it.
 func (h held) write(out io.Writer) {
 	var waits, approved strings.Builder
@@ -128,7 +121,7 @@ func (h held) write(out io.Writer) {
 			fmt.Fprintf(&approved, "  %s, %s\n", a, a.author())
 		}
 	}
-	for _, key := range h.annotations() {
+	for _, key := range snapshot.Blockers(h.cluster) {
 		name := strings.TrimPrefix(key, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix+"/")
 		fmt.Fprintf(&waits, "  annotation %s: %q\n    holds an upgrade before it begins; to take it away: windlass approve %s -n %s --annotation %s\n",
 			key, text.Bound(h.cluster.Annotations[key], maxPrinted), h.cluster.Name, h.cluster.Namespace, name)

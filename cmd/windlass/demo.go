@@ -9,13 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/demo"
 	"github.com/windlass-dev/windlass/internal/devplane"
@@ -78,9 +75,7 @@ With --engine windlass it is not stock Cluster API whose core manager carries th
 }
 
 func (o *demoOptions) run(cmd *cobra.Command) error {
-	// What libraries would log is told by this command itself, or is in the logs of the parts.
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
+	silenceLibraries()
 	scenario, err := o.scenario(cmd.InOrStdin())
 	if err != nil {
 		return err
@@ -176,9 +171,9 @@ func (o *demoOptions) startPlane(cmd *cobra.Command) (*devplane.Plane, error) {
 func (o *demoOptions) upgrade(ctx context.Context, out io.Writer, plane *devplane.Plane, scenario demo.Scenario) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("it took longer than --timeout %s", o.timeout))
 	defer cancel()
-	executable, err := os.Executable()
+	executable, err := thisProgram()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return err
 	}
 	viewer, closeViewer := newDemoViewer(out)
 	defer closeViewer()

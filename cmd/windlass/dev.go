@@ -219,13 +219,27 @@ func reportRunning(ctx context.Context, plane *devplane.Plane, cmd *cobra.Comman
 
 // registerExtension runs this program's extension on a plane.
 func registerExtension(ctx context.Context, plane *devplane.Plane) error {
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	executable, err := os.Executable()
+	silenceLibraries()
+	executable, err := thisProgram()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return err
 	}
 	return demo.Register(ctx, plane, executable)
+}
+
+// silenceLibraries drops what libraries would log: commands say it themselves, or it is in the logs of the parts.
+func silenceLibraries() {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+}
+
+// thisProgram returns the path of this program.
+func thisProgram() (string, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding this program: %w", err)
+	}
+	return executable, nil
 }
 
 // devCommand is how to call another dev command for the same plane.

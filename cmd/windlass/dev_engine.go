@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,9 +31,9 @@ func (f *engineFlag) add(fs *pflag.FlagSet) {
 
 // configure has a plane start with the engine.
 func (f *engineFlag) configure(config *devplane.Config) error {
-	executable, err := os.Executable()
+	executable, err := thisProgram()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return err
 	}
 	config.Children = append(config.Children, f.Children(executable)...)
 	return nil
@@ -89,9 +88,9 @@ func runDevEngine(cmd *cobra.Command, opts *devOptions, args []string) error {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), running)
 		return err
 	}
-	executable, err := os.Executable()
+	executable, err := thisProgram()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return err
 	}
 	started := time.Now()
 	if err := demo.SwitchEngine(cmd.Context(), plane, executable, wanted); err != nil {

@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/demo"
 	"github.com/windlass-dev/windlass/internal/devplane"
@@ -99,8 +95,7 @@ func (o *devK8sdOptions) run(cmd *cobra.Command, opts *devOptions) error {
 	if err != nil {
 		return err
 	}
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
+	silenceLibraries()
 	plane, err := connectDev(cmd, opts)
 	if err != nil {
 		return err
@@ -118,9 +113,9 @@ func (o *devK8sdOptions) run(cmd *cobra.Command, opts *devOptions) error {
 
 // start runs k8sd unless it runs, and has it behave.
 func (o *devK8sdOptions) start(ctx context.Context, plane *devplane.Plane, behaviour demo.K8sdBehaviour, out io.Writer) error {
-	executable, err := os.Executable()
+	executable, err := thisProgram()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return err
 	}
 	starting, cancel := context.WithTimeoutCause(ctx, updaterStartTimeout, fmt.Errorf("it took longer than %s", updaterStartTimeout))
 	defer cancel()

@@ -55,9 +55,7 @@ func newDevStatusCommand(opts *devOptions) *cobra.Command {
 // printStatus ends with what is wrong, and with what mends it where that is known. dev is how dev commands are called.
 func printStatus(out io.Writer, format string, status devplane.Status, dev string, now time.Time) error {
 	if format == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(status)
+		return writeIndented(out, status)
 	}
 	network := "private"
 	if !status.Isolated {
@@ -88,6 +86,12 @@ func printStatus(out io.Writer, format string, status devplane.Status, dev strin
 		fmt.Fprintf(out, "\n%s\n", remedy)
 	}
 	return nil
+}
+
+func writeIndented(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
 }
 
 func formatBytes(n int64) string {

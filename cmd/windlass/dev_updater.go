@@ -6,14 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"text/tabwriter"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/demo"
@@ -122,8 +118,7 @@ func (o *devUpdaterOptions) run(cmd *cobra.Command, opts *devOptions, args []str
 	if err := o.check(cmd, args); err != nil {
 		return err
 	}
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
+	silenceLibraries()
 	plane, err := connectDev(cmd, opts)
 	if err != nil {
 		return err
@@ -160,9 +155,9 @@ func (o *devUpdaterOptions) act(ctx context.Context, plane *devplane.Plane, out 
 }
 
 func (o *devUpdaterOptions) start(ctx context.Context, plane *devplane.Plane) error {
-	executable, err := os.Executable()
+	executable, err := thisProgram()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, updaterStartTimeout, fmt.Errorf("it took longer than %s", updaterStartTimeout))
 	defer cancel()

@@ -33,10 +33,8 @@ import (
 
 // extensionOptions are the flags of `windlass extension`.
 type extensionOptions struct {
-	kubeconfig, context     string
-	bindAddress             string
-	port, guardPort         int
-	certDir, clientCAName   string
+	serving                 servingFlags
+	guardPort               int
 	guardClientCAName       string
 	healthAddr, metricsAddr string
 	leaderElect, gates      bool
@@ -77,13 +75,8 @@ it, run one. The manifests for all of this are in config/.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
-	flags.StringVar(&o.context, "context", "", "context of the kubeconfig to use (default: its current context)")
-	flags.StringVar(&o.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
-	flags.IntVar(&o.port, "port", 9443, "port to serve hooks on")
+	o.serving.add(cmd)
 	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have another certificate or none (default: --port)")
-	flags.StringVar(&o.certDir, "cert-dir", "", "folder with the serving certificate, "+hookserver.CertName+" and "+hookserver.KeyName+"; read again when it changes")
-	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates; read again when it changes (default: callers need none)")
 	flags.StringVar(&o.guardClientCAName, "guard-client-ca-name", "", "file in --cert-dir with the CA that must have signed the API servers' client certificates, for --guard-port; read again when it changes (default: API servers need none)")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
 	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to whoever reaches it (default: none)")
@@ -92,10 +85,32 @@ it, run one. The manifests for all of this are in config/.`,
 	o.inPlace.addFlags(flags)
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.addFlags(flags)
-	if err := cmd.MarkFlagRequired("cert-dir"); err != nil {
-		panic(err) // The flag is defined above.
-	}
 	return cmd
+}
+
+// servingFlags are those of commands that serve hooks for a management cluster.
+type servingFlags struct {
+	clusterFlags
+	bindAddress, certDir, clientCAName string
+	port                               int
+}
+
+func (f *servingFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.clusterFlags.add(flags)
+	flags.StringVar(&f.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
+	flags.IntVar(&f.port, "port", 9443, "port to serve hooks on")
+	flags.StringVar(&f.certDir, "cert-dir", "", "folder with the serving certificate, "+hookserver.CertName+" and "+hookserver.KeyName+"; read again when it changes")
+	flags.StringVar(&f.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates; read again when it changes (default: callers need none)")
+	mustRegister(cmd.MarkFlagRequired("cert-dir"))
+}
+
+// clusterFlags choose the management cluster of a command that serves.
+type clusterFlags struct{ kubeconfig, context string }
+
+func (f *clusterFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig to use (default: its current context)")
 }
 
 // run serves until ctx is cancelled.
@@ -107,11 +122,11 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := checkCertificates("cert-dir", o.certDir, "client-ca-name", o.clientCAName); err != nil {
+	if err := checkCertificates("cert-dir", o.serving.certDir, "client-ca-name", o.serving.clientCAName); err != nil {
 		return err
 	}
 	served := app.ExtensionOptions{
-		BindAddress: o.bindAddress, Port: o.port, GuardPort: o.guardPort, CertDir: o.certDir, ClientCAName: o.clientCAName, GuardClientCAName: o.guardClientCAName,
+		BindAddress: o.serving.bindAddress, Port: o.serving.port, GuardPort: o.guardPort, CertDir: o.serving.certDir, ClientCAName: o.serving.clientCAName, GuardClientCAName: o.guardClientCAName,
 		NoGates: !o.gates, InPlaceUpgrades: upgrades,
 	}
 	if err := checkGuard(guardCAFlags, served); err != nil {
@@ -188,7 +203,7 @@ func checkGuard(flags guardFlags, o app.ExtensionOptions) error {
 }
 
 func (o *extensionOptions) restConfig() (*rest.Config, error) {
-	restConfig, err := serverRESTConfig(o.kubeconfig, o.context)
+	restConfig, err := o.serving.restConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +211,11 @@ func (o *extensionOptions) restConfig() (*rest.Config, error) {
 	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
 }
 
-// serverRESTConfig finds the management cluster as a command that serves does: by the flags, else as kubectl does, else as a pod.
-func serverRESTConfig(kubeconfig, contextName string) (*rest.Config, error) {
+// restConfig finds the management cluster by the flags, else as kubectl does, else as a pod.
+func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: contextName}
+	rules.ExplicitPath = f.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
 	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
@@ -221,7 +236,7 @@ func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades app.InPl
 	metrics := metricsserver.Options{BindAddress: "0"}
 	if o.metricsAddr != "" {
 		metrics = metricsserver.Options{
-			BindAddress: o.metricsAddr, SecureServing: true, CertDir: o.certDir,
+			BindAddress: o.metricsAddr, SecureServing: true, CertDir: o.serving.certDir,
 			CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
 		}
 	}

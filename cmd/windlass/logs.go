@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -103,7 +102,7 @@ func (o *logsOptions) run(cmd *cobra.Command, name string) error {
 	}
 	m.prefix = o.prefix
 	r := logReader{m: m, machine: types.NamespacedName{Namespace: namespace, Name: name}, operation: o.operation, clock: o.clock}
-	printer := logPrinter{out: cmd.OutOrStdout()}
+	printer := logPrinter{linePrinter: linePrinter{out: cmd.OutOrStdout()}}
 	seen, err := r.read(cmd.Context())
 	if err != nil {
 		return err
@@ -250,7 +249,7 @@ func (r logReader) watch(ctx context.Context, watched client.WithWatch, version 
 
 // logPrinter prints entries, and of those that were printed what is new.
 type logPrinter struct {
-	out       io.Writer
+	linePrinter
 	operation string
 	printed   map[logKey]linuxhost.LogEntry
 }
@@ -302,8 +301,5 @@ func (p *logPrinter) print(entries []linuxhost.LogEntry) error {
 			text.WriteString(indented(output, "    "))
 		}
 	}
-	if _, err := io.WriteString(p.out, text.String()); err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	return nil
+	return p.write(text.String())
 }

@@ -18,11 +18,11 @@ import (
 
 // managerCommandOptions are the flags of `windlass manager`.
 type managerCommandOptions struct {
-	kubeconfig, context string
-	logs                *logs.Options
-	gates               bool
-	inPlace             inPlaceFlags
-	manager             app.ManagerOptions
+	cluster clusterFlags
+	logs    *logs.Options
+	gates   bool
+	inPlace inPlaceFlags
+	manager app.ManagerOptions
 }
 
 func newManagerCommand() *cobra.Command {
@@ -110,7 +110,7 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	restConfig, err := serverRESTConfig(o.kubeconfig, o.context)
+	restConfig, err := o.cluster.restConfig()
 	if err != nil {
 		return err
 	}

@@ -37,8 +37,7 @@ func (o *managerCommandOptions) flagSets() cliflag.NamedFlagSets {
 
 func (o *managerCommandOptions) addClusterFlags(fs *pflag.FlagSet) {
 	m := &o.manager
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
-	fs.StringVar(&o.context, "context", "", "context of the kubeconfig to use (default: its current context)")
+	o.cluster.add(fs)
 	fs.Float32Var(&m.QPS, "kube-api-qps", m.QPS, "requests to the management cluster per second, on average")
 	fs.IntVar(&m.Burst, "kube-api-burst", m.Burst, "requests to the management cluster at once")
 }

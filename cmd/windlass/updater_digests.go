@@ -54,14 +54,15 @@ func newUpdaterDigestsCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("computing the digests of %s: %w", args[0], err)
 			}
+			out := linePrinter{out: cmd.OutOrStdout()}
 			if terms != (linuxhost.Terms{}) {
-				if _, err := fmt.Fprintln(cmd.OutOrStdout(), terms); err != nil {
-					return fmt.Errorf("writing: %w", err)
+				if err := out.write(terms.String() + "\n"); err != nil {
+					return err
 				}
 			}
 			for _, name := range slices.Sorted(maps.Keys(digests)) {
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", digests[name], name); err != nil {
-					return fmt.Errorf("writing: %w", err)
+				if err := out.write(digests[name] + "  " + name + "\n"); err != nil {
+					return err
 				}
 			}
 			return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"os"
@@ -177,13 +176,10 @@ func (o *updaterRunOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	printer := runPrinter{out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), json: o.output == outputJSON}
-	for _, note := range request.notes {
-		printer.note(note)
-	}
-	ctx, cancel := context.WithCancelCause(cmd.Context())
-	defer cancel(nil)
-	o.limit(ctx, cancel)
+	printer := runPrinter{linePrinter: linePrinter{out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), json: o.output == outputJSON}}
+	printer.noteAll(request.notes)
+	ctx, cancel := o.tools.clock.limit(cmd.Context(), o.timeout, errRunTimeout)
+	defer cancel()
 	node, err := request.findNode(ctx)
 	if err != nil {
 		return err
@@ -198,21 +194,6 @@ func (o *updaterRunOptions) run(cmd *cobra.Command) error {
 }
 
 var errRunTimeout = errors.New("--timeout has passed")
-
-// limit ends a context when --timeout has passed.
-func (o *updaterRunOptions) limit(ctx context.Context, cancel context.CancelCauseFunc) {
-	if o.timeout == 0 {
-		return
-	}
-	over := o.tools.clock.after(o.timeout)
-	go func() {
-		select {
-		case <-over:
-			cancel(errRunTimeout)
-		case <-ctx.Done():
-		}
-	}()
-}
 
 // report says what went wrong in the format that was asked for.
 func (o *updaterRunOptions) report(cmd *cobra.Command, err error) error {

@@ -10,21 +10,33 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// runPrinter says what happens: to out as lines, or as JSON with one object a line; to notes what people should know besides.
-type runPrinter struct {
+// linePrinter says what happens: to out as lines, or as JSON with one object a line; to notes what people should know besides.
+type linePrinter struct {
 	out, notes io.Writer
 	json       bool
-	began      time.Time
 }
 
-func (p runPrinter) note(buffer string) {
-	fmt.Fprintf(p.notes, "windlass: note: %s\n", text.Printable(buffer))
+func (p linePrinter) note(note string) {
+	fmt.Fprintf(p.notes, "windlass: note: %s\n", text.Printable(note))
 }
 
-func (p runPrinter) noteAll(notes []string) {
+func (p linePrinter) noteAll(notes []string) {
 	for _, note := range notes {
 		p.note(note)
 	}
+}
+
+func (p linePrinter) write(text string) error {
+	if _, err := io.WriteString(p.out, text); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// runPrinter prints how long a run has taken with each line.
+type runPrinter struct {
+	linePrinter
+	began time.Time
 }
 
 // The states of a planned step.
@@ -164,13 +176,6 @@ func (p runPrinter) finished(message string, now time.Time) error {
 		return p.change(runChange{State: linuxhost.LogDone, Message: message}, now)
 	}
 	return p.write(fmt.Sprintf("%7s  done: %s\n", now.Sub(p.began).Truncate(time.Second), text.Printable(message)))
-}
-
-func (p runPrinter) write(text string) error {
-	if _, err := io.WriteString(p.out, text); err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	return nil
 }
 
 // oneLine makes a text one line that a terminal shows as it is.

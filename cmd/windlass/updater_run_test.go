@@ -352,7 +352,7 @@ func TestRunShowsWhatRuns(t *testing.T) {
 	plan := computePlan(goal, report, true)
 	plan.Host = "10.0.0.7"
 	var out bytes.Buffer
-	if err := (runPrinter{out: &out}).plan(plan); err != nil {
+	if err := (runPrinter{linePrinter: linePrinter{out: &out}}).plan(plan); err != nil {
 		t.Fatal(err)
 	}
 	if want := "Host 10.0.0.7, at v1.35.4 (v1.36.3 is in place, and waits for a restart), to v1.36.3\n"; !strings.HasPrefix(out.String(), want) {

@@ -9,12 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,17 +27,14 @@ const updaterKindSimulated = "simulated"
 
 // updaterServeOptions are the flags of `windlass updater serve`.
 type updaterServeOptions struct {
-	kind                  string
-	kubeconfig, context   string
-	bindAddress           string
-	port                  int
-	certDir, clientCAName string
-	duration, slowStart   time.Duration
-	failureRate           float64
-	seed                  uint64
-	claims                []string
-	stateFile, statsAddr  string
-	log                   logOptions
+	kind                 string
+	serving              servingFlags
+	duration, slowStart  time.Duration
+	failureRate          float64
+	seed                 uint64
+	claims               []string
+	stateFile, statsAddr string
+	log                  logOptions
 }
 
 func newUpdaterServeCommand() *cobra.Command {
@@ -65,12 +59,7 @@ With --stats-addr, GET /stats counts what was done, and POST /behaviour makes it
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.kind, "kind", updaterKindSimulated, "which updater to serve; there is "+updaterKindSimulated)
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
-	flags.StringVar(&o.context, "context", "", "context of the kubeconfig to use (default: its current context)")
-	flags.StringVar(&o.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
-	flags.IntVar(&o.port, "port", 9443, "port to serve hooks on")
-	flags.StringVar(&o.certDir, "cert-dir", "", "folder with the serving certificate, "+hookserver.CertName+" and "+hookserver.KeyName+"; read again when it changes")
-	flags.StringVar(&o.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates; read again when it changes (default: callers need none)")
+	o.serving.add(cmd)
 	flags.DurationVar(&o.duration, "duration", 0, "how long an update takes")
 	flags.DurationVar(&o.slowStart, "slow-start", 0, "how long an update that was accepted waits before it starts")
 	flags.Float64Var(&o.failureRate, "failure-rate", 0, "part of the updates that fail, from 0 to 1")
@@ -79,9 +68,6 @@ With --stats-addr, GET /stats counts what was done, and POST /behaviour makes it
 	flags.StringVar(&o.stateFile, "state", "", "file that keeps what was done over restarts (default: a restart forgets it)")
 	flags.StringVar(&o.statsAddr, "stats-addr", "", "loopback address, or unix:PATH, of /stats and /behaviour, for tests (default: none)")
 	o.log.addFlags(flags)
-	if err := cmd.MarkFlagRequired("cert-dir"); err != nil {
-		panic(err) // The flag is defined above.
-	}
 	return cmd
 }
 
@@ -93,7 +79,7 @@ func (o *updaterServeOptions) run(ctx context.Context, logs io.Writer) (err erro
 	if o.kind != updaterKindSimulated {
 		return fmt.Errorf("--kind %q is unknown; use %q", o.kind, updaterKindSimulated)
 	}
-	if err := checkCertificates("cert-dir", o.certDir, "client-ca-name", o.clientCAName); err != nil {
+	if err := checkCertificates("cert-dir", o.serving.certDir, "client-ca-name", o.serving.clientCAName); err != nil {
 		return err
 	}
 	updater, err := o.newUpdater()
@@ -103,7 +89,7 @@ func (o *updaterServeOptions) run(ctx context.Context, logs io.Writer) (err erro
 	defer func() { err = errors.Join(err, updater.Close()) }()
 	server, err := updaterserver.New(updaterserver.Options{
 		Endpoint: hookserver.Endpoint{
-			BindAddress: o.bindAddress, Port: o.port, CertDir: o.certDir, ClientCAName: o.clientCAName,
+			BindAddress: o.serving.bindAddress, Port: o.serving.port, CertDir: o.serving.certDir, ClientCAName: o.serving.clientCAName,
 		},
 		Updater: updater,
 	})
@@ -152,25 +138,16 @@ func (o *updaterServeOptions) newUpdater() (*simulated.Updater, error) {
 
 // managementClient returns a client that reads live.
 func (o *updaterServeOptions) managementClient() (client.Client, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
-	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	restConfig, err := o.serving.restConfig()
 	if err != nil {
-		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
+		return nil, err
 	}
 	unthrottle(restConfig)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
-	}
-	management, err := client.New(rest.AddUserAgent(restConfig, "windlass-updater"), client.Options{Scheme: scheme})
+	m, err := newManagementCluster(rest.AddUserAgent(restConfig, "windlass-updater"))
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+		return nil, err
 	}
-	return management, nil
+	return m.newClient()
 }
 
 // nodeNameFrom looks up which node a Machine is.

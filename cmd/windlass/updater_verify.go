@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,9 +116,7 @@ func (o *updaterVerifyOptions) battery(url string) (conformance.Options, error) 
 
 func printReport(out io.Writer, format string, report *conformance.Report) error {
 	if format == verifyJSON {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(report)
+		return writeIndented(out, report)
 	}
 	for _, point := range report.Points {
 		fmt.Fprintf(out, "%-8s %s: %s\n", point.Status, point.ID, point.Title)

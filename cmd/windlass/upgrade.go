@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,6 +60,22 @@ type upgradeClock struct {
 }
 
 func systemClock() upgradeClock { return upgradeClock{now: time.Now, after: time.After} }
+
+// limit returns a context that ends with cause when a time has passed; 0 is no limit.
+func (c upgradeClock) limit(ctx context.Context, timeout time.Duration, cause error) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if timeout > 0 {
+		over := c.after(timeout)
+		go func() {
+			select {
+			case <-over:
+				cancel(cause)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, func() { cancel(nil) }
+}
 
 // upgradeOptions are the flags of windlass upgrade.
 type upgradeOptions struct {
@@ -175,7 +192,7 @@ func (o *upgradeOptions) run(cmd *cobra.Command, kind upgradeKind, name string) 
 	if err != nil {
 		return err
 	}
-	p := upgradePrinter{out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), json: o.output == string(view.JSON)}
+	p := upgradePrinter{linePrinter{out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), json: o.output == string(view.JSON)}}
 	p.noteAll(w.notes)
 	if o.dryRun {
 		return p.dryRun(target, o.prefix, before, w)

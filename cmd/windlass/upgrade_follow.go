@@ -103,18 +103,8 @@ func (f *follower) print(v upgradeView, now time.Time) error {
 
 // follow prints what changes until the upgrade has ended. Whatever keeps it from that, the upgrade goes on.
 func (f *follower) follow(ctx context.Context, m managementCluster) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if f.timeout > 0 {
-		over := f.clock.after(f.timeout)
-		go func() {
-			select {
-			case <-over:
-				cancel(fmt.Errorf("%w: it has not ended within %s", errFollowTimeout, f.timeout))
-			case <-ctx.Done():
-			}
-		}()
-	}
+	ctx, cancel := f.clock.limit(ctx, f.timeout, fmt.Errorf("%w: it has not ended within %s", errFollowTimeout, f.timeout))
+	defer cancel()
 	reached := false
 	err := watchObjects(ctx, m, client.ObjectKeyFromObject(f.target.cluster), f.target.kinds(), func(ctx context.Context, w *statusWatch, cached managementCluster) error {
 		var err error

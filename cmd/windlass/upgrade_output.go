@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -12,29 +11,15 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-// upgradePrinter says what happens: to out as lines, or as JSON with one object a line; to notes what people should know besides.
-type upgradePrinter struct {
-	out, notes io.Writer
-	json       bool
-}
-
-func (p upgradePrinter) note(text string) { fmt.Fprintf(p.notes, "windlass: note: %s\n", text) }
-
-func (p upgradePrinter) noteAll(notes []string) {
-	for _, n := range notes {
-		p.note(n)
-	}
-}
+// upgradePrinter prints what is done to the object of an upgrade, and what changes.
+type upgradePrinter struct{ linePrinter }
 
 // said says what was done; programs learn it from the first change.
 func (p upgradePrinter) said(text string) error {
 	if p.json {
 		return nil
 	}
-	if _, err := fmt.Fprintln(p.out, text); err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	return nil
+	return p.write(text + "\n")
 }
 
 // upgradeChangeDocument is a line of `windlass upgrade -o json`, a stable interface: fields are never renamed or removed.

@@ -16,21 +16,23 @@ type check struct {
 	id ID
 	// global says that what it finds concerns all groups.
 	global bool
-	run    func(f Facts, groups []group, into *findings)
+	// needs are the sources without which there is nothing to say; CheckUnread says which could not be read.
+	needs []Source
+	run   func(f Facts, groups []group, into *findings)
 }
 
 // checks are all checks but the one that sums them up, in the order of reports.
 var checks = []check{
-	{id: CheckPolicy, run: checkPolicy},
-	{id: CheckFeatureGates, global: true, run: checkFeatureGates},
-	{id: CheckExtension, global: true, run: checkExtension},
-	{id: CheckUpdaters, run: checkUpdaters},
+	{id: CheckPolicy, needs: []Source{SourcePolicies}, run: checkPolicy},
+	{id: CheckFeatureGates, global: true, needs: []Source{SourceManagers}, run: checkFeatureGates},
+	{id: CheckExtension, global: true, needs: []Source{SourceExtensions}, run: checkExtension},
+	{id: CheckUpdaters, needs: []Source{SourceUpdaters, SourceNamespace}, run: checkUpdaters},
 	{id: CheckGuard, global: true, run: checkGuard},
 	{id: CheckReplicas, run: checkReplicas},
 	{id: CheckSurge, run: checkSurge},
 	{id: CheckRollout, run: checkRollout},
-	{id: CheckTemplates, run: checkTemplates},
-	{id: CheckHealthChecks, run: checkHealthChecks},
+	{id: CheckTemplates, needs: []Source{SourceTemplates}, run: checkTemplates},
+	{id: CheckHealthChecks, needs: []Source{SourceHealthChecks}, run: checkHealthChecks},
 	{id: CheckPaused, run: checkPaused},
 	{id: CheckMachines, run: checkMachines},
 	{id: CheckUnread, global: true, run: checkUnread},
@@ -42,6 +44,9 @@ func Examine(f Facts) []Finding {
 	groups := listGroups(f)
 	var all []Finding
 	for _, c := range checks {
+		if slices.ContainsFunc(c.needs, f.unread) {
+			continue
+		}
 		into := &findings{id: c.id}
 		c.run(f, groups, into)
 		all = append(all, into.list...)
@@ -82,9 +87,6 @@ func concerning(g group, all []Finding, severity Severity) []string {
 }
 
 func checkPolicy(f Facts, groups []group, into *findings) {
-	if f.unread(SourcePolicies) {
-		return
-	}
 	for _, g := range groups {
 		switch s := g.selected; {
 		case g.err != nil:
@@ -142,7 +144,7 @@ func describeTargets(targets []v1alpha1.UpdateTarget) string {
 
 func checkGuard(f Facts, groups []group, into *findings) {
 	const subject = "guard"
-	if _, guarded := inPlace(groups); !guarded {
+	if !slices.ContainsFunc(groups, func(g group) bool { return g.selected.Guarded }) {
 		into.ok(subject, "not needed: no group has an UpdatePolicy with fallback None")
 		return
 	}
@@ -150,7 +152,7 @@ func checkGuard(f Facts, groups []group, into *findings) {
 		return
 	}
 	if !f.Live {
-		into.unknown(subject, "run windlass doctor against the management cluster", "it cannot be told from manifests whether the guard is installed")
+		into.unknown(subject, askLive, "it cannot be told from manifests whether the guard is installed")
 		return
 	}
 	guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels)

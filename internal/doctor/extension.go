@@ -22,12 +22,11 @@ type registration struct {
 }
 
 func checkExtension(f Facts, groups []group, into *findings) {
-	some, _ := inPlace(groups)
-	if !some || f.unread(SourceExtensions) {
+	if len(inPlace(groups)) == 0 {
 		return
 	}
 	if !f.Live && len(f.Extensions) == 0 {
-		into.unknown("ExtensionConfigs", "run windlass doctor against the management cluster", "it cannot be told from manifests whether the extension is registered")
+		into.unknown("ExtensionConfigs", askLive, "it cannot be told from manifests whether the extension is registered")
 		return
 	}
 	used := map[string]*runtimev1.ExtensionConfig{}
@@ -54,7 +53,7 @@ func checkHook(f Facts, hook string, used map[string]*runtimev1.ExtensionConfig,
 	switch len(found) {
 	case 0:
 		if !f.Live {
-			into.unknown(subject, "run windlass doctor against the management cluster", "it cannot be told from manifests who answers it: handlers are found when Cluster API discovers the extension")
+			into.unknown(subject, askLive, "it cannot be told from manifests who answers it: handlers are found when Cluster API discovers the extension")
 			return
 		}
 		into.add(Error, subject, "register the extension with an ExtensionConfig whose namespaceSelector selects this namespace: kubectl apply -k config/default",

@@ -124,13 +124,9 @@ func listGroups(f Facts) []group {
 	return groups
 }
 
-// inPlace reports whether some group is to be updated in place, and whether one of them is guarded.
-func inPlace(groups []group) (some, guarded bool) {
-	for _, g := range groups {
-		some = some || g.selected.InPlace
-		guarded = guarded || g.selected.Guarded
-	}
-	return some, guarded
+// inPlace returns the groups that are to be updated in place.
+func inPlace(groups []group) []group {
+	return slices.DeleteFunc(slices.Clone(groups), func(g group) bool { return !g.selected.InPlace })
 }
 
 func join(list []string) string { return strings.Join(list, ", ") }

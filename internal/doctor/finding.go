@@ -97,3 +97,6 @@ func (f *findings) unknown(subject, mend, format string, arguments ...any) {
 func (f *findings) ok(subject, format string, arguments ...any) {
 	f.add(OK, subject, "", format, arguments...)
 }
+
+// askLive is what tells more than manifests can.
+const askLive = "run windlass doctor against the management cluster"

@@ -16,13 +16,7 @@ import (
 )
 
 func checkUpdaters(f Facts, groups []group, into *findings) {
-	if f.unread(SourceUpdaters) || f.unread(SourceNamespace) {
-		return
-	}
-	for _, g := range groups {
-		if !g.selected.InPlace {
-			continue
-		}
+	for _, g := range inPlace(groups) {
 		selected, err := updatepolicy.SelectUpdaters(f.Updaters, f.NamespaceLabels, g.MachineLabels)
 		switch {
 		case err != nil:
@@ -70,13 +64,10 @@ func checkReady(u *v1alpha1.Updater, g group, into *findings) {
 }
 
 func checkTemplates(f Facts, groups []group, into *findings) {
-	if !f.Live || f.unread(SourceTemplates) {
+	if !f.Live {
 		return
 	}
-	for _, g := range groups {
-		if !g.selected.InPlace {
-			continue
-		}
+	for _, g := range inPlace(groups) {
 		found := false
 		for _, r := range f.Missing {
 			if (r.Group == "") == g.ControlPlane && (g.ControlPlane || r.Group == g.Object) {
@@ -92,14 +83,8 @@ func checkTemplates(f Facts, groups []group, into *findings) {
 }
 
 func checkHealthChecks(f Facts, groups []group, into *findings) {
-	if f.unread(SourceHealthChecks) {
-		return
-	}
 	usual, measured := status.UsualDuration(f.Objects.Machines)
-	for _, g := range groups {
-		if !g.selected.InPlace {
-			continue
-		}
+	for _, g := range inPlace(groups) {
 		var selecting []string
 		for _, h := range f.HealthChecks {
 			if !selectsGroup(h, g) {
@@ -219,7 +204,7 @@ func blockedMend(reason string) string {
 func inState(r status.Report, g group, states ...status.State) []string {
 	var names []string
 	for _, m := range r.Machines {
-		if slices.Contains(states, m.State) && slices.ContainsFunc(g.machines, func(o *clusterv1.Machine) bool { return o.Name == m.Name }) {
+		if slices.Contains(states, m.State) && g.has(m.Name) {
 			names = append(names, m.Name)
 		}
 	}
@@ -229,11 +214,15 @@ func inState(r status.Report, g group, states ...status.State) []string {
 func dirtyMachines(r status.Report, g group) []string {
 	var names []string
 	for _, d := range r.Dirty {
-		if slices.ContainsFunc(g.machines, func(o *clusterv1.Machine) bool { return o.Name == d.Machine }) && !slices.Contains(names, d.Machine) {
+		if g.has(d.Machine) && !slices.Contains(names, d.Machine) {
 			names = append(names, d.Machine)
 		}
 	}
 	return names
+}
+
+func (g group) has(machine string) bool {
+	return slices.ContainsFunc(g.machines, func(m *clusterv1.Machine) bool { return m.Name == machine })
 }
 
 func shorten(names []string) string {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +38,7 @@ func managers(f Facts) []manager {
 }
 
 func checkFeatureGates(f Facts, groups []group, into *findings) {
-	if some, _ := inPlace(groups); !some || f.unread(SourceManagers) {
+	if len(inPlace(groups)) == 0 {
 		return
 	}
 	for _, m := range managers(f) {
@@ -83,7 +84,7 @@ func checkManager(m manager, d *appsv1.Deployment, into *findings) {
 func readGates(d *appsv1.Deployment) (on map[string]bool, problem string) {
 	on = map[string]bool{}
 	for _, c := range d.Spec.Template.Spec.Containers {
-		arguments := append(append([]string(nil), c.Command...), c.Args...)
+		arguments := slices.Concat(c.Command, c.Args)
 		for i, a := range arguments {
 			name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
 			if name != "feature-gates" || !strings.HasPrefix(a, "-") {

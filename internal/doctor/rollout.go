@@ -69,8 +69,8 @@ func Obstacles(f Facts) map[string]Obstacle {
 }
 
 func checkReplicas(f Facts, groups []group, into *findings) {
-	for _, g := range groups {
-		if !g.ControlPlane || !g.selected.InPlace {
+	for _, g := range inPlace(groups) {
+		if !g.ControlPlane {
 			continue
 		}
 		replicas := controlPlaneReplicas(f)
@@ -91,12 +91,10 @@ func checkReplicas(f Facts, groups []group, into *findings) {
 }
 
 func checkSurge(f Facts, groups []group, into *findings) {
-	for _, g := range groups {
-		switch {
-		case !g.selected.InPlace:
-		case g.ControlPlane:
+	for _, g := range inPlace(groups) {
+		if g.ControlPlane {
 			checkControlPlaneSurge(f, g, into)
-		default:
+		} else {
 			checkDeploymentSurge(g, into)
 		}
 	}
@@ -213,10 +211,7 @@ func describe(value *intstr.IntOrString, resolved, unset int) string {
 }
 
 func checkRollout(f Facts, groups []group, into *findings) {
-	for _, g := range groups {
-		if !g.selected.InPlace {
-			continue
-		}
+	for _, g := range inPlace(groups) {
 		found := false
 		if days := certificateDays(f, g); days > 0 {
 			found = true
@@ -236,15 +231,7 @@ func checkRollout(f Facts, groups []group, into *findings) {
 
 // stillToCome reports whether a time lies ahead, or some machine is older than it.
 func stillToCome(after, now time.Time, machines []*clusterv1.Machine) bool {
-	if after.After(now) {
-		return true
-	}
-	for _, m := range machines {
-		if m.CreationTimestamp.Time.Before(after) {
-			return true
-		}
-	}
-	return false
+	return after.After(now) || slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool { return m.CreationTimestamp.Time.Before(after) })
 }
 
 func certificateDays(f Facts, g group) int64 {

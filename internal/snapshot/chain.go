@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ func readChain(o Objects) (chain.State, chain.Recorded, error) {
 	s.Generation = o.Cluster.Generation
 	s.Initialized = conditions.IsTrue(o.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	s.Concurrency = Concurrency(o.Cluster)
-	s.Blockers = blockers(o.Cluster)
+	s.Blockers = Blockers(o.Cluster)
 	s = s.With(recorded)
 	if s.Target, err = parseField(Ref{Object: o.Cluster, Kind: "Cluster", Field: "spec.topology.version"}, o.Cluster.Spec.Topology.Version); err != nil {
 		return s, recorded, err
@@ -63,14 +64,14 @@ func Concurrency(cluster *clusterv1.Cluster) int {
 	return max(n, 1)
 }
 
-func blockers(cluster *clusterv1.Cluster) []string {
+// Blockers returns the annotations that hold an upgrade before it begins, sorted.
+func Blockers(cluster *clusterv1.Cluster) []string {
 	var found []string
-	for key := range cluster.GetAnnotations() {
+	for _, key := range slices.Sorted(maps.Keys(cluster.GetAnnotations())) {
 		if strings.HasPrefix(key, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
 			found = append(found, key)
 		}
 	}
-	slices.Sort(found)
 	return found
 }
 
@@ -79,10 +80,9 @@ func chainControlPlane(object *unstructured.Unstructured) (chain.ControlPlane, e
 		return chain.ControlPlane{}, nil
 	}
 	cp := chain.ControlPlane{Exists: true}
-	ref := Ref{Object: object, Kind: object.GetKind(), Field: "spec.version"}
-	value, _, err := unstructured.NestedString(object.Object, "spec", "version")
+	ref, value, err := controlPlaneVersion(object, "spec")
 	if err != nil {
-		return chain.ControlPlane{}, &FieldError{Ref: ref, Problem: "it must be a string such as v1.31.2", Err: err}
+		return chain.ControlPlane{}, err
 	}
 	if cp.Version, err = parseField(ref, value); err != nil {
 		return chain.ControlPlane{}, err
@@ -120,7 +120,7 @@ func chainGroups(o Objects) (groups, leaving []chain.Group, err error) {
 	unobserved := unobservedPools(o.MachinePools)
 	groups = make([]chain.Group, 0, len(topology))
 	for _, t := range topology {
-		key := groupKey{kind: t.kind, topology: t.topology}
+		key := t.groupKey
 		g := chain.Group{Name: t.name, Kind: t.kind}
 		g.Defer, g.Hold = heldBack(o.Cluster, key)
 		if object, exists := objects[key]; exists {

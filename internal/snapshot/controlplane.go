@@ -21,12 +21,11 @@ func readControlPlane(s *State, o Objects, override version.Version) error {
 		s.Refs[plan.ItemControlPlane] = s.Refs[plan.ItemTarget]
 		return nil
 	}
-	ref := Ref{Object: o.ControlPlane, Kind: o.ControlPlane.GetKind(), Field: "spec.version"}
-	value, found, err := unstructured.NestedString(o.ControlPlane.Object, "spec", "version")
+	ref, value, err := controlPlaneVersion(o.ControlPlane, "spec")
 	if err != nil {
-		return &FieldError{Ref: ref, Problem: "it must be a string such as v1.31.2", Err: err}
+		return err
 	}
-	if !found || value == "" {
+	if value == "" {
 		return &FieldError{Ref: ref, Problem: "it is missing, so nothing says which version the control plane has"}
 	}
 	if s.Inventory.ControlPlane, err = parseField(ref, value); err != nil {
@@ -52,10 +51,9 @@ func workersUpgrading(cluster *clusterv1.Cluster, controlPlane string) bool {
 // observedControlPlane returns the oldest version in the status when that differs from the spec's. The control plane
 // contract has status.versions, older before newer, and before that status.version; both are optional.
 func observedControlPlane(object *unstructured.Unstructured, spec version.Version) (version.Version, error) {
-	ref := Ref{Object: object, Kind: object.GetKind(), Field: "status.version"}
-	value, _, err := unstructured.NestedString(object.Object, "status", "version")
+	ref, value, err := controlPlaneVersion(object, "status")
 	if err != nil {
-		return version.Version{}, &FieldError{Ref: ref, Problem: "it must be a string such as v1.31.2", Err: err}
+		return version.Version{}, err
 	}
 	if reported := capi.ReportedVersions(object); len(reported) > 0 {
 		value, ref.Field = reported[0].Version, reported[0].Field
@@ -68,4 +66,14 @@ func observedControlPlane(object *unstructured.Unstructured, spec version.Versio
 		return version.Version{}, err
 	}
 	return observed, nil
+}
+
+// controlPlaneVersion reads the version of a control plane's spec or status; empty where there is none.
+func controlPlaneVersion(object *unstructured.Unstructured, in string) (Ref, string, error) {
+	ref := Ref{Object: object, Kind: object.GetKind(), Field: in + ".version"}
+	value, _, err := unstructured.NestedString(object.Object, in, "version")
+	if err != nil {
+		return ref, "", &FieldError{Ref: ref, Problem: "it must be a string such as v1.31.2", Err: err}
+	}
+	return ref, value, nil
 }

@@ -17,10 +17,9 @@ import (
 
 // topologyGroup is one item of cluster.spec.topology.workers.
 type topologyGroup struct {
-	kind plan.GroupKind
-	// topology is the name in the Cluster; name is unique in the inventory.
-	topology, name string
-	field          string
+	groupKey
+	// name is unique in the inventory.
+	name, field string
 }
 
 // groupObject is what is read of a MachineDeployment or MachinePool.
@@ -35,7 +34,7 @@ type groupObject struct {
 	label string
 }
 
-// groupKey is how an object finds its item of the topology.
+// groupKey is how an object finds its item of the topology, by the name that it has there.
 type groupKey struct {
 	kind     plan.GroupKind
 	topology string
@@ -52,7 +51,7 @@ func readGroups(s *State, o Objects, overrides []plan.Group) error {
 	}
 	machines := machineVersions(o.Machines)
 	for _, g := range groups {
-		key := groupKey{kind: g.kind, topology: g.topology}
+		key := g.groupKey
 		group := plan.Group{Name: g.name, Kind: g.kind, Version: s.Inventory.ControlPlane}
 		ref := Ref{Object: o.Cluster, Kind: "Cluster", Field: g.field}
 		overridden, err := applyOverride(&group, overrides, ref)
@@ -85,30 +84,30 @@ func topologyGroups(cluster *clusterv1.Cluster) ([]topologyGroup, error) {
 	taken := map[groupKey]bool{}
 	add := func(kind plan.GroupKind, list string, index int, topology string) error {
 		g := topologyGroup{
-			kind: kind, topology: topology, name: topology,
+			groupKey: groupKey{kind: kind, topology: topology}, name: topology,
 			field: fmt.Sprintf("spec.topology.workers.%s[%d].name", list, index),
 		}
 		ref := Ref{Object: cluster, Kind: "Cluster", Field: g.field}
 		if problems := validation.IsDNS1123Subdomain(topology); len(problems) > 0 {
 			return &FieldError{Ref: ref, Problem: fmt.Sprintf("%q is not a name: %s", topology, strings.Join(problems, ", "))}
 		}
-		if taken[groupKey{kind: kind, topology: topology}] {
+		if taken[g.groupKey] {
 			return &FieldError{Ref: ref, Problem: fmt.Sprintf("%q stands twice; give each group a name of its own", topology)}
 		}
-		taken[groupKey{kind: kind, topology: topology}] = true
+		taken[g.groupKey] = true
 		if kind == plan.MachinePool && taken[groupKey{kind: plan.MachineDeployment, topology: topology}] {
 			g.name = string(kind) + "/" + topology
 		}
 		groups = append(groups, g)
 		return nil
 	}
-	for i := range cluster.Spec.Topology.Workers.MachineDeployments {
-		if err := add(plan.MachineDeployment, "machineDeployments", i, cluster.Spec.Topology.Workers.MachineDeployments[i].Name); err != nil {
+	for i, md := range cluster.Spec.Topology.Workers.MachineDeployments {
+		if err := add(plan.MachineDeployment, "machineDeployments", i, md.Name); err != nil {
 			return nil, err
 		}
 	}
-	for i := range cluster.Spec.Topology.Workers.MachinePools {
-		if err := add(plan.MachinePool, "machinePools", i, cluster.Spec.Topology.Workers.MachinePools[i].Name); err != nil {
+	for i, mp := range cluster.Spec.Topology.Workers.MachinePools {
+		if err := add(plan.MachinePool, "machinePools", i, mp.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -212,10 +211,7 @@ func keyOf(object metav1.Object) groupKey {
 // machineVersions lists what each group's machines run: what the kubelet says, else what the machine was made for.
 func machineVersions(machines []*clusterv1.Machine) map[groupKey][]reportedVersion {
 	sorted := slices.SortedFunc(slices.Values(machines), func(a, b *clusterv1.Machine) int {
-		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.Name, b.Name)
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	versions := map[groupKey][]reportedVersion{}
 	for _, m := range sorted {
