@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -21,9 +20,6 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
-
-// defaultTermHeight is for terminals that do not tell their size.
-const defaultTermHeight = 24
 
 // demoOptions are the flags of windlass demo.
 type demoOptions struct {
@@ -272,38 +268,32 @@ func planOnPlane(ctx context.Context, config *rest.Config, key types.NamespacedN
 func newDemoViewer(out io.Writer) (viewer demo.Viewer, closeViewer func()) {
 	started := time.Now()
 	since := func() time.Duration { return time.Since(started) }
-	file, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	file := terminal(out)
+	if file == nil {
 		return &demo.Plain{Out: out, Since: since}, func() {}
 	}
-	size := func() (width, height int) {
-		width, height, err := term.GetSize(int(file.Fd()))
-		if err != nil || width <= 0 || height <= 0 {
-			return defaultTermWidth, defaultTermHeight
-		}
-		return width, height
-	}
-	terminal := demo.NewTerminal(out, since, size, os.Getenv("NO_COLOR") == "")
+	size := func() (width, height int) { return terminalSize(file) }
+	screen := demo.NewTerminal(out, since, size, os.Getenv("NO_COLOR") == "")
 	ticker := time.NewTicker(time.Second)
 	done := make(chan struct{})
 	go func() {
 		for {
 			select {
 			case <-ticker.C:
-				terminal.Tick()
+				screen.Tick()
 			case <-done:
 				return
 			}
 		}
 	}()
 	closed := false
-	return terminal, func() {
+	return screen, func() {
 		if closed {
 			return
 		}
 		closed = true
 		ticker.Stop()
 		close(done)
-		terminal.Close()
+		screen.Close()
 	}
 }

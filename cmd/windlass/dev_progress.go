@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	progressTick     = 100 * time.Millisecond
-	defaultTermWidth = 80
-	eraseLine        = "\r\x1b[K"
+	progressTick      = 100 * time.Millisecond
+	defaultTermWidth  = 80
+	defaultTermHeight = 24
+	eraseLine         = "\r\x1b[K"
 )
 
 // progress shows the steps of a build and a start: one line that changes on a terminal, a line for each step elsewhere.
@@ -33,12 +34,9 @@ type progress struct {
 
 func newProgress(out io.Writer) *progress {
 	p := &progress{out: out, stop: make(chan struct{}), done: make(chan struct{})}
-	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if file := terminal(out); file != nil {
 		p.width = func() int {
-			width, _, err := term.GetSize(int(file.Fd()))
-			if err != nil || width <= 0 {
-				return defaultTermWidth
-			}
+			width, _ := terminalSize(file)
 			return width
 		}
 		go p.tick()
@@ -46,6 +44,23 @@ func newProgress(out io.Writer) *progress {
 		close(p.done)
 	}
 	return p
+}
+
+// terminal returns the terminal that out is; nil where it is none.
+func terminal(out io.Writer) *os.File {
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return file
+	}
+	return nil
+}
+
+// terminalSize is the usual one for a terminal that does not tell its size.
+func terminalSize(file *os.File) (width, height int) {
+	width, height, err := term.GetSize(int(file.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		return defaultTermWidth, defaultTermHeight
+	}
+	return width, height
 }
 
 // tick redraws the line, so that its clock runs.

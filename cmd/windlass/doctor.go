@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/hookserver"
@@ -131,20 +132,22 @@ func manifestFacts(cmd *cobra.Command, files []string, namespace, name string) (
 	if err != nil {
 		return doctor.Facts{}, err
 	}
-	f := doctor.Facts{Now: time.Now(), Handlers: ourHandlers(), HealthChecks: set.HealthChecks(cluster)}
-	if f.Objects, err = set.Objects(cluster); err != nil {
-		return doctor.Facts{}, err
+	f, classErr, err := factsOf(set, cluster)
+	if classErr != nil && cluster.Spec.Topology.IsDefined() {
+		f.Unread = append(f.Unread, doctor.Unread{Source: doctor.SourceClass, Problem: classErr.Error()})
 	}
+	return f, err
+}
+
+// factsOf is what manifests say about a Cluster. classErr says why its class is not among that.
+func factsOf(set *manifest.Set, cluster *clusterv1.Cluster) (f doctor.Facts, classErr, err error) {
+	f = doctor.Facts{Now: time.Now(), Handlers: ourHandlers(), HealthChecks: set.HealthChecks(cluster)}
 	f.Policies, f.Updaters = set.UpdateObjects(cluster)
-	if cluster.Spec.Topology.IsDefined() {
-		class, err := set.ClusterClass(cluster)
-		if err != nil {
-			f.Unread = append(f.Unread, doctor.Unread{Source: doctor.SourceClass, Problem: err.Error()})
-		} else {
-			f.Class, f.ControlPlaneTemplate = class, set.ControlPlaneTemplate(class)
-		}
+	if f.Class, classErr = set.ClusterClass(cluster); classErr == nil {
+		f.ControlPlaneTemplate = set.ControlPlaneTemplate(f.Class)
 	}
-	return f, nil
+	f.Objects, err = set.Objects(cluster)
+	return f, classErr, err
 }
 
 // liveFacts reads everything that is examined. What may not be read is left out and named; only the Cluster and its own

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -29,31 +28,17 @@ func (m managementCluster) resolveCluster(ctx context.Context, key types.Namespa
 	if err != nil {
 		return planRequest{}, err
 	}
-	live := origins{}
-	r, _, err := resolveState(objects, in, live)
+	r, _, err := resolveState(objects, in, origins{})
 	if err != nil {
 		return planRequest{}, err
 	}
 	class, graphs, err := m.fetchSource(ctx, objects.Cluster)
-	if in.versions != nil {
-		// The class is not needed for the plan then. Without it less is known about updates.
-		r.request.Source, r.updates = in.versions, m.liveUpdates(ctx, objects, class)
-		return r, nil
-	}
-	if err != nil {
+	// With versions from flags the class is not needed for the plan. Without it less is known about updates.
+	if err != nil && in.versions == nil {
 		return planRequest{}, err
 	}
 	r.updates = m.liveUpdates(ctx, objects, class)
-	var ref snapshot.Ref
-	if r.request.Source, ref, err = snapshot.Source(class, graphs); err != nil {
-		return planRequest{}, live.describe(err)
-	}
-	r.source = live.locate(ref)
-	if ref.Kind == "UpgradeGraph" {
-		r.notes = append(r.notes, fmt.Sprintf("the extension %q was not called; the plan is made from the UpgradeGraph that serves the class",
-			class.Spec.Upgrade.External.GenerateUpgradePlanExtension))
-	}
-	return r, nil
+	return r.withSource(in.versions, class, graphs, origins{})
 }
 
 // fetchObjects reads a Cluster and what belongs to it. Machines are read only where groups do not list their versions.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -133,40 +134,44 @@ func resolveManifests(files []string, stdin io.Reader, namespace, name string, i
 
 // resolveCluster makes a request from a Cluster of manifests.
 func resolveCluster(set *manifest.Set, cluster *clusterv1.Cluster, in planInput) (planRequest, error) {
-	objects, err := set.Objects(cluster)
+	facts, classErr, err := factsOf(set, cluster)
 	if err != nil {
 		return planRequest{}, err
 	}
-	r, state, err := resolveState(objects, in, originsOf(set))
+	where := origins{set: set}
+	r, state, err := resolveState(facts.Objects, in, where)
 	if err != nil {
 		return planRequest{}, err
 	}
 	if in.to.IsZero() && state.Assumed {
-		ref := state.Refs[plan.ItemTarget]
-		return planRequest{}, inputErrorf("--to", "it is missing, and without a control plane object the Cluster is taken to run %s (%s) already; give --to, or --from when that is where it shall go",
-			state.Target, originsOf(set).locate(ref))
+		return planRequest{}, inputErrorf("--to",
+			"it is missing, and without a control plane object the Cluster is taken to run %s (%s) already; give --to, or --from when that is where it shall go",
+			state.Target, where.locate(state.Refs[plan.ItemTarget]))
 	}
-	return r.withClassSource(set, objects, in)
+	r.updates = newPlanUpdates(facts)
+	if in.versions == nil && classErr != nil {
+		return planRequest{}, addMend(classErr, "give it with -f, or say with --versions which versions there are")
+	}
+	return r.withSource(in.versions, facts.Class, set.UpgradeGraphs, where)
 }
 
-// withClassSource completes a request with the versions that flags or the Cluster's class offer, and with what says how machines
-// will be updated.
-func (r planRequest) withClassSource(set *manifest.Set, objects snapshot.Objects, in planInput) (planRequest, error) {
-	class, err := set.ClusterClass(objects.Cluster)
-	if in.versions != nil {
-		// The class is not needed for the plan then. Without it less is known about updates.
-		r.request.Source, r.updates = in.versions, manifestUpdates(set, objects, class)
+// withSource completes a request with the versions that flags, or else the Cluster's class offer.
+func (r planRequest) withSource(
+	given plan.VersionList, class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph, where origins,
+) (planRequest, error) {
+	if given != nil {
+		r.request.Source = given
 		return r, nil
 	}
+	source, ref, err := snapshot.Source(class, graphs)
 	if err != nil {
-		return planRequest{}, addMend(err, "give it with -f, or say with --versions which versions there are")
-	}
-	where := originsOf(set)
-	var ref snapshot.Ref
-	if r.request.Source, ref, err = snapshot.Source(class, set.UpgradeGraphs); err != nil {
 		return planRequest{}, where.describe(err)
 	}
-	r.source, r.updates = where.locate(ref), manifestUpdates(set, objects, class)
+	r.request.Source, r.source = source, where.locate(ref)
+	if where.set == nil && ref.Kind == "UpgradeGraph" {
+		r.notes = append(r.notes, fmt.Sprintf("the extension %q was not called; the plan is made from the UpgradeGraph that serves the class",
+			class.Spec.Upgrade.External.GenerateUpgradePlanExtension))
+	}
 	return r, nil
 }
 
@@ -176,7 +181,7 @@ func resolveGraph(set *manifest.Set, in planInput) (planRequest, error) {
 	if err != nil {
 		return planRequest{}, err
 	}
-	where := originsOf(set)
+	where := origins{set: set}
 	source, ref, err := snapshot.GraphSource(set.UpgradeGraphs[0])
 	if err != nil {
 		return planRequest{}, where.describe(err)
@@ -218,8 +223,6 @@ func resolveState(objects snapshot.Objects, in planInput, where origins) (planRe
 
 // origins says where objects were read; the zero value is for objects of a management cluster.
 type origins struct{ set *manifest.Set }
-
-func originsOf(set *manifest.Set) origins { return origins{set: set} }
 
 // locate names a field: by file and document where it was read from one, else by its object.
 func (o origins) locate(ref snapshot.Ref) string {

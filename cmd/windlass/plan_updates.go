@@ -19,7 +19,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/preview"
-	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updaters"
@@ -31,26 +30,27 @@ import (
 
 // planUpdates is what says how a cluster's machines will be updated by a plan.
 type planUpdates struct {
-	groups []snapshot.UpdateGroup
-	ask    preview.Request
-	facts  doctor.Facts
+	ask   preview.Request
+	facts doctor.Facts
 	// controlPlaneMachine is one of the control plane's Machines, if there is one.
 	controlPlaneMachine *clusterv1.Machine
 	// problem says why nothing can be told; empty otherwise.
 	problem string
-	// extension says that the class leaves plans to an extension: Windlass' own knows how far updaters move kubelets.
-	extension bool
 }
 
-// newPlanUpdates prepares the question. class may be nil.
+// newPlanUpdates prepares the question.
 func newPlanUpdates(facts doctor.Facts) *planUpdates {
-	u := &planUpdates{groups: snapshot.UpdateGroups(facts.Objects, facts.Class), facts: facts}
-	u.extension = facts.Class != nil && facts.Class.Spec.Upgrade.External.GenerateUpgradePlanExtension != ""
+	u := &planUpdates{facts: facts}
 	u.ask = preview.Request{Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Ask: openForPreview}
-	for _, g := range u.groups {
+	for _, g := range snapshot.UpdateGroups(facts.Objects, facts.Class) {
 		u.ask.Groups = append(u.ask.Groups, preview.Group{UpdateGroup: g})
 	}
 	return u
+}
+
+// hasExtension reports whether the class leaves plans to an extension: Windlass' own knows how far updaters move kubelets.
+func (u *planUpdates) hasExtension() bool {
+	return u.facts.Class != nil && u.facts.Class.Spec.Upgrade.External.GenerateUpgradePlanExtension != ""
 }
 
 // limitNote says for whom the stops of a plan are that updaters make necessary.
@@ -70,7 +70,7 @@ func (r planRequest) limitWorkers() planRequest {
 	groups := slices.Clone(r.request.Inventory.Groups)
 	for i := range groups {
 		limit := limits[groupKey{groups[i].Kind == plan.MachinePool, groups[i].Name}]
-		if r.updates.extension && shared {
+		if r.updates.hasExtension() && shared {
 			// Stock Cluster API asks the extension about all workers at once, so that the slowest group counts for all.
 			limit = fewest
 		}
@@ -81,7 +81,7 @@ func (r planRequest) limitWorkers() planRequest {
 	before, errBefore := plan.Compute(r.request)
 	r.request.Inventory.Groups = groups
 	after, errAfter := plan.Compute(r.request)
-	if shared && !r.updates.extension && errors.Join(errBefore, errAfter) == nil && !slices.Equal(before.Workers, after.Workers) {
+	if shared && !r.updates.hasExtension() && errors.Join(errBefore, errAfter) == nil && !slices.Equal(before.Workers, after.Workers) {
 		r.notes = append(slices.Clip(r.notes), limitNote)
 	}
 	return r
@@ -97,7 +97,7 @@ type groupKey struct {
 func (u *planUpdates) minorLimits() (limits map[groupKey]uint32, fewest uint32) {
 	limits = map[groupKey]uint32{}
 	for i, n := range preview.MinorLimits(u.ask) {
-		g := u.groups[i]
+		g := u.ask.Groups[i]
 		if g.ControlPlane || g.Name == "" || n <= 0 {
 			continue
 		}
@@ -125,7 +125,7 @@ func (r planRequest) preview(ctx context.Context, p plan.Plan, chain *view.Chain
 	for i, update := range u.answer(ctx, p) {
 		inPlace = inPlace || len(update.Updaters) > 0
 		shown := view.Update{Outcome: string(update.Outcome), Policy: update.Policy, Updaters: update.Updaters, Uncovered: update.Uncovered, Message: update.Message}
-		if g := u.groups[i]; g.ControlPlane {
+		if g := u.ask.Groups[i]; g.ControlPlane {
 			chain.ControlPlaneUpdate = &shown
 		} else if g.Name != "" {
 			chain.Updates[g.Name] = shown
@@ -158,11 +158,7 @@ func (u *planUpdates) answer(ctx context.Context, p plan.Plan) []preview.Update 
 	if u.problem == "" {
 		return preview.Preview(ctx, u.withSteps(p))
 	}
-	updates := make([]preview.Update, 0, len(u.groups))
-	for range u.groups {
-		updates = append(updates, preview.Update{Outcome: preview.Unknown, Message: "unknown: " + u.problem})
-	}
-	return updates
+	return slices.Repeat([]preview.Update{{Outcome: preview.Unknown, Message: "unknown: " + u.problem}}, len(u.ask.Groups))
 }
 
 // withSteps is the request with the upgrades of each group.
@@ -278,16 +274,6 @@ type noNodes struct{ port.Nodes }
 
 func noNodeName(context.Context, types.NamespacedName) (string, error) {
 	return "", errPreview
-}
-
-// manifestUpdates prepares the question for a Cluster of manifests. class may be nil.
-func manifestUpdates(set *manifest.Set, objects snapshot.Objects, class *clusterv1.ClusterClass) *planUpdates {
-	facts := doctor.Facts{Now: time.Now(), Objects: objects, Class: class}
-	if class != nil {
-		facts.ControlPlaneTemplate = set.ControlPlaneTemplate(class)
-	}
-	facts.Policies, facts.Updaters = set.UpdateObjects(objects.Cluster)
-	return newPlanUpdates(facts)
 }
 
 // liveUpdates prepares the question for a Cluster of the management cluster. That something cannot be read keeps no plan from

@@ -40,17 +40,9 @@ func fitManifests(set *manifest.Set, namespace, name string) (inventory.FitObjec
 	if err != nil {
 		return inventory.FitObjects{}, err
 	}
-	objects, err := set.Objects(cluster)
-	if err != nil {
-		return inventory.FitObjects{}, err
-	}
-	o := inventory.FitObjects{Objects: objects}
-	o.Policies, _ = set.UpdateObjects(cluster)
 	// Without the class less is known about which policy was for a group that has no object.
-	if class, err := set.ClusterClass(cluster); err == nil {
-		o.Class = class
-	}
-	return o, nil
+	facts, _, err := factsOf(set, cluster)
+	return inventory.FitObjects{Objects: facts.Objects, Class: facts.Class, Policies: facts.Policies}, err
 }
 
 // fitLive reads a Cluster of the management cluster.

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/windlass-dev/windlass/internal/simulate/inventory"
 	"github.com/windlass-dev/windlass/internal/simulate/page"
@@ -51,8 +49,7 @@ type simulateProgress struct {
 
 // newSimulateProgress returns nil where nobody looks.
 func newSimulateProgress(out io.Writer) *simulateProgress {
-	file, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	if terminal(out) == nil {
 		return nil
 	}
 	return &simulateProgress{out: out, began: time.Now()}

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,11 +34,7 @@ type statusScreen struct {
 }
 
 func newStatusScreen(out io.Writer, format view.Format) *statusScreen {
-	file, ok := out.(*os.File)
-	return &statusScreen{
-		out: out, format: format,
-		redraw: ok && !format.Structured() && term.IsTerminal(int(file.Fd())),
-	}
+	return &statusScreen{out: out, format: format, redraw: !format.Structured() && terminal(out) != nil}
 }
 
 // clearScreen moves to the upper left corner and erases what stands on the terminal.
