@@ -69,8 +69,7 @@ func newApproveCommand() *cobra.Command {
 	for _, other := range []string{"gate", "step", "all-pending", "list", "revoke"} {
 		cmd.MarkFlagsMutuallyExclusive("annotation", other)
 	}
-	o.kube.AddFlags(flags)
-	cmd.SetFlagErrorFunc(reportFlagError)
+	addKubeFlags(cmd, o.kube)
 	return cmd
 }
 

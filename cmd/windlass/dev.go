@@ -227,7 +227,8 @@ func registerExtension(ctx context.Context, plane *devplane.Plane) error {
 	return demo.Register(ctx, plane, executable)
 }
 
-// silenceLibraries drops what libraries would log: commands say it themselves, or it is in the logs of the parts.
+// silenceLibraries drops what libraries would log: commands say it themselves, or it is in the logs
+// of the parts.
 func silenceLibraries() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())

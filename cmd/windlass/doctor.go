@@ -83,8 +83,7 @@ func newDoctorCommand() *cobra.Command {
 	}
 	addFilesFlag(cmd, &o.files)
 	addFormatFlag(cmd, &o.output, "the findings", view.ReportFormats())
-	o.kube.AddFlags(cmd.Flags())
-	cmd.SetFlagErrorFunc(reportFlagError)
+	addKubeFlags(cmd, o.kube)
 	return cmd
 }
 

@@ -45,7 +45,8 @@ func (c *collector) readClass(ctx context.Context) error {
 }
 
 func (c *collector) readUpdaters(ctx context.Context) (err error) {
-	c.facts.Updaters, err = listKnown[v1alpha1.Updater, v1alpha1.UpdaterList](ctx, c.managementCluster, "Updaters", scope{})
+	c.facts.Updaters, err = listKnown[v1alpha1.Updater, v1alpha1.UpdaterList](
+		ctx, c.managementCluster, "Updaters", scope{})
 	return err
 }
 
@@ -60,7 +61,8 @@ func (c *collector) readNamespace(ctx context.Context) error {
 
 func (c *collector) readHealthChecks(ctx context.Context) error {
 	in := inNamespace(c.key().Namespace)
-	found, err := list[*clusterv1.MachineHealthCheck, clusterv1.MachineHealthCheckList](ctx, c.managementCluster, "MachineHealthChecks", in)
+	found, err := list[*clusterv1.MachineHealthCheck, clusterv1.MachineHealthCheckList](
+		ctx, c.managementCluster, "MachineHealthChecks", in)
 	for _, h := range found {
 		if h.Spec.ClusterName == c.key().Name {
 			c.facts.HealthChecks = append(c.facts.HealthChecks, h)
@@ -71,12 +73,14 @@ func (c *collector) readHealthChecks(ctx context.Context) error {
 
 func (c *collector) readManagers(ctx context.Context) (err error) {
 	of := scope{options: []client.ListOption{client.HasLabels{clusterv1.ProviderNameLabel}}}
-	c.facts.Managers, err = listKnown[appsv1.Deployment, appsv1.DeploymentList](ctx, c.managementCluster, "Deployments", of)
+	c.facts.Managers, err = listKnown[appsv1.Deployment, appsv1.DeploymentList](
+		ctx, c.managementCluster, "Deployments", of)
 	return err
 }
 
 func (c *collector) readExtensions(ctx context.Context) (err error) {
-	c.facts.Extensions, err = listKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](ctx, c.managementCluster, "ExtensionConfigs", scope{})
+	c.facts.Extensions, err = listKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](
+		ctx, c.managementCluster, "ExtensionConfigs", scope{})
 	return err
 }
 
@@ -92,7 +96,8 @@ func (c *collector) readGuard(ctx context.Context) error {
 // readTemplates looks for the objects that Cluster API must have to ask the extension: the templates of MachineSets with
 // machines, and what control plane Machines are made of.
 func (c *collector) readTemplates(ctx context.Context) error {
-	sets, err := list[*clusterv1.MachineSet, clusterv1.MachineSetList](ctx, c.managementCluster, "MachineSets", inCluster(c.key()))
+	sets, err := list[*clusterv1.MachineSet, clusterv1.MachineSetList](
+		ctx, c.managementCluster, "MachineSets", inCluster(c.key()))
 	if ignoreNotFound(err) != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -37,8 +38,9 @@ func wrapInput(item string, err error) error {
 	return &inputError{item: item, err: err}
 }
 
-// reportFlagError reports a flag that cannot be parsed in the format that was asked for. Parsing stops at the fault, so the
-// format may stand behind it: it is looked for in the whole command line.
+// reportFlagError reports a flag that cannot be parsed in the format that was asked for. Parsing
+// stops at the fault, so the format may stand behind it: it is looked for in the whole command
+// line.
 func reportFlagError(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
@@ -56,7 +58,8 @@ func describeFlagError(cmd *cobra.Command, err error) error {
 		return inputErrorf(specified(empty), "its value is missing%s", see)
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return inputErrorf("--"+invalid.GetFlag().Name, "%q cannot be used: %w%s", invalid.GetValue(), errors.Unwrap(invalid), see)
+		return inputErrorf("--"+invalid.GetFlag().Name,
+			"%q cannot be used: %w%s", invalid.GetValue(), errors.Unwrap(invalid), see)
 	}
 	return inputErrorf("flags", "%w%s", err, see)
 }
@@ -72,7 +75,8 @@ func specified(err interface {
 	return "--" + err.GetSpecifiedName()
 }
 
-// findFormat returns the format that a command line asks for, as far as that can be told without knowing its other flags.
+// findFormat returns the format that a command line asks for, as far as that can be told without
+// knowing its other flags.
 func findFormat(args []string) view.Format {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -83,7 +87,8 @@ func findFormat(args []string) view.Format {
 	return view.Format(*output)
 }
 
-// oneArg requires exactly one argument, which messages call by name. missing is what the message adds where there is none.
+// oneArg requires exactly one argument, which messages call by name. missing is what the message
+// adds where there is none.
 func oneArg(name, missing string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch len(args) {
@@ -130,7 +135,8 @@ func firstOf(args []string) string {
 	return args[0]
 }
 
-// mustRegister panics when a flag does not exist, which is a slip in this program that every run of the command shows.
+// mustRegister panics when a flag does not exist, which is a slip in this program that every run of
+// the command shows.
 func mustRegister(err error) {
 	if err != nil {
 		panic(err)
@@ -139,7 +145,8 @@ func mustRegister(err error) {
 
 // completeValues completes a flag with its values.
 func completeValues(cmd *cobra.Command, flag string, values ...string) {
-	mustRegister(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	mustRegister(cmd.RegisterFlagCompletionFunc(flag, complete))
 }
 
 // completeNothing keeps the shell from offering files for flags that take none.
@@ -149,9 +156,12 @@ func completeNothing(cmd *cobra.Command, flags ...string) {
 	}
 }
 
-// completeArg completes the one argument of a command with those names that begin with what was typed.
+// completeArg completes the one argument of a command with those names that begin with what was
+// typed.
 func completeArg(list func(context.Context) []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(
+		cmd *cobra.Command, args []string, prefix string,
+	) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var matches []cobra.Completion
 		if len(args) == 0 {
 			for _, name := range list(cmd.Context()) {
@@ -167,7 +177,8 @@ func completeArg(list func(context.Context) []string) cobra.CompletionFunc {
 // addFormatFlag adds --output. what is what the format is of.
 func addFormatFlag(cmd *cobra.Command, output *string, what string, formats []view.Format) {
 	names := namesOf(formats)
-	cmd.Flags().StringVarP(output, "output", "o", names[0], "`FORMAT` of "+what+": "+strings.Join(names, ", "))
+	cmd.Flags().StringVarP(output, "output", "o", names[0],
+		"`FORMAT` of "+what+": "+strings.Join(names, ", "))
 	completeValues(cmd, "output", names...)
 }
 
@@ -181,7 +192,8 @@ func namesOf[T ~string](values []T) []string {
 
 // addFilesFlag adds -f for manifests.
 func addFilesFlag(cmd *cobra.Command, files *[]string) {
-	cmd.Flags().StringArrayVarP(files, "filename", "f", nil, "`FILE` or folder with manifests, - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(files, "filename", "f", nil,
+		"`FILE` or folder with manifests, - for standard input; may be repeated")
 	mustRegister(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
 }
 
@@ -191,6 +203,14 @@ func addSkewFlag(cmd *cobra.Command, policy *string, whose string) {
 	for _, p := range version.SkewPolicies() {
 		names = append(names, p.Name)
 	}
-	cmd.Flags().StringVar(policy, "skew-policy", names[0], "`POLICY` for how far "+whose+" may lag: "+strings.Join(names, " or "))
+	cmd.Flags().StringVar(policy, "skew-policy", names[0],
+		"`POLICY` for how far "+whose+" may lag: "+strings.Join(names, " or "))
 	completeValues(cmd, "skew-policy", names...)
+}
+
+// addKubeFlags adds the flags that choose a management cluster. The command then reports a wrong
+// flag in the format that was asked for.
+func addKubeFlags(cmd *cobra.Command, kube *genericclioptions.ConfigFlags) {
+	kube.AddFlags(cmd.Flags())
+	cmd.SetFlagErrorFunc(reportFlagError)
 }

@@ -146,7 +146,8 @@ func (m managementCluster) fetchReferenced(ctx context.Context, namespace string
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	if err := m.get(ctx, ref.Kind, types.NamespacedName{Namespace: namespace, Name: ref.Name}, object); err != nil {
+	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	if err := m.get(ctx, ref.Kind, key, object); err != nil {
 		return nil, err
 	}
 	return object, nil
@@ -171,13 +172,17 @@ type scope struct {
 }
 
 func inNamespace(namespace string) scope {
-	return scope{where: " of namespace " + namespace, options: []client.ListOption{client.InNamespace(namespace)}}
+	return scope{
+		where: " of namespace " + namespace, options: []client.ListOption{client.InNamespace(namespace)},
+	}
 }
 
 func inCluster(key types.NamespacedName) scope {
 	return scope{
-		where:   " of Cluster " + key.String(),
-		options: []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}},
+		where: " of Cluster " + key.String(),
+		options: []client.ListOption{
+			client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name},
+		},
 	}
 }
 
@@ -187,8 +192,11 @@ type listOf[L any] interface {
 	client.ObjectList
 }
 
-// list reads all pages of a list L, whose items are of the pointer type T. kinds is what messages call them.
-func list[T client.Object, L any, P listOf[L]](ctx context.Context, m managementCluster, kinds string, in scope) ([]T, error) {
+// list reads all pages of a list L, whose items are of the pointer type T. kinds is what messages
+// call them.
+func list[T client.Object, L any, P listOf[L]](
+	ctx context.Context, m managementCluster, kinds string, in scope,
+) ([]T, error) {
 	var all []T
 	next := ""
 	for {
@@ -228,8 +236,11 @@ func listKnown[V any, L any, T interface {
 	return values, ignoreNotFound(err)
 }
 
-// liveNames returns the names of the objects in a list L, for completion: what cannot be read is no error there.
-func liveNames[L any, P listOf[L]](ctx context.Context, kube *genericclioptions.ConfigFlags, options ...client.ListOption) []string {
+// liveNames returns the names of the objects in a list L, for completion: what cannot be read is no
+// error there.
+func liveNames[L any, P listOf[L]](
+	ctx context.Context, kube *genericclioptions.ConfigFlags, options ...client.ListOption,
+) []string {
 	m, namespace, err := connect(kube)
 	if err != nil {
 		return nil

@@ -72,9 +72,8 @@ func newLogsMachineCommand(clock upgradeClock) *cobra.Command {
 	flags.StringVar(&o.operation, "operation", "", "only the attempt with this `ID`")
 	flags.IntVar(&o.tail, "tail", 0, "begin with the last `N` steps; 0 for all that are kept")
 	addPrefixFlag(flags, &o.prefix)
-	o.kube.AddFlags(flags)
+	addKubeFlags(cmd, o.kube)
 	completeNothing(cmd, "operation", "tail")
-	cmd.SetFlagErrorFunc(reportFlagError)
 	return cmd
 }
 

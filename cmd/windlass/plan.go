@@ -102,8 +102,7 @@ func newPlanCommand() *cobra.Command {
 	addVersionsFlag(cmd, &o.versions)
 	addFilesFlag(cmd, &o.files)
 	o.addPlanFlags(cmd)
-	o.kube.AddFlags(cmd.Flags())
-	cmd.SetFlagErrorFunc(reportFlagError)
+	addKubeFlags(cmd, o.kube)
 	cmd.AddCommand(newPlanCheckCommand())
 	return cmd
 }
@@ -153,8 +152,8 @@ const (
 
 func engineNames() []string { return []string{engineStock, engineWindlass} }
 
-// completeCluster completes CLUSTER from manifests, where there are files, or else from the management cluster. What cannot be
-// read has no names.
+// completeCluster completes CLUSTER from manifests, where there are files, or else from the
+// management cluster. What cannot be read has no names.
 func completeCluster(kube *genericclioptions.ConfigFlags, files *[]string) cobra.CompletionFunc {
 	return completeArg(func(ctx context.Context) []string {
 		if files == nil || len(*files) == 0 {

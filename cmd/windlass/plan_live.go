@@ -33,7 +33,8 @@ func (m managementCluster) resolveCluster(ctx context.Context, key types.Namespa
 		return planRequest{}, err
 	}
 	class, graphs, err := m.fetchSource(ctx, objects.Cluster)
-	// With versions from flags the class is not needed for the plan. Without it less is known about updates.
+	// With versions from flags the class is not needed for the plan. Without it less is known about
+	// updates.
 	if err != nil && in.versions == nil {
 		return planRequest{}, err
 	}
@@ -53,15 +54,19 @@ func (m managementCluster) fetchObjects(ctx context.Context, key types.Namespace
 	return o, err
 }
 
-// fetchGroups reads a Cluster and its groups of machines. Only a Cluster with a topology has MachinePools that count.
-func (m managementCluster) fetchGroups(ctx context.Context, key types.NamespacedName) (snapshot.Objects, error) {
+// fetchGroups reads a Cluster and its groups of machines. Only a Cluster with a topology has
+// MachinePools that count.
+func (m managementCluster) fetchGroups(
+	ctx context.Context, key types.NamespacedName,
+) (snapshot.Objects, error) {
 	o := snapshot.Objects{Cluster: &clusterv1.Cluster{}}
 	if err := m.get(ctx, "Cluster", key, o.Cluster); err != nil {
 		return o, err
 	}
 	var err error
 	in := inCluster(key)
-	o.MachineDeployments, err = list[*clusterv1.MachineDeployment, clusterv1.MachineDeploymentList](ctx, m, "MachineDeployments", in)
+	o.MachineDeployments, err = list[*clusterv1.MachineDeployment, clusterv1.MachineDeploymentList](
+		ctx, m, "MachineDeployments", in)
 	if err != nil || !o.Cluster.Spec.Topology.IsDefined() {
 		return o, err
 	}
@@ -79,7 +84,8 @@ func (m managementCluster) fetchSource(ctx context.Context, cluster *clusterv1.C
 	if class.Spec.Upgrade.External.GenerateUpgradePlanExtension == "" {
 		return class, nil, nil
 	}
-	graphs, err := list[*v1alpha1.UpgradeGraph, v1alpha1.UpgradeGraphList](ctx, m, "UpgradeGraphs", scope{})
+	graphs, err := list[*v1alpha1.UpgradeGraph, v1alpha1.UpgradeGraphList](
+		ctx, m, "UpgradeGraphs", scope{})
 	// Where the server knows none, another extension than ours serves this class.
 	return class, graphs, ignoreNotFound(err)
 }

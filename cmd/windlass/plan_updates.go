@@ -48,7 +48,8 @@ func newPlanUpdates(facts doctor.Facts) *planUpdates {
 	return u
 }
 
-// hasExtension reports whether the class leaves plans to an extension: Windlass' own knows how far updaters move kubelets.
+// hasExtension reports whether the class leaves plans to an extension: Windlass' own knows how far
+// updaters move kubelets.
 func (u *planUpdates) hasExtension() bool {
 	return u.facts.Class != nil && u.facts.Class.Spec.Upgrade.External.GenerateUpgradePlanExtension != ""
 }
@@ -158,7 +159,8 @@ func (u *planUpdates) answer(ctx context.Context, p plan.Plan) []preview.Update 
 	if u.problem == "" {
 		return preview.Preview(ctx, u.withSteps(p))
 	}
-	return slices.Repeat([]preview.Update{{Outcome: preview.Unknown, Message: "unknown: " + u.problem}}, len(u.ask.Groups))
+	unknown := preview.Update{Outcome: preview.Unknown, Message: "unknown: " + u.problem}
+	return slices.Repeat([]preview.Update{unknown}, len(u.ask.Groups))
 }
 
 // withSteps is the request with the upgrades of each group.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -97,7 +96,7 @@ func newSimulateCommand() *cobra.Command {
 	flags.StringVarP(&o.plan.output, "output", "o", string(view.Table), "`FORMAT` of the result: "+strings.Join(simulateFormats(), " or "))
 	flags.StringVar(&o.html, "html", "", "write a page with charts to `FILE` as well; it needs no network")
 	flags.BoolVar(&o.printScenario, "print-scenario", false, "do not simulate: write down what would be, as a scenario")
-	o.plan.kube.AddFlags(flags)
+	addKubeFlags(cmd, o.plan.kube)
 	mustRegister(cmd.MarkFlagFilename("scenario", "yaml", "yml", "json"))
 	mustRegister(cmd.MarkFlagFilename("html", "html"))
 	completeValues(cmd, "output", simulateFormats()...)
@@ -105,7 +104,6 @@ func newSimulateCommand() *cobra.Command {
 	mustRegister(cmd.RegisterFlagCompletionFunc("fit-from", completeCluster(o.plan.kube, &o.plan.files)))
 	cmd.MarkFlagsMutuallyExclusive("print-scenario", "html")
 	cmd.MarkFlagsMutuallyExclusive("print-scenario", "compare")
-	cmd.SetFlagErrorFunc(reportFlagError)
 	return cmd
 }
 
@@ -220,7 +218,7 @@ func checkPlans(s scenario.Simulation) error {
 func (o *simulateOptions) compute(cmd *cobra.Command, s scenario.Simulation) (whatif.Report, error) {
 	s.Config.Verify = o.verify
 	r := whatif.Request{
-		Config: s.Config, Runs: s.Runs, Seed: s.Seed, Assumptions: s.Assumptions, Parallel: runtime.GOMAXPROCS(0), Simulate: simulateFleet,
+		Config: s.Config, Runs: s.Runs, Seed: s.Seed, Assumptions: s.Assumptions, Parallel: runtime.GOMAXPROCS(0), Simulate: fleet.Simulate,
 	}
 	switch {
 	case o.compare:
@@ -239,11 +237,6 @@ func (o *simulateOptions) compute(cmd *cobra.Command, s scenario.Simulation) (wh
 	defer progress.clear()
 	r.Progress = progress.show
 	return whatif.Compute(cmd.Context(), r)
-}
-
-// simulateFleet is one run.
-func simulateFleet(ctx context.Context, c fleet.Config, seed uint64) (fleet.Run, error) {
-	return fleet.Simulate(ctx, c, seed)
 }
 
 // outcomeOf chooses the exit code. The report says why already.

@@ -96,8 +96,7 @@ func newStatusCommand() *cobra.Command {
 	addFormatFlag(cmd, &o.output, "the status", view.StatusFormats())
 	flags.BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
 	addPrefixFlag(flags, &o.prefix)
-	o.kube.AddFlags(flags)
-	cmd.SetFlagErrorFunc(reportFlagError)
+	addKubeFlags(cmd, o.kube)
 	return cmd
 }
 

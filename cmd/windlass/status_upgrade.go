@@ -26,11 +26,13 @@ func (m managementCluster) fetchUpgradeContext(ctx context.Context, f *status.Fa
 		return err
 	}
 	var err error
-	if f.Upgrade.Gates, err = m.listUpgradeGates(ctx, f.Cluster.Namespace); ignoreForbidden(err) != nil {
+	f.Upgrade.Gates, err = m.listUpgradeGates(ctx, f.Cluster.Namespace)
+	if err := ignoreForbidden(err); err != nil {
 		return err
 	}
 	key := client.ObjectKeyFromObject(f.Cluster)
-	f.Upgrade.MachineSets, err = list[*clusterv1.MachineSet, clusterv1.MachineSetList](ctx, m, "MachineSets", inCluster(key))
+	f.Upgrade.MachineSets, err = list[*clusterv1.MachineSet, clusterv1.MachineSetList](
+		ctx, m, "MachineSets", inCluster(key))
 	if err := ignoreForbidden(ignoreNotFound(err)); err != nil {
 		return err
 	}

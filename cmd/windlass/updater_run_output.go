@@ -10,7 +10,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// linePrinter says what happens: to out as lines, or as JSON with one object a line; to notes what people should know besides.
+// linePrinter says what happens: to out as lines, or as JSON with one object a line; to notes what
+// people should know besides.
 type linePrinter struct {
 	out, notes io.Writer
 	json       bool

@@ -62,7 +62,9 @@ type upgradeClock struct {
 func systemClock() upgradeClock { return upgradeClock{now: time.Now, after: time.After} }
 
 // limit returns a context that ends with cause when a time has passed; 0 is no limit.
-func (c upgradeClock) limit(ctx context.Context, timeout time.Duration, cause error) (context.Context, context.CancelFunc) {
+func (c upgradeClock) limit(
+	ctx context.Context, timeout time.Duration, cause error,
+) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if timeout > 0 {
 		over := c.after(timeout)
@@ -130,11 +132,10 @@ func (o *upgradeOptions) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&o.timeout, "timeout", 0, "follow for at most this `TIME`, such as 30m; 0 for no limit. The upgrade goes on")
 	addFormatFlag(cmd, &o.output, "what is printed", upgradeFormats())
 	addPrefixFlag(flags, &o.prefix)
-	o.kube.AddFlags(flags)
+	addKubeFlags(cmd, o.kube)
 	cmd.MarkFlagsMutuallyExclusive("to", "retry", "cancel")
 	cmd.MarkFlagsMutuallyExclusive("drain", "cancel")
 	completeValues(cmd, "drain", drainValues()...)
-	cmd.SetFlagErrorFunc(reportFlagError)
 }
 
 // The values of --drain. The first two are those of the annotation.

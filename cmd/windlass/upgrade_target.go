@@ -45,24 +45,23 @@ func (t upgradeTarget) command(flag string) string {
 // findUpgradeTarget finds the object of that name, and its Cluster.
 func (m managementCluster) findUpgradeTarget(ctx context.Context, kind upgradeKind, key types.NamespacedName) (upgradeTarget, error) {
 	t := upgradeTarget{kind: kind, key: key}
-	cluster := ""
 	switch kind {
 	case kindMachine:
-		machine := &clusterv1.Machine{}
-		t.object, t.name = machine, "Machine"
-		if err := m.get(ctx, t.name, key, machine); err != nil {
-			return upgradeTarget{}, err
-		}
-		cluster = machine.Spec.ClusterName
+		t.object, t.name = &clusterv1.Machine{}, "Machine"
 	case kindMachineDeployment:
-		md := &clusterv1.MachineDeployment{}
-		t.object, t.name = md, "MachineDeployment"
-		if err := m.get(ctx, t.name, key, md); err != nil {
-			return upgradeTarget{}, err
-		}
-		cluster = md.Spec.ClusterName
+		t.object, t.name = &clusterv1.MachineDeployment{}, "MachineDeployment"
 	case kindControlPlane:
 		return m.findControlPlane(ctx, key)
+	}
+	if err := m.get(ctx, t.name, key, t.object); err != nil {
+		return upgradeTarget{}, err
+	}
+	cluster := ""
+	switch o := t.object.(type) {
+	case *clusterv1.Machine:
+		cluster = o.Spec.ClusterName
+	case *clusterv1.MachineDeployment:
+		cluster = o.Spec.ClusterName
 	}
 	t.cluster = &clusterv1.Cluster{}
 	return t, m.get(ctx, "Cluster", types.NamespacedName{Namespace: key.Namespace, Name: cluster}, t.cluster)
@@ -89,7 +88,8 @@ func (m managementCluster) findControlPlane(ctx context.Context, key types.Names
 }
 
 func (m managementCluster) findClusterOf(ctx context.Context, controlPlane types.NamespacedName) (*clusterv1.Cluster, error) {
-	clusters, err := list[*clusterv1.Cluster, clusterv1.ClusterList](ctx, m, "Clusters", scope{options: inNamespace(controlPlane.Namespace).options})
+	in := scope{options: inNamespace(controlPlane.Namespace).options}
+	clusters, err := list[*clusterv1.Cluster, clusterv1.ClusterList](ctx, m, "Clusters", in)
 	if err != nil {
 		return nil, err
 	}

@@ -86,8 +86,7 @@ func newVerifyCommand() *cobra.Command {
 	addSkewFlag(cmd, &o.skewPolicy, "kubelets")
 	addFormatFlag(cmd, &o.output, "the result", view.ReportFormats())
 	flags.IntVar(&maxStates, "max-states", defaultMaxStates, "visit at most `N` states of each kind of disturbance; what is cut off is said, and is no success")
-	o.kube.AddFlags(flags)
-	cmd.SetFlagErrorFunc(reportFlagError)
+	addKubeFlags(cmd, o.kube)
 	return cmd
 }
 
@@ -110,15 +109,7 @@ func runVerify(cmd *cobra.Command, o *planOptions, args []string, maxStates int)
 	}
 	r.request.Policy = plan.Policy{Skew: in.policy.Skew, Workers: plan.WorkersPerGroup}
 	r = r.limitWorkers()
-	p, err := plan.Compute(r.request)
-	if err != nil {
-		return reportFailure(cmd, in, r, err)
-	}
-	c, err := simulation(r, in)
-	if err != nil {
-		return reportFailure(cmd, in, r, err)
-	}
-	result, err := runExplorer(cmd.Context(), r, c, p, maxStates)
+	result, err := runExplorer(cmd.Context(), r, in, maxStates)
 	if err != nil {
 		return reportFailure(cmd, in, r, err)
 	}
@@ -170,8 +161,16 @@ func simulation(r planRequest, in planInput) (explore.Config, error) {
 	return c, nil
 }
 
-// explore visits all that can happen to a plan.
-func runExplorer(ctx context.Context, r planRequest, c explore.Config, p plan.Plan, maxStates int) (view.Verification, error) {
+// runExplorer plans, and visits all that can happen to the plan.
+func runExplorer(ctx context.Context, r planRequest, in planInput, maxStates int) (view.Verification, error) {
+	p, err := plan.Compute(r.request)
+	if err != nil {
+		return view.Verification{}, err
+	}
+	c, err := simulation(r, in)
+	if err != nil {
+		return view.Verification{}, err
+	}
 	result := view.Verification{From: c.ControlPlane, To: c.Target, Safe: true, Notes: slices.Clone(r.notes)}
 	if r.updates != nil {
 		cluster := r.updates.facts.Objects.Cluster

@@ -16,7 +16,8 @@ type check struct {
 	id ID
 	// global says that what it finds concerns all groups.
 	global bool
-	// needs are the sources without which there is nothing to say; CheckUnread says which could not be read.
+	// needs are the sources without which there is nothing to say; CheckUnread says which could not
+	// be read.
 	needs []Source
 	run   func(f Facts, groups []group, into *findings)
 }

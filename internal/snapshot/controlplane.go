@@ -68,7 +68,8 @@ func observedControlPlane(object *unstructured.Unstructured, spec version.Versio
 	return observed, nil
 }
 
-// controlPlaneVersion reads the version of a control plane's spec or status; empty where there is none.
+// controlPlaneVersion reads the version of a control plane's spec or status; empty where there is
+// none.
 func controlPlaneVersion(object *unstructured.Unstructured, in string) (Ref, string, error) {
 	ref := Ref{Object: object, Kind: object.GetKind(), Field: in + ".version"}
 	value, _, err := unstructured.NestedString(object.Object, in, "version")

@@ -21,7 +21,8 @@ func Changes(before, after Report) []string {
 	return changes
 }
 
-// diff adds the text of each item whose line has another state than before, then those that are gone, with a zero item.
+// diff adds the text of each item whose line has another state than before, then those that are
+// gone, with a zero item.
 func diff[T any](before, after []T, lineOf func(T) line, add func(text string, item T)) {
 	old := map[string]line{}
 	for _, item := range before {

@@ -82,14 +82,15 @@ func sortReport(r *Report) {
 	for i, g := range r.Groups {
 		order[g.Name] = i
 	}
-	slices.SortStableFunc(r.Machines, func(a, b Machine) int { return cmp.Compare(order[a.Group], order[b.Group]) })
-	slices.SortStableFunc(r.Updates, func(a, b Update) int { return cmp.Compare(order[a.Group], order[b.Group]) })
-	slices.SortStableFunc(r.OffSpec, func(a, b OffSpec) int { return cmp.Compare(order[a.Group], order[b.Group]) })
+	byGroup := func(a, b string) int { return cmp.Compare(order[a], order[b]) }
+	slices.SortStableFunc(r.Machines, func(a, b Machine) int { return byGroup(a.Group, b.Group) })
+	slices.SortStableFunc(r.Updates, func(a, b Update) int { return byGroup(a.Group, b.Group) })
+	slices.SortStableFunc(r.OffSpec, func(a, b OffSpec) int { return byGroup(a.Group, b.Group) })
 	slices.SortStableFunc(r.Blocked, func(a, b Blocked) int {
-		return cmp.Or(cmp.Compare(order[a.Group], order[b.Group]), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+		return cmp.Or(byGroup(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	slices.SortStableFunc(r.Dirty, func(a, b Dirty) int {
-		return cmp.Or(cmp.Compare(order[a.Group], order[b.Group]), strings.Compare(a.Machine, b.Machine),
+		return cmp.Or(byGroup(a.Group, b.Group), strings.Compare(a.Machine, b.Machine),
 			strings.Compare(string(a.Part), string(b.Part)), strings.Compare(a.Path, b.Path))
 	})
 }

@@ -101,7 +101,8 @@ func refused(m *clusterv1.Machine) bool {
 	return c != nil && c.Reason == clusterv1.MachineInPlaceUpdateFailedReason
 }
 
-// updating returns Cluster API's condition that a Machine is being updated; nil where it does not say so.
+// updating returns Cluster API's condition that a Machine is being updated; nil where it does not
+// say so.
 func updating(m *clusterv1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {

@@ -10,7 +10,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// Examination is what was found out about a cluster, and the stable interface of `windlass doctor -o json` and `-o yaml`.
+// Examination is what was found out about a cluster, and the stable interface of `windlass doctor
+// -o json` and `-o yaml`.
 type Examination struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`

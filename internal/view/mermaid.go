@@ -8,8 +8,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-// mermaid draws the operations as a flowchart from top to bottom: one box for each, in order, control plane and
-// workers in two colours that are readable on light and dark pages.
+// mermaid draws the operations as a flowchart from top to bottom: one box for each, in order,
+// control plane and workers in two colours that are readable on light and dark pages.
 func mermaid(c Chain) string {
 	var text strings.Builder
 	text.WriteString("flowchart TB\n")

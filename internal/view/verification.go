@@ -9,15 +9,16 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Verification is what was found out about all that can happen to an upgrade, and the stable interface of `windlass verify -o json`
-// and `-o yaml`.
+// Verification is what was found out about all that can happen to an upgrade, and the stable
+// interface of `windlass verify -o json` and `-o yaml`.
 type Verification struct {
 	// Namespace and Cluster are empty where nothing but versions was given.
 	Namespace string          `json:"namespace"`
 	Cluster   string          `json:"cluster"`
 	From      version.Version `json:"from"`
 	To        version.Version `json:"to"`
-	// Safe says that no counterexample was found; without Complete, which says that everything was visited, that is not a proof.
+	// Safe says that no counterexample was found; without Complete, which says that everything was
+	// visited, that is not a proof.
 	Safe     bool `json:"safe"`
 	Complete bool `json:"complete"`
 	// States, Transitions and Seconds are those of all Studies.
