@@ -63,7 +63,7 @@ var rules = []rule{
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
-		internal/hookserver internal/inplace/annotations internal/inplace/engine
+		internal/hookserver internal/inplace/engine
 		internal/linuxhost internal/port internal/topology internal/transport/pod
 		internal/transport/ssh internal/updaters internal/updaters/handover
 		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
@@ -78,7 +78,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/contract", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/contract internal/guard internal/inplace/annotations
+		api/v1alpha1 internal/capi internal/contract internal/guard
 		internal/inplace/engine internal/snapshot internal/text internal/updatepolicy
 		internal/upgradegraph
 	`},
@@ -116,10 +116,6 @@ var rules = []rule{
 		internal/text internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
-	{pkg: "internal/inplace/annotations", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/inplace internal/inplace/cover internal/inplace/engine
-		internal/inplace/request internal/snapshot internal/text internal/updatepolicy pkg/version
-	`},
 	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover

@@ -16,7 +16,6 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/controllers"
-	"github.com/windlass-dev/windlass/internal/inplace/annotations"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
@@ -72,7 +71,7 @@ func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades) error {
 	return addInPlaceUpgrades(mgr, c, newEngine(mgr, c, updaters, o), o)
 }
 
-func addInPlaceUpgrades(mgr manager.Manager, c clients, engine *engine.Engine, o InPlaceUpgrades) error {
+func addInPlaceUpgrades(mgr manager.Manager, c clients, e *engine.Engine, o InPlaceUpgrades) error {
 	if o.Off {
 		return nil
 	}
@@ -80,8 +79,8 @@ func addInPlaceUpgrades(mgr manager.Manager, c clients, engine *engine.Engine, o
 		return err
 	}
 	return controllers.SetUpAnnotations(mgr, controllers.AnnotationOptions{
-		Engine: annotations.New(engine),
-		Client: c.cached, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Keys: annotations.NewKeys(o.prefix()), WatchFilter: o.WatchFilter,
+		Engine: e,
+		Client: c.cached, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Keys: engine.NewKeys(o.prefix()), WatchFilter: o.WatchFilter,
 	})
 }
 
@@ -118,7 +117,7 @@ func SlimWholeMachine(o InPlaceUpgrades) toolscache.TransformFunc {
 			status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: info.KubeletVersion}
 		}
 		for _, c := range machine.Status.Conditions {
-			if slices.Contains(annotations.MemberConditions, c.Type) {
+			if slices.Contains(engine.MemberConditions, c.Type) {
 				status.Conditions = append(status.Conditions, c)
 			}
 		}

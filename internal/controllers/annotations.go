@@ -21,25 +21,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windlass-dev/windlass/internal/contract"
-	"github.com/windlass-dev/windlass/internal/inplace/annotations"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
 const (
 	// machineConcurrency and groupConcurrency are how many are reconciled at once.
 	machineConcurrency = 10
 	groupConcurrency   = 4
-	// annotationTimeout bounds one reconcile, for which the engine has a budget of its own.
-	annotationTimeout = time.Minute
 	// atOnce is when what must be looked at again at once is.
 	atOnce = 100 * time.Millisecond
 )
 
-// AnnotationEngine carries upgrades out. *annotated.Engine is one.
+// AnnotationEngine carries upgrades out. *engine.Engine is one.
 type AnnotationEngine interface {
-	Machine(ctx context.Context, key types.NamespacedName) (annotations.Result, error)
-	Group(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (annotations.Result, error)
-	// Sweep calls found with each object that an earlier process may have left something on.
-	Sweep(ctx context.Context, found func(client.Object)) error
+	UpgradeMachine(ctx context.Context, key types.NamespacedName) (engine.Result, error)
+	UpgradeGroup(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (engine.Result, error)
+	// SweepUpgrades calls found with each object that an earlier process may have left something on.
+	SweepUpgrades(ctx context.Context, found func(client.Object)) error
 }
 
 // AnnotationOptions are what the controllers work with.
@@ -51,7 +49,7 @@ type AnnotationOptions struct {
 	Mapper meta.RESTMapper
 	// Kinds is asked before a control plane's kind is watched.
 	Kinds *contract.Watchable
-	Keys  annotations.Keys
+	Keys  engine.Keys
 	// WatchFilter is the value that the label clusterv1.WatchLabel must have on Machines, groups and Clusters; empty means that all count.
 	WatchFilter string
 }
@@ -62,7 +60,7 @@ type AnnotatedGroup struct {
 	Key  types.NamespacedName
 }
 
-// controllers are what SetupWithManager adds.
+// controllers are what SetUpAnnotations adds.
 type controllers struct {
 	AnnotationOptions
 	cache  cache.Cache
@@ -82,17 +80,17 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 		Named("in-place-upgrade-machine").
 		For(&clusterv1.Machine{}, builder.OnlyMetadata, builder.WithPredicates(c.filtered(), c.marked())).
 		WatchesRawSource(source.Channel(left.machines, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: machineConcurrency, ReconciliationTimeout: annotationTimeout}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: machineConcurrency, ReconciliationTimeout: timeout}).
 		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-			return result(c.Engine.Machine(ctx, request.NamespacedName))
+			return result(c.Engine.UpgradeMachine(ctx, request.NamespacedName))
 		}))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of Machines to upgrade in place: %w", err)
 	}
 	c.groups, err = controller.NewTyped("in-place-upgrade-group", mgr, controller.TypedOptions[AnnotatedGroup]{
-		MaxConcurrentReconciles: groupConcurrency, ReconciliationTimeout: annotationTimeout,
+		MaxConcurrentReconciles: groupConcurrency, ReconciliationTimeout: timeout,
 		Reconciler: reconcile.TypedFunc[AnnotatedGroup](func(ctx context.Context, g AnnotatedGroup) (reconcile.Result, error) {
-			return result(c.Engine.Group(ctx, g.Kind, g.Key))
+			return result(c.Engine.UpgradeGroup(ctx, g.Kind, g.Key))
 		}),
 	})
 	if err != nil {
@@ -110,7 +108,7 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("in-place-upgrade-kinds").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(c.filtered(), predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: annotationTimeout}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout}).
 		Complete(reconcile.Func(c.reconcileKind))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of control planes' kinds: %w", err)
@@ -127,7 +125,7 @@ func itself(_ context.Context, object client.Object) []AnnotatedGroup {
 }
 
 // result puts what the engine says into the terms of controllers. A rate limit of its own would only delay what must be looked at at once.
-func result(r annotations.Result, err error) (reconcile.Result, error) {
+func result(r engine.Result, err error) (reconcile.Result, error) {
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err

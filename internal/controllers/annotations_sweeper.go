@@ -39,7 +39,7 @@ func newSweeper(o AnnotationOptions, every time.Duration) *annotationSweeper {
 func (s *annotationSweeper) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("in-place-upgrade"))
 	for ctx.Err() == nil {
-		err := s.engine.Sweep(ctx, func(object client.Object) { s.enqueue(ctx, object) })
+		err := s.engine.SweepUpgrades(ctx, func(object client.Object) { s.enqueue(ctx, object) })
 		if err == nil {
 			return nil
 		}

@@ -33,11 +33,11 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/contract"
-	"github.com/windlass-dev/windlass/internal/inplace/annotations"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
 var (
-	keys           = annotations.NewKeys(v1alpha1.DefaultInPlaceUpgradePrefix)
+	keys           = engine.NewKeys(v1alpha1.DefaultInPlaceUpgradePrefix)
 	machineKind    = clusterv1.GroupVersion.WithKind("Machine")
 	deploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
 	ck8sKind       = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "CK8sControlPlane"}
@@ -53,17 +53,17 @@ type saidEngine struct {
 	left   []client.Object
 }
 
-func (e *saidEngine) Machine(_ context.Context, key types.NamespacedName) (annotations.Result, error) {
+func (e *saidEngine) UpgradeMachine(_ context.Context, key types.NamespacedName) (engine.Result, error) {
 	e.said <- "Machine " + key.String()
-	return annotations.Result{}, nil
+	return engine.Result{}, nil
 }
 
-func (e *saidEngine) Group(_ context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (annotations.Result, error) {
+func (e *saidEngine) UpgradeGroup(_ context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (engine.Result, error) {
 	e.said <- gvk.Kind + " " + key.String()
-	return annotations.Result{}, nil
+	return engine.Result{}, nil
 }
 
-func (e *saidEngine) Sweep(_ context.Context, found func(client.Object)) error {
+func (e *saidEngine) SweepUpgrades(_ context.Context, found func(client.Object)) error {
 	for _, o := range e.left {
 		found(o)
 	}
@@ -309,19 +309,19 @@ func TestMembersOfGroups(t *testing.T) {
 func TestResult(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		in   annotations.Result
+		in   engine.Result
 		want reconcile.Result
 	}{
-		{annotations.Result{}, reconcile.Result{}},
-		{annotations.Result{After: time.Minute}, reconcile.Result{RequeueAfter: time.Minute}},
-		{annotations.Result{Now: true}, reconcile.Result{RequeueAfter: atOnce}},
+		{engine.Result{}, reconcile.Result{}},
+		{engine.Result{After: time.Minute}, reconcile.Result{RequeueAfter: time.Minute}},
+		{engine.Result{Now: true}, reconcile.Result{RequeueAfter: atOnce}},
 	} {
 		if got, err := result(tt.in, nil); got != tt.want || err != nil {
 			t.Errorf("%+v: %+v, %v", tt.in, got, err)
 		}
 	}
 	failure := errors.New("no")
-	if got, err := result(annotations.Result{Now: true}, failure); got != (reconcile.Result{}) || !errors.Is(err, failure) {
+	if got, err := result(engine.Result{Now: true}, failure); got != (reconcile.Result{}) || !errors.Is(err, failure) {
 		t.Errorf("an error: %+v, %v", got, err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
-	"github.com/windlass-dev/windlass/internal/inplace/annotations"
+	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
 // watchGroup begins to watch the metadata of a kind of groups, once. If a tenant chose the kind,
@@ -31,7 +30,7 @@ func (c *controllers) watchGroup(gvk schema.GroupVersionKind) error {
 	toGroup := func(_ context.Context, object client.Object) []AnnotatedGroup {
 		return []AnnotatedGroup{{Kind: gvk, Key: client.ObjectKeyFromObject(object)}}
 	}
-	if err := c.groups.Watch(source.TypedKind(c.cache, metadataOf(gvk), handler.TypedEnqueueRequestsFromMapFunc(toGroup), c.filtered(), c.asked())); err != nil {
+	if err := c.groups.Watch(source.TypedKind[client.Object](c.cache, metadataOf(gvk), handler.TypedEnqueueRequestsFromMapFunc(toGroup), c.filtered(), c.asked())); err != nil {
 		return fmt.Errorf("watching %s: %w", gvk.GroupKind(), err)
 	}
 	c.kinds[gvk.GroupKind()] = gvk
@@ -41,7 +40,7 @@ func (c *controllers) watchGroup(gvk schema.GroupVersionKind) error {
 // watchMembers has the group of a Machine looked at when something has changed about the Machine that a group is upgraded by.
 func (c *controllers) watchMembers() error {
 	machines := metadataOf(clusterv1.GroupVersion.WithKind("Machine"))
-	if err := c.groups.Watch(source.TypedKind(c.cache, machines, handler.TypedEnqueueRequestsFromMapFunc(c.groupOf), c.filtered(), c.joinedOrChanged())); err != nil {
+	if err := c.groups.Watch(source.TypedKind[client.Object](c.cache, machines, handler.TypedEnqueueRequestsFromMapFunc(c.groupOf), c.filtered(), c.joinedOrChanged())); err != nil {
 		return fmt.Errorf("watching Machines: %w", err)
 	}
 	return nil
@@ -49,7 +48,7 @@ func (c *controllers) watchMembers() error {
 
 // groupOf returns the group of a Machine, if something is asked of it. A kind that is not watched yet is looked at when it is.
 func (c *controllers) groupOf(ctx context.Context, m client.Object) []AnnotatedGroup {
-	named, key, ok := annotations.OwnerOf(m)
+	named, key, ok := engine.OwnerOf(m)
 	if !ok {
 		return nil
 	}
@@ -57,8 +56,7 @@ func (c *controllers) groupOf(ctx context.Context, m client.Object) []AnnotatedG
 	if !watched {
 		return nil
 	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(gvk)
+	object := metadataOf(gvk)
 	// This runs in the informer of Machines: a cache that does not sync must not stop the events of all Machines.
 	ctx, cancel := context.WithTimeout(ctx, contract.ReadTimeout)
 	defer cancel()
@@ -120,11 +118,4 @@ func differs(e event.UpdateEvent, same func(before, after map[string]string) boo
 	return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() ||
 		!same(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
 		e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-}
-
-// metadataOf is an object of a kind of which only the metadata are watched.
-func metadataOf(gvk schema.GroupVersionKind) client.Object {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(gvk)
-	return object
 }

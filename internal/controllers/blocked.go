@@ -14,7 +14,7 @@ import (
 // statuses change too often, in too many objects, to be watched for the few that are blocked.
 const interval = 15 * time.Second
 
-// Unblocker finds the objects, and brings them in order. *update.Engine is one.
+// Unblocker finds the objects, and brings them in order. *engine.Engine is one.
 type Unblocker interface {
 	ClearLeftovers(ctx context.Context) error
 	FindBlocked(ctx context.Context, kinds []schema.GroupVersionKind) error

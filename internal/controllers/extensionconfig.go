@@ -43,8 +43,6 @@ const (
 	// conflictInterval is when conflicts are looked for again though no ExtensionConfig has changed. What is registered follows an ExtensionConfig a moment
 	// later, and whether two are for one namespace depends on the labels of namespaces.
 	conflictInterval = time.Minute
-	// extensionRetryDelay gives other writers, and the registration of extensions at the start, time.
-	extensionRetryDelay = time.Second
 	// conditionBytes bounds a message; the API allows 32 KiB.
 	conditionBytes = 4096
 )
@@ -80,7 +78,7 @@ func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, _ reconcile.R
 		return reconcile.Result{}, err
 	}
 	if !ready {
-		return reconcile.Result{RequeueAfter: extensionRetryDelay}, nil
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
 	var configs runtimev1.ExtensionConfigList
 	if err := r.Client.List(ctx, &configs); err != nil {
@@ -93,7 +91,7 @@ func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, _ reconcile.R
 		err := r.applyCondition(ctx, config, messages[config.Name])
 		switch {
 		case apierrors.IsConflict(err):
-			after = extensionRetryDelay
+			after = retryDelay
 		case client.IgnoreNotFound(err) != nil:
 			return reconcile.Result{}, err
 		}

@@ -49,16 +49,6 @@ type UpdatePolicyReconciler struct {
 	scope    scopeWriter
 }
 
-const (
-	// resyncInterval is when a namespace is looked at again though nothing changed: by then somebody may have overwritten
-	// a status.
-	resyncInterval = time.Hour
-	// retryDelay gives the cache time to catch up with the write that came before ours.
-	retryDelay = time.Second
-	// timeout bounds one Reconcile.
-	timeout = time.Minute
-)
-
 // Reconcile brings the statuses of all policies of one namespace up to date, and the part of the guard's scope that is about this
 // namespace. See registration for the order of the writes.
 func (r *UpdatePolicyReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -197,20 +187,13 @@ func (r *UpdatePolicyReconciler) applyStatus(ctx context.Context, policy *v1alph
 	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(policy, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the status of UpdatePolicy %s: %w", client.ObjectKeyFromObject(policy), err)
 	}
-	logConditions(ctx, policy, status)
-	return nil
-}
-
-// logConditions logs each condition that changed, once.
-func logConditions(ctx context.Context, policy *v1alpha1.UpdatePolicy, after v1alpha1.UpdatePolicyStatus) {
-	for _, c := range after.Conditions {
-		old := meta.FindStatusCondition(policy.Status.Conditions, c.Type)
-		if old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
-			continue
+	for _, c := range status.Conditions {
+		if isChanged(policy.Status.Conditions, c) {
+			ctrl.LoggerFrom(ctx).Info("UpdatePolicy changed a condition", "updatePolicy", client.ObjectKeyFromObject(policy).String(),
+				"condition", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message)
 		}
-		ctrl.LoggerFrom(ctx).Info("UpdatePolicy changed a condition", "updatePolicy", client.ObjectKeyFromObject(policy).String(),
-			"condition", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message)
 	}
+	return nil
 }
 
 // noNamespace is the namespace of the request about the guard's scope alone: an empty scope must be written as well, because a guard

@@ -85,8 +85,7 @@ func (r *UpdatePolicyReconciler) readControlPlane(ctx context.Context, c *cluste
 	if err := r.watches.add(ctx, mapping.GroupVersionKind); err != nil {
 		return state, fmt.Errorf("the control plane of Cluster %s: %w", client.ObjectKeyFromObject(c), err)
 	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	object := metadataOf(mapping.GroupVersionKind)
 	key := client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}
 	bounded, cancel := context.WithTimeout(ctx, contract.ReadTimeout)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -123,9 +122,7 @@ func (w *watches) add(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if err := w.kinds.Check(ctx, gvk); err != nil {
 		return err
 	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(gvk)
-	if err := w.controller.Watch(source.Kind[client.Object](w.cache, object, handler.EnqueueRequestsFromMapFunc(namespaceOf), changed)); err != nil {
+	if err := w.controller.Watch(source.Kind[client.Object](w.cache, metadataOf(gvk), handler.EnqueueRequestsFromMapFunc(namespaceOf), changed)); err != nil {
 		return fmt.Errorf("watching %s: %w", gvk.GroupKind(), err)
 	}
 	if w.seen == nil {

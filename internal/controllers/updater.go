@@ -86,7 +86,7 @@ func (r *UpdaterReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of Updater %q: %w", updater.Name, err)
 	}
-	logReady(ctx, &updater, ready)
+	logReady(ctx, "Updater", updater.Status.Conditions, changed.Status.Conditions)
 	return reconcile.Result{RequeueAfter: probeInterval}, nil
 }
 
@@ -113,13 +113,4 @@ func computeReady(invalid, unreachable error) metav1.Condition {
 	}
 	ready.Message = text.Bound(ready.Message, maxMessage)
 	return ready
-}
-
-// logReady logs a change of the Ready condition, once.
-func logReady(ctx context.Context, before *v1alpha1.Updater, ready metav1.Condition) {
-	old := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ReadyCondition)
-	if old != nil && old.Status == ready.Status && old.Reason == ready.Reason && old.Message == ready.Message {
-		return
-	}
-	ctrl.LoggerFrom(ctx).Info("Updater changed its readiness", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
 }

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,14 +28,6 @@ type UpgradeGraphReconciler struct {
 	// Now is the clock for conditions.
 	Now func() time.Time
 }
-
-const (
-	// graphResyncInterval is when a graph is looked at again though no spec changed: by then somebody may have overwritten its
-	// status.
-	graphResyncInterval = time.Hour
-	// graphRetryDelay gives the cache time to catch up with the write that came before ours.
-	graphRetryDelay = time.Second
-)
 
 // SetupWithManager registers the Reconciler. A change of one graph's spec reconciles all graphs, because two must not
 // serve one class. A change of a status by itself reconciles none: two releases that word a message differently, side
@@ -80,7 +71,7 @@ func (r *UpgradeGraphReconciler) Reconcile(ctx context.Context, request reconcil
 	changed := graph.DeepCopy()
 	changed.Status = upgradegraph.ComputeStatus(&graph, all.Items, metav1.NewTime(r.Now()))
 	if equality.Semantic.DeepEqual(graph.Status, changed.Status) {
-		return reconcile.Result{RequeueAfter: graphResyncInterval}, nil
+		return reconcile.Result{RequeueAfter: resyncInterval}, nil
 	}
 	err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(&graph, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
@@ -88,21 +79,11 @@ func (r *UpgradeGraphReconciler) Reconcile(ctx context.Context, request reconcil
 	}
 	if apierrors.IsConflict(err) {
 		// The cache is behind. The write that came first may be one of metadata or status, which reconciles nothing.
-		return reconcile.Result{RequeueAfter: graphRetryDelay}, nil
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of UpgradeGraph %q: %w", graph.Name, err)
 	}
-	logGraphReady(ctx, &graph, changed)
-	return reconcile.Result{RequeueAfter: graphResyncInterval}, nil
-}
-
-// logGraphReady logs a change of the Ready condition, once.
-func logGraphReady(ctx context.Context, before, after *v1alpha1.UpgradeGraph) {
-	old := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ReadyCondition)
-	ready := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ReadyCondition)
-	if ready == nil || old != nil && old.Status == ready.Status && old.Reason == ready.Reason && old.Message == ready.Message {
-		return
-	}
-	ctrl.LoggerFrom(ctx).Info("UpgradeGraph changed its readiness", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
+	logReady(ctx, "UpgradeGraph", graph.Status.Conditions, changed.Status.Conditions)
+	return reconcile.Result{RequeueAfter: resyncInterval}, nil
 }

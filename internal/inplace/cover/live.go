@@ -234,8 +234,9 @@ func Fingerprint(o Objects) (string, error) {
 }
 
 // Describe lists at most three fields for people.
-func Describe(list []Pointer) string {
-	const most = 3
+func Describe(list []Pointer) string { return describe(list, 3) }
+
+func describe(list []Pointer, most int) string {
 	words := make([]string, 0, most+1)
 	for i, p := range list {
 		if i == most {
@@ -245,6 +246,22 @@ func Describe(list []Pointer) string {
 		words = append(words, fmt.Sprintf("%s %s", p.Part, p.Path))
 	}
 	return strings.Join(words, ", ")
+}
+
+// DescribeUncovered names at most eight fields that are not covered, and says what was wrong with the
+// answers of updaters. machine is what the Machine, or the MachineSet, is called.
+func (r Result) DescribeUncovered(machine Part) string {
+	fields := slices.Clone(r.Uncovered)
+	for i := range fields {
+		if fields[i].Part == PartMachine {
+			fields[i].Part = machine
+		}
+	}
+	words := []string{describe(fields, 8)}
+	for _, err := range r.Errors {
+		words = append(words, err.Error())
+	}
+	return strings.Join(append(words, r.Notes...), "; ")
 }
 
 // filledIn are the fields of a KubeadmConfig's spec below which Cluster API's controllers write.

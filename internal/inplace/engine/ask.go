@@ -9,14 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -65,24 +64,46 @@ func declines(err error) bool {
 	return ok && declined.Declined()
 }
 
-// SetMachine puts the objects of a Machine into a request.
-func SetMachine(from cover.Objects, to *runtimehooksv1.CanUpdateMachineRequestObjects) error {
-	to.Machine = clusterv1.Machine{}
+// CanUpdate asks an updater what it covers of the way from current to desired. The updater is shown
+// neither annotations nor labels whose keys begin with one of reserved.
+func CanUpdate(
+	ctx context.Context, u port.Updater, scope cover.Scope, current, desired cover.Objects, reserved []string,
+) (cover.Patches, error) {
+	if scope == cover.MachineSet {
+		request := &runtimehooksv1.CanUpdateMachineSetRequest{}
+		err := errors.Join(showMachineSet(current, &request.Current, reserved), showMachineSet(desired, &request.Desired, reserved))
+		if err != nil {
+			return cover.Patches{}, err
+		}
+		return u.CanUpdateMachineSet(ctx, request)
+	}
+	request := &runtimehooksv1.CanUpdateMachineRequest{}
+	err := errors.Join(showMachine(current, &request.Current, reserved), showMachine(desired, &request.Desired, reserved))
+	if err != nil {
+		return cover.Patches{}, err
+	}
+	return u.CanUpdateMachine(ctx, request)
+}
+
+// showMachine puts the objects of a Machine into a request.
+func showMachine(from cover.Objects, to *runtimehooksv1.CanUpdateMachineRequestObjects, reserved []string) error {
 	if err := json.Unmarshal(from.Machine, &to.Machine); err != nil {
 		return fmt.Errorf("decoding the Machine: %w", err)
 	}
-	to.InfrastructureMachine, to.BootstrapConfig = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
-	return nil
+	to.Machine = stripMachine(&to.Machine, reserved)
+	to.InfrastructureMachine.Raw, to.BootstrapConfig.Raw = from.Infrastructure, from.Bootstrap
+	return stripParts(&to.InfrastructureMachine, &to.BootstrapConfig, reserved)
 }
 
-// SetMachineSet puts the objects of a MachineSet into a request.
-func SetMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRequestObjects) error {
-	to.MachineSet = clusterv1.MachineSet{}
-	if err := json.Unmarshal(from.Machine, &to.MachineSet); err != nil {
+// showMachineSet puts the objects of a MachineSet into a request.
+func showMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRequestObjects, reserved []string) error {
+	set := &to.MachineSet
+	if err := json.Unmarshal(from.Machine, set); err != nil {
 		return fmt.Errorf("decoding the MachineSet: %w", err)
 	}
-	to.InfrastructureMachineTemplate, to.BootstrapConfigTemplate = runtime.RawExtension{Raw: from.Infrastructure}, runtime.RawExtension{Raw: from.Bootstrap}
-	return nil
+	set.Labels, set.Annotations = strip(set.Labels, reserved), strip(set.Annotations, reserved)
+	to.InfrastructureMachineTemplate.Raw, to.BootstrapConfigTemplate.Raw = from.Infrastructure, from.Bootstrap
+	return stripParts(&to.InfrastructureMachineTemplate, &to.BootstrapConfigTemplate, reserved)
 }
 
 // SelectUpdaters returns the updaters for machines with these labels, in order. The error is an *updatepolicy.InvalidError where one cannot be used.

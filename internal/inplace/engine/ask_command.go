@@ -36,13 +36,10 @@ func ReservedKeys(inPlacePrefix string) []string {
 // UpdateRequest builds what an updater is told: the objects of a machine without reserved annotations and labels, and the command. It is the only place
 // that sets the annotations between Windlass and updaters. objects are not changed.
 func UpdateRequest(objects runtimehooksv1.UpdateMachineRequestObjects, command Command, reserved []string) (*runtimehooksv1.UpdateMachineRequest, error) {
-	shown := runtimehooksv1.UpdateMachineRequestObjects{Machine: stripMachine(&objects.Machine, reserved)}
-	var err error
-	if shown.InfrastructureMachine.Raw, err = stripObject(objects.InfrastructureMachine.Raw, reserved); err != nil {
-		return nil, fmt.Errorf("reading the infrastructure machine: %w", err)
-	}
-	if shown.BootstrapConfig.Raw, err = stripObject(objects.BootstrapConfig.Raw, reserved); err != nil {
-		return nil, fmt.Errorf("reading the bootstrap config: %w", err)
+	shown := objects
+	shown.Machine = stripMachine(&objects.Machine, reserved)
+	if err := stripParts(&shown.InfrastructureMachine, &shown.BootstrapConfig, reserved); err != nil {
+		return nil, err
 	}
 	if shown.Machine.Annotations == nil {
 		shown.Machine.Annotations = map[string]string{}
@@ -66,6 +63,18 @@ func stripMachine(m *clusterv1.Machine, reserved []string) clusterv1.Machine {
 		},
 		Spec: *m.Spec.DeepCopy(),
 	}
+}
+
+// stripParts removes reserved annotations and labels from the objects that belong to a machine. It
+// replaces their JSON, and changes no bytes of it.
+func stripParts(infrastructure, bootstrap *runtime.RawExtension, reserved []string) (err error) {
+	if infrastructure.Raw, err = stripObject(infrastructure.Raw, reserved); err != nil {
+		return fmt.Errorf("reading the infrastructure machine: %w", err)
+	}
+	if bootstrap.Raw, err = stripObject(bootstrap.Raw, reserved); err != nil {
+		return fmt.Errorf("reading the bootstrap config: %w", err)
+	}
+	return nil
 }
 
 // stripObject removes reserved annotations and labels from an object's JSON. Absent objects stay absent.
@@ -104,35 +113,4 @@ func isReserved(key string, reserved []string) bool {
 		}
 	}
 	return false
-}
-
-// StripMachine removes reserved annotations and labels from what an updater is asked about. objects are not changed.
-func StripMachine(objects runtimehooksv1.CanUpdateMachineRequestObjects, reserved []string) (runtimehooksv1.CanUpdateMachineRequestObjects, error) {
-	shown := runtimehooksv1.CanUpdateMachineRequestObjects{Machine: stripMachine(&objects.Machine, reserved)}
-	err := stripRaw(reserved, []rawPair{
-		{&objects.InfrastructureMachine, &shown.InfrastructureMachine}, {&objects.BootstrapConfig, &shown.BootstrapConfig},
-	})
-	return shown, err
-}
-
-// StripMachineSet is StripMachine for the objects of a MachineSet.
-func StripMachineSet(objects runtimehooksv1.CanUpdateMachineSetRequestObjects, reserved []string) (runtimehooksv1.CanUpdateMachineSetRequestObjects, error) {
-	shown := runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: *objects.MachineSet.DeepCopy()}
-	set := &shown.MachineSet
-	set.Labels, set.Annotations = strip(set.Labels, reserved), strip(set.Annotations, reserved)
-	err := stripRaw(reserved, []rawPair{
-		{&objects.InfrastructureMachineTemplate, &shown.InfrastructureMachineTemplate}, {&objects.BootstrapConfigTemplate, &shown.BootstrapConfigTemplate},
-	})
-	return shown, err
-}
-
-type rawPair struct{ from, to *runtime.RawExtension }
-
-func stripRaw(reserved []string, pairs []rawPair) (err error) {
-	for _, p := range pairs {
-		if p.to.Raw, err = stripObject(p.from.Raw, reserved); err != nil {
-			return fmt.Errorf("reading an object that updaters are asked about: %w", err)
-		}
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +20,6 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
-	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -40,8 +40,6 @@ type question struct {
 	unread *RefusedError
 	// quiet says that no live object shows that the question is due, so nothing is reported.
 	quiet bool
-	// ask puts the question to one updater, about other current objects.
-	ask func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error)
 }
 
 // CanUpdateMachine decides whether a control plane Machine can be updated in place, and records a decision that says yes.
@@ -51,25 +49,7 @@ func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.C
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	q, err := e.machineQuestion(ctx, request)
-	if err := q.noteUnread(err); err != nil {
-		return Coverage{}, err
-	}
-	q.ask = func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
-		shown := &runtimehooksv1.CanUpdateMachineRequest{}
-		for _, side := range []struct {
-			objects cover.Objects
-			into    *runtimehooksv1.CanUpdateMachineRequestObjects
-		}{{current, &shown.Current}, {q.desired, &shown.Desired}} {
-			if err := SetMachine(side.objects, side.into); err != nil {
-				return cover.Patches{}, err
-			}
-			if *side.into, err = StripMachine(*side.into, e.reserved()); err != nil {
-				return cover.Patches{}, err
-			}
-		}
-		return u.CanUpdateMachine(ctx, shown)
-	}
-	return e.answer(ctx, q)
+	return e.answer(ctx, q, err)
 }
 
 // CanUpdateMachineSet is CanUpdateMachine for the Machines of a MachineSet that move to another one. The other one need not
@@ -78,32 +58,19 @@ func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	q, err := e.machineSetQuestion(ctx, request)
-	if err := q.noteUnread(err); err != nil {
-		return Coverage{}, err
-	}
-	q.ask = func(ctx context.Context, u port.Updater, current cover.Objects) (cover.Patches, error) {
-		shown := &runtimehooksv1.CanUpdateMachineSetRequest{}
-		for _, side := range []struct {
-			objects cover.Objects
-			into    *runtimehooksv1.CanUpdateMachineSetRequestObjects
-		}{{current, &shown.Current}, {q.desired, &shown.Desired}} {
-			if err := SetMachineSet(side.objects, side.into); err != nil {
-				return cover.Patches{}, err
-			}
-			if *side.into, err = StripMachineSet(*side.into, e.reserved()); err != nil {
-				return cover.Patches{}, err
-			}
-		}
-		return u.CanUpdateMachineSet(ctx, shown)
-	}
-	return e.answer(ctx, q)
+	return e.answer(ctx, q, err)
 }
 
 // reserved are the prefixes of annotations and labels that updaters are not shown.
 func (e *Engine) reserved() []string { return ReservedKeys(e.Prefix) }
 
-// answer decides, records and reports.
-func (e *Engine) answer(ctx context.Context, q question) (Coverage, error) {
+// answer decides, records and reports. unread is why the question could not be read; nil if it could.
+func (e *Engine) answer(ctx context.Context, q question, unread error) (Coverage, error) {
+	if r, ok := errors.AsType[*RefusedError](unread); ok {
+		q.unread = r
+	} else if unread != nil {
+		return Coverage{}, unread
+	}
 	o, err := e.readOwner(ctx, q.subject)
 	if err != nil {
 		return Coverage{}, err
@@ -156,15 +123,6 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, err
 	return e.conclude(ctx, q, o, policy, updaters, coverage)
 }
 
-// noteUnread notes which right is missing, if that is what err says, and returns nil; otherwise err.
-func (q *question) noteUnread(err error) error {
-	if r, ok := errors.AsType[*RefusedError](err); ok {
-		q.unread = r
-		return nil
-	}
-	return err
-}
-
 // decideUnread decides where live objects cannot be read. Cluster API may replace machines if no
 // policy keeps them and nothing was decided about them, whatever the objects are.
 func (e *Engine) decideUnread(ctx context.Context, q question, o owner) (Coverage, error) {
@@ -186,7 +144,7 @@ func noPolicy(o owner) string {
 func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updatepolicy.Selected, updaters []v1alpha1.Updater, coverage *cover.Coverage) (Coverage, error) {
 	result := coverage.Result()
 	if len(result.Uncovered) > 0 {
-		answer, err := e.answerUncovered(q, o, policy, describeUncovered(result))
+		answer, err := e.answerUncovered(q, o, policy, "no updater covers "+result.DescribeUncovered(cover.PartMachine))
 		answer.Patches = coverage.Patches()
 		return answer, err
 	}
@@ -244,19 +202,20 @@ func recorded(q question, r cover.Result) *inplace.Decision {
 	return nil
 }
 
-func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) (inplace.Decision, error) {
-	d := inplace.Decision{Target: q.target, CurrentDigest: r.CurrentDigest, DesiredDigest: r.DesiredDigest, Changes: r.Changes}
-	known := map[string]*v1alpha1.Updater{}
-	for i := range updaters {
-		known[updaters[i].Name] = &updaters[i]
-	}
-	d.Steps = make([]inplace.Step, 0, len(r.Plan))
+// stepsOf returns the steps of what updaters cover.
+func stepsOf(r cover.Result, updaters []v1alpha1.Updater) []inplace.Step {
+	steps := make([]inplace.Step, 0, len(r.Plan))
 	for _, c := range r.Plan {
-		u := known[c.Updater]
-		d.Steps = append(d.Steps, inplace.Step{
+		u := &updaters[slices.IndexFunc(updaters, func(u v1alpha1.Updater) bool { return u.Name == c.Updater })]
+		steps = append(steps, inplace.Step{
 			Updater: c.Updater, SetsVersion: c.SetsVersion, NeedsDrain: u.Spec.Transitions.NeedsDrain, MaxMinors: updatepolicy.MaxMinors(u),
 		})
 	}
+	return steps
+}
+
+func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) (inplace.Decision, error) {
+	d := inplace.Decision{Target: q.target, CurrentDigest: r.CurrentDigest, DesiredDigest: r.DesiredDigest, Changes: r.Changes, Steps: stepsOf(r, updaters)}
 	d.Dirty = r.Dirty
 	if q.scope == cover.Machine {
 		var err error
@@ -310,24 +269,6 @@ func stepNames(steps []inplace.Step) string {
 	return strings.Join(names, ", then ")
 }
 
-// describeUncovered says which fields are not covered, and what was wrong with updaters' answers.
-func describeUncovered(r cover.Result) string {
-	const most = 8
-	paths := make([]string, 0, most)
-	for i, p := range r.Uncovered {
-		if i == most {
-			paths = append(paths, fmt.Sprintf("and %d more", len(r.Uncovered)-most))
-			break
-		}
-		paths = append(paths, string(p.Part)+" "+p.Path)
-	}
-	problems := []string{"no updater covers " + strings.Join(paths, ", ")}
-	for _, err := range r.Errors {
-		problems = append(problems, err.Error())
-	}
-	return strings.Join(append(problems, r.Notes...), "; ")
-}
-
 func machineObjects(o runtimehooksv1.CanUpdateMachineRequestObjects) (cover.Objects, error) {
 	machine, err := json.Marshal(o.Machine)
 	if err != nil {
@@ -362,7 +303,7 @@ func (e *Engine) callCanUpdate(ctx context.Context, q question, u *v1alpha1.Upda
 	if q.scope == cover.MachineSet {
 		hook = "CanUpdateMachineSet"
 	}
-	patches, err := q.ask(ctx, opened, current)
+	patches, err := CanUpdate(ctx, opened, q.scope, current, q.desired, e.reserved())
 	e.noteRequest(ctx, u, hook, client.ObjectKeyFromObject(q.subject), "", err)
 	return patches, err
 }

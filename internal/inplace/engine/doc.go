@@ -1,7 +1,11 @@
 // Package engine serves Cluster API's three hooks for in-place updates: it asks updaters which changes
 // they cover, records decisions and progress on Machines and MachineSets, and carries them out through
-// ports. Package annotations has it carry out what annotations request: a [Machine] is a Machine and its
-// node, as both kinds of updates act on them.
+// ports.
+//
+// Files named annotated_* admit the upgrades that annotations request, of one machine and of the machines
+// of a group: they read the facts, package request decides, and they record the decision. The rest of
+// the engine carries out what is admitted, as it does for hooks: a [Machine] is a Machine and its node,
+// as both kinds of updates act on them.
 //
 // One process is active at a time (leader election), and all state that a restart needs is on the
 // objects; memory only saves requests. A [Fence] keeps a process that was frozen from acting on an

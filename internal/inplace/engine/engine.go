@@ -40,7 +40,8 @@ type Options struct {
 	Prefix string
 }
 
-// Engine serves the hooks. It is safe for concurrent use.
+// Engine serves Cluster API's hooks, and upgrades the machines and groups that annotations name. It is
+// safe for concurrent use.
 type Engine struct {
 	Options
 	slots *inplace.InFlight[types.UID]
@@ -58,6 +59,10 @@ type Engine struct {
 	draining keyed.Memory[types.UID, string]
 	locks    Locks
 	fence    Fence
+	// keys are those of the annotations that request upgrades.
+	keys    Keys
+	shown   *shownSet
+	members *members
 }
 
 // New returns an Engine.
@@ -67,6 +72,7 @@ func New(o Options) *Engine {
 		Options: o, slots: inplace.NewInFlight[types.UID](), blocked: newBlockedSet(),
 		said: keyed.NewOnce[types.UID](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: NewLocks(o.Client, o.Live), fence: Fence{Client: o.Client, Live: o.Live},
+		keys: NewKeys(o.Prefix), shown: newShownSet(), members: newMembers(),
 	}
 }
 

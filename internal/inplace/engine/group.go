@@ -18,7 +18,10 @@ import (
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
-var machineKind = clusterv1.GroupVersion.WithKind("Machine")
+var (
+	machineKind    = clusterv1.GroupVersion.WithKind("Machine")
+	deploymentKind = capi.MachineDeploymentKind
+)
 
 // owner is the object that holds a group of machines: a MachineDeployment, a MachineSet without one, or a control plane.
 type owner struct {

@@ -43,7 +43,7 @@ func (m *Machine) Look(ctx context.Context) (time.Time, inplace.Node) {
 }
 
 // now is the time as it is recorded.
-func (m *Machine) now() time.Time { return m.Now().UTC().Truncate(time.Second) }
+func (e *Engine) now() time.Time { return e.Now().UTC().Truncate(time.Second) }
 
 func (m *Machine) cluster() types.NamespacedName {
 	return types.NamespacedName{Namespace: m.Object.Namespace, Name: m.Object.Spec.ClusterName}

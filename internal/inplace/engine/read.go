@@ -218,7 +218,7 @@ func (r *run) readSetDecisions(ctx context.Context, digest string) ([]inplace.De
 	return found, nil
 }
 
-func has(object client.Object, annotation string) bool {
+func has(object metav1.Object, annotation string) bool {
 	_, ok := object.GetAnnotations()[annotation]
 	return ok
 }

@@ -221,7 +221,11 @@ func (p *preview) whyUncovered(g Group, updaters []v1alpha1.Updater, result cove
 	case len(updaters) == 0:
 		return "no Updater is for its machines"
 	default:
-		return fmt.Sprintf("not covered: %s%s", describe(g, result), at(g, step))
+		machine := cover.PartMachine
+		if !g.ControlPlane {
+			machine = "MachineSet"
+		}
+		return fmt.Sprintf("not covered: %s%s", result.DescribeUncovered(machine), at(g, step))
 	}
 }
 
@@ -233,27 +237,6 @@ func at(g Group, step Step) string {
 	return fmt.Sprintf(" (%s -> %s)", step.From, step.To)
 }
 
-func describe(g Group, r cover.Result) string {
-	const most = 8
-	fields := make([]string, 0, most)
-	for i, pointer := range r.Uncovered {
-		if i == most {
-			fields = append(fields, fmt.Sprintf("and %d more", len(r.Uncovered)-most))
-			break
-		}
-		part := string(pointer.Part)
-		if pointer.Part == cover.PartMachine && !g.ControlPlane {
-			part = "MachineSet"
-		}
-		fields = append(fields, part+" "+pointer.Path)
-	}
-	parts := []string{strings.Join(fields, ", ")}
-	for _, err := range r.Errors {
-		parts = append(parts, err.Error())
-	}
-	return strings.Join(append(parts, r.Notes...), "; ")
-}
-
 // step asks all updaters in turn about one step; each sees what those before it cover. The error says which one cannot be
 // asked.
 func (p *preview) step(ctx context.Context, g Group, policy updatepolicy.Selected, updaters []v1alpha1.Updater, step Step) (cover.Result, error) {
@@ -261,7 +244,7 @@ func (p *preview) step(ctx context.Context, g Group, policy updatepolicy.Selecte
 	if err != nil {
 		return cover.Result{}, err
 	}
-	coverage, err := cover.New(q.scope(), q.current, q.desired, policy.Ignore)
+	coverage, err := cover.New(q.scope, q.current, q.desired, policy.Ignore)
 	if err != nil {
 		return cover.Result{}, fmt.Errorf("comparing the machines before and after: %w", err)
 	}
@@ -289,7 +272,7 @@ func (p *preview) ask(ctx context.Context, u *v1alpha1.Updater, q question, curr
 	if known.err != nil {
 		return cover.Patches{}, known.err
 	}
-	patches, err := q.ask(ctx, known.updater, current)
+	patches, err := engine.CanUpdate(ctx, known.updater, q.scope, current, q.desired, nil)
 	if errors.Is(err, context.DeadlineExceeded) {
 		p.opened[u.Name] = opened{err: err}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
@@ -260,7 +261,7 @@ func TestLocalMode(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := config(test.before)
-			if diff := cmp.Diff(config(test.after), withLocalMode(before, minor)); diff != "" {
+			if diff := cmp.Diff(config(test.after), withLocalMode(&unstructured.Unstructured{Object: before}, minor).Object); diff != "" {
 				t.Errorf("withLocalMode (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(config(test.before), before); diff != "" {

@@ -1,14 +1,13 @@
-package annotations
+package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -16,7 +15,6 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -24,7 +22,7 @@ import (
 
 // plan finds out which updaters bring the machine to what the option says.
 func (r *machineRun) plan(ctx context.Context, option request.Option) request.Plan {
-	updaters, err := engine.SelectUpdaters(ctx, r.Client, r.machine.Object.Namespace, r.machine.Object.Labels)
+	updaters, err := SelectUpdaters(ctx, r.Client, r.Object.Namespace, r.Object.Labels)
 	if err != nil {
 		return request.Plan{Unknown: cut(err.Error())}
 	}
@@ -70,10 +68,10 @@ func (r *machineRun) planVersion(ctx context.Context, to version.Version, update
 	if err != nil {
 		return request.Plan{Unknown: cut("comparing the objects of the Machine: " + err.Error())}
 	}
-	coverage, err := engine.AskAll(ctx, nothing, updaters, updatepolicy.FailsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
+	coverage, err := AskAll(ctx, nothing, updaters, updatepolicy.FailsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
 		return r.canUpdate(ctx, u, current, desired)
 	})
-	if problem, ok := errors.AsType[*engine.QuestionError](err); ok {
+	if problem, ok := errors.AsType[*QuestionError](err); ok {
 		return request.Plan{Unknown: cut(fmt.Sprintf("updater %q could not be asked what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err))}
 	}
 	if err != nil {
@@ -89,10 +87,10 @@ func (r *machineRun) currentKubelet() (kubelet version.Version, problem string) 
 	if node.Unknown == "" && node.Exists {
 		return node.Kubelet, ""
 	}
-	if kubelet = kubeletOf(r.machine.Object); kubelet.IsZero() {
+	if kubelet = kubeletOf(r.Object); kubelet.IsZero() {
 		kubelet = r.facts.Spec
 	}
-	return kubelet, orDefault(node.Unknown, "its node does not exist")
+	return kubelet, cmp.Or(node.Unknown, "its node does not exist")
 }
 
 // planOf makes steps of what is covered.
@@ -104,15 +102,7 @@ func planOf(result cover.Result, to version.Version, updaters []v1alpha1.Updater
 		}
 		return request.Plan{Refused: cut(strings.Join(problems, "; "))}
 	}
-	limits := map[string]int{}
-	for i := range updaters {
-		limits[updaters[i].Name] = updatepolicy.MaxMinors(&updaters[i])
-	}
-	var plan request.Plan
-	for _, c := range result.Plan {
-		plan.Steps = append(plan.Steps, inplace.Step{Updater: c.Updater, SetsVersion: c.SetsVersion, MaxMinors: limits[c.Updater]})
-	}
-	return plan
+	return request.Plan{Steps: stepsOf(result, updaters)}
 }
 
 // canUpdate asks one updater.
@@ -121,19 +111,7 @@ func (r *machineRun) canUpdate(ctx context.Context, u *v1alpha1.Updater, current
 	if err != nil {
 		return cover.Patches{}, fmt.Errorf("opening updater %q: %w", u.Name, err)
 	}
-	request := &runtimehooksv1.CanUpdateMachineRequest{}
-	if err := engine.SetMachine(current, &request.Current); err != nil {
-		return cover.Patches{}, err
-	}
-	if err := engine.SetMachine(desired, &request.Desired); err != nil {
-		return cover.Patches{}, err
-	}
-	for _, objects := range []*runtimehooksv1.CanUpdateMachineRequestObjects{&request.Current, &request.Desired} {
-		if *objects, err = engine.StripMachine(*objects, engine.ReservedKeys(r.Prefix)); err != nil {
-			return cover.Patches{}, fmt.Errorf("building what updater %q is asked: %w", u.Name, err)
-		}
-	}
-	return opened.CanUpdateMachine(ctx, request)
+	return CanUpdate(ctx, opened, cover.Machine, current, desired, r.reserved())
 }
 
 // machineAt returns the objects with a version.
@@ -149,30 +127,28 @@ func machineAt(objects runtimehooksv1.UpdateMachineRequestObjects, v version.Ver
 
 // desired reads the objects of the machine as Cluster API shows them to its hooks: without status.
 func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineRequestObjects, error) {
-	m := r.machine.Object
-	infrastructure, err := r.readReferenced(ctx, m.Namespace, m.Spec.InfrastructureRef)
-	if err != nil {
-		return runtimehooksv1.UpdateMachineRequestObjects{}, err
+	m := r.Object
+	objects := runtimehooksv1.UpdateMachineRequestObjects{Machine: stripMachine(m, nil)}
+	for _, part := range []struct {
+		ref  clusterv1.ContractVersionedObjectReference
+		into *runtime.RawExtension
+	}{{m.Spec.InfrastructureRef, &objects.InfrastructureMachine}, {m.Spec.Bootstrap.ConfigRef, &objects.BootstrapConfig}} {
+		object, err := r.ReadReferenced(ctx, m.Namespace, part.ref)
+		if err != nil {
+			return objects, err
+		}
+		if part.into.Raw, err = SentObject(object); err != nil {
+			return objects, err
+		}
 	}
-	bootstrap, err := r.readReferenced(ctx, m.Namespace, m.Spec.Bootstrap.ConfigRef)
-	if err != nil {
-		return runtimehooksv1.UpdateMachineRequestObjects{}, err
-	}
-	return runtimehooksv1.UpdateMachineRequestObjects{
-		Machine: clusterv1.Machine{
-			TypeMeta:   metav1.TypeMeta{APIVersion: machineKind.GroupVersion().String(), Kind: machineKind.Kind},
-			ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, Labels: maps.Clone(m.Labels), Annotations: maps.Clone(m.Annotations)},
-			Spec:       *m.Spec.DeepCopy(),
-		},
-		InfrastructureMachine: runtime.RawExtension{Raw: infrastructure}, BootstrapConfig: runtime.RawExtension{Raw: bootstrap},
-	}, nil
+	return objects, nil
 }
 
 // call asks the updater of a step to bring the machine to the option, or how that goes on. With follow, or where the
 // annotation asks for something else by now, nothing may begin.
 func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.Follow) (inplace.Answer, error) {
 	// The name comes from a record that tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
-	u, err := engine.ServingUpdater(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.machine.Object)
+	u, err := ServingUpdater(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.Object)
 	if err != nil {
 		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
 	}
@@ -190,12 +166,5 @@ func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.F
 			objects.Machine.Spec.Version = exact.String()
 		}
 	}
-	return r.machine.Ask(ctx, u, objects, engine.Command{Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text})
-}
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
+	return r.Ask(ctx, u, objects, Command{Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text})
 }

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"cmp"
@@ -22,7 +22,6 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
@@ -32,12 +31,12 @@ import (
 // minute is an updater that works for a minute on each machine.
 type minute struct {
 	port.Updater
-	p     *pool
+	p     *upgradePool
 	began map[string]time.Time
 }
 
 func (u minute) CanUpdateMachine(context.Context, *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
-	return cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(`{"spec":{"version":"` + to + `"}}`)}}, nil
+	return cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(`{"spec":{"version":"` + wanted + `"}}`)}}, nil
 }
 
 func (u minute) UpdateMachine(_ context.Context, r *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
@@ -49,8 +48,8 @@ func (u minute) UpdateMachine(_ context.Context, r *runtimehooksv1.UpdateMachine
 	if !known || u.p.now.Sub(began) < time.Minute {
 		return inplace.Answer{Outcome: inplace.InProgress, RetryAfter: 15 * time.Second}
 	}
-	u.p.nodes.Set(inCluster, name, porttest.ReadyNode(to, u.p.now))
-	u.p.store.Patch(machineKind, keyOf(name), `{"status":{"nodeInfo":{"kubeletVersion":"`+to+`"}}}`)
+	u.p.nodes.Set(inCluster, name, porttest.ReadyNode(wanted, u.p.now))
+	u.p.store.Patch(machineKind, keyNamed(name), `{"status":{"nodeInfo":{"kubeletVersion":"`+wanted+`"}}}`)
 	return inplace.Answer{Outcome: inplace.Finishes}
 }
 
@@ -60,8 +59,8 @@ type due struct {
 	name string
 }
 
-// pool is a MachineDeployment whose machines annotations upgrade, with a queue as controllers have it.
-type pool struct {
+// upgradePool is a MachineDeployment whose machines annotations upgrade, with a queue as controllers have it.
+type upgradePool struct {
 	testing.TB
 	store  *fakeapi.Store
 	engine *Engine
@@ -74,7 +73,7 @@ type pool struct {
 	spent map[string]fakeapi.Counts
 }
 
-func newPool(tb testing.TB, machines int, maxInFlight int32) *pool {
+func newUpgradePool(tb testing.TB, machines int, maxInFlight int32) *upgradePool {
 	tb.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, apiextensionsv1.AddToScheme} {
@@ -82,11 +81,11 @@ func newPool(tb testing.TB, machines int, maxInFlight int32) *pool {
 			tb.Fatal(err)
 		}
 	}
-	p := &pool{
+	p := &upgradePool{
 		TB: tb, store: fakeapi.NewStore(tb, scheme), nodes: porttest.NewNodes(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		due: map[string]time.Time{}, spent: map[string]fakeapi.Counts{},
 	}
-	p.store.Index(machineKind.GroupKind(), engine.InFlightIndex, engine.IndexInFlight)
+	p.store.Index(machineKind.GroupKind(), InFlightIndex, IndexInFlight)
 	objects := []client.Object{
 		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
 			Name:   capicontract.CalculateCRDName(hostedKind.Group, hostedKind.Kind),
@@ -109,20 +108,20 @@ func newPool(tb testing.TB, machines int, maxInFlight int32) *pool {
 		p.store.Put(o)
 	}
 	ids, updater := 0, minute{p: p, began: map[string]time.Time{}}
-	p.engine = New(engine.New(engine.Options{
+	p.engine = New(Options{
 		Client: p.store.Client(), Live: p.store.Live(), Nodes: p.nodes, Events: &recorder{said: map[string][]string{}, notes: map[string]string{}},
 		Prefix: v1alpha1.DefaultInPlaceUpgradePrefix,
 		Now:    func() time.Time { return p.now },
 		NewID:  func() string { ids++; return fmt.Sprintf("id%d", ids) },
 		Open:   func(context.Context, *v1alpha1.Updater) (port.Updater, error) { return updater, nil },
-	}))
+	})
 	p.store.Counts = fakeapi.Counts{}
 	p.store.Changed = p.changed
 	return p
 }
 
 // changed has those looked at that the controllers of Machines and groups look at.
-func (p *pool) changed(before, after *metav1.PartialObjectMetadata) {
+func (p *upgradePool) changed(before, after *metav1.PartialObjectMetadata) {
 	switch {
 	case after.Kind == "Machine":
 		if keys.Marked(before.Annotations) || keys.Marked(after.Annotations) {
@@ -138,7 +137,7 @@ func (p *pool) changed(before, after *metav1.PartialObjectMetadata) {
 	}
 }
 
-func (p *pool) add(name string, after time.Duration) {
+func (p *upgradePool) add(name string, after time.Duration) {
 	at := p.now.Add(after + 100*time.Millisecond)
 	if due, known := p.due[name]; known && !at.Before(due) {
 		return
@@ -149,7 +148,7 @@ func (p *pool) add(name string, after time.Duration) {
 }
 
 // run looks at what is due until nothing is.
-func (p *pool) run(ctx context.Context) {
+func (p *upgradePool) run(ctx context.Context) {
 	p.Helper()
 	for len(p.queue) > 0 {
 		w := p.queue[0]
@@ -160,9 +159,9 @@ func (p *pool) run(ctx context.Context) {
 		delete(p.due, w.name)
 		p.now = w.at
 		before := p.store.Counts
-		look := func() (Result, error) { return p.engine.Machine(ctx, keyOf(w.name)) }
+		look := func() (Result, error) { return p.engine.UpgradeMachine(ctx, keyNamed(w.name)) }
 		if w.name == "" {
-			look = func() (Result, error) { return p.engine.Group(ctx, deploymentKind, keyOf("md")) }
+			look = func() (Result, error) { return p.engine.UpgradeGroup(ctx, deploymentKind, keyNamed("md")) }
 		}
 		result, err := look()
 		if err != nil {
@@ -177,7 +176,7 @@ func (p *pool) run(ctx context.Context) {
 }
 
 // machines returns what each Machine took, sorted.
-func (p *pool) machines() []fakeapi.Counts {
+func (p *upgradePool) machines() []fakeapi.Counts {
 	var all []fakeapi.Counts
 	for name, counts := range p.spent {
 		if name != "" {
@@ -188,26 +187,26 @@ func (p *pool) machines() []fakeapi.Counts {
 	return all
 }
 
-// TestCostPerMachine holds that what the upgrade of a machine costs does not depend on how many others there are, from the
+// TestUpgradeCostPerMachine holds that what the upgrade of a machine costs does not depend on how many others there are, from the
 // annotation to the end: of Machines that have it of their own, and of those of a group.
-func TestCostPerMachine(t *testing.T) {
+func TestUpgradeCostPerMachine(t *testing.T) {
 	t.Parallel()
 	const maxInFlight = 5
-	for name, ask := range map[string]func(p *pool, machines int){
-		"Machines": func(p *pool, machines int) {
+	for name, ask := range map[string]func(p *upgradePool, machines int){
+		"Machines": func(p *upgradePool, machines int) {
 			for i := range machines {
-				p.store.Patch(machineKind, keyOf(fmt.Sprintf("m%05d", i)), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, keys.To, toVersion))
+				p.store.Patch(machineKind, keyNamed(fmt.Sprintf("m%05d", i)), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, keys.To, toVersion))
 			}
 		},
-		"MachineDeployment": func(p *pool, _ int) {
-			p.store.Patch(deploymentKind, keyOf("md"), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, keys.To, toVersion))
+		"MachineDeployment": func(p *upgradePool, _ int) {
+			p.store.Patch(deploymentKind, keyNamed("md"), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, keys.To, toVersion))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var most, group fakeapi.Counts
 			for _, machines := range []int{10, 100, 1000} {
-				p := newPool(t, machines, maxInFlight)
+				p := newUpgradePool(t, machines, maxInFlight)
 				ask(p, machines)
 				p.run(ctrl.LoggerInto(t.Context(), logr.Discard()))
 				for _, m := range machinesOf(t, p.store) {

@@ -1,9 +1,7 @@
-package annotations
+package engine
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +20,7 @@ func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind
 	old := meta.FindStatusCondition(*conditions, v1alpha1.InPlaceUpgradeCondition)
 	if s == (request.State{}) {
 		if old != nil {
-			if err := e.ApplyConditions(ctx, object, FieldOwner); err != nil {
+			if err := e.ApplyConditions(ctx, object, UpgradeFieldOwner); err != nil {
 				return err
 			}
 		}
@@ -43,23 +41,11 @@ func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind
 	if old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
 		return nil
 	}
-	if err := e.ApplyConditions(ctx, object, FieldOwner, c); err != nil {
+	if err := e.ApplyConditions(ctx, object, UpgradeFieldOwner, c); err != nil {
 		return err
 	}
 	after := slices.Clone(*conditions)
 	meta.SetStatusCondition(&after, c)
 	*conditions = after
-	return nil
-}
-
-// convert puts a value into another type by way of JSON.
-func convert(from, to any) error {
-	data, err := json.Marshal(from)
-	if err != nil {
-		return fmt.Errorf("encoding a condition: %w", err)
-	}
-	if err := json.Unmarshal(data, to); err != nil {
-		return fmt.Errorf("decoding a condition: %w", err)
-	}
 	return nil
 }

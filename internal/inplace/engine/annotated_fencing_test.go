@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/port"
 )
@@ -60,7 +59,7 @@ func TestEveryWriteMayFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for at := 1; ; at++ {
-				w := newWorld(t)
+				w := newUpgradeWorld(t)
 				kubelet, _ := w.register()
 				w.add(newMachine("cp-0", "kcp"))
 				w.nodes.SetDrain(inCluster, "cp-0", 1)
@@ -104,7 +103,7 @@ func TestFrozenProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			kubelet, _ := w.register()
 			w.add(newMachine("a", ""))
 			w.ask("a", toVersion)
@@ -122,7 +121,7 @@ func TestFrozenProcess(t *testing.T) {
 			var ended *clusterv1.Machine
 			for first {
 				w.now = w.now.Add(time.Second)
-				if _, err := frozen.Machine(w.quiet(), keyOf("a")); err != nil {
+				if _, err := frozen.UpgradeMachine(w.quiet(), keyNamed("a")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -166,14 +165,14 @@ func (n *frozenNodes) Uncordon(ctx context.Context, cluster types.NamespacedName
 	return n.Nodes.Uncordon(ctx, cluster, node)
 }
 
-// TestFrozenBeforeAnEffect: a process that is frozen between what it reads and what it does, and
+// TestUpgradeFrozenBeforeAnEffect: a process that is frozen between what it reads and what it does, and
 // continues after its successor has ended the upgrade, neither drains the node nor calls the updater.
-func TestFrozenBeforeAnEffect(t *testing.T) {
+func TestUpgradeFrozenBeforeAnEffect(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []inplace.Phase{inplace.Draining, inplace.Updating} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			kubelet, _ := w.register()
 			w.add(newMachine("cp-0", "kcp"))
 			w.nodes.SetDrain(inCluster, "cp-0", 3)
@@ -192,7 +191,7 @@ func TestFrozenBeforeAnEffect(t *testing.T) {
 				calls = len(kubelet.requests)
 			}
 			o.Nodes = nodes
-			if _, err := New(engine.New(o)).Machine(w.quiet(), keyOf("cp-0")); err != nil {
+			if _, err := New(o).UpgradeMachine(w.quiet(), keyNamed("cp-0")); err != nil {
 				t.Fatal(err)
 			}
 			if nodes.freeze != nil || nodes.effects > 0 || len(kubelet.requests) != calls {

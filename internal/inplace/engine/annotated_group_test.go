@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"errors"
@@ -25,17 +25,17 @@ import (
 )
 
 // group reads a group.
-func (w *world) group(gvk schema.GroupVersionKind, name string) *unstructured.Unstructured {
+func (w *upgradeWorld) group(gvk schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	w.Helper()
 	g := unstructuredOf(gvk)
-	if err := w.client.Get(w.Context(), keyOf(name), g); err != nil {
+	if err := w.client.Get(w.Context(), keyNamed(name), g); err != nil {
 		w.Fatal(err)
 	}
 	return g
 }
 
 // addGroup creates a group whose machines, each with a Ready node, are of several MachineSets.
-func (w *world) addGroup(gvk schema.GroupVersionKind, name string, machines ...string) {
+func (w *upgradeWorld) addGroup(gvk schema.GroupVersionKind, name string, machines ...string) {
 	w.Helper()
 	w.put(newGroup(gvk, name, int64(len(machines))))
 	for i, machine := range machines {
@@ -44,7 +44,7 @@ func (w *world) addGroup(gvk schema.GroupVersionKind, name string, machines ...s
 	w.groups = append(w.groups, groupKey{gvk, name})
 }
 
-func (w *world) addMember(gvk schema.GroupVersionKind, name, machine string, i int) {
+func (w *upgradeWorld) addMember(gvk schema.GroupVersionKind, name, machine string, i int) {
 	w.Helper()
 	m := newMachine(machine, name)
 	if gvk == deploymentKind {
@@ -58,17 +58,17 @@ func (w *world) addMember(gvk schema.GroupVersionKind, name, machine string, i i
 	w.add(m)
 }
 
-func (w *world) askGroup(gvk schema.GroupVersionKind, name, option string) {
+func (w *upgradeWorld) askGroup(gvk schema.GroupVersionKind, name, option string) {
 	w.Helper()
 	w.annotate(w.group(gvk, name), map[string]any{keys.To: option})
 }
 
-func (w *world) groupMarks(gvk schema.GroupVersionKind, name string) request.Marks {
+func (w *upgradeWorld) groupMarks(gvk schema.GroupVersionKind, name string) request.Marks {
 	w.Helper()
 	return keys.marks(w.group(gvk, name).GetAnnotations())
 }
 
-func (w *world) untilGroupDone(gvk schema.GroupVersionKind, name, option string) {
+func (w *upgradeWorld) untilGroupDone(gvk schema.GroupVersionKind, name, option string) {
 	w.Helper()
 	w.until(name+" has "+option, func() bool { return w.groupMarks(gvk, name) == request.Marks{Status: request.Done, Release: option} })
 	w.step()
@@ -84,7 +84,7 @@ func inPlaceOnly(maxInFlight int32) *v1alpha1.UpdatePolicy {
 // TestFault7_ClusterWithTwoMachineSets upgrades a control plane of three and a MachineDeployment with two MachineSets, asked for at once.
 func TestFault7_ClusterWithTwoMachineSets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inPlaceOnly(2))
+	w := newUpgradeWorld(t, inPlaceOnly(2))
 	kubelet, _ := w.register()
 	w.addGroup(kubeadmControlPlaneKind, "kcp", "cp-0", "cp-1", "cp-2")
 	w.addGroup(deploymentKind, "md", "w-0", "w-1", "w-2", "w-3")
@@ -125,7 +125,7 @@ func TestFault7_ClusterWithTwoMachineSets(t *testing.T) {
 	}
 	for _, g := range w.groups {
 		object := w.group(g.gvk, g.name)
-		if got := specVersion(object, g.gvk != deploymentKind); got.String() != to {
+		if got := specVersion(object, g.gvk != deploymentKind); got.String() != wanted {
 			t.Errorf("the spec of %s says %s", g.name, got)
 		}
 		if c := condition(capi.Conditions(object)); c != nil {
@@ -143,7 +143,7 @@ func TestOtherControlPlanes(t *testing.T) {
 	for _, gvk := range []schema.GroupVersionKind{ck8sKind, rke2Kind} {
 		t.Run(gvk.Kind, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, inPlaceOnly(1))
+			w := newUpgradeWorld(t, inPlaceOnly(1))
 			_, k8sd := w.register()
 			w.addGroup(gvk, "cp", "cp-0", "cp-1", "cp-2")
 			w.askGroup(gvk, "cp", toChannel)
@@ -172,10 +172,10 @@ func TestRaise(t *testing.T) {
 		policy *v1alpha1.UpdatePolicy
 		want   string
 	}{
-		"MachineDeployment":                     {deploymentKind, 1, inPlaceOnly(1), to},
+		"MachineDeployment":                     {deploymentKind, 1, inPlaceOnly(1), wanted},
 		"MachineDeployment that may replace":    {deploymentKind, 1, replacing, from},
 		"MachineDeployment without a policy":    {deploymentKind, 1, nil, from},
-		"KubeadmControlPlane of 3":              {kubeadmControlPlaneKind, 3, inPlaceOnly(1), to},
+		"KubeadmControlPlane of 3":              {kubeadmControlPlaneKind, 3, inPlaceOnly(1), wanted},
 		"KubeadmControlPlane of 1":              {kubeadmControlPlaneKind, 1, inPlaceOnly(1), from},
 		"KubeadmControlPlane without a policy":  {kubeadmControlPlaneKind, 3, nil, from},
 		"control plane of somebody else's kind": {rke2Kind, 3, inPlaceOnly(1), from},
@@ -186,7 +186,7 @@ func TestRaise(t *testing.T) {
 			if tt.policy != nil {
 				objects = append(objects, tt.policy)
 			}
-			w := newWorld(t, objects...)
+			w := newUpgradeWorld(t, objects...)
 			w.register()
 			w.tick = time.Minute
 			w.addGroup(tt.gvk, "g", []string{"m-0", "m-1", "m-2"}[:tt.count]...)
@@ -216,7 +216,7 @@ func TestRaiseRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, inPlaceOnly(1))
+			w := newUpgradeWorld(t, inPlaceOnly(1))
 			w.register()
 			w.tick = time.Minute
 			w.addGroup(deploymentKind, "md", "w-0")
@@ -228,10 +228,10 @@ func TestRaiseRefused(t *testing.T) {
 				}
 				return nil
 			}
-			_, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md"))
+			_, err := w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed("md"))
 			if err == nil {
 				// That the condition goes is a change, after which all is decided anew.
-				_, err = w.engine.Group(w.quiet(), deploymentKind, keyOf("md"))
+				_, err = w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed("md"))
 			}
 			ended := w.groupMarks(deploymentKind, "md") == request.Marks{Status: request.Done, Release: toVersion}
 			if tt.note == "" {
@@ -253,20 +253,20 @@ func TestRaiseRefused(t *testing.T) {
 // TestKubeletsAreReadFromNodes: Cluster API may note the new kubelet later than the group ends.
 func TestKubeletsAreReadFromNodes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inPlaceOnly(1))
+	w := newUpgradeWorld(t, inPlaceOnly(1))
 	w.add(newMachine("a", ""))
 	md := newGroup(deploymentKind, "md", 1)
 	md.SetAnnotations(map[string]string{keys.To: toVersion})
 	w.put(md)
 	w.groups = []groupKey{{deploymentKind, "md"}}
 	w.annotate(w.machine("a"), map[string]any{keys.Release: toVersion, keys.Status: "done"})
-	w.nodes.Edit(inCluster, "a", func(n *inplace.Node) { n.Kubelet = inplaceVersion(to) })
+	w.nodes.Edit(inCluster, "a", func(n *inplace.Node) { n.Kubelet = inplaceVersion(wanted) })
 	for range 4 {
-		if _, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md")); err != nil {
+		if _, err := w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed("md")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := specVersion(w.group(deploymentKind, "md"), false).String(); got != to {
+	if got := specVersion(w.group(deploymentKind, "md"), false).String(); got != wanted {
 		t.Errorf("the spec says %s", got)
 	}
 }
@@ -274,7 +274,7 @@ func TestKubeletsAreReadFromNodes(t *testing.T) {
 // TestFault13_GroupCancelled withdraws what has not begun, and follows what has.
 func TestFault13_GroupCancelled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inPlaceOnly(2))
+	w := newUpgradeWorld(t, inPlaceOnly(2))
 	kubelet, _ := w.register()
 	w.addGroup(deploymentKind, "md", "w-0", "w-1", "w-2", "w-3")
 	w.askGroup(deploymentKind, "md", toVersion)
@@ -305,7 +305,7 @@ func TestFault13_GroupCancelled(t *testing.T) {
 // TestJoining gives a machine that joins later the release of its group, once it has a node.
 func TestJoining(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	_, k8sd := w.register()
 	w.addGroup(deploymentKind, "md", "w-0")
 	const option = "channel=1.30-classic/stable"
@@ -314,7 +314,7 @@ func TestJoining(t *testing.T) {
 	late := newMachine("w-1", "")
 	late.CreationTimestamp, late.Status.NodeRef.Name = metav1.NewTime(w.now), ""
 	w.put(late)
-	result, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md"))
+	result, err := w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed("md"))
 	if err != nil || result != (Result{After: joinedPoll}) || w.marks("w-1") != (request.Marks{}) {
 		t.Fatalf("a machine without a node: %+v, %v, %+v", result, err, w.marks("w-1"))
 	}
@@ -331,7 +331,7 @@ func TestJoining(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"w-0": 1, "w-1": 1}, work(k8sd)); diff != "" {
 		t.Errorf("work (-want +got):\n%s", diff)
 	}
-	if result, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md")); err != nil || result != (Result{}) {
+	if result, err := w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed("md")); err != nil || result != (Result{}) {
 		t.Errorf("at rest: %+v, %v", result, err)
 	}
 }
@@ -339,7 +339,7 @@ func TestJoining(t *testing.T) {
 // TestFault2_FailedGroup stops at a failed machine, for good, until a person asks for another try.
 func TestFault2_FailedGroup(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	w.tick = time.Minute
 	kubelet.answer = func(*runtimehooksv1.UpdateMachineRequest) inplace.Answer {
@@ -392,7 +392,7 @@ func TestGroupHolds(t *testing.T) {
 			t.Parallel()
 			m := newMachine("a", "")
 			tt.edit(m)
-			w := newWorld(t, append(tt.objects, m)...)
+			w := newUpgradeWorld(t, append(tt.objects, m)...)
 			w.put(newGroup(deploymentKind, "md", 1))
 			w.groups = []groupKey{{deploymentKind, "md"}}
 			w.register()
@@ -412,7 +412,7 @@ func TestGroupHolds(t *testing.T) {
 func TestFault5_GroupCrashAnywhere(t *testing.T) {
 	t.Parallel()
 	for at := 1; ; at++ {
-		w := newWorld(t, inPlaceOnly(2))
+		w := newUpgradeWorld(t, inPlaceOnly(2))
 		kubelet, _ := w.register()
 		w.tick = time.Minute
 		w.addGroup(deploymentKind, "md", "w-0", "w-1")
@@ -424,7 +424,7 @@ func TestFault5_GroupCrashAnywhere(t *testing.T) {
 			return
 		}
 		object := w.group(deploymentKind, "md")
-		if diff := cmp.Diff(map[string]int{"w-0": 1, "w-1": 1}, work(kubelet)); diff != "" || specVersion(object, false).String() != to || condition(capi.Conditions(object)) != nil {
+		if diff := cmp.Diff(map[string]int{"w-0": 1, "w-1": 1}, work(kubelet)); diff != "" || specVersion(object, false).String() != wanted || condition(capi.Conditions(object)) != nil {
 			t.Fatalf("died %s (point %d): spec %s, condition %+v, work (-want +got):\n%s", w.faults.what, at, specVersion(object, false), condition(capi.Conditions(object)), diff)
 		}
 		for _, reason := range []string{"InProgress", "Done"} {
@@ -438,11 +438,11 @@ func TestFault5_GroupCrashAnywhere(t *testing.T) {
 // TestGroupAtRest costs no live read where nothing was ever asked of a group.
 func TestGroupAtRest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.addGroup(deploymentKind, "md", "w-0")
 	w.liveReads = 0
 	for _, name := range []string{"md", "gone"} {
-		if result, err := w.engine.Group(w.quiet(), deploymentKind, keyOf(name)); err != nil || result != (Result{}) || w.liveReads != 0 {
+		if result, err := w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed(name)); err != nil || result != (Result{}) || w.liveReads != 0 {
 			t.Errorf("%s: %+v, %v, %d reads", name, result, err, w.liveReads)
 		}
 	}
@@ -451,7 +451,7 @@ func TestGroupAtRest(t *testing.T) {
 // TestFault10_BrokenNodeFirst upgrades a machine whose node is not Ready before the others: that may be what mends it.
 func TestFault10_BrokenNodeFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	w.addGroup(deploymentKind, "md", "w-0", "w-1", "w-2")
 	w.nodes.Edit(inCluster, "w-2", func(n *inplace.Node) { n.Ready, n.NotReady = false, "kubelet is down" })

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ import (
 func TestCallHasItsTime(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []string{"true", "false"} {
-		w := newWorld(t)
+		w := newUpgradeWorld(t)
 		kubelet, _ := w.register()
 		w.add(newMachine("a", ""))
 		w.nodes.SetDrain(inCluster, "a", 1)
@@ -52,7 +52,7 @@ func TestCallHasItsTime(t *testing.T) {
 func TestCancelledBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []string{"true", "false"} {
-		w := newWorld(t)
+		w := newUpgradeWorld(t)
 		kubelet, _ := w.register()
 		w.add(newMachine("a", ""))
 		w.annotate(w.machine("a"), map[string]any{
@@ -78,14 +78,14 @@ func TestCancelledBeforeTheCall(t *testing.T) {
 // TestAskedOnce asks updaters once what they cover, though it is decided again under the lock of the control plane.
 func TestAskedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	w.add(newMachine("cp", "kcp"))
 	w.ask("cp", toVersion)
 	if _, err := w.reconcile("cp"); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.marks("cp").Status; kubelet.asked != 1 || w.lockHolder() != lockOf("cp") || got != request.InProgress {
+	if got := w.marks("cp").Status; kubelet.asked != 1 || w.lockHolder() != heldBy("cp") || got != request.InProgress {
 		t.Errorf("asked %d times; the lock is %q, the status %q", kubelet.asked, w.lockHolder(), got)
 	}
 }
@@ -94,23 +94,23 @@ func TestAskedOnce(t *testing.T) {
 // last known counts then. Where that is what is asked for, nobody knows whether anything is to be done.
 func TestFault10_NodeThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
-	gone := func(w *world) { w.nodes.Remove(inCluster, "a") }
-	away := func(w *world) { w.nodes.SetUnreachable(inCluster, "connection refused") }
+	gone := func(w *upgradeWorld) { w.nodes.Remove(inCluster, "a") }
+	away := func(w *upgradeWorld) { w.nodes.SetUnreachable(inCluster, "connection refused") }
 	for name, tt := range map[string]struct {
-		breaks     func(*world)
+		breaks     func(*upgradeWorld)
 		last, spec string
 		begins     bool
 	}{
-		"not there":                          {breaks: gone, last: from, spec: to, begins: true},
-		"not reached":                        {breaks: away, last: from, spec: to, begins: true},
+		"not there":                          {breaks: gone, last: from, spec: wanted, begins: true},
+		"not reached":                        {breaks: away, last: from, spec: wanted, begins: true},
 		"never known":                        {breaks: gone, spec: from, begins: true},
-		"known as what is asked for":         {breaks: away, last: to, spec: from},
-		"never known, made as what is asked": {breaks: gone, spec: to},
+		"known as what is asked for":         {breaks: away, last: wanted, spec: from},
+		"never known, made as what is asked": {breaks: gone, spec: wanted},
 		"nothing is known":                   {breaks: gone, spec: "latest"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			kubelet, _ := w.register()
 			m := newMachine("a", "")
 			m.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation], m.Annotations[keys.To], m.Spec.Version = "false", toVersion, tt.spec
@@ -154,12 +154,12 @@ func TestFollow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			w.register()
 			m := newMachine("a", "")
 			m.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "false"
 			w.add(m)
-			r, err := w.engine.readMachine(t.Context(), keyOf("a"))
+			r, err := w.engine.readMachine(t.Context(), keyNamed("a"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +193,7 @@ func TestFollow(t *testing.T) {
 }
 
 // edit changes the status of a machine.
-func (w *world) edit(name string, change func(*clusterv1.Machine)) {
+func (w *upgradeWorld) edit(name string, change func(*clusterv1.Machine)) {
 	w.Helper()
 	m := w.machine(name)
 	change(m)

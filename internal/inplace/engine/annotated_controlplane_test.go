@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"strings"
@@ -17,12 +17,12 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
-// lockOf is a lock as it is written.
-func lockOf(machine string) string {
+// heldBy is a lock as it is written.
+func heldBy(machine string) string {
 	return `{"machineName":"` + machine + `","machineNamespace":"ns"}`
 }
 
-func lockMap(information string) *corev1.ConfigMap {
+func lockWith(information string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "c" + v1alpha1.InPlaceUpgradeLockSuffix,
@@ -36,12 +36,12 @@ func lockMap(information string) *corev1.ConfigMap {
 func TestSingleControlPlaneMachine(t *testing.T) {
 	t.Parallel()
 	for _, option := range []string{toVersion, toChannel} {
-		w := newWorld(t)
+		w := newUpgradeWorld(t)
 		w.register()
 		w.add(newMachine("cp", "kcp"), newMachine("worker", ""))
 		w.ask("cp", option)
 		w.step()
-		if got := w.lockHolder(); got != lockOf("cp") {
+		if got := w.lockHolder(); got != heldBy("cp") {
 			t.Errorf("the lock says %q", got)
 		}
 		w.untilDone("cp", option)
@@ -57,7 +57,7 @@ func TestSingleControlPlaneMachine(t *testing.T) {
 // TestFault9_OneControlPlaneMachineAtATime has all machines of a control plane marked at once.
 func TestFault9_OneControlPlaneMachineAtATime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	names := []string{"cp-0", "cp-1", "cp-2"}
 	for _, name := range names {
@@ -78,11 +78,11 @@ func TestFault9_OneControlPlaneMachineAtATime(t *testing.T) {
 // TestFault11_NodeBeforeTheNext holds that the next machine waits until the node of the last one is Ready.
 func TestFault11_NodeBeforeTheNext(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
 	w.ask("cp-0", toVersion)
-	w.until("cp-0 runs it", func() bool { return w.nodes.Node(t.Context(), inCluster, "cp-0").Kubelet == inplaceVersion(to) })
+	w.until("cp-0 runs it", func() bool { return w.nodes.Node(t.Context(), inCluster, "cp-0").Kubelet == inplaceVersion(wanted) })
 	w.nodes.Edit(inCluster, "cp-0", func(n *inplace.Node) { n.Ready, n.NotReady = false, "kubelet is down" })
 	w.ask("cp-1", toVersion)
 	for range 20 {
@@ -103,7 +103,7 @@ func TestFault11_NodeBeforeTheNext(t *testing.T) {
 // keep it from beginning.
 func TestFault11_EtcdBeforeTheNext(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
 	w.etcd("cp-0", metav1.ConditionUnknown)
@@ -122,7 +122,7 @@ func TestFault11_EtcdBeforeTheNext(t *testing.T) {
 }
 
 // etcd sets what is known of the etcd member of a machine.
-func (w *world) etcd(name string, status metav1.ConditionStatus) {
+func (w *upgradeWorld) etcd(name string, status metav1.ConditionStatus) {
 	w.Helper()
 	m := w.machine(name)
 	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: "EtcdMemberHealthy", Status: status, Reason: "r", Message: "no leader"})
@@ -147,12 +147,12 @@ func TestOwnEtcd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			w.add(tt.machine)
 			if tt.status != "" {
 				w.etcd("m", tt.status)
 			}
-			r, err := w.engine.readMachine(t.Context(), keyOf("m"))
+			r, err := w.engine.readMachine(t.Context(), keyNamed("m"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,18 +163,18 @@ func TestOwnEtcd(t *testing.T) {
 	}
 }
 
-// TestLock holds who gets the lock, and that nobody loses it to another one.
-func TestLock(t *testing.T) {
+// TestUpgradeLock holds who gets the lock, and that nobody loses it to another one.
+func TestUpgradeLock(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		before string
 		want   string
 		held   bool
 	}{
-		"nobody":                 {want: lockOf("cp-0")},
-		"a machine that is gone": {before: lockOf("gone"), want: lockOf("cp-0")},
-		"a crash after taking":   {before: lockOf("cp-0"), want: lockOf("cp-0")},
-		"another machine":        {before: lockOf("cp-1"), want: lockOf("cp-1"), held: true},
+		"nobody":                 {want: heldBy("cp-0")},
+		"a machine that is gone": {before: heldBy("gone"), want: heldBy("cp-0")},
+		"a crash after taking":   {before: heldBy("cp-0"), want: heldBy("cp-0")},
+		"another machine":        {before: heldBy("cp-1"), want: heldBy("cp-1"), held: true},
 		"unreadable":             {before: "{", want: "{", held: true},
 		"empty":                  {before: "{}", want: "{}", held: true},
 		"of another namespace":   {before: `{"machineName":"x","machineNamespace":"other"}`, want: `{"machineName":"x","machineNamespace":"other"}`, held: true},
@@ -184,11 +184,11 @@ func TestLock(t *testing.T) {
 			t.Parallel()
 			foreign := newMachine("x", "kcp")
 			foreign.Namespace = "other"
-			w := newWorld(t, foreign)
+			w := newUpgradeWorld(t, foreign)
 			w.register()
 			w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
 			if tt.before != "" {
-				w.put(lockMap(tt.before))
+				w.put(lockWith(tt.before))
 			}
 			w.ask("cp-0", toVersion)
 			for range 3 {
@@ -217,12 +217,12 @@ func TestLock(t *testing.T) {
 func TestLockRace(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"create", "delete"} {
-		w := newWorld(t)
+		w := newUpgradeWorld(t)
 		kubelet, _ := w.register()
 		w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
-		w.put(lockMap(lockOf("other")))
+		w.put(lockWith(heldBy("other")))
 		// Another resource version than that of a new object, which the fake client numbers alike.
-		if err := w.client.Update(t.Context(), lockMap(lockOf("gone"))); err != nil {
+		if err := w.client.Update(t.Context(), lockWith(heldBy("gone"))); err != nil {
 			t.Fatal(err)
 		}
 		w.ask("cp-0", toVersion)
@@ -238,7 +238,7 @@ func TestLockRace(t *testing.T) {
 		if _, err := w.reconcile("cp-0"); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.lockHolder(); got != lockOf("cp-1") {
+		if got := w.lockHolder(); got != heldBy("cp-1") {
 			t.Errorf("%s: the lock says %s", verb, got)
 		}
 		if u := w.machine("cp-0").Annotations[v1alpha1.InPlaceUpgradeAnnotation]; u != "" {
@@ -255,7 +255,7 @@ func TestLockRace(t *testing.T) {
 // TestLockShowsTheControlPlaneAnew: who held the lock until a moment ago may have left the control plane in another state than it was read in.
 func TestLockShowsTheControlPlaneAnew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.register()
 	w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
 	w.ask("cp-0", toVersion)
@@ -275,13 +275,13 @@ func TestLockShowsTheControlPlaneAnew(t *testing.T) {
 // TestLockIsReleasedByItsHolderOnly leaves a lock that has changed hands in the meantime.
 func TestLockIsReleasedByItsHolderOnly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
-	w.put(lockMap(lockOf("cp-0")))
+	w.put(lockWith(heldBy("cp-0")))
 	w.annotate(w.machine("cp-0"), map[string]any{keys.Status: "done", keys.Release: toChannel})
 	w.onWrite = func(verb string, _ client.Object) {
 		if verb == "delete" {
-			changed := lockMap(lockOf("cp-1"))
+			changed := lockWith(heldBy("cp-1"))
 			if err := w.client.Update(t.Context(), changed); err != nil {
 				t.Error(err)
 			}
@@ -290,7 +290,7 @@ func TestLockIsReleasedByItsHolderOnly(t *testing.T) {
 	if _, err := w.reconcile("cp-0"); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.lockHolder(); got != lockOf("cp-1") {
+	if got := w.lockHolder(); got != heldBy("cp-1") {
 		t.Errorf("the lock says %q", got)
 	}
 }
@@ -298,7 +298,7 @@ func TestLockIsReleasedByItsHolderOnly(t *testing.T) {
 // TestControlPlaneBeforeWorkers has a worker wait for the control plane, and say for what.
 func TestControlPlaneBeforeWorkers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.register()
 	w.add(newMachine("cp", "kcp"), newMachine("worker", ""))
 	w.ask("cp", toVersion)
@@ -316,7 +316,7 @@ func TestControlPlaneBeforeWorkers(t *testing.T) {
 // TestFailedControlPlaneHoldsWorkers says so on the worker.
 func TestFailedControlPlaneHoldsWorkers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	kubelet.answer = func(*runtimehooksv1.UpdateMachineRequest) inplace.Answer {
 		return inplace.Answer{Outcome: inplace.Fails, Message: "disk is full"}
@@ -324,7 +324,7 @@ func TestFailedControlPlaneHoldsWorkers(t *testing.T) {
 	w.add(newMachine("cp", "kcp"), newMachine("worker", ""))
 	w.ask("cp", toVersion)
 	w.until("it failed", func() bool { return w.marks("cp").Status == request.Failed })
-	if got := w.lockHolder(); got != lockOf("cp") {
+	if got := w.lockHolder(); got != heldBy("cp") {
 		t.Errorf("a failed machine lost the lock: %q", got)
 	}
 	w.ask("worker", "version=v1.30.9")
@@ -376,7 +376,7 @@ func TestLeftAlone(t *testing.T) {
 			m, c := newMachine("a", ""), newCluster()
 			m.Annotations[keys.To] = toVersion
 			tt.edit(m, c)
-			w := newWorld(t, m, c)
+			w := newUpgradeWorld(t, m, c)
 			kubelet, _ := w.register()
 			w.nodes.Set(inCluster, "a", inplace.Node{Ready: true, Kubelet: inplaceVersion(from)})
 			for range 3 {
@@ -396,7 +396,7 @@ func TestLeftAlone(t *testing.T) {
 // TestConditionIsWrittenOnChange holds that polling writes nothing.
 func TestConditionIsWrittenOnChange(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	kubelet.answer = func(*runtimehooksv1.UpdateMachineRequest) inplace.Answer {
 		return inplace.Answer{Outcome: inplace.InProgress, Message: "copying"}
@@ -420,7 +420,7 @@ func TestConditionIsWrittenOnChange(t *testing.T) {
 // TestUpdaterThatCannotBeAsked keeps an upgrade from beginning, and from being refused.
 func TestUpdaterThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	kubelet.mute = errDied
 	w.add(newMachine("a", ""))
@@ -436,7 +436,7 @@ func TestUpdaterThatCannotBeAsked(t *testing.T) {
 // TestRefusedRequestHoldsNobodyUp lets a worker begin though a request of the control plane, or of one of its machines, was refused.
 func TestRefusedRequestHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.register()
 	w.addGroup(kubeadmControlPlaneKind, "kcp", "cp-0")
 	w.add(newMachine("worker", ""))

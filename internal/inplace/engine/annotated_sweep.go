@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -51,12 +51,12 @@ func (s *shownSet) remove(kind schema.GroupKind, key types.NamespacedName) {
 	delete(s.objects, shownObject{kind, key})
 }
 
-// Sweep calls found with each object that has our condition, so that a condition goes whose
+// SweepUpgrades calls found with each object that has our condition, so that a condition goes whose
 // annotation was removed while no process ran. It reads every Machine once: call it when the
 // process starts to lead. found must have the object reconciled. A kind that cannot be listed does
 // not stop the others. The error joins those of all kinds; found has been called for what was read
 // before.
-func (e *Engine) Sweep(ctx context.Context, found func(client.Object)) error {
+func (e *Engine) SweepUpgrades(ctx context.Context, found func(client.Object)) error {
 	var problems []error
 	for _, gvk := range []schema.GroupVersionKind{machineKind, deploymentKind, kubeadmControlPlaneKind} {
 		problems = append(problems, e.sweepKind(ctx, gvk, found))

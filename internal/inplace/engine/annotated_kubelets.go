@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -33,12 +32,12 @@ func notedKubelet(m *clusterv1.Machine, release string) (version.Version, bool) 
 }
 
 // noteKubelet returns the change of the annotation that belongs in the write of the end of a machine's upgrade.
-func (r *machineRun) noteKubelet(after request.Marks) engine.Patch {
+func (r *machineRun) noteKubelet(after request.Marks) Patch {
 	if after.Status != request.Done || after.Release == r.facts.Marks.Release {
 		return nil
 	}
 	note := kubeletNote(after.Release, r.facts.Node.Kubelet)
-	return engine.Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: &note}
+	return Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: &note}
 }
 
 // noteKubelets notes on each machine of the group what it runs, where that was not noted at the end of its upgrade: another controller may have upgraded
@@ -63,7 +62,7 @@ func (r *groupRun) noteKubelets(ctx context.Context) (changed bool, err error) {
 			member.Kubelet = node.Kubelet
 		}
 		note := kubeletNote(member.Marks.Release, member.Kubelet)
-		if _, err := r.annotate(ctx, m, engine.Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: &note}); err != nil {
+		if _, err := r.annotate(ctx, m, Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: &note}); err != nil {
 			return false, err
 		}
 	}

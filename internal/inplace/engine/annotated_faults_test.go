@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -22,24 +22,22 @@ import (
 )
 
 // errDied is what a process panics with that dies in a test.
-var errDied = errors.New("died")
-
-// faults break one effect: there are two points around each, before and after it.
-type faults struct {
+// deaths end the process at one effect: there are two points around each, before and after it.
+type deaths struct {
 	mu sync.Mutex
 	// at is the point at which the process dies, from 1; 0 for none. passed counts points.
 	at, passed int
 	what       string
 }
 
-func (f *faults) around(name string, effect func() error) error {
+func (f *deaths) around(name string, effect func() error) error {
 	f.point("before " + name)
 	err := effect()
 	f.point("after " + name)
 	return err
 }
 
-func (f *faults) point(name string) {
+func (f *deaths) point(name string) {
 	f.mu.Lock()
 	f.passed++
 	dies := f.passed == f.at
@@ -55,7 +53,7 @@ func (f *faults) point(name string) {
 // deadlyNodes are nodes whose drains and uncordons can be where the process dies.
 type deadlyNodes struct {
 	*porttest.Nodes
-	faults *faults
+	faults *deaths
 }
 
 func (n *deadlyNodes) Drain(ctx context.Context, cluster, machine types.NamespacedName, node string) (status port.DrainStatus, err error) {
@@ -72,7 +70,7 @@ func (n *deadlyNodes) Uncordon(ctx context.Context, cluster types.NamespacedName
 
 // installer is an updater that works: it takes some polls for an operation, and does each once.
 type installer struct {
-	w *world
+	w *upgradeWorld
 	// takes is how many polls an operation takes; covers says that it changes versions, mute that it cannot be asked.
 	takes  int
 	covers bool

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"fmt"
@@ -18,11 +18,6 @@ import (
 )
 
 // What objects say, as facts.
-
-func has(object metav1.Object, annotation string) bool {
-	_, ok := object.GetAnnotations()[annotation]
-	return ok
-}
 
 func isPaused(cluster *clusterv1.Cluster, object metav1.Object) bool {
 	return cluster.Spec.Paused != nil && *cluster.Spec.Paused || has(object, clusterv1.PausedAnnotation)
@@ -98,11 +93,11 @@ func etcdProblem(m *clusterv1.Machine) string {
 
 // peer reads another machine of the control plane.
 func (e *Engine) peer(m *clusterv1.Machine) request.Peer {
-	return request.Peer{Name: m.Name, Kubelet: kubeletOf(m), NotReady: notReady(m), Busy: e.inFlight(m)}
+	return request.Peer{Name: m.Name, Kubelet: kubeletOf(m), NotReady: notReady(m), Busy: e.occupied(m)}
 }
 
-// inFlight says what happens to a Machine, after its name; empty for nothing.
-func (e *Engine) inFlight(m *clusterv1.Machine) string {
+// occupied says what happens to a Machine, after its name; empty for nothing.
+func (e *Engine) occupied(m *clusterv1.Machine) string {
 	marks := e.keys.marks(m.Annotations)
 	u, unreadable := readRecord[request.Upgrade](m.Annotations)
 	switch {
@@ -118,12 +113,6 @@ func (e *Engine) inFlight(m *clusterv1.Machine) string {
 		return "is being updated in place by Cluster API"
 	}
 	return ""
-}
-
-func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(gvk)
-	return object
 }
 
 func unstructuredOf(gvk schema.GroupVersionKind) *unstructured.Unstructured {

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -102,7 +101,7 @@ func (r *groupRun) readPolicy(ctx context.Context) error {
 	if r.facts.ControlPlane {
 		group = snapshot.ControlPlaneGroup(r.cluster, metadata)
 	}
-	selected, conflict, err := r.selectPolicy(ctx, &group, "")
+	selected, conflict, err := r.upgradePolicy(ctx, &group, "")
 	if err != nil {
 		return err
 	}
@@ -139,7 +138,7 @@ func (r *groupRun) member(m *clusterv1.Machine, conflict string) request.Member 
 	member.Spec, _ = version.Parse(m.Spec.Version)
 	var unreadable string
 	member.Upgrade, unreadable = readRecord[request.Upgrade](m.Annotations)
-	member.Remediation = engine.RemediationAsked(m, nil)
+	member.Remediation = RemediationAsked(m, nil)
 	switch {
 	case isPaused(r.cluster, m):
 		member.Held = "it or its Cluster is paused"

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
@@ -25,7 +24,7 @@ func NewKeys(prefix string) Keys {
 func (k Keys) all() []string {
 	return append([]string{
 		k.To, k.Status, k.Release, k.ChangeID, k.LastFailed, v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation,
-	}, engine.RemediationKeys...)
+	}, RemediationKeys...)
 }
 
 // Marked reports whether an object with these annotations has ever been asked for an upgrade, or is protected from remediation by this project.
@@ -103,8 +102,8 @@ func (k Keys) encodeGroup(a request.GroupAfter) (map[string]string, error) {
 }
 
 // difference is what leads from some annotations to others. A retry is a person's to set: it is only ever removed.
-func difference(before, after map[string]string) engine.Patch {
-	p := engine.Patch{}
+func difference(before, after map[string]string) Patch {
+	p := Patch{}
 	for key := range before {
 		if _, kept := after[key]; !kept {
 			p[key] = nil

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
@@ -20,7 +19,7 @@ func TestFrozenInAWrite(t *testing.T) {
 	for _, phase := range []inplace.Phase{inplace.Draining, inplace.Updating} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			kubelet, _ := w.register()
 			w.add(newMachine("cp-0", "kcp"))
 			w.nodes.SetDrain(inCluster, "cp-0", 0)
@@ -51,7 +50,7 @@ func TestFrozenInAWrite(t *testing.T) {
 					},
 				})
 				o.Nodes = nodes
-				_, _ = New(engine.New(o)).Machine(w.quiet(), keyOf("cp-0")) // What the frozen process says does not matter.
+				_, _ = New(o).UpgradeMachine(w.quiet(), keyNamed("cp-0")) // What the frozen process says does not matter.
 				w.now = w.now.Add(time.Minute)
 			}
 			if !frozen {

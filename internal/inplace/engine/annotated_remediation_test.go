@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"strings"
@@ -12,13 +12,12 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // remediationOf is what a Machine has of the annotations of remediation.
 func remediationOf(m *clusterv1.Machine) (found []string) {
-	for _, key := range engine.RemediationKeys {
+	for _, key := range RemediationKeys {
 		if has(m, key) {
 			found = append(found, key[strings.LastIndex(key, "/")+1:])
 		}
@@ -33,7 +32,7 @@ func TestRemediatedOnce(t *testing.T) {
 	t.Parallel()
 	policy := inPlaceOnly(1)
 	policy.Spec.OnFailure, policy.Spec.MaxAttempts = v1alpha1.FailureRemediate, 1
-	w := newWorld(t, policy)
+	w := newUpgradeWorld(t, policy)
 	kubelet, _ := w.register()
 	failing := true
 	kubelet.answer = func(request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
@@ -78,7 +77,7 @@ func TestProtectionCostsNoWrite(t *testing.T) {
 	t.Parallel()
 	var writes [2]int
 	for i, persons := range []bool{true, false} {
-		w := newWorld(t)
+		w := newUpgradeWorld(t)
 		w.register()
 		m := newMachine("a", "")
 		if persons {

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -15,12 +15,11 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
-// Machine takes the upgrade of a Machine as far as it goes without waiting. It is idempotent, and may be cut short at any point.
-func (e *Engine) Machine(ctx context.Context, key types.NamespacedName) (Result, error) {
+// UpgradeMachine takes the upgrade of a Machine as far as it goes without waiting. It is idempotent, and may be cut short at any point.
+func (e *Engine) UpgradeMachine(ctx context.Context, key types.NamespacedName) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	concerned, err := e.isConcerned(ctx, key)
@@ -32,7 +31,7 @@ func (e *Engine) Machine(ctx context.Context, key types.NamespacedName) (Result,
 		return Result{}, err
 	}
 	result, err := r.carryOn(ctx)
-	if engine.IsStale(err) {
+	if IsStale(err) {
 		return Result{Now: true}, nil
 	}
 	return result, err
@@ -62,8 +61,7 @@ func (e *Engine) isConcerned(ctx context.Context, key types.NamespacedName) (boo
 
 // machineRun is one reconcile of a Machine.
 type machineRun struct {
-	*Engine
-	machine engine.Machine
+	Machine
 	cluster *clusterv1.Cluster
 	facts   request.Machine
 }
@@ -85,7 +83,7 @@ func (r *machineRun) carryOn(ctx context.Context) (Result, error) {
 		return r.act(ctx, v)
 	}
 	// The question what updaters cover may have taken most of the time there is.
-	return Result{After: nextStep}, r.record(ctx, v, r.machine.RecordBegin)
+	return Result{After: nextStep}, r.record(ctx, v, r.RecordBegin)
 }
 
 // admit decides whether an upgrade may begin. Reads that are expensive come last.
@@ -162,9 +160,9 @@ func (r *machineRun) run(ctx context.Context) (Result, error) {
 	reply, err := inplace.Execute(ctx, r.facts.Facts(), r)
 	switch {
 	case err != nil:
-		return Result{}, fmt.Errorf("upgrading Machine %s: %w", client.ObjectKeyFromObject(r.machine.Object), err)
+		return Result{}, fmt.Errorf("upgrading Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
 	case reply.Refused != nil:
-		if err := r.record(ctx, request.Refused(r.facts, reply.Message), r.machine.Record); err != nil {
+		if err := r.record(ctx, request.Refused(r.facts, reply.Message), r.Record); err != nil {
 			return Result{}, err
 		}
 	case reply.Wait.Reason != "":
@@ -184,7 +182,7 @@ func (r *machineRun) settle(ctx context.Context, v request.MachineVerdict) error
 			return err
 		}
 	}
-	if err := r.record(ctx, v, r.machine.Record); err != nil {
+	if err := r.record(ctx, v, r.Record); err != nil {
 		return err
 	}
 	switch v.Action.(type) {
@@ -199,15 +197,15 @@ func (r *machineRun) settle(ctx context.Context, v request.MachineVerdict) error
 // showNow is show, except that only a *fence.StaleError is returned: the next reconcile shows what this one did not.
 func (r *machineRun) showNow(ctx context.Context, s request.State) error {
 	err := r.show(ctx, s)
-	if err != nil && !engine.IsStale(err) {
-		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.machine.Object).String())
+	if err != nil && !IsStale(err) {
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
 		return nil
 	}
 	return err
 }
 
 // record records what was decided, by one of the ways of an update.Machine, and reports it.
-func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write func(context.Context, engine.Patch) error) error {
+func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write func(context.Context, Patch) error) error {
 	before, err := r.keys.encodeMachine(request.MachineAfter{Marks: r.facts.Marks, Upgrade: r.facts.Upgrade, Retry: r.facts.Retry})
 	if err != nil {
 		return err
@@ -232,41 +230,33 @@ func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write
 
 // protect returns the changes of the protection from remediation that belong to what is recorded next. An update that Cluster API
 // asked for handles its protection itself. If it is unknown what runs on the machine, the protection stays unchanged.
-func (r *machineRun) protect(after *request.Upgrade) engine.Patch {
+func (r *machineRun) protect(after *request.Upgrade) Patch {
 	marks := r.facts.Marks
 	unknown := r.facts.Unreadable != "" || r.facts.Upgrade == nil && after == nil && marks.Status == request.InProgress && marks.ChangeID != ""
-	if has(r.machine.Object, v1alpha1.UpdateProgressAnnotation) || unknown || r.facts.Deleting {
+	if has(r.Object, v1alpha1.UpdateProgressAnnotation) || unknown || r.facts.Deleting {
 		return nil
 	}
-	return r.machine.Protection(progressOf(r.facts.Upgrade), progressOf(after), r.facts.Policy)
+	return r.Protection(progressOf(r.facts.Upgrade), progressOf(after), r.facts.Policy)
 }
 
 // Look notes the time and the node as facts.
 func (r *machineRun) Look(ctx context.Context) (time.Time, inplace.Node) {
-	r.facts.Now, r.facts.Node = r.machine.Look(ctx)
+	r.facts.Now, r.facts.Node = r.Machine.Look(ctx)
 	return r.facts.Now, r.facts.Node
 }
 
 // Save records how far the upgrade has come.
 func (r *machineRun) Save(ctx context.Context, _, after *inplace.Progress) error {
-	return r.record(ctx, request.Carried(r.facts, after), r.machine.Record)
-}
-
-// Drain drains the node.
-func (r *machineRun) Drain(ctx context.Context, began time.Time) (inplace.DrainState, error) {
-	return r.machine.Drain(ctx, began)
+	return r.record(ctx, request.Carried(r.facts, after), r.Record)
 }
 
 // Call records that the updater of a step is asked, and asks it.
 func (r *machineRun) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
-	if err := r.record(ctx, request.Asked(r.facts), r.machine.Record); err != nil {
+	if err := r.record(ctx, request.Asked(r.facts), r.Record); err != nil {
 		return inplace.Answer{}, err
 	}
 	return r.call(ctx, a, nil)
 }
-
-// Uncordon makes the node schedulable.
-func (r *machineRun) Uncordon(ctx context.Context) error { return r.machine.Uncordon(ctx) }
 
 // Finish records that the release is on the node.
 func (r *machineRun) Finish(ctx context.Context, _ *inplace.Progress, _ inplace.Finish) error {

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -8,16 +8,9 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
-	"github.com/windlass-dev/windlass/internal/text"
 )
 
-const (
-	action = "UpgradeInPlace"
-	// maxMessage bounds messages of Events and conditions, in bytes.
-	maxMessage = 1024
-)
-
-func cut(s string) string { return text.Bound(s, maxMessage) }
+const upgradeAction = "UpgradeInPlace"
 
 // emit tells of a change of state, once it was recorded.
 func (e *Engine) emit(ctx context.Context, kind string, object client.Object, event request.Event) {
@@ -38,15 +31,15 @@ func (e *Engine) emit(ctx context.Context, kind string, object client.Object, ev
 	}
 	message := cut(event.Message)
 	logFor(ctx).Info("Upgrade in place: "+reason, "kind", kind, "object", client.ObjectKeyFromObject(object).String(), "message", message)
-	e.Events.Eventf(object, nil, eventType, reason, action, "%s", message)
+	e.Events.Eventf(object, nil, eventType, reason, upgradeAction, "%s", message)
 }
 
 // report tells of what was recorded on a Machine.
 func (r *machineRun) report(ctx context.Context, v request.MachineVerdict) {
-	r.emit(ctx, machineKind.Kind, r.machine.Object, v.Event)
+	r.emit(ctx, machineKind.Kind, r.Object, v.Event)
 	before, after := phaseOf(r.facts.Upgrade), phaseOf(v.After.Upgrade)
 	if v.Event.Kind == request.NoEvent && before != after && after != "" {
-		logFor(ctx).Info("The upgrade in place goes on", "machine", client.ObjectKeyFromObject(r.machine.Object).String(), "phase", after)
+		logFor(ctx).Info("The upgrade in place goes on", "machine", client.ObjectKeyFromObject(r.Object).String(), "phase", after)
 	}
 }
 
@@ -59,5 +52,5 @@ func phaseOf(u *request.Upgrade) string {
 
 // show shows how the upgrade stands. The error is a *fence.StaleError if that must be decided again.
 func (r *machineRun) show(ctx context.Context, s request.State) error {
-	return r.applyCondition(ctx, machineKind, r.machine.Object, &r.machine.Object.Status.Conditions, s)
+	return r.applyCondition(ctx, machineKind, r.Object, &r.Object.Status.Conditions, s)
 }

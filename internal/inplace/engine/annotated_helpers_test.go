@@ -1,7 +1,8 @@
-package annotations
+package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -18,7 +19,7 @@ import (
 )
 
 // upgradedAnnotations are all that an upgrade to toVersion leaves on a Machine.
-var upgradedAnnotations = map[string]string{keys.Status: "done", keys.Release: toVersion, v1alpha1.InPlaceUpgradeKubeletAnnotation: toVersion + " " + to}
+var upgradedAnnotations = map[string]string{keys.Status: "done", keys.Release: toVersion, v1alpha1.InPlaceUpgradeKubeletAnnotation: toVersion + " " + wanted}
 
 func inplaceVersion(s string) version.Version { return version.MustParse(s) }
 
@@ -33,7 +34,7 @@ func typed(t *testing.T, u *unstructured.Unstructured) client.Object {
 }
 
 // applyCondition does what server-side apply does to a list of conditions by their types, for which the fake client takes no list.
-func (w *world) applyCondition(ctx context.Context, configuration runtime.ApplyConfiguration) error {
+func (w *upgradeWorld) applyCondition(ctx context.Context, configuration runtime.ApplyConfiguration) error {
 	w.applies++
 	intent := &unstructured.Unstructured{}
 	if err := convert(configuration, &intent.Object); err != nil {
@@ -70,6 +71,18 @@ func (w *world) applyCondition(ctx context.Context, configuration runtime.ApplyC
 	}
 	if applied, ok := configuration.(client.Object); ok {
 		applied.SetResourceVersion(changed.GetResourceVersion())
+	}
+	return nil
+}
+
+// convert puts a value into another type by way of JSON.
+func convert(from, to any) error {
+	data, err := json.Marshal(from)
+	if err != nil {
+		return fmt.Errorf("encoding a condition: %w", err)
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return fmt.Errorf("decoding a condition: %w", err)
 	}
 	return nil
 }

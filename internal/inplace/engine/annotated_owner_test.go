@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"maps"
@@ -27,7 +27,7 @@ func TestOwnerOfControlPlaneMachines(t *testing.T) {
 			t.Parallel()
 			c := newCluster()
 			c.Spec.Topology.ClassRef.Name = "class"
-			w := newWorld(t, c)
+			w := newUpgradeWorld(t, c)
 			label := map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}
 			cp := newGroup(rke2Kind, "cp", 1)
 			if tt.owner {
@@ -47,7 +47,7 @@ func TestOwnerOfControlPlaneMachines(t *testing.T) {
 				}
 			}
 			w.onLiveRead = func(o client.Object) { read = append(read, o.GetObjectKind().GroupVersionKind()) }
-			r, err := w.engine.readMachine(t.Context(), keyOf("m"))
+			r, err := w.engine.readMachine(t.Context(), keyNamed("m"))
 			if err != nil {
 				t.Fatal(err)
 			}

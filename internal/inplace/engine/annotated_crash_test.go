@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"slices"
@@ -16,7 +16,7 @@ import (
 func TestFault5_CrashAnywhere(t *testing.T) {
 	t.Parallel()
 	for at := 1; ; at++ {
-		w := newWorld(t)
+		w := newUpgradeWorld(t)
 		kubelet, _ := w.register()
 		w.add(newMachine("cp-0", "kcp"), newMachine("cp-1", "kcp"))
 		w.nodes.SetDrain(inCluster, "cp-0", 1)
@@ -40,7 +40,7 @@ func TestFault5_CrashAnywhere(t *testing.T) {
 	}
 }
 
-func checkUpgraded(t *testing.T, w *world, u *installer) {
+func checkUpgraded(t *testing.T, w *upgradeWorld, u *installer) {
 	t.Helper()
 	if diff := cmp.Diff(map[string]int{"cp-0": 1, "cp-1": 1}, work(u)); diff != "" || u.most != 1 {
 		t.Errorf("%d at once; work (-want +got):\n%s", u.most, diff)
@@ -79,7 +79,7 @@ func TestFault13_CancelAnywhere(t *testing.T) {
 	t.Parallel()
 	for steps := range 10 {
 		for at := 0; ; at++ {
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			kubelet, _ := w.register()
 			w.add(newMachine("cp-0", "kcp"))
 			w.nodes.SetDrain(inCluster, "cp-0", 2)
@@ -104,7 +104,7 @@ func TestFault13_CancelAnywhere(t *testing.T) {
 	}
 }
 
-func checkCancelled(t *testing.T, w *world, u *installer) {
+func checkCancelled(t *testing.T, w *upgradeWorld, u *installer) {
 	t.Helper()
 	m := w.machine("cp-0")
 	if _, left := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]; left || condition(m.Status.Conditions) != nil || w.lockHolder() != "" {

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -22,14 +22,14 @@ import (
 func TestManyKubelets(t *testing.T) {
 	t.Parallel()
 	const machines = 2*kubeletsAtOnce + 1
-	w := newWorld(t, inPlaceOnly(1))
+	w := newUpgradeWorld(t, inPlaceOnly(1))
 	for i := range machines {
 		m := newMachine(fmt.Sprintf("w-%d", i), "")
 		m.Annotations = map[string]string{keys.Release: toVersion, keys.Status: "done"}
 		if err := w.client.Create(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		w.nodes.Set(inCluster, m.Name, porttest.ReadyNode(to, w.now))
+		w.nodes.Set(inCluster, m.Name, porttest.ReadyNode(wanted, w.now))
 	}
 	md := newGroup(deploymentKind, "md", machines)
 	md.SetAnnotations(map[string]string{keys.To: toVersion})
@@ -38,12 +38,12 @@ func TestManyKubelets(t *testing.T) {
 	for range 8 {
 		w.restart()
 		w.engine.Nodes = nodesFunc{w.engine.Nodes, func() { asked++ }}
-		if _, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md")); err != nil {
+		if _, err := w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed("md")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	object := w.group(deploymentKind, "md")
-	if got := keys.marks(object.GetAnnotations()); got != (request.Marks{Status: request.Done, Release: toVersion}) || specVersion(object, false).String() != to {
+	if got := keys.marks(object.GetAnnotations()); got != (request.Marks{Status: request.Done, Release: toVersion}) || specVersion(object, false).String() != wanted {
 		t.Errorf("the group has %+v, and version %s", got, specVersion(object, false))
 	}
 	if asked != machines {
@@ -66,7 +66,7 @@ func (n nodesFunc) Node(ctx context.Context, cluster types.NamespacedName, name 
 // allows, also where another process has let them begin, and that it goes on when the cache has caught up.
 func TestCacheLags(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inPlaceOnly(2))
+	w := newUpgradeWorld(t, inPlaceOnly(2))
 	w.addGroup(deploymentKind, "md", "w-0", "w-1", "w-2", "w-3")
 	w.askGroup(deploymentKind, "md", toVersion)
 	var shown *clusterv1.MachineList
@@ -92,7 +92,7 @@ func TestCacheLags(t *testing.T) {
 	reconcile := func() {
 		t.Helper()
 		for range 6 {
-			if _, err := w.engine.Group(w.quiet(), deploymentKind, keyOf("md")); err != nil {
+			if _, err := w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed("md")); err != nil {
 				t.Fatal(err)
 			}
 		}

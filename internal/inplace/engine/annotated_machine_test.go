@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"fmt"
@@ -24,16 +24,16 @@ func TestMachine(t *testing.T) {
 	for _, tt := range []struct {
 		option, updater, kubelet, wantSpec string
 	}{
-		{toVersion, "kubelet", to, to},
+		{toVersion, "kubelet", wanted, wanted},
 		{toChannel, "k8sd", "v1.31.9", from},
 	} {
 		t.Run(tt.option, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			w.register()
 			cp := newMachine("cp-0", "kcp")
 			w.add(cp, newMachine("a", ""))
-			w.nodes.Edit(inCluster, "cp-0", func(n *inplace.Node) { n.Kubelet = inplaceVersion(to) })
+			w.nodes.Edit(inCluster, "cp-0", func(n *inplace.Node) { n.Kubelet = inplaceVersion(wanted) })
 			w.sync()
 			w.nodes.SetDrain(inCluster, "a", 2)
 			w.ask("a", tt.option)
@@ -75,7 +75,7 @@ func TestMachine(t *testing.T) {
 // TestMachineAtRest costs no read of the API server where nothing is asked for, and one of the lock for a control plane Machine.
 func TestMachineAtRest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.add(newMachine("a", ""), newMachine("done", ""), newMachine("cp", "kcp"), newMachine("cp-new", "kcp"))
 	w.annotate(w.machine("done"), map[string]any{keys.Release: toChannel, keys.Status: "done"})
 	w.annotate(w.machine("cp"), map[string]any{keys.Release: toChannel, keys.Status: "done"})
@@ -92,7 +92,7 @@ func TestFault1_ToChangedInFlight(t *testing.T) {
 	t.Parallel()
 	const next = "version=v1.31.5"
 	for at := 1; at <= 12; at++ {
-		w := newWorld(t)
+		w := newUpgradeWorld(t)
 		kubelet, _ := w.register()
 		w.add(newMachine("a", ""))
 		w.ask("a", toVersion)
@@ -147,11 +147,11 @@ func TestPolicy(t *testing.T) {
 			t.Parallel()
 			md := newGroup(deploymentKind, "md", 1)
 			md.SetAnnotations(map[string]string{v1alpha1.InPlaceUpgradeDrainAnnotation: tt.group})
-			w := newWorld(t, append(tt.objects, typed(t, md))...)
+			w := newUpgradeWorld(t, append(tt.objects, typed(t, md))...)
 			m := newMachine("a", "")
 			m.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation] = tt.machine
 			w.add(m)
-			r, err := w.engine.readMachine(t.Context(), keyOf("a"))
+			r, err := w.engine.readMachine(t.Context(), keyNamed("a"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,21 +169,21 @@ func TestHostedControlPlane(t *testing.T) {
 		spec, status map[string]any
 		want         []request.Peer
 	}{
-		"its own version":        {map[string]any{"version": to}, map[string]any{"version": from}, []request.Peer{{Name: "HostedControlPlane hosted", Kubelet: inplaceVersion(from)}}},
-		"no status":              {map[string]any{"version": to}, nil, []request.Peer{{Name: "HostedControlPlane hosted", Kubelet: inplaceVersion(to)}}},
+		"its own version":        {map[string]any{"version": wanted}, map[string]any{"version": from}, []request.Peer{{Name: "HostedControlPlane hosted", Kubelet: inplaceVersion(from)}}},
+		"no status":              {map[string]any{"version": wanted}, nil, []request.Peer{{Name: "HostedControlPlane hosted", Kubelet: inplaceVersion(wanted)}}},
 		"no version":             {nil, nil, []request.Peer{{Name: "HostedControlPlane hosted"}}},
 		"one that nobody parses": {map[string]any{"version": int64(1)}, map[string]any{"version": "latest"}, []request.Peer{{Name: "HostedControlPlane hosted"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newUpgradeWorld(t)
 			if err := w.client.Delete(t.Context(), newHosted(nil, nil)); err != nil {
 				t.Fatal(err)
 			}
 			w.add(newMachine("a", ""))
 			w.ask("a", toVersion)
 			peers := func() []request.Peer {
-				r, err := w.engine.readMachine(t.Context(), keyOf("a"))
+				r, err := w.engine.readMachine(t.Context(), keyNamed("a"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -207,7 +207,7 @@ func TestHostedControlPlane(t *testing.T) {
 // TestFault6_RefusedKeepsTheRelease ends in a final failure with the reason, and goes on when a person changes the annotation.
 func TestFault6_RefusedKeepsTheRelease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.add(newMachine("a", ""))
 	w.annotate(w.machine("a"), map[string]any{keys.Release: "revision=1", keys.To: toChannel})
 	for range 4 {
@@ -231,7 +231,7 @@ func TestFault6_RefusedKeepsTheRelease(t *testing.T) {
 // TestFault12_ConflictIsNoSecondEvent holds that a write of Cluster API's in between delays nothing: what was decided is recorded all the same, and told once.
 func TestFault12_ConflictIsNoSecondEvent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	kubelet, _ := w.register()
 	w.add(newMachine("a", ""))
 	w.ask("a", toVersion)
@@ -263,7 +263,7 @@ func TestFault12_ConflictIsNoSecondEvent(t *testing.T) {
 // TestFault8_LeftoverFailureDoesNotBlock upgrades a machine that carries the time of an old failure, and one that an older program left failed.
 func TestFault8_LeftoverFailureDoesNotBlock(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.register()
 	w.add(newMachine("a", ""))
 	w.annotate(w.machine("a"), map[string]any{keys.LastFailed: "Sat, 7 Nov 2024 13:30:00 +0400", keys.Status: "failed", keys.To: toVersion})
@@ -273,7 +273,7 @@ func TestFault8_LeftoverFailureDoesNotBlock(t *testing.T) {
 // TestSweep removes what is left where an annotation was taken away while no process ran.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.add(newMachine("a", ""), newMachine("b", ""))
 	w.put(newGroup(deploymentKind, "md", 2))
 	w.groups = []groupKey{{deploymentKind, "md"}}
@@ -316,7 +316,7 @@ func TestSweep(t *testing.T) {
 // another machine's.
 func TestBeginIsDecidedAnew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	w.register()
 	w.add(newMachine("cp", "kcp"))
 	w.ask("cp", toVersion)
@@ -336,7 +336,7 @@ func TestBeginIsDecidedAnew(t *testing.T) {
 // TestSweepGoesOnAfterABrokenMachine: a Machine whose Cluster is gone keeps its error to itself, whatever the order of the list.
 func TestSweepGoesOnAfterABrokenMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newUpgradeWorld(t)
 	for _, name := range []string{"a", "b", "c"} {
 		m := newMachine(name, "")
 		if name != "c" {

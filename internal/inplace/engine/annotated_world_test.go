@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -31,23 +31,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
 
 const (
-	namespace = "ns"
-	from, to  = "v1.30.2", "v1.31.2"
-	toVersion = "version=" + to
+	wanted    = "v1.31.2"
+	toVersion = "version=" + wanted
 	toChannel = "channel=1.31-classic/stable"
 )
 
 var (
-	keys      = NewKeys(v1alpha1.DefaultInPlaceUpgradePrefix)
-	inCluster = types.NamespacedName{Namespace: namespace, Name: "c"}
-
+	keys     = NewKeys(v1alpha1.DefaultInPlaceUpgradePrefix)
 	ck8sKind = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "CK8sControlPlane"}
 	// hostedKind is of control planes without Machines.
 	hostedKind = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta1", Kind: "HostedControlPlane"}
@@ -74,8 +70,8 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, note string
 
 var _ events.EventRecorder = (*recorder)(nil)
 
-// world is an engine with what surrounds it.
-type world struct {
+// upgradeWorld is an engine with what surrounds it.
+type upgradeWorld struct {
 	*testing.T
 	engine *Engine
 	// client is the test's own, api the engine's.
@@ -88,7 +84,7 @@ type world struct {
 	// tick is how much time passes between two steps.
 	tick      time.Duration
 	ids       int
-	faults    faults
+	faults    deaths
 	rejects   rejects
 	liveReads int
 	// applies counts conditions that were written.
@@ -109,7 +105,7 @@ type groupKey struct {
 	name string
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newUpgradeWorld(t *testing.T, objects ...client.Object) *upgradeWorld {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme, corev1.AddToScheme, apiextensionsv1.AddToScheme} {
@@ -117,7 +113,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			t.Fatal(err)
 		}
 	}
-	w := &world{
+	w := &upgradeWorld{
 		T: t, nodes: porttest.NewNodes(), updaters: map[string]*installer{}, events: &recorder{said: map[string][]string{}, notes: map[string]string{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		tick: 5 * time.Second,
 	}
@@ -138,7 +134,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 // intercepted is the client of the engine.
-func (w *world) intercepted() client.WithWatch {
+func (w *upgradeWorld) intercepted() client.WithWatch {
 	write := func(verb string, object client.Object, do func() error) error {
 		if w.onWrite != nil {
 			w.onWrite(verb, object)
@@ -172,7 +168,7 @@ func (w *world) intercepted() client.WithWatch {
 	})
 }
 
-func (w *world) refusal(object client.Object, patch client.Patch) error {
+func (w *upgradeWorld) refusal(object client.Object, patch client.Patch) error {
 	if w.refuse == nil {
 		return nil
 	}
@@ -184,7 +180,7 @@ func (w *world) refusal(object client.Object, patch client.Patch) error {
 }
 
 // restart makes a new engine: what only memory holds is lost.
-func (w *world) restart() {
+func (w *upgradeWorld) restart() {
 	live := interceptor.NewClient(w.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			w.liveReads++
@@ -194,18 +190,18 @@ func (w *world) restart() {
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
-	w.engine = New(engine.New(engine.Options{
+	w.engine = New(Options{
 		Client: w.api, Live: live, Nodes: &deadlyNodes{w.nodes, &w.faults}, Events: w.events, Prefix: v1alpha1.DefaultInPlaceUpgradePrefix,
 		Now:   func() time.Time { return w.now },
 		NewID: func() string { w.ids++; return fmt.Sprintf("id%d", w.ids) },
 		Open: func(_ context.Context, u *v1alpha1.Updater) (port.Updater, error) {
 			return w.updaters[u.Name], nil
 		},
-	}))
+	})
 }
 
 // register registers an updater that changes versions, and one of kind K8sd.
-func (w *world) register() (installs, k8sd *installer) {
+func (w *upgradeWorld) register() (installs, k8sd *installer) {
 	w.Helper()
 	installs = w.updater("kubelet", v1alpha1.UpdaterSpec{Remote: &v1alpha1.RemoteUpdater{URL: "https://127.0.0.1:1", TimeoutSeconds: 1, FailurePolicy: v1alpha1.UpdaterFail}})
 	installs.covers = true
@@ -213,7 +209,7 @@ func (w *world) register() (installs, k8sd *installer) {
 	return installs, k8sd
 }
 
-func (w *world) updater(name string, spec v1alpha1.UpdaterSpec) *installer {
+func (w *upgradeWorld) updater(name string, spec v1alpha1.UpdaterSpec) *installer {
 	w.Helper()
 	i := &installer{w: w, takes: 2, polls: map[string]int{}, completed: map[string]int{}, flying: map[string]bool{}}
 	w.updaters[name] = i
@@ -263,7 +259,7 @@ func newMachine(name, cp string) *clusterv1.Machine {
 }
 
 // add creates a machine with a Ready node.
-func (w *world) add(machines ...*clusterv1.Machine) {
+func (w *upgradeWorld) add(machines ...*clusterv1.Machine) {
 	w.Helper()
 	for _, m := range machines {
 		if err := w.client.Create(w.Context(), m); err != nil {
@@ -275,7 +271,7 @@ func (w *world) add(machines ...*clusterv1.Machine) {
 }
 
 // sync writes what nodes report into the Machines, as Cluster API does.
-func (w *world) sync() {
+func (w *upgradeWorld) sync() {
 	w.Helper()
 	for _, m := range w.machines() {
 		node := w.nodes.Node(w.Context(), inCluster, m.Status.NodeRef.Name)
@@ -295,7 +291,7 @@ func (w *world) sync() {
 	}
 }
 
-func (w *world) machines() []clusterv1.Machine {
+func (w *upgradeWorld) machines() []clusterv1.Machine {
 	w.Helper()
 	var list clusterv1.MachineList
 	if err := w.client.List(w.Context(), &list); err != nil {
@@ -304,21 +300,21 @@ func (w *world) machines() []clusterv1.Machine {
 	return list.Items
 }
 
-func (w *world) machine(name string) *clusterv1.Machine {
+func (w *upgradeWorld) machine(name string) *clusterv1.Machine {
 	w.Helper()
 	m := &clusterv1.Machine{}
-	if err := w.client.Get(w.Context(), keyOf(name), m); err != nil {
+	if err := w.client.Get(w.Context(), keyNamed(name), m); err != nil {
 		w.Fatal(err)
 	}
 	return m
 }
 
-func keyOf(name string) types.NamespacedName {
+func keyNamed(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // annotate sets annotations of an object as a person does; nil removes one.
-func (w *world) annotate(object client.Object, annotations map[string]any) {
+func (w *upgradeWorld) annotate(object client.Object, annotations map[string]any) {
 	w.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
@@ -330,36 +326,36 @@ func (w *world) annotate(object client.Object, annotations map[string]any) {
 }
 
 // ask asks for the upgrade of a machine.
-func (w *world) ask(name, option string) {
+func (w *upgradeWorld) ask(name, option string) {
 	w.Helper()
 	w.annotate(w.machine(name), map[string]any{keys.To: option})
 }
 
-func (w *world) marks(name string) request.Marks {
+func (w *upgradeWorld) marks(name string) request.Marks {
 	w.Helper()
 	return keys.marks(w.machine(name).Annotations)
 }
 
 // reconcile reconciles a Machine, as a process that may die in it, and starts the next one.
-func (w *world) reconcile(name string) (Result, error) {
-	return w.survive(func() (Result, error) { return w.engine.Machine(w.quiet(), keyOf(name)) })
+func (w *upgradeWorld) reconcile(name string) (Result, error) {
+	return w.survive(func() (Result, error) { return w.engine.UpgradeMachine(w.quiet(), keyNamed(name)) })
 }
 
 // sweep sweeps as a process does that starts to lead. The controllers reconcile what it finds each by itself: one error does not keep the others waiting.
-func (w *world) sweep() error {
-	return w.engine.Sweep(w.quiet(), func(object client.Object) {
+func (w *upgradeWorld) sweep() error {
+	return w.engine.SweepUpgrades(w.quiet(), func(object client.Object) {
 		if gvk := object.GetObjectKind().GroupVersionKind(); gvk != machineKind {
-			_, _ = w.engine.Group(w.quiet(), gvk, client.ObjectKeyFromObject(object))
+			_, _ = w.engine.UpgradeGroup(w.quiet(), gvk, client.ObjectKeyFromObject(object))
 			return
 		}
-		_, _ = w.engine.Machine(w.quiet(), client.ObjectKeyFromObject(object))
+		_, _ = w.engine.UpgradeMachine(w.quiet(), client.ObjectKeyFromObject(object))
 	})
 }
 
 // quiet is the context of the engine, without a log.
-func (w *world) quiet() context.Context { return ctrl.LoggerInto(w.Context(), logr.Discard()) }
+func (w *upgradeWorld) quiet() context.Context { return ctrl.LoggerInto(w.Context(), logr.Discard()) }
 
-func (w *world) survive(f func() (Result, error)) (result Result, err error) {
+func (w *upgradeWorld) survive(f func() (Result, error)) (result Result, err error) {
 	defer func() {
 		switch r := recover(); r {
 		case nil:
@@ -377,10 +373,10 @@ func (w *world) survive(f func() (Result, error)) (result Result, err error) {
 }
 
 // step reconciles everything once, and lets time pass.
-func (w *world) step() {
+func (w *upgradeWorld) step() {
 	w.Helper()
 	for _, g := range w.groups {
-		if _, err := w.survive(func() (Result, error) { return w.engine.Group(w.quiet(), g.gvk, keyOf(g.name)) }); err != nil && !errors.Is(err, errDied) {
+		if _, err := w.survive(func() (Result, error) { return w.engine.UpgradeGroup(w.quiet(), g.gvk, keyNamed(g.name)) }); err != nil && !errors.Is(err, errDied) {
 			w.Fatalf("%s: %v", g.name, err)
 		}
 	}
@@ -394,7 +390,7 @@ func (w *world) step() {
 }
 
 // until steps until something is so.
-func (w *world) until(what string, is func() bool) {
+func (w *upgradeWorld) until(what string, is func() bool) {
 	w.Helper()
 	const most = 150
 	for range most {
@@ -411,7 +407,7 @@ func (w *world) until(what string, is func() bool) {
 }
 
 // untilDone steps until a machine rests with a release, and once more.
-func (w *world) untilDone(name, option string) {
+func (w *upgradeWorld) untilDone(name, option string) {
 	w.Helper()
 	w.until(name+" has "+option, func() bool { return w.marks(name) == request.Marks{Status: request.Done, Release: option} })
 	w.step()
@@ -422,10 +418,10 @@ func condition(list []metav1.Condition) *metav1.Condition {
 }
 
 // lockHolder returns who holds the lock, as it is written; empty if there is none.
-func (w *world) lockHolder() string {
+func (w *upgradeWorld) lockHolder() string {
 	w.Helper()
 	cm := &corev1.ConfigMap{}
-	if err := w.client.Get(w.Context(), keyOf("c"+v1alpha1.InPlaceUpgradeLockSuffix), cm); err != nil {
+	if err := w.client.Get(w.Context(), keyNamed("c"+v1alpha1.InPlaceUpgradeLockSuffix), cm); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return ""
 		}
@@ -434,7 +430,7 @@ func (w *world) lockHolder() string {
 	return cm.Data[v1alpha1.InPlaceUpgradeLockKey]
 }
 
-func (w *world) put(object client.Object) {
+func (w *upgradeWorld) put(object client.Object) {
 	w.Helper()
 	if err := w.client.Create(w.Context(), object); err != nil {
 		w.Fatal(err)
@@ -442,7 +438,7 @@ func (w *world) put(object client.Object) {
 }
 
 // said are the Events of an object so far.
-func (w *world) said(name string) []string { return w.events.said[name] }
+func (w *upgradeWorld) said(name string) []string { return w.events.said[name] }
 
 // work counts the finished work of an updater by machine.
 func work(i *installer) map[string]int {
@@ -469,7 +465,7 @@ func newGroup(gvk schema.GroupVersionKind, name string, replicas int64) *unstruc
 }
 
 // useControlPlane has the Cluster refer to a control plane.
-func (w *world) useControlPlane(gvk schema.GroupVersionKind, name string) {
+func (w *upgradeWorld) useControlPlane(gvk schema.GroupVersionKind, name string) {
 	w.Helper()
 	cluster := newCluster()
 	if err := w.client.Get(w.Context(), inCluster, cluster); err != nil {

@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"cmp"
@@ -16,16 +16,10 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
-)
-
-var (
-	machineKind    = clusterv1.GroupVersion.WithKind("Machine")
-	deploymentKind = capi.MachineDeploymentKind
 )
 
 // defaultSoak is how long a node must stay Ready where no UpdatePolicy says so: the grace period of Kubernetes' node monitor, for which a node that died
@@ -41,7 +35,7 @@ func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*ma
 		}
 		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
-	r := &machineRun{Engine: e, machine: e.NewMachine(m, read)}
+	r := &machineRun{Machine: e.NewMachine(m, read)}
 	var err error
 	if r.cluster, err = e.readCluster(ctx, key.Namespace, m.Spec.ClusterName); err != nil {
 		return nil, err
@@ -55,7 +49,7 @@ func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*ma
 		r.facts.OwnEtcd = etcdProblem(m)
 	}
 	r.facts.Upgrade, r.facts.Unreadable = readRecord[request.Upgrade](m.Annotations)
-	r.facts.Remediation = engine.RemediationAsked(m, progressOf(r.facts.Upgrade))
+	r.facts.Remediation = RemediationAsked(m, progressOf(r.facts.Upgrade))
 	// One that cannot be read shows when an upgrade begins, as a version that is too far from every other.
 	r.facts.Spec, _ = version.Parse(m.Spec.Version)
 	for _, read := range []func(context.Context) error{r.readPolicy, r.readLock, r.readControlPlane} {
@@ -98,7 +92,7 @@ func (r *machineRun) readControlPlane(ctx context.Context) error {
 	}
 	r.facts.Peers, r.facts.Etcd = nil, ""
 	for i := range machines {
-		if machines[i].Name == r.machine.Object.Name {
+		if machines[i].Name == r.Object.Name {
 			continue
 		}
 		r.facts.Peers = append(r.facts.Peers, r.peer(&machines[i]))
@@ -152,7 +146,7 @@ func (e *Engine) listMachines(ctx context.Context, cluster types.NamespacedName,
 func (e *Engine) eachMachine(ctx context.Context, cluster types.NamespacedName, f func(*clusterv1.Machine), options ...client.ListOption) error {
 	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 	newList := func() *clusterv1.MachineList { return &clusterv1.MachineList{} }
-	err := engine.EachPage(ctx, e.Live, newList, func(page *clusterv1.MachineList) {
+	err := EachPage(ctx, e.Live, newList, func(page *clusterv1.MachineList) {
 		for i := range page.Items {
 			f(&page.Items[i])
 		}
@@ -180,7 +174,7 @@ func (r *machineRun) oldestWorker(ctx context.Context) (version.Version, error) 
 
 // readPolicy finds out how to upgrade. Where that cannot be told nothing begins, and what runs goes on as it began.
 func (r *machineRun) readPolicy(ctx context.Context) error {
-	group, object, err := r.groupOf(ctx, r.cluster, r.machine.Object)
+	group, object, err := r.groupOf(ctx, r.cluster, r.Object)
 	if err != nil {
 		return err
 	}
@@ -188,7 +182,7 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 	if u := r.facts.Upgrade; u.IsRunning() {
 		running = u.Progress.Policy
 	}
-	selected, conflict, err := r.selectPolicy(ctx, group, running)
+	selected, conflict, err := r.upgradePolicy(ctx, group, running)
 	if err != nil {
 		return err
 	}
@@ -196,7 +190,7 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 		r.facts.Busy = conflict
 	}
 	r.facts.Policy, r.facts.PolicyName = selected.Policy, selected.Name
-	annotations := []string{r.machine.Object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation]}
+	annotations := []string{r.Object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation]}
 	if object != nil {
 		annotations = append(annotations, object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation])
 		// A controller of control planes need not hand its labels on.
@@ -237,9 +231,9 @@ func OwnerOf(m metav1.Object) (schema.GroupVersionKind, types.NamespacedName, bo
 	return owner.GroupVersionKind, owner.NamespacedName, ok
 }
 
-// selectPolicy returns the UpdatePolicy that counts for a group; see engine.Engine.SelectPolicy. Without one, nodes are
+// upgradePolicy returns the UpdatePolicy that counts for a group; see SelectPolicy. Without one, nodes are
 // drained and must soak.
-func (e *Engine) selectPolicy(ctx context.Context, group *updatepolicy.Group, named string) (selected updatepolicy.Selected, conflict string, err error) {
+func (e *Engine) upgradePolicy(ctx context.Context, group *updatepolicy.Group, named string) (selected updatepolicy.Selected, conflict string, err error) {
 	if group != nil {
 		var problem error
 		selected, problem, err = e.SelectPolicy(ctx, *group, named)
@@ -316,13 +310,4 @@ func (e *Engine) readControlPlaneObject(ctx context.Context, cluster *clusterv1.
 	}
 	err = e.ReadProvided(ctx, ref.GroupKind(), types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, object)
 	return err == nil, client.IgnoreNotFound(err) //nolint:wrapcheck // The engine says what it has read.
-}
-
-// readReferenced reads an object that a Machine refers to, as Cluster API shows it to hooks; nil where it refers to none.
-func (e *Engine) readReferenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference) ([]byte, error) {
-	object, err := e.ReadReferenced(ctx, namespace, ref)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // The engine says what it has read.
-	}
-	return engine.SentObject(object) //nolint:wrapcheck // As above.
 }

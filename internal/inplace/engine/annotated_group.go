@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -25,8 +24,8 @@ import (
 // which is not watched.
 const joinedPoll = 15 * time.Second
 
-// Group takes the upgrade of a MachineDeployment or control plane as far as it goes without waiting. It is idempotent, and may be cut short at any point.
-func (e *Engine) Group(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (Result, error) {
+// UpgradeGroup takes the upgrade of a MachineDeployment or control plane as far as it goes without waiting. It is idempotent, and may be cut short at any point.
+func (e *Engine) UpgradeGroup(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	seen := metadataOf(gvk)
@@ -47,7 +46,7 @@ func (e *Engine) Group(ctx context.Context, gvk schema.GroupVersionKind, key typ
 		return Result{}, err
 	}
 	result, err := r.carryOn(ctx)
-	if engine.IsStale(err) {
+	if IsStale(err) {
 		return Result{Now: true}, nil
 	}
 	return result, err
@@ -105,7 +104,7 @@ func (r *groupRun) settle(ctx context.Context, v request.GroupVerdict) (changed 
 		r.emit(ctx, r.gvk.Kind, r.object, v.Event)
 	}
 	if isRest(v.Action) && v.State != (request.State{}) {
-		if err := r.show(ctx, v.State); engine.IsStale(err) {
+		if err := r.show(ctx, v.State); IsStale(err) {
 			return false, err
 		} else if err != nil {
 			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String())
@@ -135,20 +134,20 @@ func (r *groupRun) carryOut(ctx context.Context, a request.GroupAction, changed 
 	case request.Wait:
 		return Result{After: a.After, Now: a.After <= 0}, nil
 	case request.Mark:
-		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) engine.Patch { return r.mark(m, a.To) })
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) Patch { return r.mark(m, a.To) })
 	case request.Unmark:
-		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) engine.Patch {
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) Patch {
 			if m.Annotations[r.keys.To] != a.To {
 				return nil
 			}
-			return engine.Patch{r.keys.To: nil}
+			return Patch{r.keys.To: nil}
 		})
 	case request.RetryMember:
-		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) engine.Patch {
+		return r.edit(ctx, a.Member, func(m *clusterv1.Machine) Patch {
 			if has(m, v1alpha1.UpdateRetryAnnotation) {
 				return nil
 			}
-			return engine.Patch{v1alpha1.UpdateRetryAnnotation: new(string)}
+			return Patch{v1alpha1.UpdateRetryAnnotation: new(string)}
 		})
 	case request.Raise:
 		err := r.raise(ctx, a.Version)
@@ -167,7 +166,7 @@ func (r *groupRun) carryOut(ctx context.Context, a request.GroupAction, changed 
 }
 
 // edit writes annotations of a machine of the group, and has the group looked at again: at once, or after a moment where there was nothing to write.
-func (r *groupRun) edit(ctx context.Context, member string, compute func(*clusterv1.Machine) engine.Patch) (Result, error) {
+func (r *groupRun) edit(ctx context.Context, member string, compute func(*clusterv1.Machine) Patch) (Result, error) {
 	for _, m := range r.machines {
 		if m.Name != member {
 			continue
@@ -187,7 +186,7 @@ func (r *groupRun) edit(ctx context.Context, member string, compute func(*cluste
 }
 
 // annotate writes annotations of a machine of the group, and returns the machine as it is after that.
-func (r *groupRun) annotate(ctx context.Context, m *clusterv1.Machine, p engine.Patch) (*clusterv1.Machine, error) {
+func (r *groupRun) annotate(ctx context.Context, m *clusterv1.Machine, p Patch) (*clusterv1.Machine, error) {
 	written := m.DeepCopy()
 	if err := r.fence.Annotate(ctx, written, p); err != nil {
 		return nil, err
@@ -199,8 +198,8 @@ func (r *groupRun) annotate(ctx context.Context, m *clusterv1.Machine, p engine.
 }
 
 // mark asks for the upgrade of a machine. What an earlier one left goes, unless it runs.
-func (r *groupRun) mark(m *clusterv1.Machine, to string) engine.Patch {
-	p := engine.Patch{r.keys.To: &to}
+func (r *groupRun) mark(m *clusterv1.Machine, to string) Patch {
+	p := Patch{r.keys.To: &to}
 	u, unreadable := readRecord[request.Upgrade](m.Annotations)
 	if unreadable != "" || u.IsRunning() {
 		return p

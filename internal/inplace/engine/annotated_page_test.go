@@ -1,4 +1,4 @@
-package annotations
+package engine
 
 import (
 	"context"
@@ -8,17 +8,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
-// pagedReader decodes one Machine of each page into the list that it is given, as the client of an API server does.
-type pagedReader struct {
+// pages decodes one Machine of each page into the list that it is given, as the client of an API server does.
+type pages struct {
 	client.Reader
 	pages []string
 }
 
-func (r pagedReader) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (r pages) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	asked := (&client.ListOptions{}).ApplyOptions(options)
 	page := 0
 	if asked.Continue != "" {
@@ -36,11 +34,11 @@ func (r pagedReader) List(_ context.Context, list client.ObjectList, options ...
 // TestPagesAreKeptApart lets nothing of a page show in the Machines of another.
 func TestPagesAreKeptApart(t *testing.T) {
 	t.Parallel()
-	e := New(engine.New(engine.Options{Live: pagedReader{pages: []string{
+	e := New(Options{Live: pages{pages: []string{
 		`{"metadata":{"name":"a","annotations":{"x":"1"}},"status":{"nodeInfo":{"kubeletVersion":"v1.31.1"}}}`,
 		`{"metadata":{"name":"b","annotations":{"y":"2"}}}`,
 		`{"metadata":{"name":"c"}}`,
-	}}}))
+	}}})
 	machines, err := e.listMachines(t.Context(), inCluster)
 	if err != nil {
 		t.Fatal(err)

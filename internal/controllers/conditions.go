@@ -1,0 +1,43 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// resyncInterval is when a status is computed again though nothing changed: somebody may have
+	// overwritten it by then.
+	resyncInterval = time.Hour
+	// retryDelay gives the cache time to show the write of another writer that came first.
+	retryDelay = time.Second
+	// timeout bounds one Reconcile.
+	timeout = time.Minute
+)
+
+// logReady logs a change of the Ready condition of an object, once.
+func logReady(ctx context.Context, kind string, before, after []metav1.Condition) {
+	ready := meta.FindStatusCondition(after, v1alpha1.ReadyCondition)
+	if ready != nil && isChanged(before, *ready) {
+		ctrl.LoggerFrom(ctx).Info(kind+" changed its readiness", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
+	}
+}
+
+// isChanged reports whether a condition differs in what people read.
+func isChanged(before []metav1.Condition, c metav1.Condition) bool {
+	old := meta.FindStatusCondition(before, c.Type)
+	return old == nil || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message
+}
+
+// metadataOf is an object of a kind, to read or watch its metadata.
+func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(gvk)
+	return object
+}
