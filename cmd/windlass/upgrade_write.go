@@ -154,7 +154,7 @@ func computeMachineRefusal(m *clusterv1.Machine, topology, to string) string {
 		return ""
 	}
 	if after := request.DecideMachine(f).After; after.Marks.Status == request.Failed {
-		return after.Upgrade.Message
+		return after.Record.Message
 	}
 	return ""
 }

@@ -93,3 +93,13 @@ func ReportedVersions(controlPlane *unstructured.Unstructured) []Reported {
 	}
 	return nil
 }
+
+// VersionAt reads the version in a field of an object; zero if there is none, or it cannot be parsed.
+func VersionAt(object *unstructured.Unstructured, path ...string) version.Version {
+	text, _, _ := unstructured.NestedString(object.Object, path...)
+	v, err := version.Parse(text)
+	if err != nil {
+		return version.Version{}
+	}
+	return v
+}

@@ -38,6 +38,14 @@ func MachineDeploymentGroup(cluster, md metav1.Object) updatepolicy.Group {
 	}
 }
 
+// GroupOf is ControlPlaneGroup or MachineDeploymentGroup, whichever the object is.
+func GroupOf(cluster, object metav1.Object, isControlPlane bool) updatepolicy.Group {
+	if isControlPlane {
+		return ControlPlaneGroup(cluster, object)
+	}
+	return MachineDeploymentGroup(cluster, object)
+}
+
 // UpdateGroup is a control plane or MachineDeployment, and what its machines are asked for by.
 type UpdateGroup struct {
 	updatepolicy.Group

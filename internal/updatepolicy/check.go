@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // maxProblems bounds how many problems an InvalidError names: enough to mend an object in one go, few enough to read.
@@ -30,15 +30,11 @@ func (e *InvalidError) Error() string {
 
 // Detail returns the problems without the name of the object.
 func (e *InvalidError) Detail() string {
-	texts := make([]string, 0, maxProblems+1)
-	for i, p := range e.Problems {
-		if i == maxProblems {
-			texts = append(texts, fmt.Sprintf("and %d more", len(e.Problems)-maxProblems))
-			break
-		}
+	texts := make([]string, 0, len(e.Problems))
+	for _, p := range e.Problems {
 		texts = append(texts, p.Error())
 	}
-	return strings.Join(texts, "; ")
+	return text.JoinSome(texts, maxProblems, "; ")
 }
 
 // pointerPattern is that of the API server's rule for ignorePaths.

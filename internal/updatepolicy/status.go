@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // The bounds of the lists in the status; the CRD has the same.
@@ -130,19 +130,12 @@ func computeReady(f *findings) metav1.Condition {
 		ready.Reason, ready.Message = v1alpha1.UpdatePolicyInvalidReason, f.invalid.Detail()
 	case len(f.conflicts) > 0:
 		ready.Reason = v1alpha1.UpdatePolicyConflictReason
-		ready.Message = describeConflicts(f.conflicts)
+		ready.Message = text.JoinSome(f.conflicts, maxProblems, "; ") +
+			"; these groups are not updated until one policy names each more precisely than the others"
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.UpdatePolicyValidReason
 	}
 	return ready
-}
-
-func describeConflicts(conflicts []string) string {
-	texts := conflicts
-	if more := len(conflicts) - maxProblems; more > 0 {
-		texts = append(slices.Clone(conflicts[:maxProblems]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, "; ") + "; these groups are not updated until one policy names each more precisely than the others"
 }
 
 func computeGuarding(f *findings, guard Guard) metav1.Condition {

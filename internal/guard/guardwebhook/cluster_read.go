@@ -148,16 +148,3 @@ func isProvisioning(controlPlane *unstructured.Unstructured) bool {
 	reported, _, err := unstructured.NestedString(controlPlane.Object, "status", "version")
 	return err != nil || reported == ""
 }
-
-// specVersion returns a control plane's spec.version; zero where it cannot be read.
-func specVersion(controlPlane *unstructured.Unstructured) version.Version {
-	value, _, err := unstructured.NestedString(controlPlane.Object, "spec", "version")
-	if err != nil {
-		return version.Version{}
-	}
-	v, err := version.Parse(value)
-	if err != nil {
-		return version.Version{}
-	}
-	return v
-}

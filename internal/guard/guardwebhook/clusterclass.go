@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -162,5 +163,5 @@ func (w *ClusterClass) readControlPlaneVersion(ctx context.Context, cluster *clu
 	if err != nil {
 		return version.Version{}, err
 	}
-	return specVersion(object), nil
+	return capi.VersionAt(object, "spec", "version"), nil
 }

@@ -25,11 +25,7 @@ func digest(t tree) string {
 func Drifted(changes []Change, desired Objects) []Pointer {
 	trees := [3]tree{}
 	for i, raw := range desired.list() {
-		if isNone(raw) {
-			trees[i] = absent{}
-			continue
-		}
-		if t, err := parse(raw); err == nil {
+		if t, err := parseObject(raw); err == nil {
 			trees[i] = t
 		}
 	}

@@ -1,10 +1,11 @@
 package cover
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // This file compares what a request says, or what a decision was made for, with live objects. Fields that are empty count as absent, because typed
@@ -237,15 +238,11 @@ func Fingerprint(o Objects) (string, error) {
 func Describe(list []Pointer) string { return describe(list, 3) }
 
 func describe(list []Pointer, most int) string {
-	words := make([]string, 0, most+1)
-	for i, p := range list {
-		if i == most {
-			words = append(words, fmt.Sprintf("and %d more", len(list)-most))
-			break
-		}
-		words = append(words, fmt.Sprintf("%s %s", p.Part, p.Path))
+	words := make([]string, 0, len(list))
+	for _, p := range list {
+		words = append(words, string(p.Part)+" "+p.Path)
 	}
-	return strings.Join(words, ", ")
+	return text.JoinSome(words, most, ", ")
 }
 
 // DescribeUncovered names at most eight fields that are not covered, and says what was wrong with the

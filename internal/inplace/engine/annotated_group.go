@@ -64,6 +64,8 @@ type groupRun struct {
 	facts    request.Group
 }
 
+func (r *groupRun) name() string { return client.ObjectKeyFromObject(r.object).String() }
+
 // carryOn decides, records and acts once.
 func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
 	v := request.DecideGroup(r.facts)
@@ -82,11 +84,7 @@ func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
 
 // settle records what was decided, and shows it. It reports whether anything had to be recorded.
 func (r *groupRun) settle(ctx context.Context, v request.GroupVerdict) (changed bool, err error) {
-	before, err := r.keys.encodeGroup(request.GroupAfter{Marks: r.facts.Marks, Record: r.facts.Record, Retry: r.facts.Retry})
-	if err != nil {
-		return false, err
-	}
-	after, err := r.keys.encodeGroup(v.After)
+	patch, err := difference(r.keys, r.facts.Recorded(), v.After)
 	if err != nil {
 		return false, err
 	}
@@ -96,7 +94,6 @@ func (r *groupRun) settle(ctx context.Context, v request.GroupVerdict) (changed 
 			return false, err
 		}
 	}
-	patch := difference(before, after)
 	if len(patch) > 0 {
 		if err := r.fence.Annotate(ctx, r.object, patch); err != nil {
 			return false, err
@@ -107,7 +104,7 @@ func (r *groupRun) settle(ctx context.Context, v request.GroupVerdict) (changed 
 		if err := r.show(ctx, v.State); IsStale(err) {
 			return false, err
 		} else if err != nil {
-			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String())
+			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", r.name())
 		}
 	}
 	return len(patch) > 0, nil
@@ -159,7 +156,7 @@ func (r *groupRun) carryOut(ctx context.Context, a request.GroupAction, changed 
 		if err != nil {
 			return Result{}, err
 		}
-		logFor(ctx).Info("Raised the version of a group whose machines run it", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "version", a.Version.String())
+		logFor(ctx).Info("Raised the version of a group whose machines run it", "kind", r.gvk.Kind, "group", r.name(), "version", a.Version.String())
 		return Result{Now: true}, nil
 	}
 	return Result{}, fmt.Errorf("no way to carry out %T", a)
@@ -179,10 +176,10 @@ func (r *groupRun) edit(ctx context.Context, member string, compute func(*cluste
 		if err != nil {
 			return Result{}, err
 		}
-		logFor(ctx).Info("Changed what a machine of a group is asked for", "kind", r.gvk.Kind, "group", client.ObjectKeyFromObject(r.object).String(), "machine", member, "to", m.Annotations[r.keys.To])
+		logFor(ctx).Info("Changed what a machine of a group is asked for", "kind", r.gvk.Kind, "group", r.name(), "machine", member, "to", m.Annotations[r.keys.To])
 		return Result{Now: true}, nil
 	}
-	return Result{}, fmt.Errorf("%s %s has no Machine %s", r.gvk.Kind, client.ObjectKeyFromObject(r.object), member)
+	return Result{}, fmt.Errorf("%s %s has no Machine %s", r.gvk.Kind, r.name(), member)
 }
 
 // annotate writes annotations of a machine of the group, and returns the machine as it is after that.

@@ -49,7 +49,7 @@ func (e *Engine) readGroup(ctx context.Context, gvk schema.GroupVersionKind, key
 		Paused: isPaused(r.cluster, object), Deleting: object.GetDeletionTimestamp() != nil, Topology: topologyOf(r.cluster, object), Replicas: replicasOf(object),
 	}
 	r.facts.Record, r.facts.Unreadable = readRecord[request.Record](annotations)
-	r.facts.Spec = specVersion(object, r.facts.ControlPlane)
+	r.facts.Spec = capi.VersionAt(object, versionPath(r.facts.ControlPlane)...)
 	if err := r.readPolicy(ctx); err != nil {
 		return nil, err
 	}
@@ -79,28 +79,9 @@ func replicasOf(object *unstructured.Unstructured) int {
 	return int(replicas)
 }
 
-// specVersion is the version of a group's spec; zero where there is none, or none that can be read.
-func specVersion(object *unstructured.Unstructured, controlPlane bool) version.Version {
-	return versionAt(object, versionPath(controlPlane)...)
-}
-
-// versionAt reads a version; zero where there is none, or none that can be read.
-func versionAt(object *unstructured.Unstructured, path ...string) version.Version {
-	text, _, _ := unstructured.NestedString(object.Object, path...)
-	v, err := version.Parse(text)
-	if err != nil {
-		return version.Version{}
-	}
-	return v
-}
-
 // readPolicy reads the machines, and how they are upgraded. Where that cannot be told none begins.
 func (r *groupRun) readPolicy(ctx context.Context) error {
-	metadata := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.object.GetNamespace(), Name: r.object.GetName(), Labels: r.object.GetLabels()}}
-	group := snapshot.MachineDeploymentGroup(r.cluster, metadata)
-	if r.facts.ControlPlane {
-		group = snapshot.ControlPlaneGroup(r.cluster, metadata)
-	}
+	group := snapshot.GroupOf(r.cluster, r.object, r.facts.ControlPlane)
 	selected, conflict, err := r.upgradePolicy(ctx, &group, "")
 	if err != nil {
 		return err

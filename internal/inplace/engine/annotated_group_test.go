@@ -22,6 +22,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // group reads a group.
@@ -473,4 +474,8 @@ func TestFault10_BrokenNodeFirst(t *testing.T) {
 	if diff := cmp.Diff([]string{"w-2", "w-0", "w-1"}, slices.Compact(order)); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
+}
+
+func specVersion(object *unstructured.Unstructured, controlPlane bool) version.Version {
+	return capi.VersionAt(object, versionPath(controlPlane)...)
 }

@@ -70,39 +70,33 @@ func (k Keys) marks(annotations map[string]string) request.Marks {
 }
 
 // encode returns the annotations that say all this; none is empty.
-func (k Keys) encode(m request.Marks, record any, retry bool) (map[string]string, error) {
+func encode[R request.Upgrade | request.Record](k Keys, recorded request.Recorded[R]) (map[string]string, error) {
+	m := recorded.Marks
 	out := map[string]string{k.To: m.To, k.Status: string(m.Status), k.Release: m.Release, k.ChangeID: m.ChangeID, k.LastFailed: m.LastFailed}
 	maps.DeleteFunc(out, func(_, value string) bool { return value == "" })
-	if record != nil {
-		data, err := json.Marshal(record)
+	if recorded.Record != nil {
+		data, err := json.Marshal(recorded.Record)
 		if err != nil {
 			return nil, fmt.Errorf("encoding the annotation %s: %w", v1alpha1.InPlaceUpgradeAnnotation, err)
 		}
 		out[v1alpha1.InPlaceUpgradeAnnotation] = string(data)
 	}
-	if retry {
+	if recorded.Retry {
 		out[v1alpha1.UpdateRetryAnnotation] = ""
 	}
 	return out, nil
 }
 
-// encodeMachine leaves out a record that is not there; a nil pointer in an interface would count as one.
-func (k Keys) encodeMachine(a request.MachineAfter) (map[string]string, error) {
-	if a.Upgrade == nil {
-		return k.encode(a.Marks, nil, a.Retry)
+// difference is what leads from one record to another. A retry is a person's to set: it is only ever removed.
+func difference[R request.Upgrade | request.Record](k Keys, from, to request.Recorded[R]) (Patch, error) {
+	before, err := encode(k, from)
+	if err != nil {
+		return nil, err
 	}
-	return k.encode(a.Marks, a.Upgrade, a.Retry)
-}
-
-func (k Keys) encodeGroup(a request.GroupAfter) (map[string]string, error) {
-	if a.Record == nil {
-		return k.encode(a.Marks, nil, a.Retry)
+	after, err := encode(k, to)
+	if err != nil {
+		return nil, err
 	}
-	return k.encode(a.Marks, a.Record, a.Retry)
-}
-
-// difference is what leads from some annotations to others. A retry is a person's to set: it is only ever removed.
-func difference(before, after map[string]string) Patch {
 	p := Patch{}
 	for key := range before {
 		if _, kept := after[key]; !kept {
@@ -114,7 +108,7 @@ func difference(before, after map[string]string) Patch {
 			p[key] = &value
 		}
 	}
-	return p
+	return p, nil
 }
 
 // readRecord decodes the recorded upgrade into a new T; nil where there is none, or where why it cannot be read is returned.

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
@@ -160,7 +159,7 @@ func (r *machineRun) run(ctx context.Context) (Result, error) {
 	reply, err := inplace.Execute(ctx, r.facts.Facts(), r)
 	switch {
 	case err != nil:
-		return Result{}, fmt.Errorf("upgrading Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
+		return Result{}, fmt.Errorf("upgrading Machine %s: %w", r.name(), err)
 	case reply.Refused != nil:
 		if err := r.record(ctx, request.Refused(r.facts, reply.Message), r.Record); err != nil {
 			return Result{}, err
@@ -176,7 +175,7 @@ func (r *machineRun) run(ctx context.Context) (Result, error) {
 
 // settle records what was decided, and shows it.
 func (r *machineRun) settle(ctx context.Context, v request.MachineVerdict) error {
-	if v.State == (request.State{}) && v.After.Upgrade == nil {
+	if v.State == (request.State{}) && v.After.Record == nil {
 		// Once nothing is recorded nobody looks at the Machine any longer, so the condition goes first.
 		if err := r.show(ctx, v.State); err != nil {
 			return err
@@ -198,7 +197,7 @@ func (r *machineRun) settle(ctx context.Context, v request.MachineVerdict) error
 func (r *machineRun) showNow(ctx context.Context, s request.State) error {
 	err := r.show(ctx, s)
 	if err != nil && !IsStale(err) {
-		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", r.name())
 		return nil
 	}
 	return err
@@ -206,16 +205,11 @@ func (r *machineRun) showNow(ctx context.Context, s request.State) error {
 
 // record records what was decided, by one of the ways of an update.Machine, and reports it.
 func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write func(context.Context, Patch) error) error {
-	before, err := r.keys.encodeMachine(request.MachineAfter{Marks: r.facts.Marks, Upgrade: r.facts.Upgrade, Retry: r.facts.Retry})
+	patch, err := difference(r.keys, r.facts.Recorded(), v.After)
 	if err != nil {
 		return err
 	}
-	after, err := r.keys.encodeMachine(v.After)
-	if err != nil {
-		return err
-	}
-	patch := difference(before, after)
-	maps.Copy(patch, r.protect(v.After.Upgrade))
+	maps.Copy(patch, r.protect(v.After.Record))
 	maps.Copy(patch, r.noteKubelet(v.After.Marks))
 	if len(patch) == 0 {
 		return nil

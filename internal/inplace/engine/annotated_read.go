@@ -129,10 +129,10 @@ func (r *machineRun) controlPlanePeers(ctx context.Context) ([]request.Peer, err
 
 // controlPlaneVersion is the version that a control plane has, or where it does not say so, that it should have; zero where there is none.
 func controlPlaneVersion(object *unstructured.Unstructured) version.Version {
-	if current := versionAt(object, "status", "version"); !current.IsZero() {
+	if current := capi.VersionAt(object, "status", "version"); !current.IsZero() {
 		return current
 	}
-	return versionAt(object, "spec", "version")
+	return capi.VersionAt(object, "spec", "version")
 }
 
 // listMachines lists Machines of a Cluster, page by page, and sorted by name.
@@ -214,10 +214,7 @@ func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m meta
 	if err != nil {
 		return nil, nil, client.IgnoreNotFound(err) //nolint:wrapcheck // The engine says what it has read.
 	}
-	group := snapshot.MachineDeploymentGroup(cluster, object)
-	if capi.IsControlPlane(m) {
-		group = snapshot.ControlPlaneGroup(cluster, object)
-	}
+	group := snapshot.GroupOf(cluster, object, capi.IsControlPlane(m))
 	return &group, object, nil
 }
 

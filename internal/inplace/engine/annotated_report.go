@@ -37,9 +37,9 @@ func (e *Engine) emit(ctx context.Context, kind string, object client.Object, ev
 // report tells of what was recorded on a Machine.
 func (r *machineRun) report(ctx context.Context, v request.MachineVerdict) {
 	r.emit(ctx, machineKind.Kind, r.Object, v.Event)
-	before, after := phaseOf(r.facts.Upgrade), phaseOf(v.After.Upgrade)
+	before, after := phaseOf(r.facts.Upgrade), phaseOf(v.After.Record)
 	if v.Event.Kind == request.NoEvent && before != after && after != "" {
-		logFor(ctx).Info("The upgrade in place goes on", "machine", client.ObjectKeyFromObject(r.Object).String(), "phase", after)
+		logFor(ctx).Info("The upgrade in place goes on", "machine", r.name(), "phase", after)
 	}
 }
 

@@ -3,17 +3,15 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
+	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 // shownObject names an object with our condition.
@@ -26,29 +24,20 @@ type shownObject struct {
 // their status, so that one from which a person has taken the annotation while it waited would look
 // as if nothing were left to do. It is safe for concurrent use.
 type shownSet struct {
-	mu      sync.Mutex
-	objects map[shownObject]struct{}
+	objects keyed.Memory[shownObject, struct{}]
 }
 
-func newShownSet() *shownSet { return &shownSet{objects: map[shownObject]struct{}{}} }
-
 func (s *shownSet) has(kind schema.GroupKind, key types.NamespacedName) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.objects[shownObject{kind, key}]
+	_, ok := s.objects.Get(shownObject{kind, key}, time.Time{})
 	return ok
 }
 
 func (s *shownSet) add(kind schema.GroupKind, key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objects[shownObject{kind, key}] = struct{}{}
+	s.objects.Put(shownObject{kind, key}, struct{}{}, time.Time{}, keyed.Forever)
 }
 
 func (s *shownSet) remove(kind schema.GroupKind, key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.objects, shownObject{kind, key})
+	s.objects.Forget(shownObject{kind, key})
 }
 
 // SweepUpgrades calls found with each object that has our condition, so that a condition goes whose
@@ -59,30 +48,10 @@ func (s *shownSet) remove(kind schema.GroupKind, key types.NamespacedName) {
 func (e *Engine) SweepUpgrades(ctx context.Context, found func(client.Object)) error {
 	var problems []error
 	for _, gvk := range []schema.GroupVersionKind{machineKind, deploymentKind, kubeadmControlPlaneKind} {
-		problems = append(problems, e.sweepKind(ctx, gvk, found))
-	}
-	return errors.Join(problems...)
-}
-
-func (e *Engine) sweepKind(ctx context.Context, gvk schema.GroupVersionKind, found func(client.Object)) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(gvk)
-	for more := true; more; more = list.GetContinue() != "" {
-		err := e.Live.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue()))
-		if meta.IsNoMatchError(err) {
-			return nil // The API server does not serve KubeadmControlPlanes.
-		}
-		if err != nil {
-			return fmt.Errorf("listing %ss: %w", gvk.Kind, err)
-		}
-		for i := range list.Items {
-			object := &list.Items[i]
-			if meta.FindStatusCondition(capi.Conditions(object), v1alpha1.InPlaceUpgradeCondition) == nil {
-				continue
-			}
+		problems = append(problems, e.eachWith(ctx, gvk, v1alpha1.InPlaceUpgradeCondition, func(object *unstructured.Unstructured) {
 			e.shown.add(gvk.GroupKind(), client.ObjectKeyFromObject(object))
 			found(object)
-		}
+		}))
 	}
-	return nil
+	return errors.Join(problems...)
 }

@@ -142,8 +142,7 @@ func ServingUpdater(ctx context.Context, reader client.Reader, name string, poli
 
 // NamespaceLabels reads the labels of a namespace, by its metadata.
 func NamespaceLabels(ctx context.Context, reader client.Reader, name string) (map[string]string, error) {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace := metadataOf(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
 		return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
 	}

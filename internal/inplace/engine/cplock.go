@@ -117,8 +117,7 @@ func ownedBy(object, cluster metav1.Object) bool {
 
 // isMachineOf reports whether a Cluster has a Machine of this name.
 func (l Locks) isMachineOf(ctx context.Context, cluster metav1.Object, name string) (bool, error) {
-	machine := &metav1.PartialObjectMetadata{}
-	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	machine := metadataOf(machineKind)
 	key := types.NamespacedName{Namespace: cluster.GetNamespace(), Name: name}
 	if err := l.live.Get(ctx, key, machine); err != nil {
 		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // The caller says which Machine.

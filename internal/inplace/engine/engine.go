@@ -61,7 +61,7 @@ type Engine struct {
 	fence    Fence
 	// keys are those of the annotations that request upgrades.
 	keys    Keys
-	shown   *shownSet
+	shown   shownSet
 	members *members
 }
 
@@ -72,7 +72,7 @@ func New(o Options) *Engine {
 		Options: o, slots: inplace.NewInFlight[types.UID](), blocked: newBlockedSet(),
 		said: keyed.NewOnce[types.UID](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: NewLocks(o.Client, o.Live), fence: Fence{Client: o.Client, Live: o.Live},
-		keys: NewKeys(o.Prefix), shown: newShownSet(), members: newMembers(),
+		keys: NewKeys(o.Prefix), members: newMembers(),
 	}
 }
 

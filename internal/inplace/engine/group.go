@@ -49,11 +49,7 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	if err != nil {
 		return owner{}, err
 	}
-	group := snapshot.MachineDeploymentGroup(cluster, object)
-	if capi.IsControlPlane(meta) {
-		group = snapshot.ControlPlaneGroup(cluster, object)
-	}
-	return owner{object: object, group: group, cluster: cluster}, nil
+	return owner{object: object, group: snapshot.GroupOf(cluster, object, capi.IsControlPlane(meta)), cluster: cluster}, nil
 }
 
 // ReadController reads the metadata of the object that holds the group of a Machine or MachineSet.

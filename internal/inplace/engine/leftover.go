@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,8 +17,7 @@ import (
 // ClearLeftovers ends updates whose mark somebody took off the Machine by hand: Cluster API then asks no hook about them any
 // longer, and nothing else would give the Machine back to MachineHealthChecks. What is not done is owed.
 func (e *Engine) ClearLeftovers(ctx context.Context) error {
-	machines := &metav1.PartialObjectMetadataList{}
-	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	machines := newMachineMetadataList()
 	if err := e.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
 	}

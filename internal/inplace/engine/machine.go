@@ -45,6 +45,11 @@ func (m *Machine) Look(ctx context.Context) (time.Time, inplace.Node) {
 // now is the time as it is recorded.
 func (e *Engine) now() time.Time { return e.Now().UTC().Truncate(time.Second) }
 
+func (m *Machine) key() types.NamespacedName { return client.ObjectKeyFromObject(m.Object) }
+
+// name names the Machine in messages and logs.
+func (m *Machine) name() string { return m.key().String() }
+
 func (m *Machine) cluster() types.NamespacedName {
 	return types.NamespacedName{Namespace: m.Object.Namespace, Name: m.Object.Spec.ClusterName}
 }
@@ -64,7 +69,7 @@ func (m *Machine) Drain(ctx context.Context, began time.Time) (inplace.DrainStat
 	}
 	ctx, cancel := m.confirmed.Bound(ctx)
 	defer cancel()
-	status, err := m.Nodes.Drain(ctx, m.cluster(), client.ObjectKeyFromObject(m.Object), m.Object.Status.NodeRef.Name)
+	status, err := m.Nodes.Drain(ctx, m.cluster(), m.key(), m.Object.Status.NodeRef.Name)
 	if err != nil {
 		status.Done, status.Message = false, err.Error() // The next call tries again.
 	}
@@ -82,7 +87,7 @@ func (m *Machine) Uncordon(ctx context.Context) error {
 	ctx, cancel := m.confirmed.Bound(ctx)
 	defer cancel()
 	if err := m.Nodes.Uncordon(ctx, m.cluster(), m.Object.Status.NodeRef.Name); err != nil {
-		return fmt.Errorf("uncordoning the node of Machine %s: %w", client.ObjectKeyFromObject(m.Object), err)
+		return fmt.Errorf("uncordoning the node of Machine %s: %w", m.key(), err)
 	}
 	return nil
 }
@@ -110,7 +115,7 @@ func (m *Machine) Ask(
 	if answer.Outcome == inplace.Unknown {
 		problem = fmt.Errorf("%s", answer.Message)
 	}
-	m.noteRequest(ctx, u, "UpdateMachine", client.ObjectKeyFromObject(m.Object), answer.Message, problem)
+	m.noteRequest(ctx, u, "UpdateMachine", m.key(), answer.Message, problem)
 	return answer, nil
 }
 

@@ -153,7 +153,7 @@ func (r *run) readDecision(ctx context.Context) error {
 	}
 	desired, err := cover.New(cover.MachineSet, templates, templates, nil)
 	if err != nil {
-		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
+		return fmt.Errorf("comparing the objects of Machine %s: %w", r.name(), err)
 	}
 	found, err := r.readSetDecisions(ctx, desired.Result().DesiredDigest)
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *run) readDecision(ctx context.Context) error {
 	}
 	missing, err := cover.Missing(templates, r.live.objects)
 	if err != nil {
-		return fmt.Errorf("comparing the objects of Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
+		return fmt.Errorf("comparing the objects of Machine %s: %w", r.name(), err)
 	}
 	r.facts.Drifted = cover.BoundPointers(append(missing, cover.Drifted(r.decision.Changes, r.live.objects)...))
 	return nil

@@ -70,7 +70,7 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 		r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
 		return Reply{}, err
 	case err != nil:
-		return Reply{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(r.Object), err)
+		return Reply{}, fmt.Errorf("updating Machine %s: %w", r.name(), err)
 	case reply.Refused != nil:
 		r.reportRefused(ctx, *reply.Refused)
 		return Reply{}, refused(blockedReason(reply.Refused.Reason), "%s", reply.Message)
@@ -165,7 +165,7 @@ func (r *run) notServed(err error) (inplace.Answer, error) {
 	case r.facts.Abandon:
 		return inplace.Answer{Message: err.Error()}, nil
 	}
-	return inplace.Answer{}, refused(v1alpha1.UpdaterErrorReason, "cannot continue the update of Machine %s: %v", client.ObjectKeyFromObject(r.Object), err)
+	return inplace.Answer{}, refused(v1alpha1.UpdaterErrorReason, "cannot continue the update of Machine %s: %v", r.name(), err)
 }
 
 // Save records progress on the Machine, and shows it to people.
@@ -180,7 +180,7 @@ func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
 		r.reportUnblocked(ctx, r.owner, r.Object)
 	}
 	if after.Phase == inplace.Failed {
-		r.reportBlocked(ctx, r.owner, r.Object, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", client.ObjectKeyFromObject(r.Object), after.To, after.LastError))
+		r.reportBlocked(ctx, r.owner, r.Object, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", r.name(), after.To, after.LastError))
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 		r.slots.End(r.scope(), r.Object.UID, p.ID, r.facts.Now)
 	}
 	r.reportUnblocked(ctx, r.owner, r.Object)
-	logFor(ctx).Info("Abandoned the update of a machine", "machine", client.ObjectKeyFromObject(r.Object).String(), "message", a.Message)
+	logFor(ctx).Info("Abandoned the update of a machine", "machine", r.name(), "message", a.Message)
 	r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, AbandonedReason, action, "%s", a.Message)
 	return nil
 }
@@ -238,9 +238,9 @@ func (r *run) showBlocked(ctx context.Context, reason, message string) {
 	if r.facts.Progress == nil {
 		r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 	}
-	logFor(ctx).Info("The update of a machine stands still", "machine", client.ObjectKeyFromObject(r.Object).String(), "reason", reason, "message", message)
+	logFor(ctx).Info("The update of a machine stands still", "machine", r.name(), "reason", reason, "message", message)
 	if err := r.ApplyConditions(ctx, r.Object, FieldOwner, r.blockedCondition(reason, message)); err != nil {
-		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
+		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", r.name())
 		r.said.Forget(r.Object.UID)
 	}
 }
@@ -261,6 +261,6 @@ func (r *run) clearCondition(ctx context.Context) {
 		return
 	}
 	if err := r.ApplyConditions(ctx, r.Object, FieldOwner); err != nil {
-		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", client.ObjectKeyFromObject(r.Object).String())
+		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", r.name())
 	}
 }

@@ -90,18 +90,33 @@ func (o blockedObject) String() string { return o.kind.Kind + " " + o.key.String
 // earlier process left. Kinds that the API server does not know are skipped.
 func (e *Engine) FindBlocked(ctx context.Context, kinds []schema.GroupVersionKind) error {
 	for _, kind := range kinds {
+		err := e.eachWith(ctx, kind, v1alpha1.UpdateBlockedCondition, func(object *unstructured.Unstructured) {
+			e.blocked.add(blockedObject{kind: kind, key: client.ObjectKeyFromObject(object)})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachWith calls found with each object of a kind that has a condition; none where the API server does
+// not know the kind.
+func (e *Engine) eachWith(ctx context.Context, kind schema.GroupVersionKind, condition string, found func(*unstructured.Unstructured)) error {
+	newList := func() *unstructured.UnstructuredList {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
-		for more := true; more; more = list.GetContinue() != "" {
-			if err := e.Live.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue())); err != nil {
-				return fmt.Errorf("listing %ss: %w", kind.Kind, err)
-			}
-			for i := range list.Items {
-				if isBlocked(&list.Items[i]) {
-					e.blocked.add(blockedObject{kind: kind, key: client.ObjectKeyFromObject(&list.Items[i])})
-				}
+		return list
+	}
+	err := EachPage(ctx, e.Live, newList, func(page *unstructured.UnstructuredList) {
+		for i := range page.Items {
+			if capi.FindCondition(&page.Items[i], condition) != nil {
+				found(&page.Items[i])
 			}
 		}
+	})
+	if err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("listing %ss: %w", kind.Kind, err)
 	}
 	return nil
 }
@@ -143,7 +158,7 @@ func (e *Engine) unblock(ctx context.Context, o blockedObject) error {
 }
 
 func isBlocked(object *unstructured.Unstructured) bool {
-	return meta.FindStatusCondition(capi.Conditions(object), v1alpha1.UpdateBlockedCondition) != nil
+	return capi.FindCondition(object, v1alpha1.UpdateBlockedCondition) != nil
 }
 
 // upToDate reports whether an object's controller has seen its spec, and all replicas are what it asks for. The fields are

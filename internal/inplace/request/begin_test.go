@@ -83,7 +83,7 @@ func TestStart(t *testing.T) {
 			}
 			v := request.Planned(f, plan)
 			got := started{There: v.Event.Kind == request.Ended, ChangeID: v.After.Marks.ChangeID, Failed: v.Event.Kind == request.FailedFinally}
-			if u := v.After.Upgrade; u != nil {
+			if u := v.After.Record; u != nil {
 				p := u.Progress
 				got.Drains = len(p.Steps) > 0 && p.Steps[0].NeedsDrain
 				got.Cordoned, got.Drained, got.Unended = p.Cordoned, p.Drained, p.Unended
@@ -125,7 +125,7 @@ func TestMaxMinors(t *testing.T) {
 			tt.edit(&f)
 		}
 		v := request.Planned(f, request.Plan{Steps: []inplace.Step{{Updater: "u", SetsVersion: true, MaxMinors: tt.limit}}})
-		if refused := v.State.Reason == request.ReasonNoUpdater; refused != tt.refused || refused != v.After.Upgrade.IsFinal() {
+		if refused := v.State.Reason == request.ReasonNoUpdater; refused != tt.refused || refused != v.After.Record.IsFinal() {
 			t.Errorf("%s: %+v", name, v.State)
 		}
 	}

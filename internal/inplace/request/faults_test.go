@@ -248,8 +248,8 @@ func TestFault10_BlockedDrainIsReported(t *testing.T) {
 		t.Error("the drain ends before its time")
 	}
 	f.Now = f.Now.Add(time.Second)
-	if v := request.Carried(f, inplace.Decide(f.Facts()).Progress); !v.After.Upgrade.IsFinal() || !strings.Contains(v.Event.Message, "drained") {
-		t.Errorf("%+v %+v", v.After.Upgrade, v.Event)
+	if v := request.Carried(f, inplace.Decide(f.Facts()).Progress); !v.After.Record.IsFinal() || !strings.Contains(v.Event.Message, "drained") {
+		t.Errorf("%+v %+v", v.After.Record, v.Event)
 	}
 }
 

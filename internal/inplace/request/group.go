@@ -60,7 +60,7 @@ func beginGroup(f Group) GroupVerdict {
 		return f.wait(ReasonPaused, "not started: the group or its Cluster is paused")
 	}
 	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: "upgrading machines to " + f.Marks.To})
-	v.After = GroupAfter{Marks: Marks{To: f.Marks.To, Status: InProgress}, Record: f.newRecord()}
+	v.After = Recorded[Record]{Marks: Marks{To: f.Marks.To, Status: InProgress}, Record: f.newRecord()}
 	v.Event = Event{Kind: Started, Message: fmt.Sprintf("upgrading %s in place to %s", machines(len(counted(f.Members))), f.Marks.To)}
 	v.Action = Wait{}
 	return v
@@ -346,7 +346,7 @@ func (f Group) end(members []Member) GroupVerdict {
 	record.Ended, record.Version, record.Spec, record.Superseded, record.Reason, record.Message = &ended, reached, f.Spec, nil, "", ""
 	v := f.rest(State{})
 	v.Kubelets = true
-	v.After = GroupAfter{Marks: Marks{Status: Done, Release: record.Option}, Record: &record}
+	v.After = Recorded[Record]{Marks: Marks{Status: Done, Release: record.Option}, Record: &record}
 	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded %s in place to %s%s", machines(len(members)), record.Option, note)}
 	return v
 }
@@ -375,7 +375,7 @@ func cancel(f Group) GroupVerdict {
 		}
 	}
 	v := f.rest(State{})
-	v.After = GroupAfter{Marks: Marks{Release: f.Marks.Release}, Record: f.Record.Previous}
+	v.After = Recorded[Record]{Marks: Marks{Release: f.Marks.Release}, Record: f.Record.Previous}
 	if !f.Record.Refused {
 		v.Event = Event{Kind: Cancelled, Message: fmt.Sprintf("cancelled: no further machine begins to upgrade to %s", f.Record.Option)}
 	}
@@ -393,7 +393,7 @@ func decideJoined(f Group) GroupVerdict {
 	case f.Marks.Release == "" || f.Paused || f.ControlPlaneFirst != "":
 		return v
 	case stale(f):
-		v.After = GroupAfter{}
+		v.After = Recorded[Record]{}
 		return v
 	}
 	members := counted(f.Members)
@@ -490,7 +490,12 @@ func (f Group) wait(reason Reason, format string, args ...any) GroupVerdict {
 	return v
 }
 
+// Recorded returns what is recorded.
+func (f Group) Recorded() Recorded[Record] {
+	return Recorded[Record]{Marks: f.Marks, Record: f.Record, Retry: f.Retry}
+}
+
 // rest leaves everything as it is.
 func (f Group) rest(s State) GroupVerdict {
-	return GroupVerdict{After: GroupAfter{Marks: f.Marks, Record: f.Record, Retry: f.Retry}, State: s, Action: Rest{}}
+	return GroupVerdict{After: f.Recorded(), State: s, Action: Rest{}}
 }

@@ -80,21 +80,15 @@ type Group struct {
 	CannotRaise string
 }
 
-// GroupAfter is what must be recorded on a group, if it differs from the facts, before the action is carried out.
-type GroupAfter struct {
-	Marks  Marks
-	Record *Record
-	Retry  bool
-}
-
 // GroupVerdict is what happens next to a group.
 type GroupVerdict struct {
 	// Kubelets says that it was decided by what the machines run.
 	Kubelets bool
-	After    GroupAfter
-	Event    Event
-	State    State
-	Action   GroupAction
+	// After must be recorded before the action is carried out, if it differs from the facts.
+	After  Recorded[Record]
+	Event  Event
+	State  State
+	Action GroupAction
 }
 
 // GroupAction is what to do next. Mark, Unmark, RetryMember and Raise are followed by another reconcile at once.

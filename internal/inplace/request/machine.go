@@ -145,14 +145,14 @@ func forget(f Machine) MachineVerdict {
 	v := f.rest(State{})
 	v.After.Retry, v.After.Marks.Status, v.After.Marks.LastFailed = false, "", ""
 	if !f.Upgrade.hasCordoned() || f.Node.Unknown == "" {
-		v.After.Upgrade = nil
+		v.After.Record = nil
 		if f.Holder == f.Name {
 			v.Action = ReleaseLock{}
 		}
 		return v
 	}
 	if f.Upgrade.Progress != nil {
-		v.After.Upgrade = &Upgrade{Option: f.Upgrade.Option, Reason: ReasonCancelled, Message: "it was given up", At: f.Now, Cordoned: true}
+		v.After.Record = &Upgrade{Option: f.Upgrade.Option, Reason: ReasonCancelled, Message: "it was given up", At: f.Now, Cordoned: true}
 		return v
 	}
 	return f.standBy(f.wait(ReasonCancelled, "given up; the node is made schedulable again when it can be asked: %s", f.Node.Unknown))
@@ -204,7 +204,7 @@ func uncordonRefused(f Machine) MachineVerdict {
 	u := *f.Upgrade
 	u.Cordoned = false
 	v := f.rest(f.finalState())
-	v.After.Upgrade = &u
+	v.After.Record = &u
 	return v
 }
 
@@ -233,7 +233,7 @@ func Carried(f Machine, p *inplace.Progress) MachineVerdict {
 	before := u.Progress
 	u.Progress = p
 	v := f.rest(State{})
-	v.After.Upgrade, v.After.Marks.Status = &u, InProgress
+	v.After.Record, v.After.Marks.Status = &u, InProgress
 	if p.Phase != inplace.Draining && p.Phase != inplace.Updating {
 		// From the first request on nobody knows what is installed; see Asked.
 		v.After.Marks.Release = ""
@@ -262,7 +262,7 @@ func Asked(f Machine) MachineVerdict {
 func Finished(f Machine) MachineVerdict {
 	option := f.Upgrade.Option
 	v := f.rest(State{})
-	v.After.Upgrade, v.After.Marks = nil, Marks{To: f.Marks.To, Status: Done, Release: option}
+	v.After.Record, v.After.Marks = nil, Marks{To: f.Marks.To, Status: Done, Release: option}
 	if f.Marks.To == option {
 		v.After.Marks.To = ""
 	}
@@ -296,23 +296,28 @@ func (f Machine) refuse(reason Reason, message string) MachineVerdict {
 		cordoned = f.Upgrade.hasCordoned() && f.Node.Unknown != ""
 	}
 	v := f.rest(State{Reason: reason, Message: message})
-	v.After.Upgrade = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message, At: f.Now, Cordoned: cordoned}
+	v.After.Record = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message, At: f.Now, Cordoned: cordoned}
 	v.After.Retry = false
 	v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
 	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}
-	f.Upgrade = v.After.Upgrade
+	f.Upgrade = v.After.Record
 	return f.standBy(v)
 }
 
+// Recorded returns what is recorded.
+func (f Machine) Recorded() Recorded[Upgrade] {
+	return Recorded[Upgrade]{Marks: f.Marks, Record: f.Upgrade, Retry: f.Retry}
+}
+
 // With returns the facts with what has been recorded since.
-func (f Machine) With(after MachineAfter) Machine {
-	f.Marks, f.Upgrade, f.Retry = after.Marks, after.Upgrade, after.Retry
+func (f Machine) With(after Recorded[Upgrade]) Machine {
+	f.Marks, f.Upgrade, f.Retry = after.Marks, after.Record, after.Retry
 	return f
 }
 
 // rest leaves everything as it is.
 func (f Machine) rest(s State) MachineVerdict {
-	return MachineVerdict{After: MachineAfter{Marks: f.Marks, Upgrade: f.Upgrade, Retry: f.Retry}, State: s, Action: Rest{}}
+	return MachineVerdict{After: f.Recorded(), State: s, Action: Rest{}}
 }
 
 func (f Machine) wait(reason Reason, format string, args ...any) MachineVerdict {

@@ -80,7 +80,7 @@ func TestRunning(t *testing.T) {
 			if reflect.TypeOf(v.Action) != reflect.TypeOf(tt.want) || v.Event.Kind != tt.event {
 				t.Errorf("%T, event %+v", v.Action, v.Event)
 			}
-			if u := v.After.Upgrade; (u == nil) != tt.gone || u != nil && u.Cancelled != tt.cancelled {
+			if u := v.After.Record; (u == nil) != tt.gone || u != nil && u.Cancelled != tt.cancelled {
 				t.Errorf("recorded is %+v", u)
 			}
 		})
@@ -103,7 +103,7 @@ func TestFollowed(t *testing.T) {
 			f.Marks.To, u.Cancelled, u.Progress.Unended = tt.to, tt.before, true
 		})
 		v := request.Followed(f, inplace.Answer{Outcome: tt.outcome})
-		if u := v.After.Upgrade; u == nil || u.Cancelled != tt.after || u.Progress.Phase != inplace.Verifying || u.Progress.Unended {
+		if u := v.After.Record; u == nil || u.Cancelled != tt.after || u.Progress.Phase != inplace.Verifying || u.Progress.Unended {
 			t.Errorf("%s: %+v", name, u)
 		}
 		if _, runs := v.Action.(request.Run); runs != tt.carriesOn {

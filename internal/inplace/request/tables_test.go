@@ -121,7 +121,7 @@ func TestBegin(t *testing.T) {
 			if _, asks := v.Action.(request.Ask); asks != (tt.reason == "") || tt.reason != "" && v.State.Reason != tt.reason {
 				t.Fatalf("%T, %+v", v.Action, v.State)
 			}
-			refused := v.After.Upgrade.IsFinal()
+			refused := v.After.Record.IsFinal()
 			if refused != tt.final || refused == v.State.Going || !strings.Contains(v.State.Message, tt.words) {
 				t.Errorf("refused %v, %+v", refused, v.State)
 			}
@@ -148,7 +148,7 @@ func TestLeftAlone(t *testing.T) {
 		if _, waits := v.Action.(request.Wait); !rests && !waits {
 			t.Errorf("%s: %T", name, v.Action)
 		}
-		if diff := cmp.Diff(request.MachineAfter{Marks: f.Marks, Upgrade: f.Upgrade}, v.After); diff != "" {
+		if diff := cmp.Diff(request.Recorded[request.Upgrade]{Marks: f.Marks, Record: f.Upgrade}, v.After); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

@@ -209,16 +209,18 @@ type Plan struct {
 	Refused, Unknown string
 }
 
-// MachineAfter is what must be recorded on a Machine, if it differs from the facts, before the action is carried out.
-type MachineAfter struct {
-	Marks   Marks
-	Upgrade *Upgrade
-	Retry   bool
+// Recorded is what an object has on record: an Upgrade of a machine, or a Record of a group.
+type Recorded[R Upgrade | Record] struct {
+	Marks  Marks
+	Record *R
+	// Retry says that a person asked for another try.
+	Retry bool
 }
 
 // MachineVerdict is what happens next to a machine.
 type MachineVerdict struct {
-	After  MachineAfter
+	// After must be recorded before the action is carried out, if it differs from the facts.
+	After  Recorded[Upgrade]
 	Event  Event
 	State  State
 	Action Action

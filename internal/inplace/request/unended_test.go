@@ -268,7 +268,7 @@ func TestWithin(t *testing.T) {
 		tt.edit(&f)
 		f.Holder = map[bool]string{true: "m0"}[f.ControlPlane]
 		v := request.Planned(f, request.Plan{Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}})
-		got := v.After.Upgrade.Progress.Within
+		got := v.After.Record.Progress.Within
 		if got == nil || got.Oldest.String() != tt.oldest || got.Newest.String() != tt.newest {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -100,14 +100,14 @@ func (w *world) facts(i int) request.Machine {
 // save records what a verdict says, and checks it.
 func (w *world) save(i int, v request.MachineVerdict) {
 	m := &w.machines[i]
-	changed := v.After.Marks != m.marks || v.After.Retry != m.retry || !reflect.DeepEqual(v.After.Upgrade, m.upgrade)
+	changed := v.After.Marks != m.marks || v.After.Retry != m.retry || !reflect.DeepEqual(v.After.Record, m.upgrade)
 	if v.Event.Kind != request.NoEvent && !changed {
 		w.violate("%s: an Event %q without a change of state", m.name, v.Event.Message)
 	}
-	if v.After.Marks.Status == request.Failed && v.After.Upgrade.IsFinal() && v.After.Upgrade.Why() == "" {
+	if v.After.Marks.Status == request.Failed && v.After.Record.IsFinal() && v.After.Record.Why() == "" {
 		w.violate("%s: failed without a reason", m.name)
 	}
-	m.marks, m.upgrade, m.retry = v.After.Marks, v.After.Upgrade, v.After.Retry
+	m.marks, m.upgrade, m.retry = v.After.Marks, v.After.Record, v.After.Retry
 	w.check()
 }
 
