@@ -63,11 +63,10 @@ var rules = []rule{
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
-		internal/hookserver internal/inplace/engine
-		internal/linuxhost internal/port internal/topology internal/transport/pod
-		internal/transport/ssh internal/updaters internal/updaters/handover
-		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
-		internal/updaters/simulated internal/workload
+		internal/hookserver internal/inplace/engine internal/linuxhost internal/port
+		internal/topology internal/transport/pod internal/transport/ssh internal/updaters
+		internal/updaters/handover internal/updaters/hosts internal/updaters/k8sd
+		internal/updaters/remote internal/updaters/simulated internal/workload
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
@@ -78,9 +77,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/contract", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/contract internal/guard
-		internal/inplace/engine internal/snapshot internal/text internal/updatepolicy
-		internal/upgradegraph
+		api/v1alpha1 internal/capi internal/contract internal/guard internal/inplace/engine
+		internal/snapshot internal/text internal/updatepolicy internal/upgradegraph
 	`},
 	{pkg: "internal/demo", kind: effects, imports: `
 		api/v1alpha1 config/crd internal/devplane internal/guard/guardwebhook internal/hookserver
@@ -105,8 +103,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/guard", kind: pure, imports: ``},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
-		api/v1alpha1 internal/chain internal/guard internal/shares internal/snapshot internal/text
-		internal/updatepolicy pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/guard internal/shares internal/snapshot
+		internal/text internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/hookclient", kind: effects, imports: `
 		internal/keyed internal/peer internal/text
@@ -180,6 +178,7 @@ var rules = []rule{
 	{pkg: "internal/transport/ssh", kind: effects, imports: `internal/port internal/transport`},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
 		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost
+		internal/text
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
 		internal/inplace internal/inplace/cover internal/peer
