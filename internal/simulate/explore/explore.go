@@ -142,11 +142,8 @@ func (m *model) steps(w world) iter.Seq[step] {
 				return
 			}
 		}
-		if w.faults.Races == 0 || w.stock {
-			return
-		}
 		for _, event := range events {
-			if event.label == passes || event.label == ages || event.to.stock != w.stock {
+			if !w.races(event) {
 				continue
 			}
 			spend(&event.to.faults.Races)
@@ -157,6 +154,11 @@ func (m *model) steps(w world) iter.Seq[step] {
 			}
 		}
 	}
+}
+
+// races reports whether an event can happen between what the engine reads and what it does.
+func (w *world) races(e event) bool {
+	return w.faults.Races > 0 && !w.stock && !e.to.stock && e.label != passes && e.label != ages
 }
 
 // step is what the run comes to.

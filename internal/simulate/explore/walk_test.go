@@ -28,7 +28,7 @@ func walk(ctx context.Context, c Config, seed uint64, steps int, labelled bool) 
 	}
 	e := &explorer{model: m, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, good: map[key]struct{}{}}
 	m.labelled = labelled
-	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a way that can be gone again
+	random := rand.New(rand.NewPCG(seed, seed))
 	w := m.start()
 	for report.States = range steps {
 		if err := ctx.Err(); err != nil {

@@ -17,8 +17,7 @@ func TestLongVersionSeriesIsKept(t *testing.T) {
 	}
 	for i := range machines {
 		at := time.Duration(i+1) * time.Second
-		r.versions = append(r.versions, versionChange{at: at, version: from, by: -1})
-		r.versions = append(r.versions, versionChange{at: at, version: to, by: 1})
+		r.versions = append(r.versions, versionChange{at: at, version: from, by: -1}, versionChange{at: at, version: to, by: 1})
 	}
 	_, series := r.versionSeries()
 	if n := len(series); n < maxSamples/4 || n > maxSamples+2 {

@@ -193,13 +193,23 @@ func (s *sim) happen(ctx context.Context, e event) {
 	case outageBegins, outageEnds:
 		s.changeOutage(e.id, e.kind == outageBegins)
 	case created, deleted, gaveUp, attended:
-		onMachines[e.kind](s, s.machines[e.id])
+		s.happenTo(s.machines[e.id], e.kind)
 	}
 }
 
-// onMachines is what happens to one machine without the engine.
-var onMachines = map[kind]func(*sim, *machine){
-	created: (*sim).created, deleted: (*sim).deleted, gaveUp: (*sim).gaveUp, attended: (*sim).attended,
+// happenTo lets something happen to one machine that others than the engine do.
+func (s *sim) happenTo(m *machine, k kind) {
+	switch k {
+	case created:
+		s.created(m)
+	case deleted:
+		s.deleted(m)
+	case gaveUp:
+		s.gaveUp(m)
+	case attended:
+		s.attended(m)
+	case beginCluster, reconcileTopology, reconcileGroup, updateMachine, outageBegins, outageEnds:
+	}
 }
 
 // postpone puts an event off that the engine cannot act on yet: its process is away, or has no request left. A call of a hook costs one read of the

@@ -123,8 +123,8 @@ type word struct {
 	text *string
 }
 
-// words are the durations but for Updaters, in the order of the file.
-func (d *Durations) words() []word {
+// wordsOf are the durations but for Updaters, in the order of the file.
+func wordsOf(d *Durations) []word {
 	return []word{
 		{"create", &d.Create}, {"delete", &d.Delete}, {"drain", &d.Drain}, {"updater", &d.Updater},
 		{"settle", &d.Settle}, {"react", &d.React}, {"attend", &d.Attend}, {"giveUp", &d.GiveUp},
@@ -133,8 +133,8 @@ func (d *Durations) words() []word {
 
 // With puts what is given in the place of what counts otherwise.
 func (d Durations) With(over Durations) Durations {
-	own := d.words()
-	for i, given := range over.words() {
+	own := wordsOf(&d)
+	for i, given := range wordsOf(&over) {
 		*own[i].text = cmp.Or(*given.text, *own[i].text)
 	}
 	d.Updaters = union(d.Updaters, over.Updaters)
@@ -143,8 +143,8 @@ func (d Durations) With(over Durations) Durations {
 
 // Without leaves out what drop reports of a duration and that of others.
 func (d Durations) Without(others Durations, drop func(own, other string) bool) Durations {
-	theirs := others.words()
-	for i, own := range d.words() {
+	theirs := wordsOf(&others)
+	for i, own := range wordsOf(&d) {
 		if drop(*own.text, *theirs[i].text) {
 			*own.text = ""
 		}

@@ -19,13 +19,13 @@ type timings struct {
 	updaters                                                      map[string]fleet.Distribution
 }
 
-// all are those but for updaters, in the order of Durations.words.
+// all are those but for updaters, in the order of wordsOf.
 func (d *timings) all() []*duration {
 	return []*duration{&d.create, &d.delete, &d.drain, &d.updater, &d.settle, &d.react, &d.attend, &d.giveUp}
 }
 
 // knowsNot reports whether the updater of a step takes the time of those that have none of their own.
-func (d timings) knowsNot(s inplace.Step) bool {
+func (d *timings) knowsNot(s inplace.Step) bool {
 	_, own := d.updaters[s.Updater]
 	return !own
 }
@@ -72,7 +72,7 @@ func base() timings {
 func (t *translation) parseDurations(path *field.Path, d Durations, otherwise timings) timings {
 	into := otherwise
 	parsed := into.all()
-	for i, word := range d.words() {
+	for i, word := range wordsOf(&d) {
 		if *word.text != "" {
 			*parsed[i] = duration{dist: t.distribution(path.Child(word.name), *word.text)}
 		}
