@@ -4,11 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 const (

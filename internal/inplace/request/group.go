@@ -490,11 +490,6 @@ func (f Group) wait(reason Reason, format string, args ...any) GroupVerdict {
 	return v
 }
 
-// Recorded returns what is recorded.
-func (f Group) Recorded() Recorded[Record] {
-	return Recorded[Record]{Marks: f.Marks, Record: f.Record, Retry: f.Retry}
-}
-
 // rest leaves everything as it is.
 func (f Group) rest(s State) GroupVerdict {
 	return GroupVerdict{After: f.Recorded(), State: s, Action: Rest{}}

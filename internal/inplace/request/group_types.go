@@ -80,6 +80,11 @@ type Group struct {
 	CannotRaise string
 }
 
+// Recorded returns what is recorded.
+func (f Group) Recorded() Recorded[Record] {
+	return Recorded[Record]{Marks: f.Marks, Record: f.Record, Retry: f.Retry}
+}
+
 // GroupVerdict is what happens next to a group.
 type GroupVerdict struct {
 	// Kubelets says that it was decided by what the machines run.
