@@ -1,0 +1,95 @@
+package chain_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		state chain.State
+		want  chain.Condition
+	}{
+		"up to date": {at(30), chain.Condition{True: true, Reason: chain.ReconcileSucceeded}},
+		"creation":   {chain.State{Target: v(30)}, chain.Condition{True: true, Reason: chain.ReconcileSucceeded}},
+		"a hook blocks creation": {
+			chain.State{Target: v(30), Answers: []chain.Answer{
+				{Hook: chain.BeforeClusterCreate, Message: "no", Until: now.Add(time.Second)},
+			}},
+			chain.Condition{
+				Reason:  chain.ClusterCreating,
+				Message: "Cluster is being created\n  * hook BeforeClusterCreate is blocking: no",
+			},
+		},
+		"paused": {at(31, func(s *chain.State) { s.Paused = true }), chain.Condition{Reason: chain.ClusterPaused, Message: "Cluster is paused"}},
+		"a chain in its middle": {at(33, raised), chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.33.0\n" +
+			"  * control plane pending upgrade to version v1.32.0, v1.33.0\n  * MachineDeployment a pending upgrade to version v1.33.0\n  * MachinePool p pending upgrade to version v1.33.0"}},
+		"deferred": {
+			at(31, raised, moved, pending(chain.AfterWorkersUpgrade), func(s *chain.State) { s.Groups[1].Defer = true }),
+			chain.Condition{Reason: chain.MachinePoolsUpgradeDeferred, Message: "Cluster is upgrading to v1.31.0\n  * MachinePool p upgrade to version v1.31.0 deferred by defer-upgrade or hold-upgrade-sequence annotations"},
+		},
+		"deferred, the first kind counts": {
+			at(31, raised, pending(chain.AfterWorkersUpgrade), func(s *chain.State) { s.Groups[0].Hold = true }),
+			chain.Condition{Reason: chain.MachineDeploymentsUpgradeDeferred, Message: "Cluster is upgrading to v1.31.0\n" +
+				"  * MachineDeployment a upgrade to version v1.31.0 deferred by defer-upgrade or hold-upgrade-sequence annotations\n" +
+				"  * MachinePool p upgrade to version v1.31.0 deferred by defer-upgrade or hold-upgrade-sequence annotations"},
+		},
+		"the control plane begins a step": {
+			at(33, begun, func(s *chain.State) { s.Intent = &chain.Intent{From: v(30), To: v(31), Passed: now} }),
+			chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.33.0\n  * control plane upgrading to version v1.31.0 (v1.32.0, v1.33.0 pending)\n" +
+				"  * MachineDeployment a pending upgrade to version v1.33.0\n  * MachinePool p pending upgrade to version v1.33.0"},
+		},
+		"the control plane is on its way": {
+			at(32, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), func(s *chain.State) { s.ControlPlane.Upgrading = true }),
+			chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.32.0\n  * control plane upgrading to version v1.31.0 (v1.32.0 pending)\n" +
+				"  * MachineDeployment a pending upgrade to version v1.32.0\n  * MachinePool p pending upgrade to version v1.32.0"},
+		},
+		"many groups are named by the first": {
+			at(31, raised, pending(chain.AfterWorkersUpgrade), moving, func(s *chain.State) {
+				for i := range 5 {
+					s.Groups = append(s.Groups, group(fmt.Sprintf("n%d", i), plan.MachinePool))
+				}
+			}),
+			chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.31.0\n  * MachineDeployment a upgrading to version v1.31.0\n" +
+				"  * MachinePools p, n0, n1 and 3 more pending upgrade to version v1.31.0"},
+		},
+		"a hook blocks": {
+			at(31, answered(31, time.Second, false)), chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.31.0\n" +
+				"  * hook BeforeClusterUpgrade for v1.31.0 is blocking: no\n  * control plane pending upgrade to version v1.31.0\n" +
+				"  * MachineDeployment a pending upgrade to version v1.31.0\n  * MachinePool p pending upgrade to version v1.31.0"},
+		},
+		"a hook fails": {
+			at(31, answered(31, time.Second, true)), chain.Condition{Reason: chain.ReconcileFailed, Message: "hook BeforeClusterUpgrade for v1.31.0 failed: no"},
+		},
+		"no way": {
+			at(33, begun, func(s *chain.State) { s.Source = plan.NextMinor{} }),
+			chain.Condition{Reason: chain.ReconcileFailed, Message: "there is no way to v1.33.0: target v1.33.0: it is 3 minors ahead of the control plane at v1.30.0, and nothing says which versions lie between; " +
+				"to mend it, list the versions in ClusterClass spec.kubernetesVersions, name a GenerateUpgradePlan extension, or go to v1.31 first"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, chain.Describe(tt.state, chain.Decide(tt.state, now))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWorkersUpgrades(t *testing.T) {
+	t.Parallel()
+	p := plan.Plan{ControlPlane: []version.Version{v(31), v(32), v(33)}, Groups: []plan.GroupPlan{
+		{Name: "a", Upgrades: []version.Version{v(33)}}, {Name: "b", Upgrades: []version.Version{v(30), v(32), v(33)}},
+	}}
+	if diff := cmp.Diff([]version.Version{v(30), v(32), v(33)}, chain.WorkersUpgrades(v(30), p)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
