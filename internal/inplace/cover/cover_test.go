@@ -61,6 +61,23 @@ func TestTwoUpdatersCoverADifference(t *testing.T) {
 	}
 }
 
+func TestDescribeUncovered(t *testing.T) {
+	t.Parallel()
+	result := cover.Result{
+		Uncovered: []cover.Pointer{
+			{Part: cover.PartMachine, Path: "/spec/version"},
+			{Part: cover.PartInfrastructure, Path: "/spec/image"},
+		},
+		Errors: []*cover.UpdaterError{{Updater: "a", Problem: "no answer"}},
+		Notes:  []string{"b needs a reboot"},
+	}
+	want := "MachineSet /spec/version, InfrastructureMachine /spec/image; " +
+		`updater "a": no answer; b needs a reboot`
+	if diff := cmp.Diff(want, result.DescribeUncovered("MachineSet")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func merge(patch string) cover.Patch {
 	return cover.Patch{Type: cover.JSONMergePatch, Data: []byte(patch)}
 }

@@ -152,7 +152,8 @@ func TestUnasked(t *testing.T) {
 	t.Parallel()
 	const initial = `"initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"v","value":"4"}]}}`
 	all := cover.Objects{
-		Machine: spec(`{"version":"v2"}`), Infrastructure: spec(`{"size":"m","disk":{"gb":1}}`),
+		// Nothing says of which kind a Machine is to be.
+		Machine: []byte(`{"spec":{"version":"v2"}}`), Infrastructure: spec(`{"size":"m","disk":{"gb":1}}`),
 		Bootstrap: kubeadm(`{"files":[{"path":"/a"}],"clusterConfiguration":{"dns":{"imageTag":"1"}},"joinConfiguration":{"discovery":{"bootstrapToken":{}}},` + initial + `}`),
 	}
 	current := cover.Objects{
