@@ -1,0 +1,105 @@
+package inplace_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+)
+
+// atRest is a control plane Machine of which Cluster API asks for an update that has not begun.
+func atRest() inplace.Facts {
+	return inplace.Facts{
+		Now: epoch, FreshID: "u2", Desired: newer,
+		Decision: &inplace.Decision{ID: "now", Steps: steps("kubelet")},
+		Node:     inplace.Node{Exists: true, Ready: true, ReadySince: epoch, Kubelet: older},
+		Policy:   inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Minute},
+	}
+}
+
+// outcome names what a verdict leads to: its Refuse's reason, or else its action.
+func outcome(v inplace.Verdict) string {
+	switch a := v.Action.(type) {
+	case inplace.Refuse:
+		return string(a.Reason)
+	case inplace.Complete:
+		return "complete"
+	case inplace.Call:
+		return "call " + a.Step.Updater
+	case inplace.Wait:
+		return "wait"
+	default:
+		return "something else"
+	}
+}
+
+// TestCompleteOnce holds which updates count as the one that ended last.
+func TestCompleteOnce(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		last         inplace.Summary
+		target, want string
+		noDecision   bool
+	}{
+		"the same decision":    {last: inplace.Summary{To: newer, Decision: "now"}, want: "complete"},
+		"another decision":     {last: inplace.Summary{To: newer, Decision: "before"}, want: "call kubelet"},
+		"the decision is gone": {last: inplace.Summary{To: newer, Decision: "now"}, noDecision: true, want: "NoDecision"},
+		"another version":      {last: inplace.Summary{To: older, Decision: "now"}, want: "call kubelet"},
+		"the same MachineSet": {
+			last: inplace.Summary{To: newer, Decision: "before", Target: "new"}, target: "new", want: "complete",
+		},
+		"the same MachineSet, the decision is gone": {
+			last: inplace.Summary{To: newer, Decision: "before", Target: "new"}, target: "new", noDecision: true,
+			want: "complete",
+		},
+		"another MachineSet": {
+			last: inplace.Summary{To: newer, Decision: "now", Target: "old"}, target: "new", want: "call kubelet",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := atRest()
+			f.Last, f.Target = &tt.last, tt.target
+			if tt.noDecision {
+				f.Decision = nil
+			}
+			if diff := cmp.Diff(tt.want, outcome(inplace.Decide(f))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestChangedMeanwhile refuses to call an updater once the live objects are others than at the
+// beginning.
+func TestChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		phase                inplace.Phase
+		recorded, live, want string
+	}{
+		"unchanged":               {inplace.Updating, "a", "a", "call kubelet"},
+		"changed while updating":  {inplace.Updating, "a", "b", "DesiredChanged"},
+		"changed while draining":  {inplace.Draining, "a", "b", "DesiredChanged"},
+		"changed before a retry":  {inplace.BackingOff, "a", "b", "DesiredChanged"},
+		"changed after the calls": {inplace.Verifying, "a", "b", "wait"},
+		"nothing recorded":        {inplace.Updating, "", "b", "call kubelet"},
+		"live objects unknown":    {inplace.Updating, "a", "", "call kubelet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := atRest()
+			f.Fingerprint = tt.live
+			f.Progress = &inplace.Progress{
+				ID: "u1", Decision: "now", Fingerprint: tt.recorded, From: older, To: newer, Steps: steps("kubelet"),
+				Phase: tt.phase, Attempt: 1, Operations: 1, Operation: "u1-1",
+				Began: epoch, StepBegan: epoch, Started: epoch,
+			}
+			if diff := cmp.Diff(tt.want, outcome(inplace.Decide(f))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
