@@ -19,6 +19,17 @@ func atRest() inplace.Facts {
 	}
 }
 
+// underWay is a control plane Machine whose update has begun.
+func underWay(phase inplace.Phase) inplace.Facts {
+	f := atRest()
+	f.Progress = &inplace.Progress{
+		ID: "u1", Decision: "now", From: older, To: newer, Steps: steps("kubelet"),
+		Phase: phase, Attempt: 1, Operations: 1, Operation: "u1-1",
+		Began: epoch, StepBegan: epoch, Started: epoch,
+	}
+	return f
+}
+
 // outcome names what a verdict leads to: its Refuse's reason, or else its action.
 func outcome(v inplace.Verdict) string {
 	switch a := v.Action.(type) {
@@ -90,16 +101,52 @@ func TestChangedMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := atRest()
-			f.Fingerprint = tt.live
-			f.Progress = &inplace.Progress{
-				ID: "u1", Decision: "now", Fingerprint: tt.recorded, From: older, To: newer, Steps: steps("kubelet"),
-				Phase: tt.phase, Attempt: 1, Operations: 1, Operation: "u1-1",
-				Began: epoch, StepBegan: epoch, Started: epoch,
-			}
+			f := underWay(tt.phase)
+			f.Fingerprint, f.Progress.Fingerprint = tt.live, tt.recorded
 			if diff := cmp.Diff(tt.want, outcome(inplace.Decide(f))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAnswerEndsEarlierAttempts holds which answers show that no earlier attempt runs any longer.
+func TestAnswerEndsEarlierAttempts(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		answer  inplace.Outcome
+		unended bool
+	}{
+		"no answer":   {inplace.Unknown, true},
+		"in progress": {inplace.InProgress, true},
+		"done":        {inplace.Finishes, false},
+		"failed":      {inplace.Fails, false},
+	} {
+		f := underWay(inplace.Updating)
+		f.Progress.Unended = true
+		v := inplace.Answered(f, inplace.Answer{Outcome: tt.answer})
+		if v.Progress.Unended != tt.unended {
+			t.Errorf("%s: %+v", name, v.Progress)
+		}
+	}
+}
+
+// TestAttemptOver holds what is recorded of an attempt whose time ends without a result.
+func TestAttemptOver(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		answer              inplace.Answer
+		unanswered, unended bool
+	}{
+		"no answer":         {inplace.Answer{Outcome: inplace.Unknown}, true, true},
+		"nothing has begun": {inplace.Answer{Outcome: inplace.Unknown, NotBegun: true}, true, false},
+		"in progress":       {inplace.Answer{Outcome: inplace.InProgress}, false, true},
+	} {
+		f := underWay(inplace.Updating)
+		f.Now = epoch.Add(f.Policy.AttemptTimeout + time.Second)
+		p := inplace.Answered(f, tt.answer).Progress
+		if p.Phase != inplace.Failed || p.Unanswered != tt.unanswered || p.Unended != tt.unended {
+			t.Errorf("%s: %+v", name, p)
+		}
 	}
 }

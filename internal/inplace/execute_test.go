@@ -42,7 +42,10 @@ func (e *effects) Begin(_ context.Context, decide func(int) (bool, error)) (*inp
 	if err := e.did("begin"); err != nil || e.waits != nil {
 		return e.waits, err
 	}
-	_, err := decide(e.others)
+	begun, err := decide(e.others)
+	if begun {
+		_ = e.did("hold a slot")
+	}
 	return nil, err
 }
 
@@ -111,7 +114,7 @@ func TestOrderOfEffects(t *testing.T) {
 		reply   inplace.Reply
 		fails   bool
 	}{
-		"an update begins": {facts: facts(nil), want: []string{"begin", "save Draining", "drain"}, reply: inplace.Reply{RetryAfter: 5 * time.Second}},
+		"an update begins": {facts: facts(nil), want: []string{"begin", "save Draining", "hold a slot", "drain"}, reply: inplace.Reply{RetryAfter: 5 * time.Second}},
 		"all slots are taken": {
 			facts: facts(nil), effects: effects{others: 1}, want: []string{"begin"}, reply: inplace.Reply{RetryAfter: 5 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonQueued}},
 		},
@@ -122,7 +125,7 @@ func TestOrderOfEffects(t *testing.T) {
 			facts: facts(func(f *inplace.Facts) { f.Decision = nil }), reply: inplace.Reply{Refused: &inplace.Refuse{Reason: inplace.ReasonNoDecision}},
 		},
 		"beginning fails":    {facts: facts(nil), effects: effects{failAt: "begin"}, want: []string{"begin"}, fails: true},
-		"recording it fails": {facts: facts(nil), effects: effects{failAt: "save"}, want: []string{"begin", "save Draining"}, fails: true},
+		"recording it fails": {facts: facts(nil), effects: effects{failAt: "save"}, want: []string{"begin", "save Draining", "hold a slot"}, fails: true},
 		"a drained node":     {facts: in(inplace.Draining, func(p *inplace.Progress) { p.Cordoned = true }), effects: effects{drained: inplace.DrainState{Done: true}}, want: []string{"drain", "save Updating"}, reply: inplace.Reply{RetryAfter: time.Second}},
 		"a node not to be drained": {
 			facts: in(inplace.Draining, func(p *inplace.Progress) { p.Cordoned = true }), effects: effects{drained: inplace.DrainState{Skip: true}, answer: inplace.Answer{Outcome: inplace.InProgress, RetryAfter: time.Hour}},
