@@ -150,3 +150,16 @@ func TestAttemptOver(t *testing.T) {
 		}
 	}
 }
+
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	one := inplace.Within{Oldest: newer.Minor(), Newest: newer.Minor()}
+	two := inplace.Within{Oldest: older.Minor(), Newest: newer.Minor()}
+	got := []string{one.String(), two.String()}
+	if diff := cmp.Diff([]string{"a release of v1.31", "a release from v1.30 to v1.31"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if one.Has(older) || !one.Has(newer) || !two.Has(older) {
+		t.Errorf("%s has %s: %t", one, older, one.Has(older))
+	}
+}

@@ -98,14 +98,12 @@ func (s *InFlight[K]) Begin(scope string, key K, id string, now time.Time, seen 
 }
 
 // Count returns what Begin would call f with. It may have changed when Begin is called.
-func (s *InFlight[K]) Count(scope string, key K, now time.Time, seen func() (Seen[K], error)) (int, error) {
-	c, release := s.hold(scope, now)
-	defer release()
-	cached, err := seen()
-	if err != nil {
-		return 0, err
-	}
-	return c.count(key, now, cached), nil
+func (s *InFlight[K]) Count(scope string, key K, now time.Time, seen func() (Seen[K], error)) (count int, err error) {
+	err = s.Begin(scope, key, "", now, seen, func(inFlight int) (bool, error) {
+		count = inFlight
+		return false, nil
+	})
+	return count, err
 }
 
 // Queue notes that key found none of so many slots free, and returns after which time it asks again.

@@ -29,9 +29,13 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%s began: %t, but waits: %t", key, began, !began)
 		}
 	}
-	now = now.Add(time.Hour)
-	s.Queue("policy", "c", now, 1)
-	if s.IsQueued("policy", "b", now) {
-		t.Error("b waits though it has not come again")
+	for _, key := range []string{"c", "d"} {
+		now = now.Add(4 * time.Minute)
+		s.Queue("policy", key, now, 1)
+	}
+	for key, queued := range map[string]bool{"b": false, "c": true, "d": true} {
+		if s.IsQueued("policy", key, now) != queued {
+			t.Errorf("%s waits: %t", key, !queued)
+		}
 	}
 }

@@ -70,7 +70,27 @@ func TestCount(t *testing.T) {
 			if err != nil || got != tt.want {
 				t.Errorf("%d others are in flight, error %v; want %d", got, err, tt.want)
 			}
+			count, err := s.Count("scope", "a", epoch.Add(tt.after), func() (inplace.Seen[string], error) { return tt.seen, nil })
+			if err != nil || count != tt.want {
+				t.Errorf("counted are %d others, error %v; want %d", count, err, tt.want)
+			}
 		})
+	}
+}
+
+// TestScopeInUse forgets no begin while it may not be shown yet, whenever scopes are swept.
+func TestScopeInUse(t *testing.T) {
+	t.Parallel()
+	s := inplace.NewInFlight[string]()
+	none := func() (inplace.Seen[string], error) { return inplace.Seen[string]{}, nil }
+	first := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	s.End("other", "x", "x1", first)
+	begin := func(int) (bool, error) { return true, nil }
+	if err := s.Begin("scope", "b", "b1", first.Add(3*time.Minute), none, begin); err != nil {
+		t.Fatal(err)
+	}
+	if count, err := s.Count("scope", "a", first.Add(6*time.Minute), none); err != nil || count != 1 {
+		t.Errorf("%d others are in flight, error %v; want 1", count, err)
 	}
 }
 
@@ -130,6 +150,9 @@ func TestErrors(t *testing.T) {
 		return true, nil
 	})
 	if !errors.Is(err, fault) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := s.Count("scope", "a", time.Unix(0, 0), func() (inplace.Seen[string], error) { return inplace.Seen[string]{}, fault }); !errors.Is(err, fault) {
 		t.Errorf("error %v", err)
 	}
 	none := func() (inplace.Seen[string], error) { return inplace.Seen[string]{}, nil }
