@@ -41,9 +41,9 @@ func outcome(v inplace.Verdict) string {
 		return "call " + a.Step.Updater
 	case inplace.Wait:
 		return "wait"
-	default:
-		return "something else"
+	case inplace.Drain, inplace.Uncordon, inplace.Finish, inplace.AbandonUpdate:
 	}
+	return "something else"
 }
 
 // TestCompleteOnce holds which updates count as the one that ended last.
