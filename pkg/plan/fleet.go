@@ -46,7 +46,7 @@ func newFleet(r Request) (fleet, error) {
 				// Skew never lets a kubelet fall that far behind, so the limit makes no difference.
 				p.limit = 0
 			}
-			index := slices.IndexFunc(f.pools, p.alike)
+			index := indexOfPool(f.pools, p)
 			if index < 0 {
 				if err := checkGroup(r, g); err != nil {
 					return fleet{}, err
@@ -76,9 +76,11 @@ func checkNames(groups []Group) error {
 	return nil
 }
 
-// alike reports whether two pools differ in nothing but their example.
-func (p pool) alike(o pool) bool {
-	return p.version == o.version && p.limit == o.limit
+// indexOfPool returns the index of the pool that differs from p in nothing but its example, or -1.
+func indexOfPool(pools []pool, p pool) int {
+	return slices.IndexFunc(pools, func(o pool) bool {
+		return o.version == p.version && o.limit == p.limit
+	})
 }
 
 func inventoryError(item Item, problem, mend string) error {

@@ -44,10 +44,16 @@ func (c *computation) operations() ([]Operation, error) {
 	for i, g := range c.fleet.groups {
 		s.at[i] = g.Version
 	}
-	if c.forced || c.request.Policy.Workers == WorkersPerGroup {
-		s.moveApart()
-	} else if err := s.moveTogether(); err != nil {
-		return nil, err
+	switch {
+	case c.forced || c.request.Policy.Workers == WorkersPerGroup:
+		s.moveApart(c.own)
+	case len(c.fleet.pools) == 1:
+		// All groups make the same stops.
+		s.moveApart([][]stop{c.shared})
+	default:
+		if err := s.moveTogether(); err != nil {
+			return nil, err
+		}
 	}
 	if len(s.operations) == 0 {
 		return nil, nil
@@ -90,14 +96,14 @@ func (s *sequencer) upgradeGroup(group, position int, reason Reason) {
 	s.operations = append(s.operations, Operation{Kind: WorkersUpgrade, Groups: []string{g.Name}, From: from, To: s.at[group], Reason: reason})
 }
 
-// moveApart follows each pool's own stops.
-func (s *sequencer) moveApart() {
+// moveApart follows the stops of each pool.
+func (s *sequencer) moveApart(stops [][]stop) {
 	for position := range s.route.versions {
 		if position > 0 {
 			s.upgradeControlPlane(position)
 		}
 		for group, pool := range s.fleet.poolOf {
-			for _, stop := range s.own[pool] {
+			for _, stop := range stops[pool] {
 				if stop.position == position {
 					s.upgradeGroup(group, position, stop.reason)
 				}
@@ -177,7 +183,7 @@ func (s *sequencer) reasonOf(group, position int, reason Reason) Reason {
 func (s *sequencer) count(group, change int) int {
 	p := s.fleet.pools[s.fleet.poolOf[group]]
 	p.version, p.example = s.at[group], s.fleet.groups[group].Name
-	at := slices.IndexFunc(s.now, p.alike)
+	at := indexOfPool(s.now, p)
 	if at < 0 {
 		at = len(s.now)
 		s.now, s.members = append(s.now, p), append(s.members, 0)
