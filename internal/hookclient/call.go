@@ -95,12 +95,7 @@ func (c *Client) exchange(ctx context.Context, hook runtimecatalog.GroupVersionH
 		return nil, fmt.Errorf("%s: %w", to.call, err)
 	}
 	out.GetObjectKind().SetGroupVersionKind(kind)
-	if local := to.connection.local; local != nil {
-		in, err = local.call(ctx, to, out)
-	} else {
-		err = send(ctx, to, out, in)
-	}
-	if err != nil {
+	if err := send(ctx, to, out, in); err != nil {
 		return nil, err
 	}
 	if converts {
@@ -122,7 +117,11 @@ func send(ctx context.Context, to registration, out, in runtime.Object) error {
 	if err != nil {
 		return fmt.Errorf("%s: encoding the request: %w", to.call, err)
 	}
-	if body, err = post(ctx, to, body); err != nil {
+	deliver := post
+	if local := to.connection.local; local != nil {
+		deliver = local.call
+	}
+	if body, err = deliver(ctx, to, body); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, in); err != nil {

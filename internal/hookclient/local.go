@@ -3,6 +3,7 @@ package hookclient
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -13,15 +14,16 @@ import (
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 )
 
-// local calls hooks of this process as functions: it finds, bounds and fails as a server would, without encoding anything. It is
-// safe for concurrent use if its handlers are.
+// local calls hooks of this process as functions. It finds, bounds and fails as a server would, and
+// each side gets what JSON makes of the other's object: a RawExtension that Cluster API fills with an
+// Object reaches the handler as Raw. It is safe for concurrent use if its handlers are.
 type local struct {
 	// handlers are what answers, by the path of the hook's URL.
 	handlers map[string]localHandler
 }
 
 type localHandler struct {
-	newResponse func() (runtime.Object, error)
+	newRequest, newResponse func() (runtime.Object, error)
 	// function is a func(context.Context, *Request, *Response).
 	function reflect.Value
 }
@@ -64,6 +66,7 @@ func (l *local) add(catalog *runtimecatalog.Catalog, hook runtimecatalog.Hook, n
 		return gvh, fmt.Errorf("handler %q: %w", name, err)
 	}
 	l.handlers[runtimecatalog.GVHToPath(gvh, name)] = localHandler{
+		newRequest:  func() (runtime.Object, error) { return catalog.NewRequest(gvh) },
 		newResponse: func() (runtime.Object, error) { return catalog.NewResponse(gvh) },
 		function:    reflect.ValueOf(function),
 	}
@@ -75,11 +78,19 @@ type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// call calls a handler with a copy of the request. It returns when ctx is done, even if the handler does not.
-func (l *local) call(ctx context.Context, to registration, request runtime.Object) (runtime.Object, error) {
+// call calls a handler with the request that body holds, and returns its encoded response. It returns
+// when ctx is done, even if the handler does not.
+func (l *local) call(ctx context.Context, to registration, body []byte) ([]byte, error) {
 	h, ok := l.handlers[runtimecatalog.GVHToPath(to.served, to.call.Handler)]
 	if !ok {
 		return nil, badStatus(to.call, http.StatusNotFound, "404 page not found\n")
+	}
+	request, err := h.newRequest()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", to.call, err)
+	}
+	if err := json.Unmarshal(body, request); err != nil {
+		return nil, fmt.Errorf("%s: decoding the request: %w", to.call, err)
 	}
 	response, err := h.newResponse()
 	if err != nil {
@@ -87,7 +98,6 @@ func (l *local) call(ctx context.Context, to registration, request runtime.Objec
 	}
 	bounded, cancel := context.WithTimeout(ctx, to.timeout)
 	defer cancel()
-	request = request.DeepCopyObject()
 	done := make(chan error, 1)
 	go func() {
 		var failure error
@@ -107,6 +117,10 @@ func (l *local) call(ctx context.Context, to registration, request runtime.Objec
 		if err := cmp.Or(failure, bounded.Err()); err != nil {
 			return nil, unreachable(ctx, to, err)
 		}
-		return response, nil
 	}
+	answer, err := json.Marshal(response)
+	if err != nil {
+		return nil, fmt.Errorf("%s: encoding the response: %w", to.call, err)
+	}
+	return answer, nil
 }

@@ -11,6 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -21,24 +25,30 @@ import (
 	"github.com/windlass-dev/windlass/test/loopback"
 )
 
-// witness notes the requests that its handlers see, as JSON, whoever asks.
+// witness keeps the requests that its handlers see, whoever asks. It keeps the objects themselves:
+// JSON does not show whether a RawExtension holds Raw or Object.
 type witness struct {
 	mu   sync.Mutex
-	seen []string
+	seen []runtime.Object
 }
 
-func (w *witness) note(request any) string {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err.Error()
+// noting is a handler that keeps its request and answers Success.
+func noting[Request runtime.Object, Response runtimehooksv1.ResponseObject](
+	w *witness,
+) func(context.Context, Request, Response) {
+	return func(_ context.Context, request Request, response Response) {
+		w.note(request)
+		response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	}
+}
+
+func (w *witness) note(request runtime.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = append(w.seen, string(body))
-	return string(body)
+	w.seen = append(w.seen, request.DeepCopyObject())
 }
 
-func (w *witness) take() []string {
+func (w *witness) take() []runtime.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen := w.seen
@@ -55,6 +65,14 @@ func (w *witness) handlers() []server.ExtensionHandler {
 				w.note(request)
 				response.Status, response.Message, response.RetryAfterSeconds = runtimehooksv1.ResponseStatusSuccess, "<&>\u2028 half", 15
 			}},
+		{Hook: runtimehooksv1.CanUpdateMachine, Name: "machine",
+			HandlerFunc: noting[*runtimehooksv1.CanUpdateMachineRequest, *runtimehooksv1.CanUpdateMachineResponse](w)},
+		{Hook: runtimehooksv1.CanUpdateMachineSet, Name: "set",
+			HandlerFunc: noting[*runtimehooksv1.CanUpdateMachineSetRequest, *runtimehooksv1.CanUpdateMachineSetResponse](w)},
+		{Hook: runtimehooksv1.GeneratePatches, Name: "patches",
+			HandlerFunc: noting[*runtimehooksv1.GeneratePatchesRequest, *runtimehooksv1.GeneratePatchesResponse](w)},
+		{Hook: runtimehooksv1.ValidateTopology, Name: "topology",
+			HandlerFunc: noting[*runtimehooksv1.ValidateTopologyRequest, *runtimehooksv1.ValidateTopologyResponse](w)},
 		{Hook: runtimehooksv1.GenerateUpgradePlan, Name: "plan",
 			HandlerFunc: func(_ context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest, response *runtimehooksv1.GenerateUpgradePlanResponse) {
 				w.note(request)
@@ -113,7 +131,18 @@ func TestLocalIsLikeHTTP(t *testing.T) {
 		request runtimehooksv1.RequestObject
 		asked   bool
 	}{
-		{hook: runtimehooksv1.UpdateMachine, name: "update", request: &runtimehooksv1.UpdateMachineRequest{}, asked: true},
+		{hook: runtimehooksv1.UpdateMachine, name: "update", asked: true, request: updateMachine()},
+		{hook: runtimehooksv1.UpdateMachine, name: "update", asked: true, request: &runtimehooksv1.UpdateMachineRequest{}},
+		{hook: runtimehooksv1.CanUpdateMachine, name: "machine", asked: true, request: canUpdateMachine(t)},
+		{hook: runtimehooksv1.CanUpdateMachineSet, name: "set", asked: true, request: canUpdateMachineSet(t)},
+		{hook: runtimehooksv1.GeneratePatches, name: "patches", asked: true, request: &runtimehooksv1.GeneratePatchesRequest{
+			Items: []runtimehooksv1.GeneratePatchesRequestItem{
+				{UID: "raw", Object: rawAndObject(t, infrastructure("DevMachineTemplate"))}, {UID: "none"},
+			},
+		}},
+		{hook: runtimehooksv1.ValidateTopology, name: "topology", asked: true, request: &runtimehooksv1.ValidateTopologyRequest{
+			Items: []*runtimehooksv1.ValidateTopologyRequestItem{{Object: runtime.RawExtension{Object: bootstrap()}}},
+		}},
 		{hook: runtimehooksv1.GenerateUpgradePlan, name: "plan", asked: true, request: &runtimehooksv1.GenerateUpgradePlanRequest{Cluster: object, ToKubernetesVersion: "v1.31.0"}},
 		{hook: runtimehooksv1.BeforeClusterUpgrade, name: "refuse", asked: true, request: &runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: object}},
 		{hook: runtimehooksv1.AfterClusterUpgrade, name: "hang", request: &runtimehooksv1.AfterClusterUpgradeRequest{}},
@@ -122,6 +151,7 @@ func TestLocalIsLikeHTTP(t *testing.T) {
 	} {
 		before := tt.request.DeepCopyObject()
 		var outcomes [2]string
+		var seen [2][]runtime.Object
 		for i, c := range []*hookclient.Client{remote, local} {
 			gvh, err := newCatalog(t).GroupVersionHook(tt.hook)
 			if err != nil {
@@ -137,17 +167,87 @@ func TestLocalIsLikeHTTP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			seen := w.take()
-			if tt.asked != (len(seen) == 1) {
-				t.Errorf("%s: the handler saw %d requests", tt.name, len(seen))
+			seen[i] = w.take()
+			if tt.asked != (len(seen[i]) == 1) {
+				t.Errorf("%s: the handler saw %d requests", tt.name, len(seen[i]))
 			}
-			outcomes[i] = fmt.Sprintf("%s\n%v\n%s", body, failure, strings.Join(seen, "\n"))
+			outcomes[i] = fmt.Sprintf("%s\n%v", body, failure)
 		}
 		outcomes[0] = strings.ReplaceAll(outcomes[0], strings.TrimPrefix(config.Spec.ClientConfig.URL, "https://"), "in-process")
-		if diff := cmp.Diff(outcomes[0], outcomes[1]) + cmp.Diff(before, tt.request); diff != "" {
+		if diff := cmp.Diff(outcomes[0], outcomes[1]) + cmp.Diff(seen[0], seen[1]) + cmp.Diff(before, tt.request); diff != "" {
 			t.Errorf("%s (-HTTP +local, -before +after):\n%s", tt.name, diff)
 		}
 	}
+}
+
+// updateMachine is a request as Cluster API's Machine controller builds it: RawExtensions have an
+// Object and no Raw. One of the Objects has a Go type of its own.
+func updateMachine() *runtimehooksv1.UpdateMachineRequest {
+	return &runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{
+		Machine:               machine(),
+		InfrastructureMachine: runtime.RawExtension{Object: infrastructure("DevMachine")},
+		BootstrapConfig:       runtime.RawExtension{Object: bootstrap()},
+	}}
+}
+
+// canUpdateMachine is a request as the controller of KubeadmControlPlanes builds it: RawExtensions
+// have both Raw and an Object.
+func canUpdateMachine(t *testing.T) *runtimehooksv1.CanUpdateMachineRequest {
+	t.Helper()
+	objects := runtimehooksv1.CanUpdateMachineRequestObjects{
+		Machine:               machine(),
+		InfrastructureMachine: rawAndObject(t, infrastructure("DevMachine")),
+		BootstrapConfig:       rawAndObject(t, bootstrap()),
+	}
+	return &runtimehooksv1.CanUpdateMachineRequest{Current: objects, Desired: objects}
+}
+
+// canUpdateMachineSet is a request as the MachineDeployment controller builds it for a pool without
+// bootstrap templates.
+func canUpdateMachineSet(t *testing.T) *runtimehooksv1.CanUpdateMachineSetRequest {
+	t.Helper()
+	objects := runtimehooksv1.CanUpdateMachineSetRequestObjects{
+		MachineSet:                    clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}},
+		InfrastructureMachineTemplate: rawAndObject(t, infrastructure("DevMachineTemplate")),
+	}
+	return &runtimehooksv1.CanUpdateMachineSetRequest{Current: objects, Desired: objects}
+}
+
+func machine() clusterv1.Machine {
+	return clusterv1.Machine{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
+		ObjectMeta: metav1.ObjectMeta{Name: "m", Annotations: map[string]string{}},
+		Spec:       clusterv1.MachineSpec{Version: "v1.31.0"},
+	}
+}
+
+func infrastructure(kind string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": kind,
+		"metadata": map[string]any{"name": "m"}, "spec": map[string]any{"backend": "<in memory>"},
+	}}
+}
+
+func bootstrap() *bootstrapv1.KubeadmConfig {
+	return &bootstrapv1.KubeadmConfig{
+		TypeMeta:   metav1.TypeMeta{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "KubeadmConfig"},
+		ObjectMeta: metav1.ObjectMeta{Name: "m"},
+		Spec:       bootstrapv1.KubeadmConfigSpec{PreKubeadmCommands: []string{"true"}},
+	}
+}
+
+// rawAndObject does what Cluster API's ConvertToRawExtension does.
+func rawAndObject(t *testing.T, object runtime.Object) runtime.RawExtension {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := &unstructured.Unstructured{}
+	if err := decoded.UnmarshalJSON(data); err != nil {
+		t.Fatal(err)
+	}
+	return runtime.RawExtension{Raw: data, Object: decoded}
 }
 
 // A handler that panics, or does not look at its context, is an extension that does not answer.
