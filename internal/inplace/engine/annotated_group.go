@@ -75,6 +75,11 @@ func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
 		}
 		v = request.DecideGroup(r.facts)
 	}
+	if v.ForgetKubelets {
+		if more, err := r.forgetKubelets(ctx); more || err != nil {
+			return Result{Now: true}, err
+		}
+	}
 	changed, err := r.settle(ctx, v)
 	if err != nil {
 		return Result{}, err

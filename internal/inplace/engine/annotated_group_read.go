@@ -116,6 +116,9 @@ func (r *groupRun) member(m *clusterv1.Machine, conflict string) request.Member 
 		Name: m.Name, Created: m.CreationTimestamp.Time, Marks: r.keys.marks(m.Annotations), Deleting: !m.DeletionTimestamp.IsZero(),
 		NotReady: notReady(m), NoNode: m.Status.NodeRef.Name == "", Kubelet: kubeletOf(m), Updating: updatedByClusterAPI(m) != "",
 	}
+	if kubelet, noted := notedKubelet(m, member.Marks.Release); noted {
+		member.Kubelet = kubelet // Cluster API notes a new kubelet later.
+	}
 	member.Spec, _ = version.Parse(m.Spec.Version)
 	var unreadable string
 	member.Upgrade, unreadable = readRecord[request.Upgrade](m.Annotations)

@@ -8,63 +8,91 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// kubeletsAtOnce is how many nodes one reconcile of a group reads. A workload cluster takes 20 requests a second.
+// kubeletsAtOnce is how many nodes one reconcile of a group reads, or notes it removes. A workload cluster takes 20 requests a second.
 const kubeletsAtOnce = 100
 
 // kubeletNote is what InPlaceUpgradeKubeletAnnotation says of an option that a machine was brought to.
-func kubeletNote(option string, kubelet version.Version) string {
-	return option + " " + kubelet.String()
+func kubeletNote(option string, kubelet version.Version) Patch {
+	note := option + " " + kubelet.String()
+	return Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: &note}
 }
 
-// notedKubelet returns what a machine ran when it was brought to its release; false where that was not noted.
+// notedKubelet returns what a machine ran when it was brought to its release; false where no version was noted.
 func notedKubelet(m *clusterv1.Machine, release string) (version.Version, bool) {
 	text, noted := strings.CutPrefix(m.Annotations[v1alpha1.InPlaceUpgradeKubeletAnnotation], release+" ")
 	if !noted {
 		return version.Version{}, false
 	}
-	// Nobody knew what the machine ran, so there is no version to be read.
-	kubelet, _ := version.Parse(text)
-	return kubelet, true
+	kubelet, err := version.Parse(text)
+	return kubelet, err == nil
 }
 
 // noteKubelet returns the change of the annotation that belongs in the write of the end of a machine's upgrade.
 func (r *machineRun) noteKubelet(after request.Marks) Patch {
-	if after.Status != request.Done || after.Release == r.facts.Marks.Release {
+	if after.Status != request.Done || after.Release == r.facts.Marks.Release || r.facts.Node.Kubelet.IsZero() {
 		return nil
 	}
-	note := kubeletNote(after.Release, r.facts.Node.Kubelet)
-	return Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: &note}
+	return kubeletNote(after.Release, r.facts.Node.Kubelet)
 }
 
-// noteKubelets notes on each machine of the group what it runs, where that was not noted at the end of its upgrade: another controller may have upgraded
-// it. Cluster API notes the kubelet of a node a while after it has changed, so the nodes are asked. It returns true if it has changed Machines: not all are
-// noted then, and the facts must be read again.
+// noteKubelets notes on each machine of the group what its node reports, where that was not noted at the end of its upgrade: another controller may have
+// upgraded it. Cluster API notes the kubelet of a node a while after it has changed, so the nodes are asked. A machine of which the node does not tell gets
+// no note, and shows that as a fact. It returns true if it has changed Machines: not all are noted then, and the facts must be read again.
 func (r *groupRun) noteKubelets(ctx context.Context) (changed bool, err error) {
-	notes := 0
+	asked := 0
 	for i, m := range r.machines {
 		member := &r.facts.Members[i]
-		if member.Deleting || m.Status.NodeRef.Name == "" {
+		if _, noted := notedKubelet(m, member.Marks.Release); member.Deleting || noted {
 			continue
 		}
-		if kubelet, noted := notedKubelet(m, member.Marks.Release); noted {
-			member.Kubelet = kubelet
+		if asked == kubeletsAtOnce {
+			break
+		}
+		asked++
+		node := r.askNode(ctx, m)
+		if node.Unknown != "" {
+			member.KubeletUnknown = node.Unknown
+			return changed, nil // Asking another node of an unreachable cluster takes as long again.
+		}
+		if node.Kubelet.IsZero() {
+			member.KubeletUnknown = "its node does not exist, or reports no version"
 			continue
 		}
-		if notes == kubeletsAtOnce {
+		if _, err := r.annotate(ctx, m, kubeletNote(member.Marks.Release, node.Kubelet)); err != nil {
+			return false, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// askNode reads the node of a machine of the group.
+func (r *groupRun) askNode(ctx context.Context, m *clusterv1.Machine) inplace.Node {
+	if m.Status.NodeRef.Name == "" {
+		return inplace.Node{Unknown: "it has no status.nodeRef"}
+	}
+	return r.Nodes.Node(ctx, client.ObjectKeyFromObject(r.cluster), m.Status.NodeRef.Name)
+}
+
+// forgetKubelets removes what was noted of the machines' kubelets. It returns true if some notes may be left.
+func (r *groupRun) forgetKubelets(ctx context.Context) (more bool, err error) {
+	removed := 0
+	for _, m := range r.machines {
+		if !has(m, v1alpha1.InPlaceUpgradeKubeletAnnotation) {
+			continue
+		}
+		if removed == kubeletsAtOnce {
 			return true, nil
 		}
-		notes++
-		if node := r.Nodes.Node(ctx, client.ObjectKeyFromObject(r.cluster), m.Status.NodeRef.Name); node.Exists && node.Unknown == "" {
-			member.Kubelet = node.Kubelet
-		}
-		note := kubeletNote(member.Marks.Release, member.Kubelet)
-		if _, err := r.annotate(ctx, m, Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: &note}); err != nil {
+		removed++
+		if _, err := r.annotate(ctx, m, Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: nil}); err != nil {
 			return false, err
 		}
 	}
-	return notes > 0, nil
+	return false, nil
 }

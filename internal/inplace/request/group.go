@@ -153,16 +153,25 @@ func decideMembers(f Group) GroupVerdict {
 		}
 	}
 	if f.Retry {
-		return f.resume()
+		v := f.resume()
+		// The note may be wrong, and not the machine.
+		v.ForgetKubelets = f.oddOne(members) != ""
+		return v
 	}
 	if i := slices.IndexFunc(f.Members, f.stops); i >= 0 {
 		return f.decideFailed(members, f.Members[i])
 	}
 	settled := !slices.ContainsFunc(members, f.isLeft) && len(members) >= f.Replicas
-	if odd := f.oddOne(members); settled && odd != "" {
-		return f.failOdd(odd)
-	}
+	unknown := slices.IndexFunc(members, func(m Member) bool { return m.KubeletUnknown != "" })
+	odd := f.oddOne(members)
 	switch {
+	case settled && unknown >= 0:
+		return f.wait(
+			ReasonMachinesHeld, "%s; waiting for the version of Machine %s: %s",
+			f.count(members), members[unknown].Name, members[unknown].KubeletUnknown,
+		)
+	case settled && odd != "":
+		return f.failOdd(odd)
 	case f.Record.Remediated != "":
 		return f.rest(f.failedState(members))
 	case f.Record.Message != "":

@@ -50,8 +50,11 @@ type Member struct {
 	// NotReady says why the node is not Ready; empty if it is. A machine without a node has NoNode.
 	NotReady string
 	NoNode   bool
-	Kubelet  version.Version
-	Spec     version.Version
+	// Kubelet is the version that the kubelet last reported. KubeletUnknown says why that is not known of
+	// a machine of which it must be; empty if it is, or need not be yet.
+	Kubelet        version.Version
+	KubeletUnknown string
+	Spec           version.Version
 }
 
 // Group is what DecideGroup decides on: a MachineDeployment or a control plane.
@@ -87,8 +90,10 @@ func (f Group) Recorded() Recorded[Record] {
 
 // GroupVerdict is what happens next to a group.
 type GroupVerdict struct {
-	// Kubelets says that it was decided by what the machines run.
+	// Kubelets says that it was decided by what the machines run, so that must be read from their nodes.
 	Kubelets bool
+	// ForgetKubelets says that what was noted of that must be forgotten before After is recorded.
+	ForgetKubelets bool
 	// After must be recorded before the action is carried out, if it differs from the facts.
 	After  Recorded[Record]
 	Event  Event

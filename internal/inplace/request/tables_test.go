@@ -337,6 +337,48 @@ func TestOddOne(t *testing.T) {
 	}
 }
 
+// TestKubeletUnknown waits at the end of a group for a machine whose version is not known, and a retry
+// forgets the versions that were noted where one of them stopped the group.
+func TestKubeletUnknown(t *testing.T) {
+	t.Parallel()
+	ended := func() request.Group {
+		w := newWorld(false, 3)
+		g := w.group()
+		g.Marks, g.Record = request.Marks{To: optionB, Status: request.InProgress}, &request.Record{Option: optionB}
+		for i := range g.Members {
+			g.Members[i].Kubelet, g.Members[i].Marks = at("v1.31.7"), request.Marks{Status: request.Done, Release: optionB}
+		}
+		return g
+	}
+	for name, tt := range map[string]struct {
+		edit          func(*request.Group)
+		waits, forget bool
+	}{
+		"known":   {edit: func(*request.Group) {}},
+		"unknown": {edit: func(g *request.Group) { g.Members[0].KubeletUnknown = "no network" }, waits: true},
+		"unknown and odd": {edit: func(g *request.Group) {
+			g.Members[0].KubeletUnknown, g.Members[1].Kubelet = "no network", at("v1.31.1")
+		}, waits: true},
+		"unknown, going": {edit: func(g *request.Group) { g.Members[0].KubeletUnknown, g.Members[1].Deleting = "no network", true }},
+		"unknown, going away": {edit: func(g *request.Group) {
+			g.Members[0].KubeletUnknown, g.Members[0].Deleting, g.Replicas = "no network", true, 2
+		}},
+		"retry":      {edit: func(g *request.Group) { g.Retry = true }},
+		"odd":        {edit: func(g *request.Group) { g.Members[1].Kubelet = at("v1.31.1") }},
+		"odd, retry": {edit: func(g *request.Group) { g.Members[1].Kubelet, g.Retry = at("v1.31.1"), true }, forget: true},
+	} {
+		g := ended()
+		tt.edit(&g)
+		v := request.DecideGroup(g)
+		if waits := strings.Contains(v.State.Message, "waiting for the version of Machine m0: no network"); waits != tt.waits {
+			t.Errorf("%s: %+v", name, v)
+		}
+		if v.ForgetKubelets != tt.forget || tt.forget && v.After.Retry {
+			t.Errorf("%s: forget %t, retry %t", name, v.ForgetKubelets, v.After.Retry)
+		}
+	}
+}
+
 // TestGroupIsPure decides alike about machines in any order, and changes no input.
 func TestGroupIsPure(t *testing.T) {
 	t.Parallel()
