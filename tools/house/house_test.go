@@ -33,13 +33,7 @@ func TestSize(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(root, name), text)
 	}
 	for _, dir := range productDirs {
 		write(filepath.Join(dir, "doc.go"), "package doc\n")
@@ -65,6 +59,43 @@ func TestSize(t *testing.T) {
 	}
 	if after.exported != 4 || after.types["Plan"] != 1 || len(after.packages) != 3 || after.duplicated() != 2 {
 		t.Errorf("after: %d exported, %v, packages %v, %d duplicated", after.exported, after.types, after.packages, after.duplicated())
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHops: a path that leads nowhere is an error, because a function was renamed.
+func TestHops(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, "go.mod"), "module github.com/windlass-dev/windlass\n\ngo 1.26.0\n")
+	writeFile(t, filepath.Join(root, "internal/sample/sample.go"),
+		"package sample\n\nfunc From() { between() }\n\nfunc between() { to() }\n\nfunc to() {}\n")
+	for _, dir := range []string{"cmd", "pkg"} {
+		writeFile(t, filepath.Join(root, dir, "doc.go"), "package doc\n")
+	}
+	for _, test := range []struct{ name, from, to, want, err string }{
+		{name: "found", from: `sample\.From$`, to: `sample\.to$`, want: "2 calls, 1 packages"},
+		{name: "no start", from: `sample\.Gone$`, to: `sample\.to$`, err: `path "no start": no function matches its start sample\.Gone$`},
+		{name: "no way", from: `sample\.to$`, to: `sample\.From$`, err: `path "no way": no calls lead from sample\.to$ to sample\.From$`},
+	} {
+		rows, err := measureHops(root, []path{{name: test.name, from: test.from, to: test.to}})
+		switch {
+		case test.err != "":
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: %v, want %s", test.name, err, test.err)
+			}
+		case err != nil || len(rows) != 1 || rows[0].values[0] != test.want:
+			t.Errorf("%s: %v, %v, want %s", test.name, rows, err, test.want)
+		}
 	}
 }
 

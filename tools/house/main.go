@@ -38,7 +38,7 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("measuring %s: %w", dir, err)
 		}
-		hops, err := measureHops(dir)
+		hops, err := measureHops(dir, paths)
 		if err != nil {
 			return fmt.Errorf("following calls in %s: %w", dir, err)
 		}
