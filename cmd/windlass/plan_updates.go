@@ -125,11 +125,10 @@ func (r planRequest) preview(ctx context.Context, p plan.Plan, chain *view.Chain
 	inPlace := false
 	for i, update := range u.answer(ctx, p) {
 		inPlace = inPlace || len(update.Updaters) > 0
-		shown := view.Update{Outcome: string(update.Outcome), Policy: update.Policy, Updaters: update.Updaters, Uncovered: update.Uncovered, Message: update.Message}
 		if g := u.ask.Groups[i]; g.ControlPlane {
-			chain.ControlPlaneUpdate = &shown
+			chain.ControlPlaneUpdate = &update
 		} else if g.Name != "" {
-			chain.Updates[g.Name] = shown
+			chain.Updates[g.Name] = update
 		}
 	}
 	switch {
@@ -144,23 +143,23 @@ func (r planRequest) preview(ctx context.Context, p plan.Plan, chain *view.Chain
 }
 
 // poolUpdates says what there is to say about MachinePools.
-func poolUpdates(groups []plan.Group) map[string]view.Update {
-	updates := map[string]view.Update{}
+func poolUpdates(groups []plan.Group) map[string]cover.Update {
+	updates := map[string]cover.Update{}
 	for _, g := range groups {
 		if g.Kind == plan.MachinePool {
-			updates[g.Name] = view.Update{Outcome: string(preview.Unknown), Message: "unknown: that is for its provider; UpdatePolicies do not select MachinePools"}
+			updates[g.Name] = cover.Update{Outcome: cover.Unknown, Message: "unknown: that is for its provider; UpdatePolicies do not select MachinePools"}
 		}
 	}
 	return updates
 }
 
 // answer returns the update of each group.
-func (u *planUpdates) answer(ctx context.Context, p plan.Plan) []preview.Update {
+func (u *planUpdates) answer(ctx context.Context, p plan.Plan) []cover.Update {
 	if u.problem == "" {
 		return preview.Preview(ctx, u.withSteps(p))
 	}
-	unknown := preview.Update{Outcome: preview.Unknown, Message: "unknown: " + u.problem}
-	return slices.Repeat([]preview.Update{unknown}, len(u.ask.Groups))
+	unknown := cover.Update{Outcome: cover.Unknown, Message: "unknown: " + u.problem}
+	return slices.Repeat([]cover.Update{unknown}, len(u.ask.Groups))
 }
 
 // withSteps is the request with the upgrades of each group.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -43,15 +44,15 @@ type Chain struct {
 	Reason chain.Reason `json:"reason"`
 	Now    string       `json:"now"`
 	// Steps are what is done, then what is running, then what comes, in order.
-	Steps List[Step] `json:"steps"`
-	Holds List[Hold] `json:"heldBy"`
-	ETA   Estimate   `json:"eta"`
+	Steps text.List[Step] `json:"steps"`
+	Holds text.List[Hold] `json:"heldBy"`
+	ETA   Estimate        `json:"eta"`
 	// Condition is the Cluster's TopologyReconciled; nil where there is none. Disagreement says where it and the objects differ; empty if
 	// they do not.
 	Condition    *Condition `json:"condition,omitempty"`
 	Disagreement string     `json:"disagreement"`
 	// NotKnown says, in sentences without capital and full stop, what cannot be told from the objects.
-	NotKnown List[string] `json:"notKnown"`
+	NotKnown text.List[string] `json:"notKnown"`
 	// OffSpec counts the machines that annotations brought to another version than their spec says, where nothing else is on its way.
 	OffSpec int `json:"-"`
 }
@@ -110,8 +111,8 @@ type Step struct {
 	Kind  plan.OperationKind `json:"operation"`
 	// GroupKind is that of Groups, which are in the order in which they move. Both are empty for the control plane, and for steps that are done:
 	// which groups took part is not recorded.
-	GroupKind plan.GroupKind `json:"groupKind"`
-	Groups    List[string]   `json:"groups"`
+	GroupKind plan.GroupKind    `json:"groupKind"`
+	Groups    text.List[string] `json:"groups"`
 	// From is zero where it is not known.
 	From version.Version `json:"from"`
 	To   version.Version `json:"to"`
@@ -177,7 +178,7 @@ func (e Estimate) Window() (earliest, latest time.Time) {
 // MarshalJSON shows the seconds that are left from Since, and, unless the upgrade is held, the times that follow from them.
 func (e Estimate) MarshalJSON() ([]byte, error) {
 	earliest, latest := e.Window()
-	return encode(struct {
+	return text.EncodeJSON(struct {
 		Known bool `json:"known"`
 		// Unknown is empty also where nothing is left.
 		Unknown       string    `json:"unknown"`

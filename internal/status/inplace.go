@@ -5,14 +5,15 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // InPlaceUpgrades are the upgrades in place that annotations ask for, and what is known of those that have ended.
 type InPlaceUpgrades struct {
 	// Groups are the groups with such annotations, the control plane first, then the MachineDeployments by name.
-	Groups List[GroupUpgrade] `json:"groups"`
+	Groups text.List[GroupUpgrade] `json:"groups"`
 	// Machines are the Machines with such annotations, by group, then by name. A Machine of no group has an empty one, and comes last.
-	Machines List[MachineUpgrade] `json:"machines"`
+	Machines text.List[MachineUpgrade] `json:"machines"`
 	// Lock is the control plane's lock, while somebody holds it; nil otherwise.
 	Lock *Lock `json:"lock,omitempty"`
 }
@@ -92,7 +93,7 @@ type MachineUpgrade struct {
 // MarshalJSON shows of Work what the upgrade itself does not tell.
 func (m MachineUpgrade) MarshalJSON() ([]byte, error) {
 	w := m.Work
-	return encode(struct {
+	return text.EncodeJSON(struct {
 		Machine string `json:"machine"`
 		// Group is empty for a Machine of no group.
 		Group  string `json:"group"`

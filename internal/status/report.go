@@ -9,6 +9,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -36,23 +37,23 @@ type Report struct {
 	// Chain is how the upgrade stands; nil for a Cluster without a managed topology, or where it was not asked for.
 	Chain *Chain `json:"upgrade,omitempty"`
 	// Groups are the control plane first, then the MachineDeployments by name.
-	Groups List[Group] `json:"groups"`
+	Groups text.List[Group] `json:"groups"`
 	// Machines are all machines that belong to a group, by group, then by name.
-	Machines List[Machine] `json:"machines"`
+	Machines text.List[Machine] `json:"machines"`
 	// Updates are the machines under update, by group, then by name; those that wait for their turn are among them.
-	Updates List[Update] `json:"updates"`
+	Updates text.List[Update] `json:"updates"`
 	// InPlace are the upgrades that annotations ask for; nil where there are none.
 	InPlace *InPlaceUpgrades `json:"inPlaceUpgrades,omitempty"`
 	// OffSpec are the Machines at rest that annotations brought to another version than their spec says, by group, then by name.
 	OffSpec []OffSpec `json:"offSpec,omitempty"`
 	// Blocked are the objects that say that an update of theirs does not go on by itself.
-	Blocked List[Blocked] `json:"blocked"`
+	Blocked text.List[Blocked] `json:"blocked"`
 	// Dirty are the fields that Machines carry but that were not applied, by Machine, then by field.
-	Dirty List[Dirty] `json:"dirtyFields"`
+	Dirty text.List[Dirty] `json:"dirtyFields"`
 	// Durations are how long each updater took so far, by its name.
-	Durations List[Duration] `json:"durations"`
+	Durations text.List[Duration] `json:"durations"`
 	// Problems say which recorded values could not be read.
-	Problems List[Problem] `json:"problems"`
+	Problems text.List[Problem] `json:"problems"`
 }
 
 // State is what a machine's update is at, for counting.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/doctor"
-	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -16,8 +15,8 @@ type Examination struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
 	// Worst is the worst severity of all findings.
-	Worst    doctor.Severity             `json:"worst"`
-	Findings status.List[doctor.Finding] `json:"findings"`
+	Worst    doctor.Severity           `json:"worst"`
+	Findings text.List[doctor.Finding] `json:"findings"`
 }
 
 // Widths of columns of findings. With their bars they fill tableWidth.

@@ -8,7 +8,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -22,35 +23,35 @@ type upgradeStep struct {
 }
 
 type planDocument struct {
-	ControlPlaneUpgrades status.List[upgradeStep] `json:"controlPlaneUpgrades"`
+	ControlPlaneUpgrades text.List[upgradeStep] `json:"controlPlaneUpgrades"`
 	// ControlPlaneUpdate is left out, as are the groups' own, for plans from flags alone.
-	ControlPlaneUpdate *Update `json:"controlPlaneUpdate,omitempty"`
+	ControlPlaneUpdate *cover.Update `json:"controlPlaneUpdate,omitempty"`
 	// WorkersUpgrades is the list that all groups share.
-	WorkersUpgrades status.List[upgradeStep] `json:"workersUpgrades"`
+	WorkersUpgrades text.List[upgradeStep] `json:"workersUpgrades"`
 	// Groups are the groups' own plans, in the order of upgrade.
-	Groups     status.List[groupDocument]     `json:"groups"`
-	Operations status.List[operationDocument] `json:"operations"`
+	Groups     text.List[groupDocument]     `json:"groups"`
+	Operations text.List[operationDocument] `json:"operations"`
 	// Explanation is nil, and left out, when nobody asked for it.
-	Explanation *status.List[plan.ExplanationLine] `json:"explanation,omitempty"`
+	Explanation *text.List[plan.ExplanationLine] `json:"explanation,omitempty"`
 }
 
 type groupDocument struct {
-	Name     string                   `json:"name"`
-	Upgrades status.List[upgradeStep] `json:"upgrades"`
-	Update   *Update                  `json:"update,omitempty"`
+	Name     string                 `json:"name"`
+	Upgrades text.List[upgradeStep] `json:"upgrades"`
+	Update   *cover.Update          `json:"update,omitempty"`
 }
 
 type operationDocument struct {
-	Operation string              `json:"operation"`
-	Groups    status.List[string] `json:"groups"`
-	From      version.Version     `json:"from"`
-	To        version.Version     `json:"to"`
-	Reason    string              `json:"reason"`
+	Operation string            `json:"operation"`
+	Groups    text.List[string] `json:"groups"`
+	From      version.Version   `json:"from"`
+	To        version.Version   `json:"to"`
+	Reason    string            `json:"reason"`
 }
 
 type failureDocument struct {
-	Error       Failure                            `json:"error"`
-	Explanation *status.List[plan.ExplanationLine] `json:"explanation,omitempty"`
+	Error       Failure                          `json:"error"`
+	Explanation *text.List[plan.ExplanationLine] `json:"explanation,omitempty"`
 }
 
 // Failure is why there is no plan, for programs.
@@ -69,7 +70,7 @@ type Failure struct {
 func WriteFailure(w io.Writer, f Format, failure Failure, lines []plan.ExplanationLine) error {
 	document := failureDocument{Error: failure}
 	if lines != nil {
-		document.Explanation = new(status.List[plan.ExplanationLine](lines))
+		document.Explanation = new(text.List[plan.ExplanationLine](lines))
 	}
 	return writeDocument(w, f, document)
 }
@@ -93,7 +94,7 @@ func newPlanDocument(c Chain) planDocument {
 		})
 	}
 	if c.Explained {
-		document.Explanation = new(status.List[plan.ExplanationLine](c.Explanation))
+		document.Explanation = new(text.List[plan.ExplanationLine](c.Explanation))
 	}
 	return document
 }

@@ -4,30 +4,15 @@ import (
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
-	"github.com/windlass-dev/windlass/internal/status"
 )
-
-// Update is how the machines of a group will be updated. It is a part of the stable interface of `windlass plan`.
-type Update struct {
-	// Outcome is InPlace, Replace, Blocked or Unknown.
-	Outcome string `json:"outcome"`
-	// Policy is the name of the UpdatePolicy that counts; empty where there is none.
-	Policy string `json:"policy"`
-	// Updaters are those that do the work, in order.
-	Updaters status.List[string] `json:"updaters"`
-	// Uncovered are the fields that no updater covers.
-	Uncovered status.List[cover.Pointer] `json:"uncovered"`
-	// Message says all of it in words.
-	Message string `json:"message"`
-}
 
 // allReplaced reports whether no UpdatePolicy has anything to do with a chain. What is Unknown then are MachinePools, for
 // which there are no policies.
 func allReplaced(c Chain) bool {
 	some := false
-	check := func(u Update) bool {
-		some = some || u.Outcome == replaceOutcome
-		return u.Policy == "" && (u.Outcome == replaceOutcome || u.Outcome == unknownOutcome)
+	check := func(u cover.Update) bool {
+		some = some || u.Outcome == cover.Replace
+		return u.Policy == "" && (u.Outcome == cover.Replace || u.Outcome == cover.Unknown)
 	}
 	if c.ControlPlaneUpdate != nil && !check(*c.ControlPlaneUpdate) {
 		return false
@@ -39,12 +24,6 @@ func allReplaced(c Chain) bool {
 	}
 	return some
 }
-
-// The outcomes that say that nothing is updated in place.
-const (
-	replaceOutcome = "Replace"
-	unknownOutcome = "Unknown"
-)
 
 // formatUpdatesOf says how machines will be updated; groups of which the same is said share a line.
 func formatUpdatesOf(text *strings.Builder, c Chain) {

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -26,11 +26,11 @@ type Verification struct {
 	Transitions int     `json:"transitions"`
 	Seconds     float64 `json:"seconds"`
 	// Groups are the names of those that were explored.
-	Groups  status.List[string]        `json:"groups"`
-	Studies status.List[VerifiedStudy] `json:"studies"`
+	Groups  text.List[string]        `json:"groups"`
+	Studies text.List[VerifiedStudy] `json:"studies"`
 	// Counterexample is nil when none was found.
-	Counterexample *Counterexample     `json:"counterexample"`
-	Notes          status.List[string] `json:"notes"`
+	Counterexample *Counterexample   `json:"counterexample"`
+	Notes          text.List[string] `json:"notes"`
 }
 
 // VerifiedStudy is one kind of disturbance.
@@ -46,9 +46,9 @@ type VerifiedStudy struct {
 
 // Counterexample is a way to what must not be.
 type Counterexample struct {
-	Study   string              `json:"study"`
-	Problem string              `json:"problem"`
-	Trace   status.List[string] `json:"trace"`
+	Study   string            `json:"study"`
+	Problem string            `json:"problem"`
+	Trace   text.List[string] `json:"trace"`
 }
 
 // Add adds a study and what it found; counterexample is nil where that is nothing.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -42,8 +43,8 @@ type Chain struct {
 	// HideGroups leaves the names of groups out of the table and the diagram: nobody gave them a name.
 	HideGroups bool
 	// ControlPlaneUpdate and Updates, by the names of groups, say how machines will be updated; nil where nothing was asked.
-	ControlPlaneUpdate *Update
-	Updates            map[string]Update
+	ControlPlaneUpdate *cover.Update
+	Updates            map[string]cover.Update
 	// ShowUpdates says that they are worth a place in the table: somebody has asked for updates in place.
 	ShowUpdates bool
 	// Explained says that an explanation was asked for, and Explanation is it.

@@ -74,8 +74,8 @@ func TestGolden(t *testing.T) {
 
 	updates := mixed
 	updates.ShowUpdates = true
-	updates.ControlPlaneUpdate = &Update{Outcome: "InPlace", Policy: "all", Updaters: []string{"os", "kubeadm"}, Message: "in place by os, then kubeadm"}
-	updates.Updates = map[string]Update{
+	updates.ControlPlaneUpdate = &cover.Update{Outcome: "InPlace", Policy: "all", Updaters: []string{"os", "kubeadm"}, Message: "in place by os, then kubeadm"}
+	updates.Updates = map[string]cover.Update{
 		"pool-a": *updates.ControlPlaneUpdate,
 		"pool-b": {
 			Outcome: "Blocked", Policy: "strict", Uncovered: []cover.Pointer{{Part: cover.PartMachine, Path: "/spec/template/spec/version"}},

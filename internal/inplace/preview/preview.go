@@ -64,38 +64,10 @@ type ElsewhereError struct {
 func (e *ElsewhereError) Error() string { return "not from this machine: " + e.Reason }
 func (e *ElsewhereError) Unwrap() error { return e.Err }
 
-// Outcome is what will happen to the machines of a group. The values are part of the stable interface of windlass plan.
-type Outcome string
-
-// The outcomes.
-const (
-	// InPlace: they are updated in place.
-	InPlace Outcome = "InPlace"
-	// Replace: they are replaced.
-	Replace Outcome = "Replace"
-	// Blocked: nothing happens to them, because the policy forbids to replace them.
-	Blocked Outcome = "Blocked"
-	// Unknown: it cannot be told from here.
-	Unknown Outcome = "Unknown"
-)
-
-// Update is how a group's machines will be updated.
-type Update struct {
-	Outcome Outcome
-	// Policy is the name of the UpdatePolicy that counts; empty where there is none.
-	Policy string
-	// Updaters are those that do the work, in order.
-	Updaters []string
-	// Uncovered are the fields that no updater covers, in the first step in which there are any.
-	Uncovered []cover.Pointer
-	// Message says all of it in words.
-	Message string
-}
-
 // Preview returns the update of each group, in order. It ends early, with Unknown for the rest, when ctx does.
-func Preview(ctx context.Context, r Request) []Update {
+func Preview(ctx context.Context, r Request) []cover.Update {
 	p := &preview{Request: r, opened: map[string]opened{}}
-	updates := make([]Update, 0, len(r.Groups))
+	updates := make([]cover.Update, 0, len(r.Groups))
 	for _, g := range r.Groups {
 		updates = append(updates, p.group(ctx, g))
 	}
@@ -140,61 +112,61 @@ type opened struct {
 	err     error
 }
 
-func (p *preview) group(ctx context.Context, g Group) Update {
+func (p *preview) group(ctx context.Context, g Group) cover.Update {
 	policy, err := updatepolicy.Select(p.Policies, g.Group)
 	if err != nil {
-		return Update{Outcome: Blocked, Message: "blocked: " + err.Error()}
+		return cover.Update{Outcome: cover.Blocked, Message: "blocked: " + err.Error()}
 	}
-	u := Update{Policy: policy.Name}
+	u := cover.Update{Policy: policy.Name}
 	switch {
 	case policy.Name == "":
-		u.Outcome, u.Message = Replace, "replaced: no UpdatePolicy selects it"
+		u.Outcome, u.Message = cover.Replace, "replaced: no UpdatePolicy selects it"
 	case !policy.InPlace:
-		u.Outcome, u.Message = Replace, fmt.Sprintf("replaced: as UpdatePolicy %q says", policy.Name)
+		u.Outcome, u.Message = cover.Replace, fmt.Sprintf("replaced: as UpdatePolicy %q says", policy.Name)
 	case g.Obstacle != "":
-		u.Outcome, u.Message = Replace, "replaced: "+g.Obstacle
+		u.Outcome, u.Message = cover.Replace, "replaced: "+g.Obstacle
 		if policy.Guarded {
-			u.Outcome, u.Message = Blocked, "blocked: "+g.Obstacle
+			u.Outcome, u.Message = cover.Blocked, "blocked: "+g.Obstacle
 		}
 	default:
 		p.inPlace(ctx, g, policy, &u)
 		switch {
-		case u.Outcome != InPlace:
+		case u.Outcome != cover.InPlace:
 		case g.Doubt != "":
-			u.Outcome, u.Message = Unknown, fmt.Sprintf("unknown: %s, but %s", u.Message, g.Doubt)
+			u.Outcome, u.Message = cover.Unknown, fmt.Sprintf("unknown: %s, but %s", u.Message, g.Doubt)
 		case g.More != "" && len(u.Updaters) > 0:
-			u.Outcome, u.Message = Unknown, fmt.Sprintf("version: %s; other changes not known: %s", u.Message, g.More)
+			u.Outcome, u.Message = cover.Unknown, fmt.Sprintf("version: %s; other changes not known: %s", u.Message, g.More)
 		}
 	}
 	return u
 }
 
 // inPlace asks about each step of a group; the first that is not covered decides.
-func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Selected, u *Update) {
+func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Selected, u *cover.Update) {
 	updaters, err := p.selectUpdaters(g)
 	if err != nil {
-		u.Outcome, u.Message = Unknown, "unknown: "+err.Error()
+		u.Outcome, u.Message = cover.Unknown, "unknown: "+err.Error()
 		if _, invalid := errors.AsType[*updatepolicy.InvalidError](err); invalid {
-			u.Outcome, u.Message = Blocked, "blocked: "+err.Error()
+			u.Outcome, u.Message = cover.Blocked, "blocked: "+err.Error()
 		}
 		return
 	}
 	if len(g.Steps) == 0 {
-		u.Outcome, u.Message = InPlace, "in place: nothing to do in this plan"
+		u.Outcome, u.Message = cover.InPlace, "in place: nothing to do in this plan"
 		return
 	}
 	var ways []string
 	for _, step := range g.Steps {
 		result, err := p.step(ctx, g, policy, updaters, step)
 		if err != nil {
-			u.Outcome, u.Updaters, u.Message = Unknown, nil, fmt.Sprintf("unknown: %v", err)
+			u.Outcome, u.Updaters, u.Message = cover.Unknown, nil, fmt.Sprintf("unknown: %v", err)
 			return
 		}
 		if len(result.Uncovered) > 0 {
-			u.Outcome, u.Updaters, u.Uncovered = Replace, nil, result.Uncovered
+			u.Outcome, u.Updaters, u.Uncovered = cover.Replace, nil, result.Uncovered
 			verb := "replace"
 			if policy.Guarded {
-				u.Outcome, verb = Blocked, "blocked"
+				u.Outcome, verb = cover.Blocked, "blocked"
 			}
 			u.Message = verb + ": " + p.whyUncovered(g, updaters, result, step)
 			return
@@ -210,7 +182,7 @@ func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Sele
 			ways = append(ways, way)
 		}
 	}
-	u.Outcome, u.Message = InPlace, "in place by "+strings.Join(ways, "; or by ")
+	u.Outcome, u.Message = cover.InPlace, "in place by "+strings.Join(ways, "; or by ")
 }
 
 // whyUncovered says why a step is not covered, in as few words as will do.

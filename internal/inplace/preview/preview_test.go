@@ -109,22 +109,22 @@ func TestPreview(t *testing.T) {
 		// updaters are by name; a nil one cannot be opened.
 		updaters map[string]*fakeUpdater
 		specs    []v1alpha1.Updater
-		want     Update
+		want     cover.Update
 	}{
-		{name: "no policy", group: workers("v1.31.2", "v1.32.1"), want: Update{Outcome: Replace, Message: "replaced: no UpdatePolicy selects it"}},
+		{name: "no policy", group: workers("v1.31.2", "v1.32.1"), want: cover.Update{Outcome: cover.Replace, Message: "replaced: no UpdatePolicy selects it"}},
 		{name: "replaced on purpose", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{policy("all", v1alpha1.RollingUpdate, "")},
-			want: Update{Outcome: Replace, Policy: "all", Message: `replaced: as UpdatePolicy "all" says`}},
+			want: cover.Update{Outcome: cover.Replace, Policy: "all", Message: `replaced: as UpdatePolicy "all" says`}},
 		{name: "conflict", group: controlPlane("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace, policy("too", v1alpha1.RollingUpdate, "")},
-			want: Update{Outcome: Blocked, Message: `blocked: UpdatePolicies "all", "too" select the control plane of team-a/prod with the same precision (by name of the cluster); let only one of them select it, or let one name it more precisely`}},
+			want: cover.Update{Outcome: cover.Blocked, Message: `blocked: UpdatePolicies "all", "too" select the control plane of team-a/prod with the same precision (by name of the cluster); let only one of them select it, or let one name it more precisely`}},
 		{name: "in place", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: Update{Outcome: InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
+			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
 		{name: "a control plane, in several steps", group: controlPlane("v1.30.0", "v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("a-nothing", 0), updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"a-nothing": {}, "kubeadm": {covers: true}},
-			want: Update{Outcome: InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
+			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
 		{name: "what KubeadmControlPlane changes with a version", group: func() Group { g := controlPlane("v1.29.0", "v1.30.0", "v1.31.2"); g.Kubeadm = true; return g }(),
 			policies: []v1alpha1.UpdatePolicy{inPlace}, specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{{Part: cover.PartBootstrap, Path: "/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
+			want: cover.Update{Outcome: cover.Blocked, Policy: "all", Uncovered: []cover.Pointer{{Part: cover.PartBootstrap, Path: "/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
 				Message: "blocked: not covered: BootstrapConfig /spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode (v1.30.0 -> v1.31.2)"}},
 		{name: "and does not with others", group: func() Group {
 			g := controlPlane("v1.31.2", "v1.32.0", "v1.33.0", "v1.34.0")
@@ -132,55 +132,55 @@ func TestPreview(t *testing.T) {
 			return g
 		}(),
 			policies: []v1alpha1.UpdatePolicy{inPlace}, specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: Update{Outcome: InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
+			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
 		{name: "nothing to do", group: workers("v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
-			want: Update{Outcome: InPlace, Policy: "all", Message: "in place: nothing to do in this plan"}},
+			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Message: "in place: nothing to do in this plan"}},
 		{name: "not covered, replaced", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("os", 0)}, updaters: map[string]*fakeUpdater{"os": {}},
-			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "replace: not covered: MachineSet /spec/template/spec/version"}},
+			want: cover.Update{Outcome: cover.Replace, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "replace: not covered: MachineSet /spec/template/spec/version"}},
 		{name: "no updaters, blocked", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
-			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: no Updater is registered"}},
+			want: cover.Update{Outcome: cover.Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: no Updater is registered"}},
 		{name: "no updaters, replaced", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
-			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "replace: no Updater is registered"}},
+			want: cover.Update{Outcome: cover.Replace, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "replace: no Updater is registered"}},
 		{name: "updaters of others", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{func() v1alpha1.Updater {
 				u := updater("other", 0)
 				u.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}}
 				return u
 			}()},
-			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: no Updater is for its machines"}},
+			want: cover.Update{Outcome: cover.Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: no Updater is for its machines"}},
 		{name: "only from elsewhere", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{updater("kubeadm", 0)}, updaters: map[string]*fakeUpdater{"kubeadm": {err: fmt.Errorf("asking: %w", &ElsewhereError{Reason: "it is a Service"})}},
-			want: Update{Outcome: Unknown, Policy: "all", Message: `unknown: updater "kubeadm" cannot be asked from this machine: it is a Service`}},
+			want: cover.Update{Outcome: cover.Unknown, Policy: "all", Message: `unknown: updater "kubeadm" cannot be asked from this machine: it is a Service`}},
 		{name: "more may change than the version", group: func() Group { g := workers("v1.31.2", "v1.32.1"); g.More = "a patch"; return g }(), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: Update{Outcome: Unknown, Policy: "all", Updaters: []string{"kubeadm"}, Message: "version: in place by kubeadm; other changes not known: a patch"}},
+			want: cover.Update{Outcome: cover.Unknown, Policy: "all", Updaters: []string{"kubeadm"}, Message: "version: in place by kubeadm; other changes not known: a patch"}},
 		{name: "more may change, in no step", group: func() Group { g := workers("v1.32.1"); g.More = "a patch"; return g }(), policies: []v1alpha1.UpdatePolicy{inPlace},
-			want: Update{Outcome: InPlace, Policy: "all", Message: "in place: nothing to do in this plan"}},
+			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Message: "in place: nothing to do in this plan"}},
 		{name: "a step too far", group: workers("v1.30.0", "v1.31.2", "v1.33.0"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: Update{Outcome: Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: not covered: MachineSet /spec/template/spec/version; " +
+			want: cover.Update{Outcome: cover.Blocked, Policy: "all", Uncovered: []cover.Pointer{field}, Message: "blocked: not covered: MachineSet /spec/template/spec/version; " +
 				`updater "kubeadm": Machine /spec/template/spec/version: it moves a kubelet at most 1 minor at once; from v1.31.2 to v1.33.0 are 2 (v1.31.2 -> v1.33.0)`}},
 		{name: "declined", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("handover", 0)}, updaters: map[string]*fakeUpdater{"handover": {err: declined{}}},
-			want: Update{Outcome: Replace, Policy: "all", Uncovered: []cover.Pointer{field},
+			want: cover.Update{Outcome: cover.Replace, Policy: "all", Uncovered: []cover.Pointer{field},
 				Message: `replace: not covered: MachineSet /spec/template/spec/version; updater "handover": covers nothing: declines: too busy`}},
 		{name: "cannot be opened", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("far", 0), updater("kubeadm", 0)}, updaters: map[string]*fakeUpdater{"far": nil, "kubeadm": {covers: true}},
-			want: Update{Outcome: Unknown, Policy: "all", Message: `unknown: updater "far" cannot be asked: only from inside`}},
+			want: cover.Update{Outcome: cover.Unknown, Policy: "all", Message: `unknown: updater "far" cannot be asked: only from inside`}},
 		{name: "does not answer", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{updater("kubeadm", 0)}, updaters: map[string]*fakeUpdater{"kubeadm": {err: context.DeadlineExceeded}},
-			want: Update{Outcome: Unknown, Policy: "all", Message: `unknown: updater "kubeadm" cannot be asked: context deadline exceeded`}},
+			want: cover.Update{Outcome: cover.Unknown, Policy: "all", Message: `unknown: updater "kubeadm" cannot be asked: context deadline exceeded`}},
 		{name: "an Updater that cannot be used", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{{ObjectMeta: metav1.ObjectMeta{Name: "none"}}},
-			want:  Update{Outcome: Blocked, Policy: "all", Message: `blocked: Updater "none" cannot be used: spec: Required value: set exactly one of inProcess and remote`}},
+			want:  cover.Update{Outcome: cover.Blocked, Policy: "all", Message: `blocked: Updater "none" cannot be used: spec: Required value: set exactly one of inProcess and remote`}},
 		{name: "Cluster API would not ask, blocked", group: func() Group { g := workers("v1.31.2", "v1.32.1"); g.Obstacle = "maxSurge is 1"; return g }(),
-			policies: []v1alpha1.UpdatePolicy{inPlace}, want: Update{Outcome: Blocked, Policy: "all", Message: "blocked: maxSurge is 1"}},
+			policies: []v1alpha1.UpdatePolicy{inPlace}, want: cover.Update{Outcome: cover.Blocked, Policy: "all", Message: "blocked: maxSurge is 1"}},
 		{name: "it cannot be told whether Cluster API asks", group: func() Group { g := workers("v1.31.2", "v1.32.1"); g.Doubt = "maxSurge cannot be told"; return g }(),
 			policies: []v1alpha1.UpdatePolicy{inPlace}, specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: Update{Outcome: Unknown, Policy: "all", Updaters: []string{"kubeadm"}, Message: "unknown: in place by kubeadm, but maxSurge cannot be told"}},
+			want: cover.Update{Outcome: cover.Unknown, Policy: "all", Updaters: []string{"kubeadm"}, Message: "unknown: in place by kubeadm, but maxSurge cannot be told"}},
 		{name: "Cluster API would not ask, replaced", group: func() Group { g := workers("v1.31.2", "v1.32.1"); g.Obstacle = "maxSurge is 1"; return g }(),
-			policies: []v1alpha1.UpdatePolicy{fallback}, want: Update{Outcome: Replace, Policy: "all", Message: "replaced: maxSurge is 1"}},
+			policies: []v1alpha1.UpdatePolicy{fallback}, want: cover.Update{Outcome: cover.Replace, Policy: "all", Message: "replaced: maxSurge is 1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := Request{
@@ -192,7 +192,7 @@ func TestPreview(t *testing.T) {
 					return nil, errors.New("only from inside")
 				},
 			}
-			if diff := cmp.Diff([]Update{test.want}, Preview(t.Context(), r)); diff != "" {
+			if diff := cmp.Diff([]cover.Update{test.want}, Preview(t.Context(), r)); diff != "" {
 				t.Errorf("Preview (-want +got):\n%s", diff)
 			}
 		})
@@ -231,7 +231,7 @@ func TestQuestions(t *testing.T) {
 	r.Fetch = func(context.Context, clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
 		return nil, errors.New("not found")
 	}
-	if got := Preview(t.Context(), r)[2]; got.Outcome != Unknown || !strings.Contains(got.Message, "reading DevMachineTemplate t") {
+	if got := Preview(t.Context(), r)[2]; got.Outcome != cover.Unknown || !strings.Contains(got.Message, "reading DevMachineTemplate t") {
 		t.Errorf("a template that cannot be read gives %+v", got)
 	}
 }
@@ -279,7 +279,7 @@ func TestTimeoutIsWaitedForOnce(t *testing.T) {
 		Updaters: []v1alpha1.Updater{updater("kubeadm", 0)},
 		Ask:      func(context.Context, v1alpha1.Updater) (port.Updater, error) { return fake, nil },
 	})
-	if len(fake.asked) != 1 || got[0].Outcome != Unknown || got[1].Outcome != Unknown {
+	if len(fake.asked) != 1 || got[0].Outcome != cover.Unknown || got[1].Outcome != cover.Unknown {
 		t.Errorf("it was asked %d times: %+v", len(fake.asked), got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/gate"
-	"github.com/windlass-dev/windlass/internal/inplace/preview"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -35,7 +35,7 @@ type Cluster struct {
 	Request plan.Request
 	Plan    plan.Plan
 	// Updates say how the machines of each of snapshot.UpdateGroups are updated, in that order.
-	Updates []preview.Update
+	Updates []cover.Update
 	// Policies are those of the cluster's namespace.
 	Policies        []v1alpha1.UpdatePolicy
 	Updaters        []v1alpha1.Updater
@@ -132,7 +132,7 @@ func (r *reader) cluster(c Cluster) error {
 		return err
 	}
 	for i, g := range snapshot.UpdateGroups(o, c.Class) {
-		var update preview.Update
+		var update cover.Update
 		if i < len(c.Updates) {
 			update = c.Updates[i]
 		}
@@ -186,16 +186,16 @@ func groupOf(inventory plan.Inventory, name string) plan.Group {
 }
 
 // update says by which policy and which of its updaters a group's machines are updated; no policy means that they are replaced.
-func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u preview.Update) (name string, updaters []string) {
+func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name string, updaters []string) {
 	selected, err := updatepolicy.Select(c.Policies, g.Group)
-	if err != nil || u.Outcome == preview.Blocked {
+	if err != nil || u.Outcome == cover.Blocked {
 		r.blocked = append(r.blocked, fmt.Sprintf("%s: %s", subject(c, g), cmp.Or(u.Message, fmt.Sprint(err))))
 		return "", nil
 	}
 	if !selected.InPlace {
 		return "", nil
 	}
-	if u.Outcome == preview.Replace {
+	if u.Outcome == cover.Replace {
 		r.note("%s: %s", subject(c, g), u.Message)
 		return "", nil
 	}
@@ -216,7 +216,7 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u preview.Update) (na
 			updaters = append(updaters, candidate.Name)
 		}
 	}
-	if u.Outcome != preview.InPlace {
+	if u.Outcome != cover.InPlace {
 		by := cmp.Or(strings.Join(updaters, ", then "), scenario.DefaultUpdater)
 		r.note("%s is taken to be updated in place by %s, which is not certain: %s", subject(c, g), by, cmp.Or(u.Message, "nobody was asked"))
 	}

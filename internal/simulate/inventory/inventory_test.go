@@ -15,7 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/inplace/preview"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/simulate/inventory"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
@@ -25,7 +25,7 @@ import (
 )
 
 // read reads the cluster of the manifests, with the updates that its groups get.
-func read(t *testing.T, updates ...preview.Update) inventory.Cluster {
+func read(t *testing.T, updates ...cover.Update) inventory.Cluster {
 	t.Helper()
 	set, err := manifest.Read([]string{"testdata/objects.yaml"}, nil)
 	if err != nil {
@@ -69,12 +69,12 @@ func gate(name, cluster string, requires v1alpha1.GateRequirements) v1alpha1.Upg
 }
 
 // updates are those of the control plane, and of there, coming and odd.
-func updates() []preview.Update {
-	return []preview.Update{
-		{Outcome: preview.InPlace, Policy: "keep", Updaters: []string{"k8s"}},
-		{Outcome: preview.InPlace, Policy: "keep", Updaters: []string{"a-os", "k8s"}},
-		{Outcome: preview.Unknown, Policy: "keep", Message: "unknown: nobody answers"},
-		{Outcome: preview.Replace},
+func updates() []cover.Update {
+	return []cover.Update{
+		{Outcome: cover.InPlace, Policy: "keep", Updaters: []string{"k8s"}},
+		{Outcome: cover.InPlace, Policy: "keep", Updaters: []string{"a-os", "k8s"}},
+		{Outcome: cover.Unknown, Policy: "keep", Message: "unknown: nobody answers"},
+		{Outcome: cover.Replace},
 	}
 }
 
@@ -162,7 +162,7 @@ func TestClustersOfSeveralNamespaces(t *testing.T) {
 func TestBlocked(t *testing.T) {
 	t.Parallel()
 	given := updates()
-	given[1] = preview.Update{Outcome: preview.Blocked, Message: "blocked: not covered"}
+	given[1] = cover.Update{Outcome: cover.Blocked, Message: "blocked: not covered"}
 	_, err := inventory.FromObjects([]inventory.Cluster{read(t, given...)})
 	blocked, ok := errors.AsType[*inventory.BlockedError](err)
 	if !ok || len(blocked.Groups) != 1 || !strings.Contains(blocked.Error(), "MachineDeployment prod-there of cluster prod: blocked: not covered") {
