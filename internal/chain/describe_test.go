@@ -61,6 +61,18 @@ func TestDescribe(t *testing.T) {
 			chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.31.0\n  * MachineDeployment a upgrading to version v1.31.0\n" +
 				"  * MachinePools p, n0, n1 and 3 more pending upgrade to version v1.31.0"},
 		},
+		"groups that left": {
+			at(34, begun, func(s *chain.State) {
+				s.ControlPlane.Version, s.Groups = v(33), nil
+				s.Leaving = []chain.Group{group("old", plan.MachinePool), group("gone", plan.MachineDeployment)}
+			}),
+			chain.Condition{
+				Reason: chain.ClusterUpgrading,
+				Message: "Cluster is upgrading to v1.34.0\n  * the control plane waits with its step to v1.34.0 until " +
+					"MachineDeployment gone and MachinePool old, which lags too far behind for it, is gone\n" +
+					"  * control plane pending upgrade to version v1.34.0",
+			},
+		},
 		"a hook blocks": {
 			at(31, answered(31, time.Second, false)), chain.Condition{Reason: chain.ClusterUpgrading, Message: "Cluster is upgrading to v1.31.0\n" +
 				"  * hook BeforeClusterUpgrade for v1.31.0 is blocking: no\n  * control plane pending upgrade to version v1.31.0\n" +

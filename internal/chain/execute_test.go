@@ -52,14 +52,16 @@ func TestOrderOfEffects(t *testing.T) {
 		leave   bool
 		effects effects
 		want    []string
+		requeue time.Duration
 		fails   bool
 	}{
+		"a wait until a time":                         {action: chain.Wait{Until: epoch.Add(3 * time.Second)}, want: []string{"apply v1.30.0"}, requeue: 3 * time.Second},
 		"a wait keeps objects up":                     {action: chain.Wait{}, want: []string{"apply v1.30.0"}},
 		"a wait that leaves all alone":                {action: chain.Wait{}, leave: true},
 		"a wait whose objects fail":                   {action: chain.Wait{}, effects: effects{failApply: errFault}, want: []string{"apply v1.30.0"}, fails: true},
 		"a hook after the objects, before its record": {action: call, want: []string{"apply v1.30.0", "call BeforeClusterUpgrade", "record"}},
-		"a hook that blocks is not recorded":          {action: call, effects: effects{reply: chain.Reply{RetryAfter: time.Second}}, want: []string{"apply v1.30.0", "call BeforeClusterUpgrade"}},
-		"a hook that fails is not recorded":           {action: call, effects: effects{failCall: errFault}, want: []string{"apply v1.30.0", "call BeforeClusterUpgrade"}},
+		"a hook that blocks is not recorded":          {action: call, effects: effects{reply: chain.Reply{RetryAfter: time.Second}}, want: []string{"apply v1.30.0", "call BeforeClusterUpgrade"}, requeue: time.Second},
+		"a hook that fails is not recorded":           {action: call, effects: effects{failCall: errFault}, want: []string{"apply v1.30.0", "call BeforeClusterUpgrade"}, requeue: 5 * time.Second},
 		"no hook where objects fail":                  {action: call, effects: effects{failApply: errFault}, want: []string{"apply v1.30.0"}, fails: true},
 		"a record that fails":                         {action: call, effects: effects{failRecord: errFault}, want: []string{"apply v1.30.0", "call BeforeClusterUpgrade", "record"}, fails: true},
 		"a hook while the Cluster goes":               {action: call, leave: true, want: []string{"call BeforeClusterUpgrade", "record"}},
@@ -75,12 +77,15 @@ func TestOrderOfEffects(t *testing.T) {
 			t.Parallel()
 			s := chain.State{ControlPlane: chain.ControlPlane{Exists: true, Version: v(30), Stamp: v(30)}}
 			d := chain.Decision{Action: tt.action, Objects: chain.Objects{Leave: tt.leave, ControlPlane: chain.Object{Version: v(30)}}}
-			_, err := chain.Execute(t.Context(), s, chain.Recorded{}, d, epoch, &tt.effects)
+			outcome, err := chain.Execute(t.Context(), s, chain.Recorded{}, d, epoch, &tt.effects)
 			if (err != nil) != tt.fails || err != nil && tt.action != nil && !errors.Is(err, errFault) {
 				t.Errorf("error %v", err)
 			}
 			if diff := cmp.Diff(tt.want, tt.effects.log); diff != "" {
 				t.Errorf("effects (-want +got):\n%s", diff)
+			}
+			if outcome.RequeueAfter != tt.requeue {
+				t.Errorf("it is asked again after %s, want %s", outcome.RequeueAfter, tt.requeue)
 			}
 		})
 	}
