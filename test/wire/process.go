@@ -89,6 +89,24 @@ func (p *Plane) RunManager(t *testing.T, args ...string) *Process {
 	return e
 }
 
+// RunManagerWithExtension is RunManager for a manager that does what `windlass extension` does, too. It
+// waits until the hooks are served: the manager is ready before.
+func (p *Plane) RunManagerWithExtension(t *testing.T, args ...string) *Process {
+	t.Helper()
+	dir, authority := serving(t)
+	hooks := freePort(t)
+	e := p.RunManager(t, append([]string{
+		"--extension-bind-address", "127.0.0.1", "--extension-port", portOf(hooks), "--extension-cert-dir", dir,
+	}, args...)...)
+	e.Hooks, e.CertDir, e.Authority = "https://"+hooks, dir, authority
+	e.client = e.Client(t, nil)
+	loopback.Eventually(t, "the manager serves the hooks", func() bool {
+		connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", hooks)
+		return err == nil && connection.Close() == nil
+	})
+	return e
+}
+
 // serving returns a folder with a serving certificate, and the authority that signed it.
 func serving(t *testing.T) (dir string, authority *loopback.Authority) {
 	t.Helper()
