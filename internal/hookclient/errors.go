@@ -1,6 +1,7 @@
 package hookclient
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -104,6 +105,9 @@ func (e *UnreachableError) Error() string {
 func (e *UnreachableError) Unwrap() error { return e.cause }
 
 func (e *UnreachableError) remedy() string {
+	if _, panicked := errors.AsType[*panicError](e.cause); panicked {
+		return "this is a bug; report it with the stack from the log of this process"
+	}
 	switch e.Fault {
 	case FaultTimeout:
 		return "see whether the extension runs and is overloaded; it may announce a timeoutSeconds of up to 30 for this handler"

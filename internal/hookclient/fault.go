@@ -77,8 +77,8 @@ func computeConnectionDetail(err error) string {
 	case errors.Is(err, syscall.ETIMEDOUT):
 		return "the connection timed out"
 	}
-	if _, ok := errors.AsType[*panicError](err); ok {
-		return "the handler in this process panicked"
+	if failure, ok := errors.AsType[*panicError](err); ok {
+		return "the handler in this process panicked: " + failure.value
 	}
 	// The types of HTTP/2's errors are not exported; their words hold numbers of streams.
 	if message := err.Error(); strings.HasPrefix(message, "stream error: ") || strings.HasPrefix(message, "http2: ") {

@@ -7,11 +7,16 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"runtime/debug"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // local calls hooks of this process as functions. It finds, bounds and fails as a server would, and
@@ -20,6 +25,8 @@ import (
 type local struct {
 	// handlers are what answers, by the path of the hook's URL.
 	handlers map[string]localHandler
+	// panics are those that the log has, by the name of the extension.
+	panics *keyed.Once[string]
 }
 
 type localHandler struct {
@@ -37,7 +44,7 @@ func newLocal(catalog *runtimecatalog.Catalog, handlers []server.ExtensionHandle
 	}
 	discovery := &runtimehooksv1.DiscoveryResponse{}
 	discovery.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	l := &local{handlers: map[string]localHandler{}}
+	l := &local{handlers: map[string]localHandler{}, panics: keyed.NewOnce[string](keyed.Forever, 0)}
 	for _, h := range handlers {
 		if err := check.AddExtensionHandler(h); err != nil {
 			return nil, fmt.Errorf("handler %q: %w", h.Name, err)
@@ -74,9 +81,22 @@ func (l *local) add(catalog *runtimecatalog.Catalog, hook runtimecatalog.Hook, n
 }
 
 // panicError is a panic of a handler. Over HTTP it would end the connection.
-type panicError struct{ value any }
+type panicError struct {
+	// value is what the handler panicked with, bounded to one line.
+	value string
+}
 
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+func (e *panicError) Error() string { return "panic: " + e.value }
+
+// recovered returns the error for a panic, and logs it with the stack unless the handler's last panic
+// had the same value: Cluster API repeats a call that failed. The caller may have gone by now.
+func (l *local) recovered(ctx context.Context, call Call, value any, stack []byte) *panicError {
+	failure := &panicError{value: text.Bound(fmt.Sprint(value), maxBodyBytes)}
+	if l.panics.Changed(call.Extension(), failure.value, time.Time{}) {
+		loggerFor(ctx, call).Error(failure, "Handler in this process panicked", "stack", string(stack))
+	}
+	return failure
+}
 
 // call calls a handler with the request that body holds, and returns its encoded response. It returns
 // when ctx is done, even if the handler does not.
@@ -103,7 +123,7 @@ func (l *local) call(ctx context.Context, to registration, body []byte) ([]byte,
 		var failure error
 		defer func() {
 			if value := recover(); value != nil {
-				failure = &panicError{value: value}
+				failure = l.recovered(ctx, to.call, value, debug.Stack())
 			}
 			done <- failure
 		}()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/hookclient"
 	"github.com/windlass-dev/windlass/test/loopback"
@@ -279,6 +281,61 @@ func TestLocalHandlersThatMisbehave(t *testing.T) {
 		}
 	}
 }
+
+// A panic is logged with its stack, once for the calls that Cluster API repeats. The error has the
+// value as one bounded line.
+func TestLocalHandlersThatPanic(t *testing.T) {
+	t.Parallel()
+	value := "first"
+	c := newClient(t, func(o *hookclient.Options) {
+		o.Local = map[string][]server.ExtensionHandler{"x": {{
+			Hook: runtimehooksv1.BeforeClusterUpgrade, Name: "panic",
+			HandlerFunc: func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest, *runtimehooksv1.BeforeClusterUpgradeResponse) {
+				panicWith(value)
+			},
+		}}}
+	})
+	config, err := c.Discover(t.Context(), extensionConfig("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	warm(t, c, config)
+	var lines []string
+	ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, line string) {
+		if strings.Contains(line, "panicked\"") {
+			lines = append(lines, line)
+		}
+	}, funcr.Options{}))
+	for i, tt := range []struct {
+		value, detail string
+		logged        int
+	}{
+		{value: "first", detail: "the handler in this process panicked: first", logged: 1},
+		{value: "first", detail: "the handler in this process panicked: first"},
+		{value: "a\nb", detail: "the handler in this process panicked: a b", logged: 1},
+		{
+			value: strings.Repeat("x", 10_000), logged: 1,
+			detail: "the handler in this process panicked: " + strings.Repeat("x", 509) + "...",
+		},
+	} {
+		value, lines = tt.value, nil
+		_, err := call(ctx, t, c, runtimehooksv1.BeforeClusterUpgrade, "panic.x")
+		unreachable, ok := errors.AsType[*hookclient.UnreachableError](err)
+		if !ok || unreachable.Detail != tt.detail || !strings.Contains(err.Error(), "the stack from the log") {
+			t.Errorf("call %d: %v", i, err)
+		}
+		if len(lines) != tt.logged {
+			t.Errorf("call %d: logged %d times, want %d: %q", i, len(lines), tt.logged, lines)
+		}
+		for _, line := range lines {
+			if !strings.Contains(line, "panicWith") || !strings.Contains(line, "panic.x") {
+				t.Errorf("call %d: the log has no stack or no name: %s", i, line)
+			}
+		}
+	}
+}
+
+func panicWith(value string) { panic(value) }
 
 func TestLocalHandlersThatAreNone(t *testing.T) {
 	t.Parallel()
