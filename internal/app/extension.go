@@ -101,7 +101,11 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 	if err != nil {
 		return nil, nil, err
 	}
-	served := hookserver.Options{Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine}
+	served := hookserver.Options{
+		Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine,
+		// Of two replicas that carry out updates, each would count only its own.
+		LeaderOnly: true,
+	}
 	if !o.NoGates {
 		served.Gates = gatehooks.New(gatehooks.Options{
 			Client: clients.cached, Live: clients.live, Mapper: mgr.GetRESTMapper(), Workload: workload.NewFacts(clients.live, time.Now), Now: time.Now,
@@ -158,19 +162,29 @@ func newServer(mgr manager.Manager, o ExtensionOptions, guard http.Handler, serv
 	}
 	if o.GuardPort == 0 {
 		served.Webhooks = map[string]http.Handler{guardwebhook.GuardPath: guard}
-		return hookserver.New(served)
+	} else if err := addGuardServer(mgr, o, guard); err != nil {
+		return nil, err
 	}
+	hooks, err := hookserver.New(served)
+	if err != nil {
+		return nil, fmt.Errorf("creating the hook server: %w", err)
+	}
+	return hooks, nil
+}
+
+// addGuardServer serves the guard on a port of its own.
+func addGuardServer(mgr manager.Manager, o ExtensionOptions, guard http.Handler) error {
 	webhooks, err := hookserver.NewTLSServer(hookserver.Endpoint{
 		BindAddress: o.BindAddress, Port: o.GuardPort, CertDir: o.CertDir, ClientCAName: o.GuardClientCAName,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating the guard's server: %w", err)
+		return fmt.Errorf("creating the guard's server: %w", err)
 	}
 	webhooks.Register(guardwebhook.GuardPath, guard)
 	if err := mgr.Add(webhooks); err != nil {
-		return nil, fmt.Errorf("adding the guard: %w", err)
+		return fmt.Errorf("adding the guard: %w", err)
 	}
-	return hookserver.New(served)
+	return nil
 }
 
 // newGuard returns the handler of the admission webhook that keeps machines from being replaced.

@@ -38,6 +38,9 @@ type Options struct {
 	// long Cluster API waits for them; 0 means 30, the longest that it allows.
 	Updates              Updates
 	UpdateTimeoutSeconds int32
+	// LeaderOnly has a manager start the Server only once its replica leads. Until then the Server is
+	// not ready.
+	LeaderOnly bool
 	// Gates serves the lifecycle hooks of upgrades; nil omits them.
 	Gates Gates
 	// Wrap wraps each handler; nil means none is wrapped.
@@ -46,10 +49,9 @@ type Options struct {
 
 // Server serves Discovery and the hooks over TLS. It is a manager.Runnable.
 type Server struct {
-	inner    *server.Server
-	handlers []server.ExtensionHandler
-	// oneAtATime keeps the server from starting before this replica leads.
-	oneAtATime bool
+	inner      *server.Server
+	handlers   []server.ExtensionHandler
+	leaderOnly bool
 	// reached is set once the server has answered itself. From then on it serves until the process ends.
 	reached atomic.Bool
 }
@@ -62,11 +64,11 @@ func New(o Options) (*Server, error) {
 	}
 	listener, err := NewTLSServer(o.Endpoint)
 	if err != nil {
-		return nil, fmt.Errorf("creating the hook server: %w", err)
+		return nil, err
 	}
 	inner, err := server.New(server.Options{Catalog: catalog})
 	if err != nil {
-		return nil, fmt.Errorf("creating the hook server: %w", err)
+		return nil, fmt.Errorf("preparing the handlers: %w", err)
 	}
 	inner.Server = listener
 	if o.Wrap != nil {
@@ -81,7 +83,7 @@ func New(o Options) (*Server, error) {
 	for _, path := range slices.Sorted(maps.Keys(o.Webhooks)) {
 		inner.Register(path, o.Webhooks[path])
 	}
-	return &Server{inner: inner, handlers: all, oneAtATime: o.Updates != nil}, nil
+	return &Server{inner: inner, handlers: all, leaderOnly: o.LeaderOnly}, nil
 }
 
 // handlers are what Discovery lists. Their failure policy is Fail: Ignore would turn an unreachable extension into an empty
@@ -118,10 +120,9 @@ func RequireTLS13(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }
 // Start serves until ctx is cancelled; requests under way are then finished.
 func (s *Server) Start(ctx context.Context) error { return s.inner.Start(ctx) }
 
-// NeedLeaderElection makes a manager start the Server after its caches have synced: an answer from an empty cache would be a
-// wrong one. With updates in place it also waits until this replica leads, and is not ready before: of two replicas that
-// carry out updates, each would count only its own.
-func (s *Server) NeedLeaderElection() bool { return s.oneAtATime }
+// NeedLeaderElection reports whether a manager starts the Server only once its replica leads. In any
+// case a manager starts it after its caches have synced: an answer from an empty cache would be wrong.
+func (s *Server) NeedLeaderElection() bool { return s.leaderOnly }
 
 // Ready is a healthz.Checker: it returns nil once the server accepts connections.
 func (s *Server) Ready(r *http.Request) error {

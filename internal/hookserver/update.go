@@ -8,8 +8,8 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 
+	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
 // The names under which the hooks for updates in place are registered.
@@ -22,11 +22,12 @@ const (
 // updateTimeoutSeconds is how long Cluster API waits for the hooks that ask updaters: the longest it allows.
 const updateTimeoutSeconds int32 = 30
 
-// Updates decides about updates in place and carries them out. *engine.Engine is one.
+// Updates decides about updates in place and carries them out. Of a reply to UpdateMachine, the hook's
+// answer has Done, RetryAfter and Message.
 type Updates interface {
-	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (engine.Coverage, error)
-	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (engine.Coverage, error)
-	UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (engine.Reply, error)
+	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Answer, error)
+	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Answer, error)
+	UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (inplace.Reply, error)
 }
 
 // updater answers the three hooks. Every error is an answer with the status Failure: Cluster API then neither updates nor

@@ -3,13 +3,14 @@ package updaterserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
@@ -36,7 +37,7 @@ func New(o Options) (*Server, error) {
 		UpdateTimeoutSeconds: runtimehooksv1.DefaultHandlersTimeoutSeconds,
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("creating the updater's server: %w", err)
 	}
 	return s, nil
 }
@@ -47,27 +48,27 @@ type updates struct{ updater port.Updater }
 // CanUpdateMachine implements hookserver.Updates.
 func (u updates) CanUpdateMachine(
 	ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest,
-) (engine.Coverage, error) {
+) (cover.Answer, error) {
 	patches, err := u.updater.CanUpdateMachine(ctx, request)
-	return engine.Coverage{Patches: patches}, err
+	return cover.Answer{Patches: patches}, err
 }
 
 // CanUpdateMachineSet implements hookserver.Updates.
 func (u updates) CanUpdateMachineSet(
 	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest,
-) (engine.Coverage, error) {
+) (cover.Answer, error) {
 	patches, err := u.updater.CanUpdateMachineSet(ctx, request)
-	return engine.Coverage{Patches: patches}, err
+	return cover.Answer{Patches: patches}, err
 }
 
 // UpdateMachine implements hookserver.Updates.
 func (u updates) UpdateMachine(
 	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest,
-) (engine.Reply, error) {
+) (inplace.Reply, error) {
 	answer := u.updater.UpdateMachine(ctx, request)
 	switch answer.Outcome {
 	case inplace.InProgress, inplace.Finishes:
-		return engine.Reply{
+		return inplace.Reply{
 			Done: answer.Outcome == inplace.Finishes, RetryAfter: answer.RetryAfter, Message: answer.Message,
 		}, nil
 	case inplace.Unknown:
@@ -75,5 +76,5 @@ func (u updates) UpdateMachine(
 		markUnavailable(ctx)
 	case inplace.Fails:
 	}
-	return engine.Reply{}, errors.New(answer.Message)
+	return inplace.Reply{}, errors.New(answer.Message)
 }

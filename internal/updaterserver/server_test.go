@@ -195,8 +195,22 @@ func TestListenLocal(t *testing.T) {
 func TestNewRefusesPorts(t *testing.T) {
 	t.Parallel()
 	for _, number := range []int{-1, 0, 65536} {
-		if _, err := updaterserver.New(updaterserver.Options{Endpoint: hookserver.Endpoint{Port: number}}); err == nil {
-			t.Errorf("port %d was accepted", number)
+		_, err := updaterserver.New(updaterserver.Options{Endpoint: hookserver.Endpoint{Port: number}})
+		if err == nil || !strings.HasPrefix(err.Error(), "creating the updater's server: port ") {
+			t.Errorf("port %d: %v", number, err)
 		}
+	}
+}
+
+// TestNoLeaderElection holds that replicas of an updater serve side by side: none counts the updates
+// of the others.
+func TestNoLeaderElection(t *testing.T) {
+	t.Parallel()
+	server, err := updaterserver.New(updaterserver.Options{Endpoint: hookserver.Endpoint{Port: 1}, Updater: &canned{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if server.NeedLeaderElection() {
+		t.Error("an updater's server waits until its replica leads")
 	}
 }

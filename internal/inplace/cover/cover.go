@@ -55,6 +55,15 @@ type Patches struct {
 	Notes []string
 }
 
+// Answer is the answer to CanUpdateMachine and CanUpdateMachineSet.
+type Answer struct {
+	// Patches are applied to the current objects by Cluster API. If they then equal the desired ones,
+	// it updates in place.
+	Patches Patches
+	// Message says what was decided, for people.
+	Message string
+}
+
 // Updater is what a Coverage must know about an updater.
 type Updater struct {
 	Name string

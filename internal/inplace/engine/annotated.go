@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
@@ -31,9 +32,9 @@ func upgradedTo(m client.Object) string {
 
 // waitsForAnnotated returns the reply where a Machine itself is being upgraded because an annotation asks for it: two at once would each undo what the other
 // relies on.
-func waitsForAnnotated(m client.Object) (reply Reply, waits bool) {
+func waitsForAnnotated(m client.Object) (reply inplace.Reply, waits bool) {
 	why := upgradedTo(m)
-	return Reply{RetryAfter: pollAnnotated, Message: "not started: " + why}, why != ""
+	return inplace.Reply{RetryAfter: pollAnnotated, Message: "not started: " + why}, why != ""
 }
 
 // peerUpgraded says which other machine of the control plane is being upgraded because an annotation asks for it, in words; empty for none. All is read live.

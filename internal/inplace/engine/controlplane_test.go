@@ -105,7 +105,7 @@ func (w *world) mark(name, v string) {
 }
 
 // updateControlPlane calls UpdateMachine while the live bootstrap config is this one; empty for none.
-func (w *world) updateControlPlane(bootstrap string) (Reply, error) {
+func (w *world) updateControlPlane(bootstrap string) (inplace.Reply, error) {
 	w.Helper()
 	m := w.machine("cp")
 	if bootstrap == "" {
@@ -118,7 +118,7 @@ func (w *world) updateControlPlane(bootstrap string) (Reply, error) {
 }
 
 // callControlPlane calls UpdateMachine with a bootstrap config.
-func (w *world) callControlPlane(bootstrap string) (Reply, error) {
+func (w *world) callControlPlane(bootstrap string) (inplace.Reply, error) {
 	w.Helper()
 	m := w.machine("cp")
 	m.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}

@@ -213,7 +213,7 @@ func (p *pool) run(each func()) {
 	}
 }
 
-func (p *pool) call(machine int) Reply {
+func (p *pool) call(machine int) inplace.Reply {
 	p.Helper()
 	name, spent := nameOf(machine), &p.costs[machine]
 	if p.nodes.Node(p.Context(), inCluster, name).Kubelet.String() == from && p.isUpdated(name) {

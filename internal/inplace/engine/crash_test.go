@@ -173,7 +173,7 @@ func (w *world) finishHalves() error {
 		}
 	}
 	for range most {
-		reply := Reply{}
+		reply := inplace.Reply{}
 		last = w.survive(func() (err error) {
 			reply, err = w.update("a")
 			return err

@@ -45,7 +45,7 @@ type question struct {
 // CanUpdateMachine decides whether a control plane Machine can be updated in place, and records a decision that says yes.
 // The error is a *RefusedError where Cluster API must neither update nor replace, and an *UnaskedError where the objects in the management cluster do not ask
 // for this.
-func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (Coverage, error) {
+func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Answer, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	q, err := e.machineQuestion(ctx, request)
@@ -54,7 +54,7 @@ func (e *Engine) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.C
 
 // CanUpdateMachineSet is CanUpdateMachine for the Machines of a MachineSet that move to another one. The other one need not
 // exist yet, so the decision is recorded on the one that they leave.
-func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (Coverage, error) {
+func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Answer, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	q, err := e.machineSetQuestion(ctx, request)
@@ -65,15 +65,15 @@ func (e *Engine) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 func (e *Engine) reserved() []string { return ReservedKeys(e.Prefix) }
 
 // answer decides, records and reports. unread is why the question could not be read; nil if it could.
-func (e *Engine) answer(ctx context.Context, q question, unread error) (Coverage, error) {
+func (e *Engine) answer(ctx context.Context, q question, unread error) (cover.Answer, error) {
 	if r, ok := errors.AsType[*RefusedError](unread); ok {
 		q.unread = r
 	} else if unread != nil {
-		return Coverage{}, unread
+		return cover.Answer{}, unread
 	}
 	o, err := e.readOwner(ctx, q.subject)
 	if err != nil {
-		return Coverage{}, err
+		return cover.Answer{}, err
 	}
 	coverage, err := e.decide(ctx, q, o)
 	if q.quiet {
@@ -81,32 +81,32 @@ func (e *Engine) answer(ctx context.Context, q question, unread error) (Coverage
 	}
 	if r, ok := errors.AsType[*RefusedError](err); ok {
 		e.reportBlocked(ctx, o, q.subject, r)
-		return Coverage{}, err
+		return cover.Answer{}, err
 	}
 	if err != nil {
-		return Coverage{}, err
+		return cover.Answer{}, err
 	}
 	e.reportUnblocked(ctx, o, q.subject)
 	return coverage, nil
 }
 
-func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, error) {
+func (e *Engine) decide(ctx context.Context, q question, o owner) (cover.Answer, error) {
 	if q.unread != nil {
 		return e.decideUnread(ctx, q, o)
 	}
 	nothing, err := cover.New(q.scope, q.current, q.desired, nil)
 	if err != nil {
-		return Coverage{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
+		return cover.Answer{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
 	}
 	if d := recorded(q, nothing.Result()); d != nil && len(q.unasked) == 0 {
-		return Coverage{Patches: nothing.All(), Message: "updated in place, as decided before: " + stepNames(d.Steps)}, nil
+		return cover.Answer{Patches: nothing.All(), Message: "updated in place, as decided before: " + stepNames(d.Steps)}, nil
 	}
 	policy, err := e.selectPolicy(ctx, o.group)
 	if err != nil {
-		return Coverage{}, err
+		return cover.Answer{}, err
 	}
 	if !policy.InPlace {
-		return Coverage{Message: noPolicy(o)}, nil
+		return cover.Answer{Message: noPolicy(o)}, nil
 	}
 	if len(q.unasked) > 0 {
 		return e.answerUncovered(q, o, policy, fmt.Sprintf("the %s and its template do not ask for %s. "+
@@ -114,26 +114,26 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (Coverage, err
 	}
 	updaters, err := e.selectUpdaters(ctx, q.subject.GetNamespace(), q.labels)
 	if err != nil {
-		return Coverage{}, err
+		return cover.Answer{}, err
 	}
 	coverage, err := e.askAll(ctx, q, policy, updaters)
 	if err != nil {
-		return Coverage{}, err
+		return cover.Answer{}, err
 	}
 	return e.conclude(ctx, q, o, policy, updaters, coverage)
 }
 
 // decideUnread decides where live objects cannot be read. Cluster API may replace machines if no
 // policy keeps them and nothing was decided about them, whatever the objects are.
-func (e *Engine) decideUnread(ctx context.Context, q question, o owner) (Coverage, error) {
+func (e *Engine) decideUnread(ctx context.Context, q question, o owner) (cover.Answer, error) {
 	policy, err := e.selectPolicy(ctx, o.group)
 	switch {
 	case err != nil:
-		return Coverage{}, err
+		return cover.Answer{}, err
 	case policy.InPlace || len(readDecisions(q.subject)) > 0:
-		return Coverage{}, q.unread
+		return cover.Answer{}, q.unread
 	}
-	return Coverage{Message: noPolicy(o)}, nil
+	return cover.Answer{Message: noPolicy(o)}, nil
 }
 
 func noPolicy(o owner) string {
@@ -141,7 +141,7 @@ func noPolicy(o owner) string {
 }
 
 // conclude turns what the updaters cover into an answer. A decision is recorded before the answer that it stands for.
-func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updatepolicy.Selected, updaters []v1alpha1.Updater, coverage *cover.Coverage) (Coverage, error) {
+func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updatepolicy.Selected, updaters []v1alpha1.Updater, coverage *cover.Coverage) (cover.Answer, error) {
 	result := coverage.Result()
 	if len(result.Uncovered) > 0 {
 		answer, err := e.answerUncovered(q, o, policy, "no updater covers "+result.DescribeUncovered(cover.PartMachine))
@@ -150,26 +150,26 @@ func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updat
 	}
 	d, err := newDecision(q, result, updaters)
 	if err != nil {
-		return Coverage{}, err
+		return cover.Answer{}, err
 	}
 	d.Decided = e.Now().UTC()
 	if err := e.recordDecision(ctx, q.subject, d); err != nil {
-		return Coverage{}, err
+		return cover.Answer{}, err
 	}
 	e.reportDecided(ctx, o, q.subject, d)
-	return Coverage{Patches: coverage.Patches(), Message: "updated in place by " + stepNames(d.Steps)}, nil
+	return cover.Answer{Patches: coverage.Patches(), Message: "updated in place by " + stepNames(d.Steps)}, nil
 }
 
 // answerUncovered answers that something is not covered, as the policy's fallback says.
-func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Selected, message string) (Coverage, error) {
+func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Selected, message string) (cover.Answer, error) {
 	if !policy.FallbackReplace {
-		return Coverage{}, refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
+		return cover.Answer{}, refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
 			client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
 	}
 	if !q.quiet {
 		e.reportReplaced(o, q.subject, message)
 	}
-	return Coverage{Message: "replaced: " + message}, nil
+	return cover.Answer{Message: "replaced: " + message}, nil
 }
 
 // askAll asks each updater in turn what it covers; each sees what those before it cover.

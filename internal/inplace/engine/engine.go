@@ -12,7 +12,6 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/port"
 )
@@ -74,24 +73,6 @@ func New(o Options) *Engine {
 		locks: NewLocks(o.Client, o.Live), fence: Fence{Client: o.Client, Live: o.Live},
 		keys: NewKeys(o.Prefix), members: newMembers(),
 	}
-}
-
-// Coverage is the answer to CanUpdateMachine and CanUpdateMachineSet.
-type Coverage struct {
-	// Patches are applied to the current objects by Cluster API. If they then equal the desired ones, it updates in place.
-	Patches cover.Patches
-	// Message says what was decided, for people.
-	Message string
-}
-
-// Reply is the answer to UpdateMachine.
-type Reply struct {
-	// Done says that the update is over.
-	Done bool
-	// RetryAfter is when to ask again, where it is not; at least a second.
-	RetryAfter time.Duration
-	// Message says how it goes, for people.
-	Message string
 }
 
 // RefusedError says that a hook must answer Failure: Cluster API then does nothing and asks again.

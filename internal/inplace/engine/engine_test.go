@@ -291,7 +291,7 @@ func TestUpdateFromDecisionToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Reply{RetryAfter: 7 * time.Second, Message: `updater "kubelet" (1 of 1), attempt 1: downloading`}, reply); diff != "" {
+	if diff := cmp.Diff(inplace.Reply{RetryAfter: 7 * time.Second, Message: `updater "kubelet" (1 of 1), attempt 1: downloading`}, reply); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	m := w.machine("a")

@@ -101,33 +101,33 @@ func (r *run) countInFlight(ctx context.Context) (err error) {
 }
 
 // queue returns the reply to a machine that finds no slot, and notes that it waits.
-func (r *run) queue(w inplace.Wait) Reply {
+func (r *run) queue(w inplace.Wait) inplace.Reply {
 	after := r.slots.Queue(r.scope(), r.Object.UID, r.Now(), r.policy.Policy.MaxInFlight)
-	return Reply{RetryAfter: after, Message: w.Message}
+	return inplace.Reply{RetryAfter: after, Message: w.Message}
 }
 
 // stillQueued answers for a Machine that waits for a slot, while none is free. It makes no request:
 // machines that wait are many, and ask again and again. Nothing is done because of the answer, so the
 // cache is good enough. Where the cache does not tell, everything is read.
-func (e *Engine) stillQueued(ctx context.Context, key types.NamespacedName) (Reply, bool) {
+func (e *Engine) stillQueued(ctx context.Context, key types.NamespacedName) (inplace.Reply, bool) {
 	m := metadataOf(machineKind)
 	if err := e.Client.Get(ctx, key, m); err != nil {
-		return Reply{}, false
+		return inplace.Reply{}, false
 	}
 	isControlPlane := capi.IsControlPlane(m)
 	if isControlPlane || has(m, v1alpha1.UpdateProgressAnnotation) || !has(m, clusterv1.UpdateInProgressAnnotation) {
-		return Reply{}, false
+		return inplace.Reply{}, false
 	}
 	o, err := e.readOwner(ctx, m)
 	if err != nil {
-		return Reply{}, false
+		return inplace.Reply{}, false
 	}
 	r := &run{Machine: Machine{Engine: e, Object: &clusterv1.Machine{ObjectMeta: m.ObjectMeta}}, owner: o}
 	if r.policy, err = e.selectPolicy(ctx, o.group); err != nil || !r.slots.IsQueued(r.scope(), m.UID, e.Now()) {
-		return Reply{}, false
+		return inplace.Reply{}, false
 	}
 	if err := r.countInFlight(ctx); err != nil || !r.policy.Policy.IsFull(r.facts.InFlight) {
-		return Reply{}, false
+		return inplace.Reply{}, false
 	}
 	return r.queue(inplace.Queued(r.policy.Policy)), true
 }

@@ -29,9 +29,9 @@ func (s *scripted) answers(o inplace.Outcome, message string) {
 }
 
 // until calls the hook, a second at least between two calls, until the reply or error holds the text.
-func (w *world) until(name, text string) Reply {
+func (w *world) until(name, text string) inplace.Reply {
 	w.Helper()
-	var reply Reply
+	var reply inplace.Reply
 	var err error
 	for range 30 {
 		reply, err = w.update(name)

@@ -34,7 +34,7 @@ type run struct {
 // UpdateMachine carries a machine's update on as far as it goes without waiting, and says when to ask again. It is
 // idempotent, and may be cut short at any point. The error is a *RefusedError where the update stands still until a person
 // acts, and an *UnaskedError where Cluster API's marks do not ask for the update.
-func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
+func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (inplace.Reply, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
 	if reply, ok := e.stillQueued(ctx, client.ObjectKeyFromObject(&request.Desired.Machine)); ok {
@@ -43,20 +43,20 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 	reply, err := e.update(ctx, request)
 	if IsStale(err) {
 		// What was done so far was decided on what was then true. The next call reads everything again.
-		return Reply{RetryAfter: inplace.NextStep, Message: "the Machine was changed meanwhile; reading it again"}, nil
+		return inplace.Reply{RetryAfter: inplace.NextStep, Message: "the Machine was changed meanwhile; reading it again"}, nil
 	}
 	return reply, err
 }
 
-func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (Reply, error) {
+func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (inplace.Reply, error) {
 	live, unlock, err := e.lockMarked(ctx, request)
 	if err != nil {
-		return Reply{}, err
+		return inplace.Reply{}, err
 	}
 	defer unlock()
 	r, err := e.readRun(ctx, live)
 	if err != nil {
-		return Reply{}, e.showMissingRights(ctx, live.machine, err)
+		return inplace.Reply{}, e.showMissingRights(ctx, live.machine, err)
 	}
 	if r.facts.Progress == nil {
 		if reply, waits := waitsForAnnotated(r.Object); waits {
@@ -68,19 +68,19 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 	switch {
 	case isRefused:
 		r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
-		return Reply{}, err
+		return inplace.Reply{}, err
 	case err != nil:
-		return Reply{}, fmt.Errorf("updating Machine %s: %w", r.name(), err)
+		return inplace.Reply{}, fmt.Errorf("updating Machine %s: %w", r.name(), err)
 	case reply.Refused != nil:
 		r.reportRefused(ctx, *reply.Refused)
-		return Reply{}, refused(blockedReason(reply.Refused.Reason), "%s", reply.Message)
+		return inplace.Reply{}, refused(blockedReason(reply.Refused.Reason), "%s", reply.Message)
 	}
 	// The update goes on, whatever it stood still for.
 	r.clearCondition(ctx)
 	if reply.Wait.Reason == inplace.ReasonQueued {
 		return r.queue(reply.Wait), nil
 	}
-	return Reply{Done: reply.Done, RetryAfter: reply.RetryAfter, Message: reply.Message}, nil
+	return inplace.Reply{Done: reply.Done, RetryAfter: reply.RetryAfter, Message: reply.Message}, nil
 }
 
 // lockMarked reads the objects of a Machine that Cluster API has marked, and returns them as they

@@ -14,6 +14,9 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	capicontract "sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 )
 
 // This file makes the objects that Cluster API asks about as it leaves them.
@@ -44,7 +47,7 @@ func providerKinds() []client.Object {
 }
 
 // canUpdateSet asks whether the machines of set old can be updated to set new, as Cluster API does: the live objects are what it asks about.
-func (w *world) canUpdateSet(oldSet, newSet *clusterv1.MachineSet) (Coverage, error) {
+func (w *world) canUpdateSet(oldSet, newSet *clusterv1.MachineSet) (cover.Answer, error) {
 	w.Helper()
 	w.putSets(oldSet, newSet, infrastructure.Raw, infrastructure.Raw)
 	return w.engine.CanUpdateMachineSet(w.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{
@@ -132,7 +135,7 @@ func (w *world) request(name string) *runtimehooksv1.UpdateMachineRequest {
 }
 
 // update calls UpdateMachine as Cluster API does.
-func (w *world) update(name string) (Reply, error) {
+func (w *world) update(name string) (inplace.Reply, error) {
 	w.Helper()
 	w.lockInfrastructure.Lock()
 	request := w.request(name)
