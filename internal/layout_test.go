@@ -128,7 +128,7 @@ var rules = []rule{
 		internal/keyed internal/peer internal/text
 	`},
 	{pkg: "internal/hookserver", kind: effects, imports: `
-		api/v1alpha1 internal/gate internal/inplace/cover internal/inplace/engine internal/keyed
+		api/v1alpha1 internal/gate internal/inplace internal/inplace/cover internal/keyed
 		internal/text internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
@@ -224,7 +224,7 @@ var rules = []rule{
 		pkg/version
 	`},
 	{pkg: "internal/updaterserver", kind: effects, imports: `
-		internal/hookserver internal/inplace internal/inplace/engine internal/port
+		internal/hookserver internal/inplace internal/inplace/cover internal/port
 	`},
 	{pkg: "internal/updaterserver/servertest", kind: effects, imports: `
 		internal/conformance internal/hookserver internal/inplace internal/port
