@@ -34,8 +34,8 @@ type scope[K comparable] struct {
 	mu    sync.Mutex
 	// begun and ended are the updates whose begin or end this process has recorded.
 	begun, ended map[K]note
-	// queued are the machines that found no slot, and when each asks again. line spaces that out.
-	queued map[K]time.Time
+	// queued are the machines that found no slot. line spaces out when they ask again.
+	queued map[K]place
 	line   Line
 	// queueSwept is when machines that did not ask again were last looked for.
 	queueSwept time.Time
@@ -47,6 +47,13 @@ type note struct {
 	at time.Time
 }
 
+// place is a machine's place in the line.
+type place struct {
+	// request identifies the request that found no slot, and asks is when the machine asks again.
+	request string
+	asks    time.Time
+}
+
 // NewInFlight returns Slots that remember nothing.
 func NewInFlight[K comparable]() *InFlight[K] { return &InFlight[K]{scopes: map[string]*scope[K]{}} }
 
@@ -56,7 +63,7 @@ func (s *InFlight[K]) hold(name string, now time.Time) (found *scope[K], release
 	s.sweep(now)
 	found, ok := s.scopes[name]
 	if !ok {
-		found = &scope[K]{begun: map[K]note{}, ended: map[K]note{}, queued: map[K]time.Time{}}
+		found = &scope[K]{begun: map[K]note{}, ended: map[K]note{}, queued: map[K]place{}}
 		s.scopes[name] = found
 	}
 	found.users++
@@ -106,25 +113,30 @@ func (s *InFlight[K]) Count(scope string, key K, now time.Time, seen func() (See
 	return count, err
 }
 
-// Queue notes that key found none of so many slots free, and returns after which time it asks again.
-func (s *InFlight[K]) Queue(scope string, key K, now time.Time, slots int) time.Duration {
+// Queue notes that a request of key found none of so many slots free, and returns after which time key
+// asks again. Until then key keeps its place in the line, so calls that come sooner delay nobody.
+func (s *InFlight[K]) Queue(scope string, key K, request string, now time.Time, slots int) time.Duration {
 	c, release := s.hold(scope, now)
 	defer release()
 	if now.Sub(c.queueSwept) > staleAfter {
 		c.queueSwept = now
-		maps.DeleteFunc(c.queued, func(_ K, asks time.Time) bool { return now.Sub(asks) > staleAfter })
+		maps.DeleteFunc(c.queued, func(_ K, p place) bool { return now.Sub(p.asks) > staleAfter })
 	}
-	after := c.line.Next(now, slots)
-	c.queued[key] = now.Add(after)
-	return after
+	p := c.queued[key]
+	if !p.asks.After(now) {
+		p.asks = now.Add(c.line.Next(now, slots))
+	}
+	p.request = request
+	c.queued[key] = p
+	return max(p.asks.Sub(now), NextStep)
 }
 
-// IsQueued reports whether key found no slot when it asked last.
-func (s *InFlight[K]) IsQueued(scope string, key K, now time.Time) bool {
+// IsQueued reports whether key found no slot when it asked last, with the same request.
+func (s *InFlight[K]) IsQueued(scope string, key K, request string, now time.Time) bool {
 	c, release := s.hold(scope, now)
 	defer release()
-	_, queued := c.queued[key]
-	return queued
+	p, queued := c.queued[key]
+	return queued && p.request == request
 }
 
 // count merges what the cache shows with what it does not show yet. It looks at what is noted only, which is little, and not at all machines.

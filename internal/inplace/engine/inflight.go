@@ -2,10 +2,13 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -102,16 +105,17 @@ func (r *run) countInFlight(ctx context.Context) (err error) {
 
 // queue returns the reply to a machine that finds no slot, and notes that it waits.
 func (r *run) queue(w inplace.Wait) inplace.Reply {
-	after := r.slots.Queue(r.scope(), r.Object.UID, r.Now(), r.policy.Policy.MaxInFlight)
+	after := r.slots.Queue(r.scope(), r.Object.UID, r.live.request, r.Now(), r.policy.Policy.MaxInFlight)
 	return inplace.Reply{RetryAfter: after, Message: w.Message}
 }
 
-// stillQueued answers for a Machine that waits for a slot, while none is free. It makes no request:
-// machines that wait are many, and ask again and again. Nothing is done because of the answer, so the
-// cache is good enough. Where the cache does not tell, everything is read.
-func (e *Engine) stillQueued(ctx context.Context, key types.NamespacedName) (inplace.Reply, bool) {
+// stillQueued answers a request about a Machine that waits for a slot, while none is free. It makes
+// no request: machines that wait are many, and ask again and again. Nothing is done because of the
+// answer, so the cache is good enough. Where the cache does not tell, or the request is not the one
+// that was compared with the live objects when the Machine found no slot, everything is read.
+func (e *Engine) stillQueued(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (inplace.Reply, bool) {
 	m := metadataOf(machineKind)
-	if err := e.Client.Get(ctx, key, m); err != nil {
+	if err := e.Client.Get(ctx, client.ObjectKeyFromObject(&request.Desired.Machine), m); err != nil {
 		return inplace.Reply{}, false
 	}
 	isControlPlane := capi.IsControlPlane(m)
@@ -122,12 +126,29 @@ func (e *Engine) stillQueued(ctx context.Context, key types.NamespacedName) (inp
 	if err != nil {
 		return inplace.Reply{}, false
 	}
-	r := &run{Machine: Machine{Engine: e, Object: &clusterv1.Machine{ObjectMeta: m.ObjectMeta}}, owner: o}
-	if r.policy, err = e.selectPolicy(ctx, o.group); err != nil || !r.slots.IsQueued(r.scope(), m.UID, e.Now()) {
+	asked, err := requestDigest(request)
+	if err != nil {
+		return inplace.Reply{}, false
+	}
+	r := &run{
+		Machine: Machine{Engine: e, Object: &clusterv1.Machine{ObjectMeta: m.ObjectMeta}},
+		live:    &liveObjects{request: asked}, owner: o,
+	}
+	if r.policy, err = e.selectPolicy(ctx, o.group); err != nil || !r.slots.IsQueued(r.scope(), m.UID, asked, e.Now()) {
 		return inplace.Reply{}, false
 	}
 	if err := r.countInFlight(ctx); err != nil || !r.policy.Policy.IsFull(r.facts.InFlight) {
 		return inplace.Reply{}, false
 	}
 	return r.queue(inplace.Queued(r.policy.Policy)), true
+}
+
+// requestDigest identifies a request by all that it holds.
+func requestDigest(request *runtimehooksv1.UpdateMachineRequest) (string, error) {
+	data, err := json.Marshal(request.Desired)
+	if err != nil {
+		return "", fmt.Errorf("encoding the objects of a request: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return string(sum[:]), nil
 }

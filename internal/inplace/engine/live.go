@@ -58,6 +58,8 @@ func unasked(reason, format string, args ...any) *UnaskedError {
 
 // liveObjects are a Machine's objects as the API server has them.
 type liveObjects struct {
+	// request identifies the request that was compared with them, if there was one.
+	request string
 	// read is a time at which the Machine was unchanged.
 	read                      time.Time
 	machine                   *clusterv1.Machine
@@ -212,6 +214,9 @@ func (e *Engine) readMarked(ctx context.Context, request *runtimehooksv1.UpdateM
 		return nil, e.showMissingRights(ctx, machine, err)
 	}
 	l.read = read
+	if l.request, err = requestDigest(request); err != nil {
+		return nil, unasked(RequestDiffers, "the request about Machine %s: %v", key, err)
+	}
 	if err := checkMarks(l); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -22,6 +23,30 @@ type countedNodes struct {
 func (n *countedNodes) Node(ctx context.Context, cluster client.ObjectKey, name string) inplace.Node {
 	n.reads++
 	return n.Nodes.Node(ctx, cluster, name)
+}
+
+// TestForgedCallsDoNotMoveTheQueue holds that calls about a Machine that waits for a slot are refused where
+// they differ from the live objects, and that no number of calls has anybody wait longer.
+func TestForgedCallsDoNotMoveTheQueue(t *testing.T) {
+	t.Parallel()
+	w, s := moving(t, external(nil))
+	s.answer = func(string) inplace.Answer { return inplace.Answer{Outcome: inplace.InProgress} }
+	for _, name := range []string{"a", "b"} {
+		if _, err := w.update(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forged := w.request("b")
+	forged.Desired.Machine.Spec.Version = "v1.31.99"
+	for range 100 {
+		reply, err := w.engine.UpdateMachine(t.Context(), forged)
+		if u, ok := errors.AsType[*UnaskedError](err); !ok || u.Reason != RequestDiffers || reply != (inplace.Reply{}) {
+			t.Fatalf("reply %+v, error %v", reply, err)
+		}
+		if reply, err = w.update("b"); err != nil || reply.RetryAfter > inplace.PollQueue {
+			t.Fatalf("the genuine call: %+v, %v", reply, err)
+		}
+	}
 }
 
 // TestQueueIsCheap holds that a machine that finds no slot reads no node, that it makes no request when it asks again, and that

@@ -37,7 +37,7 @@ type run struct {
 func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (inplace.Reply, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
-	if reply, ok := e.stillQueued(ctx, client.ObjectKeyFromObject(&request.Desired.Machine)); ok {
+	if reply, ok := e.stillQueued(ctx, request); ok {
 		return reply, nil
 	}
 	reply, err := e.update(ctx, request)

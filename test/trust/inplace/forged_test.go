@@ -224,6 +224,34 @@ func TestForgedCallsDoNotWait(t *testing.T) {
 	}
 }
 
+// TestForgedCallsDoNotMoveTheQueue holds that a forged call about a machine that waits for a slot of
+// maxInFlight is refused like any other, and that no number of calls has the machine wait longer.
+func TestForgedCallsDoNotMoveTheQueue(t *testing.T) {
+	plane := wire.Start(t)
+	pool := plane.NewPool(t, "a", "b")
+	updater := newUpdater(t, plane, pool, "u")
+	updater.Update = working
+	extension := plane.Run(t)
+	decide(t, extension, pool)
+	pool.Move(t, "a")
+	pool.Move(t, "b")
+	if answer := extension.Call(t, wire.UpdateMachine, pool.Update(t, "a")); answer.Message == "" || answer.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Fatalf("UpdateMachine: %+v", answer)
+	}
+	genuine, forged := pool.Update(t, "b"), pool.Update(t, "b")
+	forged.Desired.Machine.Spec.Version = "v1.31.99"
+	for i := range 20 {
+		answer := extension.Call(t, wire.UpdateMachine, genuine)
+		if answer.Status != runtimehooksv1.ResponseStatusSuccess || !strings.Contains(answer.Message, "maxInFlight") || answer.RetryAfterSeconds > 5 {
+			t.Fatalf("call %d: the answer is %+v", i, answer)
+		}
+		answer = extension.Call(t, wire.UpdateMachine, forged)
+		if answer.Status != runtimehooksv1.ResponseStatusFailure || !strings.Contains(answer.Message, "RequestDiffers") {
+			t.Fatalf("call %d: the answer to the forged call is %+v", i, answer)
+		}
+	}
+}
+
 // TestUpdaterIsToldWhatIsLive holds that nothing that a person sets on a machine reaches its updater under a key of Windlass' own.
 func TestUpdaterIsToldWhatIsLive(t *testing.T) {
 	plane := wire.Start(t)
