@@ -193,9 +193,7 @@ func (r *groupRun) annotate(ctx context.Context, m *clusterv1.Machine, p Patch) 
 	if err := r.fence.Annotate(ctx, written, p); err != nil {
 		return nil, err
 	}
-	if !r.facts.ControlPlane {
-		r.members.add(client.ObjectKeyFromObject(r.object), written)
-	}
+	r.members.addWritten(written)
 	return written, nil
 }
 

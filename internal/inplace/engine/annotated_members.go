@@ -22,36 +22,64 @@ var MemberConditions = []string{
 // farther, so reading all of them live each time would cost the square of their number.
 //
 // Each group is read live once: what another process has written before this one leads may not be in
-// the cache. After that only this process changes what Machines are asked for, beside people, and all
-// writes carry the resourceVersion that was decided on. So a cache that lags delays a group, and lets
-// no more machines begin. It is safe for concurrent use.
+// the cache. From then on every write of a Machine by this process is noted, of upgrades that
+// annotations ask for and of updates that Cluster API asks for. What others write meanwhile, a cache that
+// lags does not show: a Machine that Cluster API has just marked counts later. Its update has not begun
+// then, because only this process begins one. A group marks a Machine under the resourceVersion that it
+// decided on, so what others wrote on that Machine is never overlooked. It is safe for concurrent use.
 type members struct {
 	mu sync.Mutex
-	// newer are Machines that the cache need not show, by group and UID. A group without a map was not
-	// read yet.
-	newer map[types.NamespacedName]map[types.UID]*clusterv1.Machine
+	// groups are those that are looked at.
+	groups map[types.NamespacedName]*memberGroup
 }
 
-func newMembers() *members {
-	return &members{newer: map[types.NamespacedName]map[types.UID]*clusterv1.Machine{}}
+type memberGroup struct {
+	// isRead says that the group was read live.
+	isRead bool
+	// newer are Machines that the cache need not show.
+	newer map[types.UID]*clusterv1.Machine
 }
 
-// isRead reports whether a group was read live.
-func (s *members) isRead(group types.NamespacedName) bool {
+func newMembers() *members { return &members{groups: map[types.NamespacedName]*memberGroup{}} }
+
+// open has the writes of a group's Machines noted from now on. It reports whether the group was read live.
+func (s *members) open(group types.NamespacedName) (isRead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.newer[group] != nil
-}
-
-// add notes a Machine as it was read from, or returned by, the API server. It must not be changed any more.
-func (s *members) add(group types.NamespacedName, machines ...*clusterv1.Machine) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.newer[group] == nil {
-		s.newer[group] = map[types.UID]*clusterv1.Machine{}
+	if s.groups[group] == nil {
+		s.groups[group] = &memberGroup{newer: map[types.UID]*clusterv1.Machine{}}
 	}
-	for _, m := range machines {
-		s.newer[group][m.UID] = m
+	return s.groups[group].isRead
+}
+
+// addRead notes the Machines of a group as they were read from the API server.
+func (s *members) addRead(group types.NamespacedName, machines []clusterv1.Machine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[group]
+	if g == nil {
+		return // It was removed meanwhile.
+	}
+	g.isRead = true
+	for i := range machines {
+		g.add(&machines[i])
+	}
+}
+
+// addWritten notes a Machine as the API server returned it to a write, if its group is looked at.
+func (s *members) addWritten(m *clusterv1.Machine) {
+	group := types.NamespacedName{Namespace: m.Namespace, Name: m.Labels[clusterv1.MachineDeploymentNameLabel]}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.groups[group]; g != nil {
+		g.add(m.DeepCopy())
+	}
+}
+
+// add notes a Machine, which must not be changed any more.
+func (g *memberGroup) add(m *clusterv1.Machine) {
+	if old := g.newer[m.UID]; old == nil || isOlder(old, m) {
+		g.newer[m.UID] = m
 	}
 }
 
@@ -59,24 +87,28 @@ func (s *members) add(group types.NamespacedName, machines ...*clusterv1.Machine
 func (s *members) remove(group types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.newer, group)
+	delete(s.groups, group)
 }
 
 // merge puts newer Machines in the place of cached ones, and forgets what the cache has caught up with.
 func (s *members) merge(group types.NamespacedName, cached []clusterv1.Machine) []*clusterv1.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	newer := s.newer[group]
-	s.newer[group] = map[types.UID]*clusterv1.Machine{}
+	g := s.groups[group]
+	if g == nil {
+		g = &memberGroup{} // It was removed meanwhile.
+	}
+	newer := map[types.UID]*clusterv1.Machine{}
 	merged := make([]*clusterv1.Machine, 0, len(cached))
 	for i := range cached {
 		m := &cached[i]
-		if n := newer[m.UID]; n != nil && isOlder(m, n) {
-			s.newer[group][m.UID] = n
+		if n := g.newer[m.UID]; n != nil && isOlder(m, n) {
+			newer[m.UID] = n
 			m = n
 		}
 		merged = append(merged, m)
 	}
+	g.newer = newer
 	return merged
 }
 
@@ -88,16 +120,12 @@ func isOlder(a, b *clusterv1.Machine) bool {
 // readMembersOf returns the Machines of a MachineDeployment, of all its MachineSets. They must not be changed.
 func (e *Engine) readMembersOf(ctx context.Context, cluster, group types.NamespacedName) ([]*clusterv1.Machine, error) {
 	labels := client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name, clusterv1.MachineDeploymentNameLabel: group.Name}
-	if !e.members.isRead(group) {
+	if !e.members.open(group) {
 		machines, err := e.listMachines(ctx, cluster, labels)
 		if err != nil {
 			return nil, err
 		}
-		read := make([]*clusterv1.Machine, 0, len(machines))
-		for i := range machines {
-			read = append(read, &machines[i])
-		}
-		e.members.add(group, read...)
+		e.members.addRead(group, machines)
 	}
 	cached := &clusterv1.MachineList{}
 	if err := e.Client.List(ctx, cached, client.InNamespace(group.Namespace), labels, client.UnsafeDisableDeepCopy); err != nil {

@@ -124,3 +124,63 @@ func TestCacheLags(t *testing.T) {
 		t.Errorf("%d machines are marked when the cache has caught up", marked())
 	}
 }
+
+// TestCacheLagsBehindUpdates holds that machines that this process updates because Cluster API asks for
+// it count for maxInFlight of their group, though the cache does not show that: before, while and
+// after the group is read live for the first time.
+func TestCacheLagsBehindUpdates(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"before", "while", "after"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			w := newUpgradeWorld(t, inPlaceOnly(2))
+			w.addGroup(deploymentKind, "md", "w-0", "w-1", "w-2", "w-3")
+			w.askGroup(deploymentKind, "md", toVersion)
+			begin := func(now string) {
+				t.Helper()
+				if now != when {
+					return
+				}
+				for _, name := range []string{"w-2", "w-3"} {
+					m := w.engine.NewMachine(w.machine(name), w.now)
+					if err := m.recordProgress(w.quiet(), nil, &inplace.Progress{ID: "id", Phase: inplace.Draining}, inplace.Policy{}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			shown := &clusterv1.MachineList{Items: w.machines()}
+			w.engine.Client = interceptor.NewClient(w.api, interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if machines, ok := list.(*clusterv1.MachineList); ok {
+						shown.DeepCopyInto(machines)
+						return nil
+					}
+					return c.List(ctx, list, opts...)
+				},
+			})
+			w.engine.Live = interceptor.NewClient(w.client, interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					err := c.List(ctx, list, opts...)
+					if strings.Contains((&client.ListOptions{}).ApplyOptions(opts).LabelSelector.String(), clusterv1.MachineDeploymentNameLabel) {
+						begin("while")
+					}
+					return err
+				},
+			})
+			begin("before")
+			for i := range 6 {
+				if _, err := w.engine.UpgradeGroup(w.quiet(), deploymentKind, keyNamed("md")); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					begin("after")
+				}
+			}
+			for _, m := range w.machines() {
+				if m.Annotations[keys.To] != "" {
+					t.Errorf("Machine %s is marked though two others are updated", m.Name)
+				}
+			}
+		})
+	}
+}

@@ -132,6 +132,7 @@ func (m *Machine) RecordBegin(ctx context.Context, p Patch) error {
 		return err
 	}
 	m.confirmed.Renew(at)
+	m.members.addWritten(m.Object)
 	return nil
 }
 

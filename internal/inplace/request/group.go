@@ -13,8 +13,11 @@ import (
 // groupPoll is when a group is looked at again though none of its machines is farther: what it waits for may be elsewhere.
 const groupPoll = 15 * time.Second
 
-// DecideGroup says what happens next to a group: at most one thing. Like DecideMachine it is a function of the facts. The facts must be as fresh as the
-// API server's: a machine that was marked a moment ago and does not show it would not count.
+// DecideGroup returns what happens next to a group: at most one thing. Like DecideMachine it is a
+// function of the facts. The facts must show all that this process has written, and what processes
+// before it have written: a machine that it marked, or that it began to update, a moment ago and that
+// does not show it would not count. What others write meanwhile may be missing; a Mark, Unmark or
+// RetryMember must be written under the resourceVersion that the facts were read with.
 func DecideGroup(f Group) GroupVerdict {
 	f.Members = sorted(f.Members)
 	running := f.Record != nil && f.Record.Ended == nil
