@@ -80,7 +80,7 @@ var rules = []rule{
 	{pkg: "pkg/plan", kind: pure, imports: `pkg/version`},
 	{pkg: "pkg/version", kind: pure, imports: ``},
 	{pkg: "internal/app", kind: effects, imports: `
-		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
+		api/updates/v1alpha1 api/v1alpha1 internal/contract internal/controllers
 		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace/engine internal/linuxhost internal/port
 		internal/topology internal/transport/pod internal/transport/ssh internal/updaters
@@ -94,7 +94,7 @@ var rules = []rule{
 	{pkg: "internal/conformance", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/text internal/updaters
 	`},
-	{pkg: "internal/contract", kind: effects, imports: `internal/keyed`},
+	{pkg: "internal/contract", kind: effects, imports: `internal/capi internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/guard internal/inplace/engine
 		internal/snapshot internal/text internal/updatepolicy internal/upgradegraph
@@ -122,8 +122,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/guard", kind: pure, imports: ``},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/guard internal/shares internal/snapshot
-		internal/text internal/updatepolicy pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard internal/shares
+		internal/snapshot internal/text internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/hookclient", kind: effects, imports: `
 		internal/keyed internal/peer internal/text
@@ -204,8 +204,8 @@ var rules = []rule{
 		internal/inplace internal/inplace/cover internal/peer
 	`},
 	{pkg: "internal/updaters/handover", kind: effects, imports: `
-		api/updates/v1alpha1 api/v1alpha1 internal/inplace internal/inplace/cover internal/keyed
-		internal/port internal/updaters
+		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/inplace internal/inplace/cover
+		internal/keyed internal/port internal/updaters
 	`},
 	{pkg: "internal/updaters/hosts", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request

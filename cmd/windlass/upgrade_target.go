@@ -145,7 +145,7 @@ func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.T
 			return upgradeView{}, err
 		}
 		for _, machine := range all {
-			if t.owns(machine) {
+			if capi.Belongs(machine, t.owner()) {
 				v.machines = append(v.machines, machine)
 			}
 		}
@@ -157,13 +157,12 @@ func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.T
 	return v, nil
 }
 
-// owns reports whether a Machine of the Cluster belongs to the group.
-func (t upgradeTarget) owns(m *clusterv1.Machine) bool {
-	controlPlane := capi.IsControlPlane(m)
+// owner returns the object as the owner of a group's machines.
+func (t upgradeTarget) owner() capi.Owner {
 	if t.kind == kindControlPlane {
-		return controlPlane
+		return capi.Owner{GroupVersionKind: t.object.GetObjectKind().GroupVersionKind(), NamespacedName: t.key}
 	}
-	return !controlPlane && m.Labels[clusterv1.MachineDeploymentNameLabel] == t.key.Name
+	return capi.MachineDeployment(t.key.Namespace, t.key.Name)
 }
 
 // findProblem returns what is wrong with the object itself.

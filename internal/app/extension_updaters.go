@@ -16,7 +16,7 @@ import (
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/handover"
@@ -183,11 +183,14 @@ func (p *updaterPool) machineOwner(ctx context.Context, machine types.Namespaced
 	if err := p.live.Get(ctx, machine, m); err != nil {
 		return updatesv1.Owner{}, fmt.Errorf("reading Machine %s: %w", machine, err)
 	}
-	owner, ok := capi.OwnerOf(m)
+	owner, ok, err := contract.FetchOwner(ctx, p.live, m)
+	if err != nil {
+		return updatesv1.Owner{}, fmt.Errorf("finding the owner of Machine %s: %w", machine, err)
+	}
 	if !ok {
 		return updatesv1.Owner{}, nil
 	}
-	return updatesv1.Owner{APIVersion: owner.GroupVersion().String(), Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}, nil
+	return handover.OwnerFrom(owner), nil
 }
 
 // machineAnnotations reads the annotations of a Machine.

@@ -66,6 +66,71 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
+func TestOwnerThrough(t *testing.T) {
+	t.Parallel()
+	controlledBy := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: name, Controller: new(true)}}
+	}
+	label := map[string]string{clusterv1.MachineDeploymentNameLabel: "labelled"}
+	for name, test := range map[string]struct {
+		meta metav1.ObjectMeta
+		want capi.Owner
+	}{
+		"by its controller":           {metav1.ObjectMeta{OwnerReferences: controlledBy("MachineDeployment", "md")}, capi.MachineDeployment("ns", "md")},
+		"the controller before label": {metav1.ObjectMeta{OwnerReferences: controlledBy("MachineDeployment", "md"), Labels: label}, capi.MachineDeployment("ns", "md")},
+		"by its label":                {metav1.ObjectMeta{Labels: label}, capi.MachineDeployment("ns", "labelled")},
+		"by its label, controlled by another kind": {
+			metav1.ObjectMeta{OwnerReferences: controlledBy("Other", "x"), Labels: label}, capi.MachineDeployment("ns", "labelled"),
+		},
+		"a MachineSet by itself": {want: capi.Owner{
+			GroupVersionKind: capi.MachineSetKind, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "set"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.meta.Namespace, test.meta.Name = "ns", "set"
+			if diff := cmp.Diff(test.want, capi.OwnerThrough(&test.meta)); diff != "" {
+				t.Errorf("OwnerThrough (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBelongs(t *testing.T) {
+	t.Parallel()
+	md, pool := capi.MachineDeployment("ns", "md-a"), map[string]string{clusterv1.MachinePoolNameLabel: "md-a"}
+	set := capi.Owner{GroupVersionKind: capi.MachineSetKind, NamespacedName: md.NamespacedName}
+	controlPlane := capi.Owner{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "cp"}}
+	worker := map[string]string{clusterv1.MachineDeploymentNameLabel: "md-a"}
+	both := map[string]string{clusterv1.MachineDeploymentNameLabel: "md-a", clusterv1.MachineControlPlaneLabel: ""}
+	for name, test := range map[string]struct {
+		labels map[string]string
+		owner  capi.Owner
+		want   bool
+	}{
+		"a worker of its MachineDeployment":         {worker, md, true},
+		"a worker of another MachineDeployment":     {worker, capi.MachineDeployment("ns", "md-b"), false},
+		"a worker in another namespace":             {worker, capi.MachineDeployment("other", "md-a"), false},
+		"a worker of a MachineSet of that name":     {worker, set, false},
+		"a worker of a control plane":               {worker, controlPlane, false},
+		"a control plane machine":                   {both, controlPlane, true},
+		"a control plane machine of workers":        {both, md, false},
+		"a control plane machine of a MachineSet":   {both, set, false},
+		"a Machine of a pool":                       {pool, md, false},
+		"a Machine of a pool, and no object as yet": {pool, capi.MachineDeployment("ns", ""), false},
+		"another version of the MachineDeployment": {worker, capi.Owner{
+			GroupVersionKind: capi.MachineDeploymentKind.GroupKind().WithVersion("v1beta1"), NamespacedName: md.NamespacedName,
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := capi.Belongs(&metav1.ObjectMeta{Namespace: "ns", Labels: test.labels}, test.owner); got != test.want {
+				t.Errorf("Belongs: %t", got)
+			}
+		})
+	}
+}
+
 func TestClusterName(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -41,15 +41,52 @@ type Owner struct {
 	types.NamespacedName
 }
 
+// MachineDeployment returns a MachineDeployment as an owner.
+func MachineDeployment(namespace, name string) Owner {
+	return Owner{
+		GroupVersionKind: MachineDeploymentKind,
+		NamespacedName:   types.NamespacedName{Namespace: namespace, Name: name},
+	}
+}
+
+// IsMachineDeployment reports whether the owner is a MachineDeployment, of any version.
+func (o Owner) IsMachineDeployment() bool { return o.GroupKind() == MachineDeploymentKind.GroupKind() }
+
 // OwnerOf returns the owner of the group that a Machine or MachineSet belongs to: for workers the
 // MachineDeployment that a label names, because their controller is a MachineSet; otherwise the
 // controller. ok is false if the object has neither.
 func OwnerOf(object metav1.Object) (owner Owner, ok bool) {
-	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetLabels()[clusterv1.MachineDeploymentNameLabel]}
-	if key.Name != "" && !IsControlPlane(object) {
-		return Owner{GroupVersionKind: MachineDeploymentKind, NamespacedName: key}, true
+	if name := object.GetLabels()[clusterv1.MachineDeploymentNameLabel]; name != "" && !IsControlPlane(object) {
+		return MachineDeployment(object.GetNamespace(), name), true
 	}
 	return ControllerOf(object)
+}
+
+// OwnerThrough returns the owner of the group of the Machines that a MachineSet controls: the
+// MachineDeployment that controls the MachineSet, or that the MachineSet's label names; the MachineSet
+// itself if there is none. It completes [OwnerOf] for a Machine whose label is gone, because somebody
+// removed it or created the Machine without it: for that one, OwnerOf returns the MachineSet.
+func OwnerThrough(set metav1.Object) Owner {
+	for _, ownerOf := range []func(metav1.Object) (Owner, bool){ControllerOf, OwnerOf} {
+		if owner, ok := ownerOf(set); ok && owner.IsMachineDeployment() {
+			return owner
+		}
+	}
+	return Owner{
+		GroupVersionKind: MachineSetKind,
+		NamespacedName:   types.NamespacedName{Namespace: set.GetNamespace(), Name: set.GetName()},
+	}
+}
+
+// Belongs reports whether a Machine belongs to the group of an owner: a MachineDeployment, a MachineSet,
+// or the control plane object of the Machine's Cluster. A Cluster has one control plane, so all its
+// control plane Machines belong to that, also those that nothing controls.
+func Belongs(machine metav1.Object, owner Owner) bool {
+	if IsControlPlane(machine) {
+		return !owner.IsMachineDeployment() && owner.GroupKind() != MachineSetKind.GroupKind()
+	}
+	own, ok := OwnerOf(machine)
+	return ok && own.GroupKind() == owner.GroupKind() && own.NamespacedName == owner.NamespacedName
 }
 
 // ControllerOf returns the controller of an object; ok is false if it has none.

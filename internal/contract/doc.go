@@ -3,4 +3,6 @@
 // https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview
 //
 // It also tells whether objects of a kind can be watched, see [Watchable], and which right is missing if not, see [RightsError].
+//
+// [FetchOwner] finds the owner of a Machine's group, also of a Machine that Cluster API's label is gone from.
 package contract

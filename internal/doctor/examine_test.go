@@ -442,3 +442,17 @@ func healthCheck(selector map[string]string, seconds int32) *clusterv1.MachineHe
 	}
 	return h
 }
+
+// TestGroupsOfMachines: the Machines of a MachinePool are in no MachineDeployment, also not in one that
+// does not exist yet.
+func TestGroupsOfMachines(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Objects.MachineDeployments = nil
+	f.Objects.Machines = []*clusterv1.Machine{machine("pool-0", map[string]string{clusterv1.MachinePoolNameLabel: "mp"})}
+	for _, g := range listGroups(f) {
+		if len(g.machines) > 0 {
+			t.Errorf("%s has Machine %s", g.Subject, g.machines[0].Name)
+		}
+	}
+}

@@ -113,8 +113,7 @@ func listGroups(f Facts) []group {
 		g := group{UpdateGroup: u}
 		g.selected, g.err = updatepolicy.Select(f.Policies, u.Group)
 		for _, m := range f.Objects.Machines {
-			controlPlane := capi.IsControlPlane(m)
-			if controlPlane == u.ControlPlane && (controlPlane || m.Labels[clusterv1.MachineDeploymentNameLabel] == u.Object) {
+			if capi.Belongs(m, u.Owner()) {
 				g.machines = append(g.machines, m)
 			}
 		}

@@ -8,8 +8,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -60,6 +62,15 @@ type UpdateGroup struct {
 	// InTopology and InClass are the group's item of the Cluster's topology, and that of the ClusterClass; nil where there is none.
 	InTopology *clusterv1.MachineDeploymentTopology
 	InClass    *clusterv1.MachineDeploymentClass
+}
+
+// Owner returns the object whose machines the group is. A control plane's kind is not known here; the
+// name is empty while the object does not exist.
+func (g UpdateGroup) Owner() capi.Owner {
+	if g.ControlPlane {
+		return capi.Owner{NamespacedName: types.NamespacedName{Namespace: g.Namespace, Name: g.Object}}
+	}
+	return capi.MachineDeployment(g.Namespace, g.Object)
 }
 
 // UpdateGroups lists a cluster's groups as UpdatePolicies select them: the control plane, then the topology's

@@ -115,9 +115,12 @@ type groupsByKey map[groupKey]*groupFacts
 // of returns the group of a Machine. One that belongs to none that was given, such as a Machine by itself, gets one of its
 // own, which nobody shows.
 func (g groupsByKey) of(m *clusterv1.Machine) *groupFacts {
-	key := groupKey(m.Labels[clusterv1.MachineDeploymentNameLabel])
-	if found, known := g[key]; known && (capi.IsControlPlane(m) == (key == "")) {
-		return found
+	owner, _ := capi.OwnerOf(m)
+	switch {
+	case capi.IsControlPlane(m) && g[""] != nil:
+		return g[""]
+	case owner.IsMachineDeployment() && g[groupKey(owner.Name)] != nil:
+		return g[groupKey(owner.Name)]
 	}
 	return &groupFacts{Group: Group{Count: make(map[State]int)}}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -37,7 +38,6 @@ type group struct {
 }
 
 const (
-	machineSetKind          = "MachineSet"
 	machineDeploymentKind   = "MachineDeployment"
 	kubeadmControlPlaneKind = "KubeadmControlPlane"
 )
@@ -46,39 +46,17 @@ const (
 // has one of a MachineSet without a MachineDeployment: no UpdatePolicy selects those. The label of a
 // MachinePool alone exempts no Machine, because a tenant can add it to any.
 func (g *Guard) readGroup(ctx context.Context, cluster *clusterv1.Cluster, m machine) (*group, error) {
-	deployment, err := g.readDeploymentName(ctx, m)
+	owner, _, err := contract.FetchOwner(ctx, g.options.Live, m.meta())
 	switch {
 	case err != nil:
-		return nil, err
-	case deployment != "":
-		return g.readMachineDeployment(ctx, cluster, deployment)
+		return nil, fmt.Errorf("finding the owner of Machine %s: %w", m.facts.Name, err)
+	case owner.IsMachineDeployment():
+		return g.readMachineDeployment(ctx, cluster, owner.Name)
 	case m.controller != nil && has(m.labels, clusterv1.MachineControlPlaneLabel):
 		return g.readControlPlane(ctx, cluster, m)
 	default:
 		return nil, nil
 	}
-}
-
-// readDeploymentName returns the name of a Machine's MachineDeployment. Cluster API labels Machines with it; where the label is
-// gone, the MachineSet knows.
-func (g *Guard) readDeploymentName(ctx context.Context, m machine) (string, error) {
-	if name := m.labels[clusterv1.MachineDeploymentNameLabel]; name != "" || m.controller == nil {
-		return name, nil
-	}
-	version, err := schema.ParseGroupVersion(m.controller.APIVersion)
-	if err != nil || version.Group != clusterv1.GroupVersion.Group || m.controller.Kind != machineSetKind {
-		return "", nil //nolint:nilerr // An owner that is no MachineSet is not asked.
-	}
-	set := &metav1.PartialObjectMetadata{}
-	set.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(machineSetKind))
-	err = g.options.Live.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: m.controller.Name}, set)
-	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading MachineSet %s: %w", m.controller.Name, err)
-	}
-	if owner := metav1.GetControllerOf(set); owner != nil && owner.Kind == machineDeploymentKind {
-		return owner.Name, nil
-	}
-	return set.Labels[clusterv1.MachineDeploymentNameLabel], nil
 }
 
 func (g *Guard) readMachineDeployment(ctx context.Context, cluster *clusterv1.Cluster, name string) (*group, error) {

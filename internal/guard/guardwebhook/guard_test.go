@@ -54,6 +54,16 @@ func TestGuard(t *testing.T) {
 			delete(m.Labels, clusterv1.MachineDeploymentNameLabel)
 			return m
 		}, false, "would replace Machine w-0"},
+		"a control plane machine with the label of a MachineDeployment": {nil, admissionv1.Delete, func(w *world) any {
+			m := w.machine("p-0")
+			m.Labels[clusterv1.MachineDeploymentNameLabel] = "c-md"
+			return m
+		}, false, "KubeadmControlPlane default/c-cp"},
+		"a worker with the label of a control plane": {nil, admissionv1.Delete, func(w *world) any {
+			m := w.machine("w-0")
+			m.Labels[clusterv1.MachineControlPlaneLabel] = ""
+			return m
+		}, false, "MachineDeployment default/c-md"},
 		"a worker with the label of a MachinePool": {
 			nil, admissionv1.Delete, func(w *world) any { return pooled(w.machine("w-0")) }, false, "would replace Machine w-0",
 		},

@@ -34,6 +34,15 @@ type machine struct {
 	facts      guard.Machine
 }
 
+// meta returns what the owner of the Machine's group is found by.
+func (m machine) meta() metav1.Object {
+	meta := &metav1.ObjectMeta{Namespace: m.namespace, Labels: m.labels}
+	if m.controller != nil {
+		meta.OwnerReferences = []metav1.OwnerReference{*m.controller}
+	}
+	return meta
+}
+
 // wireMachine is as much of a Machine as is needed, of all versions: they differ in where conditions are.
 type wireMachine struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -90,7 +90,7 @@ func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.
 	}
 	return u.decide(ctx, cover.Machine, current, desired, func(ctx context.Context) (updatesv1.HandOverRequest, error) {
 		m := &request.Desired.Machine
-		owner, err := u.ownerOf(ctx, m)
+		owner, err := u.findOwner(ctx, m)
 		if err != nil {
 			return updatesv1.HandOverRequest{}, err
 		}
@@ -122,7 +122,7 @@ func (u *Updater) offerMachineSet(ctx context.Context, request *runtimehooksv1.C
 	}
 	offer := updatesv1.HandOverRequest{
 		Cluster:  updatesv1.ObjectName{Namespace: set.Namespace, Name: set.Spec.ClusterName},
-		Owner:    ownerByLabels(set.Namespace, set.Labels),
+		Owner:    ownerOf(set),
 		Machines: make([]updatesv1.ObjectName, 0, len(machines)),
 	}
 	for _, machine := range machines {
@@ -170,10 +170,10 @@ func (u *Updater) decide(ctx context.Context, scope cover.Scope, current, desire
 	return patches, nil
 }
 
-// ownerOf finds the object that wants a Machine updated.
-func (u *Updater) ownerOf(ctx context.Context, machine *clusterv1.Machine) (updatesv1.Owner, error) {
+// findOwner finds the object that wants a Machine updated.
+func (u *Updater) findOwner(ctx context.Context, machine *clusterv1.Machine) (updatesv1.Owner, error) {
 	if u.options.Owner == nil {
-		return ownerByLabels(machine.Namespace, machine.Labels), nil
+		return ownerOf(machine), nil
 	}
 	owner, err := u.options.Owner(ctx, types.NamespacedName{Namespace: machine.Namespace, Name: machine.Name})
 	if err != nil {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
@@ -86,14 +88,19 @@ func instantiateTemplate(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// ownerByLabels says what Cluster API's labels on a Machine or MachineSet say about the owner. Those of a control plane do not
-// tell its type.
-func ownerByLabels(namespace string, labels map[string]string) updatesv1.Owner {
-	if name := labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
-		return updatesv1.Owner{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Namespace: namespace, Name: name}
+// ownerOf returns the owner of a Machine or MachineSet as far as the object tells it. For a control plane
+// Machine without a controller that is only the name, by Cluster API's label.
+func ownerOf(object metav1.Object) updatesv1.Owner {
+	if owner, ok := capi.OwnerOf(object); ok {
+		return OwnerFrom(owner)
 	}
-	if name := labels[clusterv1.MachineControlPlaneNameLabel]; name != "" {
-		return updatesv1.Owner{Namespace: namespace, Name: name}
+	if name := object.GetLabels()[clusterv1.MachineControlPlaneNameLabel]; name != "" {
+		return updatesv1.Owner{Namespace: object.GetNamespace(), Name: name}
 	}
 	return updatesv1.Owner{}
+}
+
+// OwnerFrom returns an owner in the form of the protocol.
+func OwnerFrom(owner capi.Owner) updatesv1.Owner {
+	return updatesv1.Owner{APIVersion: owner.GroupVersion().String(), Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}
 }

@@ -97,7 +97,7 @@ func (u *Updater) makeStart(ctx context.Context, request *runtimehooksv1.UpdateM
 	if err != nil {
 		return updatesv1.HandOverRequest{}, fmt.Errorf("the desired objects: %w", err)
 	}
-	owner, err := u.ownerOf(ctx, m)
+	owner, err := u.findOwner(ctx, m)
 	if err != nil {
 		return updatesv1.HandOverRequest{}, err
 	}
