@@ -18,6 +18,9 @@ import (
 //
 // An engine asks whether the group has arrived, and what its oldest kubelet is, because skew is about
 // kubelets. So every machine counts by what its kubelet reports, builds included ([RunningVersion]).
+//
+// Both rules are about values. Package snapshot walks over the Machines of groups: groups.go for plans,
+// chain.go for the engine.
 
 // Reported is a version that an object reports about itself, with the field that contains it.
 type Reported struct {
