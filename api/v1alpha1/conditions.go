@@ -6,8 +6,8 @@ const UpdateBlockedCondition = "windlass.dev/UpdateBlocked"
 
 // The reasons of UpdateBlockedCondition, and of the Events that go with it.
 const (
-	// NotCoveredReason: no combination of updaters covers the change, or an updater cannot move the
-	// kubelet so far at once; and the policy forbids to replace machines.
+	// NotCoveredReason: no combination of updaters covers the change, and the policy forbids to replace
+	// machines; or an updater of the decision cannot move the kubelet so far at once.
 	NotCoveredReason = "NotCovered"
 	// UpdaterErrorReason: an updater could not be asked, answered with something that cannot be used,
 	// or may no longer change the Machine.
