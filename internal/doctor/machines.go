@@ -190,7 +190,8 @@ func failedMend(namespace string) string {
 func blockedMend(reason string) string {
 	switch reason {
 	case v1alpha1.NotCoveredReason:
-		return "do one of these: register an updater that covers these fields; name them in ignorePaths of the UpdatePolicy, where running machines need not have them; " +
+		return "if an updater moves a kubelet by fewer minors at once, set the owner to a version in between, and windlass.dev/update-abandon on the Machine; " +
+			"otherwise do one of these: register an updater that covers these fields; name them in ignorePaths of the UpdatePolicy, where running machines need not have them; " +
 			"set its fallback to RollingUpdate, to have machines replaced; take the change back"
 	case v1alpha1.UpdaterErrorReason:
 		return "see that the updater runs, can be reached, and answers as it should: kubectl get updaters -o wide, and windlass updater verify"

@@ -313,7 +313,8 @@ func decideDraining(f Facts) Verdict {
 	return Verdict{Progress: &p, Action: Drain{}}
 }
 
-// decideUpdating asks the updater, also when the attempt's time is over: what it says last belongs into the reason.
+// decideUpdating asks the updater, also when the attempt's time is over, so that the reason of the
+// failure contains its last message.
 func decideUpdating(f Facts) Verdict {
 	return Verdict{Progress: f.Progress, Action: Call{Step: f.Progress.Steps[0], Operation: f.Progress.Operation}}
 }

@@ -10,8 +10,12 @@ import (
 // was deleted right after its begin is never shown.
 const staleAfter = 5 * time.Minute
 
-// InFlight remember begins and ends, by scope: what shares one maxInFlight. K identifies machines. Use New. Safe for concurrent use. A scope in which nothing
-// has begun or ended for staleAfter is forgotten.
+// IsFull reports whether no slot is free.
+func (p Policy) IsFull(inFlight int) bool { return p.MaxInFlight > 0 && inFlight >= p.MaxInFlight }
+
+// InFlight remembers the begins and ends of updates, by scope: what shares one maxInFlight. K identifies
+// machines. NewInFlight makes one. It is safe for concurrent use. A scope in which nothing has begun or
+// ended for staleAfter is forgotten.
 type InFlight[K comparable] struct {
 	mu     sync.Mutex
 	scopes map[string]*scope[K]
@@ -28,7 +32,8 @@ type Seen[K comparable] struct {
 }
 
 type scope[K comparable] struct {
-	// users counts the calls that hold the scope or wait for it, and used is when the last one came. Slots.mu guards both.
+	// users counts the calls that hold the scope or wait for it, and used is when the last one came.
+	// InFlight.mu guards both.
 	users int
 	used  time.Time
 	mu    sync.Mutex
@@ -54,7 +59,7 @@ type place struct {
 	asks    time.Time
 }
 
-// NewInFlight returns Slots that remember nothing.
+// NewInFlight returns an InFlight that remembers nothing.
 func NewInFlight[K comparable]() *InFlight[K] { return &InFlight[K]{scopes: map[string]*scope[K]{}} }
 
 // hold returns a scope, locked, and the function that lets go of it.

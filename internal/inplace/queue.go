@@ -39,6 +39,3 @@ func Queued(p Policy) Wait {
 		Message: fmt.Sprintf("not started: as many machines as maxInFlight allows (%d) are being updated", p.MaxInFlight),
 	}
 }
-
-// IsFull reports whether no slot is free.
-func (p Policy) IsFull(inFlight int) bool { return p.MaxInFlight > 0 && inFlight >= p.MaxInFlight }

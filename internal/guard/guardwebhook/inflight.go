@@ -23,10 +23,10 @@ const (
 	// maxWaitingOfAll and maxWaitingInNamespace bound the requests that wait at the same time, about any
 	// owner: each of them lists again and again, and a tenant can have many owners.
 	maxWaitingOfAll, maxWaitingInNamespace = 256, 32
-	// maxInFlight bounds the creations that are in flight for one owner. Cluster API's controllers have one
+	// maxCreatesRemembered bounds the creations that are in flight for one owner. Cluster API's controllers have one
 	// per MachineSet. It is more than farFromLimit, so that forged ones keep none from being remembered
 	// that is allowed all the same.
-	maxInFlight = 128
+	maxCreatesRemembered = 128
 	// maxDeletes bounds the deletions in flight of all groups.
 	maxDeletes = 4096
 	// countLifetime is how long a count may be used again.
@@ -250,7 +250,7 @@ func (f *inFlight) add(operation guard.Operation, g *groupInFlight, machine type
 		return f.addDeletion(machine)
 	}
 	g.created++
-	return keep(g.creates, machine, f.now(), maxInFlight)
+	return keep(g.creates, machine, f.now(), maxCreatesRemembered)
 }
 
 // keep adds a Machine to requests that has room for most.

@@ -51,7 +51,7 @@ func (r *run) peerUpgraded(ctx context.Context) (string, error) {
 		return fmt.Sprintf("the lock of the control plane, of which one machine changes at a time, is held by %s", lock.Holder), nil
 	}
 	why := ""
-	err = EachPage(ctx, r.Live, newMachineMetadataList, func(page *metav1.PartialObjectMetadataList) {
+	err = eachPage(ctx, r.Live, newMachineMetadataList, func(page *metav1.PartialObjectMetadataList) {
 		for i := range page.Items {
 			if m := &page.Items[i]; why == "" && m.Name != r.Object.Name {
 				why = upgradedTo(m)
@@ -64,8 +64,8 @@ func (r *run) peerUpgraded(ctx context.Context) (string, error) {
 	return why, nil
 }
 
-// EachPage lists objects page by page, and shows each page to f. Every page is a list of its own: decoding one into another's would mix their objects.
-func EachPage[L client.ObjectList](ctx context.Context, reader client.Reader, newList func() L, f func(page L), options ...client.ListOption) error {
+// eachPage lists objects page by page, and shows each page to f. Every page is a list of its own: decoding one into another's would mix their objects.
+func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, newList func() L, f func(page L), options ...client.ListOption) error {
 	for next, more := "", true; more; more = next != "" {
 		page := newList()
 		if err := reader.List(ctx, page, append([]client.ListOption{client.Limit(pageSize), client.Continue(next)}, options...)...); err != nil {

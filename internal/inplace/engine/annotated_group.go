@@ -46,7 +46,7 @@ func (e *Engine) UpgradeGroup(ctx context.Context, gvk schema.GroupVersionKind, 
 		return Result{}, err
 	}
 	result, err := r.carryOn(ctx)
-	if IsStale(err) {
+	if isStale(err) {
 		return Result{Now: true}, nil
 	}
 	return result, err
@@ -106,7 +106,7 @@ func (r *groupRun) settle(ctx context.Context, v request.GroupVerdict) (changed 
 		r.emit(ctx, r.gvk.Kind, r.object, v.Event)
 	}
 	if isRest(v.Action) && v.State != (request.State{}) {
-		if err := r.show(ctx, v.State); IsStale(err) {
+		if err := r.show(ctx, v.State); isStale(err) {
 			return false, err
 		} else if err != nil {
 			logFor(ctx).Error(err, "Writing the condition of a group", "kind", r.gvk.Kind, "group", r.name())

@@ -24,7 +24,7 @@ func NewKeys(prefix string) Keys {
 func (k Keys) all() []string {
 	return append([]string{
 		k.To, k.Status, k.Release, k.ChangeID, k.LastFailed, v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation,
-	}, RemediationKeys...)
+	}, remediationKeys...)
 }
 
 // Marked reports whether an object with these annotations has ever been asked for an upgrade, or is protected from remediation by this project.

@@ -30,7 +30,7 @@ func (e *Engine) UpgradeMachine(ctx context.Context, key types.NamespacedName) (
 		return Result{}, err
 	}
 	result, err := r.carryOn(ctx)
-	if IsStale(err) {
+	if isStale(err) {
 		return Result{Now: true}, nil
 	}
 	return result, err
@@ -193,17 +193,17 @@ func (r *machineRun) settle(ctx context.Context, v request.MachineVerdict) error
 	return nil
 }
 
-// showNow is show, except that only a *fence.StaleError is returned: the next reconcile shows what this one did not.
+// showNow is show, except that only a *staleError is returned: the next reconcile shows what this one did not.
 func (r *machineRun) showNow(ctx context.Context, s request.State) error {
 	err := r.show(ctx, s)
-	if err != nil && !IsStale(err) {
+	if err != nil && !isStale(err) {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", r.name())
 		return nil
 	}
 	return err
 }
 
-// record records what was decided, by one of the ways of an update.Machine, and reports it.
+// record records what was decided, by Record or RecordBegin, and reports it.
 func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write func(context.Context, Patch) error) error {
 	patch, err := difference(r.keys, r.facts.Recorded(), v.After)
 	if err != nil {

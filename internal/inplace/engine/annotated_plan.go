@@ -22,7 +22,7 @@ import (
 
 // plan finds out which updaters bring the machine to what the option says.
 func (r *machineRun) plan(ctx context.Context, option request.Option) request.Plan {
-	updaters, err := SelectUpdaters(ctx, r.Client, r.Object.Namespace, r.Object.Labels)
+	updaters, err := selectUpdaters(ctx, r.Client, r.Object.Namespace, r.Object.Labels)
 	if err != nil {
 		return request.Plan{Unknown: cut(err.Error())}
 	}
@@ -148,7 +148,7 @@ func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineR
 // annotation asks for something else by now, nothing may begin.
 func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.Follow) (inplace.Answer, error) {
 	// The name comes from a record that tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
-	u, err := ServingUpdater(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.Object)
+	u, err := servingUpdater(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.Object)
 	if err != nil {
 		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
 	}

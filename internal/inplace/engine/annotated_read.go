@@ -146,7 +146,7 @@ func (e *Engine) listMachines(ctx context.Context, cluster types.NamespacedName,
 func (e *Engine) eachMachine(ctx context.Context, cluster types.NamespacedName, f func(*clusterv1.Machine), options ...client.ListOption) error {
 	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 	newList := func() *clusterv1.MachineList { return &clusterv1.MachineList{} }
-	err := EachPage(ctx, e.Live, newList, func(page *clusterv1.MachineList) {
+	err := eachPage(ctx, e.Live, newList, func(page *clusterv1.MachineList) {
 		for i := range page.Items {
 			f(&page.Items[i])
 		}

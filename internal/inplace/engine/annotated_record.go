@@ -14,13 +14,13 @@ import (
 )
 
 // applyCondition shows a state in the condition of an object, and removes it for the zero State.
-// Nothing is written where conditions say so already. The error is a *fence.StaleError if what was
+// Nothing is written where conditions say so already. The error is a *staleError if what was
 // decided on has changed, so that a process that was frozen shows nothing that has been over since.
 func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind, object client.Object, conditions *[]metav1.Condition, s request.State) error {
 	old := meta.FindStatusCondition(*conditions, v1alpha1.InPlaceUpgradeCondition)
 	if s == (request.State{}) {
 		if old != nil {
-			if err := e.ApplyConditions(ctx, object, UpgradeFieldOwner); err != nil {
+			if err := e.ApplyConditions(ctx, object, upgradeFieldOwner); err != nil {
 				return err
 			}
 		}
@@ -41,7 +41,7 @@ func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind
 	if old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
 		return nil
 	}
-	if err := e.ApplyConditions(ctx, object, UpgradeFieldOwner, c); err != nil {
+	if err := e.ApplyConditions(ctx, object, upgradeFieldOwner, c); err != nil {
 		return err
 	}
 	after := slices.Clone(*conditions)

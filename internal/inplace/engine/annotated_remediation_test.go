@@ -17,7 +17,7 @@ import (
 
 // remediationOf is what a Machine has of the annotations of remediation.
 func remediationOf(m *clusterv1.Machine) (found []string) {
-	for _, key := range RemediationKeys {
+	for _, key := range remediationKeys {
 		if has(m, key) {
 			found = append(found, key[strings.LastIndex(key, "/")+1:])
 		}

@@ -50,7 +50,7 @@ func phaseOf(u *request.Upgrade) string {
 	return string(u.Progress.Phase)
 }
 
-// show shows how the upgrade stands. The error is a *fence.StaleError if that must be decided again.
+// show shows how the upgrade stands. The error is a *staleError if that must be decided again.
 func (r *machineRun) show(ctx context.Context, s request.State) error {
 	return r.applyCondition(ctx, machineKind, r.Object, &r.Object.Status.Conditions, s)
 }

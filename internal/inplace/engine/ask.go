@@ -34,7 +34,7 @@ func (e *QuestionError) Error() string {
 func (e *QuestionError) Unwrap() error { return e.Err }
 
 // AskAll asks each updater in turn what it covers; each sees what those before it cover. One that declines covers nothing, and so
-// does one that fails where mayFail says that it may; any other failure is an *Error.
+// does one that fails where mayFail says that it may; any other failure is a *QuestionError.
 func AskAll(ctx context.Context, coverage *cover.Coverage, updaters []v1alpha1.Updater, mayFail func(*v1alpha1.Updater) bool,
 	call func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error),
 ) (*cover.Coverage, error) {
@@ -106,8 +106,8 @@ func showMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRe
 	return stripParts(&to.InfrastructureMachineTemplate, &to.BootstrapConfigTemplate, reserved)
 }
 
-// SelectUpdaters returns the updaters for machines with these labels, in order. The error is an *updatepolicy.InvalidError where one cannot be used.
-func SelectUpdaters(ctx context.Context, reader client.Reader, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
+// selectUpdaters returns the updaters for machines with these labels, in order. The error is an *updatepolicy.InvalidError where one cannot be used.
+func selectUpdaters(ctx context.Context, reader client.Reader, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
 	var updaters v1alpha1.UpdaterList
 	if err := reader.List(ctx, &updaters); err != nil {
 		return nil, fmt.Errorf("listing Updaters: %w", err)
@@ -119,9 +119,9 @@ func SelectUpdaters(ctx context.Context, reader client.Reader, namespace string,
 	return updatepolicy.SelectUpdaters(updaters.Items, namespaceLabels, labels)
 }
 
-// ServingUpdater returns the Updater with this name if it may change the Machine. policy is the one that counts for the Machine's group. The error is an
+// servingUpdater returns the Updater with this name if it may change the Machine. policy is the one that counts for the Machine's group. The error is an
 // *updatepolicy.NotServedError or *updatepolicy.InvalidError if the Updater may not; see updatepolicy.MayServe.
-func ServingUpdater(ctx context.Context, reader client.Reader, name string, policy updatepolicy.Selected, machine metav1.Object) (*v1alpha1.Updater, error) {
+func servingUpdater(ctx context.Context, reader client.Reader, name string, policy updatepolicy.Selected, machine metav1.Object) (*v1alpha1.Updater, error) {
 	u := &v1alpha1.Updater{}
 	err := reader.Get(ctx, types.NamespacedName{Name: name}, u)
 	switch {

@@ -17,15 +17,17 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// Locks are the locks of Clusters. They are safe for concurrent use, also by several processes.
-type Locks struct {
+// controlPlaneLocks are the locks of Clusters. They are safe for concurrent use, also by several processes.
+type controlPlaneLocks struct {
 	client client.Client
 	live   client.Reader
 }
 
-// NewLocks returns the locks that a client writes. They are read from the API server: what was just
+// newControlPlaneLocks returns the locks that a client writes. They are read from the API server: what was just
 // written must be seen.
-func NewLocks(c client.Client, live client.Reader) Locks { return Locks{client: c, live: live} }
+func newControlPlaneLocks(c client.Client, live client.Reader) controlPlaneLocks {
+	return controlPlaneLocks{client: c, live: live}
+}
 
 // information is the wire format of a lock.
 type information struct {
@@ -33,8 +35,8 @@ type information struct {
 	MachineNamespace string `json:"machineNamespace"`
 }
 
-// Lock is a lock as it was read.
-type Lock struct {
+// controlPlaneLock is a lock as it was read.
+type controlPlaneLock struct {
 	// Holder names the Machine that holds the lock. It is empty if nobody does, and words if the
 	// lock cannot be trusted.
 	Holder string
@@ -53,16 +55,16 @@ func keyOf(cluster types.NamespacedName) types.NamespacedName {
 // up a Machine in the Cluster's namespace only, and counts it only if it belongs to the Cluster. A
 // lock that the Cluster does not own, that cannot be read, or that names another namespace is
 // reported as held, because another program may rely on it.
-func (l Locks) Read(ctx context.Context, cluster metav1.Object) (Lock, error) {
+func (l controlPlaneLocks) Read(ctx context.Context, cluster metav1.Object) (controlPlaneLock, error) {
 	key := keyOf(types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()})
 	found, info, err := l.read(ctx, key)
 	if err != nil || found == nil {
-		return Lock{}, err
+		return controlPlaneLock{}, err
 	}
-	distrusted := func(why string) (Lock, error) {
+	distrusted := func(why string) (controlPlaneLock, error) {
 		holder := fmt.Sprintf("unknown (look at %s in ConfigMap %s, which %s)",
 			v1alpha1.InPlaceUpgradeLockKey, key, why)
-		return Lock{object: found, Holder: holder}, nil
+		return controlPlaneLock{object: found, Holder: holder}, nil
 	}
 	switch {
 	case !ownedBy(found, cluster):
@@ -71,27 +73,27 @@ func (l Locks) Read(ctx context.Context, cluster metav1.Object) (Lock, error) {
 		return distrusted("cannot be read")
 	case info.MachineNamespace != "" && info.MachineNamespace != key.Namespace:
 		// The answer is the same whether or not such a Machine exists.
-		return Lock{object: found, Holder: info.MachineNamespace + "/" + info.MachineName}, nil
+		return controlPlaneLock{object: found, Holder: info.MachineNamespace + "/" + info.MachineName}, nil
 	}
 	holds, err := l.isMachineOf(ctx, cluster, info.MachineName)
 	if err != nil {
-		return Lock{}, fmt.Errorf("reading Machine %s, which the lock ConfigMap %s names: %w", info.MachineName, key, err)
+		return controlPlaneLock{}, fmt.Errorf("reading Machine %s, which the lock ConfigMap %s names: %w", info.MachineName, key, err)
 	}
 	if !holds {
-		return Lock{object: found}, nil
+		return controlPlaneLock{object: found}, nil
 	}
-	return Lock{object: found, Holder: info.MachineName}, nil
+	return controlPlaneLock{object: found, Holder: info.MachineName}, nil
 }
 
 // MayHold reports whether a Machine's name is in the lock of a Cluster. It verifies nothing: true
 // says that Read is worth its cost.
-func (l Locks) MayHold(ctx context.Context, cluster types.NamespacedName, machine string) (bool, error) {
+func (l controlPlaneLocks) MayHold(ctx context.Context, cluster types.NamespacedName, machine string) (bool, error) {
 	found, info, err := l.read(ctx, keyOf(cluster))
 	return found != nil && info.MachineName == machine, err
 }
 
 // read reads a lock; nil where there is none. The information is empty where it cannot be read.
-func (l Locks) read(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, information, error) {
+func (l controlPlaneLocks) read(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, information, error) {
 	found := &corev1.ConfigMap{}
 	if err := l.live.Get(ctx, key, found); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -116,7 +118,7 @@ func ownedBy(object, cluster metav1.Object) bool {
 }
 
 // isMachineOf reports whether a Cluster has a Machine of this name.
-func (l Locks) isMachineOf(ctx context.Context, cluster metav1.Object, name string) (bool, error) {
+func (l controlPlaneLocks) isMachineOf(ctx context.Context, cluster metav1.Object, name string) (bool, error) {
 	machine := metadataOf(machineKind)
 	key := types.NamespacedName{Namespace: cluster.GetNamespace(), Name: name}
 	if err := l.live.Get(ctx, key, machine); err != nil {
@@ -127,7 +129,7 @@ func (l Locks) isMachineOf(ctx context.Context, cluster metav1.Object, name stri
 
 // Take takes the lock for a Machine, unless another one that exists holds it; who holds it then is
 // for Read to say. Taking it twice is no error.
-func (l Locks) Take(ctx context.Context, cluster *clusterv1.Cluster, machine string) error {
+func (l controlPlaneLocks) Take(ctx context.Context, cluster *clusterv1.Cluster, machine string) error {
 	key := client.ObjectKeyFromObject(cluster)
 	found, err := l.Read(ctx, cluster)
 	if err != nil {
@@ -160,7 +162,7 @@ func (l Locks) Take(ctx context.Context, cluster *clusterv1.Cluster, machine str
 }
 
 // Release gives the lock back, if the Machine holds it.
-func (l Locks) Release(ctx context.Context, cluster metav1.Object, machine string) error {
+func (l controlPlaneLocks) Release(ctx context.Context, cluster metav1.Object, machine string) error {
 	found, err := l.Read(ctx, cluster)
 	if err != nil || found.Holder != machine {
 		return err
@@ -169,7 +171,7 @@ func (l Locks) Release(ctx context.Context, cluster metav1.Object, machine strin
 }
 
 // remove deletes a lock that is still what was read; one that has changed since is somebody else's.
-func (l Locks) remove(ctx context.Context, object *corev1.ConfigMap) error {
+func (l controlPlaneLocks) remove(ctx context.Context, object *corev1.ConfigMap) error {
 	if object == nil {
 		return nil
 	}

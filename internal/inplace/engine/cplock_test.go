@@ -87,7 +87,7 @@ func TestLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newClient(t, tt.before)
-			locks := NewLocks(c, c)
+			locks := newControlPlaneLocks(c, c)
 			found, err := locks.Read(t.Context(), cluster)
 			if err != nil || (tt.holder == "") != (found.Holder == "") || !strings.HasPrefix(found.Holder, tt.holder) {
 				t.Errorf("the holder is %q, want %q; error %v", found.Holder, tt.holder, err)
@@ -119,7 +119,7 @@ func TestRace(t *testing.T) {
 			race := func(ctx context.Context) {
 				if !raced {
 					raced = true
-					if err := NewLocks(c, c).Take(ctx, cluster, "b"); err != nil {
+					if err := newControlPlaneLocks(c, c).Take(ctx, cluster, "b"); err != nil {
 						t.Error(err)
 					}
 				}
@@ -134,7 +134,7 @@ func TestRace(t *testing.T) {
 					return c.Delete(ctx, o, opts...)
 				},
 			})
-			locks := NewLocks(slow, slow)
+			locks := newControlPlaneLocks(slow, slow)
 			if err := locks.Take(t.Context(), cluster, "a"); err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestReleaseOfAnothers(t *testing.T) {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	if err := NewLocks(slow, slow).Release(t.Context(), cluster, "a"); err != nil {
+	if err := newControlPlaneLocks(slow, slow).Release(t.Context(), cluster, "a"); err != nil {
 		t.Fatal(err)
 	}
 	if got := content(t, c); got != written("b") {
@@ -169,7 +169,7 @@ func TestReleaseOfAnothers(t *testing.T) {
 func TestTakenLockBelongsToItsCluster(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, "")
-	if err := NewLocks(c, c).Take(t.Context(), cluster, "a"); err != nil {
+	if err := newControlPlaneLocks(c, c).Take(t.Context(), cluster, "a"); err != nil {
 		t.Fatal(err)
 	}
 	found := &corev1.ConfigMap{}
@@ -193,7 +193,7 @@ func TestLockOfAnotherNamespace(t *testing.T) {
 				return c.Get(ctx, key, o, opts...)
 			},
 		})
-		found, err := NewLocks(c, counted).Read(t.Context(), cluster)
+		found, err := newControlPlaneLocks(c, counted).Read(t.Context(), cluster)
 		if err != nil || found.Holder != "other/"+name {
 			t.Errorf("%s: the holder is %q, error %v", name, found.Holder, err)
 		}
@@ -217,7 +217,7 @@ func TestLockOfNobody(t *testing.T) {
 			if err := c.Create(t.Context(), lock); err != nil {
 				t.Fatal(err)
 			}
-			locks := NewLocks(c, c)
+			locks := newControlPlaneLocks(c, c)
 			if err := locks.Take(t.Context(), cluster, "a"); err != nil {
 				t.Fatal(err)
 			}

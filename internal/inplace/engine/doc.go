@@ -8,9 +8,9 @@
 // as both kinds of updates act on them.
 //
 // One process is active at a time (leader election), and all state that a restart needs is on the
-// objects; memory only saves requests. A [Fence] keeps a process that was frozen from acting on an
+// objects; memory only saves requests. A fence keeps a process that was frozen from acting on an
 // object that another process has changed since. While a Machine is updated, an annotation keeps
 // MachineHealthChecks away from it; it is set and removed in the same writes as the record of the
-// update. [Locks] lets one control plane machine of a Cluster be updated at a time, in a ConfigMap whose
+// update. A lock lets one control plane machine of a Cluster be updated at a time, in a ConfigMap whose
 // form other programs share.
 package engine

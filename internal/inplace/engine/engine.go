@@ -56,8 +56,8 @@ type Engine struct {
 	// draining are the messages of drains that are shown. A drain's message changes with every pod, and
 	// each change costs writes of several objects.
 	draining keyed.Memory[types.UID, string]
-	locks    Locks
-	fence    Fence
+	locks    controlPlaneLocks
+	fence    fence
 	// keys are those of the annotations that request upgrades.
 	keys    Keys
 	shown   shownSet
@@ -70,7 +70,7 @@ func New(o Options) *Engine {
 	return &Engine{
 		Options: o, slots: inplace.NewInFlight[types.UID](), blocked: newBlockedSet(),
 		said: keyed.NewOnce[types.UID](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
-		locks: NewLocks(o.Client, o.Live), fence: Fence{Client: o.Client, Live: o.Live},
+		locks: newControlPlaneLocks(o.Client, o.Live), fence: fence{Client: o.Client, Live: o.Live},
 		keys: NewKeys(o.Prefix), members: newMembers(),
 	}
 }

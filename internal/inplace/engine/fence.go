@@ -30,22 +30,22 @@ const (
 	effectWithin = 12 * time.Second
 )
 
-// StaleError reports that an object is no longer what was decided on. Nothing was written.
-type StaleError struct{ object string }
+// staleError reports that an object is no longer what was decided on. Nothing was written.
+type staleError struct{ object string }
 
 // Error names the object.
-func (e *StaleError) Error() string {
+func (e *staleError) Error() string {
 	return e.object + " was changed meanwhile; it is read and decided on again"
 }
 
-// IsStale reports whether an error is a *StaleError.
-func IsStale(err error) bool {
-	_, ok := errors.AsType[*StaleError](err)
+// isStale reports whether an error is a *staleError.
+func isStale(err error) bool {
+	_, ok := errors.AsType[*staleError](err)
 	return ok
 }
 
-// Fence reads and writes objects. Live reads from the API server.
-type Fence struct {
+// fence reads and writes objects. Live reads from the API server.
+type fence struct {
 	Client client.Client
 	Live   client.Reader
 }
@@ -68,20 +68,20 @@ func basisOf(object client.Object) basis {
 		Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Owners: object.GetOwnerReferences(),
 	}
 	if m, ok := object.(*clusterv1.Machine); ok {
-		b.Node, b.OwnerMovedOn, b.Remediation = m.Status.NodeRef.Name, OwnerMovedOn(m), RemediationHeld(m)
+		b.Node, b.OwnerMovedOn, b.Remediation = m.Status.NodeRef.Name, ownerMovedOn(m), RemediationHeld(m)
 	}
 	return b
 }
 
 // OwnerMovedOn reads Cluster API's own finding whether the Machine is what its owner desires.
-func OwnerMovedOn(m *clusterv1.Machine) bool {
+func ownerMovedOn(m *clusterv1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
 }
 
-// Refresh reads an object again, and gives it the new resourceVersion. It returns a *StaleError if
+// Refresh reads an object again, and gives it the new resourceVersion. It returns a *staleError if
 // something changed that decisions depend on.
-func (f Fence) Refresh(ctx context.Context, object client.Object) error {
+func (f fence) Refresh(ctx context.Context, object client.Object) error {
 	key := client.ObjectKeyFromObject(object)
 	fresh, err := copyOf(object)
 	if err != nil {
@@ -89,44 +89,44 @@ func (f Fence) Refresh(ctx context.Context, object client.Object) error {
 	}
 	switch err := f.Live.Get(ctx, key, fresh); {
 	case apierrors.IsNotFound(err):
-		return &StaleError{object: key.String()}
+		return &staleError{object: key.String()}
 	case err != nil:
 		return fmt.Errorf("reading %s again: %w", key, err)
 	case !equality.Semantic.DeepEqual(basisOf(object), basisOf(fresh)):
-		return &StaleError{object: key.String()}
+		return &staleError{object: key.String()}
 	}
 	object.SetResourceVersion(fresh.GetResourceVersion())
 	return nil
 }
 
 // Retry calls write, which writes under the object's resourceVersion, until it meets no conflict.
-// It returns a *StaleError if something changed that decisions depend on.
-func (f Fence) Retry(ctx context.Context, object client.Object, write func() error) error {
+// It returns a *staleError if something changed that decisions depend on.
+func (f fence) Retry(ctx context.Context, object client.Object, write func() error) error {
 	for range maxConflicts {
 		err := write()
-		if !IsStale(err) {
+		if !isStale(err) {
 			return err
 		}
 		if err := f.Refresh(ctx, object); err != nil {
 			return err
 		}
 	}
-	return &StaleError{object: client.ObjectKeyFromObject(object).String()}
+	return &staleError{object: client.ObjectKeyFromObject(object).String()}
 }
 
 // Annotate writes annotations under the object's resourceVersion, and removes those that are nil. It
-// leaves the object as the API server returned it. It returns a *StaleError on a conflict.
-func (f Fence) Annotate(ctx context.Context, object client.Object, annotations map[string]*string) error {
+// leaves the object as the API server returned it. It returns a *staleError on a conflict.
+func (f fence) Annotate(ctx context.Context, object client.Object, annotations map[string]*string) error {
 	return f.patch(ctx, object, map[string]any{"annotations": annotations}, nil)
 }
 
 // PatchSpec is Annotate for fields of the spec.
-func (f Fence) PatchSpec(ctx context.Context, object client.Object, spec map[string]any) error {
+func (f fence) PatchSpec(ctx context.Context, object client.Object, spec map[string]any) error {
 	return f.patch(ctx, object, map[string]any{}, spec)
 }
 
 // patch adds the object's resourceVersion to the metadata.
-func (f Fence) patch(ctx context.Context, object client.Object, metadata, spec map[string]any) error {
+func (f fence) patch(ctx context.Context, object client.Object, metadata, spec map[string]any) error {
 	metadata["resourceVersion"] = object.GetResourceVersion()
 	fields := map[string]any{"metadata": metadata}
 	if spec != nil {
@@ -150,8 +150,8 @@ func (f Fence) patch(ctx context.Context, object client.Object, metadata, spec m
 
 // ApplyConditions sets a field owner's conditions under the object's resourceVersion, by server-side
 // apply: conditions of others stay. No conditions removes the field owner's. It returns a
-// *StaleError on a conflict. An object that does not exist is no error.
-func (f Fence) ApplyConditions(
+// *staleError on a conflict. An object that does not exist is no error.
+func (f fence) ApplyConditions(
 	ctx context.Context, gvk schema.GroupVersionKind, object client.Object, conditions []metav1.Condition, owner client.FieldOwner,
 ) error {
 	applied := &unstructured.Unstructured{Object: map[string]any{}}
@@ -184,7 +184,7 @@ func (f Fence) ApplyConditions(
 
 func staleOnConflict(key types.NamespacedName, err error) error {
 	if apierrors.IsConflict(err) {
-		return &StaleError{object: key.String()}
+		return &staleError{object: key.String()}
 	}
 	return err
 }
@@ -197,30 +197,30 @@ func copyOf(object client.Object) (client.Object, error) {
 	return copied, nil
 }
 
-// Confirmed is when an object was last known to be what was decided on.
-type Confirmed struct {
+// confirmed is when an object was last known to be what was decided on.
+type confirmed struct {
 	at  time.Time
 	now func() time.Time
 }
 
-// ConfirmedSince returns a Confirmed for an object that was unchanged at a time of the clock now.
-func ConfirmedSince(at time.Time, now func() time.Time) Confirmed { return Confirmed{at: at, now: now} }
+// confirmedSince returns a confirmed for an object that was unchanged at a time of the clock now.
+func confirmedSince(at time.Time, now func() time.Time) confirmed { return confirmed{at: at, now: now} }
 
 // Renew notes that the object was unchanged at a time: the one before a read, or before a write that
 // succeeded.
-func (c *Confirmed) Renew(at time.Time) { c.at = at }
+func (c *confirmed) Renew(at time.Time) { c.at = at }
 
 // Bound ends a context before another process can lead that finds the object as it was confirmed. An
 // effect under it that is frozen fails when it continues. An updater's answer can take longer than
 // that, so its calls are not bounded: the operation's id makes a repeated one harmless.
-func (c *Confirmed) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *confirmed) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, effectWithin-c.now().Sub(c.at))
 }
 
 // Confirm must be called right before an effect: a process that was frozen since it decided may have
 // a successor that has ended the work. It reads the object again unless that was read or written
 // just before.
-func (f Fence) Confirm(ctx context.Context, object client.Object, c *Confirmed) error {
+func (f fence) Confirm(ctx context.Context, object client.Object, c *confirmed) error {
 	now := c.now()
 	if age := now.Sub(c.at); age >= 0 && age < freshFor {
 		return nil

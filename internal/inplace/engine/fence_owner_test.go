@@ -1,18 +1,16 @@
-package engine_test
+package engine
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
 // TestBound: an effect ends within 12 s of when its object was confirmed.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := engine.ConfirmedSince(time.Now().Add(-2*time.Second), time.Now)
+		c := confirmedSince(time.Now().Add(-2*time.Second), time.Now)
 		for _, want := range []time.Duration{10 * time.Second, 12 * time.Second} {
 			ctx, cancel := c.Bound(t.Context())
 			deadline, _ := ctx.Deadline()

@@ -102,7 +102,7 @@ func (e *Engine) selectPolicy(ctx context.Context, g updatepolicy.Group) (update
 
 // selectUpdaters returns the updaters for machines with these labels, in order.
 func (e *Engine) selectUpdaters(ctx context.Context, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
-	found, err := SelectUpdaters(ctx, e.Client, namespace, labels)
+	found, err := selectUpdaters(ctx, e.Client, namespace, labels)
 	if invalid, ok := errors.AsType[*updatepolicy.InvalidError](err); ok {
 		return nil, refused(v1alpha1.UpdaterErrorReason, "%v", invalid)
 	}

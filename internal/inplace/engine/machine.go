@@ -18,18 +18,18 @@ import (
 const callBudget = 20 * time.Second
 
 // Machine is a Machine and its node, as an update in place acts on them, whoever asked for it. Every effect requires
-// that the Machine is still what was decided on; otherwise it returns a *fence.StaleError.
+// that the Machine is still what was decided on; otherwise it returns a *staleError.
 type Machine struct {
 	*Engine
 	// Object is the Machine as it was read, or written last.
 	Object *clusterv1.Machine
 	// confirmed is when the Machine was last known to be what is decided on.
-	confirmed Confirmed
+	confirmed confirmed
 }
 
 // NewMachine returns a Machine that was unchanged at the time read of the engine's clock.
 func (e *Engine) NewMachine(object *clusterv1.Machine, read time.Time) Machine {
-	return Machine{Engine: e, Object: object, confirmed: ConfirmedSince(read, e.Now)}
+	return Machine{Engine: e, Object: object, confirmed: confirmedSince(read, e.Now)}
 }
 
 // Look returns the time to the second, as it is recorded, and the node.

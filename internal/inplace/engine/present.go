@@ -93,7 +93,7 @@ func (e *Engine) readSubjects(ctx context.Context, subject client.Object) ([]clu
 		return nil, err
 	}
 	var owned []clusterv1.Machine
-	err = EachPage(ctx, e.Live, func() *clusterv1.MachineList { return &clusterv1.MachineList{} }, func(page *clusterv1.MachineList) {
+	err = eachPage(ctx, e.Live, func() *clusterv1.MachineList { return &clusterv1.MachineList{} }, func(page *clusterv1.MachineList) {
 		for i := range page.Items {
 			if isOwned(&page.Items[i], subject) {
 				owned = append(owned, page.Items[i])

@@ -72,7 +72,7 @@ func (e *Engine) newRun(ctx context.Context, live *liveObjects) (*run, error) {
 	}
 	r := &run{Machine: e.NewMachine(machine, live.read), live: live, owner: o}
 	r.facts = inplace.Facts{
-		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: OwnerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
+		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
 	}
 	if live.isBootstrapGone() {
 		return r, nil // The fingerprint of the other objects is no decision's.

@@ -11,9 +11,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 )
 
-// RemediationKeys are the annotations that Change depends on. A change of one of them is a reason to look at
-// the Machine again.
-var RemediationKeys = []string{
+// remediationKeys are the annotations that ChangeRemediation depends on.
+var remediationKeys = []string{
 	clusterv1.MachineSkipRemediationAnnotation, v1alpha1.RemediationPausedAnnotation,
 	clusterv1.RemediateMachineAnnotation,
 }
@@ -21,7 +20,7 @@ var RemediationKeys = []string{
 // ChangeRemediation returns the changes of a Machine's annotations, of which nil removes one, that belong in the write that takes the
 // record of an update from before to after. Both may be nil: no update. after must not be changed
 // by anyone in the meantime, so the write needs the resourceVersion that annotations were read
-// with. underWay is what UnderWay returns.
+// with. underWay says that a remediation of the Machine is under way; see RemediationHeld.
 //
 //   - While an update runs, remediation is paused. Where the Machine's owner has been told to
 //     replace it all the same, remediation is not paused, so that the MachineHealthCheck can still

@@ -41,7 +41,7 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 		return reply, nil
 	}
 	reply, err := e.update(ctx, request)
-	if IsStale(err) {
+	if isStale(err) {
 		// What was done so far was decided on what was then true. The next call reads everything again.
 		return inplace.Reply{RetryAfter: inplace.NextStep, Message: "the Machine was changed meanwhile; reading it again"}, nil
 	}
@@ -146,14 +146,14 @@ func (r *run) Look(ctx context.Context) (time.Time, inplace.Node) {
 
 // Call asks the updater of a step. It is shown the live objects, never the request's.
 func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
-	u, err := ServingUpdater(ctx, r.Client, a.Step.Updater, r.policy, r.Object)
+	u, err := servingUpdater(ctx, r.Client, a.Step.Updater, r.policy, r.Object)
 	if err != nil {
 		return r.notServed(err)
 	}
 	return r.Ask(ctx, u, r.live.shown, Command{Operation: a.Operation})
 }
 
-// notServed takes the error of ask.Serving. The error is a *RefusedError if the Updater may not be
+// notServed takes the error of servingUpdater. The error is a *RefusedError if the Updater may not be
 // asked: only a person can change that. If the person gives the update up instead, the attempt ends
 // with its time.
 func (r *run) notServed(err error) (inplace.Answer, error) {

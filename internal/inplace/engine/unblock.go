@@ -108,7 +108,7 @@ func (e *Engine) eachWith(ctx context.Context, kind schema.GroupVersionKind, con
 		list.SetGroupVersionKind(kind)
 		return list
 	}
-	err := EachPage(ctx, e.Live, newList, func(page *unstructured.UnstructuredList) {
+	err := eachPage(ctx, e.Live, newList, func(page *unstructured.UnstructuredList) {
 		for i := range page.Items {
 			if capi.FindCondition(&page.Items[i], condition) != nil {
 				found(&page.Items[i])

@@ -10,7 +10,7 @@ import (
 )
 
 // The faults of the original that upgrades by annotations must not have (section 4 of the facts about updates in place). Those that are about requests to
-// k8sd (3, 4, 5) are tested in internal/updaters/k8sd, those about what is written to the API server also in internal/inplace/annotations.
+// k8sd (3, 4, 5) are tested in internal/updaters/k8sd, those about what is written to the API server also in internal/inplace/engine.
 
 func TestFault1_ToChangedWhileAChangeRuns(t *testing.T) {
 	d := drive(t, true, 1)

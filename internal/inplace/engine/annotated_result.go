@@ -6,8 +6,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// UpgradeFieldOwner owns the conditions of upgrades that annotations request.
-const UpgradeFieldOwner = client.FieldOwner("windlass-in-place-upgrade")
+// upgradeFieldOwner owns the conditions of upgrades that annotations request.
+const upgradeFieldOwner = client.FieldOwner("windlass-in-place-upgrade")
 
 // nextStep is when a machine is looked at again where nothing has to be waited for.
 const nextStep = time.Second
