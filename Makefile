@@ -7,10 +7,10 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
-MODULES := . devplane tools/house test/differential test/kube/v1.35 test/kube/v1.36
+MODULES := . lab lab/parts tools/house test/differential lab/kube/minors
 
-# Modules that are not linted: they are one small program on top of all of a kubelet, which the linter would load whole, for minutes.
-UNLINTED := test/kube/v1.35 test/kube/v1.36
+# Modules that are not linted: one small program on top of all of a kubelet, which the linter would load whole, for minutes.
+UNLINTED := lab/kube/minors
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
@@ -45,21 +45,20 @@ help: ## List the targets.
 
 .PHONY: demo
 demo: build ## Build, start a management cluster on this machine, and upgrade a cluster in it by four minors (ENGINE=windlass: by our engine).
-	bin/windlass demo --engine $(ENGINE)
+	bin/windlass-lab demo --engine $(ENGINE)
 
 .PHONY: demo-in-place
 demo-in-place: build ## The same upgrade with machines that stay: two updaters change them in place.
-	bin/windlass demo --in-place --engine $(ENGINE)
+	bin/windlass-lab demo --in-place --engine $(ENGINE)
 
 .PHONY: host
 host: build host-tools ## Start a Linux host with sshd on this machine, to try `windlass updater kubeadm run` on (needs root). It runs until ^C.
-	@go test -c -o bin/play.test ./test/hosts/play
-	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
-	CI=true WINDLASS_HOST=$(CURDIR)/.windlass/host WINDLASS_HOST_SHOWN=.windlass/host bin/play.test -test.timeout 0 -test.run '^TestPlay$$' >"$$log" || { cat "$$log" >&2; exit 1; }
+	bin/windlass-lab host
 
 .PHONY: build
-build: ## Build bin/windlass.
+build: ## Build bin/windlass and bin/windlass-lab.
 	go build -ldflags '$(LDFLAGS)' -o bin/windlass ./cmd/windlass
+	cd lab && go build -ldflags '$(LDFLAGS)' -o ../bin/windlass-lab ./cmd/windlass-lab
 
 ##@ Test
 
@@ -103,14 +102,16 @@ shellcheck: ## Install shellcheck for the tests of scripts, where it is missing 
 # The linter vets all packages already (-vet=off).
 .PHONY: test-unit
 test-unit: chromium host-tools shellcheck ## Run the tests that need no cluster, in all modules.
-	@$(call each,go test -count=1 -vet=off -timeout 10m ./...,. devplane tools/house)
+	@$(call each,go test -count=1 -vet=off -timeout 10m ./...,. lab lab/parts tools/house)
 	@echo; echo '==> test/differential: where upstream differs, by class'
 	cd test/differential && go test -count=1 -timeout 10m -v ./...
 
 # The dev plane is built first, for all to see: a cold build takes minutes, and no test's time limit should count them.
 # One package after another: planes side by side on a small machine make each other miss deadlines. -v with -p 1 streams. Tests that compare
 # durations run first and alone. Then two minors of Kubernetes are compiled for the tests on Linux hosts, out of the way of the tests that run.
-E2E := WINDLASS_E2E=1 go test -count=1 -timeout 30m -p 1 -v
+# The tests run the programs in bin.
+LAB_TEST := cd lab && WINDLASS_E2E=1 WINDLASS_PROGRAMS=$(CURDIR)/bin go test -count=1 -timeout 30m
+E2E := $(LAB_TEST) -p 1 -v
 COMPARED := ./test/e2e/chain ./test/e2e/inplace
 ON_HOSTS := ./test/e2e/hosts
 # The product as a process beside a real API server, without controllers: each package has a small plane of its own, and no test
@@ -118,11 +119,11 @@ ON_HOSTS := ./test/e2e/hosts
 TRUST := ./test/wire ./test/trust/...
 .PHONY: test-e2e
 test-e2e: build host-tools ## Run the e2e tests: real API server, stock Cluster API, in-memory machines, Linux hosts with real kubelets. The first run builds them.
-	bin/windlass dev build
+	bin/windlass-lab build
 	$(E2E) $(COMPARED)
-	WINDLASS_E2E=1 go test -count=1 -vet=off -timeout 30m -p 2 $(TRUST)
-	@WINDLASS_E2E=1 nice -n 19 go test -count=1 -timeout 30m -v ./test/kube >bin/kube.log 2>&1 & kube=$$!; \
-	$(E2E) $$(go list ./test/e2e/... | grep -v -e '/e2e/chain$$' -e '/e2e/inplace$$' -e '/e2e/hosts$$'); \
+	$(LAB_TEST) -vet=off -p 2 $(TRUST)
+	@(cd lab && WINDLASS_E2E=1 nice -n 19 go test -count=1 -timeout 30m -v ./kube) >bin/kube.log 2>&1 & kube=$$!; \
+	$(E2E) $$(cd lab && go list ./test/e2e/... | grep -v -e '/e2e/chain$$' -e '/e2e/inplace$$' -e '/e2e/hosts$$'); \
 	wait $$kube || { cat bin/kube.log; exit 1; }; \
 	$(E2E) $(ON_HOSTS)
 
@@ -168,7 +169,7 @@ mutants: ## Negate each condition of the packages that decide, or of PACKAGE, an
 test-long: fuzz mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
 	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
-	WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
+	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
 
 # The commit that `make house` compares with.
 BASE ?= HEAD^
@@ -179,10 +180,10 @@ house: ## Print how large the product is, and how many calls lead from a cause t
 
 .PHONY: test-versions
 test-versions: build ## Run the e2e tests that kill the extension and the manager, each start with the other of BASE's binary and this one.
-	bin/windlass dev build
+	bin/windlass-lab build
 	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir"; rm -f bin/previous' EXIT; git worktree add --detach --quiet "$$dir" $(BASE); \
 	(cd "$$dir" && go build -o $(CURDIR)/bin/previous ./cmd/windlass) && \
-	WINDLASS_PREVIOUS=$(CURDIR)/bin/previous $(E2E) ./test/e2e/inplace ./test/e2e/annotated ./test/e2e/engine
+	export WINDLASS_PREVIOUS=$(CURDIR)/bin/previous && $(E2E) ./test/e2e/inplace ./test/e2e/annotated ./test/e2e/engine
 
 .PHONY: bench
 bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the simulator on fleets of 100 to 100,000 nodes.
@@ -198,16 +199,18 @@ lint: shellcheck ## Run golangci-lint in all modules, and shellcheck on the scri
 
 .PHONY: generate
 generate: ## Write generated code and CRDs anew.
-	go generate ./...
+	@$(call each,go generate ./...,. lab)
 
 .PHONY: tidy-check
 tidy-check: ## Check that every go.mod and go.sum is tidy.
 	@$(call each,go mod tidy -diff)
+	cd lab/kube/minors && go mod tidy -modfile=v1.35.mod -diff
 	cd tools && go mod tidy -diff
 	cd tools/mutation && go mod tidy -diff
 
 .PHONY: clean
 clean: ## Remove what was built and the dev plane's state. Go's caches stay.
-	@if [ -d .windlass/dev ]; then go run ./cmd/windlass dev down; fi
-	@if [ -d .windlass/demo ]; then go run ./cmd/windlass dev down --state-dir .windlass/demo; fi
+	@for state in lab demo; do \
+		if [ -d ".windlass/$$state" ]; then (cd lab && go run ./cmd/windlass-lab down --state-dir "../.windlass/$$state"); fi; \
+	done
 	rm -rf bin .windlass

@@ -15,7 +15,7 @@ import (
 // TestHostsExample holds that the example for Linux hosts can be used as it is.
 func TestHostsExample(t *testing.T) {
 	t.Parallel()
-	_, example, _ := strings.Cut(readText(t, "../docs/hosts.md"), "```yaml\n")
+	_, example, _ := strings.Cut(readText(t, "../docs/how-to/upgrade-linux-hosts.md"), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	first, second, _ := strings.Cut(example, "\n---\n")
 	var updater v1alpha1.Updater
@@ -38,7 +38,7 @@ func TestHostsExample(t *testing.T) {
 // TestHostsDocumentation holds that whoever meets a reason or a step finds it explained.
 func TestHostsDocumentation(t *testing.T) {
 	t.Parallel()
-	text := readText(t, "../docs/hosts.md")
+	text := readText(t, "../docs/how-to/upgrade-linux-hosts.md")
 	for _, source := range []struct{ path, pattern string }{
 		{"../internal/linuxhost/reason.go", `\bReason = "(\w+)"`},
 		{"../internal/port/host.go", `\bHostReason = "(\w+)"`},
@@ -50,7 +50,7 @@ func TestHostsDocumentation(t *testing.T) {
 		}
 		for _, match := range found {
 			if !regexp.MustCompile("(?m)^\\|[^|]*`" + match[1] + "`[^|]*\\|").MatchString(text) {
-				t.Errorf("docs/hosts.md has no row for %s of %s", match[1], source.path)
+				t.Errorf("docs/how-to/upgrade-linux-hosts.md has no row for %s of %s", match[1], source.path)
 			}
 		}
 	}

@@ -85,12 +85,15 @@ var rules = []rule{
 		internal/hookserver internal/inplace/engine internal/linuxhost internal/port
 		internal/topology internal/transport/pod internal/transport/ssh internal/updaters
 		internal/updaters/handover internal/updaters/hosts internal/updaters/k8sd
-		internal/updaters/remote internal/updaters/simulated internal/workload
+		internal/updaters/remote internal/workload
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
 		internal/keyed internal/text pkg/plan pkg/version
 	`},
+	{pkg: "internal/cli", kind: effects, imports: ``},
+	{pkg: "internal/cli/management", kind: effects, imports: `api/v1alpha1 internal/snapshot`},
+	{pkg: "internal/cli/serving", kind: effects, imports: `internal/hookserver`},
 	{pkg: "internal/conformance", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/text internal/updaters
 	`},
@@ -99,20 +102,6 @@ var rules = []rule{
 		api/v1alpha1 internal/capi internal/contract internal/guard internal/inplace/engine
 		internal/snapshot internal/text internal/updatepolicy internal/upgradegraph
 	`},
-	{pkg: "internal/demo", kind: effects, imports: `
-		api/v1alpha1 config/crd internal/devplane internal/guard/guardwebhook internal/hookserver
-		internal/inplace internal/inplace/request internal/snapshot
-		internal/updaters/k8sd/k8sdtest internal/updaterserver internal/view internal/workload
-		pkg/plan pkg/version
-	`},
-	{pkg: "internal/devplane", kind: effects, imports: `
-		internal/devplane/internal/manifests internal/devplane/internal/pki
-		internal/devplane/internal/procs
-	`},
-	{pkg: "internal/devplane/internal/manifests", kind: effects, imports: ``},
-	{pkg: "internal/devplane/internal/pki", kind: effects, imports: ``},
-	{pkg: "internal/devplane/internal/procs", kind: effects, imports: ``},
-	{pkg: "internal/devplane/isolationtest", kind: effects, imports: ``},
 	{pkg: "internal/doctor", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/snapshot internal/status internal/updatepolicy
 	`},
@@ -219,10 +208,6 @@ var rules = []rule{
 	{pkg: "internal/updaters/k8sd/k8sdtest", kind: effects, imports: ``},
 	{pkg: "internal/updaters/remote", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/port internal/updaters
-	`},
-	{pkg: "internal/updaters/simulated", kind: effects, imports: `
-		api/v1alpha1 internal/inplace internal/inplace/cover internal/port internal/updaters
-		pkg/version
 	`},
 	{pkg: "internal/updaterserver", kind: effects, imports: `
 		internal/hookserver internal/inplace internal/inplace/cover internal/port

@@ -64,10 +64,9 @@ type UpdaterSpec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.k8sd) == (self.kind == 'K8sd')",message="set k8sd where kind is K8sd, and only there"
 // +kubebuilder:validation:XValidation:rule="has(self.host) == (self.kind in ['Kubeadm', 'RKE2', 'K3s'])",message="set host where kind is Kubeadm, RKE2 or K3s, and only there"
 type InProcessUpdater struct {
-	// kind is Simulated for one that does nothing but set the kubelet version of simulated nodes, K8sd for one that refreshes the snap of
-	// Canonical Kubernetes, and Kubeadm, RKE2 or K3s for one that upgrades Linux hosts that were made with these.
+	// kind is K8sd for one that refreshes the snap of Canonical Kubernetes, and Kubeadm, RKE2 or K3s for one that upgrades Linux hosts that were made with these.
 	// +required
-	// +kubebuilder:validation:Enum=Simulated;K8sd;Kubeadm;RKE2;K3s
+	// +kubebuilder:validation:Enum=K8sd;Kubeadm;RKE2;K3s
 	Kind InProcessKind `json:"kind,omitempty"`
 	// k8sd says how k8sd on the nodes is reached, and whom to trust as k8sd. It is required where kind is K8sd.
 	// +optional
@@ -87,8 +86,6 @@ func (k InProcessKind) ForHosts() bool {
 
 // The updaters that are part of Windlass.
 const (
-	// SimulatedUpdater sets the kubelet version of simulated nodes, and nothing else. It is for development.
-	SimulatedUpdater InProcessKind = "Simulated"
 	// K8sdUpdater asks k8sd on each node to refresh the node's snap of Canonical Kubernetes.
 	K8sdUpdater InProcessKind = "K8sd"
 	// KubeadmUpdater upgrades Kubernetes on hosts that kubeadm made.

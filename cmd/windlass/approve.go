@@ -91,11 +91,11 @@ func (o *approveOptions) run(cmd *cobra.Command, name string) error {
 		held.write(out)
 		return nil
 	}
-	writer, err := m.newClient()
+	writer, err := m.NewClient()
 	if err != nil {
 		return err
 	}
-	a := approver{client: writer, config: m.config, held: held, out: out, now: time.Now()}
+	a := approver{client: writer, config: m.Config, held: held, out: out, now: time.Now()}
 	switch {
 	case o.annotation != "":
 		return a.removeAnnotation(ctx, o.annotation)
@@ -126,7 +126,7 @@ type held struct {
 
 func (m managementCluster) fetchHeld(ctx context.Context, key types.NamespacedName) (held, error) {
 	h := held{cluster: &clusterv1.Cluster{}}
-	if err := m.get(ctx, "Cluster", key, h.cluster); err != nil {
+	if err := m.Object(ctx, "Cluster", key, h.cluster); err != nil {
 		return held{}, err
 	}
 	var err error

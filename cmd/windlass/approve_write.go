@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/gate"
 )
 
@@ -34,7 +35,7 @@ type approver struct {
 
 // nothingError says that there is nothing of what was asked for.
 func nothingError(format string, args ...any) error {
-	return &exitError{code: exitNoPlan, err: fmt.Errorf(format, args...)}
+	return &cli.ExitError{Code: cli.ExitRefused, Err: fmt.Errorf(format, args...)}
 }
 
 // approve approves steps. chosen says that the user has said which ones; else there must be one only. why is why there are none.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/manifest"
@@ -96,7 +97,7 @@ func reportExamination(cmd *cobra.Command, format view.Format, facts doctor.Fact
 		return err
 	}
 	if e.Worst == doctor.Error {
-		return &exitError{code: exitFailure, silent: true, err: errSick}
+		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errSick}
 	}
 	return nil
 }

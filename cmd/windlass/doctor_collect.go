@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/doctor"
 )
 
@@ -37,7 +38,7 @@ func (c *collector) readClass(ctx context.Context) error {
 	}
 	key := c.facts.Objects.Cluster.GetClassKey()
 	class := &clusterv1.ClusterClass{}
-	if err := c.get(ctx, "ClusterClass", key, class); err != nil {
+	if err := c.Object(ctx, "ClusterClass", key, class); err != nil {
 		return err
 	}
 	c.facts.Class = class
@@ -45,14 +46,14 @@ func (c *collector) readClass(ctx context.Context) error {
 }
 
 func (c *collector) readUpdaters(ctx context.Context) (err error) {
-	c.facts.Updaters, err = listKnown[v1alpha1.Updater, v1alpha1.UpdaterList](
-		ctx, c.managementCluster, "Updaters", scope{})
+	c.facts.Updaters, err = management.ListKnown[v1alpha1.Updater, v1alpha1.UpdaterList](
+		ctx, c.Cluster, "Updaters", management.Scope{})
 	return err
 }
 
 func (c *collector) readNamespace(ctx context.Context) error {
 	namespace := &corev1.Namespace{}
-	if err := c.get(ctx, "Namespace", types.NamespacedName{Name: c.key().Namespace}, namespace); err != nil {
+	if err := c.Object(ctx, "Namespace", types.NamespacedName{Name: c.key().Namespace}, namespace); err != nil {
 		return err
 	}
 	c.facts.NamespaceLabels = namespace.Labels
@@ -60,45 +61,45 @@ func (c *collector) readNamespace(ctx context.Context) error {
 }
 
 func (c *collector) readHealthChecks(ctx context.Context) error {
-	in := inNamespace(c.key().Namespace)
-	found, err := list[*clusterv1.MachineHealthCheck, clusterv1.MachineHealthCheckList](
-		ctx, c.managementCluster, "MachineHealthChecks", in)
+	in := management.InNamespace(c.key().Namespace)
+	found, err := management.List[*clusterv1.MachineHealthCheck, clusterv1.MachineHealthCheckList](
+		ctx, c.Cluster, "MachineHealthChecks", in)
 	for _, h := range found {
 		if h.Spec.ClusterName == c.key().Name {
 			c.facts.HealthChecks = append(c.facts.HealthChecks, h)
 		}
 	}
-	return ignoreNotFound(err)
+	return management.IgnoreMissing(err)
 }
 
 func (c *collector) readManagers(ctx context.Context) (err error) {
-	of := scope{options: []client.ListOption{client.HasLabels{clusterv1.ProviderNameLabel}}}
-	c.facts.Managers, err = listKnown[appsv1.Deployment, appsv1.DeploymentList](
-		ctx, c.managementCluster, "Deployments", of)
+	of := management.Scope{Options: []client.ListOption{client.HasLabels{clusterv1.ProviderNameLabel}}}
+	c.facts.Managers, err = management.ListKnown[appsv1.Deployment, appsv1.DeploymentList](
+		ctx, c.Cluster, "Deployments", of)
 	return err
 }
 
 func (c *collector) readExtensions(ctx context.Context) (err error) {
-	c.facts.Extensions, err = listKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](
-		ctx, c.managementCluster, "ExtensionConfigs", scope{})
+	c.facts.Extensions, err = management.ListKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](
+		ctx, c.Cluster, "ExtensionConfigs", management.Scope{})
 	return err
 }
 
 func (c *collector) readGuard(ctx context.Context) error {
 	guard := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	err := c.get(ctx, "ValidatingWebhookConfiguration", types.NamespacedName{Name: v1alpha1.GuardConfigurationName}, guard)
+	err := c.Object(ctx, "ValidatingWebhookConfiguration", types.NamespacedName{Name: v1alpha1.GuardConfigurationName}, guard)
 	if err == nil {
 		c.facts.Guard = guard
 	}
-	return ignoreNotFound(err)
+	return management.IgnoreMissing(err)
 }
 
 // readTemplates looks for the objects that Cluster API must have to ask the extension: the templates of MachineSets with
 // machines, and what control plane Machines are made of.
 func (c *collector) readTemplates(ctx context.Context) error {
-	sets, err := list[*clusterv1.MachineSet, clusterv1.MachineSetList](
-		ctx, c.managementCluster, "MachineSets", inCluster(c.key()))
-	if ignoreNotFound(err) != nil {
+	sets, err := management.List[*clusterv1.MachineSet, clusterv1.MachineSetList](
+		ctx, c.Cluster, "MachineSets", management.InCluster(c.key()))
+	if management.IgnoreMissing(err) != nil {
 		return err
 	}
 	known := map[clusterv1.ContractVersionedObjectReference]bool{}
@@ -151,7 +152,7 @@ func (c *collector) references(sets []*clusterv1.MachineSet) []reference {
 
 // exists looks an object up by its metadata.
 func (c *collector) exists(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (bool, error) {
-	mapping, err := c.mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	mapping, err := c.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
 	if err == nil {
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(mapping.GroupVersionKind)
@@ -160,8 +161,8 @@ func (c *collector) exists(ctx context.Context, ref clusterv1.ContractVersionedO
 	if err == nil {
 		return true, nil
 	}
-	if ignoreNotFound(err) == nil {
+	if management.IgnoreMissing(err) == nil {
 		return false, nil
 	}
-	return false, &serverError{item: fmt.Sprintf("%s %s/%s", ref.Kind, c.key().Namespace, ref.Name), err: err}
+	return false, &management.ReadError{Item: fmt.Sprintf("%s %s/%s", ref.Kind, c.key().Namespace, ref.Name), Err: err}
 }

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,20 +23,22 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/serving"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 )
 
 // extensionOptions are the flags of `windlass extension`.
 type extensionOptions struct {
-	serving                 servingFlags
+	serving                 serving.Flags
 	guardPort               int
 	guardClientCAName       string
 	healthAddr, metricsAddr string
 	leaderElect, gates      bool
 	inPlace                 inPlaceFlags
 	namespace               string
-	log                     logOptions
+	log                     cli.LogOptions
 }
 
 func newExtensionCommand() *cobra.Command {
@@ -75,7 +73,7 @@ it, run one. The manifests for all of this are in config/.`,
 		},
 	}
 	flags := cmd.Flags()
-	o.serving.add(cmd)
+	o.serving.Add(cmd)
 	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have another certificate or none (default: --port)")
 	flags.StringVar(&o.guardClientCAName, "guard-client-ca-name", "", "file in --cert-dir with the CA that must have signed the API servers' client certificates, for --guard-port; read again when it changes (default: API servers need none)")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
@@ -84,49 +82,24 @@ it, run one. The manifests for all of this are in config/.`,
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	o.inPlace.addFlags(flags)
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
-	o.log.addFlags(flags)
+	o.log.AddFlags(flags)
 	return cmd
-}
-
-// servingFlags are those of commands that serve hooks for a management cluster.
-type servingFlags struct {
-	clusterFlags
-	bindAddress, certDir, clientCAName string
-	port                               int
-}
-
-func (f *servingFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	f.clusterFlags.add(flags)
-	flags.StringVar(&f.bindAddress, "bind-address", "", "address to serve hooks on (default: all addresses)")
-	flags.IntVar(&f.port, "port", 9443, "port to serve hooks on")
-	flags.StringVar(&f.certDir, "cert-dir", "", "folder with the serving certificate, "+hookserver.CertName+" and "+hookserver.KeyName+"; read again when it changes")
-	flags.StringVar(&f.clientCAName, "client-ca-name", "", "file in --cert-dir with the CA that must have signed the callers' certificates; read again when it changes (default: callers need none)")
-	mustRegister(cmd.MarkFlagRequired("cert-dir"))
-}
-
-// clusterFlags choose the management cluster of a command that serves.
-type clusterFlags struct{ kubeconfig, context string }
-
-func (f *clusterFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig to use (default: its current context)")
 }
 
 // run serves until ctx is cancelled.
 func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
-	if err := o.log.apply(logs); err != nil {
+	if err := o.log.Apply(logs); err != nil {
 		return err
 	}
 	upgrades, err := o.inPlace.check()
 	if err != nil {
 		return err
 	}
-	if err := checkCertificates("cert-dir", o.serving.certDir, "client-ca-name", o.serving.clientCAName); err != nil {
+	if err := o.serving.Check(); err != nil {
 		return err
 	}
 	served := app.ExtensionOptions{
-		BindAddress: o.serving.bindAddress, Port: o.serving.port, GuardPort: o.guardPort, CertDir: o.serving.certDir, ClientCAName: o.serving.clientCAName, GuardClientCAName: o.guardClientCAName,
+		BindAddress: o.serving.BindAddress, Port: o.serving.Port, GuardPort: o.guardPort, CertDir: o.serving.CertDir, ClientCAName: o.serving.ClientCAName, GuardClientCAName: o.guardClientCAName,
 		NoGates: !o.gates, InPlaceUpgrades: upgrades,
 	}
 	if err := checkGuard(guardCAFlags, served); err != nil {
@@ -157,32 +130,6 @@ func (o *extensionOptions) run(ctx context.Context, logs io.Writer) error {
 	return nil
 }
 
-// checkCertificates finds missing or broken certificates before anything is started. dirFlag and clientCAFlag name the flags
-// that certDir and clientCAName come from.
-func checkCertificates(dirFlag, certDir, clientCAFlag, clientCAName string) error {
-	certFile, keyFile := filepath.Join(certDir, hookserver.CertName), filepath.Join(certDir, hookserver.KeyName)
-	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
-		return fmt.Errorf("reading the serving certificate: %w; --%s must hold %s and %s in PEM", err, dirFlag, hookserver.CertName, hookserver.KeyName)
-	}
-	return checkClientCA(dirFlag, certDir, clientCAFlag, clientCAName)
-}
-
-// checkClientCA finds a missing or broken CA. An empty name means that there is none.
-func checkClientCA(dirFlag, certDir, clientCAFlag, clientCAName string) error {
-	if clientCAName == "" {
-		return nil
-	}
-	clientCA := filepath.Join(certDir, clientCAName)
-	content, err := os.ReadFile(clientCA)
-	if err != nil {
-		return fmt.Errorf("reading the client CA: %w; --%s must name a file in --%s", err, clientCAFlag, dirFlag)
-	}
-	if !x509.NewCertPool().AppendCertsFromPEM(content) {
-		return fmt.Errorf("reading the client CA: %s holds no certificate; it must hold at least one in PEM", clientCA)
-	}
-	return nil
-}
-
 // guardFlags are the names of the flags about the guard's port.
 type guardFlags struct{ port, dir, hooksCA, clientCA string }
 
@@ -199,34 +146,17 @@ func checkGuard(flags guardFlags, o app.ExtensionOptions) error {
 		return fmt.Errorf("--%s asks every caller of the port for a certificate, also API servers that ask the guard. "+
 			"Fix: set --%s, so that the guard has a port of its own", flags.hooksCA, flags.port)
 	}
-	return checkClientCA(flags.dir, o.CertDir, flags.clientCA, o.GuardClientCAName)
+	return serving.CheckClientCA(flags.dir, o.CertDir, flags.clientCA, o.GuardClientCAName)
 }
 
 func (o *extensionOptions) restConfig() (*rest.Config, error) {
-	restConfig, err := o.serving.restConfig()
+	restConfig, err := o.serving.RESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	unthrottle(restConfig)
+	serving.Unthrottle(restConfig)
 	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
 }
-
-// restConfig finds the management cluster by the flags, else as kubectl does, else as a pod.
-func (f *clusterFlags) restConfig() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
-	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
-	}
-	return restConfig, nil
-}
-
-// unthrottle leaves it to the API server's priority and fairness how fast a server may ask it, as controller-runtime does where it
-// makes the configuration. With client-go's default of 5 requests a second, a hundred machines in flight keep each other
-// waiting so long that the guard misses its deadline.
-func unthrottle(config *rest.Config) { config.QPS = -1 }
 
 func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
@@ -236,7 +166,7 @@ func (o *extensionOptions) newManager(restConfig *rest.Config, upgrades app.InPl
 	metrics := metricsserver.Options{BindAddress: "0"}
 	if o.metricsAddr != "" {
 		metrics = metricsserver.Options{
-			BindAddress: o.metricsAddr, SecureServing: true, CertDir: o.serving.certDir,
+			BindAddress: o.metricsAddr, SecureServing: true, CertDir: o.serving.CertDir,
 			CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
 		}
 	}

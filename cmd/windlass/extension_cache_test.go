@@ -11,6 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/cli/serving"
 )
 
 // TestSlim keeps in the cache what maxInFlight is counted by, and what asks for upgrades in place.
@@ -77,7 +78,7 @@ func TestSlimWhole(t *testing.T) {
 func TestUnthrottle(t *testing.T) {
 	t.Parallel()
 	config := &rest.Config{}
-	unthrottle(config)
+	serving.Unthrottle(config)
 	if config.QPS >= 0 {
 		t.Errorf("the limit is %v", config.QPS)
 	}

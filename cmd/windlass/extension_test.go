@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli"
 )
 
 // lockedBuffer is a buffer that a command writes to while a test reads.
@@ -349,8 +350,8 @@ func TestExtensionErrors(t *testing.T) {
 			log := &lockedBuffer{}
 			err := windlassCommand(t, log, append(append([]string{"extension"}, common...), tt.args...)...).Run()
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
-				t.Fatalf("the command ended with %v, want exit code %d\n%s", err, exitFailure, log)
+			if !errors.As(err, &exit) || exit.ExitCode() != int(cli.ExitFailure) {
+				t.Fatalf("the command ended with %v, want exit code %d\n%s", err, cli.ExitFailure, log)
 			}
 			// What a manager had started may log after the error, until the process ends.
 			messages := slices.DeleteFunc(slices.Collect(strings.Lines(log.String())), func(line string) bool { return !strings.HasPrefix(line, "windlass: ") })

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
@@ -80,7 +81,7 @@ func newLogsMachineCommand(clock upgradeClock) *cobra.Command {
 // loggedMachines names the Machines that have a log.
 func (o *logsOptions) loggedMachines(ctx context.Context) []string {
 	var names []string
-	for _, name := range liveNames[corev1.ConfigMapList](ctx, o.kube, client.MatchingLabels{v1alpha1.UpdateLogLabel: "true"}) {
+	for _, name := range management.Names[corev1.ConfigMapList](ctx, o.kube, client.MatchingLabels{v1alpha1.UpdateLogLabel: "true"}) {
 		if machine, ok := strings.CutSuffix(name, v1alpha1.UpdateLogSuffix); ok {
 			names = append(names, machine)
 		}
@@ -99,7 +100,7 @@ func (o *logsOptions) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	m.prefix = o.prefix
+	m.Prefix = o.prefix
 	r := logReader{m: m, machine: types.NamespacedName{Namespace: namespace, Name: name}, operation: o.operation, clock: o.clock}
 	printer := logPrinter{linePrinter: linePrinter{out: cmd.OutOrStdout()}}
 	seen, err := r.read(cmd.Context())
@@ -141,12 +142,12 @@ type seenLog struct {
 
 func (r logReader) read(ctx context.Context) (seenLog, error) {
 	machine := &clusterv1.Machine{}
-	if err := r.m.get(ctx, "Machine", r.machine, machine); err != nil {
+	if err := r.m.Object(ctx, "Machine", r.machine, machine); err != nil {
 		return seenLog{}, err
 	}
-	seen := seenLog{cluster: machine.Spec.ClusterName, updating: isUpdating(machine, r.m.prefix, r.clock.now())}
+	seen := seenLog{cluster: machine.Spec.ClusterName, updating: isUpdating(machine, r.m.Prefix, r.clock.now())}
 	kept := &corev1.ConfigMap{}
-	err := r.m.get(ctx, "ConfigMap", r.name(), kept)
+	err := r.m.Object(ctx, "ConfigMap", r.name(), kept)
 	if isGone(err) {
 		return seen, nil
 	}
@@ -201,7 +202,7 @@ const logPollInterval = 5 * time.Second
 
 // follow prints what is new until no update goes on. A log that cannot be watched is read now and then.
 func (r logReader) follow(ctx context.Context, seen seenLog, printer *logPrinter) error {
-	watched, err := r.m.newClient()
+	watched, err := r.m.NewClient()
 	if err != nil {
 		return err
 	}

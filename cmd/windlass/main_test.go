@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/windlass-dev/windlass/internal/cli"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 func connectAndLog() {
 	if _, _, err := connect(newKubeFlags()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitFailure)
+		os.Exit(int(cli.ExitFailure))
 	}
 	ctrl.Log.Error(errors.New("the watch broke"), "Watching")
 	klog.Flush()

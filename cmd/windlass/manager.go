@@ -14,11 +14,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/cli/serving"
 )
 
 // managerCommandOptions are the flags of `windlass manager`.
 type managerCommandOptions struct {
-	cluster clusterFlags
+	cluster serving.ClusterFlags
 	logs    *logs.Options
 	gates   bool
 	inPlace inPlaceFlags
@@ -92,7 +93,7 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 	}
 	ctrl.SetLogger(klog.Background())
 	if e := o.manager.Extension; e.Port != 0 {
-		if err := checkCertificates(flagExtensionCertDir, e.CertDir, flagExtensionClientCA, e.ClientCAName); err != nil {
+		if err := serving.CheckCertificates(flagExtensionCertDir, e.CertDir, flagExtensionClientCA, e.ClientCAName); err != nil {
 			return err
 		}
 		guard := guardFlags{port: flagExtensionGuard, dir: flagExtensionCertDir, hooksCA: flagExtensionClientCA, clientCA: flagExtensionGuardCA}
@@ -110,7 +111,7 @@ func (o *managerCommandOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	restConfig, err := o.cluster.restConfig()
+	restConfig, err := o.cluster.RESTConfig()
 	if err != nil {
 		return err
 	}

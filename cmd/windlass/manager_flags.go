@@ -37,7 +37,7 @@ func (o *managerCommandOptions) flagSets() cliflag.NamedFlagSets {
 
 func (o *managerCommandOptions) addClusterFlags(fs *pflag.FlagSet) {
 	m := &o.manager
-	o.cluster.add(fs)
+	o.cluster.Add(fs)
 	fs.Float32Var(&m.QPS, "kube-api-qps", m.QPS, "requests to the management cluster per second, on average")
 	fs.IntVar(&m.Burst, "kube-api-burst", m.Burst, "requests to the management cluster at once")
 }

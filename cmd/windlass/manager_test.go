@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"github.com/windlass-dev/windlass/internal/cli"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -130,8 +131,8 @@ func TestManagerErrors(t *testing.T) {
 			log := &lockedBuffer{}
 			err := windlassCommand(t, log, append([]string{"manager", "--health-addr=0", "--insecure-diagnostics", "--diagnostics-address=0"}, tt.args...)...).Run()
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
-				t.Fatalf("the command ended with %v, want exit code %d\n%s", err, exitFailure, log)
+			if !errors.As(err, &exit) || exit.ExitCode() != int(cli.ExitFailure) {
+				t.Fatalf("the command ended with %v, want exit code %d\n%s", err, cli.ExitFailure, log)
 			}
 			messages := slices.DeleteFunc(slices.Collect(strings.Lines(log.String())), func(line string) bool { return !strings.HasPrefix(line, "windlass: ") })
 			if len(messages) != 1 {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -157,7 +158,7 @@ func engineNames() []string { return []string{engineStock, engineWindlass} }
 func completeCluster(kube *genericclioptions.ConfigFlags, files *[]string) cobra.CompletionFunc {
 	return completeArg(func(ctx context.Context) []string {
 		if files == nil || len(*files) == 0 {
-			return liveNames[clusterv1.ClusterList](ctx, kube)
+			return management.Names[clusterv1.ClusterList](ctx, kube)
 		}
 		// Completion must not take away what the command itself will read from standard input.
 		set, err := manifest.Read(*files, strings.NewReader(""))

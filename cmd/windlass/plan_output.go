@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -53,7 +55,7 @@ func reportError(cmd *cobra.Command, format view.Format, cause error) error {
 
 // reportFailure says why there is no plan, in the format that was asked for, and chooses the exit code.
 func reportFailure(cmd *cobra.Command, in planInput, r planRequest, cause error) error {
-	err := &exitError{code: exitCodeOf(cause), err: r.locate(cause)}
+	err := &cli.ExitError{Code: exitCodeOf(cause), Err: r.locate(cause)}
 	if !in.format.Structured() {
 		return err
 	}
@@ -65,20 +67,20 @@ func reportFailure(cmd *cobra.Command, in planInput, r planRequest, cause error)
 	if writeErr := view.WriteFailure(cmd.OutOrStdout(), in.format, failureOf(err), lines); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
-	err.silent = true
+	err.Silent = true
 	return err
 }
 
-func exitCodeOf(err error) int {
+func exitCodeOf(err error) cli.ExitCode {
 	var fault *plan.Error
 	var refused *manifest.FailureError
 	switch {
 	case errors.As(err, &fault) && !fault.Rule.BadInput():
-		return exitNoPlan
+		return cli.ExitRefused
 	case errors.As(err, &refused):
-		return exitNoPlan
+		return cli.ExitRefused
 	default:
-		return exitFailure
+		return cli.ExitFailure
 	}
 }
 
@@ -90,7 +92,7 @@ func failureOf(err error) view.Failure {
 		input   *inputError
 		file    *manifest.Error
 		refused *manifest.FailureError
-		server  *serverError
+		server  *management.ReadError
 	)
 	switch {
 	case errors.As(err, &fault):
@@ -105,7 +107,7 @@ func failureOf(err error) view.Failure {
 	case errors.As(err, &refused):
 		f.Rule, f.Item = ruleExtensionFailure, refused.Origin.String()
 	case errors.As(err, &server):
-		f.Rule, f.Item = ruleServerError, server.item
+		f.Rule, f.Item = ruleServerError, server.Item
 	}
 	return f
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/preview"
@@ -23,7 +24,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
-	"github.com/windlass-dev/windlass/internal/updaters/simulated"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
@@ -225,8 +225,6 @@ func openForPreview(_ context.Context, u v1alpha1.Updater) (port.Updater, error)
 
 func openInProcessForPreview(u v1alpha1.InProcessUpdater) (port.Updater, error) {
 	switch {
-	case u.Kind == v1alpha1.SimulatedUpdater:
-		return simulated.New(simulated.Options{Nodes: noNodes{}, NodeName: noNodeName})
 	case u.Kind == v1alpha1.K8sdUpdater && u.K8sd != nil:
 		return openK8sdForPreview(*u.K8sd)
 	case u.Kind.ForHosts() && u.Host != nil:
@@ -293,7 +291,7 @@ func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Obj
 	u := newPlanUpdates(facts)
 	u.ask.NamespaceLabelsKnown = labelsKnown
 	u.ask.Fetch = func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
-		object, err := m.fetchReferenced(ctx, objects.Cluster.Namespace, ref)
+		object, err := m.Referenced(ctx, objects.Cluster.Namespace, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -309,9 +307,9 @@ func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Obj
 }
 
 func (m managementCluster) firstControlPlaneMachine(ctx context.Context, key types.NamespacedName) (*clusterv1.Machine, error) {
-	in := inCluster(key)
-	in.options = append(in.options, client.HasLabels{clusterv1.MachineControlPlaneLabel})
-	machines, err := list[*clusterv1.Machine, clusterv1.MachineList](ctx, m, "control plane Machines", in)
+	in := management.InCluster(key)
+	in.Options = append(in.Options, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	machines, err := management.List[*clusterv1.Machine, clusterv1.MachineList](ctx, m.Cluster, "control plane Machines", in)
 	if err != nil || len(machines) == 0 {
 		return nil, err
 	}

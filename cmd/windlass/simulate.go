@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
@@ -22,7 +23,7 @@ is disrupted when, and what a failure does. It changes nothing.
 
 What is upgraded comes from one of three places:
   scenario    --scenario FILE: clusters, pools, policies, durations, failures and gates, in a small YAML file; see
-              docs/simulate.md, and config/samples/simulate for examples
+              docs/reference/scenario-file.md, and config/samples/simulate for examples
   manifests   -f FILE, as with windlass plan; all Clusters there, or the one that CLUSTER names
   live        CLUSTER, read from the management cluster that the kubeconfig names
 
@@ -53,8 +54,7 @@ const simulateExample = `  # 30,000 nodes in place, beside replacing them, with 
   windlass simulate prod --to v1.33.0 --print-scenario > prod.yaml
   windlass simulate --scenario prod.yaml --verify`
 
-// exitViolated means that a run of windlass simulate broke an invariant.
-const exitViolated = 4
+// cli.ExitUnsafe means that a run of windlass simulate broke an invariant.
 
 // simulateOptions are the flags of windlass simulate.
 type simulateOptions struct {
@@ -243,11 +243,11 @@ func (o *simulateOptions) compute(cmd *cobra.Command, s scenario.Simulation) (wh
 func outcomeOf(r whatif.Report) error {
 	for _, v := range r.Variants {
 		if v.Outcomes.Violated > 0 {
-			return &exitError{code: exitViolated, silent: true, err: fmt.Errorf("%s: an invariant was violated", v.Name)}
+			return &cli.ExitError{Code: cli.ExitUnsafe, Silent: true, Err: fmt.Errorf("%s: an invariant was violated", v.Name)}
 		}
 	}
 	if as := r.Variants[0]; as.Outcomes.Stuck+as.Outcomes.GivenUp > 0 {
-		return &exitError{code: exitNoPlan, silent: true, err: fmt.Errorf("%s: the upgrade does not end", as.Name)}
+		return &cli.ExitError{Code: cli.ExitRefused, Silent: true, Err: fmt.Errorf("%s: the upgrade does not end", as.Name)}
 	}
 	return nil
 }

@@ -53,10 +53,10 @@ func (o *simulateOptions) fitLive(ctx context.Context) (inventory.FitObjects, er
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: o.fitFrom}
 	objects := inventory.FitObjects{}
-	if objects.Objects, err = m.fetchObjects(ctx, key, true); err != nil {
+	if objects.Objects, err = m.Objects(ctx, key, true); err != nil {
 		return inventory.FitObjects{}, err
 	}
-	if objects.Objects.Machines, err = m.listMachines(ctx, key); err != nil {
+	if objects.Objects.Machines, err = m.Machines(ctx, key); err != nil {
 		return inventory.FitObjects{}, err
 	}
 	objects.Policies, err = m.listUpdatePolicies(ctx, namespace)

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/simulate/inventory"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
@@ -142,7 +143,7 @@ func (o *simulateOptions) readLive(ctx context.Context, name string, in planInpu
 		return simulateObjects{}, err
 	}
 	if len(r.updates.facts.Objects.Machines) == 0 {
-		if r.updates.facts.Objects.Machines, err = m.listMachines(ctx, key); err != nil {
+		if r.updates.facts.Objects.Machines, err = m.Machines(ctx, key); err != nil {
 			return simulateObjects{}, err
 		}
 	}
@@ -157,7 +158,7 @@ func (o *simulateOptions) readLive(ctx context.Context, name string, in planInpu
 
 // listUpgradeGates returns the gates of a namespace; none where the server does not know them.
 func (m managementCluster) listUpgradeGates(ctx context.Context, namespace string) ([]v1alpha1.UpgradeGate, error) {
-	return listKnown[v1alpha1.UpgradeGate, v1alpha1.UpgradeGateList](ctx, m, "UpgradeGates", inNamespace(namespace))
+	return management.ListKnown[v1alpha1.UpgradeGate, v1alpha1.UpgradeGateList](ctx, m.Cluster, "UpgradeGates", management.InNamespace(namespace))
 }
 
 // add plans the upgrade of a cluster, asks how its machines are updated, and adds what was found.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/simulate/inventory"
 	"github.com/windlass-dev/windlass/internal/simulate/page"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
@@ -26,8 +27,8 @@ func writeReport(w io.Writer, format view.Format, r whatif.Report) error {
 func reportSimulateFailure(cmd *cobra.Command, in planInput, cause error) error {
 	err := reportError(cmd, in.format, cause)
 	if _, blocked := errors.AsType[*inventory.BlockedError](cause); blocked {
-		if coded, ok := errors.AsType[*exitError](err); ok {
-			coded.code = exitNoPlan
+		if coded, ok := errors.AsType[*cli.ExitError](err); ok {
+			coded.Code = cli.ExitRefused
 		}
 	}
 	return err
@@ -49,7 +50,7 @@ type simulateProgress struct {
 
 // newSimulateProgress returns nil where nobody looks.
 func newSimulateProgress(out io.Writer) *simulateProgress {
-	if terminal(out) == nil {
+	if cli.Terminal(out) == nil {
 		return nil
 	}
 	return &simulateProgress{out: out, began: time.Now()}

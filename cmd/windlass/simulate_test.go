@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
@@ -53,27 +54,27 @@ func TestSimulateExitCodes(t *testing.T) {
 	good, stuck, givenUp, violated := whatif.Outcomes{Completed: 3}, whatif.Outcomes{Completed: 2, Stuck: 1}, whatif.Outcomes{GivenUp: 1}, whatif.Outcomes{Completed: 2, Violated: 1}
 	for name, tt := range map[string]struct {
 		variants []whatif.Outcomes
-		want     int
+		want     cli.ExitCode
 	}{
-		"all completed":                     {variants: []whatif.Outcomes{good, good}, want: exitOK},
-		"one is stuck":                      {variants: []whatif.Outcomes{stuck}, want: exitNoPlan},
-		"given up":                          {variants: []whatif.Outcomes{givenUp}, want: exitNoPlan},
-		"another way is stuck":              {variants: []whatif.Outcomes{good, stuck}, want: exitOK},
-		"a violation":                       {variants: []whatif.Outcomes{violated}, want: exitViolated},
-		"a violation of another way counts": {variants: []whatif.Outcomes{stuck, violated}, want: exitViolated},
+		"all completed":                     {variants: []whatif.Outcomes{good, good}, want: cli.ExitOK},
+		"one is stuck":                      {variants: []whatif.Outcomes{stuck}, want: cli.ExitRefused},
+		"given up":                          {variants: []whatif.Outcomes{givenUp}, want: cli.ExitRefused},
+		"another way is stuck":              {variants: []whatif.Outcomes{good, stuck}, want: cli.ExitOK},
+		"a violation":                       {variants: []whatif.Outcomes{violated}, want: cli.ExitUnsafe},
+		"a violation of another way counts": {variants: []whatif.Outcomes{stuck, violated}, want: cli.ExitUnsafe},
 	} {
 		var r whatif.Report
 		for _, o := range tt.variants {
 			r.Variants = append(r.Variants, whatif.Result{Outcomes: o})
 		}
-		got := exitOK
+		got := cli.ExitOK
 		if err := outcomeOf(r); err != nil {
-			coded, ok := errors.AsType[*exitError](err)
-			if !ok || !coded.silent {
+			coded, ok := errors.AsType[*cli.ExitError](err)
+			if !ok || !coded.Silent {
 				t.Errorf("%s: the error is %v", name, err)
 				continue
 			}
-			got = coded.code
+			got = coded.Code
 		}
 		if got != tt.want {
 			t.Errorf("%s: exit code %d, not %d", name, got, tt.want)

@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/view"
 )
@@ -31,7 +28,7 @@ how many machines are up to date, marked, queued, updating, finished, failed or 
 at work, its attempt and phase, since when, and when it should be done by how long the same updater took on other
 machines of the Cluster; what blocks a group; and which fields were not applied to running machines.
 
-Of upgrades in place that annotations ask for (docs/annotations.md): for each group the option, how many of its machines have it, are
+Of upgrades in place that annotations ask for (docs/reference/annotations.md): for each group the option, how many of its machines have it, are
 in flight or have failed; for each machine the phase and since when, and whether it was marked by hand; what waits, and for what; who holds the
 lock of the control plane. Those that have ended are shown by -o wide, json and yaml.
 
@@ -105,7 +102,7 @@ func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format)
 	if err != nil {
 		return err
 	}
-	m.prefix = o.prefix
+	m.Prefix = o.prefix
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	if o.watch {
 		return watchStatus(cmd.Context(), m, key, newStatusScreen(cmd.OutOrStdout(), format))
@@ -126,18 +123,18 @@ func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format)
 
 // fetchStatus reads the objects that a status is computed from.
 func (m managementCluster) fetchStatus(ctx context.Context, key types.NamespacedName) (status.Facts, error) {
-	f := status.Facts{Prefix: m.prefix}
+	f := status.Facts{Prefix: m.Prefix}
 	var err error
-	if f.Objects, err = m.fetchGroups(ctx, key); err != nil {
+	if f.Objects, err = m.Groups(ctx, key); err != nil {
 		return f, err
 	}
 	if f.Cluster.Spec.ControlPlaneRef.IsDefined() {
-		f.ControlPlane, err = m.fetchControlPlane(ctx, f.Cluster)
-		if ignoreNotFound(err) != nil {
+		f.ControlPlane, err = m.ControlPlane(ctx, f.Cluster)
+		if management.IgnoreMissing(err) != nil {
 			return f, err
 		}
 	}
-	if f.Machines, err = m.listMachines(ctx, key); err != nil {
+	if f.Machines, err = m.Machines(ctx, key); err != nil {
 		return f, err
 	}
 	if f.Cluster.Spec.Topology.IsDefined() {
@@ -147,23 +144,7 @@ func (m managementCluster) fetchStatus(ctx context.Context, key types.Namespaced
 	return f, err
 }
 
-// ignoreNotFound returns nil for the error of an object that does not exist, or that is not served.
-func ignoreNotFound(err error) error {
-	cause := err
-	if server, ok := errors.AsType[*serverError](err); ok {
-		cause = server.err
-	}
-	if apierrors.IsNotFound(cause) || meta.IsNoMatchError(cause) {
-		return nil
-	}
-	return err
-}
-
-func (m managementCluster) listMachines(ctx context.Context, key types.NamespacedName) ([]*clusterv1.Machine, error) {
-	return list[*clusterv1.Machine, clusterv1.MachineList](ctx, m, "Machines", inCluster(key))
-}
-
 // listUpdatePolicies returns the policies of a namespace; none where the server does not know them.
 func (m managementCluster) listUpdatePolicies(ctx context.Context, namespace string) ([]v1alpha1.UpdatePolicy, error) {
-	return listKnown[v1alpha1.UpdatePolicy, v1alpha1.UpdatePolicyList](ctx, m, "UpdatePolicies", inNamespace(namespace))
+	return management.ListKnown[v1alpha1.UpdatePolicy, v1alpha1.UpdatePolicyList](ctx, m.Cluster, "UpdatePolicies", management.InNamespace(namespace))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/app"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
@@ -35,7 +36,7 @@ func (m managementCluster) fetchLock(ctx context.Context, f *status.Facts) error
 	marked := func(c *clusterv1.Machine) bool {
 		controlPlane := capi.IsControlPlane(c)
 		return controlPlane && slices.ContainsFunc(slices.Collect(maps.Keys(c.Annotations)), func(key string) bool {
-			return key == v1alpha1.InPlaceUpgradeAnnotation || strings.HasPrefix(key, m.prefix)
+			return key == v1alpha1.InPlaceUpgradeAnnotation || strings.HasPrefix(key, m.Prefix)
 		})
 	}
 	if !slices.ContainsFunc(f.Machines, marked) {
@@ -43,9 +44,9 @@ func (m managementCluster) fetchLock(ctx context.Context, f *status.Facts) error
 	}
 	lock := &corev1.ConfigMap{}
 	key := types.NamespacedName{Namespace: f.Cluster.Namespace, Name: f.Cluster.Name + v1alpha1.InPlaceUpgradeLockSuffix}
-	err := m.get(ctx, "ConfigMap", key, lock)
+	err := m.Object(ctx, "ConfigMap", key, lock)
 	if err == nil {
 		f.Lock = lock
 	}
-	return ignoreForbidden(ignoreNotFound(err))
+	return ignoreForbidden(management.IgnoreMissing(err))
 }

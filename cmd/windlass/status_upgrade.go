@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
 )
@@ -31,13 +32,13 @@ func (m managementCluster) fetchUpgradeContext(ctx context.Context, f *status.Fa
 		return err
 	}
 	key := client.ObjectKeyFromObject(f.Cluster)
-	f.Upgrade.MachineSets, err = list[*clusterv1.MachineSet, clusterv1.MachineSetList](
-		ctx, m, "MachineSets", inCluster(key))
-	if err := ignoreForbidden(ignoreNotFound(err)); err != nil {
+	f.Upgrade.MachineSets, err = management.List[*clusterv1.MachineSet, clusterv1.MachineSetList](
+		ctx, m.Cluster, "MachineSets", management.InCluster(key))
+	if err := ignoreForbidden(management.IgnoreMissing(err)); err != nil {
 		return err
 	}
 	f.Upgrade.Events, err = m.listEvents(ctx, f.Cluster)
-	return ignoreForbidden(ignoreNotFound(err))
+	return ignoreForbidden(management.IgnoreMissing(err))
 }
 
 // fetchEngine reads which engine says that it drives the Cluster.
@@ -47,18 +48,18 @@ func (m managementCluster) fetchEngine(ctx context.Context, f *status.Facts) err
 	if !ref.IsDefined() {
 		return nil
 	}
-	object, err := m.fetchReferenced(ctx, f.Cluster.Namespace, ref)
+	object, err := m.Referenced(ctx, f.Cluster.Namespace, ref)
 	if err == nil {
 		f.Upgrade.Engine = object.GetAnnotations()[v1alpha1.EngineAnnotation]
 	}
-	return ignoreForbidden(ignoreNotFound(err))
+	return ignoreForbidden(management.IgnoreMissing(err))
 }
 
 // fetchPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.
 func (m managementCluster) fetchPlanSource(ctx context.Context, f *status.Facts) error {
 	f.Upgrade.Source, f.Upgrade.SourceProblem = nil, ""
-	class, graphs, err := m.fetchSource(ctx, f.Cluster)
-	if ignoreForbidden(ignoreNotFound(err)) != nil {
+	class, graphs, err := m.Source(ctx, f.Cluster)
+	if ignoreForbidden(management.IgnoreMissing(err)) != nil {
 		return err
 	}
 	if err == nil {
@@ -72,9 +73,9 @@ func (m managementCluster) fetchPlanSource(ctx context.Context, f *status.Facts)
 
 // listEvents returns the Events that are about a Cluster.
 func (m managementCluster) listEvents(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Event, error) {
-	found, err := list[*corev1.Event, corev1.EventList](ctx, m, "Events", scope{
-		where: inCluster(client.ObjectKeyFromObject(cluster)).where,
-		options: []client.ListOption{
+	found, err := management.List[*corev1.Event, corev1.EventList](ctx, m.Cluster, "Events", management.Scope{
+		Where: management.InCluster(client.ObjectKeyFromObject(cluster)).Where,
+		Options: []client.ListOption{
 			client.InNamespace(cluster.Namespace),
 			client.MatchingFields{"involvedObject.kind": "Cluster", "involvedObject.name": cluster.Name},
 		},

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/view"
 )
@@ -34,7 +36,7 @@ type statusScreen struct {
 }
 
 func newStatusScreen(out io.Writer, format view.Format) *statusScreen {
-	return &statusScreen{out: out, format: format, redraw: !format.Structured() && terminal(out) != nil}
+	return &statusScreen{out: out, format: format, redraw: !format.Structured() && cli.Terminal(out) != nil}
 }
 
 // clearScreen moves to the upper left corner and erases what stands on the terminal.
@@ -104,7 +106,7 @@ func watchObjects(ctx context.Context, m managementCluster, key types.Namespaced
 		return w.ended(ctx)
 	}
 	cached := m
-	cached.Reader, cached.cached = c, true
+	cached.Reader, cached.Cached = c, true
 	return follow(ctx, w, cached)
 }
 
@@ -217,8 +219,8 @@ func watchedObjects(f status.Facts) []client.Object {
 
 func (w *statusWatch) newCache(m managementCluster, key types.NamespacedName) (cache.Cache, error) {
 	ofCluster := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{clusterv1.ClusterNameLabel: key.Name})}
-	c, err := cache.New(m.config, cache.Options{
-		Scheme: m.scheme, Mapper: m.mapper,
+	c, err := cache.New(m.Config, cache.Options{
+		Scheme: m.Scheme, Mapper: m.Mapper,
 		DefaultNamespaces: map[string]cache.Config{key.Namespace: {}},
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -227,14 +229,14 @@ func (w *statusWatch) newCache(m managementCluster, key types.NamespacedName) (c
 		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
 			// Whatever else goes wrong may mend itself, and is tried again.
 			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
-				w.fail(&serverError{item: r.TypeDescription(), err: fmt.Errorf("watching: %w", err)})
+				w.fail(&management.ReadError{Item: r.TypeDescription(), Err: fmt.Errorf("watching: %w", err)})
 				return
 			}
 			toolscache.DefaultWatchErrorHandler(ctx, r, err)
 		},
 	})
 	if err != nil {
-		return nil, &serverError{item: "the management cluster", err: err}
+		return nil, &management.ReadError{Item: "the management cluster", Err: err}
 	}
 	return c, nil
 }
@@ -246,7 +248,7 @@ func (w *statusWatch) add(ctx context.Context, c cache.Cache, kind client.Object
 		return nil
 	}
 	if err != nil {
-		return &serverError{item: fmt.Sprintf("%T", kind), err: err}
+		return &management.ReadError{Item: fmt.Sprintf("%T", kind), Err: err}
 	}
 	signal := func() {
 		select {

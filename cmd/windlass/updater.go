@@ -13,7 +13,7 @@ func newUpdaterCommand() *cobra.Command {
 		Long: `Serve an updater, verify one, or upgrade one Linux host by the steps of one.
 
 An updater changes machines where they run, in the place of replacing them. It speaks Cluster API's hooks
-CanUpdateMachine, CanUpdateMachineSet and UpdateMachine over HTTPS. docs/writing-an-updater.md says how to write one.
+CanUpdateMachine, CanUpdateMachineSet and UpdateMachine over HTTPS. docs/how-to/write-an-updater.md says how to write one.
 The updaters for Linux hosts come with Windlass; kubeadm, rke2 and k3s carry out their steps on one host, without Cluster API.`,
 		Args: cobra.NoArgs,
 	}
@@ -22,7 +22,6 @@ The updaters for Linux hosts come with Windlass; kubeadm, rke2 and k3s carry out
 	cmd.AddCommand(newUpdaterHostCommand(linuxhost.RKE2, "RKE2", tools))
 	cmd.AddCommand(newUpdaterHostCommand(linuxhost.K3s, "K3s", tools))
 	cmd.AddCommand(newUpdaterDigestsCommand())
-	cmd.AddCommand(newUpdaterServeCommand())
 	cmd.AddCommand(newUpdaterVerifyCommand())
 	return cmd
 }

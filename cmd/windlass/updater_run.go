@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/transport/ssh"
@@ -206,9 +207,9 @@ func reportLines(cmd *cobra.Command, json bool, err error) error {
 		return nil
 	}
 	err = describeHostError(err)
-	coded, ok := errors.AsType[*exitError](err)
+	coded, ok := errors.AsType[*cli.ExitError](err)
 	if !ok {
-		coded = &exitError{code: exitFailure, err: err}
+		coded = &cli.ExitError{Code: cli.ExitFailure, Err: err}
 	}
 	if !json {
 		return coded
@@ -216,7 +217,7 @@ func reportLines(cmd *cobra.Command, json bool, err error) error {
 	if writeErr := writeLine(cmd.OutOrStdout(), map[string]runFailureDocument{"error": lineFailureOf(coded)}); writeErr != nil {
 		return errors.Join(coded, writeErr)
 	}
-	coded.silent = true
+	coded.Silent = true
 	return coded
 }
 
@@ -228,14 +229,14 @@ type runFailureDocument struct {
 }
 
 // lineFailureOf says for programs what an error is about.
-func lineFailureOf(err *exitError) runFailureDocument {
+func lineFailureOf(err *cli.ExitError) runFailureDocument {
 	of := failureOf(err)
 	failure := runFailureDocument{Rule: of.Rule, Item: of.Item, Message: of.Message}
 	failed, ofHost := errors.AsType[*hostReasonError](err)
 	switch {
-	case err.code == exitUnfinished:
+	case err.Code == cli.ExitUnfinished:
 		failure.Rule = ruleUnfinished
-	case err.code == exitNoPlan:
+	case err.Code == cli.ExitRefused:
 		failure.Rule = ruleRefused
 	case ofHost:
 		failure.Rule, failure.Message = string(failed.reason), failed.err.Error()
@@ -254,7 +255,7 @@ func (e *hostReasonError) Unwrap() error { return e.err }
 
 // describeHostError puts the reason first where the host is what fails, in place of what was being done. Other errors it leaves as they are.
 func describeHostError(err error) error {
-	if _, coded := errors.AsType[*exitError](err); coded {
+	if _, coded := errors.AsType[*cli.ExitError](err); coded {
 		return err
 	}
 	if failed, ok := errors.AsType[*port.HostError](err); ok {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/workload"
@@ -318,7 +319,7 @@ func (d *runDriver) unfinished(ctx context.Context) error {
 			message += "; " + cordon
 		}
 	}
-	return &exitError{code: exitUnfinished, err: fmt.Errorf("%s; to go on, give the same command again; to see how far it is, add --dry-run", message)}
+	return &cli.ExitError{Code: cli.ExitUnfinished, Err: fmt.Errorf("%s; to go on, give the same command again; to see how far it is, add --dry-run", message)}
 }
 
 // describeCordon says that the node is cordoned; nothing where it is not, or nobody looks at it.

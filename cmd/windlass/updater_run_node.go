@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
@@ -36,7 +37,7 @@ func (r runRequest) findNode(ctx context.Context) (*workload.SingleNode, error) 
 	}
 	nodes, err := cluster.Nodes(ctx)
 	if err != nil {
-		return nil, &serverError{item: "the cluster of --kubeconfig", err: fmt.Errorf("%w; if its only API server is on this host, name the node with --node", err)}
+		return nil, &management.ReadError{Item: "the cluster of --kubeconfig", Err: fmt.Errorf("%w; if its only API server is on this host, name the node with --node", err)}
 	}
 	name, err := selectNode(nodes, r.node.host)
 	if err != nil {

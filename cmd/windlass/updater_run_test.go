@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/transport/ssh"
@@ -243,11 +244,11 @@ func (r *scriptedRun) runFrom(t *testing.T, h *scriptedHost, maxPauses int, sour
 	return err
 }
 
-func exitCodeOfRun(err error) int {
-	if coded, ok := errors.AsType[*exitError](err); ok {
-		return coded.code
+func exitCodeOfRun(err error) cli.ExitCode {
+	if coded, ok := errors.AsType[*cli.ExitError](err); ok {
+		return coded.Code
 	}
-	return exitFailure
+	return cli.ExitFailure
 }
 
 func lost() error {
@@ -258,7 +259,7 @@ func TestRunGoesOnAfterALostConnection(t *testing.T) {
 	h := &scriptedHost{errs: []error{nil, nil, lost(), lost(), lost(), lost(), lost(), lost()}}
 	var r scriptedRun
 	err := r.run(t, h, 10, "--no-drain")
-	if code := exitCodeOfRun(err); code != exitUnfinished {
+	if code := exitCodeOfRun(err); code != cli.ExitUnfinished {
 		t.Errorf("exit code %d: %v", code, err)
 	}
 	if want := "--timeout has passed: step fetch-kubeadm goes on on the host, and the next one is not begun; to go on, give the same command again; to see how far it is, add --dry-run"; err.Error() != want {
@@ -297,7 +298,7 @@ func TestRunGivesUp(t *testing.T) {
 			h := &scriptedHost{errs: test.errs}
 			var r scriptedRun
 			err := r.run(t, h, 100, "--no-drain", "-o", "json")
-			if code := exitCodeOfRun(err); code != exitFailure || !strings.HasPrefix(fmt.Sprint(err), string(test.rule)+": host 10.0.0.7:22: ") || h.calls != test.calls {
+			if code := exitCodeOfRun(err); code != cli.ExitFailure || !strings.HasPrefix(fmt.Sprint(err), string(test.rule)+": host 10.0.0.7:22: ") || h.calls != test.calls {
 				t.Errorf("exit code %d after %d calls: %v", code, h.calls, err)
 			}
 			lines := strings.Split(strings.TrimSpace(r.out.String()), "\n")
@@ -315,7 +316,7 @@ func TestRunEndsWhileTheHostDoesNotAnswer(t *testing.T) {
 	err := r.run(t, h, 20, "--no-drain")
 	want := "--timeout has passed: the host has not answered for 1m18s; whether step fetch-kubeadm goes on there is not known; " +
 		"to go on, give the same command again; to see how far it is, add --dry-run"
-	if code := exitCodeOfRun(err); code != exitUnfinished || err.Error() != want {
+	if code := exitCodeOfRun(err); code != cli.ExitUnfinished || err.Error() != want {
 		t.Errorf("exit code %d: %v", code, err)
 	}
 	const lost = "windlass: note: HostConnectionLost: host 10.0.0.7:22: unexpected EOF; it "
@@ -336,7 +337,7 @@ func TestRunLooksIntoTheBundleFirst(t *testing.T) {
 		h := &scriptedHost{}
 		var r scriptedRun
 		err := r.runFrom(t, h, 100, "--bundle", bundle, args...)
-		if want := "--bundle: the bundle " + bundle + " has no file v1.36.3/linux/amd64/kubelet"; exitCodeOfRun(err) != exitFailure || fmt.Sprint(err) != want || h.job != "" || r.out.Len() > 0 {
+		if want := "--bundle: the bundle " + bundle + " has no file v1.36.3/linux/amd64/kubelet"; exitCodeOfRun(err) != cli.ExitFailure || fmt.Sprint(err) != want || h.job != "" || r.out.Len() > 0 {
 			t.Errorf("%v: it began %q, printed %q, and ended with %v", args, h.job, r.out.String(), err)
 		}
 	}

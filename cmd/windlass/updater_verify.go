@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/conformance"
 )
 
@@ -79,7 +80,7 @@ func (o *updaterVerifyOptions) run(ctx context.Context, url string, out io.Write
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	if count := report.Count(conformance.Fail); count > 0 {
-		return &exitError{code: exitFailure, silent: true, err: fmt.Errorf("%d of %d points failed", count, len(report.Points))}
+		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: fmt.Errorf("%d of %d points failed", count, len(report.Points))}
 	}
 	return nil
 }
@@ -116,7 +117,7 @@ func (o *updaterVerifyOptions) battery(url string) (conformance.Options, error) 
 
 func printReport(out io.Writer, format string, report *conformance.Report) error {
 	if format == verifyJSON {
-		return writeIndented(out, report)
+		return cli.WriteJSON(out, report)
 	}
 	for _, point := range report.Points {
 		fmt.Fprintf(out, "%-8s %s: %s\n", point.Status, point.ID, point.Title)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/view"
 )
@@ -180,7 +181,7 @@ func (o *upgradeOptions) run(cmd *cobra.Command, kind upgradeKind, name string) 
 	if err != nil {
 		return err
 	}
-	m.prefix = o.prefix
+	m.Prefix = o.prefix
 	target, err := m.findUpgradeTarget(ctx, kind, types.NamespacedName{Namespace: namespace, Name: name})
 	if err != nil {
 		return err
@@ -214,7 +215,7 @@ func (o *upgradeOptions) run(cmd *cobra.Command, kind upgradeKind, name string) 
 
 // report says what went wrong in the format that was asked for.
 func (o *upgradeOptions) report(cmd *cobra.Command, err error) error {
-	coded, ok := errors.AsType[*exitError](err)
+	coded, ok := errors.AsType[*cli.ExitError](err)
 	switch {
 	case err == nil:
 		return nil
@@ -228,13 +229,13 @@ func (o *upgradeOptions) report(cmd *cobra.Command, err error) error {
 		return err
 	}
 	rule := ruleRefused
-	if coded.code == exitUnfinished {
+	if coded.Code == cli.ExitUnfinished {
 		rule = ruleUnfinished
 	}
 	if writeErr := writeLine(cmd.OutOrStdout(), map[string]any{"error": map[string]string{"rule": rule, "message": err.Error()}}); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
-	coded.silent = true
+	coded.Silent = true
 	return err
 }
 

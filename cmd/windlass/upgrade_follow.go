@@ -11,6 +11,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/status"
 )
@@ -132,7 +134,7 @@ func (t upgradeTarget) kinds() []client.Object {
 }
 
 func (f *follower) unfinished(err error) error {
-	return &exitError{code: exitUnfinished, err: fmt.Errorf("%w; the upgrade goes on, to follow it: windlass status %s -n %s -w", err, f.target.cluster.Name, f.target.cluster.Namespace)}
+	return &cli.ExitError{Code: cli.ExitUnfinished, Err: fmt.Errorf("%w; the upgrade goes on, to follow it: windlass status %s -n %s -w", err, f.target.cluster.Name, f.target.cluster.Namespace)}
 }
 
 // untilEnd reports whether the end was reached, and how that was, or else why it was not.
@@ -172,8 +174,8 @@ func (f *follower) untilEnd(ctx context.Context, w *statusWatch, cached manageme
 
 // isGone reports whether the object that was read does not exist any longer.
 func isGone(err error) bool {
-	server, ok := errors.AsType[*serverError](err)
-	return ok && apierrors.IsNotFound(server.err)
+	server, ok := errors.AsType[*management.ReadError](err)
+	return ok && apierrors.IsNotFound(server.Err)
 }
 
 // isOlder reports whether a cache does not show yet what was written.

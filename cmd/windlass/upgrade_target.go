@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
 )
@@ -53,7 +54,7 @@ func (m managementCluster) findUpgradeTarget(ctx context.Context, kind upgradeKi
 	case kindControlPlane:
 		return m.findControlPlane(ctx, key)
 	}
-	if err := m.get(ctx, t.name, key, t.object); err != nil {
+	if err := m.Object(ctx, t.name, key, t.object); err != nil {
 		return upgradeTarget{}, err
 	}
 	cluster := ""
@@ -64,13 +65,13 @@ func (m managementCluster) findUpgradeTarget(ctx context.Context, kind upgradeKi
 		cluster = o.Spec.ClusterName
 	}
 	t.cluster = &clusterv1.Cluster{}
-	return t, m.get(ctx, "Cluster", types.NamespacedName{Namespace: key.Namespace, Name: cluster}, t.cluster)
+	return t, m.Object(ctx, "Cluster", types.NamespacedName{Namespace: key.Namespace, Name: cluster}, t.cluster)
 }
 
 // findControlPlane finds a control plane by the name of its Cluster, or else by its own.
 func (m managementCluster) findControlPlane(ctx context.Context, key types.NamespacedName) (upgradeTarget, error) {
 	cluster := &clusterv1.Cluster{}
-	err := m.get(ctx, "Cluster", key, cluster)
+	err := m.Object(ctx, "Cluster", key, cluster)
 	if isGone(err) {
 		cluster, err = m.findClusterOf(ctx, key)
 	}
@@ -80,7 +81,7 @@ func (m managementCluster) findControlPlane(ctx context.Context, key types.Names
 	if !cluster.Spec.ControlPlaneRef.IsDefined() {
 		return upgradeTarget{}, nothingError("Cluster %s refers to no control plane object; upgrade its Machines one by one", key)
 	}
-	object, err := m.fetchControlPlane(ctx, cluster)
+	object, err := m.ControlPlane(ctx, cluster)
 	if err != nil {
 		return upgradeTarget{}, err
 	}
@@ -88,8 +89,8 @@ func (m managementCluster) findControlPlane(ctx context.Context, key types.Names
 }
 
 func (m managementCluster) findClusterOf(ctx context.Context, controlPlane types.NamespacedName) (*clusterv1.Cluster, error) {
-	in := scope{options: inNamespace(controlPlane.Namespace).options}
-	clusters, err := list[*clusterv1.Cluster, clusterv1.ClusterList](ctx, m, "Clusters", in)
+	in := management.Scope{Options: management.InNamespace(controlPlane.Namespace).Options}
+	clusters, err := management.List[*clusterv1.Cluster, clusterv1.ClusterList](ctx, m.Cluster, "Clusters", in)
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +127,11 @@ func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.T
 	if !ok {
 		return upgradeView{}, fmt.Errorf("%T is no object of the API", t.object)
 	}
-	if err := m.get(ctx, t.name, t.key, object); err != nil {
+	if err := m.Object(ctx, t.name, t.key, object); err != nil {
 		return upgradeView{}, err
 	}
 	v := upgradeView{object: object}
-	f := status.Facts{Objects: snapshot.Objects{Cluster: t.cluster}, Prefix: m.prefix}
+	f := status.Facts{Objects: snapshot.Objects{Cluster: t.cluster}, Prefix: m.Prefix}
 	switch o := object.(type) {
 	case *clusterv1.Machine:
 		v.machines = []*clusterv1.Machine{o}
@@ -140,7 +141,7 @@ func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.T
 		f.ControlPlane = o
 	}
 	if t.kind != kindMachine {
-		all, err := m.listMachines(ctx, client.ObjectKeyFromObject(t.cluster))
+		all, err := m.Machines(ctx, client.ObjectKeyFromObject(t.cluster))
 		if err != nil {
 			return upgradeView{}, err
 		}

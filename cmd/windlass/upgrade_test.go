@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -134,17 +135,17 @@ func (r *upgradeRun) next(lines ...string) {
 }
 
 // ends checks that nothing more is printed, and with which status and message the command ends.
-func (r *upgradeRun) ends(code int, message string) {
+func (r *upgradeRun) ends(code cli.ExitCode, message string) {
 	r.t.Helper()
 	for r.lines.Scan() {
 		r.t.Errorf("there is another line: %q", r.lines.Text())
 	}
-	err, got, said := <-r.ended, exitOK, ""
+	err, got, said := <-r.ended, cli.ExitOK, ""
 	if err != nil {
-		got, said = exitFailure, err.Error()
+		got, said = cli.ExitFailure, err.Error()
 	}
-	if coded, ok := errors.AsType[*exitError](err); ok {
-		got = coded.code
+	if coded, ok := errors.AsType[*cli.ExitError](err); ok {
+		got = coded.Code
 	}
 	if got != code || said != message {
 		r.t.Errorf("it ends with %d and %q, want %d and %q", got, said, code, message)
@@ -225,7 +226,7 @@ func TestUpgradeMachine(t *testing.T) {
 	r.next("Machine m-1: Upgrading (BackingOff), version=v1.32.4, by kubeadm (1 of 1), attempt 1: the disk is full")
 	r.machine("m-1", to, "", upgradeRecord, "", state, "done", release, upgradePatch)
 	r.next("Machine m-1: Done, version=v1.32.4")
-	r.ends(exitOK, "")
+	r.ends(cli.ExitOK, "")
 }
 
 // TestUpgradeEnds has one case for each way in which an upgrade of a machine does not end well.
@@ -235,26 +236,26 @@ func TestUpgradeEnds(t *testing.T) {
 		args    []string
 		do      func(*upgradeRun)
 		line    string
-		code    int
+		code    cli.ExitCode
 		message string
 	}{
 		{"failed", nil, func(r *upgradeRun) { r.machine("m-1", state, "failed", upgradeRecord, phase("Failed")) },
-			"Machine m-1: Failed, version=v1.32.4: the disk is full", exitNoPlan,
+			"Machine m-1: Failed, version=v1.32.4: the disk is full", cli.ExitRefused,
 			"Machine team-a/m-1 has not reached version=v1.32.4: the disk is full; to try again: windlass upgrade machine m-1 -n team-a --retry"},
 		{"refused", nil, func(r *upgradeRun) {
 			r.machine("m-1", state, "failed", upgradeRecord, `{"option":"version=v1.32.4","reason":"Skew","message":"too far"}`)
-		}, "Machine m-1: Failed, version=v1.32.4: too far", exitNoPlan,
+		}, "Machine m-1: Failed, version=v1.32.4: too far", cli.ExitRefused,
 			"Machine team-a/m-1 has not reached version=v1.32.4: too far; to try again: windlass upgrade machine m-1 -n team-a --retry"},
 		{"cancelled", nil, func(r *upgradeRun) { r.machine("m-1", to, "") },
-			"Machine m-1: nothing is asked for any more", exitNoPlan, "version=v1.32.4 was cancelled on Machine team-a/m-1"},
+			"Machine m-1: nothing is asked for any more", cli.ExitRefused, "version=v1.32.4 was cancelled on Machine team-a/m-1"},
 		{"replaced", nil, func(r *upgradeRun) { r.machine("m-1", to, "revision=7") },
-			"Machine m-1: Asked, revision=7", exitNoPlan, "Machine team-a/m-1 is asked for revision=7 by now"},
+			"Machine m-1: Asked, revision=7", cli.ExitRefused, "Machine team-a/m-1 is asked for revision=7 by now"},
 		{"unreadable", nil, func(r *upgradeRun) { r.machine("m-1", upgradeRecord, "{") },
-			"Machine m-1: Unreadable, version=v1.32.4", exitNoPlan, "what is recorded on Machine team-a/m-1 cannot be read; see windlass status prod -n team-a"},
-		{"gone", nil, func(r *upgradeRun) { r.remove("Machine", "m-1") }, "", exitNoPlan, "Machine team-a/m-1 is gone"},
-		{"interrupted", nil, func(r *upgradeRun) { r.cancel() }, "", exitUnfinished,
+			"Machine m-1: Unreadable, version=v1.32.4", cli.ExitRefused, "what is recorded on Machine team-a/m-1 cannot be read; see windlass status prod -n team-a"},
+		{"gone", nil, func(r *upgradeRun) { r.remove("Machine", "m-1") }, "", cli.ExitRefused, "Machine team-a/m-1 is gone"},
+		{"interrupted", nil, func(r *upgradeRun) { r.cancel() }, "", cli.ExitUnfinished,
 			"interrupted; the upgrade goes on, to follow it: windlass status prod -n team-a -w"},
-		{"too late", []string{"--timeout", "1h"}, func(r *upgradeRun) { r.clock.wait(time.Hour) <- midnight }, "", exitUnfinished,
+		{"too late", []string{"--timeout", "1h"}, func(r *upgradeRun) { r.clock.wait(time.Hour) <- midnight }, "", cli.ExitUnfinished,
 			"--timeout has passed: it has not ended within 1h0m0s; the upgrade goes on, to follow it: windlass status prod -n team-a -w"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -276,7 +277,7 @@ func TestUpgradePatience(t *testing.T) {
 	r.clock.wait(upgradePatience) <- midnight
 	r.machine("m-1", to, "", state, "done", release, upgradePatch)
 	r.next("Machine m-1: Done, version=v1.32.4")
-	r.ends(exitOK, "")
+	r.ends(cli.ExitOK, "")
 	if got, want := r.notes.String(), "windlass: note: "+nothingBegun+"\n"; got != want {
 		t.Errorf("the notes are %q, want %q", got, want)
 	}
@@ -309,7 +310,7 @@ func TestUpgradeGroup(t *testing.T) {
 			r.annotate(test.kind, test.object, to, "", state, "done", release, upgradePatch,
 				upgradeRecord, `{"option":"version=v1.32.4","began":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:00:00Z"}`)
 			r.next(group + "Done, version=v1.32.4, machines 2 of 2")
-			r.ends(exitOK, "")
+			r.ends(cli.ExitOK, "")
 		})
 	}
 }
@@ -352,7 +353,7 @@ func TestUpgradeRetry(t *testing.T) {
 	r.next("MachineDeployment md-0: Upgrading, version=v1.32.4, machines 0 of 2")
 	r.annotate("MachineDeployment", "md-0", state, "failed", upgradeRecord, failed)
 	r.next("MachineDeployment md-0: Failed, version=v1.32.4, machines 0 of 2: Machine m-1: the disk is full")
-	r.ends(exitNoPlan, "MachineDeployment team-a/md-0 has not reached version=v1.32.4: Machine m-1: the disk is full; "+
+	r.ends(cli.ExitRefused, "MachineDeployment team-a/md-0 has not reached version=v1.32.4: Machine m-1: the disk is full; "+
 		"to try again: windlass upgrade machinedeployment md-0 -n team-a --retry")
 }
 
@@ -370,7 +371,7 @@ func TestUpgradeCancel(t *testing.T) {
 	r.next("MachineDeployment md-0: nothing is asked for any more")
 	r.machine("m-1", upgradeRecord, "", state, "done", release, upgradePatch)
 	r.next("Machine m-1: Done, version=v1.32.4")
-	r.ends(exitOK, "")
+	r.ends(cli.ExitOK, "")
 }
 
 // TestUpgradeCancelAbandoned withdraws what another controller began, of which nobody can tell then how it ends.
@@ -381,7 +382,7 @@ func TestUpgradeCancelAbandoned(t *testing.T) {
 	const why = "change 12 may run on the node, but the annotation that says to what is gone; " +
 		"set it again to have the change followed, or remove the status once the change has ended"
 	r.next("Cancelled version=v1.32.4 of Machine team-a/m-1", "Machine m-1: Held (RecordUnreadable): "+why)
-	r.ends(exitNoPlan, "Machine team-a/m-1 is not asked any longer, but "+why)
+	r.ends(cli.ExitRefused, "Machine team-a/m-1 is not asked any longer, but "+why)
 }
 
 // TestUpgradeJSON checks that each line is JSON about one change.
@@ -412,7 +413,7 @@ func TestUpgradeJSON(t *testing.T) {
 	if failure, _ := got["error"].(map[string]any); failure["rule"] != ruleRefused {
 		t.Errorf("the last line is %v, want an error", got)
 	}
-	r.ends(exitNoPlan, "Machine team-a/m-1 has not reached version=v1.32.4: the disk is full; to try again: windlass upgrade machine m-1 -n team-a --retry")
+	r.ends(cli.ExitRefused, "Machine team-a/m-1 has not reached version=v1.32.4: the disk is full; to try again: windlass upgrade machine m-1 -n team-a --retry")
 }
 
 // TestIsOlder checks which readings of an object count.

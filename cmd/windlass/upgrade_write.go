@@ -170,7 +170,7 @@ func parseLeniently(text string) version.Version {
 
 // writeAnnotations writes annotations, and returns the resource version from which on they are there.
 func (m managementCluster) writeAnnotations(ctx context.Context, t upgradeTarget, annotations map[string]*string) (string, error) {
-	writer, err := m.newClient()
+	writer, err := m.NewClient()
 	if err != nil {
 		return "", err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/simulate/explore"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/view"
@@ -228,9 +229,9 @@ func reportVerification(cmd *cobra.Command, format view.Format, v view.Verificat
 	}
 	switch {
 	case v.Counterexample != nil:
-		return &exitError{code: exitFailure, silent: true, err: errUnsafe}
+		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errUnsafe}
 	case !v.Complete:
-		return &exitError{code: exitFailure, silent: true, err: errCutOff}
+		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errCutOff}
 	default:
 		return nil
 	}

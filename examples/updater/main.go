@@ -1,5 +1,5 @@
 // Command updater is a complete updater: it moves machines to another Kubernetes version by running a command for each. It
-// needs nothing of Windlass; docs/writing-an-updater.md goes through it.
+// needs nothing of Windlass; docs/how-to/write-an-updater.md goes through it.
 package main
 
 import (

@@ -21,7 +21,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/handover"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
-	"github.com/windlass-dev/windlass/internal/updaters/simulated"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
@@ -129,8 +128,6 @@ func (p *updaterPool) Check(ctx context.Context, u *v1alpha1.Updater) error {
 
 func (p *updaterPool) newUpdater(u *v1alpha1.Updater) (port.Updater, error) {
 	switch {
-	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.SimulatedUpdater:
-		return simulated.New(simulated.Options{Nodes: p.nodes, NodeName: p.nodeName})
 	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind == v1alpha1.K8sdUpdater && u.Spec.InProcess.K8sd != nil:
 		return p.newK8sd(*u.Spec.InProcess.K8sd)
 	case u.Spec.InProcess != nil && u.Spec.InProcess.Kind.ForHosts() && u.Spec.InProcess.Host != nil:

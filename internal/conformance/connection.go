@@ -23,7 +23,7 @@ const (
 	sourceExtensions = "Cluster API book, Implementing Runtime Extensions, "
 	sourceHooks      = "Cluster API book, Implementing in-place update hooks, "
 	sourceProposal   = "Cluster API proposal 20240807-in-place-updates, "
-	sourceWindlass   = "Windlass docs/writing-an-updater.md, "
+	sourceWindlass   = "Windlass docs/how-to/write-an-updater.md, "
 )
 
 func tlsPoints() []definition {

@@ -20,7 +20,7 @@ import (
 func blocks(t *testing.T, document string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for _, match := range regexp.MustCompile("(?s)\n```(\\w+)\n(.*?\n)```\n").FindAllStringSubmatch(read(t, "docs", document), -1) {
+	for _, match := range regexp.MustCompile("(?s)\n```(\\w+)\n(.*?\n)```\n").FindAllStringSubmatch(read(t, "docs", "how-to", document), -1) {
 		found[match[1]] = append(found[match[1]], match[2])
 	}
 	return found
@@ -47,7 +47,7 @@ func strict(t *testing.T, content string, into any) {
 // TestDocumentation checks that what is shown is what is there.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	shown := blocks(t, "writing-an-updater.md")
+	shown := blocks(t, "write-an-updater.md")
 	if len(shown["yaml"]) != 2 || len(shown["json"]) != 3 || len(shown["go"]) != 3 {
 		t.Fatalf("there are %d, %d and %d blocks of YAML, JSON and Go", len(shown["yaml"]), len(shown["json"]), len(shown["go"]))
 	}
@@ -72,8 +72,8 @@ func TestDocumentation(t *testing.T) {
 func TestSources(t *testing.T) {
 	t.Parallel()
 	for _, point := range verify(t, newSubject(), nil).Points {
-		section, own := strings.CutPrefix(point.Source, "Windlass docs/writing-an-updater.md, ")
-		if own && !strings.Contains(read(t, "docs", "writing-an-updater.md"), "### "+section+"\n") {
+		section, own := strings.CutPrefix(point.Source, "Windlass docs/how-to/write-an-updater.md, ")
+		if own && !strings.Contains(read(t, "docs", "how-to", "write-an-updater.md"), "### "+section+"\n") {
 			t.Errorf("%s: there is no section %q", point.ID, section)
 		}
 	}
@@ -82,7 +82,7 @@ func TestSources(t *testing.T) {
 // TestAnnotationsAreDocumented checks that providers find every annotation, condition and reason.
 func TestAnnotationsAreDocumented(t *testing.T) {
 	t.Parallel()
-	document := read(t, "docs", "reusing-parts.md") + read(t, "docs", "writing-an-updater.md")
+	document := read(t, "docs", "reference", "for-providers.md") + read(t, "docs", "how-to", "write-an-updater.md")
 	named := regexp.MustCompile(`(?m)^(?:const )?\s*\w+(?:Annotation|Condition|Reason)\s*=\s*"(.+)"$`).FindAllStringSubmatch(read(t, "api", "v1alpha1", "annotations.go"), -1)
 	if len(named) < 15 {
 		t.Errorf("only %d names were found", len(named))

@@ -34,7 +34,7 @@ func ParseFixture(content []byte) (*Fixture, error) {
 	}
 	fixture := &Fixture{}
 	if err := yaml.UnmarshalStrict(content, fixture); err != nil {
-		return nil, fmt.Errorf("reading the fixture: %w; docs/writing-an-updater.md shows one", err)
+		return nil, fmt.Errorf("reading the fixture: %w; docs/how-to/write-an-updater.md shows one", err)
 	}
 	if fixture.CanUpdateMachine == nil && fixture.CanUpdateMachineSet == nil && fixture.UpdateMachine == nil {
 		return nil, fmt.Errorf("reading the fixture: it has none of canUpdateMachine, canUpdateMachineSet and updateMachine")

@@ -27,7 +27,7 @@ var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: "host
 func newUpdater() *v1alpha1.Updater {
 	return &v1alpha1.Updater{
 		ObjectMeta: metav1.ObjectMeta{Name: "hosts", Generation: 3},
-		Spec:       v1alpha1.UpdaterSpec{InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.SimulatedUpdater}},
+		Spec:       v1alpha1.UpdaterSpec{InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.K8sdUpdater, K8sd: &v1alpha1.K8sdConfig{Channel: "{minor}-classic/stable"}}},
 	}
 }
 

@@ -130,7 +130,7 @@ func healthy() Facts {
 		},
 		Updaters: []v1alpha1.Updater{{
 			ObjectMeta: metav1.ObjectMeta{Name: "kubeadm"},
-			Spec:       v1alpha1.UpdaterSpec{InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.SimulatedUpdater}, Transitions: v1alpha1.Transitions{MaxMinors: 1}},
+			Spec:       v1alpha1.UpdaterSpec{InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.K8sdUpdater, K8sd: &v1alpha1.K8sdConfig{Channel: "{minor}-classic/stable"}}, Transitions: v1alpha1.Transitions{MaxMinors: 1}},
 			Status:     v1alpha1.UpdaterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue}}},
 		}},
 		Managers: []appsv1.Deployment{

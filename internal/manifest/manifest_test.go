@@ -215,7 +215,7 @@ func TestOwnKindsAreStrict(t *testing.T) {
 	for _, test := range []struct{ text, field, problem string }{
 		{"kind: UpdatePolicy\nspec: {strategy: ExternalUpdate, targets: [{clusterName: a}, {clusterNme: demo}]}", "spec.targets[1].clusterNme", ""},
 		{"kind: UpdatePolicy\nspec: {strategy: ExternalUpdate, Targets: [], targts: []}", "spec.Targets", " (and 1 more like it)"},
-		{"kind: Updater\nspec: {inproces: {kind: Simulated}}", "spec.inproces", ""},
+		{"kind: Updater\nspec: {inproces: {kind: K8sd}}", "spec.inproces", ""},
 		{"kind: UpgradeGraph\nversions: [v1.30.0]", "versions", ""},
 	} {
 		err := (&Set{}).Decode("f.yaml", []byte(head+test.text+"\n"))

@@ -35,8 +35,6 @@ type Nodes interface {
 	Drain(ctx context.Context, cluster, machine types.NamespacedName, node string) (DrainStatus, error)
 	// Uncordon makes a node schedulable again. A node that does not exist is no error.
 	Uncordon(ctx context.Context, cluster types.NamespacedName, node string) error
-	// SetKubelet sets the kubelet version that a simulated node reports. Real nodes report it themselves.
-	SetKubelet(ctx context.Context, cluster types.NamespacedName, node, kubelet string) error
 	// Get reads a whole node.
 	Get(ctx context.Context, cluster types.NamespacedName, node string) (*corev1.Node, error)
 }

@@ -63,9 +63,10 @@ func TestCheckHostUpdaters(t *testing.T) {
 		})
 	}
 	const together = "set host where kind is Kubeadm, RKE2 or K3s, and only there"
-	without, simulated := hostUpdater(0, nil), hostUpdater(0, nil)
-	without.Spec.InProcess.Host, simulated.Spec.InProcess.Kind = nil, v1alpha1.SimulatedUpdater
-	for _, u := range []*v1alpha1.Updater{without, simulated} {
+	without, other := hostUpdater(0, nil), hostUpdater(0, nil)
+	without.Spec.InProcess.Host = nil
+	other.Spec.InProcess.Kind, other.Spec.InProcess.K8sd = v1alpha1.K8sdUpdater, &v1alpha1.K8sdConfig{}
+	for _, u := range []*v1alpha1.Updater{without, other} {
 		if err := updatepolicy.CheckUpdater(u); err == nil || !strings.Contains(err.Error(), together) {
 			t.Errorf("kind %s: %v", u.Spec.InProcess.Kind, err)
 		}

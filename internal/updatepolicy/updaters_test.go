@@ -16,7 +16,7 @@ import (
 func updater(name string, order int32) v1alpha1.Updater {
 	return v1alpha1.Updater{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       v1alpha1.UpdaterSpec{Order: order, InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.SimulatedUpdater}},
+		Spec:       v1alpha1.UpdaterSpec{Order: order, InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.K8sdUpdater, K8sd: &v1alpha1.K8sdConfig{Channel: "{minor}-classic/stable"}}},
 	}
 }
 
@@ -78,8 +78,8 @@ func TestSelectUpdatersErrors(t *testing.T) {
 			want: `Updater "u" cannot be used: spec.namespaceSelector: Invalid value: "Is" is not a valid label selector operator`,
 		},
 		"a selector, of other namespaces": {edit: func(s *v1alpha1.UpdaterSpec) { s.Selector, s.NamespaceSelector = broken(), labelled("no", "such") }},
-		"k8sd without k8sd":               {edit: func(s *v1alpha1.UpdaterSpec) { s.InProcess.Kind = v1alpha1.K8sdUpdater }, want: `Updater "u" cannot be used: spec.inProcess: Required value: set k8sd where kind is K8sd, and only there`},
-		"k8sd for another":                {edit: func(s *v1alpha1.UpdaterSpec) { s.InProcess.K8sd = &v1alpha1.K8sdConfig{} }, want: `Updater "u" cannot be used: spec.inProcess: Required value: set k8sd where kind is K8sd, and only there`},
+		"k8sd without k8sd":               {edit: func(s *v1alpha1.UpdaterSpec) { s.InProcess.K8sd = nil }, want: `Updater "u" cannot be used: spec.inProcess: Required value: set k8sd where kind is K8sd, and only there`},
+		"k8sd for another":                {edit: func(s *v1alpha1.UpdaterSpec) { s.InProcess.Kind = v1alpha1.KubeadmUpdater }, want: `Updater "u" cannot be used: spec.inProcess: Required value: set k8sd where kind is K8sd, and only there`},
 		"neither kind":                    {edit: func(s *v1alpha1.UpdaterSpec) { s.InProcess = nil }, want: `Updater "u" cannot be used: spec: Required value: set exactly one of inProcess and remote`},
 		"both kinds": {
 			edit: func(s *v1alpha1.UpdaterSpec) { s.Remote = &v1alpha1.RemoteUpdater{URL: "https://x"} },

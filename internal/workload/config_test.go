@@ -40,7 +40,7 @@ func TestConfig(t *testing.T) {
 func TestGetProved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 	own, foreign := encode(w.server.Certificate().Raw), foreignAuthority(t)
 	check := func(name, node string, authorities []byte, wantProof bool) {
 		t.Helper()

@@ -20,8 +20,8 @@ type nodesWorld struct {
 	Cluster, Machine types.NamespacedName
 	// Unreachable is a cluster that cannot be reached.
 	Unreachable types.NamespacedName
-	// PutNode makes a node with these facts in Cluster; simulated says whether it is one of the in-memory provider's.
-	PutNode func(name string, facts inplace.Node, simulated bool)
+	// PutNode makes a node with these facts in Cluster.
+	PutNode func(name string, facts inplace.Node)
 	// PutPod puts a pod on a node; it leaves at once when it is evicted.
 	PutPod func(node string)
 	// PutBlockedPod puts a pod on a node that a PodDisruptionBudget of this name keeps there; allow makes the budget
@@ -55,13 +55,8 @@ func TestContractOfNodesInMemory(t *testing.T) {
 		nodes.SetUnreachable(away, "no route to host")
 		return nodesWorld{
 			Nodes: nodes, Cluster: cluster, Machine: machine, Unreachable: away,
-			PutNode: func(name string, facts inplace.Node, simulated bool) {
-				nodes.Set(cluster, name, facts)
-				if !simulated {
-					nodes.SetReal(cluster, name)
-				}
-			},
-			PutPod: func(node string) { nodes.SetDrain(cluster, node, 1) },
+			PutNode: func(name string, facts inplace.Node) { nodes.Set(cluster, name, facts) },
+			PutPod:  func(node string) { nodes.SetDrain(cluster, node, 1) },
 			PutBlockedPod: func(node, budget string) func() {
 				nodes.Block(cluster, node, budget)
 				return func() { nodes.Block(cluster, node, "") }
@@ -85,10 +80,7 @@ func testNodes(t *testing.T, newWorld func(t *testing.T) nodesWorld) {
 		"drain of a pod":                  testDrainPod,
 		"drain that a budget blocks":      testDrainBlocked,
 		"uncordon":                        testUncordon,
-		"kubelet of a simulated node":     testSetKubelet,
-		"kubelet of a real node":          testSetKubeletRefuses,
 		"get shows what node says":        testGet,
-		"kubelet that is not a version":   testSetKubeletGarbage,
 		"drain and uncordon are repeated": testRepeats,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t)) })
@@ -110,10 +102,10 @@ func looksLike(t *testing.T, got, want inplace.Node) {
 func testNodeFacts(t *testing.T, w nodesWorld) {
 	t.Helper()
 	ready := porttest.ReadyNode("v1.33.4", start)
-	w.PutNode("ready", ready, true)
+	w.PutNode("ready", ready)
 	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "ready"), ready)
 
-	w.PutNode("down", inplace.Node{Exists: true, NotReady: "KubeletNotReady: container runtime is down", Kubelet: ready.Kubelet, Unschedulable: true}, false)
+	w.PutNode("down", inplace.Node{Exists: true, NotReady: "KubeletNotReady: container runtime is down", Kubelet: ready.Kubelet, Unschedulable: true})
 	down := w.Nodes.Node(t.Context(), w.Cluster, "down")
 	if down.Ready || !strings.Contains(down.NotReady, "container runtime is down") || !down.Unschedulable || !down.Exists || down.Unknown != "" {
 		t.Errorf("facts of a cordoned node that is not ready: %+v", down)
@@ -133,9 +125,6 @@ func testNodeMissing(t *testing.T, w nodesWorld) {
 	if err != nil || !status.Done {
 		t.Errorf("Drain of a node that does not exist: %+v, %v; there is nothing to drain", status, err)
 	}
-	if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "none", "v1.33.4"); err == nil {
-		t.Error("SetKubelet of a node that does not exist succeeded")
-	}
 }
 
 func testNodeUnreachable(t *testing.T, w nodesWorld) {
@@ -149,9 +138,6 @@ func testNodeUnreachable(t *testing.T, w nodesWorld) {
 	if err := w.Nodes.Uncordon(t.Context(), w.Unreachable, "any"); err == nil {
 		t.Error("Uncordon in a cluster that is not reached succeeded")
 	}
-	if err := w.Nodes.SetKubelet(t.Context(), w.Unreachable, "any", "v1.33.4"); err == nil {
-		t.Error("SetKubelet in a cluster that is not reached succeeded")
-	}
 	if _, err := w.Nodes.Get(t.Context(), w.Unreachable, "any"); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("Get in a cluster that is not reached: %v", err)
 	}
@@ -159,7 +145,7 @@ func testNodeUnreachable(t *testing.T, w nodesWorld) {
 
 func testDrainEmpty(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), true)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start))
 	status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, "a")
 	if err != nil || !status.Done || status.Message != "" {
 		t.Fatalf("Drain: %+v, %v, want done", status, err)
@@ -171,7 +157,7 @@ func testDrainEmpty(t *testing.T, w nodesWorld) {
 
 func testDrainPod(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start))
 	w.PutPod("a")
 	status, err := w.Nodes.Drain(t.Context(), w.Cluster, w.Machine, "a")
 	if err != nil || status.Done || status.Message == "" {
@@ -196,7 +182,7 @@ func drainToEnd(t *testing.T, w nodesWorld, node string) {
 
 func testDrainBlocked(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start))
 	allow := w.PutBlockedPod("a", "keep-two")
 	var before string
 	for i := range 4 {
@@ -218,7 +204,7 @@ func testUncordon(t *testing.T, w nodesWorld) {
 	t.Helper()
 	facts := porttest.ReadyNode("v1.33.4", start)
 	facts.Unschedulable = true
-	w.PutNode("a", facts, false)
+	w.PutNode("a", facts)
 	if err := w.Nodes.Uncordon(t.Context(), w.Cluster, "a"); err != nil {
 		t.Fatalf("Uncordon: %v", err)
 	}
@@ -226,38 +212,9 @@ func testUncordon(t *testing.T, w nodesWorld) {
 	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), facts)
 }
 
-func testSetKubelet(t *testing.T, w nodesWorld) {
-	t.Helper()
-	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), true)
-	for range 2 {
-		if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "v1.34.1"); err != nil {
-			t.Fatalf("SetKubelet: %v", err)
-		}
-		looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), porttest.ReadyNode("v1.34.1", start))
-	}
-}
-
-func testSetKubeletRefuses(t *testing.T, w nodesWorld) {
-	t.Helper()
-	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), false)
-	if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "v1.34.1"); err == nil {
-		t.Error("SetKubelet of a real node succeeded")
-	}
-	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), porttest.ReadyNode("v1.33.4", start))
-}
-
-func testSetKubeletGarbage(t *testing.T, w nodesWorld) {
-	t.Helper()
-	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), true)
-	if err := w.Nodes.SetKubelet(t.Context(), w.Cluster, "a", "latest"); err == nil {
-		t.Error("SetKubelet accepted what is not a version")
-	}
-	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), porttest.ReadyNode("v1.33.4", start))
-}
-
 func testGet(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), true)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start))
 	node, err := w.Nodes.Get(t.Context(), w.Cluster, "a")
 	if err != nil || node.Name != "a" || node.Status.NodeInfo.KubeletVersion != "v1.33.4" || node.Spec.Unschedulable {
 		t.Errorf("Get: %+v, %v", node, err)
@@ -266,7 +223,7 @@ func testGet(t *testing.T, w nodesWorld) {
 
 func testRepeats(t *testing.T, w nodesWorld) {
 	t.Helper()
-	w.PutNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.PutNode("a", porttest.ReadyNode("v1.33.4", start))
 	for range 2 {
 		drainToEnd(t, w, "a")
 		for range 2 {

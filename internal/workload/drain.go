@@ -81,10 +81,9 @@ func evict(ctx context.Context, management, remote client.Client, node *corev1.N
 	if !result.DrainCompleted() {
 		return port.DrainStatus{Message: drainMessage(result, blockers(ctx, remote, result))}, nil
 	}
-	if len(result.PodsNotFound) > 0 && !isSimulated(node) {
-		// The API server says "not found" for a pod that is gone, and so does something in between that knows no evictions. The
-		// next call lists the pods again, and sees which it was. The in-memory provider's API server has no evictions, and its
-		// pods do not run: there it is the end.
+	if len(result.PodsNotFound) > 0 {
+		// The API server returns "not found" for a pod that is gone, and so does a proxy that knows no evictions. The next
+		// call lists the pods again, and sees which it was.
 		return port.DrainStatus{Message: "Drain not completed yet:\n* Making sure that these are gone: " + drain.PodListToString(result.PodsNotFound, maxBlockers)}, nil
 	}
 	return port.DrainStatus{Done: true}, nil

@@ -19,12 +19,6 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// ErrRealNode is the error of SetKubelet for a node that is not a simulated one.
-var ErrRealNode = errors.New("it is not a node of Cluster API's in-memory provider")
-
-// simulatedPrefix begins the provider ids that Cluster API's in-memory provider gives its nodes.
-const simulatedPrefix = "in-memory://"
-
 // Nodes implements port.Nodes.
 type Nodes struct {
 	management client.Client
@@ -96,29 +90,6 @@ func (n *Nodes) Uncordon(ctx context.Context, cluster types.NamespacedName, name
 		return nil
 	}
 	return n.patch(ctx, remote, cluster, node, func(node *corev1.Node) { node.Spec.Unschedulable = false })
-}
-
-// SetKubelet implements port.Nodes. It fails with ErrRealNode for a node that is not a simulated one.
-func (n *Nodes) SetKubelet(ctx context.Context, cluster types.NamespacedName, name, kubelet string) error {
-	if _, err := version.Parse(kubelet); err != nil {
-		return fmt.Errorf("setting the kubelet version of Node %s: %w", name, err)
-	}
-	remote, node, err := n.read(ctx, cluster, name)
-	if err != nil {
-		return fmt.Errorf("setting the kubelet version: %w", err)
-	}
-	if !isSimulated(node) {
-		return fmt.Errorf("setting the kubelet version of Node %s of Cluster %s: %w", name, cluster, ErrRealNode)
-	}
-	if node.Status.NodeInfo.KubeletVersion == kubelet {
-		return nil
-	}
-	// The in-memory provider's API server has no /status of nodes, and takes the status with the rest.
-	return n.patch(ctx, remote, cluster, node, func(node *corev1.Node) { node.Status.NodeInfo.KubeletVersion = kubelet })
-}
-
-func isSimulated(node *corev1.Node) bool {
-	return strings.HasPrefix(node.Spec.ProviderID, simulatedPrefix)
 }
 
 // missingNodeError is the error of a node that does not exist. A Secret that does not exist is no missingNodeError.

@@ -70,7 +70,7 @@ func (w *world) putSecret(t *testing.T, cluster types.NamespacedName, kubeconfig
 	}
 }
 
-func (w *world) putNode(name string, facts inplace.Node, simulated bool) {
+func (w *world) putNode(name string, facts inplace.Node) {
 	node := &corev1.Node{
 		TypeMeta:   kind("v1", "Node"),
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -79,9 +79,6 @@ func (w *world) putNode(name string, facts inplace.Node, simulated bool) {
 			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: facts.Kubelet.String()},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(facts.ReadySince)}},
 		},
-	}
-	if simulated {
-		node.Spec.ProviderID = "in-memory://" + name
 	}
 	if !facts.Ready {
 		reason, message, _ := strings.Cut(facts.NotReady, ": ")
@@ -123,7 +120,7 @@ func TestFacts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.putNode("a", ready, false)
+			w.putNode("a", ready)
 			test.edit(w.server.nodes["a"])
 			want := ready
 			test.want(&want)
@@ -176,7 +173,7 @@ func TestBudgetsAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+			w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 			w.server.putPod("web", "a", nil)
 			w.server.refuseEviction("web", test.refusal)
 			w.server.budgets = test.budgets
@@ -201,7 +198,7 @@ func TestDrainFollowsMachineDrainRules(t *testing.T) {
 		},
 	}
 	w := newWorld(t, rule)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 	w.server.putPod("db", "a", nil)
 	status, err := w.nodes.Drain(t.Context(), cluster, machine, "a")
 	if err != nil || !status.Done {
@@ -212,28 +209,24 @@ func TestDrainFollowsMachineDrainRules(t *testing.T) {
 	}
 }
 
-// Where nothing knows evictions, only simulated pods may be taken for gone.
+// TestEvictionNotFound takes no pod for gone because something knows no evictions.
 func TestEvictionNotFound(t *testing.T) {
-	for name, simulated := range map[string]bool{"simulated": true, "real": false} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.server.inMemory = true
-			w.putNode("a", porttest.ReadyNode("v1.33.4", start), simulated)
-			w.server.putPod("etcd", "a", nil)
-			for range 3 {
-				status, err := w.nodes.Drain(t.Context(), cluster, machine, "a")
-				if err != nil || status.Done != simulated {
-					t.Fatalf("Drain: %+v, %v, want done: %t", status, err, simulated)
-				}
-			}
-		})
+	w := newWorld(t)
+	w.server.inMemory = true
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
+	w.server.putPod("etcd", "a", nil)
+	for range 3 {
+		status, err := w.nodes.Drain(t.Context(), cluster, machine, "a")
+		if err != nil || status.Done {
+			t.Fatalf("Drain: %+v, %v, want that it is not done", status, err)
+		}
 	}
 }
 
 // A node without a kubelet keeps its pods for ever; its update must not wait for that.
 func TestDrainOfUnreachableNode(t *testing.T) {
 	w := newWorld(t)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 	w.server.nodes["a"].Status.Conditions[0].Status = corev1.ConditionUnknown
 	w.server.putPod("web", "a", func(pod *corev1.Pod) {
 		pod.DeletionTimestamp = new(metav1.NewTime(start))
@@ -245,20 +238,9 @@ func TestDrainOfUnreachableNode(t *testing.T) {
 	}
 }
 
-func TestSetKubeletNamesTheReason(t *testing.T) {
-	w := newWorld(t)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
-	if err := w.nodes.SetKubelet(t.Context(), cluster, "a", "v1.34.0"); !errors.Is(err, workload.ErrRealNode) {
-		t.Errorf("SetKubelet of a real node: %v, want ErrRealNode", err)
-	}
-	if patches := w.server.requests["PATCH /api/v1/nodes/a"]; patches != 0 {
-		t.Errorf("a real node was patched %d times", patches)
-	}
-}
-
 func TestClientsAreKept(t *testing.T) {
 	w := newWorld(t)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 	known := func() bool { return w.nodes.Node(t.Context(), cluster, "a").Unknown == "" }
 	if !known() {
 		t.Fatal("the node cannot be looked up")
@@ -277,7 +259,7 @@ func TestClientsAreKept(t *testing.T) {
 // New credentials are used with the request after the one that the old ones failed.
 func TestRotatedCredentials(t *testing.T) {
 	w := newWorld(t)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
 		t.Fatal(node.Unknown)
 	}
@@ -297,7 +279,7 @@ func TestRotatedCredentials(t *testing.T) {
 // stays the same. Then it is looked for at its new address.
 func TestClusterThatIsNotReached(t *testing.T) {
 	w := newWorld(t)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 	if node := w.nodes.Node(t.Context(), cluster, "a"); node.Unknown != "" {
 		t.Fatal(node.Unknown)
 	}
@@ -307,7 +289,7 @@ func TestClusterThatIsNotReached(t *testing.T) {
 		t.Errorf("at the old address: %+v", first)
 	}
 	w.server = newAPIServer(t)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 	w.putSecret(t, cluster, w.server.kubeconfig(nil))
 	w.now = start.Add(20*time.Second - 1)
 	for _, name := range []string{"a", "b"} {
@@ -330,7 +312,7 @@ func TestClusterThatIsNotReached(t *testing.T) {
 // That a caller had no time left says nothing about the cluster.
 func TestCallerOutOfTime(t *testing.T) {
 	w := newWorld(t)
-	w.putNode("a", porttest.ReadyNode("v1.33.4", start), false)
+	w.putNode("a", porttest.ReadyNode("v1.33.4", start))
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	for _, err := range []error{nil, context.DeadlineExceeded} {

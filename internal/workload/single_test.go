@@ -29,7 +29,7 @@ func newSingle(t *testing.T, w *world) *workload.Single {
 
 func TestSingleDrainsAndUncordons(t *testing.T) {
 	w := newWorld(t)
-	w.putNode("n", inplace.Node{Ready: true, Kubelet: version.MustParse("v1.35.4")}, false)
+	w.putNode("n", inplace.Node{Ready: true, Kubelet: version.MustParse("v1.35.4")})
 	w.server.putPod("web", "n", nil)
 	w.server.refuseEviction("web", budgetRefuses("web-budget", 10))
 	node := newSingle(t, w).Node("n")

@@ -312,7 +312,7 @@ func (p *pool) checkBudget() {
 	}
 }
 
-// TestManyMachinesCost publishes in docs/reliability.md what a MachineDeployment of 5,000 Machines costs.
+// TestManyMachinesCost publishes in docs/explanation/reliability.md what a MachineDeployment of 5,000 Machines costs.
 func TestManyMachinesCost(t *testing.T) {
 	if os.Getenv("WINDLASS_LONG") != "1" {
 		t.Skip("set WINDLASS_LONG=1 to update 5,000 Machines; it takes two minutes")

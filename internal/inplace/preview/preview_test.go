@@ -63,7 +63,7 @@ func (declined) Declined() bool { return true }
 func updater(name string, maxMinors int32) v1alpha1.Updater {
 	return v1alpha1.Updater{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       v1alpha1.UpdaterSpec{InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.SimulatedUpdater}, Transitions: v1alpha1.Transitions{MaxMinors: maxMinors}},
+		Spec:       v1alpha1.UpdaterSpec{InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.K8sdUpdater, K8sd: &v1alpha1.K8sdConfig{Channel: "{minor}-classic/stable"}}, Transitions: v1alpha1.Transitions{MaxMinors: maxMinors}},
 	}
 }
 

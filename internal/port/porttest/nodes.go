@@ -33,11 +33,10 @@ type NodesMethod string
 
 // The methods of port.Nodes.
 const (
-	NodeMethod       NodesMethod = "Node"
-	DrainMethod      NodesMethod = "Drain"
-	UncordonMethod   NodesMethod = "Uncordon"
-	SetKubeletMethod NodesMethod = "SetKubelet"
-	GetMethod        NodesMethod = "Get"
+	NodeMethod     NodesMethod = "Node"
+	DrainMethod    NodesMethod = "Drain"
+	UncordonMethod NodesMethod = "Uncordon"
+	GetMethod      NodesMethod = "Get"
 )
 
 type nodeKey struct {
@@ -47,7 +46,6 @@ type nodeKey struct {
 
 type fakeNode struct {
 	facts inplace.Node
-	real  bool
 	// drains is how many more calls of Drain find pods on the node.
 	drains int
 	// blockedBy is the name of the PodDisruptionBudget that blocks the drain.
@@ -75,13 +73,6 @@ func (n *Nodes) Set(cluster types.NamespacedName, name string, facts inplace.Nod
 	defer n.mu.Unlock()
 	facts.Exists = true
 	n.ensure(cluster, name).facts = facts
-}
-
-// SetReal says that a node is not a simulated one: SetKubelet refuses it.
-func (n *Nodes) SetReal(cluster types.NamespacedName, name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.ensure(cluster, name).real = true
 }
 
 // Edit changes the facts of a node, which is made where it does not exist.
@@ -189,25 +180,6 @@ func (n *Nodes) Uncordon(_ context.Context, cluster types.NamespacedName, name s
 	return nil
 }
 
-// SetKubelet implements port.Nodes.
-func (n *Nodes) SetKubelet(_ context.Context, cluster types.NamespacedName, name, kubelet string) error {
-	parsed, err := version.Parse(kubelet)
-	if err != nil {
-		return fmt.Errorf("setting the kubelet version of Node %s: %w", name, err)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	node, err := n.call(SetKubeletMethod, cluster, name)
-	if err != nil {
-		return fmt.Errorf("setting the kubelet version of Node %s: %w", name, err)
-	}
-	if node.real {
-		return fmt.Errorf("setting the kubelet version of Node %s: it is not a simulated node", name)
-	}
-	node.facts.Kubelet = parsed
-	return nil
-}
-
 // Get implements port.Nodes.
 func (n *Nodes) Get(_ context.Context, cluster types.NamespacedName, name string) (*corev1.Node, error) {
 	n.mu.Lock()
@@ -255,9 +227,6 @@ func (f *fakeNode) object(name string) *corev1.Node {
 				Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: f.facts.NotReady,
 			}},
 		},
-	}
-	if f.real {
-		node.Spec.ProviderID = "aws:///" + name
 	}
 	if f.facts.Ready {
 		node.Status.Conditions[0] = corev1.NodeCondition{

@@ -187,10 +187,10 @@ func FuzzScenario(f *testing.F) {
 	})
 }
 
-// TestEveryFieldIsDocumented: docs/simulate.md names each field, and its example is one.
+// TestEveryFieldIsDocumented: docs/reference/scenario-file.md names each field, and its example is one.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../../../docs/simulate.md")
+	data, err := os.ReadFile("../../../docs/reference/scenario-file.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	walk(reflect.TypeFor[scenario.File]())
 	_, example, _ := strings.Cut(text, "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
-	f, err := scenario.Parse("docs/simulate.md", []byte(example))
+	f, err := scenario.Parse("docs/reference/scenario-file.md", []byte(example))
 	if err == nil {
 		_, err = scenario.Translate(f, scenario.Options{})
 	}

@@ -64,7 +64,7 @@ func Parse(name string, data []byte) (File, error) {
 		return fail(fmt.Errorf("it is not valid YAML: %s", strings.TrimPrefix(strings.TrimSpace(text), "yaml: ")))
 	}
 	if !bytes.HasPrefix(asJSON, []byte("{")) {
-		return fail(errors.New("it holds no fields; see docs/simulate.md for those that there are"))
+		return fail(errors.New("it holds no fields; see docs/reference/scenario-file.md for those that there are"))
 	}
 	var f File
 	strict, err := strictjson.UnmarshalStrict(asJSON, &f)

@@ -86,7 +86,7 @@ func distributionOf(kind v1alpha1.InProcessKind) linuxhost.Distribution {
 		return linuxhost.RKE2
 	case v1alpha1.K3sUpdater:
 		return linuxhost.K3s
-	case v1alpha1.SimulatedUpdater, v1alpha1.K8sdUpdater:
+	case v1alpha1.K8sdUpdater:
 	}
 	return ""
 }

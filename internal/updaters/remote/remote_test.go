@@ -27,7 +27,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
-	"github.com/windlass-dev/windlass/internal/updaters/simulated"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 	"github.com/windlass-dev/windlass/internal/updaterserver/servertest"
 )
@@ -35,33 +34,6 @@ import (
 const hooks = "hooks.runtime.cluster.x-k8s.io/v1alpha1"
 
 var machine = types.NamespacedName{Namespace: "ns", Name: "m-0"}
-
-// TestContract runs the contract over the wire, against the server that Cluster API gives to extensions.
-func TestContract(t *testing.T) {
-	t.Parallel()
-	servertest.TestUpdater(t, func(t *testing.T) servertest.World {
-		t.Helper()
-		nodes := porttest.NewNodes()
-		var now atomic.Pointer[time.Time]
-		start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-		now.Store(&start)
-		nodes.Set(types.NamespacedName{Namespace: "ns", Name: porttest.UpdaterCluster}, "m-0", porttest.ReadyNode(porttest.UpdaterFrom, start))
-		behind, err := simulated.New(simulated.Options{
-			Nodes: nodes, Now: func() time.Time { return *now.Load() },
-			NodeName:  func(_ context.Context, m types.NamespacedName) (string, error) { return m.Name, nil },
-			Behaviour: simulated.Behaviour{Duration: metav1.Duration{Duration: time.Minute}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := servertest.Start(t, behind)
-		return servertest.World{
-			Updater: connect(t, updaters.ClientOptions{URL: server.URL, CABundle: server.CA}), Machine: machine,
-			Advance: func() { later := now.Load().Add(time.Minute); now.Store(&later) },
-			Works:   func() int { return nodes.Calls()[porttest.SetKubeletMethod] },
-		}
-	})
-}
 
 func connect(t *testing.T, o updaters.ClientOptions) *remote.Updater {
 	t.Helper()

@@ -1,0 +1,278 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+const (
+	// pageSize bounds one answer of the API server, so that large clusters are read in pieces.
+	pageSize = 500
+	// completionTimeout bounds how long a person waits for the names of Clusters after pressing Tab.
+	completionTimeout = 3 * time.Second
+)
+
+// ReadError says what could not be read from the management cluster.
+type ReadError struct {
+	// Item is what was read, such as Cluster my-namespace/my-cluster.
+	Item string
+	Err  error
+}
+
+func (e *ReadError) Error() string { return fmt.Sprintf("reading %s: %v", e.Item, e.Err) }
+
+// Unwrap returns the error of the request.
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// Cluster is what is needed of one: to read objects, and to find the API version of a control plane's kind.
+type Cluster struct {
+	client.Reader
+	Mapper meta.RESTMapper
+	Scheme *runtime.Scheme
+	Config *rest.Config
+	// Prefix begins the keys of the annotations that ask for upgrades in place; empty means the usual one.
+	Prefix string
+	// Cached says that Reader answers from memory, and knows no pages.
+	Cached bool
+}
+
+// ErrNoCluster says that nothing names a management cluster.
+var ErrNoCluster = errors.New("it names no cluster; choose one with --kubeconfig or KUBECONFIG")
+
+// ConnectUnlessManifests is connect for commands that read manifests instead.
+func ConnectUnlessManifests(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {
+	m, namespace, err := Connect(kube)
+	if errors.Is(err, ErrNoCluster) {
+		err = fmt.Errorf("%w, or give manifests with -f", err)
+	}
+	return m, namespace, err
+}
+
+// connect returns the management cluster that the flags choose, and the namespace to look in.
+func Connect(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {
+	// What goes wrong in the background reaches standard error by way of client-go's log. Without a logger controller-runtime
+	// prints the stack of whatever goroutine first has something to log.
+	ctrl.SetLogger(klog.Background())
+	loader := kube.ToRawKubeConfigLoader()
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return Cluster{}, "", &ReadError{Item: "the kubeconfig", Err: err}
+	}
+	config, err := loader.ClientConfig()
+	if err == nil {
+		err = checkKubeconfig(loader, config)
+	}
+	if err != nil {
+		return Cluster{}, "", &ReadError{Item: "the kubeconfig", Err: err}
+	}
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	m, err := New(config)
+	return m, namespace, err
+}
+
+// New returns the management cluster at the API server that config names.
+func New(config *rest.Config) (Cluster, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, admissionregistrationv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return Cluster{}, fmt.Errorf("registering types: %w", err)
+		}
+	}
+	m := Cluster{Scheme: scheme, Config: config}
+	c, err := m.NewClient()
+	if err != nil {
+		return Cluster{}, err
+	}
+	m.Reader, m.Mapper = c, c.RESTMapper()
+	return m, nil
+}
+
+// NewClient returns a client that also writes and watches.
+func (m Cluster) NewClient() (client.WithWatch, error) {
+	c, err := client.NewWithWatch(m.Config, client.Options{Scheme: m.Scheme, Mapper: m.Mapper})
+	if err != nil {
+		return nil, &ReadError{Item: "the management cluster", Err: err}
+	}
+	return c, nil
+}
+
+// checkKubeconfig refuses to ask localhost, which is where client-go goes when nothing names a cluster: no kubeconfig, and
+// no service account of a Pod.
+func checkKubeconfig(loader clientcmd.ClientConfig, config *rest.Config) error {
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return fmt.Errorf("loading it: %w", err)
+	}
+	if api.IsConfigEmpty(&raw) && config.BearerTokenFile == "" {
+		return ErrNoCluster
+	}
+	return nil
+}
+
+// ControlPlane reads the control plane object of a Cluster.
+func (m Cluster) ControlPlane(ctx context.Context, cluster *clusterv1.Cluster) (*unstructured.Unstructured, error) {
+	return m.Referenced(ctx, cluster.Namespace, cluster.Spec.ControlPlaneRef)
+}
+
+// Referenced reads an object that a Cluster refers to. The reference has no API version; every version has the
+// fields of Cluster API's contract, so the server's preferred one will do.
+func (m Cluster) Referenced(ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
+	mapping, err := m.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err != nil {
+		return nil, &ReadError{Item: ref.Kind + " " + namespace + "/" + ref.Name, Err: err}
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	if err := m.Object(ctx, ref.Kind, key, object); err != nil {
+		return nil, err
+	}
+	return object, nil
+}
+
+// Object reads an object into a value. kind is what messages call it.
+func (m Cluster) Object(ctx context.Context, kind string, key types.NamespacedName, into client.Object) error {
+	err := m.Get(ctx, key, into)
+	if meta.IsNoMatchError(err) {
+		err = fmt.Errorf("the server does not serve it; is Cluster API v1.11 or newer installed there? %w", err)
+	}
+	if err != nil {
+		return &ReadError{Item: kind + " " + key.String(), Err: err}
+	}
+	return nil
+}
+
+// Scope is where objects are looked for.
+type Scope struct {
+	// Where is what messages say of it.
+	Where   string
+	Options []client.ListOption
+}
+
+// InNamespace is all of a namespace.
+func InNamespace(namespace string) Scope {
+	return Scope{
+		Where: " of namespace " + namespace, Options: []client.ListOption{client.InNamespace(namespace)},
+	}
+}
+
+// InCluster is everything with the name label of a Cluster.
+func InCluster(key types.NamespacedName) Scope {
+	return Scope{
+		Where: " of Cluster " + key.String(),
+		Options: []client.ListOption{
+			client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name},
+		},
+	}
+}
+
+// listOf is the pointer type of a list of objects.
+type listOf[L any] interface {
+	*L
+	client.ObjectList
+}
+
+// List reads all pages of a list L, whose items are of the pointer type T. kinds is what messages
+// call them.
+func List[T client.Object, L any, P listOf[L]](
+	ctx context.Context, m Cluster, kinds string, in Scope,
+) ([]T, error) {
+	var all []T
+	next := ""
+	for {
+		page := P(new(L))
+		paging := []client.ListOption{client.Limit(pageSize), client.Continue(next)}
+		if m.Cached {
+			paging = nil
+		}
+		err := m.List(ctx, page, append(paging, in.Options...)...)
+		if err == nil {
+			err = meta.EachListItem(page, func(o runtime.Object) error {
+				if typed, ok := o.(T); ok {
+					all = append(all, typed)
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return nil, &ReadError{Item: kinds + in.Where, Err: err}
+		}
+		if next = page.GetContinue(); next == "" || m.Cached {
+			return all, nil
+		}
+	}
+}
+
+// ListKnown is list by value, and finds none where the server does not know the kind.
+func ListKnown[V any, L any, T interface {
+	*V
+	client.Object
+}, P listOf[L]](ctx context.Context, m Cluster, kinds string, in Scope) ([]V, error) {
+	found, err := List[T, L, P](ctx, m, kinds, in)
+	values := make([]V, 0, len(found))
+	for _, o := range found {
+		values = append(values, *o)
+	}
+	return values, IgnoreMissing(err)
+}
+
+// Names returns the names of the objects in a list L, for completion: what cannot be read is no
+// error there.
+func Names[L any, P listOf[L]](
+	ctx context.Context, kube *genericclioptions.ConfigFlags, options ...client.ListOption,
+) []string {
+	m, namespace, err := Connect(kube)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	options = append(options, client.InNamespace(namespace))
+	objects, err := List[client.Object, L, P](ctx, m, "objects", Scope{Options: options})
+	if err != nil {
+		return nil
+	}
+	names := make([]string, 0, len(objects))
+	for _, o := range objects {
+		names = append(names, o.GetName())
+	}
+	return names
+}
+
+// IgnoreMissing returns nil for the error of an object that does not exist, or that is not served.
+func IgnoreMissing(err error) error {
+	cause := err
+	if server, ok := errors.AsType[*ReadError](err); ok {
+		cause = server.Err
+	}
+	if apierrors.IsNotFound(cause) || meta.IsNoMatchError(cause) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package management
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+)
+
+// Objects reads a Cluster and what belongs to it. Machines are read only where groups do not list their versions.
+func (m Cluster) Objects(ctx context.Context, key types.NamespacedName, withControlPlane bool) (snapshot.Objects, error) {
+	o, err := m.Groups(ctx, key)
+	if err == nil && withControlPlane && o.Cluster.Spec.ControlPlaneRef.IsDefined() {
+		o.ControlPlane, err = m.ControlPlane(ctx, o.Cluster)
+	}
+	if err == nil && snapshot.NeedsMachines(o) {
+		o.Machines, err = m.Machines(ctx, key)
+	}
+	return o, err
+}
+
+// Groups reads a Cluster and its groups of machines. Only a Cluster with a topology has
+// MachinePools that count.
+func (m Cluster) Groups(
+	ctx context.Context, key types.NamespacedName,
+) (snapshot.Objects, error) {
+	o := snapshot.Objects{Cluster: &clusterv1.Cluster{}}
+	if err := m.Object(ctx, "Cluster", key, o.Cluster); err != nil {
+		return o, err
+	}
+	var err error
+	in := InCluster(key)
+	o.MachineDeployments, err = List[*clusterv1.MachineDeployment, clusterv1.MachineDeploymentList](
+		ctx, m, "MachineDeployments", in)
+	if err != nil || !o.Cluster.Spec.Topology.IsDefined() {
+		return o, err
+	}
+	o.MachinePools, err = List[*clusterv1.MachinePool, clusterv1.MachinePoolList](ctx, m, "MachinePools", in)
+	return o, IgnoreMissing(err)
+}
+
+// Source reads the Cluster's class, and where that leaves plans to an extension the UpgradeGraphs, if there are any.
+func (m Cluster) Source(ctx context.Context, cluster *clusterv1.Cluster) (*clusterv1.ClusterClass, []*v1alpha1.UpgradeGraph, error) {
+	namespace, name, _ := snapshot.Class(cluster)
+	class := &clusterv1.ClusterClass{}
+	if err := m.Object(ctx, "ClusterClass", types.NamespacedName{Namespace: namespace, Name: name}, class); err != nil {
+		return nil, nil, err
+	}
+	if class.Spec.Upgrade.External.GenerateUpgradePlanExtension == "" {
+		return class, nil, nil
+	}
+	graphs, err := List[*v1alpha1.UpgradeGraph, v1alpha1.UpgradeGraphList](
+		ctx, m, "UpgradeGraphs", Scope{})
+	// Where the server knows none, another extension than ours serves this class.
+	return class, graphs, IgnoreMissing(err)
+}
+
+// Machines reads the Machines of a Cluster.
+func (m Cluster) Machines(ctx context.Context, key types.NamespacedName) ([]*clusterv1.Machine, error) {
+	return List[*clusterv1.Machine, clusterv1.MachineList](ctx, m, "Machines", InCluster(key))
+}

@@ -1,0 +1,3 @@
+// Package serving contains the flags of commands that serve hooks for a management cluster, and checks their
+// certificates before anything is started.
+package serving

@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// demoOptions are the flags of demo and of rehearse.
+type demoOptions struct {
+	lab     *labOptions
+	files   []string
+	target  string
+	inPlace bool
+	engine  engineFlag
+	keep    bool
+	timeout time.Duration
+}
+
+func newDemoCommand(lab *labOptions) *cobra.Command {
+	o := &demoOptions{lab: lab}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Upgrade a simulated cluster by four minors, and compare plan and reality",
+		Long: `Start a management cluster on this machine, with stock Cluster API and in-memory infrastructure. Register Windlass'
+extension, create a cluster, plan its upgrade, change spec.topology.version once, and follow what happens. At the end the
+operations that happened are shown beside the plan. If they differ, the command fails.
+
+The cluster begins at v1.29, with 3 control plane machines and three MachineDeployments, one of them a minor ahead of the
+others. It goes to ` + demo.DefaultTarget().String() + `. With --in-place no machine is replaced: two simulated updaters each change a part of the
+machines where they run. Then a change that no updater covers, and the deletion of a machine, are tried, and are refused.
+
+With --engine windlass, "windlass manager" runs in the place of Cluster API's core manager.`,
+		Example: `  windlass-lab demo
+  windlass-lab demo --in-place
+  windlass-lab demo --engine windlass
+  windlass-lab demo --keep   # and look at it afterwards with kubectl`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "update machines in place instead of replacing them")
+	o.addFlags(cmd.Flags(), "version to upgrade to (default: "+demo.DefaultTarget().String()+")")
+	return cmd
+}
+
+func newRehearseCommand(lab *labOptions) *cobra.Command {
+	o := &demoOptions{lab: lab}
+	cmd := &cobra.Command{
+		Use:   "rehearse -f FILE... --to VERSION",
+		Short: "Upgrade your own ClusterClass and Cluster on this machine, with simulated machines",
+		Long: `Do what "windlass-lab demo" does, with your own ClusterClass, its templates and your Cluster. In-memory machines replace
+their infrastructure. The command lists what it changes or omits for that.`,
+		Example: `  windlass-lab rehearse -f clusterclass.yaml -f cluster.yaml --to v1.33.6`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with the ClusterClass, its templates, the Cluster, "+
+		`and an UpgradeGraph if the class needs one; "-" for stdin`)
+	o.addFlags(cmd.Flags(), "version to upgrade to")
+	for _, name := range []string{"filename", "to"} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // The flag is defined above.
+		}
+	}
+	return cmd
+}
+
+func (o *demoOptions) addFlags(fs *pflag.FlagSet, target string) {
+	fs.StringVar(&o.target, "to", "", target)
+	o.engine.add(fs)
+	fs.BoolVar(&o.keep, "keep", false, `leave everything running at the end; "windlass-lab down --state-dir ..." stops it`)
+	fs.DurationVar(&o.timeout, "timeout", 60*time.Minute, "how long everything after the build may take")
+}
+
+func (o *demoOptions) run(cmd *cobra.Command) error {
+	silenceLibraries()
+	scenario, err := o.scenario(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	if err := checkScenario(scenario); err != nil {
+		return err
+	}
+	defaultState := o.lab.stateDir == ""
+	if err := o.lab.complete(); err != nil {
+		return err
+	}
+	if defaultState {
+		o.lab.stateDir = filepath.Join(o.lab.source, ".windlass", "demo")
+	}
+	out := cmd.OutOrStdout()
+	for _, notice := range scenario.Notices {
+		if _, err := fmt.Fprintln(out, "Note: "+notice); err != nil {
+			return err
+		}
+	}
+	plane, err := o.startPlane(cmd)
+	if err != nil {
+		return err
+	}
+	return o.finish(cmd, plane, o.upgrade(cmd.Context(), out, plane, scenario))
+}
+
+// scenario reads everything that can be wrong with the input before anything is started.
+func (o *demoOptions) scenario(stdin io.Reader) (demo.Scenario, error) {
+	var target version.Version
+	if o.target != "" {
+		v, err := version.Parse(o.target)
+		if err != nil {
+			return demo.Scenario{}, fmt.Errorf("reading --to: %w", err)
+		}
+		target = v
+	}
+	if len(o.files) > 0 {
+		objects, err := manifest.ReadObjects(o.files, stdin)
+		if err != nil {
+			return demo.Scenario{}, err
+		}
+		return demo.FromObjects(objects, target)
+	}
+	read := demo.Default
+	if o.inPlace {
+		read = demo.DefaultInPlace
+	}
+	scenario, err := read()
+	if err != nil {
+		return demo.Scenario{}, err
+	}
+	if !target.IsZero() {
+		scenario.Target = target
+	}
+	return scenario, nil
+}
+
+// checkScenario refuses an upgrade that cannot be planned before anything is started for it.
+func checkScenario(s demo.Scenario) error {
+	request, err := s.Request()
+	if err != nil {
+		return err
+	}
+	planned, err := plan.Compute(request)
+	if fault, ok := errors.AsType[*plan.Error](err); ok && !fault.Rule.BadInput() {
+		return &cli.ExitError{Code: cli.ExitRefused, Err: fmt.Errorf("planning the upgrade: %w", err)}
+	}
+	if err == nil && len(planned.Operations) == 0 {
+		return fmt.Errorf("there is nothing to upgrade: the Cluster starts at %s; choose a newer version with --to", request.Target)
+	}
+	return err
+}
+
+func (o *demoOptions) startPlane(cmd *cobra.Command) (*devplane.Plane, error) {
+	progress := newProgress(cmd.ErrOrStderr())
+	defer progress.close()
+	if err := buildPlane(cmd.Context(), o.lab, progress); err != nil {
+		return nil, err
+	}
+	config := devplane.Config{StateDir: o.lab.stateDir, AssetsDir: o.lab.assetsDir, Detached: o.keep, Progress: progress.report}
+	if err := o.engine.configure(&config, o.lab); err != nil {
+		return nil, err
+	}
+	plane, err := devplane.Start(cmd.Context(), config)
+	if running := (*devplane.RunningError)(nil); errors.As(err, &running) {
+		return nil, fmt.Errorf(`%w; "windlass-lab down --state-dir %s" stops it`, err, o.lab.stateDir)
+	}
+	return plane, err
+}
+
+// upgrade runs the scenario and reports.
+func (o *demoOptions) upgrade(ctx context.Context, out io.Writer, plane *devplane.Plane, scenario demo.Scenario) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("it took longer than --timeout %s", o.timeout))
+	defer cancel()
+	paths, err := o.lab.programs()
+	if err != nil {
+		return err
+	}
+	viewer, closeViewer := newDemoViewer(out)
+	defer closeViewer()
+	failed, stopWatching := watchPlane(ctx, plane)
+	defer stopWatching()
+	result, err := demo.Run(failed, demo.Options{Plane: plane, Programs: paths, Plan: o.plan, Show: viewer, Now: time.Now}, scenario)
+	closeViewer()
+	if err == nil {
+		return report(out, result)
+	}
+	if cause := context.Cause(failed); cause != nil && !errors.Is(err, cause) {
+		// A client that is stopped says only that it was; what stopped it is the news.
+		err = fmt.Errorf("%w (%w)", cause, err)
+	}
+	switch {
+	case result.Finished:
+		err = errors.Join(err, report(out, result))
+	case len(result.Planned.Operations) > 0:
+		err = errors.Join(err, demo.ReportUnfinished(out, result))
+	}
+	return err
+}
+
+// report writes what an upgrade that ended has shown.
+func report(out io.Writer, result demo.Result) error {
+	if result.InPlace != nil {
+		return demo.ReportInPlace(out, result)
+	}
+	return demo.Report(out, result)
+}
+
+// watchPlane returns a context that ends, with the reason, when a part of the plane ends.
+func watchPlane(ctx context.Context, plane *devplane.Plane) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		// Wait returns only when something is wrong, or when ctx has ended, which cannot be cancelled twice.
+		cancel(plane.Wait(ctx))
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// finish stops the plane, or says where it is. Logs stay when something went wrong.
+func (o *demoOptions) finish(cmd *cobra.Command, plane *devplane.Plane, err error) error {
+	out := cmd.OutOrStdout()
+	if o.keep {
+		_, printErr := fmt.Fprintf(out, "\nThe management cluster is still running:\n\n  export KUBECONFIG=%s\n  kubectl get clusters,machines -A\n  windlass-lab down --state-dir %s\n",
+			plane.KubeconfigPath(), o.lab.stateDir)
+		return errors.Join(err, printErr)
+	}
+	// The command's own context may have ended, by Ctrl-C for instance; stopping has a limit of its own.
+	if stopErr := plane.Stop(context.WithoutCancel(cmd.Context())); stopErr != nil {
+		return errors.Join(err, stopErr)
+	}
+	if err == nil {
+		return devplane.RemoveState(o.lab.stateDir)
+	}
+	if cmd.Context().Err() != nil {
+		return errors.Join(errors.New("stopped; nothing is left running"), devplane.RemoveState(o.lab.stateDir))
+	}
+	return fmt.Errorf("%w\nThe logs of all parts are in %s", err, filepath.Join(o.lab.stateDir, "logs"))
+}
+
+// plan makes the plan of an upgrade by the engine that carries it out.
+func (o *demoOptions) plan(ctx context.Context, config *rest.Config, key types.NamespacedName, target version.Version) (plan.Request, error) {
+	request, err := planOnPlane(ctx, config, key, target)
+	request.Policy.Workers = o.engine.Workers()
+	return request, err
+}
+
+// planOnPlane makes the same request as "windlass plan CLUSTER --to ...".
+func planOnPlane(ctx context.Context, config *rest.Config, key types.NamespacedName, target version.Version) (plan.Request, error) {
+	m, err := management.New(config)
+	if err != nil {
+		return plan.Request{}, err
+	}
+	objects, err := m.Objects(ctx, key, true)
+	if err != nil {
+		return plan.Request{}, err
+	}
+	state, err := snapshot.Take(objects, snapshot.Overrides{})
+	if err != nil {
+		return plan.Request{}, err
+	}
+	class, graphs, err := m.Source(ctx, objects.Cluster)
+	if err != nil {
+		return plan.Request{}, err
+	}
+	source, _, err := snapshot.Source(class, graphs)
+	if err != nil {
+		return plan.Request{}, err
+	}
+	return plan.Request{Inventory: state.Inventory, Target: target, Source: source}, nil
+}
+
+// newDemoViewer chooses a picture for a terminal and lines for everything else.
+func newDemoViewer(out io.Writer) (viewer demo.Viewer, closeViewer func()) {
+	started := time.Now()
+	since := func() time.Duration { return time.Since(started) }
+	file := cli.Terminal(out)
+	if file == nil {
+		return &demo.Plain{Out: out, Since: since}, func() {}
+	}
+	size := func() (width, height int) { return cli.TerminalSize(file) }
+	screen := demo.NewTerminal(out, since, size, os.Getenv("NO_COLOR") == "")
+	ticker := time.NewTicker(time.Second)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ticker.C:
+				screen.Tick()
+			case <-done:
+				return
+			}
+		}
+	}()
+	closed := false
+	return screen, func() {
+		if closed {
+			return
+		}
+		closed = true
+		ticker.Stop()
+		close(done)
+		screen.Close()
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/devplane"
+)
+
+// engineFlag is --engine.
+type engineFlag struct{ demo.Engine }
+
+func (f *engineFlag) String() string { return string(f.Engine) }
+func (f *engineFlag) Type() string   { return "engine" }
+
+// Set reads the name of an engine.
+func (f *engineFlag) Set(text string) error {
+	engine, err := demo.ParseEngine(text)
+	f.Engine = engine
+	return err
+}
+
+func (f *engineFlag) add(fs *pflag.FlagSet) {
+	f.Engine = demo.EngineStock
+	fs.Var(f, "engine", `whose core manager runs: "stock" for Cluster API's, "windlass" for windlass' in its place`)
+}
+
+// configure has a plane start with the engine.
+func (f *engineFlag) configure(config *devplane.Config, opts *labOptions) error {
+	paths, err := opts.programs()
+	if err != nil {
+		return err
+	}
+	config.Children = append(config.Children, f.Children(paths.Windlass)...)
+	return nil
+}
+
+func newEngineCommand(opts *labOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "engine [stock|windlass]",
+		Short: "Show or change whose core manager runs on the cluster",
+		Long: `Show or change whose core manager runs on the cluster: "stock" is Cluster API's, "windlass" is "windlass manager" in its place.
+
+One is stopped, then the other is started. The cluster and what happens on it stay as they are, so this can be done in the middle of an
+upgrade. The extension is another process and goes on.
+
+A core manager that has ended, or was killed, stays down; naming its engine starts it again, and it goes on where the objects say it was.`,
+		Example: `  windlass-lab engine
+  windlass-lab engine windlass
+  windlass-lab engine stock`,
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: []string{string(demo.EngineStock), string(demo.EngineWindlass)},
+		RunE:      func(cmd *cobra.Command, args []string) error { return runEngine(cmd, opts, args) },
+	}
+}
+
+func runEngine(cmd *cobra.Command, opts *labOptions, args []string) error {
+	var wanted demo.Engine
+	if len(args) > 0 {
+		engine, err := demo.ParseEngine(args[0])
+		if err != nil {
+			return err
+		}
+		wanted = engine
+	}
+	plane, err := connectLab(cmd, opts)
+	if err != nil {
+		return err
+	}
+	status, err := plane.Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	running, ok := demo.RunningEngine(status)
+	switch {
+	case wanted == "" && !ok:
+		none := "No engine is running."
+		if remedy := engineRemedy(status, labCommand(cmd)); remedy != "" {
+			none += " " + remedy
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), none)
+		return err
+	case wanted == "":
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), running)
+		return err
+	}
+	paths, err := opts.programs()
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := demo.SwitchEngine(cmd.Context(), plane, paths.Windlass, wanted); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "The engine %s is running after %.1f s.\n", wanted, time.Since(started).Seconds())
+	return err
+}
+
+// engineRemedy says which engine has ended where none runs, and what starts it again; empty otherwise. dev is how dev commands are called.
+func engineRemedy(status devplane.Status, dev string) string {
+	if _, ok := demo.RunningEngine(status); ok {
+		return ""
+	}
+	for _, engine := range []demo.Engine{demo.EngineStock, demo.EngineWindlass} {
+		for _, child := range status.Children {
+			if child.Name == engine.Child() && child.State == devplane.ChildExited && child.LastExit != nil {
+				return fmt.Sprintf("%s has ended: %s (log: %s logs %s)\nto start it again, where it was: %s engine %s",
+					child.Name, child.LastExit, dev, child.Name, dev, engine)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,226 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/windlass-dev/windlass/lab/internal/hosts"
+)
+
+// hostFrom and hostTo are the versions of the stand-ins that run on the host, and that lie beside them.
+const hostFrom, hostTo = "v1.35.4", "v1.36.3"
+
+// hostOptions are the flags of windlass-lab host.
+type hostOptions struct{ folder string }
+
+func addHostCommand(root *cobra.Command) { root.AddCommand(newHostCommand()) }
+
+func newHostCommand() *cobra.Command {
+	var o hostOptions
+	cmd := &cobra.Command{
+		Use:   "host",
+		Short: "Start a Linux host on this machine, to try host upgrades on",
+		Long: `Start a Linux host with sshd on this machine: namespaces, a disk of its own, an init that reads systemd units, and
+stand-ins for kubeadm and the kubelet. It needs root. The host runs until you interrupt this command.
+
+The keys to log in with, the host's key and the digests of the binaries are in the folder that --folder names.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&o.folder, "folder", ".windlass/host", "folder for the files that a login needs")
+	return cmd
+}
+
+func (o *hostOptions) run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
+	unlock, err := lockFolder(o.folder)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	session := &hostSession{ctx: ctx}
+	defer func() { err = errors.Join(err, session.end()) }()
+	return session.protect(func() error { return o.play(session, in, out) })
+}
+
+// play starts the host and keeps it until the context of the session ends.
+func (o *hostOptions) play(session *hostSession, in io.Reader, out io.Writer) error {
+	host, digests, err := startPlayHost(session)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"id": host.Key("root"), "id_" + hosts.Ops: host.Key(hosts.Ops),
+		"known_hosts": append(host.KnownHosts(), '\n'), "SHA256SUMS": []byte(digests),
+	} {
+		if err := os.WriteFile(filepath.Join(o.folder, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, `
+A Linux host with stand-ins for kubeadm and the kubelet, %[1]s, runs until you interrupt this (^C). In another terminal:
+
+  bin/windlass updater kubeadm run --host %[2]s --to %[3]s --identity %[4]s/id --known-hosts %[4]s/known_hosts \
+    --binaries-folder /opt/binaries --digests %[4]s/SHA256SUMS --no-drain --dry-run
+
+The user %[5]s is not root and may use sudo: --user %[5]s --identity %[4]s/id_%[5]s.
+Press Enter to cut the host's power and boot it again with its disk unchanged.
+
+`, hostFrom, host.Address(), hostTo, o.folder, hosts.Ops)
+	return keepHost(session.ctx, host, in, out)
+}
+
+// startPlayHost starts the host. It returns the digests of the binaries in /opt/binaries.
+func startPlayHost(tb hosts.TB) (host *hosts.Host, digests string, err error) {
+	files := map[string][]byte{
+		"/etc/systemd/system/kubelet.service": []byte(
+			"[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\n[Install]\nWantedBy=multi-user.target\n"),
+		"/etc/kubernetes/kubelet.conf":       []byte("clusters: []\n"),
+		"/var/lib/kubelet/kubeadm-flags.env": []byte("KUBELET_KUBEADM_ARGS=\"\"\n"),
+	}
+	installed, err := hosts.StandIn(hostFrom)
+	if err != nil {
+		return nil, "", err
+	}
+	for name, content := range installed {
+		files["/usr/bin/"+name] = content
+	}
+	next, err := hosts.StandIn(hostTo)
+	if err != nil {
+		return nil, "", err
+	}
+	var lines []string
+	for name, content := range next {
+		path := hostTo + "/linux/amd64/" + name
+		files["/opt/binaries/"+path] = content
+		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(content), path))
+	}
+	slices.Sort(lines)
+	host = hosts.Start(tb, hosts.Options{Name: "play", Files: files, Enable: []string{"kubelet"}})
+	return host, strings.Join(lines, ""), nil
+}
+
+// keepHost keeps the host until ctx ends. Each line of in is a power cut and a boot.
+func keepHost(ctx context.Context, host *hosts.Host, in io.Reader, out io.Writer) error {
+	enter := make(chan struct{})
+	go func() {
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			enter <- struct{}{}
+		}
+	}()
+	ended, err := watchEnd(host.PID())
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-enter:
+			host.PowerCut()
+			host.Boot()
+			ended, err = watchEnd(host.PID())
+			fmt.Fprintln(out, "The power was cut. The host has booted again.")
+		case <-ended:
+			ended = nil
+			fmt.Fprintln(out, "The host has ended by itself. Press Enter to boot it again.")
+		}
+	}
+	return err
+}
+
+// watchEnd returns a channel that is closed when the process ends.
+func watchEnd(pid int) (<-chan struct{}, error) {
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("watching the host: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer func() { _ = unix.Close(process) }()
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, -1)
+			if n > 0 {
+				close(ended)
+			}
+			if !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	}()
+	return ended, nil
+}
+
+// lockFolder makes a folder. Others cannot lock it until unlock is called or this process ends.
+func lockFolder(folder string) (unlock func(), err error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	opened, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(opened.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = opened.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another host runs already, with its files in %s. Fix: use that host, or interrupt it first", folder)
+		}
+		return nil, fmt.Errorf("locking %s: %w", folder, err)
+	}
+	return func() { _ = opened.Close() }, nil
+}
+
+// hostSession implements hosts.TB for a program: what ends a test ends the function that protect calls.
+type hostSession struct {
+	ctx  context.Context
+	ends []func()
+	errs []error
+}
+
+// hostFailure is the value that hostSession panics with.
+type hostFailure struct{ err error }
+
+// protect calls f, and returns the error with which a host ended it.
+func (s *hostSession) protect(f func() error) (err error) {
+	defer func() {
+		switch failure := recover().(type) {
+		case nil:
+		case hostFailure:
+			err = failure.err
+		default:
+			panic(failure)
+		}
+	}()
+	return f()
+}
+
+// end runs the cleanups, the last one first, and returns what went wrong in them.
+func (s *hostSession) end() error {
+	for _, end := range slices.Backward(s.ends) {
+		if err := s.protect(func() error { end(); return nil }); err != nil {
+			s.errs = append(s.errs, err)
+		}
+	}
+	return errors.Join(s.errs...)
+}
+
+func (s *hostSession) Context() context.Context { return s.ctx }
+func (s *hostSession) Cleanup(end func())       { s.ends = append(s.ends, end) }
+func (s *hostSession) Helper()                  {}
+func (s *hostSession) Error(args ...any)        { s.errs = append(s.errs, errors.New(fmt.Sprint(args...))) }
+func (s *hostSession) Fatal(args ...any)        { panic(hostFailure{errors.New(fmt.Sprint(args...))}) }
+func (s *hostSession) Fatalf(format string, args ...any) {
+	panic(hostFailure{fmt.Errorf(format, args...)})
+}
+func (s *hostSession) Skipf(format string, args ...any) { s.Fatalf(format, args...) }

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/simulated"
+)
+
+// updaterStartTimeout bounds the start of an updater's process and the first answer to the extension.
+const updaterStartTimeout = time.Minute
+
+// updaterOptions are the flags of `windlass-lab updater`.
+type updaterOptions struct {
+	updater      demo.SimulatedUpdater
+	maxMinors    int32
+	behaviour    string
+	delete, list bool
+}
+
+func newUpdaterCommand(opts *labOptions) *cobra.Command {
+	var o updaterOptions
+	cmd := &cobra.Command{
+		Use:   "updater [NAME]",
+		Short: "Run a simulated updater on the cluster and register it",
+		Long: `Run a simulated updater on the cluster, as a process of it, and register it as Updater NAME. It runs until it is deleted
+or the cluster is stopped; "windlass-lab status" shows its process as updater-NAME.
+
+An updater says with --claims which fields it covers; where all updaters together cover a change, machines that an
+UpdatePolicy selects are updated in place. Of the fields only machine:/spec/version is really changed, on the simulated
+node; of others it is remembered that they were done.
+
+The cluster has a network of its own, so an updater that was started with "windlass updater serve" is not reached from there.
+
+With --behaviour an updater that runs is made to misbehave:
+  '{"updater": {"mode": "Hang"}}'   modes are Normal, Hang, Stall, Fail, Lie, WrongAnswer; also duration, slowStart, failureRate
+  '{"fault": "Error500"}'           faults are Hang, Error500, Nonsense, Empty, OldVersion, Redirect; '{}' ends them`,
+		Example: `  windlass-lab updater kubelet
+  windlass-lab updater files --order 10 --claims bootstrap:/spec/files --duration 5s
+  windlass-lab updater files --behaviour '{"updater": {"mode": "Fail"}}'
+  windlass-lab updater files --delete
+  windlass-lab updater --list`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, opts, args) },
+	}
+	flags := cmd.Flags()
+	flags.Int32Var(&o.updater.Order, "order", 0, "place among other updaters: the lowest is asked, and runs, first; equals by name")
+	flags.StringSliceVar(&o.updater.Claims, "claims", []string{"machine:/spec/version"}, "fields to cover, as PART:/spec/FIELD with machine, infrastructure or bootstrap as PART")
+	flags.DurationVar(&o.updater.Duration, "duration", time.Second, "how long an update takes")
+	flags.Float64Var(&o.updater.FailureRate, "failure-rate", 0, "part of the updates that fail, from 0 to 1")
+	flags.Int32Var(&o.maxMinors, "max-minors", 0, "how many minors it moves a kubelet at once; 0 means any number")
+	flags.StringVar(&o.behaviour, "behaviour", "", "JSON for the /behaviour of an updater that runs")
+	flags.BoolVar(&o.delete, "delete", false, "unregister the updater and end its process")
+	flags.BoolVar(&o.list, "list", false, "show the registered updaters")
+	cmd.MarkFlagsMutuallyExclusive("behaviour", "delete", "list")
+	cmd.AddCommand(newUpdaterServeCommand())
+	return cmd
+}
+
+// check finds what is wrong with the flags, before anything is looked at.
+func (o *updaterOptions) check(cmd *cobra.Command, args []string) error {
+	if o.list {
+		if len(args) > 0 {
+			return fmt.Errorf("--list shows all updaters: leave %q away", args[0])
+		}
+		return nil
+	}
+	if len(args) == 0 {
+		return errors.New("name the updater, as in: windlass-lab updater kubelet; --list shows those that there are")
+	}
+	o.updater.Name = args[0]
+	if cmd.Flags().Changed("behaviour") && o.behaviour == "" {
+		return errors.New(`--behaviour is empty: say what to change, as in '{"updater": {"mode": "Fail"}}'`)
+	}
+	if o.delete || o.behaviour != "" {
+		for _, name := range []string{"order", "claims", "duration", "failure-rate", "max-minors"} {
+			if cmd.Flags().Changed(name) {
+				return fmt.Errorf("--%s is for starting an updater: delete this one and start it again, or leave the flag away", name)
+			}
+		}
+		return nil
+	}
+	return o.checkStart()
+}
+
+// checkStart checks what an updater is started with.
+func (o *updaterOptions) checkStart() error {
+	if err := demo.CheckUpdaterName(o.updater.Name); err != nil {
+		return err
+	}
+	for _, claim := range o.updater.Claims {
+		if _, err := simulated.ParseClaim(claim); err != nil {
+			return fmt.Errorf("--claims: %w", err)
+		}
+	}
+	switch {
+	case o.updater.Duration < 0:
+		return fmt.Errorf("--duration %s is negative", o.updater.Duration)
+	case math.IsNaN(o.updater.FailureRate) || o.updater.FailureRate < 0 || o.updater.FailureRate > 1:
+		return fmt.Errorf("--failure-rate %v is not between 0 and 1", o.updater.FailureRate)
+	case o.maxMinors < 0:
+		return fmt.Errorf("--max-minors %d is negative", o.maxMinors)
+	}
+	o.updater.Transitions = v1alpha1.Transitions{MaxMinors: o.maxMinors}
+	return nil
+}
+
+func (o *updaterOptions) run(cmd *cobra.Command, opts *labOptions, args []string) error {
+	if err := o.check(cmd, args); err != nil {
+		return err
+	}
+	silenceLibraries()
+	plane, err := connectLab(cmd, opts)
+	if err != nil {
+		return err
+	}
+	return o.act(cmd.Context(), opts, plane, cmd.OutOrStdout())
+}
+
+func (o *updaterOptions) act(ctx context.Context, opts *labOptions, plane *devplane.Plane, out io.Writer) error {
+	name, done := o.updater.Name, "runs and is registered"
+	switch {
+	case o.list:
+		updaters, err := demo.Updaters(ctx, plane)
+		if err != nil {
+			return err
+		}
+		return printUpdaters(out, updaters)
+	case o.delete:
+		if err := demo.RemoveUpdater(ctx, plane, name); err != nil {
+			return err
+		}
+		done = "is deleted"
+	case o.behaviour != "":
+		if err := demo.SetBehaviour(ctx, plane, name, []byte(o.behaviour)); err != nil {
+			return err
+		}
+		done = "behaves so now"
+	default:
+		if err := o.start(ctx, opts, plane); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "Updater %s %s.\n", name, done)
+	return err
+}
+
+func (o *updaterOptions) start(ctx context.Context, opts *labOptions, plane *devplane.Plane) error {
+	paths, err := opts.programs()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, updaterStartTimeout, fmt.Errorf("it took longer than %s", updaterStartTimeout))
+	defer cancel()
+	return demo.AddUpdater(ctx, plane, paths.Lab, o.updater)
+}
+
+func printUpdaters(out io.Writer, updaters []demo.UpdaterStatus) error {
+	if len(updaters) == 0 {
+		_, err := fmt.Fprintln(out, "No updater is registered.")
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "NAME\tORDER\tPROCESS\tREADY\tMESSAGE")
+	for _, u := range updaters {
+		process, message := "elsewhere", u.Message
+		if u.Process != nil {
+			process = string(u.Process.State)
+		}
+		if u.Ready {
+			message = ""
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%t\t%s\n", u.Name, u.Order, process, u.Ready, message)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,253 @@
+package demo
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// updated is a machine with a last update of that id, which took 6 seconds.
+func updated(uid, id string, v version.Version) Machine {
+	m := machine(uid, v, true)
+	m.Last = &inplace.Summary{
+		ID: id, To: v, Began: began, Ended: began.Add(6 * time.Second),
+		Done: []inplace.Finished{{Updater: "files", Seconds: 2}, {Updater: "kubelet", Seconds: 4}},
+	}
+	return m
+}
+
+func TestUpdateLog(t *testing.T) {
+	log := newUpdateLog()
+	var seen [][]string
+	for _, machines := range [][]Machine{
+		{machine("a", v130, true), machine("b", v130, true)},
+		{updated("a", "1", v131), machine("b", v130, true)},
+		{updated("a", "1", v131), machine("b", v130, true)},
+		{updated("a", "3", v132), updated("b", "2", v131)},
+	} {
+		var texts []string
+		for _, u := range log.observe(Observation{ControlPlane: part("", v131, 0), Groups: []Part{part("g", v131, 2, machines...)}}) {
+			texts = append(texts, u.Group+" "+u.String())
+		}
+		seen = append(seen, texts)
+	}
+	want := [][]string{
+		nil, {"g a is at v1.31.0 after 6s (files 2s, kubelet 4s)"}, nil,
+		{"g a is at v1.32.0 after 6s (files 2s, kubelet 4s)", "g b is at v1.31.0 after 6s (files 2s, kubelet 4s)"},
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRegister(t *testing.T) {
+	r := newRegister()
+	r.see("1", "old", false)
+	r.see("2", "leaving", true)
+	before := r.census()
+	created, deleted := r.census().since(before)
+	if len(created)+len(deleted) > 0 {
+		t.Errorf("nothing happened, but %v came and %v went", created, deleted)
+	}
+	// One that comes and goes at once, one of the same name with another UID, and one that goes and is seen again.
+	r.see("3", "brief", false)
+	r.see("3", "brief", true)
+	r.see("4", "old", false)
+	r.see("1", "old", true)
+	r.see("1", "old", true)
+	created, deleted = r.census().since(before)
+	if diff := cmp.Diff([][]string{{"brief", "old"}, {"brief", "old"}}, [][]string{created, deleted}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// inPlaceResult is of an upgrade of one control plane machine and two workers over two minors.
+func inPlaceResult(t *testing.T) Result {
+	t.Helper()
+	request := plan.Request{
+		Inventory: plan.Inventory{ControlPlane: v130, Groups: []plan.Group{{Name: "a", Version: v130}}}, Target: v132,
+		Source: plan.Response{ControlPlane: []version.Version{v131, v132}},
+	}
+	planned, err := plan.Compute(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines := []Identity{{Name: "c", UID: "c-1"}, {Group: "a", Name: "w", UID: "w-1"}, {Group: "a", Name: "x", UID: "x-1"}}
+	update := func(uid string, to version.Version, took time.Duration) MachineUpdate {
+		return MachineUpdate{Machine: uid[:1], UID: types.UID(uid), Summary: inplace.Summary{To: to, Began: began, Ended: began.Add(took)}}
+	}
+	return Result{
+		Request: request, Planned: planned, Observed: planned.Operations, Duration: time.Minute, WorkerReplicas: map[string]int{"a": 2}, Finished: true,
+		InPlace: &InPlaceResult{
+			Before: machines, After: machines, Blocked: "no updater covers it", Refused: "would replace Machine w",
+			Updates: []MachineUpdate{
+				update("c-1", v131, 5*time.Second), update("c-1", v132, 6*time.Second), update("w-1", v132, 9*time.Second), update("x-1", v132, 7*time.Second),
+			},
+		},
+	}
+}
+
+func TestReportInPlace(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Result)
+		want   error
+		texts  []string
+	}{
+		{"all is well", func(*Result) {}, nil, []string{
+			"The observed operations are the planned ones.",
+			"control plane  c        c           c          2        5s 6s",
+			"4 updates in place of 3 machines. No machine was created or deleted.",
+			"Replacing would have created 4 machines and deleted as many.",
+			"The longest update of a machine was 9s of w to v1.32.0.",
+			"no updater covers it", "would replace Machine w",
+		}},
+		{"another operation", func(r *Result) { r.Observed = r.Observed[:2] }, ErrDiffers, []string{"NOT the planned ones"}},
+		{"a machine of the same name", func(r *Result) {
+			r.InPlace.After = []Identity{r.InPlace.Before[0], r.InPlace.Before[1], {Group: "a", Name: "x", UID: "y-2"}}
+			r.InPlace.Created, r.InPlace.Deleted = []string{"x"}, []string{"x"}
+		}, ErrReplaced, []string{"Machine x was CREATED.", "Machine x was DELETED.", "1 machines were CREATED and 1 DELETED"}},
+		{"a machine that is gone", func(r *Result) { r.InPlace.After = r.InPlace.After[:2] }, ErrReplaced, []string{"GONE"}},
+		{"a machine that came and went", func(r *Result) { r.InPlace.Created = []string{"z"} }, ErrReplaced, []string{"Machine z was CREATED."}},
+		{"an update that is missing", func(r *Result) { r.InPlace.Updates = r.InPlace.Updates[:3] }, ErrUncounted, []string{"There should have been 4 updates"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := inPlaceResult(t)
+			tt.change(&r)
+			var text strings.Builder
+			if err := ReportInPlace(&text, r); !errors.Is(err, tt.want) {
+				t.Errorf("the report gave %v, want %v", err, tt.want)
+			}
+			for _, want := range tt.texts {
+				if !strings.Contains(text.String(), want) {
+					t.Errorf("the report does not say %q:\n%s", want, text.String())
+				}
+			}
+		})
+	}
+}
+
+func TestDefaultInPlace(t *testing.T) {
+	s, err := DefaultInPlace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := s.Request()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := replaced.Request()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The graph of Updates stays out: both read the same one.
+	if diff := cmp.Diff(other.Inventory, request.Inventory); diff != "" {
+		t.Errorf("the upgrade is not that of the default scenario (-default +in place):\n%s", diff)
+	}
+	stages, err := s.computeStages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stage := range stages {
+		if n := *stage.cluster.Spec.Topology.ControlPlane.Replicas; n != 3 {
+			t.Errorf("%s: %d control plane machines; Cluster API refuses fewer than 3 without surge", stage.what, n)
+		}
+	}
+	find := func(c *clusterv1.Cluster) *clusterv1.MachineDeploymentTopology {
+		for i := range c.Spec.Topology.Workers.MachineDeployments {
+			if md := &c.Spec.Topology.Workers.MachineDeployments[i]; md.Name == s.InPlace.Group {
+				return md
+			}
+		}
+		t.Fatalf("there is no %s", s.InPlace.Group)
+		return nil
+	}
+	if got := find(s.withUncovered()).Variables.Overrides; len(got) != 1 || got[0].Name != s.InPlace.Variable.Name {
+		t.Errorf("the change that no updater covers is %+v", got)
+	}
+	if got := find(s.upgraded()).Variables.Overrides; len(got) != 0 {
+		t.Errorf("the scenario itself was changed: %+v", got)
+	}
+}
+
+func TestSimulatedUpdater(t *testing.T) {
+	u := SimulatedUpdater{Name: "files", Order: 7, Claims: []string{"machine:/spec/version", "bootstrap:/spec/files"}, Duration: time.Second, FailureRate: 0.25, StateFile: "/state"}
+	args := strings.Join(u.Child("/bin/windlass").Args, " ")
+	for _, want := range []string{"--claims machine:/spec/version,bootstrap:/spec/files", "--duration 1s", "--failure-rate 0.25", "--state /state", "--stats-addr 127.0.0.1:$(PORT_stats)"} {
+		if !strings.Contains(args, want) {
+			t.Errorf("the arguments lack %q: %s", want, args)
+		}
+	}
+	object := u.object(4711, []byte("ca"))
+	want := v1alpha1.UpdaterSpec{Order: 7, Remote: &v1alpha1.RemoteUpdater{URL: "https://127.0.0.1:4711", CABundle: []byte("ca")}}
+	if diff := cmp.Diff(want, object.Spec); diff != "" || object.Name != "files" {
+		t.Errorf("%s (-want +got):\n%s", object.Name, diff)
+	}
+}
+
+func TestUpdaterStatuses(t *testing.T) {
+	item := func(name string, order int32, ready metav1.ConditionStatus, message string) v1alpha1.Updater {
+		return v1alpha1.Updater{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.UpdaterSpec{Order: order},
+			Status: v1alpha1.UpdaterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ReadyCondition, Status: ready, Message: message}}},
+		}
+	}
+	process := devplane.ChildStatus{Name: "updater-b", State: devplane.ChildReady}
+	got := updaterStatuses([]v1alpha1.Updater{
+		item("late", 9, metav1.ConditionTrue, ""), item("c", 1, metav1.ConditionFalse, "no answer"), item("b", 1, metav1.ConditionTrue, ""),
+		item("first", math.MinInt32, metav1.ConditionTrue, ""),
+	}, devplane.Status{Children: []devplane.ChildStatus{{Name: "windlass"}, process}})
+	want := []UpdaterStatus{
+		{Name: "first", Order: math.MinInt32, Ready: true}, {Name: "b", Order: 1, Process: &process, Ready: true},
+		{Name: "c", Order: 1, Message: "no answer"}, {Name: "late", Order: 9, Ready: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestUpdaterNames(t *testing.T) {
+	for name, valid := range map[string]bool{
+		"kubelet": true, "a": true, strings.Repeat("a", 32): true, strings.Repeat("a", 33): false,
+		"": false, "Files": false, "a.b": false, "-a": false, "a-": false, "a b": false,
+	} {
+		if err := CheckUpdaterName(name); (err == nil) != valid {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestGuardConfiguration(t *testing.T) {
+	config := guardConfiguration("https://127.0.0.1:1/guard", nil)
+	if guard := updatepolicy.SelectGuard(config, "demo", nil); !guard.Active {
+		t.Errorf("with this configuration the guard is not active: %s", guard.Message)
+	}
+	if guard := updatepolicy.SelectGuard(config, "demo", map[string]string{v1alpha1.GuardLabel: v1alpha1.GuardDisabled}); guard.Active {
+		t.Error("the guard is active in a namespace that is left out")
+	}
+	if *config.Webhooks[0].FailurePolicy != admissionregistrationv1.Fail {
+		t.Error("a guard that cannot be reached lets requests pass")
+	}
+}

@@ -1,0 +1,280 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// ExtensionName is the name of the ExtensionConfig, and of the extension's process on the plane.
+const ExtensionName = "windlass"
+
+// upgradeGraphKind is the one kind in a scenario whose objects have no namespace.
+const upgradeGraphKind = "UpgradeGraph"
+
+// fieldOwner owns what the demo applies.
+const fieldOwner = client.FieldOwner("windlass-demo")
+
+// Options are what Run needs beside a Scenario.
+type Options struct {
+	Plane *devplane.Plane
+	// Programs are the paths of windlass, whose extension serves the plans, and of windlass-lab.
+	Programs programs.Paths
+	// Plan makes the plan of a Cluster on the plane to a target, as "windlass plan" does.
+	Plan func(ctx context.Context, config *rest.Config, cluster types.NamespacedName, target version.Version) (plan.Request, error)
+	// Show is told what happens. Calls do not overlap.
+	Show Viewer
+	// Now is the clock by which durations are reported.
+	Now func() time.Time
+}
+
+// Viewer shows a run. Durations count from the beginning of Run.
+type Viewer interface {
+	// Phase begins a part of the run.
+	Phase(what string)
+	// Planned is called once, before the upgrade begins.
+	Planned(request plan.Request, planned plan.Plan) error
+	// Observed is called with everything that is seen; changes is empty where no version changed.
+	Observed(o Observation, changes []Change, total int)
+	// Noted says something that happened besides.
+	Noted(what string)
+}
+
+// Result is what a run has shown.
+type Result struct {
+	Request  plan.Request
+	Planned  plan.Plan
+	Observed []plan.Operation
+	// Replaced counts the machines that the upgrade created, by group; the control plane's name is empty.
+	Replaced map[string]int
+	// WorkerReplicas has the size of each group.
+	WorkerReplicas map[string]int
+	// Duration is the upgrade's, without the preparations.
+	Duration time.Duration
+	// Finished says that the upgrade has ended, whatever came after.
+	Finished bool
+	// InPlace is nil where machines were replaced.
+	InPlace *InPlaceResult
+}
+
+// StuckError says that an upgrade did not get on.
+type StuckError struct {
+	// Doing is what was waited for.
+	Doing string
+	// Reconciled is the Cluster's TopologyReconciled condition at that time; nil when it had none.
+	Reconciled *metav1.Condition
+	Err        error
+}
+
+func (e *StuckError) Error() string {
+	text := fmt.Sprintf("%s: %v", e.Doing, e.Err)
+	if e.Reconciled != nil && e.Reconciled.Status != metav1.ConditionTrue {
+		text += fmt.Sprintf("; the Cluster says %s: %s", e.Reconciled.Reason, e.Reconciled.Message)
+	}
+	return text
+}
+
+func (e *StuckError) Unwrap() error { return e.Err }
+
+// Run registers the extension, brings the scenario's Cluster to where the upgrade begins, plans, upgrades, and returns
+// what it saw. ctx bounds it.
+func Run(ctx context.Context, o Options, s Scenario) (Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, err := newRunner(o, s)
+	if err != nil {
+		return Result{}, err
+	}
+	o.Show.Phase("Starting the extension")
+	if err := Register(ctx, o.Plane, o.Programs.Windlass); err != nil {
+		return Result{}, err
+	}
+	if s.InPlace != nil {
+		if err := r.prepareInPlace(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := r.applyObjects(ctx); err != nil {
+		return Result{}, err
+	}
+	if r.watcher, err = newWatcher(ctx, r.config, r.client.Scheme(), r.key()); err != nil {
+		return Result{}, err
+	}
+	stages, err := s.computeStages()
+	if err != nil {
+		return Result{}, err
+	}
+	for _, stage := range stages {
+		o.Show.Phase(stage.what)
+		if err := r.reach(ctx, stage, nil); err != nil {
+			return Result{}, err
+		}
+	}
+	return r.upgrade(ctx)
+}
+
+type runner struct {
+	Options
+	scenario Scenario
+	config   *rest.Config
+	client   client.WithWatch
+	watcher  *watcher
+	updates  *updateLog
+}
+
+func newRunner(o Options, s Scenario) (*runner, error) {
+	c, err := connect(o.Plane)
+	if err != nil {
+		return nil, err
+	}
+	return &runner{Options: o, scenario: s, config: o.Plane.RESTConfig(), client: c, updates: newUpdateLog()}, nil
+}
+
+// connect returns a client that knows everything the demo handles.
+func connect(plane *devplane.Plane) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	config := plane.RESTConfig()
+	if config == nil {
+		return nil, errors.New("the plane is not up")
+	}
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the plane: %w", err)
+	}
+	return c, nil
+}
+
+func (r *runner) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.scenario.Namespace, Name: r.scenario.Cluster.Name}
+}
+
+// apply creates an object or makes it what it should be.
+func apply(ctx context.Context, c client.Client, object *unstructured.Unstructured) error {
+	what := fmt.Sprintf("%s %s", object.GetKind(), object.GetName())
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying %s: %w", what, err)
+	}
+	return nil
+}
+
+// applyObjects applies what the Cluster needs, in order.
+func (r *runner) applyObjects(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.scenario.Namespace}}
+	if err := r.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating namespace %s: %w", r.scenario.Namespace, err)
+	}
+	for _, object := range r.scenario.Objects {
+		object = object.DeepCopy()
+		if object.GetKind() != upgradeGraphKind {
+			object.SetNamespace(r.scenario.Namespace)
+		}
+		if err := apply(ctx, r.client, object); err != nil {
+			return err
+		}
+	}
+	// A Cluster that is created before its class is ready is looked at again only half a minute later.
+	return await(ctx, r.client, &clusterv1.ClusterClassList{}, r.scenario.Cluster.Spec.Topology.ClassRef.Name, func(c *clusterv1.ClusterClass) (bool, string) {
+		return conditionTrue(c.Status.Conditions, clusterv1.ClusterClassVariablesReadyCondition)
+	})
+}
+
+// applyCluster applies a form of the Cluster.
+func (r *runner) applyCluster(ctx context.Context, cluster *clusterv1.Cluster) error {
+	object, err := toUnstructured(cluster)
+	if err != nil {
+		return err
+	}
+	object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	object.SetNamespace(r.scenario.Namespace)
+	unstructured.RemoveNestedField(object.Object, "status")
+	return apply(ctx, r.client, object)
+}
+
+// reach applies a stage's Cluster and waits until it has settled.
+func (r *runner) reach(ctx context.Context, s stage, recorder *Recorder) error {
+	if err := r.applyCluster(ctx, s.cluster); err != nil {
+		return err
+	}
+	var last Observation
+	err := r.watcher.until(ctx, func(o Observation) bool {
+		last = o
+		r.noteUpdates(o)
+		if recorder == nil {
+			r.Show.Observed(o, nil, 0)
+		} else {
+			r.Show.Observed(o, recorder.Observe(o), len(recorder.Operations()))
+		}
+		return o.settled(s.settled) && (!s.finished || o.finished())
+	})
+	if err != nil {
+		return &StuckError{Doing: s.what, Reconciled: last.Reconciled, Err: err}
+	}
+	return nil
+}
+
+// upgrade plans, sets the target, and follows what happens until everything is there.
+func (r *runner) upgrade(ctx context.Context) (Result, error) {
+	request, err := r.Plan(ctx, r.config, r.key(), r.scenario.Target)
+	if err != nil {
+		return Result{}, err
+	}
+	planned, err := plan.Compute(request)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := r.Show.Planned(request, planned); err != nil {
+		return Result{}, err
+	}
+	first, err := r.watcher.observe(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Request: request, Planned: planned, WorkerReplicas: map[string]int{}}
+	for _, g := range first.Groups {
+		result.WorkerReplicas[g.Name] = int(g.Replicas)
+	}
+	var kept *inPlaceRun
+	if r.scenario.InPlace != nil {
+		kept = r.watchMachines(first)
+		result.InPlace = kept.result
+	}
+	recorder := NewRecorder(first)
+	started := r.Now()
+	what := fmt.Sprintf("Upgrading Cluster %s to %s", r.scenario.Cluster.Name, r.scenario.Target)
+	r.Show.Phase(what)
+	err = r.reach(ctx, stage{what: what, cluster: r.scenario.upgraded(), settled: r.scenario.versions(r.scenario.Target), finished: true}, recorder)
+	result.Duration = r.Now().Sub(started)
+	result.Observed, result.Replaced = recorder.Operations(), recorder.Created()
+	result.Finished = err == nil
+	if result.Finished && kept != nil {
+		err = kept.keep(ctx)
+	}
+	return result, err
+}

@@ -1,0 +1,139 @@
+// Package inplace_test updates machines in place on a development plane, with stock Cluster API: that no machine is ever
+// replaced, whatever updaters and the extension's process do.
+package inplace_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
+)
+
+// timeout is for everything that one plane is used for; far beyond what a busy machine needs.
+const (
+	timeout     = 20 * time.Minute
+	longTimeout = 2 * time.Hour
+)
+
+// seed makes a run's random choices again.
+var seed = flag.Uint64("seed", 0, "seed of the random choices (default: a new one)")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	// Tests side by side wait for Cluster API most of the time; the number of processors does not matter.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err) // The testing package defines it.
+	}
+	ctrl.SetLogger(logr.Discard())
+	code := m.Run()
+	programs.Remove()
+	os.Exit(code)
+}
+
+func long() bool { return os.Getenv("WINDLASS_LONG") == "1" }
+
+// plane is a plane on which the extension runs, its guard included.
+type plane struct {
+	*rig.Plane
+	client client.WithWatch
+	// follow sees everything that happens on the plane.
+	follow *follower
+}
+
+// start starts a plane that ends with the test. Its context ends with the test's time.
+func start(t *testing.T) (context.Context, *plane) {
+	t.Helper()
+	if os.Getenv("WINDLASS_E2E") != "1" {
+		t.Skip("set WINDLASS_E2E=1 to run tests on a development plane")
+	}
+	limit := timeout
+	if long() {
+		limit = longTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
+	t.Cleanup(cancel)
+	p := &plane{Plane: rig.Start(ctx, t, demo.EngineStock)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			logLogs(t, filepath.Join(p.StateDir, "logs"))
+		}
+	})
+	if err := demo.Register(ctx, p.Plane.Plane, p.Programs.Windlass); err != nil {
+		t.Fatal(err)
+	}
+	p.client = newClient(t, p.RESTConfig())
+	p.follow = follow(ctx, t, p.RESTConfig(), p.client.Scheme())
+	return ctx, p
+}
+
+// logLogs keeps what the extension said, for a test that failed.
+func logLogs(t *testing.T, dir string) {
+	t.Helper()
+	const tail = 20_000
+	for _, name := range []string{demo.ExtensionName + ".log"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		t.Logf("the end of %s:\n%s", name, data[max(0, len(data)-tail):])
+	}
+}
+
+func newClient(t *testing.T, config *rest.Config) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.QPS = -1
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// namespace makes a namespace.
+func (p *plane) namespace(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inside is an HTTP client that reaches the plane's own addresses.
+func (p *plane) inside(transport *http.Transport) *http.Client {
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return p.DialContext(ctx, network, address)
+	}
+	return &http.Client{Transport: transport}
+}

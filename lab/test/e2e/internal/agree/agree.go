@@ -1,0 +1,151 @@
+// Package agree compares upgrades on a development plane with the simulation of the same: which operations began in which order, and how long all took.
+package agree
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/simulate/whatif"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
+)
+
+// Tolerance is the part of a real upgrade's duration by which a simulation's may be off.
+const Tolerance = 0.2
+
+// Upgrade is what is compared.
+type Upgrade struct {
+	// Operations are in the order of their beginning, as rig.History has them: "control plane v1.31.0", "md-0 v1.31.0".
+	Operations []string
+	// Began is when each of them did, from the beginning; it is shown, and not compared.
+	Began []time.Duration
+	Took  time.Duration
+}
+
+// Happened is the upgrade of a Cluster that began then and has ended now.
+func Happened(h *rig.History, cluster types.NamespacedName, began time.Time) Upgrade {
+	u := Upgrade{Took: time.Since(began)}
+	var at []time.Time
+	u.Operations, at = h.MovesAt(cluster)
+	for _, a := range at {
+		u.Began = append(u.Began, a.Sub(began))
+	}
+	return u
+}
+
+func (u Upgrade) String() string {
+	var text strings.Builder
+	for i, o := range u.Operations {
+		fmt.Fprintf(&text, "  %6.1f s %s\n", u.Began[i].Seconds(), o)
+	}
+	return fmt.Sprintf("%s  %6.1f s the end", text.String(), u.Took.Seconds())
+}
+
+// Compare says where a simulation does not agree with what happened; nothing where it does.
+func Compare(happened, simulated Upgrade) []string {
+	var problems []string
+	if diff := gocmp.Diff(happened.Operations, simulated.Operations); diff != "" {
+		problems = append(problems, "other operations, or in another order (-happened +simulated):\n"+diff)
+	}
+	if off := simulated.Took - happened.Took; off.Abs() > time.Duration(Tolerance*float64(happened.Took)) {
+		problems = append(problems, fmt.Sprintf("it took %s and is simulated to take %s, %+.0f %%", happened.Took, simulated.Took, percent(off, happened.Took)))
+	}
+	return problems
+}
+
+func percent(part, whole time.Duration) float64 { return 100 * float64(part) / float64(whole) }
+
+// ReadReport reads what windlass simulate -o json writes about one Cluster.
+func ReadReport(report []byte) (Upgrade, error) {
+	var r whatif.Report
+	if err := json.Unmarshal(report, &r); err != nil {
+		return Upgrade{}, fmt.Errorf("reading the simulation's report: %w", err)
+	}
+	if len(r.Variants) != 1 || r.Variants[0].Duration == nil {
+		return Upgrade{}, fmt.Errorf("the simulation's report has %d variants, or no run was completed", len(r.Variants))
+	}
+	type bar struct {
+		operation string
+		began     float64
+	}
+	var bars []bar
+	for _, row := range r.Variants[0].Median.Charts.Timeline {
+		if row.Groups != 1 {
+			return Upgrade{}, fmt.Errorf("the report shows %s together with %d others", row.Name, row.Groups-1)
+		}
+		for _, b := range row.Bars {
+			bars = append(bars, bar{operation: row.Name + " " + b.To, began: b.BeganSeconds})
+		}
+	}
+	slices.SortStableFunc(bars, func(a, b bar) int { return cmp.Compare(a.began, b.began) })
+	u := Upgrade{Took: time.Duration(r.Variants[0].Duration.P50Seconds * float64(time.Second))}
+	for _, b := range bars {
+		u.Operations, u.Began = append(u.Operations, b.operation), append(u.Began, time.Duration(b.began*float64(time.Second)))
+	}
+	return u, nil
+}
+
+// Cluster is one that is simulated by the windlass binary, as a user does.
+type Cluster struct {
+	types.NamespacedName
+	Windlass, Kubeconfig string
+}
+
+// Recorded is a Cluster as it was before its upgrade.
+type Recorded struct {
+	cluster  Cluster
+	scenario string
+}
+
+// Record writes down what would be simulated now, but for the control plane's version: from says where that begins, because it may be on its way already.
+// Pools do not go before it.
+func (c Cluster) Record(ctx context.Context, t *testing.T, from, to string) Recorded {
+	t.Helper()
+	r := Recorded{cluster: c, scenario: filepath.Join(t.TempDir(), "before.yaml")}
+	scenario := c.simulate(ctx, t, c.Name, "--from", from, "--to", to, "--print-scenario")
+	t.Logf("before the upgrade:\n%s", scenario)
+	if err := os.WriteFile(r.scenario, scenario, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Check simulates the upgrade of the Cluster as it was, with the durations that it shows now that it has ended, and compares.
+func (r Recorded) Check(ctx context.Context, t *testing.T, happened Upgrade) {
+	t.Helper()
+	report := r.cluster.simulate(ctx, t, "--scenario", r.scenario, "--fit-from", r.cluster.Name, "-o", "json", "--verify")
+	simulated, err := ReadReport(report)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, report)
+	}
+	t.Logf("happened:\n%s\nsimulated (%+.1f %%):\n%s", happened, percent(simulated.Took-happened.Took, happened.Took), simulated)
+	for _, problem := range Compare(happened, simulated) {
+		t.Errorf("the simulation does not agree: %s", problem)
+	}
+	if t.Failed() {
+		t.Logf("the report:\n%s", report)
+	}
+}
+
+func (c Cluster) simulate(ctx context.Context, t *testing.T, args ...string) []byte {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.Windlass, append([]string{"simulate", "--namespace", c.Namespace, "--kubeconfig", c.Kubeconfig}, args...)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("windlass simulate %q: %v\n%s%s", args, err, stdout.String(), stderr.String())
+	}
+	return stdout.Bytes()
+}

@@ -1,0 +1,175 @@
+// Package rig is what end-to-end tests of engines share: a development plane with the engine that is wanted, small Clusters of a ClusterClass, and
+// the history of everything that happened to them.
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
+)
+
+// Plane is a plane on which one of the engines runs.
+type Plane struct {
+	*devplane.Plane
+	Client client.WithWatch
+	// History sees everything that happens on the plane.
+	History *History
+	// StateDir holds the logs.
+	StateDir string
+	// Programs are the ones that the plane runs.
+	Programs programs.Paths
+}
+
+// Start starts a plane that ends with the test.
+func Start(ctx context.Context, t *testing.T, engine demo.Engine) *Plane {
+	t.Helper()
+	return start(ctx, t, func(executable, _ string) []devplane.Child { return engine.Children(executable) })
+}
+
+// StartAs is Start where the engine's process has a name and arguments of its own; such a plane's engine cannot be switched.
+func StartAs(ctx context.Context, t *testing.T, engine demo.Engine, name string, args ...string) *Plane {
+	t.Helper()
+	return start(ctx, t, func(executable, assets string) []devplane.Child {
+		child := demo.Manager(executable)
+		if engine == demo.EngineStock {
+			child.Path, child.Args = filepath.Join(assets, "bin", devplane.CoreManager), nil
+		}
+		child.Name, child.Args = name, append(child.Args, args...)
+		return []devplane.Child{child}
+	})
+}
+
+func start(ctx context.Context, t *testing.T, children func(executable, assets string) []devplane.Child) *Plane {
+	t.Helper()
+	paths, err := programs.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths = alternate(t, paths)
+	source, err := devplane.FindSource(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := devplane.Build(ctx, devplane.BuildOptions{SourceDir: source}); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(t.TempDir(), "state")
+	assets := devplane.DefaultOutDir(source)
+	started, err := devplane.Start(ctx, devplane.Config{
+		StateDir: state, AssetsDir: assets, SupervisorPath: paths.Lab, Children: children(paths.Windlass, assets),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	//nolint:contextcheck // The test's own context has ended when the plane is stopped.
+	t.Cleanup(func() { stop(t, started, state) })
+	c := newClient(t, started.RESTConfig())
+	return &Plane{Plane: started, Client: c, History: Follow(ctx, t, started.RESTConfig(), c.Scheme()), StateDir: state, Programs: paths}
+}
+
+// Switch puts the other engine in the place of the one that runs.
+func (p *Plane) Switch(ctx context.Context, t *testing.T, to demo.Engine) {
+	t.Helper()
+	if err := demo.SwitchEngine(ctx, p.Plane, p.Programs.Windlass, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alternate replaces the program windlass by one that runs another binary each time the extension or
+// the manager starts, if WINDLASS_PREVIOUS names that binary. Tests that kill them then upgrade Windlass,
+// and go back, in the middle of what they test.
+func alternate(t *testing.T, paths programs.Paths) programs.Paths {
+	t.Helper()
+	previous := os.Getenv("WINDLASS_PREVIOUS")
+	if previous == "" {
+		return paths
+	}
+	alternating := filepath.Join(t.TempDir(), "alternating")
+	script := fmt.Sprintf(alternateScript, paths.Windlass, previous)
+	if err := os.WriteFile(alternating, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	paths.Windlass = alternating
+	return paths
+}
+
+const alternateScript = `#!/bin/bash
+new=%q previous=%q
+case "$1" in extension | manager)
+	exec {lock}>>"$0.starts" && flock "$lock" && echo "$1" >&"$lock" && starts=$(wc -l <"$0.starts") && exec {lock}>&-
+	((starts %% 2)) || exec "$previous" "$@" ;;
+esac
+exec "$new" "$@"
+`
+
+func stop(t *testing.T, p *devplane.Plane, state string) {
+	t.Helper()
+	if t.Failed() {
+		logLog(t, filepath.Join(state, "logs", demo.ManagerName+".log"))
+	}
+	//nolint:usetesting // The test's own context has ended by now.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := errors.Join(p.Stop(ctx), devplane.RemoveState(state)); err != nil {
+		t.Error(err)
+	}
+}
+
+// logLog keeps what the manager said, for a test that failed.
+func logLog(t *testing.T, file string) {
+	t.Helper()
+	const tail = 20_000
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	if keep := os.Getenv("WINDLASS_KEEP_LOGS"); keep != "" {
+		if err := os.WriteFile(filepath.Join(keep, filepath.Base(file)), data, 0o600); err != nil {
+			t.Log(err)
+		}
+	}
+	t.Logf("the end of %s:\n%s", filepath.Base(file), data[max(0, len(data)-tail):])
+}
+
+func newClient(t *testing.T, config *rest.Config) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.QPS = -1
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Namespace makes a namespace with these labels.
+func (p *Plane) Namespace(ctx context.Context, t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	if err := p.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}); err != nil {
+		t.Fatal(err)
+	}
+}

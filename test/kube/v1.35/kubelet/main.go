@@ -1,1 +1,0 @@
-../../v1.36/kubelet/main.go
