@@ -35,7 +35,7 @@ The same input and --seed give the same output, byte for byte. Of several --runs
 everything else from the run in the middle.
 
 Exit codes: 0 every run was completed; 1 a usage or input error; 3 no legal plan exists, or a run as configured does not
-end; 4 an invariant was violated (with --verify). Of the ways that --compare adds, only a violation counts.
+end; 5 an invariant was violated (with --verify). Of the ways that --compare adds, only a violation counts.
 
 -o json writes {inputs, assumptions, versions, variants: [{name, description, outcomes, duration, unfinished, violation,
 median}]}; durations and times are in seconds. When there is nothing to simulate it is {error: {rule, item, version,

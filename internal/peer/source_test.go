@@ -54,7 +54,7 @@ var exceptions = map[string]string{
 }
 
 // labs are folders with development tools, which start the servers that they talk to.
-var labs = []string{"internal/demo", "internal/devplane", "devplane", "test", "tools", "examples"}
+var labs = []string{"lab", "test", "tools", "examples"}
 
 func TestOnlyConstructor(t *testing.T) {
 	t.Parallel()

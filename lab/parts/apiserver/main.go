@@ -1,7 +1,7 @@
 // Command apiserver is the API of a development management cluster in one process: etcd, kube-apiserver, and the two
 // controllers of kube-controller-manager that Cluster API cannot do without (garbage collector and namespaces).
 //
-// It is started by the supervisor in internal/devplane, which makes the certificates and restarts nothing: when a part of it
+// It is started by the supervisor in lab/internal/devplane, which makes the certificates and restarts nothing: when a part of it
 // fails, the process ends with status 1 and the reason is the last line of its log.
 package main
 
