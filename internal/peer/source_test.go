@@ -41,16 +41,11 @@ var constructors = map[string][]string{
 // exceptions are the files that may use a constructor, with the reason. All of them talk to the
 // management cluster, whose operator gave them their kubeconfig, or pass a client of this package.
 var exceptions = map[string]string{
+	"internal/cli/management/cluster.go": "the management cluster",
 	"internal/peer/peer.go":              "the constructor",
 	"internal/workload/clients.go":       "passes a client of this package",
 	"internal/app/extension.go":          "the management cluster",
 	"internal/conformance/connection.go": "checks that an updater refuses plain HTTP, which a client of this package does not speak",
-	"cmd/windlass/approve.go":            "the management cluster",
-	"cmd/windlass/logs.go":               "the management cluster",
-	"cmd/windlass/kube.go":               "the management cluster",
-	"cmd/windlass/upgrade_write.go":      "the management cluster",
-	"cmd/windlass/updater_serve.go":      "the management cluster",
-	"cmd/windlass/demo.go":               "the management cluster of the demo",
 }
 
 // labs are folders with development tools, which start the servers that they talk to.
