@@ -150,7 +150,7 @@ func watchEnd(pid int) (<-chan struct{}, error) {
 	go func() {
 		defer func() { _ = unix.Close(process) }()
 		for {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, -1)
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, -1) //nolint:gosec // G115: a descriptor is small
 			if n > 0 {
 				close(ended)
 			}
@@ -183,7 +183,7 @@ func lockFolder(folder string) (unlock func(), err error) {
 
 // hostSession implements hosts.TB for a program: what ends a test ends the function that protect calls.
 type hostSession struct {
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // hosts.TB returns it, as testing.TB does.
 	ends []func()
 	errs []error
 }

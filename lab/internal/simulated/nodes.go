@@ -9,7 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/cluster-api/controllers/remote"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -56,7 +57,15 @@ func (n InMemory) setKubelet(ctx context.Context, cluster types.NamespacedName, 
 	if _, err := version.Parse(kubelet); err != nil {
 		return err
 	}
-	workloads, err := remote.NewClusterClient(ctx, "windlass-lab", n.management, cluster)
+	data, err := kubeconfig.FromSecret(ctx, n.management, cluster)
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		return err
+	}
+	workloads, err := client.New(config, client.Options{})
 	if err != nil {
 		return err
 	}

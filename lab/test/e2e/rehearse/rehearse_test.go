@@ -3,7 +3,6 @@
 package rehearse_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,7 +101,7 @@ func expand(t *testing.T, text string) string {
 			case parts[2] != "":
 				return parts[3]
 			}
-			t.Fatal(fmt.Sprintf("the manifests have the variable %s, which has no value here", parts[1]))
+			t.Fatalf("the manifests have the variable %s, which has no value here", parts[1])
 			return ""
 		})
 	}
