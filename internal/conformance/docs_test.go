@@ -83,7 +83,8 @@ func TestSources(t *testing.T) {
 func TestAnnotationsAreDocumented(t *testing.T) {
 	t.Parallel()
 	document := read(t, "docs", "reference", "for-providers.md") + read(t, "docs", "how-to", "write-an-updater.md")
-	named := regexp.MustCompile(`(?m)^(?:const )?\s*\w+(?:Annotation|Condition|Reason)\s*=\s*"(.+)"$`).FindAllStringSubmatch(read(t, "api", "v1alpha1", "annotations.go"), -1)
+	named := regexp.MustCompile(`(?m)^(?:const )?\s*\w+(?:Annotation|Condition|Reason)\s*=\s*"(.+)"$`).FindAllStringSubmatch(
+		read(t, "api", "v1alpha1", "annotations.go")+read(t, "api", "v1alpha1", "conditions.go"), -1)
 	if len(named) < 15 {
 		t.Errorf("only %d names were found", len(named))
 	}
