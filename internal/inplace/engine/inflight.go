@@ -145,7 +145,11 @@ func (e *Engine) stillQueued(ctx context.Context, request *runtimehooksv1.Update
 
 // requestDigest identifies a request by all that it holds.
 func requestDigest(request *runtimehooksv1.UpdateMachineRequest) (string, error) {
-	data, err := json.Marshal(request.Desired)
+	objects, err := machineObjects(runtimehooksv1.CanUpdateMachineRequestObjects(request.Desired))
+	if err != nil {
+		return "", err
+	}
+	data, err := json.Marshal(objects)
 	if err != nil {
 		return "", fmt.Errorf("encoding the objects of a request: %w", err)
 	}
