@@ -101,8 +101,8 @@ shellcheck: ## Install shellcheck for the tests of scripts, where it is missing 
 
 # The linter vets all packages already (-vet=off).
 .PHONY: test-unit
-test-unit: chromium host-tools shellcheck ## Run the tests that need no cluster, in all modules.
-	@$(call each,go test -count=1 -vet=off -timeout 10m ./...,. lab lab/parts tools/house)
+test-unit: build chromium host-tools shellcheck ## Run the tests that need no cluster, in all modules.
+	@export WINDLASS_PROGRAMS=$(CURDIR)/bin; $(call each,go test -count=1 -vet=off -timeout 10m ./...,. lab lab/parts tools/house)
 	@echo; echo '==> test/differential: where upstream differs, by class'
 	cd test/differential && go test -count=1 -timeout 10m -v ./...
 
@@ -195,6 +195,7 @@ bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the
 .PHONY: lint
 lint: shellcheck ## Run golangci-lint in all modules, and shellcheck on the scripts for hosts.
 	@! command -v shellcheck >/dev/null || shellcheck $$(git ls-files '*.sh')
+	@lines=$$(wc -l <README.md); if ((lines > 150)); then echo "README.md has $$lines lines. Fix: at most 150; move the rest to docs/." >&2; exit 1; fi
 	@$(call each,$(TOOL) golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...,$(filter-out $(UNLINTED),$(MODULES)))
 
 .PHONY: generate
