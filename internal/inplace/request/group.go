@@ -164,17 +164,12 @@ func decideMembers(f Group) GroupVerdict {
 	if i := slices.IndexFunc(f.Members, f.stops); i >= 0 {
 		return f.decideFailed(members, f.Members[i])
 	}
-	settled := !slices.ContainsFunc(members, f.isLeft) && len(members) >= f.Replicas
-	unknown := slices.IndexFunc(members, func(m Member) bool { return m.KubeletUnknown != "" })
-	odd := f.oddOne(members)
+	if settled := !slices.ContainsFunc(members, f.isLeft) && len(members) >= f.Replicas; settled {
+		if v, stop := f.compareKubelets(members); stop {
+			return v
+		}
+	}
 	switch {
-	case settled && unknown >= 0:
-		return f.wait(
-			ReasonMachinesHeld, "%s; waiting for the version of Machine %s: %s",
-			f.count(members), members[unknown].Name, members[unknown].KubeletUnknown,
-		)
-	case settled && odd != "":
-		return f.failOdd(odd)
 	case f.Record.Remediated != "":
 		return f.rest(f.failedState(members))
 	case f.Record.Message != "":
@@ -304,39 +299,6 @@ func (f Group) limit() int {
 	return max(1, f.MaxInFlight)
 }
 
-// oddOne names a machine that runs another version than the others, though a revision is the same snap everywhere; empty where there is none. What was
-// said to be there already is not, then.
-func (f Group) oddOne(members []Member) string {
-	option, err := ParseOption(f.Record.Option)
-	if err != nil || option.Method != Revision {
-		return ""
-	}
-	seen := map[version.Version]int{}
-	for _, m := range members {
-		seen[m.Kubelet]++
-	}
-	if len(seen) < 2 {
-		return ""
-	}
-	odd := slices.MinFunc(members, func(a, b Member) int {
-		return cmp.Or(cmp.Compare(seen[a.Kubelet], seen[b.Kubelet]), strings.Compare(a.Name, b.Name))
-	})
-	return fmt.Sprintf("Machine %s runs %s, and others run another version, though %s is the same everywhere; look at `snap list k8s` on its node, and upgrade it by itself", odd.Name, odd.Kubelet, option)
-}
-
-// failOdd records that the machines do not all have what was recorded of them.
-func (f Group) failOdd(why string) GroupVerdict {
-	record := *f.Record
-	record.Reason, record.Message = ReasonFailed, why
-	v := f.rest(State{Reason: ReasonFailed, Message: why})
-	v.Kubelets = true
-	v.After.Record, v.After.Marks.Status = &record, Failed
-	if f.Marks.Status != Failed {
-		v.Event = Event{Kind: FailedFinally, Message: why}
-	}
-	return v
-}
-
 // end raises the version of the group's spec where that is due, and records that all machines have the release.
 func (f Group) end(members []Member) GroupVerdict {
 	reached, uniform := reachedVersion(members)
@@ -361,22 +323,6 @@ func (f Group) end(members []Member) GroupVerdict {
 	v.After = Recorded[Record]{Marks: Marks{Status: Done, Release: record.Option}, Record: &record}
 	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded %s in place to %s%s", machines(len(members)), record.Option, note)}
 	return v
-}
-
-// reachedVersion returns what the machines run: the oldest, where they are not all alike.
-func reachedVersion(members []Member) (reached version.Version, uniform bool) {
-	uniform = true
-	for i, m := range members {
-		if i == 0 {
-			reached = m.Kubelet
-			continue
-		}
-		uniform = uniform && reached == m.Kubelet
-		if version.Compare(m.Kubelet, reached) == version.Less {
-			reached = m.Kubelet
-		}
-	}
-	return reached, uniform && !reached.IsZero()
 }
 
 // cancel withdraws what machines were given; what runs on them is followed to its end.
