@@ -9,7 +9,7 @@ import (
 func newUpdaterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "updater",
-		Short: "Serve an updater, verify one, or upgrade one host",
+		Short: "Verify an updater, or upgrade one host",
 		Long: `Serve an updater, verify one, or upgrade one Linux host by the steps of one.
 
 An updater changes machines where they run, in the place of replacing them. It speaks Cluster API's hooks

@@ -40,7 +40,7 @@ An updater says with --claims which fields it covers; where all updaters togethe
 UpdatePolicy selects are updated in place. Of the fields only machine:/spec/version is really changed, on the simulated
 node; of others it is remembered that they were done.
 
-The cluster has a network of its own, so an updater that was started with "windlass updater serve" is not reached from there.
+The cluster has a network of its own, so an updater that was started with "windlass-lab updater serve" is not reached from there.
 
 With --behaviour an updater that runs is made to misbehave:
   '{"updater": {"mode": "Hang"}}'   modes are Normal, Hang, Stall, Fail, Lie, WrongAnswer; also duration, slowStart, failureRate
