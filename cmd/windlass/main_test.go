@@ -14,9 +14,10 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/windlass-dev/windlass/internal/cli"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/windlass-dev/windlass/internal/cli"
 )
 
 // TestMain makes the test binary behave as windlass when a script calls it by that name.

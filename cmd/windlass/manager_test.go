@@ -11,9 +11,10 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-	"github.com/windlass-dev/windlass/internal/cli"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/internal/cli"
 )
 
 // TestManagerFlags holds the flags against those in the source of Cluster API's core manager: who changes the image keeps the arguments.

@@ -271,10 +271,6 @@ func (l loopbackUpdater) elsewhere(err error) error {
 // noNodes are the nodes of nobody: an updater that is asked what it covers looks at none.
 type noNodes struct{ port.Nodes }
 
-func noNodeName(context.Context, types.NamespacedName) (string, error) {
-	return "", errPreview
-}
-
 // liveUpdates prepares the question for a Cluster of the management cluster. That something cannot be read keeps no plan from
 // being made: it is said.
 func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Objects, class *clusterv1.ClusterClass) *planUpdates {

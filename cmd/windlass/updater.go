@@ -10,7 +10,7 @@ func newUpdaterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "updater",
 		Short: "Verify an updater, or upgrade one host",
-		Long: `Serve an updater, verify one, or upgrade one Linux host by the steps of one.
+		Long: `Verify an updater, or upgrade one Linux host by the steps of one.
 
 An updater changes machines where they run, in the place of replacing them. It speaks Cluster API's hooks
 CanUpdateMachine, CanUpdateMachineSet and UpdateMachine over HTTPS. docs/how-to/write-an-updater.md says how to write one.

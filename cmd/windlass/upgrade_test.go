@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windlass-dev/windlass/internal/cli"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/internal/cli"
 )
 
 const upgradeObjectsYAML = `apiVersion: cluster.x-k8s.io/v1beta2

@@ -199,12 +199,3 @@ func (p *updaterPool) machineAnnotations(ctx context.Context, machine types.Name
 	}
 	return m.Annotations, nil
 }
-
-// nodeName looks up the node of a Machine.
-func (p *updaterPool) nodeName(ctx context.Context, machine types.NamespacedName) (string, error) {
-	m := &clusterv1.Machine{}
-	if err := p.live.Get(ctx, machine, m); err != nil {
-		return "", fmt.Errorf("reading Machine %s: %w", machine, err)
-	}
-	return m.Status.NodeRef.Name, nil
-}

@@ -71,7 +71,7 @@ func ConnectUnlessManifests(kube *genericclioptions.ConfigFlags) (Cluster, strin
 	return m, namespace, err
 }
 
-// connect returns the management cluster that the flags choose, and the namespace to look in.
+// Connect returns the management cluster that the flags choose, and the namespace to look in.
 func Connect(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {
 	// What goes wrong in the background reaches standard error by way of client-go's log. Without a logger controller-runtime
 	// prints the stack of whatever goroutine first has something to log.

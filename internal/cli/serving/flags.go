@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"github.com/windlass-dev/windlass/internal/hookserver"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/windlass-dev/windlass/internal/hookserver"
 )
 
 // Flags are those of commands that serve hooks for a management cluster.
