@@ -77,7 +77,7 @@ func TestHops(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	writeFile(t, filepath.Join(root, "go.mod"), "module github.com/windlass-dev/windlass\n\ngo 1.26.0\n")
-	writeFile(t, filepath.Join(root, "internal/sample/sample.go"),
+	writeFile(t, filepath.Join(root, "internal", "sample", "sample.go"),
 		"package sample\n\nfunc From() { between() }\n\nfunc between() { to() }\n\nfunc to() {}\n")
 	for _, dir := range []string{"cmd", "pkg"} {
 		writeFile(t, filepath.Join(root, dir, "doc.go"), "package doc\n")
