@@ -110,7 +110,7 @@ test-unit: build chromium host-tools shellcheck ## Run the tests that need no cl
 # One package after another: planes side by side on a small machine make each other miss deadlines. -v with -p 1 streams. Tests that compare
 # durations run first and alone. Then two minors of Kubernetes are compiled for the tests on Linux hosts, out of the way of the tests that run.
 # The tests run the programs in bin.
-LAB_TEST := cd lab && WINDLASS_E2E=1 WINDLASS_PROGRAMS=$(CURDIR)/bin go test -count=1 -timeout 30m
+LAB_TEST := WINDLASS_E2E=1 WINDLASS_PROGRAMS=$(CURDIR)/bin go -C lab test -count=1 -timeout 30m
 E2E := $(LAB_TEST) -p 1 -v
 COMPARED := ./test/e2e/chain ./test/e2e/inplace
 ON_HOSTS := ./test/e2e/hosts
@@ -122,8 +122,8 @@ test-e2e: build host-tools ## Run the e2e tests: real API server, stock Cluster 
 	bin/windlass-lab build
 	$(E2E) $(COMPARED)
 	$(LAB_TEST) -vet=off -p 2 $(TRUST)
-	@(cd lab && WINDLASS_E2E=1 nice -n 19 go test -count=1 -timeout 30m -v ./kube) >bin/kube.log 2>&1 & kube=$$!; \
-	$(E2E) $$(cd lab && go list ./test/e2e/... | grep -v -e '/e2e/chain$$' -e '/e2e/inplace$$' -e '/e2e/hosts$$'); \
+	@WINDLASS_E2E=1 nice -n 19 go -C lab test -count=1 -timeout 30m -v ./kube >bin/kube.log 2>&1 & kube=$$!; \
+	$(E2E) $$(go -C lab list ./test/e2e/... | grep -v -e '/e2e/chain$$' -e '/e2e/inplace$$' -e '/e2e/hosts$$'); \
 	wait $$kube || { cat bin/kube.log; exit 1; }; \
 	$(E2E) $(ON_HOSTS)
 
