@@ -169,11 +169,11 @@ func checkScenario(s demo.Scenario) error {
 func (o *demoOptions) startPlane(cmd *cobra.Command) (*devplane.Plane, error) {
 	progress := newProgress(cmd.ErrOrStderr())
 	defer progress.close()
-	if err := buildPlane(cmd.Context(), o.lab, progress); err != nil {
-		return nil, err
-	}
 	config := devplane.Config{StateDir: o.lab.stateDir, AssetsDir: o.lab.assetsDir, Detached: o.keep, Progress: progress.report}
 	if err := o.engine.configure(&config, o.lab); err != nil {
+		return nil, err
+	}
+	if err := buildPlane(cmd.Context(), o.lab, progress); err != nil {
 		return nil, err
 	}
 	plane, err := devplane.Start(cmd.Context(), config)

@@ -116,7 +116,7 @@ func newUpCommand(opts *labOptions) *cobra.Command {
 
 Every "up" begins with an empty cluster; "up" while it runs changes nothing.`,
 		Example: `  windlass-lab up
-  export KUBECONFIG=$PWD/.windlass/dev/kubeconfig
+  export KUBECONFIG=$PWD/.windlass/lab/kubeconfig
   kubectl get clusters -A`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

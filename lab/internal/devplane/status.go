@@ -18,7 +18,7 @@ const (
 	PhaseStopping Phase = "Stopping"
 )
 
-// Status is what a plane's supervisor knows at one moment. As JSON it is the output of "windlass dev status -o json".
+// Status is what a plane's supervisor knows at one moment. As JSON it is the output of "windlass-lab status -o json".
 type Status struct {
 	// Revision grows with every change.
 	Revision int64 `json:"revision"`

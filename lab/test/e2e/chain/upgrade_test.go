@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // start is where Clusters are when their upgrade begins.
 const start = "v1.29.14"
 
-// upgraded is a Cluster that "windlass demo" has upgraded, on the plane that it has left.
+// upgraded is a Cluster that "windlass-lab rehearse" has upgraded, on the plane that it has left.
 type upgraded struct {
 	windlass string
 	plane    *devplane.Plane
@@ -42,7 +42,7 @@ type upgraded struct {
 	happened agree.Upgrade
 }
 
-// upgrade has "windlass demo" upgrade a Cluster.
+// upgrade has "windlass-lab rehearse" upgrade a Cluster.
 func upgrade(ctx context.Context, t *testing.T, key types.NamespacedName, args ...string) upgraded {
 	t.Helper()
 	paths, err := programs.Build()

@@ -11,7 +11,7 @@ import (
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 )
 
-// TestCommands goes through "windlass dev" as a user does.
+// TestCommands goes through windlass-lab as a user does.
 func TestCommands(t *testing.T) {
 	b := setUp(t)
 	state := filepath.Join(t.TempDir(), "state")
@@ -21,7 +21,7 @@ func TestCommands(t *testing.T) {
 		cmd.Dir = filepath.Join(b.source, "internal") // anywhere in the clone
 		out, err := cmd.CombinedOutput()
 		if (err != nil) != wantErr {
-			t.Fatalf("windlass dev %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Fatalf("windlass-lab %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 		return string(out)
 	}
