@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/test/scripts"
 )
 
 // TestMain makes the test binary behave as windlass when a script calls it by that name.
@@ -49,32 +47,14 @@ func TestScripts(t *testing.T) {
 			// Neither a kubeconfig nor a service account of the machine may reach a script.
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "no-kubeconfig"))
 			env.Setenv("KUBERNETES_SERVICE_HOST", "")
-			return nil
+			samples, err := filepath.Abs(filepath.Join("..", "..", "config", "samples"))
+			env.Setenv("SAMPLES", samples)
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": cmdExits, "apiserver": cmdAPIServer, "jsonkeys": cmdJSONKeys,
+			"exits": scripts.Exits, "apiserver": cmdAPIServer, "jsonkeys": cmdJSONKeys,
 		},
 	})
-}
-
-func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND ARGS...")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	err = ts.Exec(args[1], args[2:]...)
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		got = exit.ExitCode()
-	case err != nil:
-		ts.Fatalf("running %s: %v", args[1], err)
-	}
-	if got != want {
-		ts.Fatalf("%s exits with %d, not %d", strings.Join(args[1:], " "), got, want)
-	}
 }
 
 func cmdJSONKeys(ts *testscript.TestScript, neg bool, args []string) {

@@ -27,7 +27,7 @@ func TestTheBudgetIsTheManagers(t *testing.T) {
 // TestSampleScenarios: the examples are scenarios, and their upgrades have plans.
 func TestSampleScenarios(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"telco.yaml": 30_030, "edge.yaml": 1_300} {
+	for name, want := range map[string]int{"telco.yaml": 30_030, "edge.yaml": 1_300, "bare-metal.yaml": 43} {
 		f, err := readScenario(filepath.Join("..", "..", "config", "samples", "simulate", name), nil)
 		if err != nil {
 			t.Fatal(err)

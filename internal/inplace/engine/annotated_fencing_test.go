@@ -165,6 +165,19 @@ func (n *frozenNodes) Uncordon(ctx context.Context, cluster types.NamespacedName
 	return n.Nodes.Uncordon(ctx, cluster, node)
 }
 
+// newAskedWorld returns a world whose only control plane Machine is asked to upgrade. Its drain needs
+// that many calls.
+func newAskedWorld(t *testing.T, drains int) (*upgradeWorld, *installer) {
+	t.Helper()
+	w := newUpgradeWorld(t)
+	kubelet, _ := w.register()
+	w.add(newMachine("cp-0", "kcp"))
+	w.nodes.SetDrain(inCluster, "cp-0", drains)
+	w.tick = time.Minute
+	w.ask("cp-0", toVersion)
+	return w, kubelet
+}
+
 // TestUpgradeFrozenBeforeAnEffect: a process that is frozen between what it reads and what it does, and
 // continues after its successor has ended the upgrade, neither drains the node nor calls the updater.
 func TestUpgradeFrozenBeforeAnEffect(t *testing.T) {
@@ -172,12 +185,7 @@ func TestUpgradeFrozenBeforeAnEffect(t *testing.T) {
 	for _, phase := range []inplace.Phase{inplace.Draining, inplace.Updating} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			w := newUpgradeWorld(t)
-			kubelet, _ := w.register()
-			w.add(newMachine("cp-0", "kcp"))
-			w.nodes.SetDrain(inCluster, "cp-0", 3)
-			w.tick = time.Minute
-			w.ask("cp-0", toVersion)
+			w, kubelet := newAskedWorld(t, 3)
 			w.until("it is "+string(phase), func() bool {
 				u, _ := readRecord[request.Upgrade](w.machine("cp-0").Annotations)
 				return phaseOf(u) == string(phase)

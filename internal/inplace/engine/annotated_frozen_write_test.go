@@ -19,12 +19,7 @@ func TestFrozenInAWrite(t *testing.T) {
 	for _, phase := range []inplace.Phase{inplace.Draining, inplace.Updating} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			w := newUpgradeWorld(t)
-			kubelet, _ := w.register()
-			w.add(newMachine("cp-0", "kcp"))
-			w.nodes.SetDrain(inCluster, "cp-0", 0)
-			w.tick = time.Minute
-			w.ask("cp-0", toVersion)
+			w, kubelet := newAskedWorld(t, 0)
 			frozen, calls := false, 0
 			nodes := &frozenNodes{}
 			for range 40 {

@@ -1,0 +1,53 @@
+package config_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var link = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)\s]*)?\)`)
+
+// TestLinks: links of documents to files of the repository lead to one, and docs/README.md leads to
+// every page of docs.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	listed, pages := map[string]bool{}, []string{}
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && path != ".." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		if strings.HasPrefix(path, filepath.Join("..", "docs")) {
+			pages = append(pages, path)
+		}
+		for _, found := range link.FindAllStringSubmatch(readText(t, path), -1) {
+			target := filepath.Join(filepath.Dir(path), found[1])
+			if strings.Contains(found[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s links to %s, which does not exist", path, found[1])
+			}
+			listed[target] = listed[target] || path == filepath.Join("..", "docs", "README.md")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		if !listed[page] && filepath.Base(page) != "README.md" {
+			t.Errorf("docs/README.md does not lead to %s", page)
+		}
+	}
+}
