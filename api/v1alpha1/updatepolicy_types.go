@@ -22,7 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy can be used"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy can or cannot be used"
 // +kubebuilder:printcolumn:name="Guarding",type=string,JSONPath=`.status.conditions[?(@.type=="Guarding")].status`,description="Whether machines are guarded against replacement"
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to mend it",priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to fix it",priority=1
 // +kubebuilder:printcolumn:name="Guard",type=string,JSONPath=`.status.conditions[?(@.type=="Guarding")].message`,description="Why machines are not guarded",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type UpdatePolicy struct {

@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the graph can or cannot be used"
 // +kubebuilder:printcolumn:name="Oldest",type=string,JSONPath=`.status.oldestVersion`,description="The oldest version on offer"
 // +kubebuilder:printcolumn:name="Newest",type=string,JSONPath=`.status.newestVersion`,description="The newest version on offer"
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to mend it",priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to fix it",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type UpgradeGraph struct {
 	metav1.TypeMeta `json:",inline"`

@@ -35,7 +35,7 @@ Surge, RolloutTimes, Templates, HealthChecks, Paused, Machines, Unread.
 Exit codes: 0 no errors were found; 1 an error was found, or a usage or input error.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, worst, findings: [{id, severity,
-subject, message, mend, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version, message}}.`
+subject, message, "mend", unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version, message}}.`
 
 const doctorExample = `  # Can the machines of this Cluster be kept?
   windlass doctor my-cluster -n my-namespace

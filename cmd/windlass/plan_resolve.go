@@ -51,9 +51,9 @@ func (r planRequest) locate(err error) error {
 	}
 	if r.fromFlags && fault.Rule == plan.RuleNextMinorOnly {
 		// The planner's own words are about a ClusterClass.
-		mended := *fault
-		mended.Mend = "give the versions that there are with --versions, manifests with -f, or the name of a CLUSTER"
-		err = &mended
+		fixed := *fault
+		fixed.Fix = "give the versions that there are with --versions, manifests with -f, or the name of a CLUSTER"
+		err = &fixed
 	}
 	where := r.items[fault.Item]
 	if slices.Contains(sourceRules, fault.Rule) {
@@ -150,7 +150,7 @@ func resolveCluster(set *manifest.Set, cluster *clusterv1.Cluster, in planInput)
 	}
 	r.updates = newPlanUpdates(facts)
 	if in.versions == nil && classErr != nil {
-		return planRequest{}, addMend(classErr, "give it with -f, or say with --versions which versions there are")
+		return planRequest{}, addFix(classErr, "give it with -f, or say with --versions which versions there are")
 	}
 	return r.withSource(in.versions, facts.Class, set.UpgradeGraphs, where)
 }
@@ -243,24 +243,24 @@ func (o origins) describe(err error) error {
 		return inputErrorf(o.locate(field.Ref), "%s", field.Problem)
 	case errors.As(err, &extension):
 		from := fmt.Sprintf("upgrade plans of this class come from the extension %q", extension.Extension)
-		const mend = "say with --versions which versions there are, give the extension's UpgradeGraph with -f, " +
+		const fix = "say with --versions which versions there are, give the extension's UpgradeGraph with -f, " +
 			"or check an answer of the extension with `windlass plan check`"
 		if extension.Err != nil {
-			return inputErrorf(o.locate(extension.Ref), "%s: %w; %s", from, extension.Err, mend)
+			return inputErrorf(o.locate(extension.Ref), "%s: %w; %s", from, extension.Err, fix)
 		}
-		return inputErrorf(o.locate(extension.Ref), "%s, which only Cluster API can call; %s", from, mend)
+		return inputErrorf(o.locate(extension.Ref), "%s, which only Cluster API can call; %s", from, fix)
 	default:
 		return err
 	}
 }
 
-// addMend adds to an error about manifests what would put it right on the command line.
-func addMend(err error, mend string) error {
+// addFix adds to an error about manifests what would put it right on the command line.
+func addFix(err error, fix string) error {
 	known, ok := errors.AsType[*manifest.Error](err)
 	if !ok {
 		return err
 	}
-	mended := *known
-	mended.Problem += "; " + mend
-	return &mended
+	fixed := *known
+	fixed.Problem += "; " + fix
+	return &fixed
 }

@@ -227,7 +227,7 @@ func (w *statusWatch) newCache(m managementCluster, key types.NamespacedName) (c
 			&clusterv1.MachineDeployment{}: ofCluster, &clusterv1.Machine{}: ofCluster, &clusterv1.MachinePool{}: ofCluster,
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
-			// Whatever else goes wrong may mend itself, and is tried again.
+			// Whatever else goes wrong may fix itself, and is tried again.
 			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
 				w.fail(&management.ReadError{Item: r.TypeDescription(), Err: fmt.Errorf("watching: %w", err)})
 				return

@@ -280,12 +280,12 @@ func (d *runDriver) failed(ctx context.Context, failure linuxhost.Failure) error
 		message += "; " + cordon
 	}
 	if isForPeople(failure.Reason) {
-		return nothingError("%s. What is done stays done; when that is mended, the same command goes on from there", message)
+		return nothingError("%s. What is done stays done; when that is fixed, the same command goes on from there", message)
 	}
 	return nothingError("%s. What is done stays done: the same command goes on from there", message)
 }
 
-// isForPeople reports whether the same command fails again until somebody has mended something.
+// isForPeople reports whether the same command fails again until somebody has fixed something.
 func isForPeople(r linuxhost.Reason) bool {
 	switch r {
 	case linuxhost.NotThisDistribution, linuxhost.VersionRefused, linuxhost.NoDigest, linuxhost.WrongDigest, linuxhost.WrongVersion, linuxhost.DownloadFailed, linuxhost.DiskFull,

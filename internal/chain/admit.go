@@ -132,9 +132,9 @@ func checkNotBack(inventory plan.Inventory, to version.Version) *plan.Error {
 	return nil
 }
 
-// describeItem says what is wrong with something else than the target. What would mend it is about that, so it is said too.
+// describeItem says what is wrong with something else than the target. What would fix it is about that, so it is said too.
 func describeItem(e *plan.Error) string {
-	if e.Mend == "" {
+	if e.Fix == "" {
 		return fmt.Sprintf("%s %s: %s", e.Item, e.Version, e.Problem)
 	}
 	return e.Error()

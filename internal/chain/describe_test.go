@@ -83,8 +83,8 @@ func TestDescribe(t *testing.T) {
 		},
 		"no way": {
 			at(33, begun, func(s *chain.State) { s.Source = plan.NextMinor{} }),
-			chain.Condition{Reason: chain.ReconcileFailed, Message: "there is no way to v1.33.0: target v1.33.0: it is 3 minors ahead of the control plane at v1.30.0, and nothing says which versions lie between; " +
-				"to mend it, list the versions in ClusterClass spec.kubernetesVersions, name a GenerateUpgradePlan extension, or go to v1.31 first"},
+			chain.Condition{Reason: chain.ReconcileFailed, Message: "there is no way to v1.33.0: target v1.33.0: it is 3 minors ahead of the control plane at v1.30.0, and nothing says which versions lie between. " +
+				"Fix: list the versions in ClusterClass spec.kubernetesVersions, name a GenerateUpgradePlan extension, or go to v1.31 first"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func TestRecord(t *testing.T) {
 			old: chain.Recorded{Pending: underWay, UpgradeStep: v(32), Chain: way}, record: chain.Record{Remove: underWay[1:]}, controlPlane: v(32),
 			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(32), Chain: way},
 		},
-		"the upgrade step of another engine is mended": {
+		"the upgrade step of another engine is fixed": {
 			old: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(30)}, controlPlane: v(31), want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(31)},
 		},
 		"the end": {

@@ -158,11 +158,11 @@ func checkGuard(f Facts, groups []group, into *findings) {
 	}
 	guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels)
 	if !guard.Active {
-		message, mend := cutMend(guard.Message)
+		message, fix := cutFix(guard.Message)
 		if guard.Reason == v1alpha1.GuardMissingReason {
-			mend = guardMend
+			fix = guardFix
 		}
-		into.add(Error, subject, mend, "%s", message)
+		into.add(Error, subject, fix, "%s", message)
 		return
 	}
 	var uncovered []string
@@ -179,28 +179,25 @@ func checkGuard(f Facts, groups []group, into *findings) {
 	into.ok(subject, "it is asked before Machines of namespace %s are created or deleted", f.Objects.Cluster.Namespace)
 }
 
-// guardMend installs nothing but the guard: to apply all of config/default would undo what was changed since. Its precondition
+// guardFix installs nothing but the guard: to apply all of config/default would undo what was changed since. Its precondition
 // matters, because a guard that cannot be reached keeps all Machines of the management cluster from being created or deleted.
-const guardMend = "first see that cert-manager runs and that the extension is Ready (kubectl -n windlass-system get certificate,deployment): " +
+const guardFix = "first see that cert-manager runs and that the extension is Ready (kubectl -n windlass-system get certificate,deployment): " +
 	"until the extension has run, no Machine is created or deleted. Then install the guard alone: " +
 	"sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -"
 
-// cutMend splits a message of the form "what is so; what to do".
-func cutMend(message string) (problem, mend string) {
-	at := strings.LastIndex(message, "; ")
-	if at < 0 {
-		return message, ""
-	}
-	return message[:at], message[at+2:]
+// cutFix splits a message of the form "what is so. Fix: what to do".
+func cutFix(message string) (problem, fix string) {
+	problem, fix, _ = strings.Cut(message, ". Fix: ")
+	return problem, fix
 }
 
 func checkPaused(f Facts, groups []group, into *findings) {
-	const mend = "unpause it when its machines shall be updated"
+	const fix = "unpause it when its machines shall be updated"
 	cluster := f.Objects.Cluster
 	paused := false
 	say := func(subject string) {
 		paused = true
-		into.add(Warning, subject, mend, "it is paused: Cluster API does nothing with it, nor goes an update on that has begun")
+		into.add(Warning, subject, fix, "it is paused: Cluster API does nothing with it, nor goes an update on that has begun")
 	}
 	if cluster.Spec.Paused != nil && *cluster.Spec.Paused {
 		say("Cluster " + cluster.Name)

@@ -422,7 +422,7 @@ func TestExamine(t *testing.T) {
 				}
 			}
 			for _, found := range all {
-				if found.Severity != OK && found.Mend == "" && found.ID != CheckMachinesKept {
+				if found.Severity != OK && found.Fix == "" && found.ID != CheckMachinesKept {
 					t.Errorf("%q does not say what to change", found.Message)
 				}
 			}

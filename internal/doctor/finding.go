@@ -59,9 +59,9 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	// Subject is what it is about, such as MachineDeployment prod-md-0.
 	Subject string `json:"subject"`
-	// Message says what is so; Mend what to change, empty where nothing has to be.
+	// Message says what is so; Fix what to change, empty where nothing has to be.
 	Message string `json:"message"`
-	Mend    string `json:"mend"`
+	Fix     string `json:"mend"`
 	// Unknown says that it cannot be told.
 	Unknown bool `json:"unknown"`
 }
@@ -85,13 +85,13 @@ type findings struct {
 	list []Finding
 }
 
-func (f *findings) add(s Severity, subject, mend, format string, arguments ...any) {
-	f.list = append(f.list, Finding{ID: f.id, Severity: s, Subject: subject, Message: fmt.Sprintf(format, arguments...), Mend: mend})
+func (f *findings) add(s Severity, subject, fix, format string, arguments ...any) {
+	f.list = append(f.list, Finding{ID: f.id, Severity: s, Subject: subject, Message: fmt.Sprintf(format, arguments...), Fix: fix})
 }
 
 // unknown adds that something cannot be told, which is never OK.
-func (f *findings) unknown(subject, mend, format string, arguments ...any) {
-	f.list = append(f.list, Finding{ID: f.id, Severity: Warning, Subject: subject, Message: fmt.Sprintf(format, arguments...), Mend: mend, Unknown: true})
+func (f *findings) unknown(subject, fix, format string, arguments ...any) {
+	f.list = append(f.list, Finding{ID: f.id, Severity: Warning, Subject: subject, Message: fmt.Sprintf(format, arguments...), Fix: fix, Unknown: true})
 }
 
 func (f *findings) ok(subject, format string, arguments ...any) {

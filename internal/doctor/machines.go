@@ -143,7 +143,7 @@ const shownMachines = 5
 func checkMachines(f Facts, groups []group, into *findings) {
 	report := status.Compute(status.Facts{Objects: f.Objects, Policies: f.Policies}, f.Now)
 	before := len(into.list)
-	checkStandingStill(report, failedMend(f.Objects.Cluster.Namespace), into)
+	checkStandingStill(report, failedFix(f.Objects.Cluster.Namespace), into)
 	for _, p := range report.Problems {
 		into.add(Error, p.Kind+" "+p.Name, "set the annotation "+v1alpha1.UpdateAbandonAnnotation, "annotation %s: %s", p.Annotation, p.Message)
 	}
@@ -161,33 +161,33 @@ func checkMachines(f Facts, groups []group, into *findings) {
 }
 
 // checkStandingStill says which updates do not go on by themselves.
-func checkStandingStill(report status.Report, mend string, into *findings) {
+func checkStandingStill(report status.Report, fix string, into *findings) {
 	// The groups with machines whose update failed.
 	failed := map[string]bool{}
 	for _, u := range report.Updates {
 		if u.State == status.Failed {
 			failed[u.Group] = true
-			into.add(Error, "Machine "+u.Machine, mend, "its update failed: %s", u.Text())
+			into.add(Error, "Machine "+u.Machine, fix, "its update failed: %s", u.Text())
 		}
 	}
 	for _, b := range report.Blocked {
 		// What a group says of a failed machine was said about the machine.
 		if b.Kind != "Machine" && (b.Reason != v1alpha1.UpdateFailedReason || !failed[b.Group]) {
-			into.add(Error, b.Kind+" "+b.Name, blockedMend(b.Reason), "its update is blocked (%s): %s", b.Reason, b.Message)
+			into.add(Error, b.Kind+" "+b.Name, blockedFix(b.Reason), "its update is blocked (%s): %s", b.Reason, b.Message)
 		}
 	}
 }
 
-// failedMend names no machine, so that what is said of many machines is shown once.
-func failedMend(namespace string) string {
-	return fmt.Sprintf("mend the cause, then retry: kubectl -n %s annotate machine NAME %s=. "+
+// failedFix names no machine, so that what is said of many machines is shown once.
+func failedFix(namespace string) string {
+	return fmt.Sprintf("fix the cause, then retry: kubectl -n %s annotate machine NAME %s=. "+
 		"Or abandon it: have its owner desire something else, then annotate it with %s=. "+
 		"Or have it replaced: annotate it with %s= and delete it; or remediated: onFailure Remediate in the UpdatePolicy, and a MachineHealthCheck",
 		namespace, v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateAbandonAnnotation, v1alpha1.AllowReplacementAnnotation)
 }
 
-// blockedMend says what to do about a blocked group.
-func blockedMend(reason string) string {
+// blockedFix says what to do about a blocked group.
+func blockedFix(reason string) string {
 	switch reason {
 	case v1alpha1.NotCoveredReason:
 		return "if an updater moves a kubelet by fewer minors at once, set the owner to a version in between, and windlass.dev/update-abandon on the Machine; " +

@@ -16,7 +16,7 @@ type manager struct {
 	name, provider string
 	// gates are the feature gates that it needs. All are off by default in Cluster API v1.14.
 	gates []string
-	mend  string
+	fix   string
 }
 
 // managers returns those that update the Cluster's machines: the core manager asks about MachineDeployments and calls
@@ -25,13 +25,13 @@ type manager struct {
 func managers(f Facts) []manager {
 	list := []manager{{
 		name: "capi-controller-manager", provider: "cluster-api", gates: []string{"RuntimeSDK", "InPlaceUpdates"},
-		mend: "start the manager with --feature-gates=RuntimeSDK=true,InPlaceUpdates=true " +
+		fix: "start the manager with --feature-gates=RuntimeSDK=true,InPlaceUpdates=true " +
 			"(with clusterctl: EXP_RUNTIME_SDK=true and EXP_IN_PLACE_UPDATES=true before init or upgrade)",
 	}}
 	if IsKubeadm(f) {
 		list = append(list, manager{
 			name: "capi-kubeadm-control-plane-controller-manager", provider: "control-plane-kubeadm", gates: []string{"InPlaceUpdates"},
-			mend: "start the manager with --feature-gates=InPlaceUpdates=true (with clusterctl: EXP_IN_PLACE_UPDATES=true before init or upgrade)",
+			fix: "start the manager with --feature-gates=InPlaceUpdates=true (with clusterctl: EXP_IN_PLACE_UPDATES=true before init or upgrade)",
 		})
 	}
 	return list
@@ -71,9 +71,9 @@ func checkManager(m manager, d *appsv1.Deployment, into *findings) {
 	}
 	switch {
 	case problem != "":
-		into.add(Error, subject, m.mend, "%s", problem)
+		into.add(Error, subject, m.fix, "%s", problem)
 	case len(off) > 0:
-		into.add(Error, subject, m.mend, "switched off: %s; Cluster API then never asks the extension, and replaces machines", join(off))
+		into.add(Error, subject, m.fix, "switched off: %s; Cluster API then never asks the extension, and replaces machines", join(off))
 	default:
 		into.ok(subject, "switched on: %s", join(m.gates))
 	}

@@ -105,9 +105,9 @@ func checkControlPlaneSurge(f Facts, g group, into *findings) {
 		// CheckReplicas has said that no setting helps.
 		return
 	}
-	const mend = "set spec.rollout.strategy.rollingUpdate.maxSurge of the KubeadmControlPlane to 0 (in the template of its ClusterClass, where it has one)"
+	const fix = "set spec.rollout.strategy.rollingUpdate.maxSurge of the KubeadmControlPlane to 0 (in the template of its ClusterClass, where it has one)"
 	if f.Objects.ControlPlane == nil && f.ControlPlaneTemplate == nil {
-		into.unknown(g.Subject, mend, "its maxSurge cannot be told: there is neither a control plane object nor its template")
+		into.unknown(g.Subject, fix, "its maxSurge cannot be told: there is neither a control plane object nor its template")
 		return
 	}
 	surge := "1 (the default)"
@@ -118,7 +118,7 @@ func checkControlPlaneSurge(f Facts, g group, into *findings) {
 		into.ok(g.Subject, "maxSurge is 0")
 		return
 	}
-	into.add(g.atRisk(), g.Subject, mend, "maxSurge is %s: Cluster API creates a machine before it asks, and deletes one in the end%s", surge, refusedBy(g))
+	into.add(g.atRisk(), g.Subject, fix, "maxSurge is %s: Cluster API creates a machine before it asks, and deletes one in the end%s", surge, refusedBy(g))
 }
 
 // refusedBy says what becomes of replacements in a guarded group.
@@ -173,12 +173,12 @@ func checkDeploymentSurge(g group, into *findings) {
 	}
 	surge, problem := resolve("maxSurge", s.maxSurge, 1, s.replicas, true)
 	unavailable, other := resolve("maxUnavailable", s.maxUnavailable, 0, s.replicas, false)
-	mend := "set maxSurge 0 and maxUnavailable 1 or more in " + field
+	fix := "set maxSurge 0 and maxUnavailable 1 or more in " + field
 	switch {
 	case problem+other != "":
-		into.add(Error, g.Subject, mend, "%s%s", problem, other)
+		into.add(Error, g.Subject, fix, "%s%s", problem, other)
 	case surge > 0:
-		into.add(g.atRisk(), g.Subject, mend, "maxSurge is %s: Cluster API may create a machine, and deletes one in the end%s", describe(s.maxSurge, surge, 1), refusedBy(g))
+		into.add(g.atRisk(), g.Subject, fix, "maxSurge is %s: Cluster API may create a machine, and deletes one in the end%s", describe(s.maxSurge, surge, 1), refusedBy(g))
 	case unavailable < 1:
 		// Cluster API takes 1 where both come to 0 (ResolveFenceposts): otherwise no rollout could move.
 		into.ok(g.Subject, "maxSurge is 0, maxUnavailable %s, which counts as 1", describe(s.maxUnavailable, unavailable, 0))

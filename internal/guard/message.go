@@ -33,13 +33,13 @@ func wouldReplaceAnother(r Request) string {
 }
 
 func wouldSurge(r Request) string {
-	mend := "set maxSurge 0 (spec.rollout.strategy.rollingUpdate, from 3 replicas on)"
+	fix := "set maxSurge 0 (spec.rollout.strategy.rollingUpdate, from 3 replicas on)"
 	if r.Group.Kind == machineDeploymentKind {
-		mend = "set maxSurge 0 and maxUnavailable 1 (spec.rollout.strategy.rollingUpdate)"
+		fix = "set maxSurge 0 and maxUnavailable 1 (spec.rollout.strategy.rollingUpdate)"
 	}
 	return fmt.Sprintf("would create a machine beyond spec.replicas %d of %s, and so replace one: %s. For updates in place, %s; to let a Machine be "+
 		"replaced, annotate it with %s; to scale up, raise spec.replicas. `windlass doctor` says why Cluster API wants to replace machines",
-		r.Group.Desired, r.Group, keeps(r), mend, allowReplacementAnnotation)
+		r.Group.Desired, r.Group, keeps(r), fix, allowReplacementAnnotation)
 }
 
 // ExplainUnasked completes the message of a refusal where a rollout wants the Machine replaced and nobody was asked whether it can be

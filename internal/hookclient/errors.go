@@ -8,7 +8,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// Every error that the Client returns names the hook and the extension, says what is wrong and what would mend it. It never
+// Every error that the Client returns names the hook and the extension, says what is wrong and what would fix it. It never
 // holds a URL's path, credentials or settings; text that came from an extension is bounded to one line. The words for one fault
 // are always the same, so that a condition made of them does not change from call to call.
 
@@ -50,7 +50,7 @@ func (e *NotReadyError) Error() string {
 // NotRegisteredError says that no such extension is registered for the hook and the object.
 type NotRegisteredError struct {
 	Call
-	// Detail says what is missing, Remedy what would mend it.
+	// Detail says what is missing, Remedy what would fix it.
 	Detail, Remedy string
 }
 
@@ -62,7 +62,7 @@ func (e *NotRegisteredError) Error() string {
 type MisconfiguredError struct {
 	// ExtensionConfig is the name of the ExtensionConfig, Field the path of what is wrong in it.
 	ExtensionConfig, Field string
-	// Detail says what is wrong, Remedy what would mend it.
+	// Detail says what is wrong, Remedy what would fix it.
 	Detail, Remedy string
 }
 

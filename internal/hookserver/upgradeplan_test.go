@@ -221,32 +221,32 @@ func TestGenerateUpgradePlanFailure(t *testing.T) {
 		},
 		"a target that is not on offer": {
 			request: request("v1.30.3", "", "v1.31.3"),
-			want: `UpgradeGraph "stable": target v1.31.3: the upgrade graph does not offer it; to mend it, ` +
+			want: `UpgradeGraph "stable": target v1.31.3: the upgrade graph does not offer it. Fix: ` +
 				`add v1.31.3 to the upgrade graph, or choose one of its versions`,
 		},
 		"a downgrade": {
 			request: request("v1.31.2", "v1.30.3", "v1.30.3"),
-			want: `UpgradeGraph "stable": target v1.30.3: it is older than the control plane's v1.31.2, and Kubernetes is never downgraded; to mend it, ` +
+			want: `UpgradeGraph "stable": target v1.30.3: it is older than the control plane's v1.31.2, and Kubernetes is never downgraded. Fix: ` +
 				`choose a version newer than v1.31.2`,
 		},
 		"a block": {
 			request: request("v1.28.15", "", "v1.30.3"),
-			want: `UpgradeGraph "stable": v1.28.15 -> v1.29.0: the upgrade graph blocks this step (the storage driver is not ready); to mend it, ` +
+			want: `UpgradeGraph "stable": v1.28.15 -> v1.29.0: the upgrade graph blocks this step (the storage driver is not ready). Fix: ` +
 				`add another v1.29 version to the graph, or lift the block`,
 		},
 		"a minor that is missing": {
 			request: request("v1.33.0", "", "v1.35.0"),
 			want: `UpgradeGraph "stable": v1.34: the upgrade graph offers no v1.34 version, and the control plane cannot skip a minor on its way ` +
-				`from v1.33.0 to v1.35.0; to mend it, add a v1.34 version`,
+				`from v1.33.0 to v1.35.0. Fix: add a v1.34 version`,
 		},
 		"workers newer than the control plane": {
 			request: request("v1.30.3", "v1.31.2", "v1.31.2"),
-			want: `UpgradeGraph "stable": group "workers" v1.31.2: kubelets must not be newer than the control plane, which is at v1.30.3; to mend it, ` +
+			want: `UpgradeGraph "stable": group "workers" v1.31.2: kubelets must not be newer than the control plane, which is at v1.30.3. Fix: ` +
 				`check both versions; workers are never upgraded before the control plane`,
 		},
 		"workers too old": {
 			request: request("v1.31.2", "v1.27.16", "v1.32.3"),
-			want: `UpgradeGraph "stable": group "workers" v1.27.16: it lags 4 minors behind the control plane at v1.31.2: kubelet may lag 3 minors; to mend it, ` +
+			want: `UpgradeGraph "stable": group "workers" v1.27.16: it lags 4 minors behind the control plane at v1.31.2: kubelet may lag 3 minors. Fix: ` +
 				`move this group to v1.28 or newer first`,
 		},
 	}

@@ -321,7 +321,7 @@ func (e *explorer) fair(s state) string {
 	return ""
 }
 
-// behave mends the node. The kubelet is where updaters bring it; one that fell back after them comes back.
+// behave fixes the node. The kubelet is where updaters bring it; one that fell back after them comes back.
 func behave(s *state) {
 	s.node.Unknown = ""
 	s.setNode(func(n *inplace.Node) {

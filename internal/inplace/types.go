@@ -149,7 +149,7 @@ func (p *Progress) reached(kubelet version.Version) bool {
 	return p.To.RunBy(kubelet)
 }
 
-// beyond reports whether a kubelet is newer than the update may end with: no waiting mends that.
+// beyond reports whether a kubelet is newer than the update may end with: no waiting fixes that.
 func (p *Progress) beyond(kubelet version.Version) bool {
 	return p.Within != nil && !kubelet.IsZero() && p.Within.Newest.Before(kubelet.Minor())
 }

@@ -285,7 +285,7 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 }
 
 // decideReady waits for the node. Time counts from the end of the restart, by the host's clock. An attempt that finds a node that is not Ready, whose
-// service another one has restarted, restarts it again: so each attempt has its time, and what was mended meanwhile counts.
+// service another one has restarted, restarts it again: so each attempt has its time, and what was fixed meanwhile counts.
 func decideReady(g Goal, steps []Step, i int, s Seen) Progress {
 	step, n, job := steps[i], *s.Node, s.Facts.Job
 	restarted := job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded && job.Attempt == s.Attempt

@@ -77,7 +77,7 @@ type HostError struct {
 	Err  error
 }
 
-// Error says which host it is, and what would mend it.
+// Error says which host it is, and what would fix it.
 func (e *HostError) Error() string { return fmt.Sprintf("host %s: %v", e.Host, e.Err) }
 
 // Unwrap gives the cause.

@@ -13,7 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// maxProblems bounds how many problems an InvalidError names: enough to mend an object in one go, few enough to read.
+// maxProblems bounds how many problems an InvalidError names: enough to fix an object in one go, few enough to read.
 const maxProblems = 5
 
 // InvalidError says which fields of an UpdatePolicy or Updater do not parse or contradict each other.

@@ -42,7 +42,7 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 	if config == nil {
 		return Guard{
 			Reason:  v1alpha1.GuardMissingReason,
-			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so nothing keeps Cluster API from replacing machines; install it: %s", v1alpha1.GuardConfigurationName, installGuard),
+			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so nothing keeps Cluster API from replacing machines. Fix: install it: %s", v1alpha1.GuardConfigurationName, installGuard),
 		}
 	}
 	var asked, here []admissionregistrationv1.OperationType
@@ -67,7 +67,7 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 		case !slices.Contains(asked, operation):
 			return Guard{
 				Reason: v1alpha1.GuardMissingReason,
-				Message: fmt.Sprintf("no webhook of ValidatingWebhookConfiguration %q with failurePolicy Fail is asked about every %s of a Machine; install it anew: %s",
+				Message: fmt.Sprintf("no webhook of ValidatingWebhookConfiguration %q with failurePolicy Fail is asked about every %s of a Machine. Fix: install it again: %s",
 					config.Name, operation, installGuard),
 			}
 		case !slices.Contains(here, operation):
@@ -77,8 +77,8 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 	if i := slices.IndexFunc(config.Webhooks, isUntrusted); i >= 0 {
 		return Guard{
 			Reason: v1alpha1.GuardUnreachableReason,
-			Message: fmt.Sprintf("webhook %q of ValidatingWebhookConfiguration %q has no caBundle, so API servers cannot call the guard and refuse to create and delete Machines that policies keep; "+
-				"see that cert-manager's CA injector runs and that the annotation cert-manager.io/inject-ca-from names the Certificate, or install it anew: %s",
+			Message: fmt.Sprintf("webhook %q of ValidatingWebhookConfiguration %q has no caBundle, so API servers cannot call the guard and refuse to create and delete Machines that policies keep. Fix: "+
+				"see that cert-manager's CA injector runs and that the annotation cert-manager.io/inject-ca-from names the Certificate, or install it again: %s",
 				config.Webhooks[i].Name, config.Name, installGuard),
 		}
 	}
@@ -93,9 +93,9 @@ func isUntrusted(w admissionregistrationv1.ValidatingWebhook) bool {
 func excluded(config, namespace string, namespaceLabels map[string]string) Guard {
 	g := Guard{Reason: v1alpha1.NamespaceExcludedReason}
 	if namespaceLabels[v1alpha1.GuardLabel] == v1alpha1.GuardDisabled {
-		g.Message = fmt.Sprintf("namespace %q has the label %s=%s, so nothing keeps Cluster API from replacing machines in it; remove the label", namespace, v1alpha1.GuardLabel, v1alpha1.GuardDisabled)
+		g.Message = fmt.Sprintf("namespace %q has the label %s=%s, so nothing keeps Cluster API from replacing machines in it. Fix: remove the label", namespace, v1alpha1.GuardLabel, v1alpha1.GuardDisabled)
 	} else {
-		g.Message = fmt.Sprintf("the namespaceSelector in ValidatingWebhookConfiguration %q leaves out namespace %q, so nothing keeps Cluster API from replacing machines in it; correct one or the other", config, namespace)
+		g.Message = fmt.Sprintf("the namespaceSelector in ValidatingWebhookConfiguration %q excludes namespace %q, so nothing keeps Cluster API from replacing machines in it. Fix: correct one or the other", config, namespace)
 	}
 	return g
 }

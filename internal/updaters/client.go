@@ -136,7 +136,7 @@ func (c *Client) Post(ctx context.Context, below string, bounded bool, body []by
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, &Error{Class: Unreachable, Updater: c.name, URL: shown, Problem: "the request cannot be made", Mend: "check the URL", Err: err}
+		return nil, &Error{Class: Unreachable, Updater: c.name, URL: shown, Problem: "the request cannot be made", Fix: "check the URL", Err: err}
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
@@ -162,8 +162,8 @@ func (c *Client) Post(ctx context.Context, below string, bounded bool, body []by
 }
 
 // Nonsense returns an Error about the answer of a path below the base.
-func (c *Client) Nonsense(below, problem, mend string, cause error) *Error {
-	return &Error{Class: Nonsense, Updater: c.name, URL: c.URL(below), Problem: problem, Mend: mend, Err: cause}
+func (c *Client) Nonsense(below, problem, fix string, cause error) *Error {
+	return &Error{Class: Nonsense, Updater: c.name, URL: c.URL(below), Problem: problem, Fix: fix, Err: cause}
 }
 
 // Refused returns an Error about a request that the updater refused, with its own words.
@@ -180,13 +180,13 @@ func (c *Client) badStatus(shown string, status int) *Error {
 	e := &Error{Class: Nonsense, Updater: c.name, URL: shown, Problem: fmt.Sprintf("it answered with the HTTP status %d %s", status, http.StatusText(status))}
 	switch {
 	case status >= 300 && status < 400:
-		e.Mend = "redirects are not followed; register the URL that the updater is at"
+		e.Fix = "redirects are not followed; register the URL that the updater is at"
 	case status == http.StatusNotFound:
-		e.Mend = "check the path of the URL and whether the updater serves this hook"
+		e.Fix = "check the path of the URL and whether the updater serves this hook"
 	case status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests || status == http.StatusBadGateway || status == http.StatusGatewayTimeout:
-		e.Class, e.Mend = Unreachable, "look at the updater's log"
+		e.Class, e.Fix = Unreachable, "look at the updater's log"
 	default:
-		e.Mend = "a hook that fails answers 200 with the status Failure; look at the updater's log"
+		e.Fix = "a hook that fails answers 200 with the status Failure; look at the updater's log"
 	}
 	return e
 }
@@ -196,7 +196,7 @@ func (c *Client) unreachable(ctx context.Context, shown string, err error) *Erro
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
-	e := &Error{Class: Unreachable, Updater: c.name, URL: shown, Problem: "it cannot be reached", Mend: "check that it runs and that its URL is right", Err: err}
+	e := &Error{Class: Unreachable, Updater: c.name, URL: shown, Problem: "it cannot be reached", Fix: "check that it runs and that its URL is right", Err: err}
 	_, unknownCA := errors.AsType[x509.UnknownAuthorityError](err)
 	_, wrongName := errors.AsType[x509.HostnameError](err)
 	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
@@ -204,15 +204,15 @@ func (c *Client) unreachable(ctx context.Context, shown string, err error) *Erro
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		// The timers of the context and of the client race, and each has its own words.
 		e.Err = context.DeadlineExceeded
-		e.Problem, e.Mend = fmt.Sprintf("it did not answer within %s", c.timeout), "an updater must answer at once and work afterwards"
+		e.Problem, e.Fix = fmt.Sprintf("it did not answer within %s", c.timeout), "an updater must answer at once and work afterwards"
 	case unknownCA:
-		e.Problem, e.Mend = "its certificate is not trusted", "set the CA bundle to the certificate of the CA that signed it"
+		e.Problem, e.Fix = "its certificate is not trusted", "set the CA bundle to the certificate of the CA that signed it"
 	case wrongName:
-		e.Problem, e.Mend = "its certificate is for another name", "issue one for the host of the URL"
+		e.Problem, e.Fix = "its certificate is for another name", "issue one for the host of the URL"
 	case invalid:
-		e.Problem, e.Mend = "its certificate is not valid", "issue a new one"
+		e.Problem, e.Fix = "its certificate is not valid", "issue a new one"
 	case errors.Is(err, http.ErrSchemeMismatch):
-		e.Problem, e.Mend = "it does not speak TLS", "serve https there, or correct the port"
+		e.Problem, e.Fix = "it does not speak TLS", "serve https there, or correct the port"
 	}
 	return e
 }

@@ -26,8 +26,8 @@ type Error struct {
 	Updater string
 	// URL is what was asked; empty where nothing was.
 	URL string
-	// Problem says what is wrong. Mend says what would make it right; empty where the updater said what is wrong itself.
-	Problem, Mend string
+	// Problem says what is wrong. Fix says what would make it right; empty where the updater said what is wrong itself.
+	Problem, Fix string
 	// Err is the cause, if there is one.
 	Err error
 }
@@ -43,8 +43,8 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
-	if e.Mend != "" {
-		fmt.Fprintf(&b, "; %s", e.Mend)
+	if e.Fix != "" {
+		fmt.Fprintf(&b, ". Fix: %s", e.Fix)
 	}
 	return b.String()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// maxProblems bounds how many problems an InvalidError names: enough to mend a graph in one go, few enough to read.
+// maxProblems bounds how many problems an InvalidError names: enough to fix a graph in one go, few enough to read.
 const maxProblems = 5
 
 // InvalidError says which fields of a graph do not parse or contradict each other.

@@ -49,8 +49,8 @@ func examinationTable(e Examination) string {
 	rows := make([][]string, 0, len(distinct))
 	for _, f := range distinct {
 		buffer := text.Printable(f.Message)
-		if f.Mend != "" {
-			buffer += " -> " + text.Printable(f.Mend)
+		if f.Fix != "" {
+			buffer += " -> " + text.Printable(f.Fix)
 		}
 		rows = append(rows, []string{string(f.Severity), string(f.ID), describeGroups(subjects[f]), buffer})
 	}

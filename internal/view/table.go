@@ -86,7 +86,11 @@ func describeGroups(names []string) string {
 func formatExplanation(text *strings.Builder, lines []plan.ExplanationLine) {
 	topics := make([]topic, 0, len(lines))
 	for _, l := range lines {
-		topics = append(topics, topic{name: string(l.Topic), text: l.Text})
+		name := string(l.Topic)
+		if l.Topic == plan.TopicFix {
+			name = "Fix" // The value is older than the word.
+		}
+		topics = append(topics, topic{name: name, text: l.Text})
 	}
 	formatTopics(text, "Why", topics)
 }

@@ -160,7 +160,7 @@ func TestWriteFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, "failure."+string(f), plain.String())
-		if err := WriteFailure(&explained, f, failure, []plan.ExplanationLine{{Topic: plan.TopicMend, Text: "add it"}}); err != nil {
+		if err := WriteFailure(&explained, f, failure, []plan.ExplanationLine{{Topic: plan.TopicFix, Text: "add it"}}); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "failure-explained."+string(f), explained.String())

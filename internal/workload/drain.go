@@ -94,7 +94,7 @@ func newHelper(management, remote client.Client, node *corev1.Node) *drain.Helpe
 	helper := &drain.Helper{Client: management, RemoteClient: remote, GracePeriodSeconds: -1}
 	if noderefutil.IsNodeUnreachable(node) {
 		// No kubelet ends the pods: they stay for ever, with a deletion timestamp. That must not keep the node from being updated,
-		// which may be what mends it.
+		// which may be what fixes it.
 		helper.GracePeriodSeconds, helper.SkipWaitForDeleteTimeoutSeconds = 1, 1
 	}
 	return helper

@@ -84,9 +84,9 @@ func checkTarget(r Request) error {
 	current, target := r.Inventory.ControlPlane, r.Target
 	switch {
 	case current.IsZero():
-		return &Error{Rule: RuleInventory, Item: ItemControlPlane, Problem: "the current version is missing", Mend: "say which version the control plane has"}
+		return &Error{Rule: RuleInventory, Item: ItemControlPlane, Problem: "the current version is missing", Fix: "say which version the control plane has"}
 	case target.IsZero():
-		return &Error{Rule: RuleInventory, Item: ItemTarget, Problem: "the target version is missing", Mend: "say which version to upgrade to"}
+		return &Error{Rule: RuleInventory, Item: ItemTarget, Problem: "the target version is missing", Fix: "say which version to upgrade to"}
 	case r.Policy.Workers != WorkersShared && r.Policy.Workers != WorkersPerGroup:
 		return inventoryError("policy", fmt.Sprintf("workers cannot be planned %q", r.Policy.Workers), fmt.Sprintf("use %s or %s", WorkersShared, WorkersPerGroup))
 	case version.Compare(target, current) == version.Less:
@@ -95,7 +95,7 @@ func checkTarget(r Request) error {
 		return &Error{
 			Rule: RuleMajor, Item: ItemTarget, Version: target,
 			Problem: fmt.Sprintf("the control plane is at %s, and no upgrade between major versions is defined", current),
-			Mend:    fmt.Sprintf("choose a v%d version", current.Minor().Major),
+			Fix:     fmt.Sprintf("choose a v%d version", current.Minor().Major),
 		}
 	}
 	return nil
@@ -111,7 +111,7 @@ func checkRoute(versions []version.Version, target version.Version) error {
 	if last := versions[len(versions)-1]; last != target {
 		return &Error{
 			Rule: RuleEndsAtTarget, Item: itemControlPlanes, Version: target,
-			Problem: fmt.Sprintf("the list ends at %s, not at the target", last), Mend: fmt.Sprintf("let its last item be %s", target),
+			Problem: fmt.Sprintf("the list ends at %s, not at the target", last), Fix: fmt.Sprintf("let its last item be %s", target),
 		}
 	}
 	return nil
@@ -127,7 +127,7 @@ func checkControlPlaneStep(passed []version.Version, target, v version.Version) 
 			return &Error{
 				Rule: RuleOrder, Item: itemControlPlanes.at(len(passed) - 1), Version: v,
 				Problem: fmt.Sprintf("it must be newer than %s, or another build of it", earlier),
-				Mend:    "list the versions from old to new, each once, without the current one",
+				Fix:     "list the versions from old to new, each once, without the current one",
 			}
 		case version.Greater, version.Unordered:
 		}
@@ -135,14 +135,14 @@ func checkControlPlaneStep(passed []version.Version, target, v version.Version) 
 	if version.Compare(v, target) == version.Greater {
 		return &Error{
 			Rule: RuleBeyondTarget, Item: itemControlPlanes.at(len(passed) - 1), Version: v,
-			Problem: fmt.Sprintf("it is newer than the target %s", target), Mend: fmt.Sprintf("end the list at %s", target),
+			Problem: fmt.Sprintf("it is newer than the target %s", target), Fix: fmt.Sprintf("end the list at %s", target),
 		}
 	}
 	if lag, ok := previous.Minor().Lag(v.Minor()); !ok || lag > 1 {
 		return &Error{
 			Rule: RuleMinorSkipped, Item: itemControlPlanes.at(len(passed) - 1), Version: v,
 			Problem: fmt.Sprintf("the control plane moves one minor at a time and is at %s before it", previous),
-			Mend:    fmt.Sprintf("put a %s version before it", previous.Minor().Next()),
+			Fix:     fmt.Sprintf("put a %s version before it", previous.Minor().Next()),
 		}
 	}
 	return nil

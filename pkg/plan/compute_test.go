@@ -350,7 +350,7 @@ func TestComputeRefuses(t *testing.T) {
 				t.Fatalf("an error came with half a plan:\n%s", diff)
 			}
 			explanation := plan.Explain(request)
-			want := []plan.Topic{plan.TopicObstacle, plan.TopicMend}
+			want := []plan.Topic{plan.TopicObstacle, plan.TopicFix}
 			var topics []plan.Topic
 			for _, l := range explanation.Lines {
 				topics = append(topics, l.Topic)

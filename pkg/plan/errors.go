@@ -82,8 +82,8 @@ type Error struct {
 	Item Item
 	// Version is the version at fault; zero where the fault is that one is missing.
 	Version version.Version
-	// Problem says what is wrong, Mend what would put it right; both are sentences without a capital or full stop.
-	Problem, Mend string
+	// Problem says what is wrong, Fix what would put it right; both are sentences without a capital or full stop.
+	Problem, Fix string
 }
 
 func (e *Error) Error() string {
@@ -91,5 +91,5 @@ func (e *Error) Error() string {
 	if !e.Version.IsZero() {
 		subject += " " + e.Version.String()
 	}
-	return fmt.Sprintf("%s: %s; to mend it, %s", subject, e.Problem, e.Mend)
+	return fmt.Sprintf("%s: %s. Fix: %s", subject, e.Problem, e.Fix)
 }

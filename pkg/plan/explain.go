@@ -19,8 +19,8 @@ const (
 	TopicSkipped Topic = "Skipped"
 	// TopicObstacle is the first thing that keeps a plan from existing.
 	TopicObstacle Topic = "Obstacle"
-	// TopicMend is what would remove the obstacle.
-	TopicMend Topic = "Mend"
+	// TopicFix is what would remove the obstacle. Its value is part of the JSON form and stays.
+	TopicFix Topic = "Mend"
 )
 
 // ExplanationLine is one sentence, without a full stop.
@@ -75,7 +75,7 @@ func explainError(err error) Explanation {
 		subject += " " + known.Version.String()
 	}
 	e.add(TopicObstacle, "%s: %s", subject, known.Problem)
-	e.add(TopicMend, "%s", known.Mend)
+	e.add(TopicFix, "%s", known.Fix)
 	return e
 }
 

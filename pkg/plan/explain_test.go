@@ -107,7 +107,7 @@ Step: nothing to do: the control plane and all workers are at the target v1.33.2
 `,
 		},
 		{
-			name: "the first obstacle and its mend",
+			name: "the first obstacle and its fix",
 			request: plan.Request{
 				Inventory: plan.Inventory{ControlPlane: v("v1.29.0")}, Target: v("v1.33.0"), Source: plan.VersionList(vs("v1.30.0 v1.33.0")),
 			},

@@ -83,12 +83,12 @@ func indexOfPool(pools []pool, p pool) int {
 	})
 }
 
-func inventoryError(item Item, problem, mend string) error {
-	return &Error{Rule: RuleInventory, Item: item, Problem: problem, Mend: mend}
+func inventoryError(item Item, problem, fix string) error {
+	return &Error{Rule: RuleInventory, Item: item, Problem: problem, Fix: fix}
 }
 
 // checkGroup checks where a group stands now. Only minors count against the control plane: the skew policy does not
-// police patch releases, and a pool that is a patch ahead is mended by the upgrade itself.
+// police patch releases, and a pool that is a patch ahead is fixed by the upgrade itself.
 func checkGroup(r Request, g Group) error {
 	if g.Version.IsZero() {
 		return inventoryError(GroupItem(g.Name), "its version is missing", "say which version its machines have")
@@ -98,7 +98,7 @@ func checkGroup(r Request, g Group) error {
 		return &Error{
 			Rule: RuleMajor, Item: GroupItem(g.Name), Version: g.Version,
 			Problem: fmt.Sprintf("the control plane is at %s, and no upgrade between major versions is defined", controlPlane),
-			Mend:    "check both versions",
+			Fix:     "check both versions",
 		}
 	}
 	lag, ok := g.Version.Minor().Lag(controlPlane.Minor())
@@ -106,7 +106,7 @@ func checkGroup(r Request, g Group) error {
 		return &Error{
 			Rule: RuleKubeletNewer, Item: GroupItem(g.Name), Version: g.Version,
 			Problem: fmt.Sprintf("kubelets must not be newer than the control plane, which is at %s", controlPlane),
-			Mend:    "check both versions; workers are never upgraded before the control plane",
+			Fix:     "check both versions; workers are never upgraded before the control plane",
 		}
 	}
 	if limit := skew.MaxLag(g.Version.Minor(), controlPlane.Minor()); lag > limit {
@@ -114,7 +114,7 @@ func checkGroup(r Request, g Group) error {
 		return &Error{
 			Rule: RuleSkew, Item: GroupItem(g.Name), Version: g.Version,
 			Problem: fmt.Sprintf("it lags %s behind the control plane at %s: kubelet may lag %s", minors(lag), controlPlane, minors(limit)),
-			Mend:    fmt.Sprintf("move this group to %s or newer first", oldest),
+			Fix:     fmt.Sprintf("move this group to %s or newer first", oldest),
 		}
 	}
 	if version.Compare(g.Version, r.Target) == version.Greater {
@@ -127,7 +127,7 @@ func groupDowngradeError(name string, v, target version.Version) error {
 	return &Error{
 		Rule: RuleDowngrade, Item: GroupItem(name), Version: v,
 		Problem: fmt.Sprintf("it is newer than the target %s, and kubelets are never downgraded", target),
-		Mend:    fmt.Sprintf("choose a target that is not older than %s", v),
+		Fix:     fmt.Sprintf("choose a target that is not older than %s", v),
 	}
 }
 

@@ -212,23 +212,23 @@ func (s *graphSearch) barredError(from, to, target version.Version) error {
 			Rule: RuleFloor, Item: Item(b.floor.Before.String()), Version: to,
 			Problem: fmt.Sprintf("the upgrade graph asks for at least %s before %s%s, and %s is the newest version that can be reached",
 				b.floor.AtLeast, b.floor.Before, because(b.floor.Reason), from),
-			Mend: fmt.Sprintf("add %s or a newer %s version to the graph", b.floor.AtLeast, b.floor.AtLeast.Minor()),
+			Fix: fmt.Sprintf("add %s or a newer %s version to the graph", b.floor.AtLeast, b.floor.AtLeast.Minor()),
 		}
 	}
-	detail, mend := "", "lift the block"
+	detail, fix := "", "lift the block"
 	if b.edge != nil {
 		detail = because(b.edge.Reason)
 		switch {
 		case b.edge.To.version == target:
-			mend = "choose another target, or lift the block"
+			fix = "choose another target, or lift the block"
 		case !b.edge.To.version.IsZero():
-			mend = fmt.Sprintf("add another %s version to the graph, or lift the block", to.Minor())
+			fix = fmt.Sprintf("add another %s version to the graph, or lift the block", to.Minor())
 		}
 	}
 	return &Error{
 		Rule: RuleBlocked, Item: Item(fmt.Sprintf("%s -> %s", from, to)),
 		Problem: "the upgrade graph blocks this step" + detail,
-		Mend:    mend,
+		Fix:     fix,
 	}
 }
 

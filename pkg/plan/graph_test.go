@@ -87,7 +87,7 @@ func TestGraphObstacles(t *testing.T) {
 		{name: "the target is not offered", graph: plan.Graph{Versions: versions}, target: "v1.32.9", rule: plan.RuleTargetNotOffered, item: plan.ItemTarget, says: []string{"add v1.32.9 to the upgrade graph"}},
 		{name: "a minor is missing", graph: plan.Graph{Versions: vs("v1.30.1 v1.32.0")}, target: "v1.32.0", rule: plan.RuleMinorMissing, item: "v1.31", says: []string{"add a v1.31 version"}},
 		{
-			name: "every way is blocked", target: "v1.32.0", rule: plan.RuleBlocked, item: "v1.31.2 -> v1.32.0", says: []string{"CNI breaks", "to mend it, lift the block"},
+			name: "every way is blocked", target: "v1.32.0", rule: plan.RuleBlocked, item: "v1.31.2 -> v1.32.0", says: []string{"CNI breaks", "Fix: lift the block"},
 			graph: plan.Graph{Versions: versions, Blocked: []plan.BlockedEdge{{From: plan.MatchMinor(minor("v1.31")), To: plan.MatchMinor(minor("v1.32")), Reason: "CNI breaks"}}},
 		},
 		{

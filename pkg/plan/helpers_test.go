@@ -72,8 +72,8 @@ func wantRule(t *testing.T, err error, rule plan.Rule) *plan.Error {
 	if !errors.As(err, &known) || known.Rule != rule {
 		t.Fatalf("got error %v; want rule %s", err, rule)
 	}
-	if known.Problem == "" || known.Mend == "" {
-		t.Fatalf("error %+v does not say both what is wrong and what would mend it", known)
+	if known.Problem == "" || known.Fix == "" {
+		t.Fatalf("error %+v does not say both what is wrong and what would fix it", known)
 	}
 	return known
 }

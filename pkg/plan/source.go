@@ -57,7 +57,7 @@ func (NextMinor) controlPlane(current, target version.Version) ([]controlPlaneSt
 		return nil, &Error{
 			Rule: RuleNextMinorOnly, Item: ItemTarget, Version: target,
 			Problem: fmt.Sprintf("it is %d minors ahead of the control plane at %s, and nothing says which versions lie between", lag, current),
-			Mend: fmt.Sprintf("list the versions in ClusterClass spec.kubernetesVersions, name a GenerateUpgradePlan extension, or go to %s first",
+			Fix: fmt.Sprintf("list the versions in ClusterClass spec.kubernetesVersions, name a GenerateUpgradePlan extension, or go to %s first",
 				current.Minor().Next()),
 		}
 	}
@@ -91,7 +91,7 @@ func checkOffered(versions []version.Version, where string, current, target vers
 	if at < 0 {
 		return &Error{
 			Rule: RuleTargetNotOffered, Item: ItemTarget, Version: target,
-			Problem: where + " does not offer it", Mend: fmt.Sprintf("add %s to %s, or choose one of its versions", target, where),
+			Problem: where + " does not offer it", Fix: fmt.Sprintf("add %s to %s, or choose one of its versions", target, where),
 		}
 	}
 	if version.Compare(current, target) == version.Unordered && indexOf(versions, current) > at {
@@ -123,14 +123,14 @@ func (r Response) controlPlane(current, target version.Version) ([]controlPlaneS
 	if current == target && len(r.ControlPlane) > 0 {
 		return nil, &Error{
 			Rule: RuleAtTarget, Item: itemControlPlanes, Version: r.ControlPlane[0],
-			Problem: fmt.Sprintf("the control plane is at the target %s already", target), Mend: "leave the list empty",
+			Problem: fmt.Sprintf("the control plane is at the target %s already", target), Fix: "leave the list empty",
 		}
 	}
 	if current != target && len(r.ControlPlane) == 0 {
 		return nil, &Error{
 			Rule: RuleEndsAtTarget, Item: itemControlPlanes, Version: target,
 			Problem: fmt.Sprintf("the list is empty, and the control plane is at %s, not at the target", current),
-			Mend:    "list every version that the control plane goes through, the target last",
+			Fix:     "list every version that the control plane goes through, the target last",
 		}
 	}
 	steps := make([]controlPlaneStep, 0, len(r.ControlPlane))
@@ -161,7 +161,7 @@ func downgradeError(current, target version.Version, how string) error {
 	return &Error{
 		Rule: RuleDowngrade, Item: ItemTarget, Version: target,
 		Problem: fmt.Sprintf("%s the control plane's %s, and Kubernetes is never downgraded", how, current),
-		Mend:    fmt.Sprintf("choose a version newer than %s", current),
+		Fix:     fmt.Sprintf("choose a version newer than %s", current),
 	}
 }
 
@@ -169,6 +169,6 @@ func missingMinorError(where string, minor version.Minor, current, target versio
 	return &Error{
 		Rule: RuleMinorMissing, Item: Item(minor.String()),
 		Problem: fmt.Sprintf("%s offers no %s version, and the control plane cannot skip a minor on its way from %s to %s", where, minor, current, target),
-		Mend:    fmt.Sprintf("add a %s version", minor),
+		Fix:     fmt.Sprintf("add a %s version", minor),
 	}
 }

@@ -134,12 +134,12 @@ func stuckError(p pool, next version.Version, reason Reason) error {
 	e := &Error{
 		Rule: RuleSkew, Item: GroupItem(p.example), Version: p.version,
 		Problem: fmt.Sprintf("no upgrade is possible before the control plane reaches %s, and then kubelet may lag only %s", next, minors(reason.Limit)),
-		Mend:    "choose a skew policy that lets kubelets lag at least 1 minor",
+		Fix:     "choose a skew policy that lets kubelets lag at least 1 minor",
 	}
 	if reason.Code == ReasonTransition {
 		e.Rule = RuleTransition
 		e.Problem = fmt.Sprintf("the control plane is at %s already, and this group can move %s at a time in place", next, minors(reason.Limit))
-		e.Mend = "let this group's machines be replaced, or upgrade it to within reach of the control plane first"
+		e.Fix = "let this group's machines be replaced, or upgrade it to within reach of the control plane first"
 	}
 	return e
 }
@@ -175,7 +175,7 @@ func checkReach(skew version.SkewPolicy, r route, p pool, s stop, index int) err
 		e := &Error{
 			Rule: RuleSkew, Item: itemWorkers.at(index), Version: r.versions[s.position],
 			Problem: fmt.Sprintf("%s are at %s before it, and %s", describePool(p), p.version, reason.Message()),
-			Mend:    fmt.Sprintf("put a version newer than %s and older than %s before it", p.version.Minor(), reason.Before),
+			Fix:     fmt.Sprintf("put a version newer than %s and older than %s before it", p.version.Minor(), reason.Before),
 		}
 		if reason.Code == ReasonTransition {
 			e.Rule = RuleTransition
@@ -193,7 +193,7 @@ func checkWorkers(r route, f fleet, workers []version.Version) ([]stop, error) {
 	if !slices.ContainsFunc(f.pools, func(p pool) bool { return r.ahead(r.target(), p.version) }) {
 		return nil, &Error{
 			Rule: RuleAtTarget, Item: itemWorkers, Version: workers[0],
-			Problem: fmt.Sprintf("there are no workers, or all are at the target %s already", target), Mend: "leave the list empty",
+			Problem: fmt.Sprintf("there are no workers, or all are at the target %s already", target), Fix: "leave the list empty",
 		}
 	}
 	stops := make([]stop, 0, len(workers))
@@ -207,7 +207,7 @@ func checkWorkers(r route, f fleet, workers []version.Version) ([]stop, error) {
 			return nil, &Error{
 				Rule: RuleOrder, Item: itemWorkers.at(i), Version: v,
 				Problem: "no workers are behind it when it is their turn",
-				Mend:    "list the versions from old to new, builds in the order of controlPlaneUpgrades, without the workers' current one",
+				Fix:     "list the versions from old to new, builds in the order of controlPlaneUpgrades, without the workers' current one",
 			}
 		}
 		stops = append(stops, stop{position: position, reason: listedReason(v, target)})
@@ -215,7 +215,7 @@ func checkWorkers(r route, f fleet, workers []version.Version) ([]stop, error) {
 	if last := workers[len(workers)-1]; last != target {
 		return nil, &Error{
 			Rule: RuleEndsAtTarget, Item: itemWorkers, Version: target,
-			Problem: fmt.Sprintf("the list ends at %s, not at the target", last), Mend: fmt.Sprintf("let its last item be %s", target),
+			Problem: fmt.Sprintf("the list ends at %s, not at the target", last), Fix: fmt.Sprintf("let its last item be %s", target),
 		}
 	}
 	return stops, nil
@@ -227,13 +227,13 @@ func checkWorkersItem(r route, v version.Version, position, index int) error {
 	case version.Compare(v, target) == version.Greater:
 		return &Error{
 			Rule: RuleBeyondTarget, Item: item, Version: v,
-			Problem: fmt.Sprintf("it is newer than the target %s", target), Mend: fmt.Sprintf("end the list at %s", target),
+			Problem: fmt.Sprintf("it is newer than the target %s", target), Fix: fmt.Sprintf("end the list at %s", target),
 		}
 	case position < 0:
 		return &Error{
 			Rule: RuleNotOnRoute, Item: item, Version: v,
 			Problem: "the control plane does not have this version now and does not go through it",
-			Mend:    fmt.Sprintf("use %s or one of controlPlaneUpgrades", r.versions[0]),
+			Fix:     fmt.Sprintf("use %s or one of controlPlaneUpgrades", r.versions[0]),
 		}
 	}
 	return nil

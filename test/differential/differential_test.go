@@ -65,7 +65,7 @@ func TestDifferential(t *testing.T) {
 	}
 	for _, name := range append(names, classSpelling, classListOrder, classOwnPlans) {
 		if seen.byClass[name] == 0 {
-			t.Errorf("no input fell into the class %q: either upstream has mended it, or the generator does not reach it", name)
+			t.Errorf("no input fell into the class %q: either upstream has fixed it, or the generator does not reach it", name)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func TestAskedOnce(t *testing.T) {
 	}
 }
 
-// TestFault10_NodeThatCannotBeAsked holds that an upgrade begins whose node cannot be asked: it may be what mends the node. What the machine ran when it was
+// TestFault10_NodeThatCannotBeAsked holds that an upgrade begins whose node cannot be asked: it may be what fixes the node. What the machine ran when it was
 // last known counts then. Where that is what is asked for, nobody knows whether anything is to be done.
 func TestFault10_NodeThatCannotBeAsked(t *testing.T) {
 	t.Parallel()

@@ -155,7 +155,7 @@ func (r *groupRun) carryOut(ctx context.Context, a request.GroupAction, changed 
 		err := r.raise(ctx, a.Version)
 		if isRefusal(err) {
 			// Asking again does not help, and the machines have what was asked for.
-			r.facts.CannotRaise = fmt.Sprintf("the API server refuses it: %s; set %s yourself when that is mended", text.Bound(err.Error(), maxMessage/2), versionField(r.facts.ControlPlane))
+			r.facts.CannotRaise = fmt.Sprintf("the API server refuses it: %s; set %s yourself when that is fixed", text.Bound(err.Error(), maxMessage/2), versionField(r.facts.ControlPlane))
 			return r.carryOn(ctx)
 		}
 		if err != nil {

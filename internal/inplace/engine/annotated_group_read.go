@@ -163,7 +163,7 @@ func (r *groupRun) cannotRaise(policy updatepolicy.Selected, conflict string) st
 	case r.facts.ControlPlane && r.facts.Replicas < fewestReplicas:
 		return fmt.Sprintf("Cluster API replaces the machines of a KubeadmControlPlane of %d for it; set %s yourself when that may happen", r.facts.Replicas, field)
 	case conflict != "":
-		return fmt.Sprintf("it is not known whether machines may be replaced for it: %s; mend that, then set %s", conflict, field)
+		return fmt.Sprintf("it is not known whether machines may be replaced for it: %s; fix that, then set %s", conflict, field)
 	case !policy.InPlace || policy.FallbackReplace:
 		return fmt.Sprintf("Cluster API would replace the machines for it; make an UpdatePolicy with strategy %s and fallback %s for the group, then set %s",
 			v1alpha1.ExternalUpdate, v1alpha1.FallbackNone, field)

@@ -449,7 +449,7 @@ func TestGroupAtRest(t *testing.T) {
 	}
 }
 
-// TestFault10_BrokenNodeFirst upgrades a machine whose node is not Ready before the others: that may be what mends it.
+// TestFault10_BrokenNodeFirst upgrades a machine whose node is not Ready before the others: that may be what fixes it.
 func TestFault10_BrokenNodeFirst(t *testing.T) {
 	t.Parallel()
 	w := newUpgradeWorld(t)

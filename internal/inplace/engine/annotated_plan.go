@@ -81,7 +81,7 @@ func (r *machineRun) planVersion(ctx context.Context, to version.Version, update
 }
 
 // currentKubelet is what the machine runs, or, where its node cannot be asked, problem says why, and it is what it ran when it was last known, or was made
-// with: the upgrade may be what mends the node.
+// with: the upgrade may be what fixes the node.
 func (r *machineRun) currentKubelet() (kubelet version.Version, problem string) {
 	node := r.facts.Node
 	if node.Unknown == "" && node.Exists {

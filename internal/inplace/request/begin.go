@@ -31,7 +31,7 @@ type target struct {
 	within *inplace.Within
 }
 
-// begin decides whether the upgrade that the annotation asks for may begin. The order matters: first what a person must mend, then what passes by itself, then
+// begin decides whether the upgrade that the annotation asks for may begin. The order matters: first what a person must fix, then what passes by itself, then
 // the updaters, and the lock last. With the lock all of it is decided once more.
 func begin(f Machine) MachineVerdict {
 	t, h := computeTarget(f)
@@ -295,7 +295,7 @@ func apart(a, b version.Minor) uint32 {
 }
 
 // checkControlPlane lets a control plane Machine begin only while the others are as they should be. What is wrong with the machine itself does not
-// count: its upgrade may be what mends it.
+// count: its upgrade may be what fixes it.
 func checkControlPlane(f Machine, _ target) *hold {
 	if !f.ControlPlane {
 		return nil

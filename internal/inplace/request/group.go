@@ -38,7 +38,7 @@ func DecideGroup(f Group) GroupVerdict {
 	return decideMembers(f)
 }
 
-// sorted returns the machines in the order in which they are upgraded: what is not Ready first, because its upgrade may be what mends it; then the oldest.
+// sorted returns the machines in the order in which they are upgraded: what is not Ready first, because its upgrade may be what fixes it; then the oldest.
 func sorted(members []Member) []Member {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b Member) int {

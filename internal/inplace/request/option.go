@@ -39,7 +39,7 @@ var (
 	trackMinor     = regexp.MustCompile(`^(\d{1,9}\.\d{1,9})([-/].*)?$`)
 )
 
-// ParseOption reads an option, which is split at the first equals sign. The error says what would mend it.
+// ParseOption reads an option, which is split at the first equals sign. The error says what would fix it.
 func ParseOption(text string) (Option, error) {
 	if len(text) > maxOption {
 		return Option{}, fmt.Errorf("it is longer than %d bytes", maxOption)

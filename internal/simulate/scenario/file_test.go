@@ -65,7 +65,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestManyProblemsAreCutOff: an error is for people, who mend a few things and look again.
+// TestManyProblemsAreCutOff: an error is for people, who fix a few things and look again.
 func TestManyProblemsAreCutOff(t *testing.T) {
 	t.Parallel()
 	f := scenario.File{Clusters: make([]scenario.Cluster, 30)}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxShown bounds how many problems an error names: enough to mend a file in one go, few enough to read.
+// maxShown bounds how many problems an error names: enough to fix a file in one go, few enough to read.
 const maxShown = 20
 
 // Error says what is wrong with a file.

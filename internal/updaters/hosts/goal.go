@@ -227,7 +227,7 @@ func parseDigests(manifest linuxhost.Manifest, err error) (linuxhost.Manifest, e
 	return manifest, nil
 }
 
-// setupError is about what is configured. Nobody but a person mends it.
+// setupError is about what is configured. Nobody but a person fixes it.
 type setupError struct {
 	reason string
 	err    error

@@ -238,7 +238,7 @@ func describe(p linuxhost.Progress) string {
 	return fmt.Sprintf("step %d of %d, %s: %s", min(p.Finished+1, p.Total), p.Total, p.Step, message)
 }
 
-// answerError is the answer where the host did not say how it goes on. What only a person can mend ends an attempt, but not one that nobody wants any longer:
+// answerError is the answer where the host did not say how it goes on. What only a person can fix ends an attempt, but not one that nobody wants any longer:
 // what was begun may still run.
 func (a attempt) answerError(err error) inplace.Answer {
 	reason, lasts := "", false

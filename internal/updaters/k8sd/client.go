@@ -135,7 +135,7 @@ func (c *countedConn) Write(b []byte) (int, error) {
 }
 
 // connect connects to the k8sd of a machine and makes sure that it is that. Nothing was asked for when it fails. A *setupError is one
-// that only people can mend.
+// that only people can fix.
 func (u *Updater) connect(ctx context.Context, m Machine) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -209,7 +209,7 @@ func (u *Updater) ask(ctx context.Context, a attempt, intent refresh) inplace.An
 	return answer
 }
 
-// connectAnswer is the answer where a node was not reached. What only people can mend fails, where nothing may run on the node.
+// connectAnswer is the answer where a node was not reached. What only people can fix fails, where nothing may run on the node.
 func connectAnswer(err error, r refresh) inplace.Answer {
 	if _, ok := errors.AsType[*setupError](err); ok && r.State != running && r.State != requesting {
 		return updaters.Fails("%v", err)

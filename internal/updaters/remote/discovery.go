@@ -59,17 +59,17 @@ func (u *Updater) discover(ctx context.Context) (Handlers, error) {
 		u.known.Store(nil)
 		return Handlers{}, err
 	}
-	handlers, problem, mend := selectHandlers(response.Handlers)
+	handlers, problem, fix := selectHandlers(response.Handlers)
 	if problem != "" {
 		u.known.Store(nil)
-		return Handlers{}, u.client.Nonsense(updaters.HookPath(hookDiscovery, ""), problem, mend, nil)
+		return Handlers{}, u.client.Nonsense(updaters.HookPath(hookDiscovery, ""), problem, fix, nil)
 	}
 	u.known.Store(&discovered{handlers: handlers, at: asked})
 	return handlers, nil
 }
 
 // selectHandlers finds the handlers of the hooks in a discovery, or says what is wrong with it.
-func selectHandlers(found []runtimehooksv1.ExtensionHandler) (handlers Handlers, problem, mend string) {
+func selectHandlers(found []runtimehooksv1.ExtensionHandler) (handlers Handlers, problem, fix string) {
 	if len(found) > maxHandlers {
 		return Handlers{}, fmt.Sprintf("its discovery names %d handlers", len(found)), fmt.Sprintf("name at most %d", maxHandlers)
 	}
@@ -93,27 +93,27 @@ func selectHandlers(found []runtimehooksv1.ExtensionHandler) (handlers Handlers,
 			*field = handler.Name
 		}
 	}
-	problem, mend = judge(handlers, other)
+	problem, fix = judge(handlers, other)
 	if problem != "" {
-		return Handlers{}, problem, mend
+		return Handlers{}, problem, fix
 	}
 	return handlers, "", ""
 }
 
 // judge says what is wrong with what an updater serves; other are further versions of the hooks that it serves.
-func judge(handlers Handlers, other []string) (problem, mend string) {
+func judge(handlers Handlers, other []string) (problem, fix string) {
 	if handlers.UpdateMachine != "" && (handlers.CanUpdateMachine != "" || handlers.CanUpdateMachineSet != "") {
 		return "", ""
 	}
-	mend = fmt.Sprintf("serve %s, and %s or %s, of %s", hookUpdateMachine, hookCanUpdateMachine, hookCanUpdateMachineSet, runtimehooksv1.GroupVersion)
+	fix = fmt.Sprintf("serve %s, and %s or %s, of %s", hookUpdateMachine, hookCanUpdateMachine, hookCanUpdateMachineSet, runtimehooksv1.GroupVersion)
 	switch {
 	case len(other) > 0:
 		slices.Sort(other)
-		return "it serves the hooks for in-place updates in versions that are not known: " + strings.Join(slices.Compact(other), ", "), mend
+		return "it serves the hooks for in-place updates in versions that are not known: " + strings.Join(slices.Compact(other), ", "), fix
 	case handlers == Handlers{}:
-		return "it serves none of the hooks for in-place updates", mend
+		return "it serves none of the hooks for in-place updates", fix
 	default:
-		return "it serves only a part of the hooks for in-place updates", mend
+		return "it serves only a part of the hooks for in-place updates", fix
 	}
 }
 

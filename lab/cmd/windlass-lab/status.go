@@ -52,7 +52,7 @@ func newStatusCommand(opts *labOptions) *cobra.Command {
 	return cmd
 }
 
-// printStatus ends with what is wrong, and with what mends it where that is known. dev is how dev commands are called.
+// printStatus ends with what is wrong, and with what fixes it where that is known. dev is how dev commands are called.
 func printStatus(out io.Writer, format string, status devplane.Status, dev string, now time.Time) error {
 	if format == "json" {
 		return cli.WriteJSON(out, status)

@@ -415,9 +415,9 @@ func TestRestart(t *testing.T) {
 	if got := u.Stats(); got.Started != 1 || got.Completed != 1 || w.nodes.set != 1 {
 		t.Errorf("after a lost record, stats are %+v", got)
 	}
-	// And once more, from a file that was mended.
+	// And once more, from a file that was fixed.
 	if got := restarted().Stats(); got.Completed != 1 {
-		t.Errorf("from the mended file, stats are %+v", got)
+		t.Errorf("from the fixed file, stats are %+v", got)
 	}
 }
 

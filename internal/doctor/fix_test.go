@@ -10,8 +10,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// TestMends checks what is said, once, and what to do about it.
-func TestMends(t *testing.T) {
+// TestFixes checks what is said, once, and what to do about it.
+func TestFixes(t *testing.T) {
 	blocked := func(reason, message string) func(*Facts) {
 		return func(f *Facts) {
 			f.Objects.MachineDeployments[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
@@ -21,9 +21,9 @@ func TestMends(t *testing.T) {
 		name   string
 		change func(*Facts)
 		id     ID
-		// want are the messages of findings that are not OK, and mend is in all their mends.
+		// want are the messages of findings that are not OK, and fix is in all their fixes.
 		want []string
-		mend []string
+		fix  []string
 	}{
 		{"failed machine, on its owner and in Cluster API's words too", func(f *Facts) {
 			const why = `updater "kubeadm" (1 of 1), attempt 3 failed, and no attempt is left: the disk is full`
@@ -73,13 +73,13 @@ func TestMends(t *testing.T) {
 					continue
 				}
 				got = append(got, found.Subject+": "+found.Message)
-				for _, words := range test.mend {
-					if !strings.Contains(found.Mend, words) {
-						t.Errorf("the mend of %q is %q, without %q", found.Message, found.Mend, words)
+				for _, words := range test.fix {
+					if !strings.Contains(found.Fix, words) {
+						t.Errorf("the fix of %q is %q, without %q", found.Message, found.Fix, words)
 					}
 				}
-				if strings.Contains(found.Mend, "config/default") {
-					t.Errorf("the mend %q applies everything again", found.Mend)
+				if strings.Contains(found.Fix, "config/default") {
+					t.Errorf("the fix %q applies everything again", found.Fix)
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
