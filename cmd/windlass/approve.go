@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/gate"
 )
 
@@ -78,12 +79,12 @@ func (o *approveOptions) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	m, namespace, err := connect(o.kube)
+	m, namespace, err := management.Connect(o.kube)
 	if err != nil {
 		return err
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	held, err := m.fetchHeld(ctx, types.NamespacedName{Namespace: namespace, Name: name})
+	held, err := fetchHeld(ctx, m, types.NamespacedName{Namespace: namespace, Name: name})
 	if err != nil {
 		return err
 	}
@@ -124,12 +125,12 @@ type held struct {
 	gates   []v1alpha1.UpgradeGate
 }
 
-func (m managementCluster) fetchHeld(ctx context.Context, key types.NamespacedName) (held, error) {
+func fetchHeld(ctx context.Context, m management.Cluster, key types.NamespacedName) (held, error) {
 	h := held{cluster: &clusterv1.Cluster{}}
 	if err := m.Object(ctx, "Cluster", key, h.cluster); err != nil {
 		return held{}, err
 	}
 	var err error
-	h.gates, err = m.listUpgradeGates(ctx, key.Namespace)
+	h.gates, err = m.UpgradeGates(ctx, key.Namespace)
 	return h, err
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/manifest"
@@ -107,11 +107,11 @@ func (o *doctorOptions) gather(cmd *cobra.Command, name string) (doctor.Facts, e
 	if len(o.files) > 0 {
 		return manifestFacts(cmd, o.files, *o.kube.Namespace, name)
 	}
-	m, namespace, err := connectUnlessManifests(o.kube)
+	m, namespace, err := management.ConnectUnlessManifests(o.kube)
 	if err != nil {
 		return doctor.Facts{}, err
 	}
-	return m.liveFacts(cmd.Context(), types.NamespacedName{Namespace: namespace, Name: name})
+	return liveFacts(cmd.Context(), m, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // ourHandlers are the names under which Windlass registers the hooks.
@@ -132,33 +132,26 @@ func manifestFacts(cmd *cobra.Command, files []string, namespace, name string) (
 	if err != nil {
 		return doctor.Facts{}, err
 	}
-	f, classErr, err := factsOf(set, cluster)
+	f, classErr, err := set.Facts(cluster, time.Now())
+	f.Handlers = ourHandlers()
 	if classErr != nil && cluster.Spec.Topology.IsDefined() {
 		f.Unread = append(f.Unread, doctor.Unread{Source: doctor.SourceClass, Problem: classErr.Error()})
 	}
 	return f, err
 }
 
-// factsOf is what manifests say about a Cluster. classErr says why its class is not among that.
-func factsOf(set *manifest.Set, cluster *clusterv1.Cluster) (f doctor.Facts, classErr, err error) {
-	f = doctor.Facts{Now: time.Now(), Handlers: ourHandlers(), HealthChecks: set.HealthChecks(cluster)}
-	f.Policies, f.Updaters = set.UpdateObjects(cluster)
-	if f.Class, classErr = set.ClusterClass(cluster); classErr == nil {
-		f.ControlPlaneTemplate = set.ControlPlaneTemplate(f.Class)
-	}
-	f.Objects, err = set.Objects(cluster)
-	return f, classErr, err
-}
-
 // liveFacts reads everything that is examined. What may not be read is left out and named; only the Cluster and its own
 // objects must be readable.
-func (m managementCluster) liveFacts(ctx context.Context, key types.NamespacedName) (doctor.Facts, error) {
-	s, err := m.fetchStatus(ctx, key)
-	if err != nil {
+func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedName) (doctor.Facts, error) {
+	f := doctor.Facts{Live: true, Now: time.Now(), Handlers: ourHandlers()}
+	var err error
+	if f.Objects, err = m.AllObjects(ctx, key); err != nil {
 		return doctor.Facts{}, err
 	}
-	f := doctor.Facts{Live: true, Now: time.Now(), Handlers: ourHandlers(), Objects: s.Objects, Policies: s.Policies}
-	c := collector{managementCluster: m, facts: &f}
+	if f.Policies, err = m.UpdatePolicies(ctx, key.Namespace); err != nil {
+		return doctor.Facts{}, err
+	}
+	c := collector{Cluster: m, facts: &f}
 	for _, step := range []struct {
 		source doctor.Source
 		read   func(context.Context) error

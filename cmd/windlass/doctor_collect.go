@@ -8,7 +8,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +23,7 @@ import (
 
 // collector reads facts about a cluster, one kind after the other. What does not exist is no error.
 type collector struct {
-	managementCluster
+	management.Cluster
 	facts *doctor.Facts
 }
 
@@ -46,18 +45,13 @@ func (c *collector) readClass(ctx context.Context) error {
 }
 
 func (c *collector) readUpdaters(ctx context.Context) (err error) {
-	c.facts.Updaters, err = management.ListKnown[v1alpha1.Updater, v1alpha1.UpdaterList](
-		ctx, c.Cluster, "Updaters", management.Scope{})
+	c.facts.Updaters, err = c.Updaters(ctx)
 	return err
 }
 
-func (c *collector) readNamespace(ctx context.Context) error {
-	namespace := &corev1.Namespace{}
-	if err := c.Object(ctx, "Namespace", types.NamespacedName{Name: c.key().Namespace}, namespace); err != nil {
-		return err
-	}
-	c.facts.NamespaceLabels = namespace.Labels
-	return nil
+func (c *collector) readNamespace(ctx context.Context) (err error) {
+	c.facts.NamespaceLabels, err = c.NamespaceLabels(ctx, c.key().Namespace)
+	return err
 }
 
 func (c *collector) readHealthChecks(ctx context.Context) error {

@@ -11,9 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/view"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // inputError says which flag, argument or field of an object cannot be used, and why.
@@ -197,20 +201,52 @@ func addFilesFlag(cmd *cobra.Command, files *[]string) {
 	mustRegister(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
 }
 
-// addSkewFlag adds --skew-policy. whose are the kubelets that it is about.
-func addSkewFlag(cmd *cobra.Command, policy *string, whose string) {
-	var names []string
-	for _, p := range version.SkewPolicies() {
-		names = append(names, p.Name)
-	}
-	cmd.Flags().StringVar(policy, "skew-policy", names[0],
-		"`POLICY` for how far "+whose+" may lag: "+strings.Join(names, " or "))
-	completeValues(cmd, "skew-policy", names...)
-}
-
 // addKubeFlags adds the flags that choose a management cluster. The command then reports a wrong
 // flag in the format that was asked for.
 func addKubeFlags(cmd *cobra.Command, kube *genericclioptions.ConfigFlags) {
 	kube.AddFlags(cmd.Flags())
 	cmd.SetFlagErrorFunc(reportFlagError)
+}
+
+// addPrefixFlag adds --prefix.
+func addPrefixFlag(flags *pflag.FlagSet, prefix *string) {
+	flags.StringVar(prefix, "prefix", v1alpha1.DefaultInPlaceUpgradePrefix, "`PREFIX` of the annotations that ask for upgrades in place, as --in-place-upgrade-prefix of windlass extension or manager")
+}
+
+// checkPrefix refuses what windlass extension would not take, because the API server would not take it as the beginning of an annotation's key.
+func checkPrefix(prefix string) error {
+	if prefix == "" {
+		return inputErrorf("--prefix", "it is empty; leave it away for %s", v1alpha1.DefaultInPlaceUpgradePrefix)
+	}
+	return wrapInput("--prefix", request.CheckPrefix(prefix))
+}
+
+// newKubeFlags keeps the usual flags that choose a cluster and who asks. Credentials belong in a kubeconfig, not on a
+// command line where other users of the machine can read them.
+func newKubeFlags() *genericclioptions.ConfigFlags {
+	all := genericclioptions.NewConfigFlags(false)
+	return &genericclioptions.ConfigFlags{
+		KubeConfig: all.KubeConfig, Context: all.Context, Namespace: all.Namespace, Timeout: all.Timeout,
+		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup,
+	}
+}
+
+// completeCluster completes CLUSTER from manifests, where there are files, or else from the
+// management cluster. What cannot be read has no names.
+func completeCluster(kube *genericclioptions.ConfigFlags, files *[]string) cobra.CompletionFunc {
+	return completeArg(func(ctx context.Context) []string {
+		if files == nil || len(*files) == 0 {
+			return management.Names[clusterv1.ClusterList](ctx, kube)
+		}
+		// Completion must not take away what the command itself will read from standard input.
+		set, err := manifest.Read(*files, strings.NewReader(""))
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for _, c := range set.Clusters {
+			names = append(names, c.Name)
+		}
+		return names
+	})
 }

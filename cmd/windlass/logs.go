@@ -96,7 +96,7 @@ func (o *logsOptions) run(cmd *cobra.Command, name string) error {
 	if err := checkPrefix(o.prefix); err != nil {
 		return err
 	}
-	m, namespace, err := connect(o.kube)
+	m, namespace, err := management.Connect(o.kube)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (o *logsOptions) run(cmd *cobra.Command, name string) error {
 
 // logReader reads the log of a Machine.
 type logReader struct {
-	m         managementCluster
+	m         management.Cluster
 	machine   types.NamespacedName
 	operation string
 	clock     upgradeClock
@@ -148,7 +148,7 @@ func (r logReader) read(ctx context.Context) (seenLog, error) {
 	seen := seenLog{cluster: machine.Spec.ClusterName, updating: isUpdating(machine, r.m.Prefix, r.clock.now())}
 	kept := &corev1.ConfigMap{}
 	err := r.m.Object(ctx, "ConfigMap", r.name(), kept)
-	if isGone(err) {
+	if management.IsGone(err) {
 		return seen, nil
 	}
 	if err != nil {
@@ -159,7 +159,7 @@ func (r logReader) read(ctx context.Context) (seenLog, error) {
 		return r.operation != "" && e.Operation != r.operation
 	})
 	for i := range seen.entries {
-		seen.entries[i].Output = strings.Join(dropReasons(strings.Split(seen.entries[i].Output, "\n")), "\n")
+		seen.entries[i].Output = strings.Join(linuxhost.DropReasons(strings.Split(seen.entries[i].Output, "\n")), "\n")
 	}
 	return seen, nil
 }

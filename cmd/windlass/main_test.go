@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/test/scripts"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // connectAndLog is what a command does that has controller-runtime log something.
 func connectAndLog() {
-	if _, _, err := connect(newKubeFlags()); err != nil {
+	if _, _, err := management.Connect(newKubeFlags()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(int(cli.ExitFailure))
 	}

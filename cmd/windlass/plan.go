@@ -6,12 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/windlass-dev/windlass/internal/cli/management"
-	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 const planLong = `Plan shows the shortest legal chain of upgrades: every minor for the control plane, as few stops as version
@@ -100,7 +98,7 @@ func newPlanCommand() *cobra.Command {
 		},
 	}
 	o.addInventoryFlags(cmd)
-	addVersionsFlag(cmd, &o.versions)
+	o.addVersionsFlag(cmd)
 	addFilesFlag(cmd, &o.files)
 	o.addPlanFlags(cmd)
 	addKubeFlags(cmd, o.kube)
@@ -108,16 +106,7 @@ func newPlanCommand() *cobra.Command {
 	return cmd
 }
 
-// newKubeFlags keeps the usual flags that choose a cluster and who asks. Credentials belong in a kubeconfig, not on a
-// command line where other users of the machine can read them.
-func newKubeFlags() *genericclioptions.ConfigFlags {
-	all := genericclioptions.NewConfigFlags(false)
-	return &genericclioptions.ConfigFlags{
-		KubeConfig: all.KubeConfig, Context: all.Context, Namespace: all.Namespace, Timeout: all.Timeout,
-		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup,
-	}
-}
-
+// addInventoryFlags adds the flags that say what runs and what is asked for.
 func (o *planOptions) addInventoryFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.from, "from", "", "`VERSION` that the control plane has, such as v1.29.0")
@@ -135,13 +124,14 @@ func (o *planOptions) addPlanFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.engine, "engine", engineStock, "`ENGINE` that carries the plan out: "+strings.Join(engineNames(), " or "))
 	completeValues(cmd, "engine", engineNames()...)
-	addSkewFlag(cmd, &o.skewPolicy, "kubelets")
+	o.addSkewFlag(cmd, "kubelets")
 	addFormatFlag(cmd, &o.output, "the plan", view.Formats())
 	flags.BoolVar(&o.explain, "explain", false, "say for each step why it is there, and for each stop that workers skip why that is safe")
 }
 
-func addVersionsFlag(cmd *cobra.Command, versions *[]string) {
-	cmd.Flags().StringSliceVar(versions, "versions", nil, "`VERSIONS` that there are, comma separated; intermediate versions are chosen from them")
+// addVersionsFlag adds --versions.
+func (o *planOptions) addVersionsFlag(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&o.versions, "versions", nil, "`VERSIONS` that there are, comma separated; intermediate versions are chosen from them")
 	completeNothing(cmd, "versions")
 }
 
@@ -153,41 +143,32 @@ const (
 
 func engineNames() []string { return []string{engineStock, engineWindlass} }
 
-// completeCluster completes CLUSTER from manifests, where there are files, or else from the
-// management cluster. What cannot be read has no names.
-func completeCluster(kube *genericclioptions.ConfigFlags, files *[]string) cobra.CompletionFunc {
-	return completeArg(func(ctx context.Context) []string {
-		if files == nil || len(*files) == 0 {
-			return management.Names[clusterv1.ClusterList](ctx, kube)
-		}
-		// Completion must not take away what the command itself will read from standard input.
-		set, err := manifest.Read(*files, strings.NewReader(""))
-		if err != nil {
-			return nil
-		}
-		var names []string
-		for _, c := range set.Clusters {
-			names = append(names, c.Name)
-		}
-		return names
-	})
-}
-
 // runPlan parses the flags, resolves them to a request, plans, and shows the plan or why there is none.
 func runPlan(cmd *cobra.Command, o *planOptions, resolve func(context.Context, planInput) (planRequest, error)) error {
-	in, err := parsePlanOptions(o, cmd.Flags().Changed)
+	in, err := o.parse(cmd.Flags().Changed)
 	if err != nil {
-		return reportFailure(cmd, in, planRequest{}, err)
+		return reportError(cmd, in.format, err)
 	}
 	r, err := resolve(cmd.Context(), in)
 	if err != nil {
-		return reportFailure(cmd, in, r, err)
+		return r.reportFailure(cmd, in, err)
 	}
 	r.request.Policy = in.policy
 	r = r.limitWorkers()
 	p, err := plan.Compute(r.request)
 	if err != nil {
-		return reportFailure(cmd, in, r, err)
+		return r.reportFailure(cmd, in, err)
 	}
 	return reportPlan(cmd, in, r, p)
+}
+
+// addSkewFlag adds --skew-policy. whose are the kubelets that it is about.
+func (o *planOptions) addSkewFlag(cmd *cobra.Command, whose string) {
+	var names []string
+	for _, p := range version.SkewPolicies() {
+		names = append(names, p.Name)
+	}
+	cmd.Flags().StringVar(&o.skewPolicy, "skew-policy", names[0],
+		"`POLICY` for how far "+whose+" may lag: "+strings.Join(names, " or "))
+	completeValues(cmd, "skew-policy", names...)
 }

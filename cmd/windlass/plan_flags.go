@@ -27,15 +27,15 @@ type planInput struct {
 	explain   bool
 }
 
-// parsePlanOptions parses every flag. On an error the input still has the format, if that much could be parsed, so that the
+// parse parses every flag. On an error the input still has the format, if that much could be parsed, so that the
 // error is shown in it. The function given reports whether a flag was given at all.
-func parsePlanOptions(o *planOptions, given func(flag string) bool) (planInput, error) {
+func (o *planOptions) parse(given func(flag string) bool) (planInput, error) {
 	in := planInput{format: view.Table, noWorkers: o.noWorkers, explain: o.explain}
 	var err error
 	if in.format, err = view.ParseFormat(o.output, view.Formats()); err != nil {
 		return planInput{format: view.Table}, wrapInput("--output", err)
 	}
-	if in.policy, err = parsePolicy(o); err != nil {
+	if in.policy, err = o.parsePolicy(); err != nil {
 		return in, err
 	}
 	if in.from, err = parseVersionFlag("from", o.from, given); err != nil {
@@ -47,13 +47,13 @@ func parsePlanOptions(o *planOptions, given func(flag string) bool) (planInput, 
 	if in.versions, err = parseVersionsFlag(o.versions); err != nil {
 		return in, err
 	}
-	in.groups, in.unnamed, err = parseWorkers(o)
+	in.groups, in.unnamed, err = o.parseWorkers()
 	return in, err
 }
 
 // parseWorkers parses the flags about workers, of which only some go together. It also reports whether the groups have no
 // names of their own.
-func parseWorkers(o *planOptions) (groups []plan.Group, unnamed bool, err error) {
+func (o *planOptions) parseWorkers() (groups []plan.Group, unnamed bool, err error) {
 	switch {
 	case len(o.files) > 0 && o.noWorkers:
 		return nil, false, inputErrorf("--no-workers", "it cannot be used together with -f; the Cluster there says which workers there are")
@@ -72,7 +72,7 @@ func parseWorkers(o *planOptions) (groups []plan.Group, unnamed bool, err error)
 	}
 }
 
-func parsePolicy(o *planOptions) (plan.Policy, error) {
+func (o *planOptions) parsePolicy() (plan.Policy, error) {
 	skew, err := version.FindSkewPolicy(o.skewPolicy)
 	if err != nil {
 		return plan.Policy{}, wrapInput("--skew-policy", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/cli/management"
 )
 
 // resolveLive makes a request from a Cluster of the management cluster.
@@ -11,15 +13,15 @@ func (o *planOptions) resolveLive(ctx context.Context, name string, in planInput
 	if in.noWorkers || in.unnamed {
 		return planRequest{}, inputErrorf("--no-workers, --workers-from", "they are for plans from flags alone; use --group NAME=VERSION to override a group of the Cluster")
 	}
-	m, namespace, err := connectUnlessManifests(o.kube)
+	m, namespace, err := management.ConnectUnlessManifests(o.kube)
 	if err != nil {
 		return planRequest{}, err
 	}
-	return m.resolveCluster(ctx, types.NamespacedName{Namespace: namespace, Name: name}, in)
+	return resolveCluster(ctx, m, types.NamespacedName{Namespace: namespace, Name: name}, in)
 }
 
 // resolveCluster makes a request from a Cluster.
-func (m managementCluster) resolveCluster(ctx context.Context, key types.NamespacedName, in planInput) (planRequest, error) {
+func resolveCluster(ctx context.Context, m management.Cluster, key types.NamespacedName, in planInput) (planRequest, error) {
 	objects, err := m.Objects(ctx, key, in.from.IsZero())
 	if err != nil {
 		return planRequest{}, err
@@ -34,6 +36,6 @@ func (m managementCluster) resolveCluster(ctx context.Context, key types.Namespa
 	if err != nil && in.versions == nil {
 		return planRequest{}, err
 	}
-	r.updates = m.liveUpdates(ctx, objects, class)
+	r.updates = liveUpdates(ctx, m, objects, class)
 	return r.withSource(in.versions, class, graphs, origins{})
 }

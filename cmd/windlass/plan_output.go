@@ -48,23 +48,16 @@ func reportPlan(cmd *cobra.Command, in planInput, r planRequest, p plan.Plan) er
 	return nil
 }
 
-// reportError says what went wrong, in the format that was asked for, and chooses the exit code.
-func reportError(cmd *cobra.Command, format view.Format, cause error) error {
-	return reportFailure(cmd, planInput{format: format}, planRequest{}, cause)
-}
-
-// reportFailure says why there is no plan, in the format that was asked for, and chooses the exit code.
-func reportFailure(cmd *cobra.Command, in planInput, r planRequest, cause error) error {
-	err := &cli.ExitError{Code: exitCodeOf(cause), Err: r.locate(cause)}
-	if !in.format.Structured() {
+// reportError says what went wrong, in the format that was asked for, and chooses the exit code. A
+// structured format also has the explanation, if there is one.
+func reportError(
+	cmd *cobra.Command, format view.Format, cause error, explanation ...plan.ExplanationLine,
+) error {
+	err := &cli.ExitError{Code: exitCodeOf(cause), Err: cause}
+	if !format.Structured() {
 		return err
 	}
-	var lines []plan.ExplanationLine
-	var fault *plan.Error
-	if in.explain && errors.As(cause, &fault) {
-		lines = plan.Explain(r.request).Lines
-	}
-	if writeErr := view.WriteFailure(cmd.OutOrStdout(), in.format, failureOf(err), lines); writeErr != nil {
+	if writeErr := view.WriteFailure(cmd.OutOrStdout(), format, failureOf(err), explanation); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
 	err.Silent = true

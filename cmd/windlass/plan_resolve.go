@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -66,6 +67,15 @@ func (r planRequest) locate(err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", where, err)
+}
+
+// reportFailure says why there is no plan, in the format that was asked for, and chooses the exit code.
+func (r planRequest) reportFailure(cmd *cobra.Command, in planInput, cause error) error {
+	var explanation []plan.ExplanationLine
+	if _, planned := errors.AsType[*plan.Error](cause); planned && in.explain {
+		explanation = plan.Explain(r.request).Lines
+	}
+	return reportError(cmd, in.format, r.locate(cause), explanation...)
 }
 
 // resolve makes a request from flags, manifests or the management cluster.
@@ -129,12 +139,12 @@ func resolveManifests(files []string, stdin io.Reader, namespace, name string, i
 	if err != nil {
 		return planRequest{}, err
 	}
-	return resolveCluster(set, cluster, in)
+	return resolveManifest(set, cluster, in)
 }
 
-// resolveCluster makes a request from a Cluster of manifests.
-func resolveCluster(set *manifest.Set, cluster *clusterv1.Cluster, in planInput) (planRequest, error) {
-	facts, classErr, err := factsOf(set, cluster)
+// resolveManifest makes a request from a Cluster of manifests.
+func resolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in planInput) (planRequest, error) {
+	facts, classErr, err := set.Facts(cluster, time.Now())
 	if err != nil {
 		return planRequest{}, err
 	}

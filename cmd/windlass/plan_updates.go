@@ -273,16 +273,17 @@ type noNodes struct{ port.Nodes }
 
 // liveUpdates prepares the question for a Cluster of the management cluster. That something cannot be read keeps no plan from
 // being made: it is said.
-func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Objects, class *clusterv1.ClusterClass) *planUpdates {
+func liveUpdates(ctx context.Context, m management.Cluster, objects snapshot.Objects, class *clusterv1.ClusterClass) *planUpdates {
 	facts := doctor.Facts{Live: true, Now: time.Now(), Objects: objects, Class: class}
-	c := &collector{managementCluster: m, facts: &facts}
 	var err error
-	if facts.Policies, err = m.listUpdatePolicies(ctx, objects.Cluster.Namespace); err == nil && len(facts.Policies) > 0 {
-		err = c.readUpdaters(ctx)
+	if facts.Policies, err = m.UpdatePolicies(ctx, objects.Cluster.Namespace); err == nil && len(facts.Policies) > 0 {
+		facts.Updaters, err = m.Updaters(ctx)
 	}
 	labelsKnown := false
 	if err == nil && len(facts.Policies) > 0 {
-		labelsKnown = c.readNamespace(ctx) == nil
+		var unread error
+		facts.NamespaceLabels, unread = m.NamespaceLabels(ctx, objects.Cluster.Namespace)
+		labelsKnown = unread == nil
 	}
 	u := newPlanUpdates(facts)
 	u.ask.NamespaceLabelsKnown = labelsKnown
@@ -294,7 +295,7 @@ func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Obj
 		return object.Object, nil
 	}
 	if err == nil && len(facts.Policies) > 0 {
-		u.controlPlaneMachine, err = m.firstControlPlaneMachine(ctx, client.ObjectKeyFromObject(objects.Cluster))
+		u.controlPlaneMachine, err = firstControlPlaneMachine(ctx, m, client.ObjectKeyFromObject(objects.Cluster))
 	}
 	if err != nil {
 		u.problem = err.Error()
@@ -302,10 +303,10 @@ func (m managementCluster) liveUpdates(ctx context.Context, objects snapshot.Obj
 	return u
 }
 
-func (m managementCluster) firstControlPlaneMachine(ctx context.Context, key types.NamespacedName) (*clusterv1.Machine, error) {
+func firstControlPlaneMachine(ctx context.Context, m management.Cluster, key types.NamespacedName) (*clusterv1.Machine, error) {
 	in := management.InCluster(key)
 	in.Options = append(in.Options, client.HasLabels{clusterv1.MachineControlPlaneLabel})
-	machines, err := management.List[*clusterv1.Machine, clusterv1.MachineList](ctx, m.Cluster, "control plane Machines", in)
+	machines, err := management.List[*clusterv1.Machine, clusterv1.MachineList](ctx, m, "control plane Machines", in)
 	if err != nil || len(machines) == 0 {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ func newSimulateCommand() *cobra.Command {
 	flags.StringVar(&o.plan.from, "from", "", "`VERSION` that the control plane has, instead of what objects say")
 	flags.StringVar(&o.plan.to, "to", "", "`VERSION` to upgrade to; what the Cluster or the scenario says when not given")
 	flags.StringSliceVar(&o.plan.versions, "versions", nil, "`VERSIONS` that there are, comma separated, instead of the ClusterClass's")
-	addSkewFlag(cmd, &o.plan.skewPolicy, "kubelets of objects")
+	o.plan.addSkewFlag(cmd, "kubelets of objects")
 	flags.StringVar(&o.fitFrom, "fit-from", "", "`CLUSTER` whose last upgrade says how long things take: one of those with -f, else of the management cluster")
 	flags.IntVar(&o.runs, "runs", scenario.DefaultRuns, "simulate `N` times, with other random numbers each time; the scenario's number when not given")
 	flags.Uint64Var(&o.seed, "seed", scenario.DefaultSeed, "`N` that random numbers are made of; the scenario's when not given")
@@ -175,7 +175,7 @@ func (o *simulateOptions) override(cmd *cobra.Command, f scenario.File) scenario
 
 // parse parses the flags. On an error the input still has the format, if that much could be parsed.
 func (o *simulateOptions) parse(cmd *cobra.Command) (planInput, error) {
-	in, err := parsePlanOptions(o.plan, cmd.Flags().Changed)
+	in, err := o.plan.parse(cmd.Flags().Changed)
 	if err == nil && !slices.Contains(simulateFormats(), string(in.format)) {
 		err = inputErrorf("--output", "a simulation has no format %q: choose one of %q", in.format, simulateFormats())
 		in.format = view.Table

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/simulate/inventory"
 )
@@ -41,13 +43,13 @@ func fitManifests(set *manifest.Set, namespace, name string) (inventory.FitObjec
 		return inventory.FitObjects{}, err
 	}
 	// Without the class less is known about which policy was for a group that has no object.
-	facts, _, err := factsOf(set, cluster)
+	facts, _, err := set.Facts(cluster, time.Now())
 	return inventory.FitObjects{Objects: facts.Objects, Class: facts.Class, Policies: facts.Policies}, err
 }
 
 // fitLive reads a Cluster of the management cluster.
 func (o *simulateOptions) fitLive(ctx context.Context) (inventory.FitObjects, error) {
-	m, namespace, err := connectUnlessManifests(o.plan.kube)
+	m, namespace, err := management.ConnectUnlessManifests(o.plan.kube)
 	if err != nil {
 		return inventory.FitObjects{}, err
 	}
@@ -59,6 +61,6 @@ func (o *simulateOptions) fitLive(ctx context.Context) (inventory.FitObjects, er
 	if objects.Objects.Machines, err = m.Machines(ctx, key); err != nil {
 		return inventory.FitObjects{}, err
 	}
-	objects.Policies, err = m.listUpdatePolicies(ctx, namespace)
+	objects.Policies, err = m.UpdatePolicies(ctx, namespace)
 	return objects, err
 }

@@ -120,7 +120,7 @@ func (o *simulateOptions) readManifests(cmd *cobra.Command, args []string, in pl
 		if _, err := set.Cluster(cluster.Namespace, cluster.Name); err != nil {
 			return simulateObjects{}, err
 		}
-		r, err := resolveCluster(set, cluster, in)
+		r, err := resolveManifest(set, cluster, in)
 		if err != nil {
 			return simulateObjects{}, err
 		}
@@ -133,12 +133,12 @@ func (o *simulateOptions) readManifests(cmd *cobra.Command, args []string, in pl
 
 // readLive reads a Cluster of the management cluster.
 func (o *simulateOptions) readLive(ctx context.Context, name string, in planInput) (simulateObjects, error) {
-	m, namespace, err := connectUnlessManifests(o.plan.kube)
+	m, namespace, err := management.ConnectUnlessManifests(o.plan.kube)
 	if err != nil {
 		return simulateObjects{}, err
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	r, err := m.resolveCluster(ctx, key, in)
+	r, err := resolveCluster(ctx, m, key, in)
 	if err != nil {
 		return simulateObjects{}, err
 	}
@@ -147,18 +147,13 @@ func (o *simulateOptions) readLive(ctx context.Context, name string, in planInpu
 			return simulateObjects{}, err
 		}
 	}
-	gates, err := m.listUpgradeGates(ctx, namespace)
+	gates, err := m.UpgradeGates(ctx, namespace)
 	if err != nil {
 		return simulateObjects{}, err
 	}
 	var read simulateObjects
 	err = read.add(ctx, r, in, gates)
 	return read, err
-}
-
-// listUpgradeGates returns the gates of a namespace; none where the server does not know them.
-func (m managementCluster) listUpgradeGates(ctx context.Context, namespace string) ([]v1alpha1.UpgradeGate, error) {
-	return management.ListKnown[v1alpha1.UpgradeGate, v1alpha1.UpgradeGateList](ctx, m.Cluster, "UpgradeGates", management.InNamespace(namespace))
 }
 
 // add plans the upgrade of a cluster, asks how its machines are updated, and adds what was found.

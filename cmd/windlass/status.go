@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/view"
@@ -98,7 +97,7 @@ func newStatusCommand() *cobra.Command {
 }
 
 func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format) error {
-	m, namespace, err := connect(o.kube)
+	m, namespace, err := management.Connect(o.kube)
 	if err != nil {
 		return err
 	}
@@ -107,44 +106,30 @@ func (o *statusOptions) run(cmd *cobra.Command, name string, format view.Format)
 	if o.watch {
 		return watchStatus(cmd.Context(), m, key, newStatusScreen(cmd.OutOrStdout(), format))
 	}
-	facts, err := m.fetchStatus(cmd.Context(), key)
+	facts, err := fetchFacts(cmd.Context(), m, key)
 	if err != nil {
 		return err
 	}
-	if err := m.fetchUpgradeContext(cmd.Context(), &facts); err != nil {
+	if err := fetchUpgradeContext(cmd.Context(), m, &facts); err != nil {
 		return err
 	}
-	if err := m.fetchLock(cmd.Context(), &facts); err != nil {
+	if err := fetchLock(cmd.Context(), m, &facts); err != nil {
 		return err
 	}
 	now := time.Now()
 	return view.WriteStatus(cmd.OutOrStdout(), format, status.Compute(facts, now), now)
 }
 
-// fetchStatus reads the objects that a status is computed from.
-func (m managementCluster) fetchStatus(ctx context.Context, key types.NamespacedName) (status.Facts, error) {
+// fetchFacts reads the objects that a status is computed from.
+func fetchFacts(ctx context.Context, m management.Cluster, key types.NamespacedName) (status.Facts, error) {
 	f := status.Facts{Prefix: m.Prefix}
 	var err error
-	if f.Objects, err = m.Groups(ctx, key); err != nil {
-		return f, err
-	}
-	if f.Cluster.Spec.ControlPlaneRef.IsDefined() {
-		f.ControlPlane, err = m.ControlPlane(ctx, f.Cluster)
-		if management.IgnoreMissing(err) != nil {
-			return f, err
-		}
-	}
-	if f.Machines, err = m.Machines(ctx, key); err != nil {
+	if f.Objects, err = m.AllObjects(ctx, key); err != nil {
 		return f, err
 	}
 	if f.Cluster.Spec.Topology.IsDefined() {
 		f.Upgrade = &status.UpgradeFacts{}
 	}
-	f.Policies, err = m.listUpdatePolicies(ctx, key.Namespace)
+	f.Policies, err = m.UpdatePolicies(ctx, key.Namespace)
 	return f, err
-}
-
-// listUpdatePolicies returns the policies of a namespace; none where the server does not know them.
-func (m managementCluster) listUpdatePolicies(ctx context.Context, namespace string) ([]v1alpha1.UpdatePolicy, error) {
-	return management.ListKnown[v1alpha1.UpdatePolicy, v1alpha1.UpdatePolicyList](ctx, m.Cluster, "UpdatePolicies", management.InNamespace(namespace))
 }

@@ -16,33 +16,33 @@ import (
 
 // fetchUpgradeContext reads what says how the upgrade of a Cluster with a managed topology goes on, and who holds it, into f. Who may
 // read the Cluster may often not read all of this: what is forbidden is left out, and for the plan that is said.
-func (m managementCluster) fetchUpgradeContext(ctx context.Context, f *status.Facts) error {
+func fetchUpgradeContext(ctx context.Context, m management.Cluster, f *status.Facts) error {
 	if f.Upgrade == nil {
 		return nil
 	}
-	if err := m.fetchPlanSource(ctx, f); err != nil {
+	if err := fetchPlanSource(ctx, m, f); err != nil {
 		return err
 	}
-	if err := m.fetchEngine(ctx, f); err != nil {
+	if err := fetchEngine(ctx, m, f); err != nil {
 		return err
 	}
 	var err error
-	f.Upgrade.Gates, err = m.listUpgradeGates(ctx, f.Cluster.Namespace)
+	f.Upgrade.Gates, err = m.UpgradeGates(ctx, f.Cluster.Namespace)
 	if err := ignoreForbidden(err); err != nil {
 		return err
 	}
 	key := client.ObjectKeyFromObject(f.Cluster)
 	f.Upgrade.MachineSets, err = management.List[*clusterv1.MachineSet, clusterv1.MachineSetList](
-		ctx, m.Cluster, "MachineSets", management.InCluster(key))
+		ctx, m, "MachineSets", management.InCluster(key))
 	if err := ignoreForbidden(management.IgnoreMissing(err)); err != nil {
 		return err
 	}
-	f.Upgrade.Events, err = m.listEvents(ctx, f.Cluster)
+	f.Upgrade.Events, err = listEvents(ctx, m, f.Cluster)
 	return ignoreForbidden(management.IgnoreMissing(err))
 }
 
 // fetchEngine reads which engine says that it drives the Cluster.
-func (m managementCluster) fetchEngine(ctx context.Context, f *status.Facts) error {
+func fetchEngine(ctx context.Context, m management.Cluster, f *status.Facts) error {
 	f.Upgrade.Engine = ""
 	ref := f.Cluster.Spec.InfrastructureRef
 	if !ref.IsDefined() {
@@ -56,7 +56,7 @@ func (m managementCluster) fetchEngine(ctx context.Context, f *status.Facts) err
 }
 
 // fetchPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.
-func (m managementCluster) fetchPlanSource(ctx context.Context, f *status.Facts) error {
+func fetchPlanSource(ctx context.Context, m management.Cluster, f *status.Facts) error {
 	f.Upgrade.Source, f.Upgrade.SourceProblem = nil, ""
 	class, graphs, err := m.Source(ctx, f.Cluster)
 	if ignoreForbidden(management.IgnoreMissing(err)) != nil {
@@ -72,8 +72,8 @@ func (m managementCluster) fetchPlanSource(ctx context.Context, f *status.Facts)
 }
 
 // listEvents returns the Events that are about a Cluster.
-func (m managementCluster) listEvents(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Event, error) {
-	found, err := management.List[*corev1.Event, corev1.EventList](ctx, m.Cluster, "Events", management.Scope{
+func listEvents(ctx context.Context, m management.Cluster, cluster *clusterv1.Cluster) ([]corev1.Event, error) {
+	found, err := management.List[*corev1.Event, corev1.EventList](ctx, m, "Events", management.Scope{
 		Where: management.InCluster(client.ObjectKeyFromObject(cluster)).Where,
 		Options: []client.ListOption{
 			client.InNamespace(cluster.Namespace),

@@ -2,21 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"reflect"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -69,55 +62,25 @@ func (s *statusScreen) show(r status.Report, now time.Time) error {
 }
 
 // watchStatus shows a Cluster's status until an upgrade is done or ctx ends, which is no error, or the Cluster cannot be read any more.
-func watchStatus(ctx context.Context, m managementCluster, key types.NamespacedName, screen *statusScreen) error {
+func watchStatus(ctx context.Context, m management.Cluster, key types.NamespacedName, screen *statusScreen) error {
 	// Once without the cache: what cannot be read at all is said in the usual words, and the kind of control plane is known.
-	facts, err := m.fetchStatus(ctx, key)
+	facts, err := fetchFacts(ctx, m, key)
 	if err != nil {
 		return err
 	}
-	return watchObjects(ctx, m, key, watchedObjects(facts), func(ctx context.Context, w *statusWatch, cached managementCluster) error {
-		return w.follow(ctx, statusReader{cached: cached, live: m, key: key}, screen)
+	return m.Watch(ctx, key, watchedObjects(facts), func(ctx context.Context, w *management.Watch, cached management.Cluster) error {
+		return followStatus(ctx, w, statusReader{cached: cached, live: m, key: key}, screen)
 	})
 }
 
-// watchObjects watches kinds of objects of a Cluster while follow runs, which gets what reads them from memory. That the watch ended with ctx is no error.
-func watchObjects(ctx context.Context, m managementCluster, key types.NamespacedName, kinds []client.Object, follow func(context.Context, *statusWatch, managementCluster) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w := &statusWatch{changed: make(chan struct{}, 1), fail: cancel}
-	c, err := w.newCache(m, key)
-	if err != nil {
-		return err
-	}
-	for _, o := range kinds {
-		if err := w.add(ctx, c, o); err != nil {
-			return err
-		}
-	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel(nil)
-	running.Go(func() {
-		if err := c.Start(ctx); err != nil {
-			cancel(fmt.Errorf("watching the management cluster: %w", err))
-		}
-	})
-	if !c.WaitForCacheSync(ctx) {
-		return w.ended(ctx)
-	}
-	cached := m
-	cached.Reader, cached.Cached = c, true
-	return follow(ctx, w, cached)
-}
-
-// follow shows the status, and again whenever something has changed, until the upgrade that it has seen is done.
-func (w *statusWatch) follow(ctx context.Context, reader statusReader, screen *statusScreen) error {
+// followStatus shows the status, and again whenever something has changed, until the upgrade that it has seen is done.
+func followStatus(ctx context.Context, w *management.Watch, reader statusReader, screen *statusScreen) error {
 	upgrading := false
 	for {
 		now := time.Now()
 		facts, err := reader.read(ctx, now)
 		if ctx.Err() != nil {
-			return w.ended(ctx)
+			return w.Ended(ctx)
 		}
 		if err != nil {
 			return err
@@ -132,8 +95,8 @@ func (w *statusWatch) follow(ctx context.Context, reader statusReader, screen *s
 		}
 		select {
 		case <-ctx.Done():
-			return w.ended(ctx)
-		case <-w.changed:
+			return w.Ended(ctx)
+		case <-w.Changed:
 		case <-readAgain(facts):
 		}
 	}
@@ -163,7 +126,7 @@ const contextAge = 10 * time.Second
 
 // statusReader reads what a status is computed from while it is followed.
 type statusReader struct {
-	cached, live managementCluster
+	cached, live management.Cluster
 	key          types.NamespacedName
 	// upgrade is what was last read of the upgrade's context, and readAt when that was.
 	upgrade *status.UpgradeFacts
@@ -171,37 +134,22 @@ type statusReader struct {
 }
 
 func (r *statusReader) read(ctx context.Context, now time.Time) (status.Facts, error) {
-	f, err := r.cached.fetchStatus(ctx, r.key)
+	f, err := fetchFacts(ctx, r.cached, r.key)
 	if err != nil {
 		return f, err
 	}
-	if err := r.live.fetchLock(ctx, &f); err != nil || f.Upgrade == nil {
+	if err := fetchLock(ctx, r.live, &f); err != nil || f.Upgrade == nil {
 		return f, err
 	}
 	if r.upgrade != nil && now.Sub(r.readAt) < contextAge {
 		f.Upgrade = new(*r.upgrade)
 		return f, nil
 	}
-	if err := r.live.fetchUpgradeContext(ctx, &f); err != nil {
+	if err := fetchUpgradeContext(ctx, r.live, &f); err != nil {
 		return f, err
 	}
 	r.upgrade, r.readAt = f.Upgrade, now
 	return f, nil
-}
-
-// statusWatch tells when something has changed.
-type statusWatch struct {
-	// changed holds one signal at most: what has changed is looked up all at once.
-	changed chan struct{}
-	fail    context.CancelCauseFunc
-}
-
-// ended says why a watch ended; an interruption is no error.
-func (w *statusWatch) ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return nil
 }
 
 func watchedObjects(f status.Facts) []client.Object {
@@ -215,52 +163,4 @@ func watchedObjects(f status.Facts) []client.Object {
 		objects = append(objects, kind)
 	}
 	return objects
-}
-
-func (w *statusWatch) newCache(m managementCluster, key types.NamespacedName) (cache.Cache, error) {
-	ofCluster := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{clusterv1.ClusterNameLabel: key.Name})}
-	c, err := cache.New(m.Config, cache.Options{
-		Scheme: m.Scheme, Mapper: m.Mapper,
-		DefaultNamespaces: map[string]cache.Config{key.Namespace: {}},
-		DefaultTransform:  cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&clusterv1.MachineDeployment{}: ofCluster, &clusterv1.Machine{}: ofCluster, &clusterv1.MachinePool{}: ofCluster,
-		},
-		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
-			// Whatever else goes wrong may fix itself, and is tried again.
-			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
-				w.fail(&management.ReadError{Item: r.TypeDescription(), Err: fmt.Errorf("watching: %w", err)})
-				return
-			}
-			toolscache.DefaultWatchErrorHandler(ctx, r, err)
-		},
-	})
-	if err != nil {
-		return nil, &management.ReadError{Item: "the management cluster", Err: err}
-	}
-	return c, nil
-}
-
-// add watches the objects of a kind. One that the server does not know has none.
-func (w *statusWatch) add(ctx context.Context, c cache.Cache, kind client.Object) error {
-	informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
-		return &management.ReadError{Item: fmt.Sprintf("%T", kind), Err: err}
-	}
-	signal := func() {
-		select {
-		case w.changed <- struct{}{}:
-		default:
-		}
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { signal() }, UpdateFunc: func(_, _ any) { signal() }, DeleteFunc: func(any) { signal() },
-	})
-	if err != nil {
-		return fmt.Errorf("watching %T: %w", kind, err)
-	}
-	return nil
 }

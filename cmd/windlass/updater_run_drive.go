@@ -411,16 +411,11 @@ func computeChange(p linuxhost.Progress) runChange {
 // maxOutputLines is how many lines of a failed step are shown.
 const maxOutputLines = 20
 
-// dropReasons drops the lines that tell the reason of a failure to programs. Their message is that of the failure.
-func dropReasons(lines []string) []string {
-	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, linuxhost.ReasonMark) })
-}
-
 // lastOutput gives the last lines of what a failed step printed, and whether the failure's message was made of them.
 func lastOutput(output string) (last string, quoted bool) {
 	lines := strings.Split(strings.TrimRight(output, "\n "), "\n")
 	all := len(lines)
-	lines = dropReasons(lines)
+	lines = linuxhost.DropReasons(lines)
 	last = strings.Join(lines[max(0, len(lines)-maxOutputLines):], "\n")
 	return last, last != "" && len(lines) == all
 }

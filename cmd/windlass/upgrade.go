@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/view"
 )
@@ -177,12 +178,12 @@ func (o *upgradeOptions) run(cmd *cobra.Command, kind upgradeKind, name string) 
 		return err
 	}
 	ctx := cmd.Context()
-	m, namespace, err := connect(o.kube)
+	m, namespace, err := management.Connect(o.kube)
 	if err != nil {
 		return err
 	}
 	m.Prefix = o.prefix
-	target, err := m.findUpgradeTarget(ctx, kind, types.NamespacedName{Namespace: namespace, Name: name})
+	target, err := findUpgradeTarget(ctx, m, kind, types.NamespacedName{Namespace: namespace, Name: name})
 	if err != nil {
 		return err
 	}
@@ -199,7 +200,7 @@ func (o *upgradeOptions) run(cmd *cobra.Command, kind upgradeKind, name string) 
 	if o.dryRun {
 		return p.dryRun(target, o.prefix, before, w)
 	}
-	written, err := m.writeAnnotations(ctx, target, w.annotations)
+	written, err := writeAnnotations(ctx, m, target, w.annotations)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,7 +87,7 @@ type follower struct {
 }
 
 // show says how it stands now.
-func (f *follower) show(ctx context.Context, m managementCluster) error {
+func (f *follower) show(ctx context.Context, m management.Cluster) error {
 	now := f.clock.now()
 	v, err := f.target.read(ctx, m, now)
 	if err != nil {
@@ -104,11 +103,11 @@ func (f *follower) print(v upgradeView, now time.Time) error {
 }
 
 // follow prints what changes until the upgrade has ended. Whatever keeps it from that, the upgrade goes on.
-func (f *follower) follow(ctx context.Context, m managementCluster) error {
+func (f *follower) follow(ctx context.Context, m management.Cluster) error {
 	ctx, cancel := f.clock.limit(ctx, f.timeout, fmt.Errorf("%w: it has not ended within %s", errFollowTimeout, f.timeout))
 	defer cancel()
 	reached := false
-	err := watchObjects(ctx, m, client.ObjectKeyFromObject(f.target.cluster), f.target.kinds(), func(ctx context.Context, w *statusWatch, cached managementCluster) error {
+	err := m.Watch(ctx, client.ObjectKeyFromObject(f.target.cluster), f.target.kinds(), func(ctx context.Context, w *management.Watch, cached management.Cluster) error {
 		var err error
 		reached, err = f.untilEnd(ctx, w, cached)
 		return err
@@ -138,15 +137,15 @@ func (f *follower) unfinished(err error) error {
 }
 
 // untilEnd reports whether the end was reached, and how that was, or else why it was not.
-func (f *follower) untilEnd(ctx context.Context, w *statusWatch, cached managementCluster) (reached bool, err error) {
+func (f *follower) untilEnd(ctx context.Context, w *management.Watch, cached management.Cluster) (reached bool, err error) {
 	impatient := f.clock.after(upgradePatience)
 	for {
 		now := f.clock.now()
 		v, err := f.target.read(ctx, cached, now)
 		switch {
 		case ctx.Err() != nil:
-			return false, w.ended(ctx)
-		case isGone(err):
+			return false, w.Ended(ctx)
+		case management.IsGone(err):
 			return true, nothingError("%s is gone", f.target)
 		case err != nil:
 			return false, err
@@ -163,19 +162,13 @@ func (f *follower) untilEnd(ctx context.Context, w *statusWatch, cached manageme
 		}
 		select {
 		case <-ctx.Done():
-			return false, w.ended(ctx)
-		case <-w.changed:
+			return false, w.Ended(ctx)
+		case <-w.Changed:
 		case <-impatient:
 			impatient = nil
 			f.printer.note(nothingBegun)
 		}
 	}
-}
-
-// isGone reports whether the object that was read does not exist any longer.
-func isGone(err error) bool {
-	server, ok := errors.AsType[*management.ReadError](err)
-	return ok && apierrors.IsNotFound(server.Err)
 }
 
 // isOlder reports whether a cache does not show yet what was written.

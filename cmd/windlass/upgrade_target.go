@@ -44,7 +44,7 @@ func (t upgradeTarget) command(flag string) string {
 }
 
 // findUpgradeTarget finds the object of that name, and its Cluster.
-func (m managementCluster) findUpgradeTarget(ctx context.Context, kind upgradeKind, key types.NamespacedName) (upgradeTarget, error) {
+func findUpgradeTarget(ctx context.Context, m management.Cluster, kind upgradeKind, key types.NamespacedName) (upgradeTarget, error) {
 	t := upgradeTarget{kind: kind, key: key}
 	switch kind {
 	case kindMachine:
@@ -52,7 +52,7 @@ func (m managementCluster) findUpgradeTarget(ctx context.Context, kind upgradeKi
 	case kindMachineDeployment:
 		t.object, t.name = &clusterv1.MachineDeployment{}, "MachineDeployment"
 	case kindControlPlane:
-		return m.findControlPlane(ctx, key)
+		return findControlPlane(ctx, m, key)
 	}
 	if err := m.Object(ctx, t.name, key, t.object); err != nil {
 		return upgradeTarget{}, err
@@ -69,11 +69,11 @@ func (m managementCluster) findUpgradeTarget(ctx context.Context, kind upgradeKi
 }
 
 // findControlPlane finds a control plane by the name of its Cluster, or else by its own.
-func (m managementCluster) findControlPlane(ctx context.Context, key types.NamespacedName) (upgradeTarget, error) {
+func findControlPlane(ctx context.Context, m management.Cluster, key types.NamespacedName) (upgradeTarget, error) {
 	cluster := &clusterv1.Cluster{}
 	err := m.Object(ctx, "Cluster", key, cluster)
-	if isGone(err) {
-		cluster, err = m.findClusterOf(ctx, key)
+	if management.IsGone(err) {
+		cluster, err = findClusterOf(ctx, m, key)
 	}
 	if err != nil {
 		return upgradeTarget{}, err
@@ -88,9 +88,9 @@ func (m managementCluster) findControlPlane(ctx context.Context, key types.Names
 	return upgradeTarget{kind: kindControlPlane, object: object, name: object.GetKind(), key: client.ObjectKeyFromObject(object), cluster: cluster}, nil
 }
 
-func (m managementCluster) findClusterOf(ctx context.Context, controlPlane types.NamespacedName) (*clusterv1.Cluster, error) {
+func findClusterOf(ctx context.Context, m management.Cluster, controlPlane types.NamespacedName) (*clusterv1.Cluster, error) {
 	in := management.Scope{Options: management.InNamespace(controlPlane.Namespace).Options}
-	clusters, err := management.List[*clusterv1.Cluster, clusterv1.ClusterList](ctx, m.Cluster, "Clusters", in)
+	clusters, err := management.List[*clusterv1.Cluster, clusterv1.ClusterList](ctx, m, "Clusters", in)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ type upgradeView struct {
 }
 
 // read reads the object, and its machines where it is a group. Only Machines of the group are looked at.
-func (t upgradeTarget) read(ctx context.Context, m managementCluster, now time.Time) (upgradeView, error) {
+func (t upgradeTarget) read(ctx context.Context, m management.Cluster, now time.Time) (upgradeView, error) {
 	object, ok := t.object.DeepCopyObject().(client.Object)
 	if !ok {
 		return upgradeView{}, fmt.Errorf("%T is no object of the API", t.object)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/status"
@@ -169,7 +170,7 @@ func parseLeniently(text string) version.Version {
 }
 
 // writeAnnotations writes annotations, and returns the resource version from which on they are there.
-func (m managementCluster) writeAnnotations(ctx context.Context, t upgradeTarget, annotations map[string]*string) (string, error) {
+func writeAnnotations(ctx context.Context, m management.Cluster, t upgradeTarget, annotations map[string]*string) (string, error) {
 	writer, err := m.NewClient()
 	if err != nil {
 		return "", err

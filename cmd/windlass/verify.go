@@ -82,9 +82,9 @@ func newVerifyCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.addInventoryFlags(cmd)
-	addVersionsFlag(cmd, &o.versions)
+	o.addVersionsFlag(cmd)
 	addFilesFlag(cmd, &o.files)
-	addSkewFlag(cmd, &o.skewPolicy, "kubelets")
+	o.addSkewFlag(cmd, "kubelets")
 	addFormatFlag(cmd, &o.output, "the result", view.ReportFormats())
 	flags.IntVar(&maxStates, "max-states", defaultMaxStates, "visit at most `N` states of each kind of disturbance; what is cut off is said, and is no success")
 	addKubeFlags(cmd, o.kube)
@@ -93,7 +93,7 @@ func newVerifyCommand() *cobra.Command {
 
 // runVerify resolves what windlass plan resolves, plans, and explores the plan's execution.
 func runVerify(cmd *cobra.Command, o *planOptions, args []string, maxStates int) error {
-	in, err := parsePlanOptions(o, cmd.Flags().Changed)
+	in, err := o.parse(cmd.Flags().Changed)
 	if err == nil && !slices.Contains(view.ReportFormats(), in.format) {
 		err = inputErrorf("--output", "a verification has no format %q: choose one of %q", in.format, view.ReportFormats())
 		in.format = view.Table
@@ -102,17 +102,17 @@ func runVerify(cmd *cobra.Command, o *planOptions, args []string, maxStates int)
 		err = inputErrorf("--max-states", "it must be at least 1")
 	}
 	if err != nil {
-		return reportFailure(cmd, in, planRequest{}, err)
+		return reportError(cmd, in.format, err)
 	}
 	r, err := o.resolve(cmd.Context(), cmd, args, in)
 	if err != nil {
-		return reportFailure(cmd, in, r, err)
+		return r.reportFailure(cmd, in, err)
 	}
 	r.request.Policy = plan.Policy{Skew: in.policy.Skew, Workers: plan.WorkersPerGroup}
 	r = r.limitWorkers()
 	result, err := runExplorer(cmd.Context(), r, in, maxStates)
 	if err != nil {
-		return reportFailure(cmd, in, r, err)
+		return r.reportFailure(cmd, in, err)
 	}
 	return reportVerification(cmd, in.format, result)
 }

@@ -2,14 +2,12 @@ package app
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -17,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/controllers"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
 // InPlaceUpgrades are the upgrades in place that annotations ask for.
@@ -34,17 +33,7 @@ func (o InPlaceUpgrades) prefix() string {
 }
 
 // Check finds a prefix that begins no key of an annotation.
-func (o InPlaceUpgrades) Check() error {
-	if !strings.Contains(o.prefix(), "/") {
-		return fmt.Errorf("the prefix %q of annotations has no domain; write one, and a slash, as in %s", o.prefix(), v1alpha1.DefaultInPlaceUpgradePrefix)
-	}
-	// The longest of the keys that begin with it.
-	key := o.prefix() + v1alpha1.InPlaceUpgradeLastFailedAttemptAt
-	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		return fmt.Errorf("the prefix %q of annotations makes keys that are none, such as %s: %s", o.Prefix, key, strings.Join(problems, "; "))
-	}
-	return nil
-}
+func (o InPlaceUpgrades) Check() error { return request.CheckPrefix(o.prefix()) }
 
 // SetUpInPlaceUpgrades adds the upgrades in place that annotations ask for to a manager that does not serve the extension; Setup does so itself. Where
 // Updaters and UpdatePolicies are not installed when the manager starts, there are none.

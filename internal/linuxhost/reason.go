@@ -2,6 +2,7 @@ package linuxhost
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -106,4 +107,11 @@ func lastLines(output string, n int) string {
 		return "it printed nothing"
 	}
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}
+
+// DropReasons returns the lines without those that tell the reason of a failure to programs. The
+// failure's message already has that reason.
+func DropReasons(lines []string) []string {
+	isReason := func(line string) bool { return strings.HasPrefix(line, ReasonMark) }
+	return slices.DeleteFunc(slices.Clone(lines), isReason)
 }

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -145,6 +147,20 @@ func (s *Set) ControlPlaneTemplate(class *clusterv1.ClusterClass) *unstructured.
 // HealthChecks are the MachineHealthChecks of a Cluster.
 func (s *Set) HealthChecks(cluster *clusterv1.Cluster) []*clusterv1.MachineHealthCheck {
 	return belonging(cluster, s.MachineHealthChecks, func(o *clusterv1.MachineHealthCheck) string { return o.Spec.ClusterName })
+}
+
+// Facts returns what the manifests contain about a Cluster. classErr says why its class is not among
+// that; now is when the facts hold.
+func (s *Set) Facts(
+	cluster *clusterv1.Cluster, now time.Time,
+) (f doctor.Facts, classErr, err error) {
+	f = doctor.Facts{Now: now, HealthChecks: s.HealthChecks(cluster)}
+	f.Policies, f.Updaters = s.UpdateObjects(cluster)
+	if f.Class, classErr = s.ClusterClass(cluster); classErr == nil {
+		f.ControlPlaneTemplate = s.ControlPlaneTemplate(f.Class)
+	}
+	f.Objects, err = s.Objects(cluster)
+	return f, classErr, err
 }
 
 // belonging selects the objects whose spec.clusterName is the Cluster's.

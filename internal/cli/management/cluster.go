@@ -276,3 +276,9 @@ func IgnoreMissing(err error) error {
 	}
 	return err
 }
+
+// IsGone reports whether the object that was read does not exist.
+func IsGone(err error) bool {
+	failed, ok := errors.AsType[*ReadError](err)
+	return ok && apierrors.IsNotFound(failed.Err)
+}

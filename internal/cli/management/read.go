@@ -3,6 +3,7 @@ package management
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -61,4 +62,53 @@ func (m Cluster) Source(ctx context.Context, cluster *clusterv1.Cluster) (*clust
 // Machines reads the Machines of a Cluster.
 func (m Cluster) Machines(ctx context.Context, key types.NamespacedName) ([]*clusterv1.Machine, error) {
 	return List[*clusterv1.Machine, clusterv1.MachineList](ctx, m, "Machines", InCluster(key))
+}
+
+// AllObjects reads a Cluster and everything that belongs to it. A control plane object that is missing
+// is no error.
+func (m Cluster) AllObjects(
+	ctx context.Context, key types.NamespacedName,
+) (snapshot.Objects, error) {
+	o, err := m.Groups(ctx, key)
+	if err != nil {
+		return o, err
+	}
+	if o.Cluster.Spec.ControlPlaneRef.IsDefined() {
+		o.ControlPlane, err = m.ControlPlane(ctx, o.Cluster)
+		if IgnoreMissing(err) != nil {
+			return o, err
+		}
+	}
+	o.Machines, err = m.Machines(ctx, key)
+	return o, err
+}
+
+// UpdatePolicies returns the policies of a namespace; none where the server does not know the kind.
+func (m Cluster) UpdatePolicies(
+	ctx context.Context, namespace string,
+) ([]v1alpha1.UpdatePolicy, error) {
+	return ListKnown[v1alpha1.UpdatePolicy, v1alpha1.UpdatePolicyList](
+		ctx, m, "UpdatePolicies", InNamespace(namespace))
+}
+
+// UpgradeGates returns the gates of a namespace; none where the server does not know the kind.
+func (m Cluster) UpgradeGates(
+	ctx context.Context, namespace string,
+) ([]v1alpha1.UpgradeGate, error) {
+	return ListKnown[v1alpha1.UpgradeGate, v1alpha1.UpgradeGateList](
+		ctx, m, "UpgradeGates", InNamespace(namespace))
+}
+
+// Updaters returns all Updaters; none where the server does not know the kind.
+func (m Cluster) Updaters(ctx context.Context) ([]v1alpha1.Updater, error) {
+	return ListKnown[v1alpha1.Updater, v1alpha1.UpdaterList](ctx, m, "Updaters", Scope{})
+}
+
+// NamespaceLabels returns the labels of a namespace.
+func (m Cluster) NamespaceLabels(
+	ctx context.Context, name string,
+) (map[string]string, error) {
+	namespace := &corev1.Namespace{}
+	err := m.Object(ctx, "Namespace", types.NamespacedName{Name: name}, namespace)
+	return namespace.Labels, err
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"unicode"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -109,3 +112,19 @@ func (o Option) Exact() (version.Version, bool) { return o.exact, !o.exact.IsZer
 
 // Minor returns the minor that the option names, where it does: a revision and a file do not.
 func (o Option) Minor() (version.Minor, bool) { return o.minor, o.minor != version.Minor{} }
+
+// CheckPrefix returns an error for a prefix that begins no valid key of an annotation. It must not be
+// empty.
+func CheckPrefix(prefix string) error {
+	if !strings.Contains(prefix, "/") {
+		return fmt.Errorf("the prefix %q of annotations has no domain; write one, and a slash, as in %s",
+			prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
+	}
+	// The longest of the keys that begin with it.
+	key := prefix + v1alpha1.InPlaceUpgradeLastFailedAttemptAt
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		return fmt.Errorf("the prefix %q of annotations makes keys that are none, such as %s: %s",
+			prefix, key, strings.Join(problems, "; "))
+	}
+	return nil
+}
