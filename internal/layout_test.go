@@ -82,18 +82,71 @@ var rules = []rule{
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/contract internal/controllers
 		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
-		internal/hookserver internal/inplace/engine internal/linuxhost internal/port
-		internal/topology internal/transport/pod internal/transport/ssh internal/updaters
-		internal/updaters/handover internal/updaters/hosts internal/updaters/k8sd
-		internal/updaters/remote internal/workload
+		internal/hookserver internal/inplace/engine internal/inplace/request internal/linuxhost
+		internal/port internal/topology internal/transport/pod internal/transport/ssh
+		internal/updaters internal/updaters/handover internal/updaters/hosts
+		internal/updaters/k8sd internal/updaters/remote internal/workload
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
 		internal/keyed internal/text pkg/plan pkg/version
 	`},
-	{pkg: "internal/cli", kind: effects, imports: ``},
+	{pkg: "internal/cli", kind: effects, imports: `
+		api/v1alpha1 internal/cli/management internal/inplace/request internal/manifest
+		internal/text internal/view pkg/plan
+	`},
+	{pkg: "internal/cli/approvecmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/gate internal/snapshot
+		internal/text
+	`},
+	{pkg: "internal/cli/doctorcmd", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/doctor
+		internal/hookserver internal/manifest internal/view
+	`},
+	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
+		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/guard/guardwebhook
+		internal/hookserver
+	`},
+	{pkg: "internal/cli/logscmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/linuxhost internal/snapshot
+		internal/status
+	`},
 	{pkg: "internal/cli/management", kind: effects, imports: `api/v1alpha1 internal/snapshot`},
+	{pkg: "internal/cli/managercmd", kind: effects, imports: `
+		internal/app internal/cli/extensioncmd internal/cli/serving
+	`},
+	{pkg: "internal/cli/plancmd", kind: effects, imports: `
+		internal/cli internal/cli/planinput internal/manifest internal/view pkg/plan
+	`},
+	{pkg: "internal/cli/planinput", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/inplace/cover
+		internal/inplace/preview internal/manifest internal/port internal/snapshot
+		internal/updaters internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
+		internal/view pkg/plan pkg/version
+	`},
 	{pkg: "internal/cli/serving", kind: effects, imports: `internal/hookserver`},
+	{pkg: "internal/cli/simulatecmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/cli/planinput internal/manifest
+		internal/simulate/fleet internal/simulate/inventory internal/simulate/page
+		internal/simulate/scenario internal/simulate/whatif internal/view pkg/plan
+	`},
+	{pkg: "internal/cli/statuscmd", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/snapshot
+		internal/status internal/view
+	`},
+	{pkg: "internal/cli/updatercmd", kind: effects, imports: `
+		internal/cli internal/cli/management internal/conformance internal/linuxhost internal/port
+		internal/text internal/transport/ssh internal/updaters/hosts internal/view
+		internal/workload pkg/version
+	`},
+	{pkg: "internal/cli/upgradecmd", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/inplace
+		internal/inplace/request internal/snapshot internal/status internal/view pkg/version
+	`},
+	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
+		internal/chain internal/cli internal/cli/planinput internal/simulate/explore
+		internal/snapshot internal/view pkg/plan pkg/version
+	`},
 	{pkg: "internal/conformance", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/text internal/updaters
 	`},
@@ -132,13 +185,15 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
 		internal/snapshot internal/updatepolicy pkg/version
 	`},
-	{pkg: "internal/inplace/request", kind: pure, imports: `internal/inplace pkg/version`},
+	{pkg: "internal/inplace/request", kind: pure, imports: `
+		api/v1alpha1 internal/inplace pkg/version
+	`},
 	{pkg: "internal/keyed", kind: pure, imports: ``},
 	{pkg: "internal/linuxhost", kind: pure, imports: `
 		internal/inplace internal/port internal/text pkg/version embed
 	`},
 	{pkg: "internal/manifest", kind: effects, imports: `
-		api/v1alpha1 internal/snapshot pkg/plan pkg/version
+		api/v1alpha1 internal/doctor internal/snapshot pkg/plan pkg/version
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},

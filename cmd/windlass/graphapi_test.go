@@ -185,7 +185,7 @@ func (f *graphAPI) done() []string {
 	return what
 }
 
-// put creates a graph or changes its spec.
+// Put creates a graph or changes its spec.
 func (f *graphAPI) put(name string, spec v1alpha1.UpgradeGraphSpec) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,6 +10,17 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/approvecmd"
+	"github.com/windlass-dev/windlass/internal/cli/doctorcmd"
+	"github.com/windlass-dev/windlass/internal/cli/extensioncmd"
+	"github.com/windlass-dev/windlass/internal/cli/logscmd"
+	"github.com/windlass-dev/windlass/internal/cli/managercmd"
+	"github.com/windlass-dev/windlass/internal/cli/plancmd"
+	"github.com/windlass-dev/windlass/internal/cli/simulatecmd"
+	"github.com/windlass-dev/windlass/internal/cli/statuscmd"
+	"github.com/windlass-dev/windlass/internal/cli/updatercmd"
+	"github.com/windlass-dev/windlass/internal/cli/upgradecmd"
+	"github.com/windlass-dev/windlass/internal/cli/verifycmd"
 )
 
 // buildVersion is set by the linker; see the Makefile.
@@ -30,8 +41,8 @@ It plans the shortest legal chain, shows it and says why before anything happens
 		Version: buildVersion,
 	}
 	root.AddCommand(
-		newApproveCommand(), newDoctorCommand(), newExtensionCommand(), newLogsCommand(systemClock()), newManagerCommand(), newPlanCommand(),
-		newSimulateCommand(), newStatusCommand(), newUpdaterCommand(), newUpgradeCommand(systemClock()), newVerifyCommand(),
+		approvecmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(),
+		simulatecmd.New(), statuscmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),
 	)
 	return root
 }

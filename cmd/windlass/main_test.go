@@ -16,6 +16,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/test/apiserver"
 	"github.com/windlass-dev/windlass/test/scripts"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // connectAndLog is what a command does that has controller-runtime log something.
 func connectAndLog() {
-	if _, _, err := management.Connect(newKubeFlags()); err != nil {
+	if _, _, err := management.Connect(cli.NewKubeFlags()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(int(cli.ExitFailure))
 	}
@@ -79,10 +80,10 @@ func cmdAPIServer(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: apiserver FOLDER KUBECONFIG")
 	}
 	folder, kubeconfig := ts.MkAbs(args[0]), ts.MkAbs(args[1])
-	handler, err := newFakeAPI(folder)
+	handler, err := apiserver.New(folder)
 	ts.Check(err)
 	server := httptest.NewServer(handler)
 	ts.Defer(server.Close)
 	ts.Defer(server.CloseClientConnections)
-	ts.Check(os.WriteFile(kubeconfig, []byte(fakeKubeconfig(server)), 0o600))
+	ts.Check(os.WriteFile(kubeconfig, []byte(apiserver.Kubeconfig(server)), 0o600))
 }

@@ -26,7 +26,7 @@ var paths = []path{
 	{name: "CanUpdate", from: `hookserver\.\w+\)\.CanUpdateMachine$`, to: `remote\.\w+\)\.CanUpdateMachine$`},
 	{name: "UpdateMachine", from: `hookserver\.\w+\)\.UpdateMachine$`, to: `remote\.\w+\)\.UpdateMachine$`},
 	{name: "annotation", from: `(engine/annotated|inplace/annotations)\.Engine\)\.Machine$|inplace/engine\.Engine\)\.UpgradeMachine$`, to: `remote\.\w+\)\.UpdateMachine$`},
-	{name: "simulate", from: `cmd/windlass\.runSimulate$`, to: `chain\.Decide$`},
+	{name: "simulate", from: `(cmd/windlass\.runSimulate|cli/simulatecmd\.run)$`, to: `chain\.Decide$`},
 	{name: "kubeadm step", from: `hosts\.\w+\)\.UpdateMachine$`, to: `ssh\.\w+\)\.Exec$`},
 }
 

@@ -1,0 +1,138 @@
+package approvecmd
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/gate"
+)
+
+const long = `Approve lets an upgrade go on at UpgradeGates that need approval. An approval holds for one Cluster, one gate and
+one step: the lifecycle hook and the version. Cluster API asks again within a minute.
+
+Without flags it approves the one step that waits for approval. Where several do, choose with --gate or --step, or
+take them all with --all-pending. --step with a whole version also approves a step that has not come yet.
+
+--list shows what holds the Cluster's upgrade and since when, what was approved, and annotations
+` + clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + `/NAME, which hold an upgrade before it
+begins; --annotation NAME takes one away.
+
+The exit status is 0 if it is done, or was already; 3 if nothing waits that could be approved, or no such approval
+or annotation is there; and 1 for other failures.`
+
+const example = `  # What does the upgrade wait for?
+  windlass approve my-cluster -n my-namespace --list
+
+  # Let it go on
+  windlass approve my-cluster --gate maintenance
+
+  # Approve beforehand, and take that back
+  windlass approve my-cluster --step "before workers v1.32.4"
+  windlass approve my-cluster --step "before workers v1.32.4" --revoke`
+
+// options are the flags of windlass approve.
+type options struct {
+	gate, step, annotation    string
+	allPending, list, revoked bool
+	kube                      *genericclioptions.ConfigFlags
+}
+
+// New returns windlass approve.
+func New() *cobra.Command {
+	o := &options{kube: cli.NewKubeFlags()}
+	cmd := &cobra.Command{
+		Use:               "approve CLUSTER",
+		Short:             "Let an upgrade go on at gates that need approval",
+		Long:              long,
+		Example:           example,
+		Args:              cli.ClusterArg,
+		ValidArgsFunction: cli.CompleteCluster(o.kube, nil),
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.gate, "gate", "", "`NAME` of the UpgradeGate to approve at")
+	flags.StringVar(&o.step, "step", "", "`STEP` to approve, such as \"before workers v1.32\"; a whole version such as v1.32.4 also approves in advance")
+	flags.BoolVar(&o.allPending, "all-pending", false, "approve all that waits for approval")
+	flags.BoolVar(&o.list, "list", false, "show what holds the upgrade, and change nothing")
+	flags.BoolVar(&o.revoked, "revoke", false, "take an approval back; a step that has begun goes on")
+	flags.StringVar(&o.annotation, "annotation", "", "take away the annotation "+clusterv1.BeforeClusterUpgradeHookAnnotationPrefix+"/`NAME`")
+	cmd.MarkFlagsMutuallyExclusive("list", "gate")
+	cmd.MarkFlagsMutuallyExclusive("list", "step")
+	cmd.MarkFlagsMutuallyExclusive("list", "all-pending")
+	cmd.MarkFlagsMutuallyExclusive("list", "revoke")
+	cmd.MarkFlagsMutuallyExclusive("all-pending", "revoke")
+	for _, other := range []string{"gate", "step", "all-pending", "list", "revoke"} {
+		cmd.MarkFlagsMutuallyExclusive("annotation", other)
+	}
+	cli.AddKubeFlags(cmd, o.kube)
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command, name string) error {
+	pattern, err := o.parseStep()
+	if err != nil {
+		return err
+	}
+	m, namespace, err := management.Connect(o.kube)
+	if err != nil {
+		return err
+	}
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	held, err := fetchHeld(ctx, m, types.NamespacedName{Namespace: namespace, Name: name})
+	if err != nil {
+		return err
+	}
+	if o.list {
+		held.write(out)
+		return nil
+	}
+	writer, err := m.NewClient()
+	if err != nil {
+		return err
+	}
+	a := approver{client: writer, config: m.Config, held: held, out: out, now: time.Now()}
+	switch {
+	case o.annotation != "":
+		return a.removeAnnotation(ctx, o.annotation)
+	case o.revoked:
+		return a.revoke(ctx, held.selectApproved(o.gate, pattern), o.gate != "" || pattern != nil)
+	default:
+		return a.approve(ctx, held.selectPending(o.gate, pattern), o.allPending || o.gate != "" || pattern != nil, held.explainNone(o.gate, pattern))
+	}
+}
+
+// parseStep returns nil where no step was given.
+func (o *options) parseStep() (*gate.StepPattern, error) {
+	if o.step == "" {
+		return nil, nil
+	}
+	pattern, err := gate.ParseStepPattern(o.step)
+	if err != nil {
+		return nil, cli.WrapInput("--step", err)
+	}
+	return &pattern, nil
+}
+
+// held is what is known about what holds a Cluster's upgrade.
+type held struct {
+	cluster *clusterv1.Cluster
+	gates   []v1alpha1.UpgradeGate
+}
+
+func fetchHeld(ctx context.Context, m management.Cluster, key types.NamespacedName) (held, error) {
+	h := held{cluster: &clusterv1.Cluster{}}
+	if err := m.Object(ctx, "Cluster", key, h.cluster); err != nil {
+		return held{}, err
+	}
+	var err error
+	h.gates, err = m.UpgradeGates(ctx, key.Namespace)
+	return h, err
+}

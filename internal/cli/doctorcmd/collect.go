@@ -1,0 +1,162 @@
+package doctorcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/doctor"
+)
+
+// collector reads facts about a cluster, one kind after the other. What does not exist is no error.
+type collector struct {
+	management.Cluster
+	facts *doctor.Facts
+}
+
+func (c *collector) key() types.NamespacedName {
+	return client.ObjectKeyFromObject(c.facts.Objects.Cluster)
+}
+
+func (c *collector) readClass(ctx context.Context) error {
+	if !c.facts.Objects.Cluster.Spec.Topology.IsDefined() {
+		return nil
+	}
+	key := c.facts.Objects.Cluster.GetClassKey()
+	class := &clusterv1.ClusterClass{}
+	if err := c.Object(ctx, "ClusterClass", key, class); err != nil {
+		return err
+	}
+	c.facts.Class = class
+	return nil
+}
+
+func (c *collector) readUpdaters(ctx context.Context) (err error) {
+	c.facts.Updaters, err = c.Updaters(ctx)
+	return err
+}
+
+func (c *collector) readNamespace(ctx context.Context) (err error) {
+	c.facts.NamespaceLabels, err = c.NamespaceLabels(ctx, c.key().Namespace)
+	return err
+}
+
+func (c *collector) readHealthChecks(ctx context.Context) error {
+	in := management.InNamespace(c.key().Namespace)
+	found, err := management.List[*clusterv1.MachineHealthCheck, clusterv1.MachineHealthCheckList](
+		ctx, c.Cluster, "MachineHealthChecks", in)
+	for _, h := range found {
+		if h.Spec.ClusterName == c.key().Name {
+			c.facts.HealthChecks = append(c.facts.HealthChecks, h)
+		}
+	}
+	return management.IgnoreMissing(err)
+}
+
+func (c *collector) readManagers(ctx context.Context) (err error) {
+	of := management.Scope{Options: []client.ListOption{client.HasLabels{clusterv1.ProviderNameLabel}}}
+	c.facts.Managers, err = management.ListKnown[appsv1.Deployment, appsv1.DeploymentList](
+		ctx, c.Cluster, "Deployments", of)
+	return err
+}
+
+func (c *collector) readExtensions(ctx context.Context) (err error) {
+	c.facts.Extensions, err = management.ListKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](
+		ctx, c.Cluster, "ExtensionConfigs", management.Scope{})
+	return err
+}
+
+func (c *collector) readGuard(ctx context.Context) error {
+	guard := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := c.Object(ctx, "ValidatingWebhookConfiguration", types.NamespacedName{Name: v1alpha1.GuardConfigurationName}, guard)
+	if err == nil {
+		c.facts.Guard = guard
+	}
+	return management.IgnoreMissing(err)
+}
+
+// readTemplates looks for the objects that Cluster API must have to ask the extension: the templates of MachineSets with
+// machines, and what control plane Machines are made of.
+func (c *collector) readTemplates(ctx context.Context) error {
+	sets, err := management.List[*clusterv1.MachineSet, clusterv1.MachineSetList](
+		ctx, c.Cluster, "MachineSets", management.InCluster(c.key()))
+	if management.IgnoreMissing(err) != nil {
+		return err
+	}
+	known := map[clusterv1.ContractVersionedObjectReference]bool{}
+	for _, r := range c.references(sets) {
+		exists, looked := known[r.ref]
+		if !looked {
+			if exists, err = c.exists(ctx, r.ref); err != nil {
+				return err
+			}
+			known[r.ref] = exists
+		}
+		if !exists {
+			c.facts.Missing = append(c.facts.Missing, doctor.Reference{Group: r.group, From: r.from, To: r.ref.Kind + " " + r.ref.Name})
+		}
+	}
+	slices.SortFunc(c.facts.Missing, func(a, b doctor.Reference) int { return strings.Compare(a.From+a.To, b.From+b.To) })
+	return nil
+}
+
+// reference is a reference that an object of a group holds.
+type reference struct {
+	// group is the name of a MachineDeployment; empty for the control plane.
+	group, from string
+	ref         clusterv1.ContractVersionedObjectReference
+}
+
+func (c *collector) references(sets []*clusterv1.MachineSet) []reference {
+	var all []reference
+	add := func(group, from string, spec *clusterv1.MachineSpec) {
+		all = append(all, reference{group: group, from: from, ref: spec.InfrastructureRef})
+		if spec.Bootstrap.ConfigRef.IsDefined() {
+			all = append(all, reference{group: group, from: from, ref: spec.Bootstrap.ConfigRef})
+		}
+	}
+	for _, md := range c.facts.Objects.MachineDeployments {
+		add(md.Name, "MachineDeployment "+md.Name, &md.Spec.Template.Spec)
+	}
+	for _, ms := range sets {
+		if ms.Spec.Replicas != nil && *ms.Spec.Replicas > 0 {
+			add(ms.Labels[clusterv1.MachineDeploymentNameLabel], "MachineSet "+ms.Name, &ms.Spec.Template.Spec)
+		}
+	}
+	for _, machine := range c.facts.Objects.Machines {
+		if capi.IsControlPlane(machine) {
+			add("", "Machine "+machine.Name, &machine.Spec)
+		}
+	}
+	return slices.DeleteFunc(all, func(r reference) bool { return !r.ref.IsDefined() })
+}
+
+// exists looks an object up by its metadata.
+func (c *collector) exists(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (bool, error) {
+	mapping, err := c.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err == nil {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(mapping.GroupVersionKind)
+		err = c.Get(ctx, types.NamespacedName{Namespace: c.key().Namespace, Name: ref.Name}, object)
+	}
+	if err == nil {
+		return true, nil
+	}
+	if management.IgnoreMissing(err) == nil {
+		return false, nil
+	}
+	return false, &management.ReadError{Item: fmt.Sprintf("%s %s/%s", ref.Kind, c.key().Namespace, ref.Name), Err: err}
+}

@@ -1,0 +1,239 @@
+package extensioncmd
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/serving"
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
+	"github.com/windlass-dev/windlass/internal/hookserver"
+)
+
+// options are the flags of `windlass extension`.
+type options struct {
+	serving                 serving.Flags
+	guardPort               int
+	guardClientCAName       string
+	healthAddr, metricsAddr string
+	leaderElect, gates      bool
+	inPlace                 InPlaceFlags
+	namespace               string
+	log                     cli.LogOptions
+}
+
+// New returns windlass extension.
+func New() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "extension",
+		Short: "Serve upgrade plans and updates in place to Cluster API as a runtime extension",
+		Long: `Serve upgrade plans and updates in place to Cluster API as a runtime extension, over TLS.
+
+The extension answers the GenerateUpgradePlan hook. It plans from UpgradeGraph objects, which say which
+Kubernetes versions there are, which steps between them are blocked, and which versions must be reached first.
+Name it in a ClusterClass, in spec.upgrade.external.generateUpgradePlanExtension, as
+` + hookserver.GenerateUpgradePlanHandler + `.<name of the ExtensionConfig>.
+
+It answers CanUpdateMachine, CanUpdateMachineSet and UpdateMachine by the updaters that Updater objects
+register, as UpdatePolicy objects allow. It must be the only extension for these hooks. It also serves the
+admission webhook, at ` + guardwebhook.GuardPath + `, that keeps machines from being replaced where a policy forbids it.
+
+It answers the lifecycle hooks of upgrades, by which UpgradeGate objects hold an upgrade until a person approves
+it, a maintenance window is open, or checks of the cluster pass.
+
+It keeps the status of these objects. Of several replicas one serves, with --leader-elect, and is ready; without
+it, run one. The manifests for all of this are in config/.`,
+		Example: `  # In a cluster, with the certificate from a mounted Secret:
+  windlass extension --cert-dir /etc/windlass/tls
+
+  # On this machine, for the management cluster of the current kubeconfig context:
+  windlass extension --bind-address 127.0.0.1 --cert-dir ./certs --health-addr 127.0.0.1:8081`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	o.serving.Add(cmd)
+	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have another certificate or none (default: --port)")
+	flags.StringVar(&o.guardClientCAName, "guard-client-ca-name", "", "file in --cert-dir with the CA that must have signed the API servers' client certificates, for --guard-port; read again when it changes (default: API servers need none)")
+	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
+	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to whoever reaches it (default: none)")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
+	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
+	o.inPlace.AddFlags(flags)
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
+	o.log.AddFlags(flags)
+	return cmd
+}
+
+// run serves until ctx is cancelled.
+func (o *options) run(ctx context.Context, logs io.Writer) error {
+	if err := o.log.Apply(logs); err != nil {
+		return err
+	}
+	upgrades, err := o.inPlace.Check()
+	if err != nil {
+		return err
+	}
+	if err := o.serving.Check(); err != nil {
+		return err
+	}
+	served := app.ExtensionOptions{
+		BindAddress: o.serving.BindAddress, Port: o.serving.Port, GuardPort: o.guardPort, CertDir: o.serving.CertDir, ClientCAName: o.serving.ClientCAName, GuardClientCAName: o.guardClientCAName,
+		NoGates: !o.gates, InPlaceUpgrades: upgrades,
+	}
+	if err := CheckGuard(guardCAFlags, served); err != nil {
+		return err
+	}
+	restConfig, err := o.restConfig()
+	if err != nil {
+		return err
+	}
+	mgr, err := o.newManager(restConfig, upgrades)
+	if err != nil {
+		return err
+	}
+	hooks, _, err := app.SetUpExtension(ctx, mgr, served)
+	if err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the liveness check: %w", err)
+	}
+	// The hook server starts after the caches have synced, so this stands for both.
+	if err := mgr.AddReadyzCheck("hooks", hooks.Ready); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("serving: %w", err)
+	}
+	return nil
+}
+
+// GuardFlags are the names of the flags about the guard's port.
+type GuardFlags struct{ Port, Dir, HooksCA, ClientCA string }
+
+var guardCAFlags = GuardFlags{Port: "guard-port", Dir: "cert-dir", HooksCA: "client-ca-name", ClientCA: "guard-client-ca-name"}
+
+// CheckGuard finds a CA for the guard's callers that cannot be used, and a guard at the port of hooks
+// that need a certificate: API servers present none there, so they would refuse kept Machines.
+func CheckGuard(flags GuardFlags, o app.ExtensionOptions) error {
+	own := o.GuardPort != 0 && o.GuardPort != o.Port
+	switch {
+	case !own && o.GuardClientCAName != "":
+		return fmt.Errorf("--%s has no effect on the port of the hooks. Fix: set --%s, so that the guard has a port of its own", flags.ClientCA, flags.Port)
+	case !own && o.ClientCAName != "":
+		return fmt.Errorf("--%s asks every caller of the port for a certificate, also API servers that ask the guard. "+
+			"Fix: set --%s, so that the guard has a port of its own", flags.HooksCA, flags.Port)
+	}
+	return serving.CheckClientCA(flags.Dir, o.CertDir, flags.ClientCA, o.GuardClientCAName)
+}
+
+func (o *options) restConfig() (*rest.Config, error) {
+	restConfig, err := o.serving.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	serving.Unthrottle(restConfig)
+	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
+}
+
+func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := app.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	metrics := metricsserver.Options{BindAddress: "0"}
+	if o.metricsAddr != "" {
+		metrics = metricsserver.Options{
+			BindAddress: o.metricsAddr, SecureServing: true, CertDir: o.serving.CertDir,
+			CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
+		}
+	}
+	skipNameValidation := true
+	mgr, err := ctrl.NewManager(restConfig, manager.Options{
+		Scheme:                 scheme,
+		Metrics:                metrics,
+		HealthProbeBindAddress: o.healthAddr,
+		LeaderElection:         o.leaderElect, LeaderElectionID: "extension.windlass.dev", LeaderElectionNamespace: o.namespace,
+		// The lease is given back once nothing is under way any more, so that the next replica need not wait for its end.
+		LeaderElectionReleaseOnCancel: true,
+		// Managed fields are half of an object, and nothing here looks at them.
+		Cache: cache.Options{DefaultTransform: slim(upgrades)},
+		// Names are validated against a register of the whole process, which would keep a test from running this twice.
+		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+	}
+	return mgr, nil
+}
+
+// slim drops what nothing here looks at from objects in the cache: managed fields, which are half of an object, annotations of
+// CustomResourceDefinitions, in which kubectl apply keeps a copy of the whole object, and what extension.SlimMachine does.
+func slim(upgrades app.InPlaceUpgrades) toolscache.TransformFunc {
+	slimMachine, slimWhole := app.SlimMachine(upgrades), app.SlimWholeMachine(upgrades)
+	return func(object any) (any, error) {
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			return object, nil //nolint:nilerr // It is no object, so there is nothing to drop.
+		}
+		accessor.SetManagedFields(nil)
+		if metadata, ok := object.(*metav1.PartialObjectMetadata); ok && metadata.Kind == "CustomResourceDefinition" {
+			metadata.Annotations = nil
+		}
+		if _, whole := object.(*clusterv1.Machine); whole {
+			return slimWhole(object)
+		}
+		return slimMachine(object)
+	}
+}
+
+// InPlaceFlags are the flags about upgrades in place that annotations ask for.
+type InPlaceFlags struct {
+	On     bool
+	prefix string
+}
+
+func (f *InPlaceFlags) AddFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.On, FlagInPlace, true, "carry out the upgrades in place that annotations on Machines, MachineDeployments and control planes ask for, unless another process does (windlass manager: only with --extension-port by default)")
+	flags.StringVar(&f.prefix, flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix, "what the keys of these annotations begin with")
+}
+
+const (
+	FlagInPlace       = "in-place-upgrades"
+	flagInPlacePrefix = "in-place-upgrade-prefix"
+)
+
+// Check finds a prefix with which there are no annotations.
+func (f *InPlaceFlags) Check() (app.InPlaceUpgrades, error) {
+	upgrades := app.InPlaceUpgrades{Off: !f.On, Prefix: f.prefix}
+	if f.prefix == "" {
+		return upgrades, fmt.Errorf("--%s is empty; leave it away for %s", flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix)
+	}
+	if err := upgrades.Check(); err != nil {
+		return upgrades, fmt.Errorf("--%s: %w", flagInPlacePrefix, err)
+	}
+	return upgrades, nil
+}

@@ -1,0 +1,2 @@
+// Package plancmd is windlass plan and windlass plan check.
+package plancmd

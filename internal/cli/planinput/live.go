@@ -1,0 +1,78 @@
+package planinput
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/doctor"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+)
+
+// ResolveCluster makes a request from a Cluster.
+func ResolveCluster(ctx context.Context, m management.Cluster, key types.NamespacedName, in Input) (Request, error) {
+	objects, err := m.Objects(ctx, key, in.From.IsZero())
+	if err != nil {
+		return Request{}, err
+	}
+	r, _, err := resolveState(objects, in, Origins{})
+	if err != nil {
+		return Request{}, err
+	}
+	class, graphs, err := m.Source(ctx, objects.Cluster)
+	// With versions from flags the class is not needed for the plan. Without it less is known about
+	// updates.
+	if err != nil && in.Versions == nil {
+		return Request{}, err
+	}
+	r.Updates = liveUpdates(ctx, m, objects, class)
+	return r.withSource(in.Versions, class, graphs, Origins{})
+}
+
+// liveUpdates prepares the question for a Cluster of the management cluster. That something cannot be read keeps no plan from
+// being made: it is said.
+func liveUpdates(ctx context.Context, m management.Cluster, objects snapshot.Objects, class *clusterv1.ClusterClass) *Updates {
+	facts := doctor.Facts{Live: true, Now: time.Now(), Objects: objects, Class: class}
+	var err error
+	if facts.Policies, err = m.UpdatePolicies(ctx, objects.Cluster.Namespace); err == nil && len(facts.Policies) > 0 {
+		facts.Updaters, err = m.Updaters(ctx)
+	}
+	labelsKnown := false
+	if err == nil && len(facts.Policies) > 0 {
+		var unread error
+		facts.NamespaceLabels, unread = m.NamespaceLabels(ctx, objects.Cluster.Namespace)
+		labelsKnown = unread == nil
+	}
+	u := newUpdates(facts)
+	u.ask.NamespaceLabelsKnown = labelsKnown
+	u.ask.Fetch = func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
+		object, err := m.Referenced(ctx, objects.Cluster.Namespace, ref)
+		if err != nil {
+			return nil, err
+		}
+		return object.Object, nil
+	}
+	if err == nil && len(facts.Policies) > 0 {
+		u.controlPlaneMachine, err = firstControlPlaneMachine(ctx, m, client.ObjectKeyFromObject(objects.Cluster))
+	}
+	if err != nil {
+		u.Problem = err.Error()
+	}
+	return u
+}
+
+func firstControlPlaneMachine(ctx context.Context, m management.Cluster, key types.NamespacedName) (*clusterv1.Machine, error) {
+	in := management.InCluster(key)
+	in.Options = append(in.Options, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	machines, err := management.List[*clusterv1.Machine, clusterv1.MachineList](ctx, m, "control plane Machines", in)
+	if err != nil || len(machines) == 0 {
+		return nil, err
+	}
+	return slices.MinFunc(machines, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) }), nil
+}

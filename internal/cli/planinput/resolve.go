@@ -1,0 +1,264 @@
+package planinput
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/plan"
+)
+
+// assumedGroup is the name of the group that stands for workers about which nothing was said.
+const assumedGroup = "workers"
+
+// Request is what to plan, and where each part of it was read.
+type Request struct {
+	Request plan.Request
+	// Notes are what the user should know about how the request came about.
+	Notes []string
+	// HideGroups says that nobody gave the groups a name.
+	HideGroups bool
+	// items say where each item was read, source where the versions on offer were; empty for what came from flags.
+	items  map[plan.Item]string
+	Source string
+	// Heading goes before a table.
+	Heading string
+	// Prefix goes before an error that is not about the request itself.
+	Prefix string
+	// fromFlags says that nothing but flags was read.
+	fromFlags bool
+	// Updates says how machines will be updated; nil for plans from flags alone.
+	Updates *Updates
+}
+
+// sourceRules are about what is on offer; all others are about one item of the request.
+var sourceRules = []plan.Rule{plan.RuleTargetNotOffered, plan.RuleMinorMissing, plan.RuleNextMinorOnly, plan.RuleBlocked, plan.RuleFloor}
+
+// Locate puts before a planner's error where the item at fault was read.
+func (r Request) Locate(err error) error {
+	fault, ok := errors.AsType[*plan.Error](err)
+	if !ok {
+		return err
+	}
+	if r.fromFlags && fault.Rule == plan.RuleNextMinorOnly {
+		// The planner's own words are about a ClusterClass.
+		fixed := *fault
+		fixed.Fix = "give the versions that there are with --versions, manifests with -f, or the name of a CLUSTER"
+		err = &fixed
+	}
+	where := r.items[fault.Item]
+	if slices.Contains(sourceRules, fault.Rule) {
+		where = r.Source
+	}
+	if where == "" && !fault.Rule.BadInput() {
+		where = r.Prefix
+	}
+	if where == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", where, err)
+}
+
+// Report says why there is no plan, in the format that was asked for, and chooses the exit code.
+func (r Request) Report(cmd *cobra.Command, in Input, cause error) error {
+	var explanation []plan.ExplanationLine
+	if _, planned := errors.AsType[*plan.Error](cause); planned && in.Explain {
+		explanation = plan.Explain(r.Request).Lines
+	}
+	return cli.Report(cmd, in.Format, r.Locate(cause), explanation...)
+}
+
+// elsewhere is where windlass plan can find what flags do not say.
+const elsewhere = ", or manifests with -f, or the name of a CLUSTER"
+
+// ResolveFlags makes a request from flags alone. Errors add otherwise to what they ask for.
+func ResolveFlags(in Input, otherwise string) (Request, error) {
+	switch {
+	case in.From.IsZero() && in.To.IsZero():
+		return Request{}, cli.InputErrorf("--from, --to", "they are missing; give both%s", otherwise)
+	case in.From.IsZero():
+		return Request{}, cli.InputErrorf("--from", "it is missing; give the version that the control plane has%s", otherwise)
+	case in.To.IsZero():
+		return Request{}, cli.InputErrorf("--to", "it is missing; give the version to upgrade to")
+	}
+	r := Request{HideGroups: in.unnamed && len(in.Groups) == 1}
+	r.Request.Inventory.ControlPlane, r.Request.Target = in.From, in.To
+	for _, g := range in.Groups {
+		if g.Version.IsZero() {
+			g.Version = in.From
+		}
+		r.Request.Inventory.Groups = append(r.Request.Inventory.Groups, g)
+	}
+	if len(in.Groups) == 0 && !in.noWorkers {
+		r.Request.Inventory.Groups = []plan.Group{{Name: assumedGroup, Version: in.From}}
+		r.HideGroups = true
+		r.Notes = append(r.Notes, fmt.Sprintf("no worker groups were given, so one group at %s is assumed; "+
+			"name yours with --group NAME=VERSION, or leave workers out with --no-workers", in.From))
+	}
+	if in.Versions != nil {
+		r.Request.Source = in.Versions
+	} else {
+		r.Request.Source = plan.NextMinor{}
+		r.Source, r.fromFlags = "without --versions only the next minor can be reached", true
+	}
+	return r, nil
+}
+
+// resolveManifests makes a request from manifests. An UpgradeGraph without a Cluster is a source for flags.
+func resolveManifests(files []string, stdin io.Reader, namespace, name string, in Input) (Request, error) {
+	set, err := manifest.Read(files, stdin)
+	if err != nil {
+		return Request{}, err
+	}
+	if len(set.Clusters) == 0 && name == "" && len(set.UpgradeGraphs) == 1 && in.Versions == nil {
+		return resolveGraph(set, in)
+	}
+	cluster, err := set.Cluster(namespace, name)
+	if err != nil {
+		return Request{}, err
+	}
+	return ResolveManifest(set, cluster, in)
+}
+
+// ResolveManifest makes a request from a Cluster of manifests.
+func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (Request, error) {
+	facts, classErr, err := set.Facts(cluster, time.Now())
+	if err != nil {
+		return Request{}, err
+	}
+	where := Origins{set: set}
+	r, state, err := resolveState(facts.Objects, in, where)
+	if err != nil {
+		return Request{}, err
+	}
+	if in.To.IsZero() && state.Assumed {
+		return Request{}, cli.InputErrorf("--to",
+			"it is missing, and without a control plane object the Cluster is taken to run %s (%s) already; give --to, or --from when that is where it shall go",
+			state.Target, where.locate(state.Refs[plan.ItemTarget]))
+	}
+	r.Updates = newUpdates(facts)
+	if in.Versions == nil && classErr != nil {
+		return Request{}, addFix(classErr, "give it with -f, or say with --versions which versions there are")
+	}
+	return r.withSource(in.Versions, facts.Class, set.UpgradeGraphs, where)
+}
+
+// withSource completes a request with the versions that flags, or else the Cluster's class offer.
+func (r Request) withSource(
+	given plan.VersionList, class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph, where Origins,
+) (Request, error) {
+	if given != nil {
+		r.Request.Source = given
+		return r, nil
+	}
+	source, ref, err := snapshot.Source(class, graphs)
+	if err != nil {
+		return Request{}, where.Describe(err)
+	}
+	r.Request.Source, r.Source = source, where.locate(ref)
+	if where.set == nil && ref.Kind == "UpgradeGraph" {
+		r.Notes = append(r.Notes, fmt.Sprintf("the extension %q was not called; the plan is made from the UpgradeGraph that serves the class",
+			class.Spec.Upgrade.External.GenerateUpgradePlanExtension))
+	}
+	return r, nil
+}
+
+// resolveGraph plans what flags say by the one UpgradeGraph that the manifests hold.
+func resolveGraph(set *manifest.Set, in Input) (Request, error) {
+	r, err := ResolveFlags(in, "")
+	if err != nil {
+		return Request{}, err
+	}
+	where := Origins{set: set}
+	source, ref, err := snapshot.GraphSource(set.UpgradeGraphs[0])
+	if err != nil {
+		return Request{}, where.Describe(err)
+	}
+	r.Request.Source, r.Source = source, where.locate(ref)
+	return r, nil
+}
+
+// resolveState fills everything but the source from a Cluster's objects.
+func resolveState(objects snapshot.Objects, in Input, where Origins) (Request, snapshot.State, error) {
+	state, err := snapshot.Take(objects, snapshot.Overrides{ControlPlane: in.From, Groups: in.Groups})
+	if err != nil {
+		return Request{}, snapshot.State{}, where.Describe(err)
+	}
+	r := Request{
+		Request: plan.Request{Inventory: state.Inventory, Target: in.To},
+		items:   make(map[plan.Item]string, len(state.Refs)),
+	}
+	for item, ref := range state.Refs {
+		r.items[item] = where.locate(ref)
+	}
+	if in.To.IsZero() {
+		r.Request.Target = state.Target
+	} else {
+		delete(r.items, plan.ItemTarget)
+	}
+	if !state.Moving.IsZero() {
+		r.Notes = append(r.Notes, fmt.Sprintf("the control plane is still on its way from %s to %s; the plan begins when it is there",
+			state.Moving, state.Inventory.ControlPlane))
+	}
+	if note := holdNote(objects.Cluster); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	if len(state.Unmanaged) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("not part of the topology, so that no plan moves them: %s", strings.Join(state.Unmanaged, ", ")))
+	}
+	return r, state, nil
+}
+
+// Origins says where objects were read; the zero value is for objects of a management cluster.
+type Origins struct{ set *manifest.Set }
+
+// Locate names a field: by file and document where it was read from one, else by its object.
+func (o Origins) locate(ref snapshot.Ref) string {
+	if o.set != nil {
+		if origin, known := o.set.OriginOf(ref.Object); known {
+			return fmt.Sprintf("%s: %s", origin, strings.TrimSpace(ref.Kind+" "+ref.Field))
+		}
+	}
+	return ref.String()
+}
+
+// Describe turns the errors of package snapshot into ones that name files, and say how to go on.
+func (o Origins) Describe(err error) error {
+	var field *snapshot.FieldError
+	var extension *snapshot.ExtensionError
+	switch {
+	case errors.As(err, &field):
+		return cli.InputErrorf(o.locate(field.Ref), "%s", field.Problem)
+	case errors.As(err, &extension):
+		from := fmt.Sprintf("upgrade plans of this class come from the extension %q", extension.Extension)
+		const fix = "say with --versions which versions there are, give the extension's UpgradeGraph with -f, " +
+			"or check an answer of the extension with `windlass plan check`"
+		if extension.Err != nil {
+			return cli.InputErrorf(o.locate(extension.Ref), "%s: %w; %s", from, extension.Err, fix)
+		}
+		return cli.InputErrorf(o.locate(extension.Ref), "%s, which only Cluster API can call; %s", from, fix)
+	default:
+		return err
+	}
+}
+
+// addFix adds to an error about manifests what would put it right on the command line.
+func addFix(err error, fix string) error {
+	known, ok := errors.AsType[*manifest.Error](err)
+	if !ok {
+		return err
+	}
+	fixed := *known
+	fixed.Problem += "; " + fix
+	return &fixed
+}

@@ -1,0 +1,2 @@
+// Package simulatecmd is windlass simulate.
+package simulatecmd

@@ -1,0 +1,202 @@
+package statuscmd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/test/apiserver"
+)
+
+var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const watchedObjectsYAML = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prod, namespace: team-a}
+spec: {controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: prod-cp}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: prod-cp, namespace: team-a}
+spec: {version: v1.32.1}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: md-0, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: prod}}
+spec: {clusterName: prod, template: {spec: {version: v1.32.1}}}
+---
+apiVersion: windlass.dev/v1alpha1
+kind: UpdatePolicy
+metadata: {name: other, namespace: team-b}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata: {name: m-1, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0}}
+spec: {clusterName: prod, version: v1.31.2}
+`
+
+// TestStatusWatch follows a cluster while it changes: the status first, then a line for each change and nothing else.
+func TestStatusWatch(t *testing.T) {
+	api, kubeconfig := apiserver.Start(t, watchedObjectsYAML)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reader, writer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		cmd := New() //nolint:contextcheck // A command gets its context when it runs.
+		cmd.SetArgs([]string{"prod", "--watch", "--kubeconfig", kubeconfig})
+		cmd.SetOut(writer)
+		err := cmd.ExecuteContext(ctx)
+		ended <- errors.Join(err, writer.Close())
+	}()
+	lines := bufio.NewScanner(reader)
+	next := func(want string) {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the output ends before %q: %v", want, <-ended)
+		}
+		if got := lines.Text(); !strings.Contains(got, want) {
+			t.Errorf("the next line is %q, want %q", got, want)
+		}
+	}
+	next("| Group ")
+	next("|---")
+	next("| control plane")
+	next("| md-0          | no UpdatePolicy: replace | 1 waiting |")
+
+	put := func(documents string) {
+		t.Helper()
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(documents), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		api.Put(o)
+	}
+	put(`{apiVersion: windlass.dev/v1alpha1, kind: UpdatePolicy, metadata: {name: all, namespace: team-a}, spec: {strategy: ExternalUpdate, targets: [{machineDeployments: [md-0]}]}}`)
+	next("MachineDeployment md-0: all: in place only")
+	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: other, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: another}}}`)
+	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m-1, namespace: team-a,
+labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0}, annotations: {in-place-updates.internal.cluster.x-k8s.io/update-in-progress: ""}},
+spec: {clusterName: prod, version: v1.31.2}}`)
+	next("Machine m-1 (md-0): Marked, to v1.32.1: Cluster API has not changed its spec yet")
+	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m-1, namespace: team-a,
+labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0},
+annotations: {in-place-updates.internal.cluster.x-k8s.io/update-in-progress: "", runtime.cluster.x-k8s.io/pending-hooks: UpdateMachine}},
+spec: {clusterName: prod, version: v1.32.1}}`)
+	next("Machine m-1 (md-0): Queued, to v1.32.1")
+	put(`{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: prod-cp, namespace: team-a}, spec: {version: v1.32.1},
+status: {conditions: [{type: windlass.dev/UpdateBlocked, status: "True", reason: NotCovered, message: Machine /spec/version}]}}`)
+	next("KubeadmControlPlane prod-cp is blocked: NotCovered: Machine /spec/version")
+
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("an interrupted watch ends with %v", err)
+	}
+}
+
+// TestStatusScreen checks what each kind of output gets when a status changes, and when it does not.
+func TestStatusScreen(t *testing.T) {
+	before := status.Report{Namespace: "team-a", Cluster: "prod", Machines: []status.Machine{{Name: "m", Group: "md-0", State: status.Waiting}}}
+	after := before
+	after.Machines = []status.Machine{{Name: "m", Group: "md-0", State: status.UpToDate, Version: "v1.32.1"}}
+	for _, test := range []struct {
+		name   string
+		screen screen
+		first  string
+		second string
+	}{
+		{"lines", screen{format: "table"}, "| Group |", "00:00:00 Machine m (md-0): UpToDate, v1.32.1\n"},
+		{"terminal", screen{format: "table", redraw: true}, clearScreen + "Cluster team-a/prod at 00:00:00\n\n| Group |", clearScreen},
+		{"JSON", screen{format: "json"}, "{\n", "{\n"},
+		{"YAML", screen{format: "yaml"}, "blocked: []\n", "---\nblocked: []\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out bytes.Buffer
+			s := test.screen
+			s.out = &out
+			for _, step := range []struct {
+				report status.Report
+				want   string
+			}{{before, test.first}, {before, ""}, {after, test.second}, {after, ""}} {
+				out.Reset()
+				if err := s.show(step.report, midnight); err != nil {
+					t.Fatal(err)
+				}
+				if got := out.String(); !strings.HasPrefix(got, step.want) || (step.want == "" && got != "") {
+					t.Errorf("show writes %q, want %q first", got, step.want)
+				}
+			}
+		})
+	}
+}
+
+const upgradingObjectsYAML = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: ClusterClass
+metadata: {name: class, namespace: classes}
+spec: {kubernetesVersions: [v1.31.2, v1.32.1]}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prod, namespace: team-a}
+spec:
+  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: prod-cp}
+  topology: {classRef: {name: class, namespace: classes}, version: v1.32.1}
+status:
+  conditions: [{type: ControlPlaneInitialized, status: "True", reason: Initialized, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: prod-cp, namespace: team-a}
+spec: {version: v1.32.1, replicas: 1}
+status: {version: v1.31.2}
+`
+
+// TestStatusWatchEnds checks that a watch ends, without an error, when the upgrade that it has seen is done.
+func TestStatusWatchEnds(t *testing.T) {
+	api, kubeconfig := apiserver.Start(t, upgradingObjectsYAML)
+	reader, writer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		cmd := New()
+		cmd.SetArgs([]string{"prod", "--watch", "--kubeconfig", kubeconfig})
+		cmd.SetOut(writer)
+		err := cmd.ExecuteContext(t.Context())
+		ended <- errors.Join(err, writer.Close())
+	}()
+	var seen []string
+	lines := bufio.NewScanner(reader)
+	for lines.Scan() {
+		seen = append(seen, lines.Text())
+		if strings.HasPrefix(lines.Text(), "| control plane") {
+			o := &unstructured.Unstructured{}
+			document := `{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: prod-cp, namespace: team-a},
+spec: {version: v1.32.1, replicas: 1}, status: {version: v1.32.1}}`
+			if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+				t.Fatal(err)
+			}
+			api.Put(o)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the watch ends with %v", err)
+	}
+	if len(seen) == 0 || !strings.HasPrefix(seen[0], "Upgrade to v1.32.1: under way") {
+		t.Errorf("the first lines are %q, want the upgrade", seen)
+	}
+	isEnd := func(line string) bool {
+		return strings.HasSuffix(line, "Upgrade: UpToDate, to v1.32.1: everything is at v1.32.1")
+	}
+	if !slices.ContainsFunc(seen, isEnd) {
+		t.Errorf("the lines are %q, want the end of the upgrade", seen)
+	}
+}

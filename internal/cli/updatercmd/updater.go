@@ -1,0 +1,28 @@
+package updatercmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/windlass-dev/windlass/internal/linuxhost"
+)
+
+// New returns windlass updater.
+func New() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "updater",
+		Short: "Verify an updater, or upgrade one host",
+		Long: `Verify an updater, or upgrade one Linux host by the steps of one.
+
+An updater changes machines where they run, in the place of replacing them. It speaks Cluster API's hooks
+CanUpdateMachine, CanUpdateMachineSet and UpdateMachine over HTTPS. docs/how-to/write-an-updater.md says how to write one.
+The updaters for Linux hosts come with Windlass; kubeadm, rke2 and k3s carry out their steps on one host, without Cluster API.`,
+		Args: cobra.NoArgs,
+	}
+	tools := systemRunTools()
+	cmd.AddCommand(newHost(linuxhost.Kubeadm, "kubeadm", tools))
+	cmd.AddCommand(newHost(linuxhost.RKE2, "RKE2", tools))
+	cmd.AddCommand(newHost(linuxhost.K3s, "K3s", tools))
+	cmd.AddCommand(newDigests())
+	cmd.AddCommand(newVerify())
+	return cmd
+}

@@ -1,0 +1,2 @@
+// Package verifycmd is windlass verify: it explores everything that can happen to an upgrade.
+package verifycmd

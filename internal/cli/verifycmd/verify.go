@@ -1,0 +1,240 @@
+package verifycmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/planinput"
+	"github.com/windlass-dev/windlass/internal/simulate/explore"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const long = `Verify explores everything that can happen to an upgrade by Windlass' engine, and checks after every step what must
+always hold. It changes nothing, and calls no extension.
+
+It runs the engine itself, the code that "windlass manager" runs, in a simulated world that has the versions, groups
+and limits of this Cluster. Hooks block, fail or are not reached; the manager is killed between any two effects;
+annotations are set and removed; the target changes; Cluster API's own engine takes over and gives way again. Each of
+these comes at every point and in every order; see the output for which come together.
+
+What is checked after each step: version skew, machine by machine; the control plane goes one minor at a time and
+never back; the order of hooks, each completed once per step and none lost; no group moves before its turn, beyond the
+concurrency, or while an annotation keeps it back; what waits is left alone. And from every state: once nothing
+disturbs it any more, the upgrade ends at its target.
+
+The Cluster comes from flags, manifests or the management cluster, as with windlass plan. More than 4 groups are
+represented by 4; a note says by which, and where those cannot show everything the answer is not complete.
+
+Exit codes: 0 everything that can happen was visited, and is safe; 1 a fault was found, not everything was visited
+(--max-states, or groups that are not represented), or a usage or input error; 3 no legal plan exists.
+
+With -o json or -o yaml standard output holds one document, {namespace, cluster, from, to, safe, complete, states,
+transitions, seconds, groups, studies: [{name, varies, states, transitions, complete, seconds}], counterexample:
+{study, problem, trace}, notes}; when there is nothing to explore it is {error: {rule, item, version, message}}.
+safe without complete is no proof.`
+
+const example = `  # Is the upgrade that this Cluster is on, or would begin with its new version, safe whatever happens?
+  windlass verify my-cluster -n my-namespace --to v1.33.0
+
+  # Before it is merged
+  windlass verify -f clusterclass.yaml -f cluster.yaml --to v1.33.0
+
+  # From versions alone, for a script
+  windlass verify --from v1.30.0 --to v1.36.0 --versions v1.31.0,v1.32.0,v1.33.0,v1.34.0,v1.35.0,v1.36.0 -o json`
+
+// defaultMaxStates bounds one study: about half a minute, and 100 MB.
+const defaultMaxStates = 300_000
+
+// outside is what is not explored, and no bound of it.
+const outside = "not shown: Cluster API's own engine is put in charge after this one was killed between a step of the control plane and its record, and that step is over by then; " +
+	"it does not call that step's hooks"
+
+// errUnsafe and errCutOff are why verify fails; both are shown already.
+var (
+	errUnsafe = errors.New("a fault was found")
+	errCutOff = errors.New("not everything was visited")
+)
+
+// New returns windlass verify.
+func New() *cobra.Command {
+	o := &planinput.Options{Kube: cli.NewKubeFlags(), Engine: planinput.EngineWindlass}
+	maxStates := defaultMaxStates
+	cmd := &cobra.Command{
+		Use:               "verify [CLUSTER]",
+		Short:             "Explore everything that can happen to an upgrade, and say whether it is safe",
+		Long:              long,
+		Example:           example,
+		Args:              cli.Reported(cli.OptionalClusterArg),
+		ValidArgsFunction: cli.CompleteCluster(o.Kube, &o.Files),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd, o, args, maxStates)
+		},
+	}
+	flags := cmd.Flags()
+	o.AddInventoryFlags(cmd)
+	o.AddVersionsFlag(cmd)
+	cli.AddFilesFlag(cmd, &o.Files)
+	o.AddSkewFlag(cmd, "kubelets")
+	cli.AddFormatFlag(cmd, &o.Output, "the result", view.ReportFormats())
+	flags.IntVar(&maxStates, "max-states", defaultMaxStates, "visit at most `N` states of each kind of disturbance; what is cut off is said, and is no success")
+	cli.AddKubeFlags(cmd, o.Kube)
+	return cmd
+}
+
+// run resolves what windlass plan resolves, plans, and explores the plan's execution.
+func run(cmd *cobra.Command, o *planinput.Options, args []string, maxStates int) error {
+	in, err := o.Parse(cmd.Flags().Changed)
+	if err == nil && !slices.Contains(view.ReportFormats(), in.Format) {
+		err = cli.InputErrorf("--output", "a verification has no format %q: choose one of %q", in.Format, view.ReportFormats())
+		in.Format = view.Table
+	}
+	if err == nil && maxStates < 1 {
+		err = cli.InputErrorf("--max-states", "it must be at least 1")
+	}
+	if err != nil {
+		return cli.Report(cmd, in.Format, err)
+	}
+	r, err := o.Resolve(cmd.Context(), cmd, args, in)
+	if err != nil {
+		return r.Report(cmd, in, err)
+	}
+	r.Request.Policy = plan.Policy{Skew: in.Policy.Skew, Workers: plan.WorkersPerGroup}
+	r = r.LimitWorkers()
+	result, err := runExplorer(cmd.Context(), r, in, maxStates)
+	if err != nil {
+		return r.Report(cmd, in, err)
+	}
+	return report(cmd, in.Format, result)
+}
+
+// simulation is what is explored: a Cluster at rest, or one with an upgrade under way where objects say so and flags do not say otherwise.
+func simulation(r planinput.Request, in planinput.Input) (explore.Config, error) {
+	c := explore.Config{
+		ControlPlane: r.Request.Inventory.ControlPlane, Target: r.Request.Target, Sources: []plan.Source{r.Request.Source}, Skew: r.Request.Policy.Skew,
+		Groups: simulatedGroups(r.Request.Inventory.Groups),
+	}
+	if r.Updates == nil {
+		return c, nil
+	}
+	objects := r.Updates.Facts.Objects
+	overridden := !in.From.IsZero() || slices.ContainsFunc(in.Groups, func(g plan.Group) bool { return !g.Version.IsZero() })
+	if overridden || objects.ControlPlane == nil {
+		c.Concurrency = snapshot.Concurrency(objects.Cluster)
+		return c, nil
+	}
+	// Both read the same objects: one the oldest machines, the other what objects ask for and what is recorded.
+	now, err := snapshot.Take(objects, snapshot.Overrides{})
+	if err != nil {
+		return c, planinput.Origins{}.Describe(err)
+	}
+	state, recorded, err := snapshot.Chain(objects)
+	if err != nil {
+		return c, planinput.Origins{}.Describe(err)
+	}
+	c.Concurrency, c.Moving, c.Stamp, c.Recorded = state.Concurrency, now.Moving, state.ControlPlane.Stamp, recorded
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		at := slices.IndexFunc(state.Groups, func(read chain.Group) bool { return read.Name == g.Name })
+		if at < 0 {
+			continue
+		}
+		read := state.Groups[at]
+		g.Oldest, g.Version, g.Defer, g.Hold = g.Version, read.Version, read.Defer, read.Hold
+		g.Deleting = read.Deleting
+		if !read.Exists {
+			g.Oldest = version.Version{}
+		}
+	}
+	for _, left := range state.Leaving {
+		c.Groups = append(c.Groups, explore.Group{Name: left.Name, Kind: left.Kind, Version: left.Version, Oldest: left.Oldest, Absent: true, Deleting: left.Deleting})
+	}
+	slices.SortStableFunc(c.Groups, func(a, b explore.Group) int { return cmp.Compare(a.Kind, b.Kind) })
+	return c, nil
+}
+
+// runExplorer plans, and visits all that can happen to the plan.
+func runExplorer(ctx context.Context, r planinput.Request, in planinput.Input, maxStates int) (view.Verification, error) {
+	p, err := plan.Compute(r.Request)
+	if err != nil {
+		return view.Verification{}, err
+	}
+	c, err := simulation(r, in)
+	if err != nil {
+		return view.Verification{}, err
+	}
+	result := view.Verification{From: c.ControlPlane, To: c.Target, Safe: true, Notes: slices.Clone(r.Notes)}
+	if r.Updates != nil {
+		cluster := r.Updates.Facts.Objects.Cluster
+		result.Namespace, result.Cluster = cluster.Namespace, cluster.Name
+	}
+	if len(c.Recorded.Pending) > 0 {
+		result.Notes = append(result.Notes, fmt.Sprintf("an upgrade is under way: it is explored from where it is, with %s pending", strings.Join(cli.NamesOf(c.Recorded.Pending), ", ")))
+	}
+	represented := explore.Represent(c.Groups, c.Concurrency)
+	c.Groups, result.Complete = represented.Groups, represented.Complete
+	if represented.Note != "" {
+		result.Notes = append(result.Notes, represented.Note)
+	}
+	result.Notes = append(result.Notes, outside)
+	for _, g := range c.Groups {
+		result.Groups = append(result.Groups, g.Name)
+	}
+	for _, study := range explore.Studies(c, p.ControlPlane) {
+		began := time.Now()
+		report, err := explore.Explore(ctx, study.Config, maxStates)
+		if err != nil {
+			return result, fmt.Errorf("exploring %s: %w", study.Name, err)
+		}
+		var found *view.Counterexample
+		if v := report.Violation; v != nil {
+			found = &view.Counterexample{Study: study.Name, Problem: v.Problem, Trace: v.Trace}
+		}
+		result.Add(view.VerifiedStudy{
+			Name: study.Name, Varies: study.Varies, States: report.States, Transitions: report.Transitions, Complete: report.Complete,
+			Seconds: time.Since(began).Seconds(),
+		}, found)
+		if found != nil {
+			break
+		}
+	}
+	return result, nil
+}
+
+// simulatedGroups puts MachineDeployments first, as the engine does.
+func simulatedGroups(groups []plan.Group) []explore.Group {
+	simulated := make([]explore.Group, 0, len(groups))
+	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
+		for _, g := range groups {
+			if g.Kind == kind || g.Kind == "" && kind == plan.MachineDeployment {
+				simulated = append(simulated, explore.Group{Name: g.Name, Kind: kind, Version: g.Version, MaxMinorStep: g.MaxMinorStep})
+			}
+		}
+	}
+	return simulated
+}
+
+func report(cmd *cobra.Command, format view.Format, v view.Verification) error {
+	if err := view.WriteVerification(cmd.OutOrStdout(), format, v); err != nil {
+		return err
+	}
+	switch {
+	case v.Counterexample != nil:
+		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errUnsafe}
+	case !v.Complete:
+		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errCutOff}
+	default:
+		return nil
+	}
+}
