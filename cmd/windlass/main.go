@@ -26,7 +26,11 @@ import (
 // buildVersion is set by the linker; see the Makefile.
 var buildVersion = "dev"
 
-func main() { os.Exit(int(cli.Run(context.Background(), newRootCommand(), os.Stderr))) }
+func main() {
+	root := newRootCommand()
+	cli.NameAsPlugin(root, os.Args[0], "extension", "manager")
+	os.Exit(int(cli.Run(context.Background(), root, root.ErrOrStderr())))
+}
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{

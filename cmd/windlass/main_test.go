@@ -22,7 +22,7 @@ import (
 
 // TestMain makes the test binary behave as windlass when a script calls it by that name.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"windlass": main, "connect-and-log": connectAndLog, "knows-roots": knowsRoots})
+	testscript.Main(m, map[string]func(){"windlass": main, "kubectl-windlass": main, "connect-and-log": connectAndLog, "knows-roots": knowsRoots})
 }
 
 // connectAndLog is what a command does that has controller-runtime log something.
@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("KUBERNETES_SERVICE_HOST", "")
 			samples, err := filepath.Abs(filepath.Join("..", "..", "config", "samples"))
 			env.Setenv("SAMPLES", samples)
+			env.Setenv("DOCS", filepath.Join(samples, "..", "..", "docs"))
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -13,6 +13,9 @@ const defaultWidth, defaultHeight = 80, 24
 
 // Terminal returns the terminal that out is, or nil if it is none.
 func Terminal(out io.Writer) *os.File {
+	if plugin, ok := out.(*renamed); ok {
+		out = plugin.Writer
+	}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return file
 	}
