@@ -36,25 +36,55 @@ func CompleteNothing(cmd *cobra.Command, flags ...string) {
 // CompleteArg completes the one argument of a command with those names that begin with what was
 // typed.
 func CompleteArg(list func(context.Context) []string) cobra.CompletionFunc {
+	complete := completeNames(list)
 	return func(
 		cmd *cobra.Command, args []string, prefix string,
 	) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, prefix)
+	}
+}
+
+// CompleteFlag completes a flag with those names that begin with what was typed.
+func CompleteFlag(cmd *cobra.Command, flag string, list func(context.Context) []string) {
+	MustRegister(cmd.RegisterFlagCompletionFunc(flag, completeNames(list)))
+}
+
+func completeNames(list func(context.Context) []string) cobra.CompletionFunc {
+	return func(
+		cmd *cobra.Command, _ []string, prefix string,
+	) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var matches []cobra.Completion
-		if len(args) == 0 {
-			for _, name := range list(cmd.Context()) {
-				if strings.HasPrefix(name, prefix) {
-					matches = append(matches, name)
-				}
+		for _, name := range list(cmd.Context()) {
+			if strings.HasPrefix(name, prefix) {
+				matches = append(matches, name)
 			}
 		}
 		return matches, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// CompleteCluster completes CLUSTER from manifests, where there are files, or else from the
-// management cluster. What cannot be read has no names.
+// CompleteContext completes --context with the contexts of --kubeconfig, or of the kubeconfigs that
+// kubectl reads.
+func CompleteContext(cmd *cobra.Command) {
+	CompleteFlag(cmd, "context", func(context.Context) []string {
+		return management.Contexts(cmd.Flag("kubeconfig").Value.String())
+	})
+}
+
+// CompleteCluster completes CLUSTER with ClusterNames.
 func CompleteCluster(kube *genericclioptions.ConfigFlags, files *[]string) cobra.CompletionFunc {
-	return CompleteArg(func(ctx context.Context) []string {
+	return CompleteArg(ClusterNames(kube, files))
+}
+
+// ClusterNames lists the Clusters of manifests, where there are files, or else of the management
+// cluster. What cannot be read has no names.
+func ClusterNames(
+	kube *genericclioptions.ConfigFlags, files *[]string,
+) func(context.Context) []string {
+	return func(ctx context.Context) []string {
 		if files == nil || len(*files) == 0 {
 			return management.Names[clusterv1.ClusterList](ctx, kube)
 		}
@@ -68,5 +98,5 @@ func CompleteCluster(kube *genericclioptions.ConfigFlags, files *[]string) cobra
 			names = append(names, c.Name)
 		}
 		return names
-	})
+	}
 }

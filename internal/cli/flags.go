@@ -1,13 +1,15 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/view"
 )
@@ -40,12 +42,18 @@ func AddFilesFlag(cmd *cobra.Command, files *[]string) {
 // flag in the format that was asked for.
 func AddKubeFlags(cmd *cobra.Command, kube *genericclioptions.ConfigFlags) {
 	kube.AddFlags(cmd.Flags())
+	CompleteContext(cmd)
+	CompleteFlag(cmd, "namespace", func(ctx context.Context) []string {
+		return management.Names[corev1.NamespaceList](ctx, kube)
+	})
+	CompleteNothing(cmd, "request-timeout", "as", "as-group")
 	cmd.SetFlagErrorFunc(reportFlagError)
 }
 
 // AddPrefixFlag adds --prefix.
-func AddPrefixFlag(flags *pflag.FlagSet, prefix *string) {
-	flags.StringVar(prefix, "prefix", v1alpha1.DefaultInPlaceUpgradePrefix, "`PREFIX` of the annotations that ask for upgrades in place, as --in-place-upgrade-prefix of windlass extension or manager")
+func AddPrefixFlag(cmd *cobra.Command, prefix *string) {
+	cmd.Flags().StringVar(prefix, "prefix", v1alpha1.DefaultInPlaceUpgradePrefix, "`PREFIX` of the annotations that ask for upgrades in place, as --in-place-upgrade-prefix of windlass extension or manager")
+	CompleteNothing(cmd, "prefix")
 }
 
 // CheckPrefix refuses what windlass extension would not take, because the API server would not take it as the beginning of an annotation's key.

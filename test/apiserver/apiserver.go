@@ -1,3 +1,5 @@
+// Package apiserver serves the requests of the command line for tests: a server in memory that speaks
+// enough of the Kubernetes API over HTTP for kubeconfigs, discovery, reads, watches and merge patches.
 package apiserver
 
 import (
@@ -50,6 +52,7 @@ var servedWith = map[string]map[string]string{
 	"windlass.dev/v1alpha1": {"upgradegraphs": "UpgradeGraph", "updaters": "Updater", "updatepolicies": "UpdatePolicy", "upgradegates": "UpgradeGate"},
 }
 
+// New returns a server with the objects in the YAML files of a folder.
 func New(folder string) (*Server, error) {
 	f := &Server{resources: map[string]map[string][]*unstructured.Unstructured{}, version: 1, changed: make(chan struct{})}
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
@@ -116,6 +119,7 @@ current-context: test
 `
 }
 
+// PluralOf returns the resource of a kind.
 func PluralOf(kind string) string {
 	plural := strings.ToLower(kind)
 	switch {

@@ -73,6 +73,10 @@ func New() *cobra.Command {
 		cmd.MarkFlagsMutuallyExclusive("annotation", other)
 	}
 	cli.AddKubeFlags(cmd, o.kube)
+	cli.CompleteFlag(cmd, "gate", func(ctx context.Context) []string {
+		return management.Names[v1alpha1.UpgradeGateList](ctx, o.kube)
+	})
+	cli.CompleteNothing(cmd, "step", "annotation")
 	return cmd
 }
 

@@ -70,7 +70,7 @@ func New() *cobra.Command {
 			}
 			return cli.Reported(cli.ClusterArg)(cmd, args)
 		},
-		ValidArgsFunction: cli.CompleteCluster(o.kube, nil),
+		ValidArgsFunction: cli.CompleteCluster(o.kube, &o.files),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := view.ParseFormat(o.output, view.ReportFormats())
 			if err != nil {

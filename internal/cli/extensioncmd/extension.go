@@ -68,7 +68,7 @@ it, run one. The manifests for all of this are in config/.`,
 
   # On this machine, for the management cluster of the current kubeconfig context:
   windlass extension --bind-address 127.0.0.1 --cert-dir ./certs --health-addr 127.0.0.1:8081`,
-		Args: cobra.NoArgs,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.ErrOrStderr())
 		},
@@ -84,6 +84,8 @@ it, run one. The manifests for all of this are in config/.`,
 	o.inPlace.AddFlags(flags)
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.AddFlags(flags)
+	cli.MustRegister(cmd.MarkFlagDirname("cert-dir"))
+	cli.CompleteContext(cmd)
 	return cmd
 }
 
@@ -216,12 +218,14 @@ type InPlaceFlags struct {
 	prefix string
 }
 
+// AddFlags adds the flags.
 func (f *InPlaceFlags) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.On, FlagInPlace, true, "carry out the upgrades in place that annotations on Machines, MachineDeployments and control planes ask for, unless another process does (windlass manager: only with --extension-port by default)")
 	flags.StringVar(&f.prefix, flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix, "what the keys of these annotations begin with")
 }
 
 const (
+	// FlagInPlace is the name of the flag for InPlaceFlags.On.
 	FlagInPlace       = "in-place-upgrades"
 	flagInPlacePrefix = "in-place-upgrade-prefix"
 )

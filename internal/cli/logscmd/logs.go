@@ -74,7 +74,7 @@ func newMachine(clock cli.Clock) *cobra.Command {
 	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until no update of the Machine goes on")
 	flags.StringVar(&o.operation, "operation", "", "only the attempt with this `ID`")
 	flags.IntVar(&o.tail, "tail", 0, "begin with the last `N` steps; 0 for all that are kept")
-	cli.AddPrefixFlag(flags, &o.prefix)
+	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddKubeFlags(cmd, o.kube)
 	cli.CompleteNothing(cmd, "operation", "tail")
 	return cmd

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -281,4 +283,16 @@ func IgnoreMissing(err error) error {
 func IsGone(err error) bool {
 	failed, ok := errors.AsType[*ReadError](err)
 	return ok && apierrors.IsNotFound(failed.Err)
+}
+
+// Contexts returns the names of the contexts in a kubeconfig, or in those that kubectl reads where path
+// is empty. It is for completion: what cannot be read has none.
+func Contexts(path string) []string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	config, err := rules.Load()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(config.Contexts))
 }

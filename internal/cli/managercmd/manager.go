@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/app"
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/extensioncmd"
 	"github.com/windlass-dev/windlass/internal/cli/serving"
 )
@@ -48,7 +49,7 @@ without "windlass extension" beside it, --in-place-upgrades has it carry out the
   # The same, and the extension with it:
   windlass manager --leader-elect --feature-gates=ClusterTopology=true,RuntimeSDK=true,InPlaceUpdates=true \
     --extension-port=9444 --extension-cert-dir=/etc/windlass/tls`,
-		Args: cobra.NoArgs,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.setInPlaceDefault(cmd.Flags().Changed(extensioncmd.FlagInPlace))
 			return o.run(cmd.Context())
@@ -58,6 +59,10 @@ without "windlass extension" beside it, --in-place-upgrades has it carry out the
 	cmd.Flags().SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	for _, name := range flags.Order {
 		cmd.Flags().AddFlagSet(flags.FlagSets[name])
+	}
+	cli.CompleteContext(cmd)
+	for _, name := range []string{"webhook-cert-dir", flagExtensionCertDir} {
+		cli.MustRegister(cmd.MarkFlagDirname(name))
 	}
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		out := cmd.OutOrStderr()

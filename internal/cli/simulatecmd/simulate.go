@@ -103,7 +103,7 @@ func New() *cobra.Command {
 	cli.MustRegister(cmd.MarkFlagFilename("html", "html"))
 	cli.CompleteValues(cmd, "output", formats()...)
 	cli.CompleteNothing(cmd, "from", "to", "versions", "runs", "seed")
-	cli.MustRegister(cmd.RegisterFlagCompletionFunc("fit-from", cli.CompleteCluster(o.plan.Kube, &o.plan.Files)))
+	cli.CompleteFlag(cmd, "fit-from", cli.ClusterNames(o.plan.Kube, &o.plan.Files))
 	cmd.MarkFlagsMutuallyExclusive("print-scenario", "html")
 	cmd.MarkFlagsMutuallyExclusive("print-scenario", "compare")
 	return cmd

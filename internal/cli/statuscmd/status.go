@@ -92,7 +92,7 @@ func New() *cobra.Command {
 	flags := cmd.Flags()
 	cli.AddFormatFlag(cmd, &o.output, "the status", view.StatusFormats())
 	flags.BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
-	cli.AddPrefixFlag(flags, &o.prefix)
+	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddKubeFlags(cmd, o.kube)
 	return cmd
 }

@@ -71,6 +71,7 @@ func newDigests() *cobra.Command {
 	}
 	cmd.Flags().Int64Var(&serial, "serial", 0, "`NUMBER` of the manifest; at least 1, and higher than that of the one before")
 	cmd.Flags().StringVar(&expires, "expires", "", "`DATE`, such as 2027-06-30, or time in RFC 3339, when the manifest ends to count")
+	cli.CompleteNothing(cmd, "serial", "expires")
 	return cmd
 }
 

@@ -155,7 +155,9 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	}
 	cli.MustRegister(cmd.MarkFlagFilename("bundle", "tar"))
 	cli.CompleteValues(cmd, "output", outputText, outputJSON)
-	cli.CompleteNothing(cmd, "host", "to", "user", "bastion", "binaries-url", "binaries-folder", "digests-sha256", "folder", "context", "node")
+	cli.CompleteNothing(cmd, "host", "to", "user", "bastion", "binaries-url", "binaries-folder", "folder", "node",
+		"digests-sha256", "digests-min-serial", "node-ready-timeout", "timeout")
+	cli.CompleteContext(cmd)
 	cmd.SetFlagErrorFunc(reportRunFlagError)
 }
 

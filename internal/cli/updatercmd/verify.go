@@ -45,7 +45,8 @@ Exit status: 0 if no point failed, 1 otherwise.`,
 		Example: `  windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt
   windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt --fixture fixture.yaml --allow-updates \
     --restart-command 'kubectl rollout restart deployment/my-updater'`,
-		Args: cli.OneArg("URL", "; give the https URL that the updater listens at, such as https://127.0.0.1:9443, with --ca-file for a CA that this machine does not know"),
+		Args:              cli.OneArg("URL", "; give the https URL that the updater listens at, such as https://127.0.0.1:9443, with --ca-file for a CA that this machine does not know"),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
@@ -57,6 +58,8 @@ Exit status: 0 if no point failed, 1 otherwise.`,
 	flags.StringVar(&o.restartCommand, "restart-command", "", "shell command that restarts the updater (default: that point is skipped)")
 	flags.DurationVar(&o.updateTimeout, "update-timeout", conformance.DefaultUpdateTimeout, "how long the update may take")
 	flags.StringVarP(&o.output, "output", "o", verifyTable, `output format: "table" or "json"`)
+	cli.CompleteValues(cmd, "output", verifyTable, verifyJSON)
+	cli.CompleteNothing(cmd, "restart-command", "update-timeout")
 	return cmd
 }
 

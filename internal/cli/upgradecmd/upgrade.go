@@ -1,6 +1,7 @@
 package upgradecmd
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -84,7 +86,7 @@ func New(clock cli.Clock) *cobra.Command {
 		sub := &cobra.Command{
 			Use: kind.use, Short: kind.short, Long: kind.short + ".\n\n" + long, Aliases: kind.aliases,
 			Args:              func(cmd *cobra.Command, args []string) error { return o.report(cmd, cli.OneArg("NAME", "")(cmd, args)) },
-			ValidArgsFunction: cobra.NoFileCompletions,
+			ValidArgsFunction: cli.CompleteArg(func(ctx context.Context) []string { return o.names(ctx, kind.kind) }),
 			RunE:              func(cmd *cobra.Command, args []string) error { return o.report(cmd, o.run(cmd, kind.kind, args[0])) },
 		}
 		o.addFlags(sub)
@@ -104,11 +106,24 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.wait, "wait", true, "follow the upgrade to its end")
 	flags.DurationVar(&o.timeout, "timeout", 0, "follow for at most this `TIME`, such as 30m; 0 for no limit. The upgrade goes on")
 	cli.AddFormatFlag(cmd, &o.output, "what is printed", formats())
-	cli.AddPrefixFlag(flags, &o.prefix)
+	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddKubeFlags(cmd, o.kube)
 	cmd.MarkFlagsMutuallyExclusive("to", "retry", "cancel")
 	cmd.MarkFlagsMutuallyExclusive("drain", "cancel")
 	cli.CompleteValues(cmd, "drain", drainValues()...)
+	cli.CompleteNothing(cmd, "to", "timeout")
+}
+
+// names returns the names that an object of a kind can be called by, for completion.
+func (o *options) names(ctx context.Context, of kind) []string {
+	switch of {
+	case kindMachine:
+		return management.Names[clusterv1.MachineList](ctx, o.kube)
+	case kindMachineDeployment:
+		return management.Names[clusterv1.MachineDeploymentList](ctx, o.kube)
+	default:
+		return management.Names[clusterv1.ClusterList](ctx, o.kube)
+	}
 }
 
 // The values of --drain. The first two are those of the annotation.

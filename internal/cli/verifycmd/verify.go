@@ -89,6 +89,7 @@ func New() *cobra.Command {
 	o.AddSkewFlag(cmd, "kubelets")
 	cli.AddFormatFlag(cmd, &o.Output, "the result", view.ReportFormats())
 	flags.IntVar(&maxStates, "max-states", defaultMaxStates, "visit at most `N` states of each kind of disturbance; what is cut off is said, and is no success")
+	cli.CompleteNothing(cmd, "max-states")
 	cli.AddKubeFlags(cmd, o.Kube)
 	return cmd
 }
