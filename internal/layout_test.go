@@ -113,7 +113,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/management", kind: effects, imports: `api/v1alpha1 internal/snapshot`},
 	{pkg: "internal/cli/managercmd", kind: effects, imports: `
-		internal/app internal/cli/extensioncmd internal/cli/serving
+		internal/app internal/cli internal/cli/extensioncmd internal/cli/serving
 	`},
 	{pkg: "internal/cli/plancmd", kind: effects, imports: `
 		internal/cli internal/cli/planinput internal/manifest internal/view pkg/plan
