@@ -1,4 +1,4 @@
-// Package demo upgrades a simulated cluster on a plane of stock Cluster API and compares what was planned with what
-// happened: a Scenario says which cluster and where it goes, Run carries it out, an Observation is what the API server's
-// objects say at one moment, and a Recorder turns a series of them into operations.
+// Package demo upgrades a simulated cluster on a plane of stock Cluster API and compares the plan with what
+// happened. A Scenario describes the cluster and its target, Run carries it out, and the operations that
+// happened are computed from the changes of a history.History.
 package demo

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -86,19 +89,21 @@ type updateLog struct {
 
 func newUpdateLog() *updateLog { return &updateLog{seen: map[string]struct{}{}} }
 
-// observe takes the next observation and returns the updates that are new in it.
-func (l *updateLog) observe(o Observation) []MachineUpdate {
+// observe takes the next objects and returns the updates that are new in them.
+func (l *updateLog) observe(o history.Objects) []MachineUpdate {
 	before := len(l.list)
-	for _, p := range o.parts() {
+	for _, p := range o.Parts() {
 		for _, m := range p.Machines {
-			if m.Last == nil {
+			var last inplace.Summary
+			text, updated := m.Object.GetAnnotations()[v1alpha1.LastUpdateAnnotation]
+			if !updated || json.Unmarshal([]byte(text), &last) != nil {
+				continue // The report counts an update whose record cannot be read as missing.
+			}
+			if _, known := l.seen[last.ID]; known {
 				continue
 			}
-			if _, known := l.seen[m.Last.ID]; known {
-				continue
-			}
-			l.seen[m.Last.ID] = struct{}{}
-			l.list = append(l.list, MachineUpdate{Group: p.Name, Machine: m.Name, UID: m.UID, Summary: *m.Last})
+			l.seen[last.ID] = struct{}{}
+			l.list = append(l.list, MachineUpdate{Group: p.Group, Machine: m.Name, UID: m.UID, Summary: last})
 		}
 	}
 	return l.list[before:]
@@ -111,12 +116,12 @@ type Identity struct {
 	UID         types.UID
 }
 
-// identities lists the Machines of an observation, the control plane first.
-func identities(o Observation) []Identity {
+// identities lists the Machines, those of the control plane first.
+func identities(o history.Objects) []Identity {
 	var list []Identity
-	for _, p := range o.parts() {
+	for _, p := range o.Parts() {
 		for _, m := range p.Machines {
-			list = append(list, Identity{Group: p.Name, Name: m.Name, UID: m.UID})
+			list = append(list, Identity{Group: p.Group, Name: m.Name, UID: m.UID})
 		}
 	}
 	return list

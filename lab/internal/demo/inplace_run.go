@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 )
 
 // prepareInPlace registers the scenario's updaters.
@@ -24,13 +24,6 @@ func (r *runner) prepareInPlace(ctx context.Context) error {
 	return nil
 }
 
-// noteUpdates shows the updates in place that have ended.
-func (r *runner) noteUpdates(o Observation) {
-	for _, u := range r.updates.observe(o) {
-		r.Show.Noted("  " + u.String())
-	}
-}
-
 // inPlaceRun is the part of a run that keeps an eye on machines that are to stay.
 type inPlaceRun struct {
 	*runner
@@ -41,9 +34,9 @@ type inPlaceRun struct {
 }
 
 // watchMachines begins to keep an eye on the machines.
-func (r *runner) watchMachines(first Observation) *inPlaceRun {
+func (r *runner) watchMachines(first history.Objects, before census) *inPlaceRun {
 	return &inPlaceRun{
-		runner: r, before: r.watcher.machines.census(), earlier: len(r.updates.list),
+		runner: r, before: before, earlier: len(r.updates.list),
 		result: &InPlaceResult{Before: identities(first)},
 	}
 }
@@ -60,55 +53,45 @@ func (r *inPlaceRun) tryReplacement(ctx context.Context) error {
 	if err := r.applyCluster(ctx, r.scenario.withUncovered()); err != nil {
 		return err
 	}
-	blocked, err := r.awaitBlocked(ctx, group, func(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionTrue })
+	blocked, err := r.awaitBlocked(ctx, group, "waiting until the change is refused", true)
 	if err != nil {
-		return &StuckError{Doing: "waiting until the change is refused", Reconciled: blocked.Reconciled, Err: err}
+		return err
 	}
-	condition := blocked.part(group).Blocked
+	condition := blocked.Condition(v1alpha1.UpdateBlockedCondition)
 	r.result.Blocked = condition.Message
 	r.Show.Noted(fmt.Sprintf("  The MachineDeployment says %s=%s, %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message))
 	if condition.Reason != v1alpha1.NotCoveredReason || !strings.Contains(condition.Message, "startupDuration") {
 		return fmt.Errorf("the change was refused for another reason than that no updater covers it: %s: %s", condition.Reason, condition.Message)
 	}
-	if err := r.deleteByHand(ctx, blocked.part(group)); err != nil {
+	if err := r.deleteByHand(ctx, blocked); err != nil {
 		return err
 	}
 	what := "Taking the change back"
 	r.Show.Phase(what)
-	settled := stage{what: what, cluster: r.scenario.upgraded(), settled: r.scenario.versions(r.scenario.Target), finished: true}
-	if err := r.reach(ctx, settled, nil); err != nil {
+	if err := r.reach(ctx, r.scenario.finalStage(what, false)); err != nil {
 		return err
 	}
-	if last, err := r.awaitBlocked(ctx, group, func(c *metav1.Condition) bool { return c == nil || c.Status != metav1.ConditionTrue }); err != nil {
-		return &StuckError{Doing: "waiting until " + group + " is not blocked any more", Reconciled: last.Reconciled, Err: err}
-	}
-	return nil
+	_, err = r.awaitBlocked(ctx, group, "waiting until "+group+" is not blocked any more", false)
+	return err
 }
 
-// awaitBlocked waits for the blocked condition of a group.
-func (r *inPlaceRun) awaitBlocked(ctx context.Context, group string, check func(*metav1.Condition) bool) (Observation, error) {
-	var last Observation
-	err := r.watcher.until(ctx, func(o Observation) bool {
-		last = o
-		r.noteUpdates(o)
+// awaitBlocked waits until the blocked condition of a group is true, or is not, and returns the group.
+func (r *inPlaceRun) awaitBlocked(ctx context.Context, group, what string, want bool) (history.Part, error) {
+	var last history.Part
+	err := r.await(ctx, what, func(o history.Objects) string {
 		r.Show.Observed(o, nil, 0)
-		return check(o.part(group).Blocked)
+		last = o.Part(group)
+		c := last.Condition(v1alpha1.UpdateBlockedCondition)
+		if (c != nil && c.Status == metav1.ConditionTrue) != want {
+			return fmt.Sprintf("the condition of %s is %+v", group, c)
+		}
+		return ""
 	})
 	return last, err
 }
 
-// part returns the group of that name; a zero one where there is none.
-func (o Observation) part(name string) Part {
-	for _, p := range o.Groups {
-		if p.Name == name {
-			return p
-		}
-	}
-	return Part{}
-}
-
 // deleteByHand tries to delete a machine of a group, and expects the guard to refuse.
-func (r *inPlaceRun) deleteByHand(ctx context.Context, group Part) error {
+func (r *inPlaceRun) deleteByHand(ctx context.Context, group history.Part) error {
 	if len(group.Machines) == 0 {
 		return fmt.Errorf("there is no machine of %s to delete", group.Name)
 	}
@@ -127,19 +110,15 @@ func (r *inPlaceRun) deleteByHand(ctx context.Context, group Part) error {
 }
 
 // finish looks at the machines once more.
-func (r *inPlaceRun) finish(ctx context.Context) error {
-	last, err := r.watcher.observe(ctx)
-	if err != nil {
-		return err
-	}
-	r.result.After = identities(last)
-	r.result.Created, r.result.Deleted = r.watcher.machines.census().since(r.before)
-	return nil
+func (r *inPlaceRun) finish() {
+	r.result.After = identities(r.history.Now(r.key()))
+	created, deleted := census(r.history.Machines(r.scenario.Namespace)).since(r.before)
+	r.result.Created, r.result.Deleted = names(created), names(deleted)
 }
 
 // keep runs what follows the upgrade. What was seen so far is in the result whatever happens.
 func (r *inPlaceRun) keep(ctx context.Context) error {
 	r.upgraded()
-	err := r.tryReplacement(ctx)
-	return errors.Join(err, r.finish(context.WithoutCancel(ctx)))
+	defer r.finish()
+	return r.tryReplacement(ctx)
 }

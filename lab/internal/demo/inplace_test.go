@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -24,26 +26,31 @@ import (
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // updated is a machine with a last update of that id, which took 6 seconds.
-func updated(uid, id string, v version.Version) Machine {
-	m := machine(uid, v, true)
-	m.Last = &inplace.Summary{
+func updated(t *testing.T, uid, id string, v version.Version) history.Fact {
+	t.Helper()
+	text, err := json.Marshal(inplace.Summary{
 		ID: id, To: v, Began: began, Ended: began.Add(6 * time.Second),
 		Done: []inplace.Finished{{Updater: "files", Seconds: 2}, {Updater: "kubelet", Seconds: 4}},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	m := machine(uid, v, true)
+	m.Object.SetAnnotations(map[string]string{v1alpha1.LastUpdateAnnotation: string(text)})
 	return m
 }
 
 func TestUpdateLog(t *testing.T) {
 	log := newUpdateLog()
 	var seen [][]string
-	for _, machines := range [][]Machine{
+	for _, machines := range [][]history.Fact{
 		{machine("a", v130, true), machine("b", v130, true)},
-		{updated("a", "1", v131), machine("b", v130, true)},
-		{updated("a", "1", v131), machine("b", v130, true)},
-		{updated("a", "3", v132), updated("b", "2", v131)},
+		{updated(t, "a", "1", v131), machine("b", v130, true)},
+		{updated(t, "a", "1", v131), machine("b", v130, true)},
+		{updated(t, "a", "3", v132), updated(t, "b", "2", v131)},
 	} {
 		var texts []string
-		for _, u := range log.observe(Observation{ControlPlane: part("", v131, 0), Groups: []Part{part("g", v131, 2, machines...)}}) {
+		for _, u := range log.observe(objectsOf(part("", v131, 0), part("g", v131, 2, machines...))) {
 			texts = append(texts, u.Group+" "+u.String())
 		}
 		seen = append(seen, texts)
@@ -53,27 +60,6 @@ func TestUpdateLog(t *testing.T) {
 		{"g a is at v1.32.0 after 6s (files 2s, kubelet 4s)", "g b is at v1.31.0 after 6s (files 2s, kubelet 4s)"},
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestRegister(t *testing.T) {
-	r := newRegister()
-	r.see("1", "old", false)
-	r.see("2", "leaving", true)
-	before := r.census()
-	created, deleted := r.census().since(before)
-	if len(created)+len(deleted) > 0 {
-		t.Errorf("nothing happened, but %v came and %v went", created, deleted)
-	}
-	// One that comes and goes at once, one of the same name with another UID, and one that goes and is seen again.
-	r.see("3", "brief", false)
-	r.see("3", "brief", true)
-	r.see("4", "old", false)
-	r.see("1", "old", true)
-	r.see("1", "old", true)
-	created, deleted = r.census().since(before)
-	if diff := cmp.Diff([][]string{{"brief", "old"}, {"brief", "old"}}, [][]string{created, deleted}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

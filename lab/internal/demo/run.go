@@ -13,13 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -53,8 +56,9 @@ type Viewer interface {
 	Phase(what string)
 	// Planned is called once, before the upgrade begins.
 	Planned(request plan.Request, planned plan.Plan) error
-	// Observed is called with everything that is seen; changes is empty where no version changed.
-	Observed(o Observation, changes []Change, total int)
+	// Observed is called with everything that is seen. changes are those since the last call, begun is
+	// the number of operations of the upgrade that have begun.
+	Observed(o history.Objects, changes []history.Change, begun int)
 	// Noted says something that happened besides.
 	Noted(what string)
 }
@@ -80,14 +84,14 @@ type Result struct {
 type StuckError struct {
 	// Doing is what was waited for.
 	Doing string
-	// Reconciled is the Cluster's TopologyReconciled condition at that time; nil when it had none.
-	Reconciled *metav1.Condition
+	// Reconciled is the Cluster's TopologyReconciled condition at that time; zero when it had none.
+	Reconciled metav1.Condition
 	Err        error
 }
 
 func (e *StuckError) Error() string {
 	text := fmt.Sprintf("%s: %v", e.Doing, e.Err)
-	if e.Reconciled != nil && e.Reconciled.Status != metav1.ConditionTrue {
+	if e.Reconciled.Status != "" && e.Reconciled.Status != metav1.ConditionTrue {
 		text += fmt.Sprintf("; the Cluster says %s: %s", e.Reconciled.Reason, e.Reconciled.Message)
 	}
 	return text
@@ -116,7 +120,7 @@ func Run(ctx context.Context, o Options, s Scenario) (Result, error) {
 	if err := r.applyObjects(ctx); err != nil {
 		return Result{}, err
 	}
-	if r.watcher, err = newWatcher(ctx, r.config, r.client.Scheme(), r.key()); err != nil {
+	if r.history, err = history.Follow(ctx, r.config, r.client.Scheme()); err != nil {
 		return Result{}, err
 	}
 	stages, err := s.computeStages()
@@ -125,7 +129,7 @@ func Run(ctx context.Context, o Options, s Scenario) (Result, error) {
 	}
 	for _, stage := range stages {
 		o.Show.Phase(stage.what)
-		if err := r.reach(ctx, stage, nil); err != nil {
+		if err := r.reach(ctx, stage); err != nil {
 			return Result{}, err
 		}
 	}
@@ -137,23 +141,26 @@ type runner struct {
 	scenario Scenario
 	config   *rest.Config
 	client   client.WithWatch
-	watcher  *watcher
+	history  *history.History
 	updates  *updateLog
+	// earlier is the number of changes before the upgrade.
+	earlier int
 }
 
 func newRunner(o Options, s Scenario) (*runner, error) {
-	c, err := connect(o.Plane)
+	c, err := Connect(o.Plane)
 	if err != nil {
 		return nil, err
 	}
 	return &runner{Options: o, scenario: s, config: o.Plane.RESTConfig(), client: c, updates: newUpdateLog()}, nil
 }
 
-// connect returns a client that knows everything the demo handles.
-func connect(plane *devplane.Plane) (client.WithWatch, error) {
+// Connect returns a client of a plane, without a limit of requests. Its scheme has Kubernetes' types, Cluster API's and the project's.
+func Connect(plane *devplane.Plane) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme,
+		runtimev1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
@@ -163,7 +170,7 @@ func connect(plane *devplane.Plane) (client.WithWatch, error) {
 	if config == nil {
 		return nil, errors.New("the plane is not up")
 	}
-	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.WarningHandlerWithContext, config.QPS = rest.NoWarnings{}, -1
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the plane: %w", err)
@@ -217,24 +224,36 @@ func (r *runner) applyCluster(ctx context.Context, cluster *clusterv1.Cluster) e
 	return apply(ctx, r.client, object)
 }
 
-// reach applies a stage's Cluster and waits until it has settled.
-func (r *runner) reach(ctx context.Context, s stage, recorder *Recorder) error {
+// reach applies a stage's Cluster and waits until it is there.
+func (r *runner) reach(ctx context.Context, s stage) error {
 	if err := r.applyCluster(ctx, s.cluster); err != nil {
 		return err
 	}
-	var last Observation
-	err := r.watcher.until(ctx, func(o Observation) bool {
-		last = o
-		r.noteUpdates(o)
-		if recorder == nil {
-			r.Show.Observed(o, nil, 0)
+	shown := r.earlier
+	return r.await(ctx, s.what, func(o history.Objects) string {
+		changes := r.history.Changes(r.key())
+		if s.narrated {
+			r.Show.Observed(o, changes[shown:], len(computeOperations(changes[r.earlier:])))
 		} else {
-			r.Show.Observed(o, recorder.Observe(o), len(recorder.Operations()))
+			r.Show.Observed(o, nil, 0)
 		}
-		return o.settled(s.settled) && (!s.finished || o.finished())
+		shown = len(changes)
+		return s.missing(o)
+	})
+}
+
+// await calls check with the objects now and after every change, until it returns "".
+func (r *runner) await(ctx context.Context, what string, check func(history.Objects) (missing string)) error {
+	var last history.Objects
+	err := r.history.Until(ctx, func() string {
+		last = r.history.Now(r.key())
+		for _, u := range r.updates.observe(last) {
+			r.Show.Noted("  " + u.String())
+		}
+		return check(last)
 	})
 	if err != nil {
-		return &StuckError{Doing: s.what, Reconciled: last.Reconciled, Err: err}
+		return &StuckError{Doing: what, Reconciled: last.Cluster.Reconciled(), Err: err}
 	}
 	return nil
 }
@@ -252,26 +271,27 @@ func (r *runner) upgrade(ctx context.Context) (Result, error) {
 	if err := r.Show.Planned(request, planned); err != nil {
 		return Result{}, err
 	}
-	first, err := r.watcher.observe(ctx)
-	if err != nil {
-		return Result{}, err
-	}
-	result := Result{Request: request, Planned: planned, WorkerReplicas: map[string]int{}}
-	for _, g := range first.Groups {
-		result.WorkerReplicas[g.Name] = int(g.Replicas)
+	first, before := r.history.Now(r.key()), census(r.history.Machines(r.scenario.Namespace))
+	result := Result{Request: request, Planned: planned, WorkerReplicas: map[string]int{}, Replaced: map[string]int{}}
+	for name, g := range first.Groups {
+		result.WorkerReplicas[name] = int(g.Replicas)
 	}
 	var kept *inPlaceRun
 	if r.scenario.InPlace != nil {
-		kept = r.watchMachines(first)
+		kept = r.watchMachines(first, before)
 		result.InPlace = kept.result
 	}
-	recorder := NewRecorder(first)
+	r.earlier = len(r.history.Changes(r.key()))
 	started := r.Now()
 	what := fmt.Sprintf("Upgrading Cluster %s to %s", r.scenario.Cluster.Name, r.scenario.Target)
 	r.Show.Phase(what)
-	err = r.reach(ctx, stage{what: what, cluster: r.scenario.upgraded(), settled: r.scenario.versions(r.scenario.Target), finished: true}, recorder)
+	err = r.reach(ctx, r.scenario.finalStage(what, true))
 	result.Duration = r.Now().Sub(started)
-	result.Observed, result.Replaced = recorder.Operations(), recorder.Created()
+	result.Observed = computeOperations(r.history.Changes(r.key())[r.earlier:])
+	created, _ := census(r.history.Machines(r.scenario.Namespace)).since(before)
+	for _, m := range created {
+		result.Replaced[m.Group]++
+	}
 	result.Finished = err == nil
 	if result.Finished && kept != nil {
 		err = kept.keep(ctx)

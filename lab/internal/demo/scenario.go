@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -132,15 +134,39 @@ func (s Scenario) Request() (plan.Request, error) {
 	return request, nil
 }
 
-// stage is a form of the Cluster that is applied, after which the demo waits until it has settled.
+// stage is a form of the Cluster that is applied, after which the demo waits until all machines are ready.
 type stage struct {
 	// what says what the stage is for.
 	what    string
 	cluster *clusterv1.Cluster
-	// settled holds, for each topology that must settle, its version; the control plane's name is "".
-	settled map[string]version.Version
+	// versions has the version of each part that must exist; the control plane's name is "".
+	versions map[string]version.Version
 	// finished says that Cluster API must take the upgrade for ended as well.
 	finished bool
+	// narrated says that changes of versions are shown.
+	narrated bool
+}
+
+// missing returns what is missing until exactly the stage's parts are ready at their versions; "" if
+// nothing is missing.
+func (s stage) missing(o history.Objects) string {
+	if len(o.Groups)+1 != len(s.versions) {
+		return fmt.Sprintf("the Cluster has %d groups, not %d", len(o.Groups), len(s.versions)-1)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.versions)) {
+		if missing := o.NotReady(name, s.versions[name].String()); missing != "" {
+			return missing
+		}
+	}
+	if s.finished {
+		return o.Pending()
+	}
+	return ""
+}
+
+// finalStage is where the upgrade ends.
+func (s Scenario) finalStage(what string, narrated bool) stage {
+	return stage{what: what, cluster: s.upgraded(), versions: s.versions(s.Target), finished: true, narrated: narrated}
 }
 
 // controlPlaneName stands for the control plane where groups have names.
@@ -155,7 +181,7 @@ func (s Scenario) computeStages() ([]stage, error) {
 	if len(s.Behind) == 0 {
 		return []stage{{
 			what:    fmt.Sprintf("Creating Cluster %s at %s", s.Cluster.Name, start),
-			cluster: s.Cluster.DeepCopy(), settled: s.versions(start),
+			cluster: s.Cluster.DeepCopy(), versions: s.versions(start),
 		}}, nil
 	}
 	old := s.deferred()
@@ -178,9 +204,9 @@ func (s Scenario) computeStages() ([]stage, error) {
 		atOld[name], between[name], all[name] = s.BehindVersion, s.BehindVersion, s.BehindVersion
 	}
 	return []stage{
-		{what: fmt.Sprintf("Creating Cluster %s at %s", s.Cluster.Name, s.BehindVersion), cluster: old, settled: atOld},
-		{what: fmt.Sprintf("Upgrading its control plane to %s, workers deferred, so that pools differ by a minor", start), cluster: ahead, settled: between},
-		{what: rest, cluster: s.deferred(), settled: all},
+		{what: fmt.Sprintf("Creating Cluster %s at %s", s.Cluster.Name, s.BehindVersion), cluster: old, versions: atOld},
+		{what: fmt.Sprintf("Upgrading its control plane to %s, workers deferred, so that pools differ by a minor", start), cluster: ahead, versions: between},
+		{what: rest, cluster: s.deferred(), versions: all},
 	}, nil
 }
 

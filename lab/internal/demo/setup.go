@@ -38,7 +38,7 @@ func Extension(executable string) devplane.Child {
 // Register installs the project's CRDs on a plane, runs the extension there, registers its hooks with Cluster API and its guard
 // with the API server, and waits until Cluster API knows the hooks. executable is the windlass binary.
 func Register(ctx context.Context, plane *devplane.Plane, executable string) error {
-	c, err := connect(plane)
+	c, err := Connect(plane)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -28,9 +29,9 @@ func (p *Plain) Planned(request plan.Request, planned plan.Plan) error {
 }
 
 // Observed implements Viewer.
-func (p *Plain) Observed(_ Observation, changes []Change, _ int) {
+func (p *Plain) Observed(_ history.Objects, changes []history.Change, _ int) {
 	for _, c := range changes {
-		p.line("  %s", c)
+		p.line("  %s", describeChange(c))
 	}
 }
 
@@ -42,9 +43,8 @@ func (p *Plain) line(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.Out, "%s  %s\n", clock(p.Since()), fmt.Sprintf(format, args...))
 }
 
-// String says what was sent where.
-func (c Change) String() string {
-	return fmt.Sprintf("%s goes from %s to %s", partName(c.Name), c.From, c.To)
+func describeChange(c history.Change) string {
+	return fmt.Sprintf("%s goes from %s to %s", partName(c.Group), c.From, c.To)
 }
 
 func partName(name string) string {
@@ -79,7 +79,7 @@ type Terminal struct {
 
 	mu    sync.Mutex
 	phase string
-	now   Observation
+	now   history.Objects
 	began int
 	total int
 	// drawn is the number of lines of the picture that is on the screen.
@@ -111,14 +111,14 @@ func (t *Terminal) Planned(request plan.Request, planned plan.Plan) error {
 }
 
 // Observed implements Viewer.
-func (t *Terminal) Observed(o Observation, changes []Change, total int) {
+func (t *Terminal) Observed(o history.Objects, changes []history.Change, begun int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.erase()
 	for _, c := range changes {
-		t.write(fmt.Sprintf("%s    %s\n", clock(t.since()), c))
+		t.write(fmt.Sprintf("%s    %s\n", clock(t.since()), describeChange(c)))
 	}
-	t.now, t.began = o, total
+	t.now, t.began = o, begun
 	t.draw()
 }
 
@@ -158,7 +158,7 @@ func (t *Terminal) erase() {
 }
 
 func (t *Terminal) draw() {
-	if t.phase == "" || t.now.ControlPlane.Version.IsZero() {
+	if t.phase == "" || t.now.ControlPlane.Version == "" {
 		return
 	}
 	progress := ""
@@ -186,19 +186,19 @@ const legend = markDone + " ready  " + markComing + " coming  " + markWaiting + 
 var markColors = map[string]string{markDone: "\x1b[32m", markComing: "\x1b[33m", markWaiting: "\x1b[2m"}
 
 // drawParts draws a line for the control plane and each group: its version, a mark for each machine, and a count.
-func drawParts(o Observation, width int, color bool) []string {
-	parts := o.parts()
+func drawParts(o history.Objects, width int, color bool) []string {
+	parts := o.Parts()
 	nameWidth, versionWidth := 0, 0
 	for _, p := range parts {
-		nameWidth = max(nameWidth, utf8.RuneCountInString(partName(p.Name)))
-		versionWidth = max(versionWidth, len(p.Version.String()))
+		nameWidth = max(nameWidth, utf8.RuneCountInString(partName(p.Group)))
+		versionWidth = max(versionWidth, len(p.Version))
 	}
 	// Long names give way to the version and the count.
 	nameWidth = max(min(nameWidth, width-versionWidth-24), 4)
 	lines := make([]string, 0, len(parts))
 	for _, p := range parts {
-		head := fmt.Sprintf("  %-*s  %-*s  ", nameWidth, cut(partName(p.Name), nameWidth), versionWidth, p.Version)
-		tail := fmt.Sprintf("  %d of %d upgraded", p.done(), p.Replicas)
+		head := fmt.Sprintf("  %-*s  %-*s  ", nameWidth, cut(partName(p.Group), nameWidth), versionWidth, p.Version)
+		tail := fmt.Sprintf("  %d of %d upgraded", p.Done(), p.Replicas)
 		room := width - utf8.RuneCountInString(head) - len(tail)
 		if room < 0 {
 			lines = append(lines, cut(head+tail, width))
@@ -229,7 +229,7 @@ func cutLines(lines []string, room int) []string {
 	return append(lines[:room-1:room-1], fmt.Sprintf("  and %d more", len(lines)-room+1))
 }
 
-func drawMarks(p Part, room int, color bool) string {
+func drawMarks(p history.Part, room int, color bool) string {
 	var b strings.Builder
 	if len(p.Machines) > room {
 		return ""
@@ -237,7 +237,7 @@ func drawMarks(p Part, room int, color bool) string {
 	for _, m := range p.Machines {
 		mark := markWaiting
 		switch {
-		case m.Version == p.Version && m.Ready:
+		case m.At(p.Version):
 			mark = markDone
 		case m.Version == p.Version:
 			mark = markComing

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 )
 
 func TestPlain(t *testing.T) {
 	var out strings.Builder
 	p := &Plain{Out: &out, Since: func() time.Duration { return 75 * time.Second }}
 	p.Phase("Upgrading")
-	p.Observed(Observation{}, []Change{{From: v130, To: v131}, {Name: "a", From: v130, To: v131}}, 2)
-	p.Observed(Observation{}, nil, 2)
+	p.Observed(history.Objects{}, []history.Change{{From: v130, To: v131}, {Group: "a", From: v130, To: v131}}, 2)
+	p.Observed(history.Objects{}, nil, 2)
 	want := `01:15  Upgrading
 01:15    control plane goes from v1.30.0 to v1.31.0
 01:15    a goes from v1.30.0 to v1.31.0
@@ -24,10 +25,11 @@ func TestPlain(t *testing.T) {
 }
 
 func TestDrawParts(t *testing.T) {
-	o := Observation{
-		ControlPlane: part("", v131, 3, machine("a", v131, true), machine("b", v131, false), machine("c", v130, true)),
-		Groups:       []Part{part("general", v130, 2, machine("d", v130, true), machine("e", v130, true))},
+	draw := func(group string) history.Objects {
+		return objectsOf(part("", v131, 3, machine("a", v131, true), machine("b", v131, false), machine("c", v130, true)),
+			part(group, v130, 2, machine("d", v130, true), machine("e", v130, true)))
 	}
+	o := draw("general")
 	want := []string{
 		"  control plane  v1.31.0  ■◌□  1 of 3 upgraded",
 		"  general        v1.30.0  ■■  2 of 2 upgraded",
@@ -38,7 +40,7 @@ func TestDrawParts(t *testing.T) {
 	if line := drawParts(o, 80, true)[0]; !strings.Contains(line, "\x1b[32m■\x1b[0m") {
 		t.Errorf("%q has no colour", line)
 	}
-	o.Groups[0].Name = strings.Repeat("very-", 14) + "long"
+	o = draw(strings.Repeat("very-", 14) + "long")
 	for width := 10; width <= 80; width++ {
 		for _, line := range drawParts(o, width, false) {
 			if n := len([]rune(line)); n > width {
@@ -55,7 +57,7 @@ func TestTerminalErasesWhatItDrew(t *testing.T) {
 	var out strings.Builder
 	terminal := NewTerminal(&out, func() time.Duration { return 0 }, func() (int, int) { return 80, 24 }, false)
 	terminal.Phase("Upgrading")
-	terminal.Observed(Observation{ControlPlane: part("", v130, 1, machine("a", v130, true))}, nil, 1)
+	terminal.Observed(objectsOf(part("", v130, 1, machine("a", v130, true))), nil, 1)
 	out.Reset()
 	terminal.Tick()
 	if got, want := strings.Count(out.String(), "\n"), 4; got != want || !strings.HasPrefix(out.String(), "\x1b[4A\r\x1b[J") {

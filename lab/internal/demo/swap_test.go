@@ -135,7 +135,7 @@ func TestStages(t *testing.T) {
 	}
 	var rows []row
 	for _, stage := range stages {
-		r := row{Version: stage.cluster.Spec.Topology.Version, Settled: stage.settled}
+		r := row{Version: stage.cluster.Spec.Topology.Version, Settled: stage.versions}
 		for _, md := range stage.cluster.Spec.Topology.Workers.MachineDeployments {
 			r.Groups = append(r.Groups, md.Name)
 		}

@@ -101,7 +101,7 @@ func RegisterUpdater(ctx context.Context, plane *devplane.Plane, lab string, u S
 	if err != nil {
 		return devplane.ChildStatus{}, err
 	}
-	c, err := connect(plane)
+	c, err := Connect(plane)
 	if err != nil {
 		return devplane.ChildStatus{}, err
 	}

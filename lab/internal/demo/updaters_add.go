@@ -71,7 +71,7 @@ func checkNewUpdater(ctx context.Context, plane *devplane.Plane, status devplane
 	if child(status, u.Process()) != nil {
 		return nil, fmt.Errorf("there is an updater %q already: choose another name, or delete it first", u.Name)
 	}
-	c, err := connect(plane)
+	c, err := Connect(plane)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func RemoveUpdater(ctx context.Context, plane *devplane.Plane, name string) erro
 	if _, err := runningUpdater(ctx, plane, name); err != nil {
 		return err
 	}
-	c, err := connect(plane)
+	c, err := Connect(plane)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func Updaters(ctx context.Context, plane *devplane.Plane) ([]UpdaterStatus, erro
 	if child(status, ExtensionName) == nil {
 		return nil, nil // nor is there the kind
 	}
-	c, err := connect(plane)
+	c, err := Connect(plane)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (c *cluster) testByHand(ctx context.Context, t *testing.T) {
 	}
 	c.annotate(ctx, t, bad.key.Name, map[string]any{v1alpha1.DefaultInPlaceUpgradePrefix + v1alpha1.InPlaceUpgradeTo: wrong})
 	handed := c.begin(ctx, t, "upgrade", "machine", hand, "-n", c.name, "--to", "version=v1.32.9")
-	c.story.await(ctx, t, "waiting until the option is refused", func() string {
+	c.story.Await(ctx, t, "waiting until the option is refused", func() string {
 		m := c.story.one(kindMachine, bad.key)
 		// What is installed stays on record.
 		if m.marks.Status != request.Failed || m.marks.Release != channel || m.marks.LastFailed == "" || m.condition == nil || m.condition.Status != metav1.ConditionFalse ||
@@ -41,7 +41,7 @@ func (c *cluster) testByHand(ctx context.Context, t *testing.T) {
 		return ""
 	})
 	c.annotate(ctx, t, bad.key.Name, map[string]any{v1alpha1.DefaultInPlaceUpgradePrefix + v1alpha1.InPlaceUpgradeTo: nil})
-	c.story.await(ctx, t, "waiting until the refusal is forgotten", func() string {
+	c.story.Await(ctx, t, "waiting until the refusal is forgotten", func() string {
 		if m := c.story.one(kindMachine, bad.key); m.upgrade != nil || m.condition != nil {
 			return m.String()
 		}
@@ -60,7 +60,7 @@ func (c *cluster) testByHand(ctx context.Context, t *testing.T) {
 	c.awaitMachine(ctx, t, hand, "version=v1.32.9", "v1.32.9")
 
 	var joined state
-	c.story.await(ctx, t, "waiting until the new machine has the release of its group", func() string {
+	c.story.Await(ctx, t, "waiting until the new machine has the release of its group", func() string {
 		workers := c.story.machines(c.name, false)
 		i := slices.IndexFunc(workers, func(m state) bool { return !slices.Contains(known, m.uid) })
 		if i < 0 {
@@ -93,7 +93,7 @@ func (c *cluster) testCancelled(ctx context.Context, t *testing.T) {
 	}
 	refreshesBefore := c.k8sd(ctx, t)
 	followed := c.begin(ctx, t, "upgrade", "machinedeployment", c.group().Name, "-n", c.name, "--to", option)
-	c.story.await(ctx, t, "waiting until a machine has ended", func() string {
+	c.story.Await(ctx, t, "waiting until a machine has ended", func() string {
 		done, flying := c.countOf(option)
 		if done == 0 || flying == 0 {
 			return fmt.Sprintf("%d have ended, %d are in flight", done, flying)

@@ -31,7 +31,9 @@ const (
 	// sampleName is the name of everything in the sample, of workers with sampleWorkers behind it.
 	sampleName    = "snaps"
 	sampleWorkers = "-workers"
-	firstVersion  = "v1.31.0"
+	// singleName is that of the cluster with one machine.
+	singleName   = "single"
+	firstVersion = "v1.31.0"
 )
 
 // cluster is a Cluster without a topology, in a namespace of its own name.
@@ -57,7 +59,7 @@ func (p *plane) createSnaps(ctx context.Context, t *testing.T) *cluster {
 // createSingle creates the sample with one control plane machine, and no worker. It does not wait.
 func (p *plane) createSingle(ctx context.Context, t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{plane: p, name: "single"}
+	c := &cluster{plane: p, name: singleName}
 	c.create(ctx, t, func(object *unstructured.Unstructured) {
 		switch object.GetKind() {
 		case kindGroup:

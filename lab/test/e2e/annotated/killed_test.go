@@ -16,6 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 // testKilled upgrades the control plane and the workers at the same time, while the extension is killed again and again.
 func (c *cluster) testKilled(ctx context.Context, t *testing.T) {
 	t.Helper()
-	c.story.await(ctx, t, "waiting for the cluster", func() string { return c.notSettled(3, firstVersion) })
+	c.story.Await(ctx, t, "waiting for the cluster", func() string { return c.notSettled(3, firstVersion) })
 	before := c.story.uids(c.name)
 	stop := sync.OnceValue(c.kill(ctx, t))
 	defer stop()
@@ -44,7 +45,7 @@ func (c *cluster) testKilled(ctx context.Context, t *testing.T) {
 		}
 	}
 	ended := time.Since(began)
-	c.story.await(ctx, t, "waiting until the versions are raised", func() string { return c.notSettled(3, channelVersion) })
+	c.story.Await(ctx, t, "waiting until the versions are raised", func() string { return c.notSettled(3, channelVersion) })
 	kills := stop()
 	t.Logf("the upgrade took %.0f s, and %.0f s with the versions raised; the extension was killed %d times", ended.Seconds(), time.Since(began).Seconds(), kills)
 	if kills < leastKills {
@@ -81,7 +82,7 @@ func (c *cluster) checkOrder(t *testing.T) {
 	flying := map[bool]map[string]bool{true: {}, false: {}}
 	done := map[string]bool{}
 	most := map[bool]int{}
-	for _, s := range c.story.history(c.name) {
+	for _, s := range c.story.states(c.name) {
 		if s.kind != kindMachine {
 			continue
 		}
@@ -177,8 +178,8 @@ func (c *cluster) kill(ctx context.Context, t *testing.T) (stop func() int) {
 	t.Logf("the seed is %d", *seed)
 	random := rand.New(rand.NewPCG(*seed, 0))
 	states := make(chan struct{}, 4096)
-	c.story.onState(func(s state) {
-		if s.key.Namespace != c.name {
+	c.story.OnFact(func(f history.Fact) {
+		if !isState(f) || f.Cluster.Namespace != c.name {
 			return
 		}
 		select {

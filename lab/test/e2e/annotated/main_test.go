@@ -15,14 +15,9 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
@@ -49,7 +44,7 @@ func TestMain(m *testing.M) {
 type plane struct {
 	*rig.Plane
 	client client.Client
-	story  *story
+	story  story
 }
 
 // TestAnnotated goes through the life of two clusters whose machines annotations upgrade.
@@ -85,11 +80,13 @@ func TestAnnotated(t *testing.T) {
 func start(ctx context.Context, t *testing.T) *plane {
 	t.Helper()
 	p := &plane{Plane: rig.Start(ctx, t, demo.EngineStock)}
-	p.client = newClient(t, p.RESTConfig())
+	p.client, p.story = p.Client, story{p.History}
 	if err := demo.Register(ctx, p.Plane.Plane, p.Programs.Windlass); err != nil {
 		t.Fatal(err)
 	}
-	p.story = follow(ctx, t, p.RESTConfig(), p.client.Scheme())
+	if err := p.story.Include(ctx, &corev1.ConfigMap{}, &eventsv1.Event{}); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			p.explain(t)
@@ -100,31 +97,13 @@ func start(ctx context.Context, t *testing.T) *plane {
 	return p
 }
 
-func newClient(t *testing.T, config *rest.Config) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, eventsv1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // explain shows what there is, for a test that failed.
 func (p *plane) explain(t *testing.T) {
 	t.Helper()
-	for _, line := range p.story.lines() {
-		t.Log(line)
+	for _, name := range []string{sampleName, singleName} {
+		for _, line := range p.story.lines(name) {
+			t.Log(line)
+		}
 	}
 	const tail = 20_000
 	for _, name := range []string{demo.ExtensionName, "updater-" + demo.K8sdName} {

@@ -27,7 +27,7 @@ func singleEvents() []string {
 // testSingle takes a cluster of one control plane machine to the next minor.
 func (c *cluster) testSingle(ctx context.Context, t *testing.T) {
 	t.Helper()
-	c.story.await(ctx, t, "waiting for the cluster of one machine", func() string { return c.notSettled(1, firstVersion) })
+	c.story.Await(ctx, t, "waiting for the cluster of one machine", func() string { return c.notSettled(1, firstVersion) })
 	machine := c.story.machines(c.name, true)[0]
 	c.mustRun(ctx, t, "upgrade", "machine", machine.key.Name, "-n", c.name, "--to", singleMinor)
 	c.awaitMachine(ctx, t, machine.key.Name, singleMinor, "v1.32.5")
@@ -80,7 +80,7 @@ func (c *cluster) awaitMachine(ctx context.Context, t *testing.T, name, release,
 	t.Helper()
 	key := c.key()
 	key.Name = name
-	c.story.await(ctx, t, "waiting until Machine "+name+" has "+release, func() string {
+	c.story.Await(ctx, t, "waiting until Machine "+name+" has "+release, func() string {
 		m := c.story.one(kindMachine, key)
 		if m.marks != (request.Marks{Status: request.Done, Release: release}) || m.upgrade != nil || m.condition != nil || m.kubelet != kubelet || !m.settled {
 			return m.String()
@@ -92,7 +92,7 @@ func (c *cluster) awaitMachine(ctx context.Context, t *testing.T, name, release,
 // checkEvents waits until an object has these Events, in order; they are written in the background.
 func (c *cluster) checkEvents(ctx context.Context, t *testing.T, kind string, of state, want []string) {
 	t.Helper()
-	c.story.await(ctx, t, "waiting for the Events of "+of.key.Name, func() string {
+	c.story.Await(ctx, t, "waiting for the Events of "+of.key.Name, func() string {
 		if said := c.story.events(ctx, t, kind, of.key); len(said) < len(want) {
 			return strings.Join(said, "\n")
 		}

@@ -20,11 +20,14 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -153,8 +156,30 @@ func (m *meter) read(ctx context.Context, t *testing.T) figures {
 			f.reconcileSeconds += n
 		}
 	}
-	f.clusterWrites, f.machines = m.plane.History.ClusterWrites(), m.plane.History.Machines()
+	f.clusterWrites, f.machines = clusterWrites(m.plane.History), len(m.plane.History.Machines(namespace))
 	return f
+}
+
+// clusterWrites counts the versions of Clusters in which something is new that only the topology controller writes.
+func clusterWrites(h rig.History) int {
+	writes, before := 0, map[types.UID]string{}
+	for _, f := range h.Facts(func(f history.Fact) bool { return f.Kind == history.KindCluster }) {
+		o := f.Object.(*clusterv1.Cluster)
+		plans := [2][]clusterv1.StatusUpgradePlanVersion{}
+		if o.Status.ControlPlane != nil {
+			plans[0] = o.Status.ControlPlane.UpgradePlan
+		}
+		if o.Status.Workers != nil {
+			plans[1] = o.Status.Workers.UpgradePlan
+		}
+		deprecated := v1beta1conditions.Get(o, clusterv1.TopologyReconciledV1Beta1Condition)
+		written := fmt.Sprint(o.Annotations, f.Reconciled(), deprecated, plans, o.Spec.ControlPlaneRef, o.Spec.InfrastructureRef)
+		if written != before[f.UID] {
+			writes++
+		}
+		before[f.UID] = written
+	}
+	return writes
 }
 
 // diagnostics is the address of the manager's metrics and profiles.

@@ -11,12 +11,11 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/agree"
@@ -57,14 +56,16 @@ func upgrade(ctx context.Context, t *testing.T, key types.NamespacedName, args .
 			t.Errorf("windlass-lab down: %v\n%s", err, output)
 		}
 	})
-	demo := startDemo(ctx, t, paths, "rehearse", append([]string{"--source", repository, "--state-dir", state, "--keep", "--to", target}, args...)...)
-	demo.await(ctx, t, fmt.Sprintf("Upgrading Cluster %s to %s", key.Name, target))
+	running := startDemo(ctx, t, paths, "rehearse", append([]string{"--source", repository, "--state-dir", state, "--keep", "--to", target}, args...)...)
+	running.await(ctx, t, fmt.Sprintf("Upgrading Cluster %s to %s", key.Name, target))
 	if u.plane, err = devplane.Connect(ctx, state); err != nil {
 		t.Fatal(err)
 	}
-	u.client = newClient(t, u.plane)
+	if u.client, err = demo.Connect(u.plane); err != nil {
+		t.Fatal(err)
+	}
 	u.follow(ctx, t, key)
-	u.output = demo.end(ctx, t)
+	u.output = running.end(ctx, t)
 	return u
 }
 
@@ -81,20 +82,7 @@ func (u *upgraded) follow(ctx context.Context, t *testing.T, key types.Namespace
 	began := time.Now()
 	u.before = agree.Cluster{NamespacedName: key, Windlass: u.windlass, Kubeconfig: u.plane.KubeconfigPath()}.Record(ctx, t, start, target)
 	history.AwaitArrived(ctx, t, key, target)
-	u.happened = agree.Happened(history, key, began)
-}
-
-func newClient(t *testing.T, plane *devplane.Plane) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := clusterv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.NewWithWatch(plane.RESTConfig(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	u.happened = agree.Happened(history.Changes(key), began)
 }
 
 // TestCluster upgrades the demo's own Cluster, 3 control plane machines and three pools, with the project's engine, and compares that with its simulation.

@@ -24,11 +24,11 @@ func (w *world) testAhead(ctx context.Context, t *testing.T) {
 	w.SetTarget(ctx, t, ahead, v[1])
 	w.History.Await(ctx, t, "waiting for the deferred pool to be alone behind", func() string {
 		o := w.History.Now(ahead)
-		if missing := o.NotSettled("ahead", v[1]); missing != "" {
+		if missing := o.NotReady("ahead", v[1]); missing != "" {
 			return missing
 		}
-		if o.Cluster.Reconciled.Reason != clusterv1.ClusterTopologyReconciledMachineDeploymentsUpgradeDeferredReason {
-			return "the condition is " + o.Cluster.Reconciled.Reason
+		if o.Cluster.Reconciled().Reason != clusterv1.ClusterTopologyReconciledMachineDeploymentsUpgradeDeferredReason {
+			return "the condition is " + o.Cluster.Reconciled().Reason
 		}
 		return ""
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -29,22 +30,22 @@ func (w *world) testAnnotations(ctx context.Context, t *testing.T) {
 	w.History.Await(ctx, t, "waiting until only deferred groups are left", func() string {
 		o := w.History.Now(annotated)
 		for _, name := range []string{"md-0", "md-2"} {
-			if missing := o.NotSettled(name, v[2]); missing != "" {
+			if missing := o.NotReady(name, v[2]); missing != "" {
 				return missing
 			}
 		}
-		if o.Cluster.Reconciled.Reason != clusterv1.ClusterTopologyReconciledMachineDeploymentsUpgradeDeferredReason {
-			return "the condition is " + o.Cluster.Reconciled.Reason
+		if o.Cluster.Reconciled().Reason != clusterv1.ClusterTopologyReconciledMachineDeploymentsUpgradeDeferredReason {
+			return "the condition is " + o.Cluster.Reconciled().Reason
 		}
 		return ""
 	})
 	w.clearAnnotation(ctx, t, 3)
 	w.History.Await(ctx, t, "waiting for the groups that were held", func() string {
 		o := w.History.Now(annotated)
-		if missing := o.NotSettled("md-3", v[2]); missing != "" {
+		if missing := o.NotReady("md-3", v[2]); missing != "" {
 			return missing
 		}
-		return o.NotSettled("md-4", v[2])
+		return o.NotReady("md-4", v[2])
 	})
 	w.clearAnnotation(ctx, t, 1)
 	w.AwaitArrived(ctx, t, annotated, v[2])
@@ -68,8 +69,8 @@ func (w *world) clearAnnotation(ctx context.Context, t *testing.T, group int) {
 }
 
 // mostMoving is how many groups at most were on their way at one time.
-func mostMoving(facts []rig.Fact) int {
+func mostMoving(facts []history.Fact) int {
 	most := 0
-	rig.Replay(facts, func(_ rig.Fact, o rig.Objects) { most = max(most, len(o.Moving())) })
+	history.Replay(facts, func(_ history.Fact, o history.Objects) { most = max(most, len(rig.Moving(o))) })
 	return most
 }

@@ -26,7 +26,7 @@ func (w *world) testDelete(ctx context.Context, t *testing.T) {
 	w.History.Await(ctx, t, "waiting until the Cluster is gone", func() string {
 		o := w.History.Now(hooked)
 		if o.Cluster.UID != "" {
-			return "it is still there: " + o.Cluster.Reconciled.Message
+			return "it is still there: " + o.Cluster.Reconciled().Message
 		}
 		return remaining(o, "")
 	})

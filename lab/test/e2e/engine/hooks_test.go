@@ -104,7 +104,7 @@ func (w *world) checkCalls(t *testing.T) {
 func (w *world) awaitMessage(ctx context.Context, t *testing.T, key types.NamespacedName, says string) {
 	t.Helper()
 	w.History.Await(ctx, t, fmt.Sprintf("waiting until %s says %q", key, says), func() string {
-		condition := w.History.Now(key).Cluster.Reconciled
+		condition := w.History.Now(key).Cluster.Reconciled()
 		if !strings.Contains(condition.Message, says) {
 			return fmt.Sprintf("it says %s: %q", condition.Reason, condition.Message)
 		}
@@ -136,7 +136,7 @@ func (w *world) checkStable(t *testing.T, key types.NamespacedName, says string)
 	t.Helper()
 	var messages []string
 	for _, f := range w.History.Of(key) {
-		if m := f.Reconciled.Message; strings.Contains(m, says) && !slices.Contains(messages, m) {
+		if m := f.Reconciled().Message; strings.Contains(m, says) && !slices.Contains(messages, m) {
 			messages = append(messages, m)
 		}
 	}

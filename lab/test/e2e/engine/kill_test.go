@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -33,7 +34,7 @@ func (w *world) testKills(ctx context.Context, t *testing.T) {
 	w.SetTarget(ctx, t, killed, v[target])
 	w.awaitMessage(ctx, t, killed, "hook AfterClusterUpgrade")
 	w.extension.set(t, rule{Cluster: killed.Name, Hook: last.Hook})
-	w.History.Await(ctx, t, "waiting until the last hook has passed", func() string { return w.History.Now(killed).Cluster.Hooks })
+	w.History.Await(ctx, t, "waiting until the last hook has passed", func() string { return w.History.Now(killed).Cluster.Hooks() })
 	kills := stop()
 	w.AwaitArrived(ctx, t, killed, v[target])
 
@@ -55,7 +56,7 @@ func (w *world) kill(ctx context.Context, t *testing.T, mostStates int) (stop fu
 	t.Logf("the seed is %d", *seed)
 	random := rand.New(rand.NewPCG(*seed, 0))
 	states := make(chan struct{}, 1024)
-	w.History.OnFact(func(f rig.Fact) {
+	w.History.OnFact(func(f history.Fact) {
 		if f.Cluster != killed {
 			return
 		}

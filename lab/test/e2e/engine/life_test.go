@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -29,8 +30,8 @@ func (w *world) testLife(ctx context.Context, t *testing.T) {
 	first := w.History.Now(lively)
 	w.Change(ctx, t, lively, func(c *clusterv1.Cluster) { group(c, 0).Replicas = new(int32(2)) })
 	w.awaitMachines(ctx, t, "md-0", 2)
-	if now := w.History.Now(lively); now.Groups["md-0"].Templates != first.Groups["md-0"].Templates {
-		t.Errorf("scaling made new templates: %s, before %s", now.Groups["md-0"].Templates, first.Groups["md-0"].Templates)
+	if before, now := templates(first), templates(w.History.Now(lively)); now != before {
+		t.Errorf("scaling made new templates: %s, before %s", now, before)
 	}
 
 	w.Change(ctx, t, lively, func(c *clusterv1.Cluster) {
@@ -45,20 +46,20 @@ func (w *world) testLife(ctx context.Context, t *testing.T) {
 		return remaining(w.History.Now(lively), "md-1")
 	})
 
-	before := w.History.Now(lively).Groups["md-0"].Templates
+	before := templates(w.History.Now(lively))
 	w.Change(ctx, t, lively, func(c *clusterv1.Cluster) {
 		c.Spec.Topology.Variables = []clusterv1.ClusterVariable{{Name: rig.StartupVariable, Value: apiextensionsv1.JSON{Raw: []byte(`"2s"`)}}}
 	})
 	w.History.Await(ctx, t, "waiting until machines come from a new template, and the old one is gone", func() string {
 		o := w.History.Now(lively)
-		if o.Groups["md-0"].Templates == before {
+		if templates(o) == before {
 			return "the template is that from before"
 		}
 		oldTemplate, _, _ := strings.Cut(before, " ")
-		if slices.ContainsFunc(o.Others, func(f rig.Fact) bool { return f.Name == oldTemplate }) {
+		if slices.ContainsFunc(o.Others, func(f history.Fact) bool { return f.Name == oldTemplate }) {
 			return oldTemplate + " is still there"
 		}
-		return o.NotSettled("md-0", v)
+		return o.NotReady("md-0", v)
 	})
 
 	w.Change(ctx, t, lively, func(c *clusterv1.Cluster) {
@@ -87,7 +88,7 @@ func (w *world) awaitMachines(ctx context.Context, t *testing.T, group string, r
 		if got := o.Groups[group].Replicas; got != replicas {
 			return fmt.Sprintf("%s asks for %d machines", group, got)
 		}
-		return o.NotSettled(group, versions()[1])
+		return o.NotReady(group, versions()[1])
 	})
 }
 
@@ -107,8 +108,14 @@ func (w *world) awaitChecks(ctx context.Context, t *testing.T, want int) {
 	})
 }
 
+// templates are the names of what machines of md-0 are made from.
+func templates(o history.Objects) string {
+	spec := o.Groups["md-0"].Object.(*clusterv1.MachineDeployment).Spec.Template.Spec
+	return spec.InfrastructureRef.Name + " " + spec.Bootstrap.ConfigRef.Name
+}
+
 // remaining says what is left of a group.
-func remaining(o rig.Objects, group string) string {
+func remaining(o history.Objects, group string) string {
 	if g, exists := o.Groups[group]; exists {
 		return g.Name + " is still there"
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -98,7 +99,7 @@ func (w *world) testSwaps(ctx context.Context, t *testing.T) {
 // rest is what must not change of a Cluster at rest: which objects there are, and the generations of their specs.
 func (w *world) rest(name string) []string {
 	o := w.History.Now(inListed(name))
-	all := append([]rig.Fact{o.Cluster, o.ControlPlane}, o.Others...)
+	all := append([]history.Fact{o.Cluster, o.ControlPlane}, o.Others...)
 	for _, g := range o.Groups {
 		all = append(all, g)
 	}
@@ -107,7 +108,7 @@ func (w *world) rest(name string) []string {
 	}
 	var lines []string
 	for _, f := range all {
-		lines = append(lines, fmt.Sprintf("%s %s %s generation %d", f.Kind, f.Name, f.UID, f.Generation))
+		lines = append(lines, fmt.Sprintf("%s %s %s generation %d", f.Kind, f.Name, f.UID, f.Object.GetGeneration()))
 	}
 	slices.Sort(lines)
 	return lines
@@ -118,8 +119,8 @@ func (w *world) awaitMoving(ctx context.Context, t *testing.T, name, to string) 
 	t.Helper()
 	w.History.Await(ctx, t, fmt.Sprintf("waiting until %q is on its way to %s", name, to), func() string {
 		o := w.History.Now(swapped)
-		if !slices.ContainsFunc(o.Machines[name], func(m rig.Fact) bool { return m.Version == to }) {
-			return o.Cluster.Reconciled.Message
+		if !slices.ContainsFunc(o.Machines[name], func(m history.Fact) bool { return m.Version == to }) {
+			return o.Cluster.Reconciled().Message
 		}
 		return ""
 	})

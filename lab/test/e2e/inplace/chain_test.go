@@ -10,16 +10,16 @@ import (
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/agree"
-	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -41,14 +41,14 @@ type stepLog struct {
 	sent map[types.NamespacedName]int
 }
 
-func (l *stepLog) see(s machineState) {
+func (l *stepLog) see(f history.Fact) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	name := client.ObjectKeyFromObject(s.machine)
-	if before, known := l.at[name]; known && before != s.machine.Spec.Version {
+	name := client.ObjectKeyFromObject(f.Object)
+	if before, known := l.at[name]; known && before != f.Version {
 		l.sent[name]++
 	}
-	l.at[name] = s.machine.Spec.Version
+	l.at[name] = f.Version
 }
 
 // newChain creates the cluster, with workers in each of its MachineDeployments, and does not wait for it.
@@ -84,13 +84,13 @@ func (p *plane) newChain(ctx context.Context, t *testing.T, workers int32, durat
 // await waits until the whole cluster is at a version and Cluster API takes nothing for pending.
 func (c *chain) await(ctx context.Context, t *testing.T, v string) {
 	t.Helper()
-	c.follow.await(ctx, t, "waiting for the chain's cluster at "+v, func() string {
+	c.History.Await(ctx, t, "waiting for the chain's cluster at "+v, func() string {
 		cluster := &clusterv1.Cluster{}
-		if !c.follow.get(ctx, t, c.scenario.Namespace, c.scenario.Cluster.Name, cluster) {
+		if !c.get(ctx, t, c.scenario.Namespace, c.scenario.Cluster.Name, cluster) {
 			return "there is no Cluster"
 		}
 		machines := &clusterv1.MachineList{}
-		if err := c.follow.cache.List(ctx, machines, client.InNamespace(c.scenario.Namespace)); err != nil {
+		if err := c.History.List(ctx, machines, client.InNamespace(c.scenario.Namespace)); err != nil {
 			return err.Error()
 		}
 		if len(machines.Items) != c.replicas {
@@ -113,16 +113,14 @@ func (c *chain) await(ctx context.Context, t *testing.T, v string) {
 func (c *chain) upgrade(ctx context.Context, t *testing.T, to version.Version, kills int) {
 	t.Helper()
 	c.await(ctx, t, c.start)
-	before := c.follow.census(c.scenario.Namespace, nil)
+	before := c.census(c.scenario.Namespace, nil)
 	c.steps = &stepLog{at: map[types.NamespacedName]string{}, sent: map[types.NamespacedName]int{}}
-	c.follow.mu.Lock()
-	for _, state := range c.follow.machines[c.scenario.Namespace] {
-		c.steps.see(state)
+	for _, f := range c.History.Machines(c.scenario.Namespace) {
+		c.steps.see(f)
 	}
-	c.follow.mu.Unlock()
-	c.follow.onMachine(func(s machineState) {
-		if s.machine.Namespace == c.scenario.Namespace {
-			c.steps.see(s)
+	c.History.OnFact(func(f history.Fact) {
+		if f.Kind == history.KindMachine && f.Cluster.Namespace == c.scenario.Namespace {
+			c.steps.see(f)
 		}
 	})
 	stopKilling := sync.OnceValue(c.kill(ctx, t))
@@ -135,7 +133,7 @@ func (c *chain) upgrade(ctx context.Context, t *testing.T, to version.Version, k
 	if killed < kills {
 		t.Errorf("the extension was killed %d times, want at least %d", killed, kills)
 	}
-	checkCensus(t, before, c.follow.census(c.scenario.Namespace, nil))
+	checkCensus(t, before, c.census(c.scenario.Namespace, nil))
 	c.checkSteps(ctx, t, to)
 }
 
@@ -156,11 +154,10 @@ func (c *chain) simulate(ctx context.Context, t *testing.T, from version.Version
 		// KubeadmControlPlane sometimes looks away for 5 s; the longer updates take, the less that is.
 		u.behave(ctx, t, `{"updater": {"duration": "2s"}}`)
 	}
-	history := rig.Follow(ctx, t, c.RESTConfig(), c.client.Scheme())
-	began := time.Now()
+	earlier, began := len(c.History.Changes(key)), time.Now()
 	c.send(ctx, t, to)
-	history.AwaitArrived(ctx, t, key, to.String())
-	before.Check(ctx, t, agree.Happened(history, key, began))
+	c.AwaitArrived(ctx, t, key, to.String())
+	before.Check(ctx, t, agree.Happened(c.History.Changes(key)[earlier:], began))
 }
 
 // checkSteps compares what updaters did with how often the Machines were sent to another version.
@@ -200,8 +197,8 @@ func (c *chain) kill(ctx context.Context, t *testing.T) (stop func() int) {
 	t.Logf("the seed is %d", *seed)
 	random := rand.New(rand.NewPCG(*seed, 0))
 	states := make(chan struct{}, 1024)
-	c.follow.onMachine(func(s machineState) {
-		if s.machine.Namespace != c.scenario.Namespace {
+	c.History.OnFact(func(f history.Fact) {
+		if f.Kind != history.KindMachine || f.Cluster.Namespace != c.scenario.Namespace {
 			return
 		}
 		select {
@@ -252,10 +249,9 @@ func (c *chain) kill(ctx context.Context, t *testing.T) (stop func() int) {
 // are older than spec.rollout.after is replaced machine by machine.
 func (c *chain) refuseRollout(ctx context.Context, t *testing.T) {
 	t.Helper()
-	before := c.follow.census(c.scenario.Namespace, nil)
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(controlPlaneGVK)
-	if err := c.follow.cache.List(ctx, list, client.InNamespace(c.scenario.Namespace)); err != nil || len(list.Items) != 1 {
+	before := c.census(c.scenario.Namespace, nil)
+	list := &controlplanev1.KubeadmControlPlaneList{}
+	if err := c.History.List(ctx, list, client.InNamespace(c.scenario.Namespace)); err != nil || len(list.Items) != 1 {
 		t.Fatalf("reading the control plane: %v, %d of them", err, len(list.Items))
 	}
 	controlPlane := &list.Items[0]
@@ -263,13 +259,13 @@ func (c *chain) refuseRollout(ctx context.Context, t *testing.T) {
 		patch(ctx, t, c.client, controlPlane.DeepCopy(), map[string]any{"spec": map[string]any{"rollout": map[string]any{"after": after}}})
 	}
 	rollout(time.Now().UTC().Format(time.RFC3339))
-	c.follow.await(ctx, t, "waiting until the guard refuses to replace a control plane machine", func() string {
+	c.History.Await(ctx, t, "waiting until the guard refuses to replace a control plane machine", func() string {
 		events := &eventsv1.EventList{}
-		if err := c.follow.cache.List(ctx, events, client.InNamespace(c.scenario.Namespace)); err != nil {
+		if err := c.History.List(ctx, events, client.InNamespace(c.scenario.Namespace)); err != nil {
 			return err.Error()
 		}
 		for i := range events.Items {
-			if e := &events.Items[i]; e.Reason == string(guard.WouldReplace) && e.Regarding.Kind == controlPlaneGVK.Kind {
+			if e := &events.Items[i]; e.Reason == string(guard.WouldReplace) && e.Regarding.Kind == history.KindControlPlane {
 				t.Logf("the guard's Event: %s", e.Note)
 				return ""
 			}
@@ -277,5 +273,5 @@ func (c *chain) refuseRollout(ctx context.Context, t *testing.T) {
 		return fmt.Sprintf("none of %d Events says so", len(events.Items))
 	})
 	rollout(nil)
-	checkCensus(t, before, c.follow.census(c.scenario.Namespace, nil))
+	checkCensus(t, before, c.census(c.scenario.Namespace, nil))
 }

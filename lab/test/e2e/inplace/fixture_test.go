@@ -153,8 +153,8 @@ func (p *plane) createPolicy(ctx context.Context, t *testing.T, namespace, name 
 // awaitPool waits until all machines of a pool are ready at a version, and no update of them is under way.
 func (p *plane) awaitPool(ctx context.Context, t *testing.T, name, version string, replicas int) {
 	t.Helper()
-	p.follow.await(ctx, t, fmt.Sprintf("waiting for pool %s at %s", name, version), func() string {
-		machines := p.follow.machinesOf(ctx, t, poolsCluster, name)
+	p.History.Await(ctx, t, fmt.Sprintf("waiting for pool %s at %s", name, version), func() string {
+		machines := p.machinesOf(ctx, t, poolsCluster, name)
 		if len(machines) != replicas {
 			return fmt.Sprintf("there are %d machines of %d", len(machines), replicas)
 		}
@@ -206,9 +206,9 @@ func (p *plane) send(ctx context.Context, t *testing.T, name, version string) {
 func (p *plane) blockedOwner(ctx context.Context, t *testing.T, name string, accept func(*metav1.Condition) bool) *metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition
-	p.follow.await(ctx, t, "waiting until "+name+" says why it is not updated", func() string {
+	p.History.Await(ctx, t, "waiting until "+name+" says why it is not updated", func() string {
 		object := &clusterv1.MachineDeployment{}
-		p.follow.get(ctx, t, poolsCluster, name, object)
+		p.get(ctx, t, poolsCluster, name, object)
 		found = blocked(object.Status.Conditions)
 		if found == nil || !accept(found) {
 			return fmt.Sprintf("its condition is %+v", found)

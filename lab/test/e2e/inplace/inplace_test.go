@@ -47,7 +47,7 @@ func TestInPlace(t *testing.T) {
 	for _, pool := range pools {
 		p.awaitPool(ctx, t, pool.Name, firstVersion, int(pool.Replicas))
 	}
-	before := p.follow.census(poolsCluster, nil)
+	before := p.census(poolsCluster, nil)
 	t.Run("pools", func(t *testing.T) {
 		for lane := range faultLanes {
 			t.Run(faultPool(lane), func(t *testing.T) { t.Parallel(); p.testFaults(ctx, t, lane) })
@@ -57,7 +57,7 @@ func TestInPlace(t *testing.T) {
 		t.Run("drain", func(t *testing.T) { t.Parallel(); p.testDrain(ctx, t) })
 		t.Run("in flight", func(t *testing.T) { t.Parallel(); p.testInFlight(ctx, t) })
 	})
-	checkCensus(t, before, p.follow.census(poolsCluster, nil))
+	checkCensus(t, before, p.census(poolsCluster, nil))
 }
 
 func labelled(key, value string) *metav1.LabelSelector {

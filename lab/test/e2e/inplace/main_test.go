@@ -18,8 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,8 +58,6 @@ func long() bool { return os.Getenv("WINDLASS_LONG") == "1" }
 type plane struct {
 	*rig.Plane
 	client client.WithWatch
-	// follow sees everything that happens on the plane.
-	follow *follower
 }
 
 // start starts a plane that ends with the test. Its context ends with the test's time.
@@ -77,6 +73,7 @@ func start(t *testing.T) (context.Context, *plane) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
 	t.Cleanup(cancel)
 	p := &plane{Plane: rig.Start(ctx, t, demo.EngineStock)}
+	p.client = p.Client
 	t.Cleanup(func() {
 		if t.Failed() {
 			logLogs(t, filepath.Join(p.StateDir, "logs"))
@@ -85,8 +82,9 @@ func start(t *testing.T) (context.Context, *plane) {
 	if err := demo.Register(ctx, p.Plane.Plane, p.Programs.Windlass); err != nil {
 		t.Fatal(err)
 	}
-	p.client = newClient(t, p.RESTConfig())
-	p.follow = follow(ctx, t, p.RESTConfig(), p.client.Scheme())
+	if err := p.History.Include(ctx, &clusterv1.MachineSet{}, &eventsv1.Event{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}); err != nil {
+		t.Fatal(err)
+	}
 	return ctx, p
 }
 
@@ -102,24 +100,6 @@ func logLogs(t *testing.T, dir string) {
 		}
 		t.Logf("the end of %s:\n%s", name, data[max(0, len(data)-tail):])
 	}
-}
-
-func newClient(t *testing.T, config *rest.Config) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.QPS = -1
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // namespace makes a namespace.

@@ -19,6 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 )
 
 // flightPrefix begins the names of the pools that share a policy.
@@ -27,7 +28,7 @@ const flightPrefix = "flight-"
 // onlyMachine returns a pool's only Machine.
 func (p *plane) onlyMachine(ctx context.Context, t *testing.T, pool string) *clusterv1.Machine {
 	t.Helper()
-	machines := p.follow.machinesOf(ctx, t, poolsCluster, pool)
+	machines := p.machinesOf(ctx, t, poolsCluster, pool)
 	if len(machines) != 1 {
 		t.Fatalf("pool %s has %d machines, want 1", pool, len(machines))
 	}
@@ -38,8 +39,8 @@ func (p *plane) onlyMachine(ctx context.Context, t *testing.T, pool string) *clu
 func (p *plane) awaitMachine(ctx context.Context, t *testing.T, pool, what string, check func(*clusterv1.Machine) string) *clusterv1.Machine {
 	t.Helper()
 	var found *clusterv1.Machine
-	p.follow.await(ctx, t, what, func() string {
-		machines := p.follow.machinesOf(ctx, t, poolsCluster, pool)
+	p.History.Await(ctx, t, what, func() string {
+		machines := p.machinesOf(ctx, t, poolsCluster, pool)
 		if len(machines) != 1 {
 			return fmt.Sprintf("pool %s has %d machines", pool, len(machines))
 		}
@@ -120,9 +121,9 @@ func (p *plane) testUncovered(ctx context.Context, t *testing.T) {
 	if !strings.Contains(c.Message, path) {
 		t.Errorf("the MachineDeployment does not name %s: %s", path, c.Message)
 	}
-	p.follow.await(ctx, t, "waiting for the Event", func() string {
+	p.History.Await(ctx, t, "waiting for the Event", func() string {
 		events := &eventsv1.EventList{}
-		if err := p.follow.cache.List(ctx, events, client.InNamespace(poolsCluster)); err != nil {
+		if err := p.History.List(ctx, events, client.InNamespace(poolsCluster)); err != nil {
 			return err.Error()
 		}
 		for i := range events.Items {
@@ -144,9 +145,9 @@ func (p *plane) testUncovered(ctx context.Context, t *testing.T) {
 
 	// Back to where it was: nothing is to be done, and nothing is blocked any more.
 	template("worker")
-	p.follow.await(ctx, t, "waiting until the MachineDeployment is not blocked any more", func() string {
+	p.History.Await(ctx, t, "waiting until the MachineDeployment is not blocked any more", func() string {
 		object := &clusterv1.MachineDeployment{}
-		p.follow.get(ctx, t, poolsCluster, pool, object)
+		p.get(ctx, t, poolsCluster, pool, object)
 		if c := blocked(object.Status.Conditions); c != nil {
 			return "it says " + c.Message
 		}
@@ -174,13 +175,14 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
 	var mu sync.Mutex
 	under, peak, waited := map[string]bool{}, 0, false
-	p.follow.onMachine(func(s machineState) {
-		if !strings.HasPrefix(s.machine.Labels["pool"], flightPrefix) || s.machine.Namespace != poolsCluster {
+	p.History.OnFact(func(f history.Fact) {
+		m := machineOf(f)
+		if m == nil || !strings.HasPrefix(m.Labels["pool"], flightPrefix) || m.Namespace != poolsCluster {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		under[s.machine.Name] = s.progress != nil
+		under[m.Name] = progressOf(m) != nil
 		now := 0
 		for _, is := range under {
 			if is {
@@ -188,7 +190,7 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 			}
 		}
 		peak = max(peak, now)
-		for _, c := range s.machine.Status.Conditions {
+		for _, c := range m.Status.Conditions {
 			waited = waited || c.Type == clusterv1.MachineUpdatingCondition && strings.Contains(c.Message, "not started")
 		}
 	})
@@ -196,7 +198,7 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 		p.send(ctx, t, string(name), "v1.31.1")
 	}
 	// Nothing ends before as many as may are under way, and another one waits.
-	p.follow.await(ctx, t, "waiting until the limit is reached", func() string {
+	p.History.Await(ctx, t, "waiting until the limit is reached", func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		if peak < most || !waited {

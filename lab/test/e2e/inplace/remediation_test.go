@@ -148,7 +148,7 @@ func (p *plane) awaitReplaced(ctx context.Context, t *testing.T, pool string, ui
 		return notAt(m, version)
 	})
 	p.awaitHealthCheck(ctx, t, pool)
-	ever := p.follow.census(poolsCluster, func(m *clusterv1.Machine) bool { return m.Labels["pool"] == pool })
+	ever := p.census(poolsCluster, func(m *clusterv1.Machine) bool { return m.Labels["pool"] == pool })
 	if len(ever.all) != 2 || len(ever.deleted) != 1 {
 		t.Errorf("there were %d Machines, and %d of them were deleted, want 2 and 1", len(ever.all), len(ever.deleted))
 	}

@@ -46,13 +46,13 @@ func TestHundred(t *testing.T) {
 	p.createPools(ctx, t, poolsCluster, []pool{many})
 	p.awaitPool(ctx, t, many.Name, firstVersion, manyMachines)
 	p.awaitStatus(ctx, t, many.Name, manyMachines)
-	before := p.follow.census(poolsCluster, nil)
+	before := p.census(poolsCluster, nil)
 	writes, ours := p.serverWrites(ctx, t), p.extensionWrites(ctx, t)
 	began := time.Now()
 	p.send(ctx, t, many.Name, "v1.31.1")
 	p.awaitPool(ctx, t, many.Name, "v1.31.1", manyMachines)
 	took := time.Since(began)
-	checkCensus(t, before, p.follow.census(poolsCluster, nil))
+	checkCensus(t, before, p.census(poolsCluster, nil))
 
 	all := difference(p.serverWrites(ctx, t), writes)
 	added := p.extensionWrites(ctx, t) - ours
@@ -73,9 +73,9 @@ func TestHundred(t *testing.T) {
 // them, and then deletes them. The guard refuses both, and the rollout stands still.
 func (p *plane) awaitStatus(ctx context.Context, t *testing.T, name string, replicas int32) {
 	t.Helper()
-	p.follow.await(ctx, t, "waiting for the status of the MachineSets of "+name, func() string {
+	p.History.Await(ctx, t, "waiting for the status of the MachineSets of "+name, func() string {
 		sets := &clusterv1.MachineSetList{}
-		if err := p.follow.cache.List(ctx, sets, client.InNamespace(poolsCluster), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: name}); err != nil {
+		if err := p.History.List(ctx, sets, client.InNamespace(poolsCluster), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: name}); err != nil {
 			return err.Error()
 		}
 		have, available := int32(0), int32(0)

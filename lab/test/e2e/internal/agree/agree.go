@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -27,20 +28,18 @@ const Tolerance = 0.2
 
 // Upgrade is what is compared.
 type Upgrade struct {
-	// Operations are in the order of their beginning, as rig.History has them: "control plane v1.31.0", "md-0 v1.31.0".
+	// Operations are in the order of their beginning, as rig.Moves has them: "control plane v1.31.0", "md-0 v1.31.0".
 	Operations []string
 	// Began is when each of them did, from the beginning; it is shown, and not compared.
 	Began []time.Duration
 	Took  time.Duration
 }
 
-// Happened is the upgrade of a Cluster that began then and has ended now.
-func Happened(h *rig.History, cluster types.NamespacedName, began time.Time) Upgrade {
-	u := Upgrade{Took: time.Since(began)}
-	var at []time.Time
-	u.Operations, at = h.MovesAt(cluster)
-	for _, a := range at {
-		u.Began = append(u.Began, a.Sub(began))
+// Happened is an upgrade of these changes that began then and has ended now.
+func Happened(changes []history.Change, began time.Time) Upgrade {
+	u := Upgrade{Operations: rig.Moves(changes), Took: time.Since(began)}
+	for _, c := range changes {
+		u.Began = append(u.Began, c.Seen.Sub(began))
 	}
 	return u
 }

@@ -13,10 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/lab/internal/demo"
@@ -29,7 +25,7 @@ type Plane struct {
 	*devplane.Plane
 	Client client.WithWatch
 	// History sees everything that happens on the plane.
-	History *History
+	History History
 	// StateDir holds the logs.
 	StateDir string
 	// Programs are the ones that the plane runs.
@@ -79,7 +75,10 @@ func start(ctx context.Context, t *testing.T, children func(executable, assets s
 	}
 	//nolint:contextcheck // The test's own context has ended when the plane is stopped.
 	t.Cleanup(func() { stop(t, started, state) })
-	c := newClient(t, started.RESTConfig())
+	c, err := demo.Connect(started)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &Plane{Plane: started, Client: c, History: Follow(ctx, t, started.RESTConfig(), c.Scheme()), StateDir: state, Programs: paths}
 }
 
@@ -146,24 +145,6 @@ func logLog(t *testing.T, file string) {
 		}
 	}
 	t.Logf("the end of %s:\n%s", filepath.Base(file), data[max(0, len(data)-tail):])
-}
-
-func newClient(t *testing.T, config *rest.Config) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.QPS = -1
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // Namespace makes a namespace with these labels.
