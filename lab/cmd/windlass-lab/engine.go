@@ -7,25 +7,25 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // engineFlag is --engine.
-type engineFlag struct{ demo.Engine }
+type engineFlag struct{ setup.Engine }
 
 func (f *engineFlag) String() string { return string(f.Engine) }
 func (f *engineFlag) Type() string   { return "engine" }
 
 // Set reads the name of an engine.
 func (f *engineFlag) Set(text string) error {
-	engine, err := demo.ParseEngine(text)
+	engine, err := setup.ParseEngine(text)
 	f.Engine = engine
 	return err
 }
 
 func (f *engineFlag) add(fs *pflag.FlagSet) {
-	f.Engine = demo.EngineStock
+	f.Engine = setup.EngineStock
 	fs.Var(f, "engine", `whose core manager runs: "stock" for Cluster API's, "windlass" for windlass' in its place`)
 }
 
@@ -53,15 +53,15 @@ A core manager that has ended, or was killed, stays down; naming its engine star
   windlass-lab engine windlass
   windlass-lab engine stock`,
 		Args:      cobra.MaximumNArgs(1),
-		ValidArgs: []string{string(demo.EngineStock), string(demo.EngineWindlass)},
+		ValidArgs: []string{string(setup.EngineStock), string(setup.EngineWindlass)},
 		RunE:      func(cmd *cobra.Command, args []string) error { return runEngine(cmd, opts, args) },
 	}
 }
 
 func runEngine(cmd *cobra.Command, opts *labOptions, args []string) error {
-	var wanted demo.Engine
+	var wanted setup.Engine
 	if len(args) > 0 {
-		engine, err := demo.ParseEngine(args[0])
+		engine, err := setup.ParseEngine(args[0])
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func runEngine(cmd *cobra.Command, opts *labOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	running, ok := demo.RunningEngine(status)
+	running, ok := setup.RunningEngine(status)
 	switch {
 	case wanted == "" && !ok:
 		none := "No engine is running."
@@ -93,7 +93,7 @@ func runEngine(cmd *cobra.Command, opts *labOptions, args []string) error {
 		return err
 	}
 	started := time.Now()
-	if err := demo.SwitchEngine(cmd.Context(), plane, paths.Windlass, wanted); err != nil {
+	if err := setup.SwitchEngine(cmd.Context(), plane, paths.Windlass, wanted); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "The engine %s is running after %.1f s.\n", wanted, time.Since(started).Seconds())
@@ -102,10 +102,10 @@ func runEngine(cmd *cobra.Command, opts *labOptions, args []string) error {
 
 // engineRemedy says which engine has ended where none runs, and what starts it again; empty otherwise. dev is how dev commands are called.
 func engineRemedy(status devplane.Status, dev string) string {
-	if _, ok := demo.RunningEngine(status); ok {
+	if _, ok := setup.RunningEngine(status); ok {
 		return ""
 	}
-	for _, engine := range []demo.Engine{demo.EngineStock, demo.EngineWindlass} {
+	for _, engine := range []setup.Engine{setup.EngineStock, setup.EngineWindlass} {
 		for _, child := range status.Children {
 			if child.Name == engine.Child() && child.State == devplane.ChildExited && child.LastExit != nil {
 				return fmt.Sprintf("%s has ended: %s (log: %s logs %s)\nto start it again, where it was: %s engine %s",

@@ -7,13 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 func TestEngineRemedy(t *testing.T) {
 	t.Parallel()
-	child := func(e demo.Engine, state devplane.ChildState) devplane.ChildStatus {
+	child := func(e setup.Engine, state devplane.ChildState) devplane.ChildStatus {
 		c := devplane.ChildStatus{Name: e.Child(), State: state}
 		if state == devplane.ChildExited {
 			c.LastExit = &devplane.Exit{Code: -1, Signal: "killed"}
@@ -26,15 +26,15 @@ func TestEngineRemedy(t *testing.T) {
 		children []devplane.ChildStatus
 		want     string
 	}{
-		"it runs":       {children: []devplane.ChildStatus{child(demo.EngineStock, devplane.ChildReady)}},
+		"it runs":       {children: []devplane.ChildStatus{child(setup.EngineStock, devplane.ChildReady)}},
 		"none is there": {},
-		"killed":        {children: []devplane.ChildStatus{child(demo.EngineWindlass, devplane.ChildExited)}, want: windlass},
+		"killed":        {children: []devplane.ChildStatus{child(setup.EngineWindlass, devplane.ChildExited)}, want: windlass},
 		"killed, in the place of another": {
-			children: []devplane.ChildStatus{child(demo.EngineStock, devplane.ChildStopped), child(demo.EngineWindlass, devplane.ChildExited)}, want: windlass,
+			children: []devplane.ChildStatus{child(setup.EngineStock, devplane.ChildStopped), child(setup.EngineWindlass, devplane.ChildExited)}, want: windlass,
 		},
-		"killed, another runs": {children: []devplane.ChildStatus{child(demo.EngineStock, devplane.ChildReady), child(demo.EngineWindlass, devplane.ChildExited)}},
+		"killed, another runs": {children: []devplane.ChildStatus{child(setup.EngineStock, devplane.ChildReady), child(setup.EngineWindlass, devplane.ChildExited)}},
 		"stock": {
-			children: []devplane.ChildStatus{child(demo.EngineStock, devplane.ChildExited)},
+			children: []devplane.ChildStatus{child(setup.EngineStock, devplane.ChildExited)},
 			want: "capi-core has ended: killed by signal: killed (log: windlass-lab logs capi-core)\n" +
 				"to start it again, where it was: windlass-lab engine stock",
 		},

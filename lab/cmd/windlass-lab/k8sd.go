@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/windlass-dev/windlass/internal/cli"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/k8sdnodes"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 const k8sdLong = `Run a stand-in for k8sd, the daemon on nodes of Canonical Kubernetes, for all machines of the cluster, as a process of it, and register it as
@@ -63,8 +65,8 @@ func newK8sdCommand(opts *labOptions) *cobra.Command {
 }
 
 // behaviour reads the flags, before anything is looked at. The duration counts where it was given.
-func (o *k8sdOptions) behaviour(cmd *cobra.Command) (demo.K8sdBehaviour, error) {
-	var b demo.K8sdBehaviour
+func (o *k8sdOptions) behaviour(cmd *cobra.Command) (k8sdnodes.Behaviour, error) {
+	var b k8sdnodes.Behaviour
 	if o.duration < 0 {
 		return b, fmt.Errorf("--duration %s is negative", o.duration)
 	}
@@ -76,12 +78,12 @@ func (o *k8sdOptions) behaviour(cmd *cobra.Command) (demo.K8sdBehaviour, error) 
 		if !found || machine == "" {
 			return b, fmt.Errorf(`--faults %q: name a machine and what goes wrong, as in my-machine={"failChanges": "no space"}`, written)
 		}
-		faults, err := demo.ParseK8sdFaults(text)
+		faults, err := k8sdnodes.ParseFaults(text)
 		if err != nil {
 			return b, fmt.Errorf("--faults of %s: %w", machine, err)
 		}
 		if b.Faults == nil {
-			b.Faults = map[string]demo.K8sdFaults{}
+			b.Faults = map[string]k8sdnodes.Faults{}
 		}
 		if _, twice := b.Faults[machine]; twice {
 			return b, fmt.Errorf("--faults names %s twice: say all that goes wrong with it at once", machine)
@@ -103,7 +105,7 @@ func (o *k8sdOptions) run(cmd *cobra.Command, opts *labOptions) error {
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	if o.delete {
-		if err := demo.RemoveUpdater(ctx, plane, demo.K8sdName); err != nil {
+		if err := setup.RemoveUpdater(ctx, plane, setup.K8sdName); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintln(out, "k8sd is deleted; the Secrets with node tokens stay.")
@@ -113,14 +115,14 @@ func (o *k8sdOptions) run(cmd *cobra.Command, opts *labOptions) error {
 }
 
 // start runs k8sd unless it runs, and has it behave.
-func (o *k8sdOptions) start(ctx context.Context, opts *labOptions, plane *devplane.Plane, behaviour demo.K8sdBehaviour, out io.Writer) error {
+func (o *k8sdOptions) start(ctx context.Context, opts *labOptions, plane *devplane.Plane, behaviour k8sdnodes.Behaviour, out io.Writer) error {
 	paths, err := opts.programs()
 	if err != nil {
 		return err
 	}
 	starting, cancel := context.WithTimeoutCause(ctx, updaterStartTimeout, fmt.Errorf("it took longer than %s", updaterStartTimeout))
 	defer cancel()
-	added, err := demo.AddK8sd(starting, plane, paths.Lab, o.duration)
+	added, err := setup.AddK8sd(starting, plane, paths.Lab, o.duration)
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,11 @@ func (o *k8sdOptions) start(ctx context.Context, opts *labOptions, plane *devpla
 		said = "k8sd runs for all machines, and is registered as Updater k8sd."
 	}
 	if behaviour.Faults != nil || behaviour.Duration != nil && !added {
-		if err := demo.SetK8sdBehaviour(ctx, plane, behaviour); err != nil {
+		body, err := json.Marshal(behaviour)
+		if err != nil {
+			return fmt.Errorf("encoding the behaviour: %w", err)
+		}
+		if err := setup.SetBehaviour(ctx, plane, setup.K8sdName, body); err != nil {
 			return err
 		}
 		said += " It behaves so now."
@@ -146,7 +152,7 @@ type k8sdServeOptions struct {
 	log                cli.LogOptions
 }
 
-// newK8sdServeCommand is for internal/demo only.
+// newK8sdServeCommand is for internal/setup only.
 func newK8sdServeCommand() *cobra.Command {
 	var o k8sdServeOptions
 	cmd := &cobra.Command{
@@ -166,7 +172,7 @@ func newK8sdServeCommand() *cobra.Command {
 				return fmt.Errorf("loading the kubeconfig: %w", err)
 			}
 			config.QPS = -1 // the API server's priority and fairness limits this process
-			return demo.ServeK8sd(cmd.Context(), demo.K8sdOptions{Config: config, Address: o.address, Control: o.statsAddr, Duration: o.duration})
+			return k8sdnodes.Serve(cmd.Context(), k8sdnodes.Options{Config: config, Address: o.address, Control: o.statsAddr, Duration: o.duration})
 		},
 	}
 	flags := cmd.Flags()

@@ -19,9 +19,9 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // Flags that all commands share.
@@ -123,7 +123,7 @@ Every "up" begins with an empty cluster; "up" while it runs changes nothing.`,
 			if err := opts.complete(); err != nil {
 				return err
 			}
-			if engine.Engine == demo.EngineWindlass && slices.Contains(config.Without, devplane.CoreManager) {
+			if engine.Engine == setup.EngineWindlass && slices.Contains(config.Without, devplane.CoreManager) {
 				return fmt.Errorf("--without %s leaves out what --engine %s replaces: give one of the two", devplane.CoreManager, engine.Engine)
 			}
 			config.StateDir, config.AssetsDir, config.Detached = opts.stateDir, opts.assetsDir, true
@@ -204,7 +204,7 @@ func reportRunning(ctx context.Context, plane *devplane.Plane, cmd *cobra.Comman
 		return err
 	}
 	already := "The cluster is running already."
-	if engine, ok := demo.RunningEngine(status); ok {
+	if engine, ok := setup.RunningEngine(status); ok {
 		already = fmt.Sprintf(`The cluster is running already, with the engine %s; "windlass-lab engine" changes that.`, engine)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s", already, usage(plane, cmd))
@@ -218,7 +218,7 @@ func registerExtension(ctx context.Context, plane *devplane.Plane, opts *labOpti
 	if err != nil {
 		return err
 	}
-	return demo.Register(ctx, plane, paths.Windlass)
+	return setup.Register(ctx, plane, paths.Windlass)
 }
 
 // silenceLibraries drops what libraries log. Commands report it themselves, or it is in the logs of the parts.

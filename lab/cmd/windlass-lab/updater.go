@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/internal/simulated"
 )
 
@@ -22,7 +22,7 @@ const updaterStartTimeout = time.Minute
 
 // updaterOptions are the flags of `windlass-lab updater`.
 type updaterOptions struct {
-	updater      demo.SimulatedUpdater
+	updater      setup.SimulatedUpdater
 	maxMinors    int32
 	behaviour    string
 	delete, list bool
@@ -95,7 +95,7 @@ func (o *updaterOptions) check(cmd *cobra.Command, args []string) error {
 
 // checkStart checks what an updater is started with.
 func (o *updaterOptions) checkStart() error {
-	if err := demo.CheckUpdaterName(o.updater.Name); err != nil {
+	if err := setup.CheckUpdaterName(o.updater.Name); err != nil {
 		return err
 	}
 	for _, claim := range o.updater.Claims {
@@ -131,18 +131,18 @@ func (o *updaterOptions) act(ctx context.Context, opts *labOptions, plane *devpl
 	name, done := o.updater.Name, "runs and is registered"
 	switch {
 	case o.list:
-		updaters, err := demo.Updaters(ctx, plane)
+		updaters, err := setup.Updaters(ctx, plane)
 		if err != nil {
 			return err
 		}
 		return printUpdaters(out, updaters)
 	case o.delete:
-		if err := demo.RemoveUpdater(ctx, plane, name); err != nil {
+		if err := setup.RemoveUpdater(ctx, plane, name); err != nil {
 			return err
 		}
 		done = "is deleted"
 	case o.behaviour != "":
-		if err := demo.SetBehaviour(ctx, plane, name, []byte(o.behaviour)); err != nil {
+		if err := setup.SetBehaviour(ctx, plane, name, []byte(o.behaviour)); err != nil {
 			return err
 		}
 		done = "behaves so now"
@@ -162,10 +162,10 @@ func (o *updaterOptions) start(ctx context.Context, opts *labOptions, plane *dev
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, updaterStartTimeout, fmt.Errorf("it took longer than %s", updaterStartTimeout))
 	defer cancel()
-	return demo.AddUpdater(ctx, plane, paths.Lab, o.updater)
+	return setup.AddUpdater(ctx, plane, paths.Lab, o.updater)
 }
 
-func printUpdaters(out io.Writer, updaters []demo.UpdaterStatus) error {
+func printUpdaters(out io.Writer, updaters []setup.UpdaterStatus) error {
 	if len(updaters) == 0 {
 		_, err := fmt.Fprintln(out, "No updater is registered.")
 		return err

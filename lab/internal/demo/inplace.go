@@ -14,13 +14,14 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
 // InPlace is what a Scenario adds where machines are updated in place.
 type InPlace struct {
 	// Updaters are registered with the extension.
-	Updaters []SimulatedUpdater
+	Updaters []setup.SimulatedUpdater
 	// Group is the MachineDeployment topology that, after the upgrade, gets Variable, a change that no updater covers.
 	Group    string
 	Variable clusterv1.ClusterVariable
@@ -40,7 +41,7 @@ func DefaultInPlace() (Scenario, error) {
 		return Scenario{}, err
 	}
 	s.InPlace = &InPlace{
-		Updaters: []SimulatedUpdater{
+		Updaters: []setup.SimulatedUpdater{
 			// From Kubernetes v1.31 on, Cluster API also turns on a feature gate of kubeadm on control plane machines.
 			{Name: "node-files", Order: 10, Duration: filesDuration, Claims: []string{"bootstrap:/spec/files", "bootstrap:/spec/clusterConfiguration"}},
 			{Name: "kubelet", Order: 20, Duration: kubeletDuration, Claims: []string{"machine:/spec/version"}},

@@ -11,13 +11,14 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // prepareInPlace registers the scenario's updaters.
 func (r *runner) prepareInPlace(ctx context.Context) error {
 	r.Show.Phase("Registering the updaters")
 	for _, u := range r.scenario.InPlace.Updaters {
-		if _, err := RegisterUpdater(ctx, r.Plane, r.Programs.Lab, u); err != nil {
+		if _, err := setup.RegisterUpdater(ctx, r.Plane, r.Programs.Lab, u); err != nil {
 			return err
 		}
 	}

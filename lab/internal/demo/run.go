@@ -2,40 +2,22 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
-
-// ExtensionName is the name of the ExtensionConfig, and of the extension's process on the plane.
-const ExtensionName = "windlass"
-
-// upgradeGraphKind is the one kind in a scenario whose objects have no namespace.
-const upgradeGraphKind = "UpgradeGraph"
-
-// fieldOwner owns what the demo applies.
-const fieldOwner = client.FieldOwner("windlass-demo")
 
 // Options are what Run needs beside a Scenario.
 type Options struct {
@@ -109,7 +91,7 @@ func Run(ctx context.Context, o Options, s Scenario) (Result, error) {
 		return Result{}, err
 	}
 	o.Show.Phase("Starting the extension")
-	if err := Register(ctx, o.Plane, o.Programs.Windlass); err != nil {
+	if err := setup.Register(ctx, o.Plane, o.Programs.Windlass); err != nil {
 		return Result{}, err
 	}
 	if s.InPlace != nil {
@@ -117,7 +99,7 @@ func Run(ctx context.Context, o Options, s Scenario) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if err := r.applyObjects(ctx); err != nil {
+	if err := setup.ApplyAll(ctx, r.client, r.scenario.Namespace, r.scenario.Objects); err != nil {
 		return Result{}, err
 	}
 	if r.history, err = history.Follow(ctx, r.config, r.client.Scheme()); err != nil {
@@ -148,80 +130,22 @@ type runner struct {
 }
 
 func newRunner(o Options, s Scenario) (*runner, error) {
-	c, err := Connect(o.Plane)
+	c, err := setup.Connect(o.Plane)
 	if err != nil {
 		return nil, err
 	}
 	return &runner{Options: o, scenario: s, config: o.Plane.RESTConfig(), client: c, updates: newUpdateLog()}, nil
 }
 
-// Connect returns a client of a plane, without a limit of requests. Its scheme has Kubernetes' types, Cluster API's and the project's.
-func Connect(plane *devplane.Plane) (client.WithWatch, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme,
-		runtimev1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
-	}
-	config := plane.RESTConfig()
-	if config == nil {
-		return nil, errors.New("the plane is not up")
-	}
-	config.WarningHandlerWithContext, config.QPS = rest.NoWarnings{}, -1
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the plane: %w", err)
-	}
-	return c, nil
-}
-
 func (r *runner) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.scenario.Namespace, Name: r.scenario.Cluster.Name}
 }
 
-// apply creates an object or makes it what it should be.
-func apply(ctx context.Context, c client.Client, object *unstructured.Unstructured) error {
-	what := fmt.Sprintf("%s %s", object.GetKind(), object.GetName())
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying %s: %w", what, err)
-	}
-	return nil
-}
-
-// applyObjects applies what the Cluster needs, in order.
-func (r *runner) applyObjects(ctx context.Context) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.scenario.Namespace}}
-	if err := r.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating namespace %s: %w", r.scenario.Namespace, err)
-	}
-	for _, object := range r.scenario.Objects {
-		object = object.DeepCopy()
-		if object.GetKind() != upgradeGraphKind {
-			object.SetNamespace(r.scenario.Namespace)
-		}
-		if err := apply(ctx, r.client, object); err != nil {
-			return err
-		}
-	}
-	// A Cluster that is created before its class is ready is looked at again only half a minute later.
-	return await(ctx, r.client, &clusterv1.ClusterClassList{}, r.scenario.Cluster.Spec.Topology.ClassRef.Name, func(c *clusterv1.ClusterClass) (bool, string) {
-		return conditionTrue(c.Status.Conditions, clusterv1.ClusterClassVariablesReadyCondition)
-	})
-}
-
 // applyCluster applies a form of the Cluster.
 func (r *runner) applyCluster(ctx context.Context, cluster *clusterv1.Cluster) error {
-	object, err := toUnstructured(cluster)
-	if err != nil {
-		return err
-	}
-	object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	object.SetNamespace(r.scenario.Namespace)
-	unstructured.RemoveNestedField(object.Object, "status")
-	return apply(ctx, r.client, object)
+	cluster = cluster.DeepCopy()
+	cluster.Namespace = r.scenario.Namespace
+	return setup.Apply(ctx, r.client, cluster)
 }
 
 // reach applies a stage's Cluster and waits until it is there.

@@ -3,18 +3,16 @@ package demo
 import (
 	"bytes"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -80,19 +78,7 @@ func readManifest(name string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the demo's %s: %w", name, err)
 	}
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("decoding the demo's %s: %w", name, err)
-		}
-		objects = append(objects, object)
-	}
+	return manifest.ReadObjects([]string{manifest.Stdin}, bytes.NewReader(data))
 }
 
 // Request is what there will be to plan when the upgrade begins. It needs nothing but the scenario, so that a plan that

@@ -17,6 +17,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -136,7 +137,7 @@ func (s *swapper) readGraphs(objects []*unstructured.Unstructured) error {
 	if len(s.graphs) == 0 {
 		return fmt.Errorf("ClusterClass %s takes its upgrade plans from the extension %q, which does not run here: add an UpgradeGraph that serves the class", s.class.Name, *external)
 	}
-	ours := hookserver.GenerateUpgradePlanHandler + "." + ExtensionName
+	ours := hookserver.GenerateUpgradePlanHandler + "." + setup.ExtensionName
 	if *external != ours {
 		s.notice("upgrade plans come from windlass and the UpgradeGraph, not from the extension %q", *external)
 	}
@@ -312,10 +313,11 @@ func (s *swapper) swapPatches() {
 
 // finish lists everything that is applied, in order.
 func (s *swapper) finish() error {
-	class, err := toUnstructured(s.class)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s.class)
 	if err != nil {
-		return err
+		return fmt.Errorf("encoding ClusterClass %s: %w", s.class.Name, err)
 	}
+	class := &unstructured.Unstructured{Object: content}
 	class.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ClusterClass"))
 	unstructured.RemoveNestedField(class.Object, "status")
 	for _, g := range s.graphs {

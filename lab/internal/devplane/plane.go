@@ -188,6 +188,11 @@ func (p *Plane) operate(ctx context.Context, name, verb string) (ChildStatus, er
 	return ask[ChildStatus](ctx, p, http.MethodPost, "/v1/children/"+url.PathEscape(name)+"/"+verb, nil)
 }
 
+// HTTPClient returns a client of the plane's own addresses. It does not keep connections.
+func (p *Plane) HTTPClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: p.DialContext, DisableKeepAlives: true}}
+}
+
 // DialContext connects to an address inside the plane's namespace. The network must be "tcp".
 func (p *Plane) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if network != "tcp" {

@@ -18,12 +18,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/k8sdnodes"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 const (
@@ -82,24 +82,11 @@ func set(t *testing.T, object *unstructured.Unstructured, value any, path ...str
 
 func (c *cluster) create(ctx context.Context, t *testing.T, change func(*unstructured.Unstructured)) {
 	t.Helper()
-	if err := c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.name}}); err != nil {
-		t.Fatal(err)
-	}
 	content, err := os.ReadFile(sample)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for document := range strings.SplitSeq(strings.ReplaceAll(string(content), sampleName, c.name), "\n---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			t.Fatalf("%v\n%s", err, document)
-		}
-		object.SetNamespace(c.name)
-		change(object)
-		if err := c.client.Create(ctx, object); err != nil {
-			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
-		}
-	}
+	c.Apply(ctx, t, c.name, strings.ReplaceAll(string(content), sampleName, c.name), change)
 }
 
 func (c *cluster) key() types.NamespacedName {
@@ -235,23 +222,22 @@ func (p *plane) begin(ctx context.Context, t *testing.T, args ...string) (wait f
 }
 
 // k8sd returns what the stand-in for k8sd says about the Machines of a cluster, by name.
-func (c *cluster) k8sd(ctx context.Context, t *testing.T) map[string]demo.K8sdMachine {
+func (c *cluster) k8sd(ctx context.Context, t *testing.T) map[string]k8sdnodes.Machine {
 	t.Helper()
 	status, err := c.Status(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stats demo.K8sdStats
+	var stats k8sdnodes.Stats
 	for _, child := range status.Children {
-		if child.Name != "updater-"+demo.K8sdName {
+		if child.Name != "updater-"+setup.K8sdName {
 			continue
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/stats", child.Ports[demo.StatsPort]), bytes.NewReader(nil))
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/stats", child.Ports[setup.StatsPort]), bytes.NewReader(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		inside := &http.Client{Transport: &http.Transport{DialContext: c.DialContext, DisableKeepAlives: true}}
-		response, err := inside.Do(request)
+		response, err := c.HTTPClient().Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +246,7 @@ func (c *cluster) k8sd(ctx context.Context, t *testing.T) map[string]demo.K8sdMa
 			t.Fatalf("%v\n%s", err, content)
 		}
 	}
-	found := map[string]demo.K8sdMachine{}
+	found := map[string]k8sdnodes.Machine{}
 	for name, m := range stats.Machines {
 		if machine, is := strings.CutPrefix(name, c.name+"/"); is {
 			found[machine] = m

@@ -15,8 +15,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 const (
@@ -192,7 +192,7 @@ func (c *cluster) kill(ctx context.Context, t *testing.T) (stop func() int) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		for awaitPoint(ctx, states, 1+random.IntN(mostStates), time.Duration(random.Int64N(int64(mostDelay)))) {
-			if _, err := c.KillChild(ctx, demo.ExtensionName); err != nil {
+			if _, err := c.KillChild(ctx, setup.ExtensionName); err != nil {
 				if ctx.Err() == nil {
 					t.Errorf("killing the extension: %v", err)
 				}
@@ -200,7 +200,7 @@ func (c *cluster) kill(ctx context.Context, t *testing.T) (stop func() int) {
 			}
 			kills++
 			// At once: the pauses between restarts grow when a process does not live long.
-			if _, err := c.StartChild(context.WithoutCancel(ctx), demo.ExtensionName); err != nil {
+			if _, err := c.StartChild(context.WithoutCancel(ctx), setup.ExtensionName); err != nil {
 				t.Errorf("starting the extension again: %v", err)
 				return
 			}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -79,9 +78,10 @@ func TestAnnotated(t *testing.T) {
 // start starts a plane that ends with the test.
 func start(ctx context.Context, t *testing.T) *plane {
 	t.Helper()
-	p := &plane{Plane: rig.Start(ctx, t, demo.EngineStock)}
+	p := &plane{Plane: rig.Start(ctx, t, setup.EngineStock)}
+	rig.LogFailure(t, p.StateDir, setup.UpdaterProcess(setup.K8sdName))
 	p.client, p.story = p.Client, story{p.History}
-	if err := demo.Register(ctx, p.Plane.Plane, p.Programs.Windlass); err != nil {
+	if err := setup.Register(ctx, p.Plane.Plane, p.Programs.Windlass); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.story.Include(ctx, &corev1.ConfigMap{}, &eventsv1.Event{}); err != nil {
@@ -104,19 +104,5 @@ func (p *plane) explain(t *testing.T) {
 		for _, line := range p.story.lines(name) {
 			t.Log(line)
 		}
-	}
-	const tail = 20_000
-	for _, name := range []string{demo.ExtensionName, "updater-" + demo.K8sdName} {
-		data, err := os.ReadFile(filepath.Join(p.StateDir, "logs", name+".log"))
-		if err != nil {
-			t.Log(err)
-			continue
-		}
-		if keep := os.Getenv("WINDLASS_KEEP_LOGS"); keep != "" {
-			if err := os.WriteFile(filepath.Join(keep, name+".log"), data, 0o600); err != nil {
-				t.Log(err)
-			}
-		}
-		t.Logf("the end of %s.log:\n%s", name, data[max(0, len(data)-tail):])
 	}
 }

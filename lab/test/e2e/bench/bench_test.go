@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -55,16 +55,16 @@ func TestSideBySide(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
 	defer cancel()
-	results := map[string]map[demo.Engine]measured{}
+	results := map[string]map[setup.Engine]measured{}
 	for name := range strings.SplitSeq(*engines, ",") {
-		engine, err := demo.ParseEngine(name)
+		engine, err := setup.ParseEngine(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Run(name, func(t *testing.T) {
 			for part, result := range measure(ctx, t, engine) {
 				if results[part] == nil {
-					results[part] = make(map[demo.Engine]measured)
+					results[part] = make(map[setup.Engine]measured)
 				}
 				results[part][engine] = result
 			}
@@ -81,7 +81,7 @@ func TestSideBySide(t *testing.T) {
 }
 
 // measure does all parts with one engine, on one plane.
-func measure(ctx context.Context, t *testing.T, engine demo.Engine) map[string]measured {
+func measure(ctx context.Context, t *testing.T, engine setup.Engine) map[string]measured {
 	t.Helper()
 	p := rig.StartAs(ctx, t, engine, managerName, "--profiler-address="+profilerAddress)
 	p.Namespace(ctx, t, namespace, nil)
@@ -90,7 +90,7 @@ func measure(ctx context.Context, t *testing.T, engine demo.Engine) map[string]m
 	v, results := versions(), map[string]measured{}
 	part := func(name string, work func()) {
 		results[name] = m.during(ctx, t, work)
-		alone := make(map[demo.Engine]measured)
+		alone := make(map[setup.Engine]measured)
 		alone[engine] = results[name]
 		t.Logf("%s, %s\n%s", engine, name, table(alone))
 	}
@@ -149,11 +149,11 @@ func send(ctx context.Context, t *testing.T, p *rig.Plane, to string, keys ...ty
 }
 
 // table puts the engines beside each other, with the ratio of ours to stock.
-func table(results map[demo.Engine]measured) string {
+func table(results map[setup.Engine]measured) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, value func(measured) float64) {
-		stock, ours := value(results[demo.EngineStock]), value(results[demo.EngineWindlass])
+		stock, ours := value(results[setup.EngineStock]), value(results[setup.EngineWindlass])
 		ratio := "-"
 		if stock > 0 {
 			ratio = fmt.Sprintf("%.2f", ours/stock)
@@ -180,8 +180,8 @@ func table(results map[demo.Engine]measured) string {
 	row("API writes, all of Cluster API", func(m measured) float64 { n, _ := m.writes(); return n })
 	row("dry runs, all of Cluster API", func(m measured) float64 { _, dry := m.writes(); return dry })
 	const most = 14
-	names := results[demo.EngineStock].most(most)
-	for _, name := range results[demo.EngineWindlass].most(most) {
+	names := results[setup.EngineStock].most(most)
+	for _, name := range results[setup.EngineWindlass].most(most) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,9 +24,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -45,8 +44,8 @@ const (
 )
 
 // controllerFrames matches the functions of each engine's topology controller in a profile's stacks.
-func controllerFrames(e demo.Engine) string {
-	if e == demo.EngineWindlass {
+func controllerFrames(e setup.Engine) string {
+	if e == setup.EngineWindlass {
 		return `windlass/internal/controller/topology\.`
 	}
 	return `core/reconcilers/topology/cluster\.`
@@ -77,18 +76,14 @@ type measured struct {
 
 type meter struct {
 	plane  *rig.Plane
-	engine demo.Engine
+	engine setup.Engine
 	http   *http.Client
 	dir    string
 }
 
-func newMeter(t *testing.T, p *rig.Plane, engine demo.Engine) *meter {
+func newMeter(t *testing.T, p *rig.Plane, engine setup.Engine) *meter {
 	t.Helper()
-	return &meter{plane: p, engine: engine, dir: t.TempDir(), http: &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return p.DialContext(ctx, network, address)
-		},
-	}}}
+	return &meter{plane: p, engine: engine, dir: t.TempDir(), http: p.HTTPClient()}
 }
 
 // during measures what work does.

@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -83,22 +85,16 @@ func refuse(ctx context.Context, t *testing.T, c client.WithWatch) {
 	if err := c.Patch(ctx, object, change); err != nil {
 		t.Fatal(err)
 	}
-	w, err := c.Watch(ctx, &clusterv1.ClusterList{}, client.InNamespace(cluster.Namespace))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		seen, ok := event.Object.(*clusterv1.Cluster)
-		if !ok {
-			continue
-		}
+	_, err := setup.Await(ctx, c, &clusterv1.ClusterList{}, func(seen *clusterv1.Cluster) string {
 		condition := meta.FindStatusCondition(seen.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
-		if condition != nil && strings.Contains(condition.Message, "add v1.34.2 to the upgrade graph") {
-			return
+		if condition == nil || !strings.Contains(condition.Message, "add v1.34.2 to the upgrade graph") {
+			return fmt.Sprintf("the condition is %+v", condition)
 		}
+		return ""
+	}, client.InNamespace(cluster.Namespace))
+	if err != nil {
+		t.Errorf("the Cluster's condition does not show what the extension says: %v", err)
 	}
-	t.Errorf("the Cluster's condition does not show what the extension says: %v", context.Cause(ctx))
 }
 
 // run runs a command, fails the test if it fails, and returns what it writes to standard output.

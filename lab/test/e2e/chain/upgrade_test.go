@@ -15,9 +15,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/agree"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
@@ -61,7 +61,7 @@ func upgrade(ctx context.Context, t *testing.T, key types.NamespacedName, args .
 	if u.plane, err = devplane.Connect(ctx, state); err != nil {
 		t.Fatal(err)
 	}
-	if u.client, err = demo.Connect(u.plane); err != nil {
+	if u.client, err = setup.Connect(u.plane); err != nil {
 		t.Fatal(err)
 	}
 	u.follow(ctx, t, key)

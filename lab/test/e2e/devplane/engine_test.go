@@ -15,29 +15,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // TestEngines starts a plane with our manager, exchanges it for the stock one and back, and kills it.
 func TestEngines(t *testing.T) {
 	b := setUp(t)
 	config := b.config(t)
-	config.Children = demo.EngineWindlass.Children(b.Windlass)
+	config.Children = setup.EngineWindlass.Children(b.Windlass)
 	plane := start(t, config)
 	c := newClient(t, plane)
-	running := func(want demo.Engine) {
+	running := func(want setup.Engine) {
 		t.Helper()
 		status := statusOf(t, plane)
-		if got, ok := demo.RunningEngine(status); !ok || got != want || status.Phase != devplane.PhaseRunning {
+		if got, ok := setup.RunningEngine(status); !ok || got != want || status.Phase != devplane.PhaseRunning {
 			t.Fatalf("engine %q, %v, phase %s, want %s", got, ok, status.Phase, want)
 		}
 		testWebhooks(t, c)
 	}
-	running(demo.EngineWindlass)
+	running(setup.EngineWindlass)
 	testCluster(t, c)
-	for _, engine := range []demo.Engine{demo.EngineStock, demo.EngineStock, demo.EngineWindlass} {
-		if err := demo.SwitchEngine(t.Context(), plane, b.Windlass, engine); err != nil {
+	for _, engine := range []setup.Engine{setup.EngineStock, setup.EngineStock, setup.EngineWindlass} {
+		if err := setup.SwitchEngine(t.Context(), plane, b.Windlass, engine); err != nil {
 			t.Fatal(err)
 		}
 		running(engine)
@@ -45,17 +45,17 @@ func TestEngines(t *testing.T) {
 	if _, err := plane.StartChild(t.Context(), devplane.CoreManager); err == nil || !strings.Contains(err.Error(), "stop it before") {
 		t.Errorf("starting the stock manager beside ours: %v", err)
 	}
-	if _, err := plane.KillChild(t.Context(), demo.ManagerName); err != nil {
+	if _, err := plane.KillChild(t.Context(), setup.ManagerName); err != nil {
 		t.Fatal(err)
 	}
-	if engine, ok := demo.RunningEngine(statusOf(t, plane)); ok {
+	if engine, ok := setup.RunningEngine(statusOf(t, plane)); ok {
 		t.Errorf("after a kill %s is running", engine)
 	}
-	if _, err := plane.StartChild(t.Context(), demo.ManagerName); err != nil {
+	if _, err := plane.StartChild(t.Context(), setup.ManagerName); err != nil {
 		t.Fatal(err)
 	}
-	running(demo.EngineWindlass)
-	child := childOf(t, plane, demo.ManagerName)
+	running(setup.EngineWindlass)
+	child := childOf(t, plane, setup.ManagerName)
 	if child.CPU == 0 || child.PeakResidentBytes < child.ResidentBytes || child.ResidentBytes == 0 {
 		t.Errorf("it has used %s and %d of at most %d bytes", child.CPU, child.ResidentBytes, child.PeakResidentBytes)
 	}
@@ -66,19 +66,19 @@ func TestManagerServesTheExtension(t *testing.T) {
 	b := setUp(t)
 	plane := start(t, b.config(t))
 	c := newClient(t, plane)
-	if err := demo.Register(t.Context(), plane, b.Windlass); err != nil {
+	if err := setup.Register(t.Context(), plane, b.Windlass); err != nil {
 		t.Fatal(err)
 	}
 	// An extension that does not answer keeps the handlers of all others from being known.
-	if err := c.Delete(t.Context(), object(extensionConfigVersion, "ExtensionConfig", "", demo.ExtensionName)); err != nil {
+	if err := c.Delete(t.Context(), object(extensionConfigVersion, "ExtensionConfig", "", setup.ExtensionName)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{demo.ExtensionName, devplane.CoreManager} {
+	for _, name := range []string{setup.ExtensionName, devplane.CoreManager} {
 		if _, err := plane.StopChild(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	manager := demo.Manager(b.Windlass)
+	manager := setup.Manager(b.Windlass)
 	manager.Ports, manager.ServingCertificate = []string{"hooks"}, true
 	manager.Args = append(manager.Args, "--extension-port=$(PORT_hooks)", "--extension-bind-address=127.0.0.1", "--extension-cert-dir=$(CERT_DIR)", "--extension-config=in-process")
 	status, err := plane.AddChild(t.Context(), manager)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -60,7 +60,7 @@ func TestEngine(t *testing.T) {
 
 func startWorld(ctx context.Context, t *testing.T) *world {
 	t.Helper()
-	p := rig.Start(ctx, t, demo.EngineWindlass)
+	p := rig.Start(ctx, t, setup.EngineWindlass)
 	w := &world{Plane: p, extension: startExtension(ctx, t, p)}
 	w.Namespace(ctx, t, listed, nil)
 	w.Namespace(ctx, t, asked, map[string]string{hooksLabel: extensionName})

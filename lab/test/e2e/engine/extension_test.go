@@ -16,15 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -243,18 +242,10 @@ func startExtension(ctx context.Context, t *testing.T, p *rig.Plane) *extension 
 	if err := p.Client.Create(ctx, config); err != nil {
 		t.Fatal(err)
 	}
-	w, err := p.Client.Watch(ctx, &runtimev1.ExtensionConfigList{})
-	if err != nil {
+	if err := setup.AwaitDiscovered(ctx, p.Client, extensionName); err != nil {
 		t.Fatal(err)
 	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		if seen, ok := event.Object.(*runtimev1.ExtensionConfig); ok && meta.IsStatusConditionTrue(seen.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition) {
-			return e
-		}
-	}
-	t.Fatalf("the extension is not discovered: %v", context.Cause(ctx))
-	return nil
+	return e
 }
 
 // set adds a rule, or removes the one about the same hook and step where the rule lets pass.

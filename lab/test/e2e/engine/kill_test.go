@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -70,14 +70,14 @@ func (w *world) kill(ctx context.Context, t *testing.T, mostStates int) (stop fu
 	var group sync.WaitGroup
 	group.Go(func() {
 		for w.awaitPoint(ctx, states, 1+random.IntN(mostStates), time.Duration(random.Int64N(int64(mostDelay)))) {
-			if _, err := w.KillChild(ctx, demo.ManagerName); err != nil {
+			if _, err := w.KillChild(ctx, setup.ManagerName); err != nil {
 				if ctx.Err() == nil {
 					t.Errorf("killing the manager: %v", err)
 				}
 				return
 			}
 			kills++
-			if _, err := w.StartChild(context.WithoutCancel(ctx), demo.ManagerName); err != nil {
+			if _, err := w.StartChild(context.WithoutCancel(ctx), setup.ManagerName); err != nil {
 				t.Errorf("starting the manager again: %v", err)
 				return
 			}

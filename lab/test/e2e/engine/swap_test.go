@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -48,33 +48,33 @@ func (w *world) testSwaps(ctx context.Context, t *testing.T) {
 	after := block("AfterControlPlaneUpgrade", v[last])
 	w.SetTarget(ctx, t, swapped, v[last])
 	blocks(before)
-	w.Switch(ctx, t, demo.EngineStock) // a hook is blocking
+	w.Switch(ctx, t, setup.EngineStock) // a hook is blocking
 	pass(before)
 	w.awaitMoving(ctx, t, "", v[2])
-	w.Switch(ctx, t, demo.EngineWindlass) // the control plane is upgrading
+	w.Switch(ctx, t, setup.EngineWindlass) // the control plane is upgrading
 	if long() {
 		w.awaitMoving(ctx, t, "md-0", v[2])
-		w.Switch(ctx, t, demo.EngineStock) // workers are upgrading
+		w.Switch(ctx, t, setup.EngineStock) // workers are upgrading
 		w.awaitMoving(ctx, t, "", v[last])
-		w.Switch(ctx, t, demo.EngineWindlass)
+		w.Switch(ctx, t, setup.EngineWindlass)
 	}
 	blocks(after)
-	w.Switch(ctx, t, demo.EngineStock)
+	w.Switch(ctx, t, setup.EngineStock)
 	blocks(after)
-	w.Switch(ctx, t, demo.EngineWindlass) // a hook is blocking
+	w.Switch(ctx, t, setup.EngineWindlass) // a hook is blocking
 	blocks(after)
-	w.Switch(ctx, t, demo.EngineStock)
+	w.Switch(ctx, t, setup.EngineStock)
 	pass(after)
 	w.awaitMoving(ctx, t, "md-0", v[last])
-	w.Switch(ctx, t, demo.EngineWindlass) // workers are upgrading
+	w.Switch(ctx, t, setup.EngineWindlass) // workers are upgrading
 	w.AwaitArrived(ctx, t, swapped, v[last])
 	target, want := last, slices.Concat(creationHooks(), upgradeHooks(v[2:last+1]...))
 	if long() {
 		w.SetTarget(ctx, t, swapped, v[4])
 		w.awaitMoving(ctx, t, "", v[4])
-		w.Switch(ctx, t, demo.EngineStock) // the control plane is upgrading
+		w.Switch(ctx, t, setup.EngineStock) // the control plane is upgrading
 		w.AwaitArrived(ctx, t, swapped, v[4])
-		w.Switch(ctx, t, demo.EngineWindlass)
+		w.Switch(ctx, t, setup.EngineWindlass)
 		w.AwaitArrived(ctx, t, swapped, v[4])
 		target, want = 4, append(want, upgradeHooks(v[4])...)
 	}

@@ -7,40 +7,20 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // await watches objects until check returns "" for one of them, and returns that. When ctx ends first, it says what is still missing.
 func await[T client.Object](ctx context.Context, t *testing.T, p *plane, what string, list client.ObjectList, check func(T) (missing string), options ...client.ListOption) T {
 	t.Helper()
-	missing := "there is none"
-	for {
-		// Without a resource version, a watch begins with the objects as they are.
-		w, err := p.client.Watch(ctx, list, options...)
-		if err != nil {
-			t.Fatalf("%s: %s: %v (%v)", what, missing, err, context.Cause(ctx))
-		}
-		for event := range w.ResultChan() {
-			object, ok := event.Object.(T)
-			if !ok {
-				break
-			}
-			if missing = check(object); missing == "" && event.Type != watch.Deleted {
-				w.Stop()
-				return object
-			}
-		}
-		w.Stop()
-		if ctx.Err() != nil {
-			t.Fatalf("%s: %s (%v)", what, missing, context.Cause(ctx))
-		}
+	object, err := setup.Await(ctx, p.client, list, check, options...)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
+	return object
 }
-
-// named selects one object.
-func named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
 
 // create creates objects, in order.
 func (p *plane) create(ctx context.Context, t *testing.T, objects ...client.Object) {

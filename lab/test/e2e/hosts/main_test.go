@@ -4,7 +4,6 @@ package hosts_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -14,21 +13,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/kube"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -92,11 +86,15 @@ func start(t *testing.T) (context.Context, *plane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { stop(t, p.Plane, state) })
-	p.client, p.port = newClient(t, p.RESTConfig()), portOf(t, p.RESTConfig())
+	t.Cleanup(func() { rig.Stop(t, p.Plane, state) })
+	rig.LogFailure(t, state, setup.ExtensionName)
+	if p.client, err = setup.Connect(p.Plane); err != nil {
+		t.Fatal(err)
+	}
+	p.port = portOf(t, p.RESTConfig())
 	p.ca = newAuthority(t)
 	p.trust(t, filepath.Join(state, "certs", "ca.crt"))
-	if err := demo.Register(ctx, p.Plane, paths.Windlass); err != nil {
+	if err := setup.Register(ctx, p.Plane, paths.Windlass); err != nil {
 		t.Fatal(err)
 	}
 	p.makeCluster(ctx, t)
@@ -120,31 +118,6 @@ func build(t *testing.T, minor version.Minor) release {
 	return r
 }
 
-func stop(t *testing.T, p *devplane.Plane, state string) {
-	t.Helper()
-	if t.Failed() {
-		logLog(t, filepath.Join(state, "logs", demo.ExtensionName+".log"))
-	}
-	//nolint:usetesting // The test's own context has ended by now.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := errors.Join(p.Stop(ctx), devplane.RemoveState(state)); err != nil {
-		t.Error(err)
-	}
-}
-
-// logLog keeps what the extension said, for a test that failed.
-func logLog(t *testing.T, file string) {
-	t.Helper()
-	const tail = 20_000
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Log(err)
-		return
-	}
-	t.Logf("the end of %s:\n%s", filepath.Base(file), data[max(0, len(data)-tail):])
-}
-
 func portOf(t *testing.T, config *rest.Config) int {
 	t.Helper()
 	server, err := url.Parse(config.Host)
@@ -156,24 +129,4 @@ func portOf(t *testing.T, config *rest.Config) int {
 		t.Fatalf("the API server's address is %q: %v", config.Host, err)
 	}
 	return port
-}
-
-func newClient(t *testing.T, config *rest.Config) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.QPS = -1
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -151,7 +152,7 @@ func (m *machine) awaitNode(ctx context.Context, t *testing.T, v version.Version
 			}
 		}
 		return fmt.Sprintf("its conditions are %+v", node.Status.Conditions)
-	}, named(m.name))
+	}, setup.Named(m.name))
 }
 
 // addPod puts a pod on the node, and waits until the kubelet has taken it on. Its container does not start: the stand-in of a runtime has no images.
@@ -170,7 +171,7 @@ func (m *machine) addPod(ctx context.Context, t *testing.T) *corev1.Pod {
 			return fmt.Sprintf("it is %+v", pod.Status)
 		}
 		return ""
-	}, named(pod.Name))
+	}, setup.Named(pod.Name))
 }
 
 // checkUpgraded sees that the host and its node are those of before, at the newer release, and that kubeadm brought what the cluster says.

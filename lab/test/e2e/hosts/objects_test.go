@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // providerVersion is that of the kinds that an infrastructure provider and a control plane provider would bring.
@@ -56,7 +57,7 @@ func (p *plane) createProviderKinds(ctx context.Context, t *testing.T) {
 				}
 			}
 			return "it is not served"
-		}, named(plural+"."+providerVersion.Group))
+		}, setup.Named(plural+"."+providerVersion.Group))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/agree"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -224,7 +225,7 @@ func (c *chain) kill(ctx context.Context, t *testing.T) (stop func() int) {
 			case <-ctx.Done():
 				return
 			}
-			if _, err := c.KillChild(ctx, demo.ExtensionName); err != nil {
+			if _, err := c.KillChild(ctx, setup.ExtensionName); err != nil {
 				if ctx.Err() == nil {
 					t.Errorf("killing the extension: %v", err)
 				}
@@ -232,7 +233,7 @@ func (c *chain) kill(ctx context.Context, t *testing.T) (stop func() int) {
 			}
 			killed++
 			// At once: the pauses between restarts grow when a process does not live long.
-			if _, err := c.StartChild(context.WithoutCancel(ctx), demo.ExtensionName); err != nil {
+			if _, err := c.StartChild(context.WithoutCancel(ctx), setup.ExtensionName); err != nil {
 				t.Errorf("starting the extension again: %v", err)
 				return
 			}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // fault is one way in which an updater misbehaves.
@@ -64,7 +64,7 @@ func faultPool(lane int) string { return fmt.Sprintf("faults-%d", lane) }
 func (p *plane) testFaults(ctx context.Context, t *testing.T, lane int) {
 	t.Helper()
 	pool := faultPool(lane)
-	u := p.updater(ctx, t, demo.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool), TimeoutSeconds: 1})
+	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool), TimeoutSeconds: 1})
 	at := firstVersion
 	for i, f := range faults() {
 		if i%faultLanes != lane {

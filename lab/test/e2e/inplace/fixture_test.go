@@ -8,13 +8,11 @@ import (
 	"text/template"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // pool is a MachineDeployment of a cluster without a ClusterClass, and the policy for it. Such a one can be sent to any version
@@ -131,15 +129,7 @@ func (p *plane) createPools(ctx context.Context, t *testing.T, name string, pool
 	if err != nil {
 		t.Fatal(err)
 	}
-	for document := range strings.SplitSeq(text.String(), "\n---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), object); err != nil {
-			t.Fatalf("%v\n%s", err, document)
-		}
-		if err := p.client.Create(ctx, object); err != nil {
-			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
-		}
-	}
+	p.Apply(ctx, t, name, text.String())
 }
 
 func (p *plane) createPolicy(ctx context.Context, t *testing.T, namespace, name string, spec v1alpha1.UpdatePolicySpec) {
@@ -221,36 +211,12 @@ func (p *plane) blockedOwner(ctx context.Context, t *testing.T, name string, acc
 // applyScenario applies the objects of a scenario of the demo, and its Cluster.
 func (p *plane) applyScenario(ctx context.Context, t *testing.T, s demo.Scenario) {
 	t.Helper()
-	p.namespace(ctx, t, s.Namespace)
-	for _, object := range s.Objects {
-		object = object.DeepCopy()
-		if object.GetKind() != "UpgradeGraph" {
-			object.SetNamespace(s.Namespace)
-		}
-		if err := p.client.Create(ctx, object); err != nil {
-			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
-		}
+	if err := setup.ApplyAll(ctx, p.client, s.Namespace, s.Objects); err != nil {
+		t.Fatal(err)
 	}
 	cluster := s.Cluster.DeepCopy()
 	cluster.Namespace = s.Namespace
-	class := &clusterv1.ClusterClass{}
-	w, err := p.client.Watch(ctx, &clusterv1.ClusterClassList{}, client.InNamespace(s.Namespace))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	// A Cluster that is created before its class is ready is looked at again only half a minute later.
-	for event := range w.ResultChan() {
-		seen, ok := event.Object.(*clusterv1.ClusterClass)
-		if ok && conditionOf(seen.Status.Conditions, clusterv1.ClusterClassVariablesReadyCondition) == "True" {
-			class = seen
-			break
-		}
-	}
-	if class.Name == "" {
-		t.Fatalf("the ClusterClass is not ready: %v", context.Cause(ctx))
-	}
-	if err := p.client.Create(ctx, cluster); err != nil {
+	if err := setup.Apply(ctx, p.client, cluster); err != nil {
 		t.Fatal(err)
 	}
 }

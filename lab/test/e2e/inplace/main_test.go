@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -72,34 +71,15 @@ func start(t *testing.T) (context.Context, *plane) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
 	t.Cleanup(cancel)
-	p := &plane{Plane: rig.Start(ctx, t, demo.EngineStock)}
+	p := &plane{Plane: rig.Start(ctx, t, setup.EngineStock)}
 	p.client = p.Client
-	t.Cleanup(func() {
-		if t.Failed() {
-			logLogs(t, filepath.Join(p.StateDir, "logs"))
-		}
-	})
-	if err := demo.Register(ctx, p.Plane.Plane, p.Programs.Windlass); err != nil {
+	if err := setup.Register(ctx, p.Plane.Plane, p.Programs.Windlass); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.History.Include(ctx, &clusterv1.MachineSet{}, &eventsv1.Event{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}); err != nil {
 		t.Fatal(err)
 	}
 	return ctx, p
-}
-
-// logLogs keeps what the extension said, for a test that failed.
-func logLogs(t *testing.T, dir string) {
-	t.Helper()
-	const tail = 20_000
-	for _, name := range []string{demo.ExtensionName + ".log"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Log(err)
-			continue
-		}
-		t.Logf("the end of %s:\n%s", name, data[max(0, len(data)-tail):])
-	}
 }
 
 // namespace makes a namespace.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // flightPrefix begins the names of the pools that share a policy.
@@ -72,7 +72,7 @@ func marked(m *clusterv1.Machine) bool {
 func (p *plane) testRetry(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const pool = "retry"
-	u := p.updater(ctx, t, demo.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
+	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
 	u.behave(ctx, t, `{"updater": {"mode": "Fail"}}`)
 	p.send(ctx, t, pool, "v1.31.1")
 	m := p.awaitFailed(ctx, t, pool, 1)
@@ -109,7 +109,7 @@ func (p *plane) testRetry(ctx context.Context, t *testing.T) {
 func (p *plane) testUncovered(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const pool = "uncovered"
-	p.updater(ctx, t, demo.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
+	p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
 	template := func(name string) {
 		patch(ctx, t, p.client, machineDeployment(pool), map[string]any{
 			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"infrastructureRef": map[string]any{"name": name}}}},
@@ -166,7 +166,7 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 	p.createPolicy(ctx, t, poolsCluster, "flight", v1alpha1.UpdatePolicySpec{
 		Strategy: v1alpha1.ExternalUpdate, MaxInFlight: most, Targets: []v1alpha1.UpdateTarget{{ClusterName: poolsCluster, MachineDeployments: pools}},
 	})
-	u := p.updater(ctx, t, demo.SimulatedUpdater{
+	u := p.updater(ctx, t, setup.SimulatedUpdater{
 		Name: "flight",
 		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key: "pool", Operator: metav1.LabelSelectorOpIn, Values: []string{string(pools[0]), string(pools[1])},
@@ -225,7 +225,7 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 func (p *plane) testDrain(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const pool = "drained"
-	u := p.updater(ctx, t, demo.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool), Transitions: v1alpha1.Transitions{NeedsDrain: true}})
+	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool), Transitions: v1alpha1.Transitions{NeedsDrain: true}})
 	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
 	workload := p.workload(ctx, t, poolsCluster)
 	unschedulable := func(m *clusterv1.Machine) bool {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 const (
@@ -106,7 +106,7 @@ func healthCheck(pool string) *clusterv1.MachineHealthCheck {
 // the update has ended; then it is replaced, once.
 func (p *plane) testPauses(ctx context.Context, t *testing.T, w way, pool string) {
 	t.Helper()
-	u := p.updater(ctx, t, demo.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
+	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
 	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
 	uid := p.onlyMachine(ctx, t, pool).UID
 	w.ask(ctx, t, pool)
@@ -130,7 +130,7 @@ func (p *plane) testPauses(ctx context.Context, t *testing.T, w way, pool string
 // stays.
 func (p *plane) testReplacedOnce(ctx context.Context, t *testing.T, w way, pool string) {
 	t.Helper()
-	u := p.updater(ctx, t, demo.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
+	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
 	u.behave(ctx, t, `{"updater": {"mode": "Fail"}}`)
 	uid := p.onlyMachine(ctx, t, pool).UID
 	w.ask(ctx, t, pool)
@@ -182,20 +182,14 @@ func (p *plane) awaitHealthCheck(ctx context.Context, t *testing.T, pool string)
 		seconds := startup + int32(check.Generation)
 		patch(ctx, t, p.client, check, map[string]any{"spec": map[string]any{"checks": map[string]any{"nodeStartupTimeoutSeconds": seconds}}})
 		generation := check.Generation
-		w, err := p.client.Watch(ctx, &clusterv1.MachineHealthCheckList{}, client.InNamespace(poolsCluster))
+		_, err := setup.Await(ctx, p.client, &clusterv1.MachineHealthCheckList{}, func(seen *clusterv1.MachineHealthCheck) string {
+			if seen.Status.ObservedGeneration < generation {
+				return fmt.Sprintf("the MachineHealthCheck of %s has not looked at its machines", pool)
+			}
+			return ""
+		}, setup.Named(pool), client.InNamespace(poolsCluster))
 		if err != nil {
 			t.Fatal(err)
-		}
-		looked := false
-		for event := range w.ResultChan() {
-			if seen, ok := event.Object.(*clusterv1.MachineHealthCheck); ok && seen.Name == pool && seen.Status.ObservedGeneration >= generation {
-				looked = true
-				break
-			}
-		}
-		w.Stop()
-		if !looked {
-			t.Fatalf("the MachineHealthCheck of %s has not looked at its machines: %v", pool, context.Cause(ctx))
 		}
 	}
 }

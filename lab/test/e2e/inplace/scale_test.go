@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 const (
@@ -42,7 +42,7 @@ func TestHundred(t *testing.T) {
 	}
 	ctx, p := start(t)
 	many := pool{Name: "many", Replicas: manyMachines, MaxUnavailable: manyMachines, Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: manyMachines}}
-	p.updater(ctx, t, demo.SimulatedUpdater{Name: many.Name, Selector: labelled("pool", many.Name), Duration: 5 * time.Second})
+	p.updater(ctx, t, setup.SimulatedUpdater{Name: many.Name, Selector: labelled("pool", many.Name), Duration: 5 * time.Second})
 	p.createPools(ctx, t, poolsCluster, []pool{many})
 	p.awaitPool(ctx, t, many.Name, firstVersion, manyMachines)
 	p.awaitStatus(ctx, t, many.Name, manyMachines)
@@ -142,7 +142,7 @@ func (p *plane) extensionWrites(ctx context.Context, t *testing.T) float64 {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	httpClient := p.inside(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}})
-	address := fmt.Sprintf("https://127.0.0.1:%d/metrics", p.extension(ctx, t).Ports[demo.MetricsPort])
+	address := fmt.Sprintf("https://127.0.0.1:%d/metrics", p.extension(ctx, t).Ports[setup.MetricsPort])
 	sum := 0.0
 	for _, s := range scrape(ctx, t, httpClient, address, "rest_client_requests_total") {
 		if writing(s.labels["method"]) && s.labels["host"] == server.Host {
@@ -166,7 +166,7 @@ func (p *plane) extension(ctx context.Context, t *testing.T) devplane.ChildStatu
 		t.Fatal(err)
 	}
 	for _, child := range status.Children {
-		if child.Name == demo.ExtensionName {
+		if child.Name == setup.ExtensionName {
 			return child
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // updater is a simulated updater that runs on a plane, and its control.
@@ -26,16 +26,16 @@ type updater struct {
 }
 
 // updater starts and registers a simulated updater. What it did outlives its process.
-func (p *plane) updater(ctx context.Context, t *testing.T, u demo.SimulatedUpdater) *updater {
+func (p *plane) updater(ctx context.Context, t *testing.T, u setup.SimulatedUpdater) *updater {
 	t.Helper()
 	u.StateFile = filepath.Join(t.TempDir(), u.Name+".jsonl")
-	child, err := demo.RegisterUpdater(ctx, p.Plane.Plane, p.Programs.Lab, u)
+	child, err := setup.RegisterUpdater(ctx, p.Plane.Plane, p.Programs.Lab, u)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &updater{
 		name: u.Name, http: p.inside(&http.Transport{}), client: p.client,
-		control: fmt.Sprintf("http://127.0.0.1:%d", child.Ports[demo.StatsPort]),
+		control: fmt.Sprintf("http://127.0.0.1:%d", child.Ports[setup.StatsPort]),
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"text/template"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -117,28 +117,24 @@ func (p *Plane) ApplyClass(ctx context.Context, t *testing.T, namespace string, 
 	if err := classManifest.Execute(&text, class); err != nil {
 		t.Fatal(err)
 	}
-	for document := range strings.SplitSeq(text.String(), "\n---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			t.Fatalf("%v\n%s", err, document)
-		}
-		object.SetNamespace(namespace)
-		if err := p.Client.Create(ctx, object); err != nil {
-			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
-		}
-	}
-	w, err := p.Client.Watch(ctx, &clusterv1.ClusterClassList{}, client.InNamespace(namespace))
+	p.Apply(ctx, t, namespace, text.String())
+}
+
+// Apply applies manifests in a namespace, and waits until Clusters can be made from their ClusterClasses.
+func (p *Plane) Apply(ctx context.Context, t *testing.T, namespace, manifests string, changes ...func(*unstructured.Unstructured)) {
+	t.Helper()
+	objects, err := manifest.ReadObjects([]string{manifest.Stdin}, strings.NewReader(manifests))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Stop()
-	// A Cluster that is created before its class is ready is looked at again only half a minute later.
-	for event := range w.ResultChan() {
-		if seen, ok := event.Object.(*clusterv1.ClusterClass); ok && meta.IsStatusConditionTrue(seen.Status.Conditions, clusterv1.ClusterClassVariablesReadyCondition) {
-			return
+	for _, change := range changes {
+		for _, object := range objects {
+			change(object)
 		}
 	}
-	t.Fatalf("the ClusterClass is not ready: %v", context.Cause(ctx))
+	if err := setup.ApplyAll(ctx, p.Client, namespace, objects); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Group is a MachineDeployment of a Cluster.

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // Plane is a plane on which one of the engines runs.
@@ -33,17 +33,17 @@ type Plane struct {
 }
 
 // Start starts a plane that ends with the test.
-func Start(ctx context.Context, t *testing.T, engine demo.Engine) *Plane {
+func Start(ctx context.Context, t *testing.T, engine setup.Engine) *Plane {
 	t.Helper()
 	return start(ctx, t, func(executable, _ string) []devplane.Child { return engine.Children(executable) })
 }
 
 // StartAs is Start where the engine's process has a name and arguments of its own; such a plane's engine cannot be switched.
-func StartAs(ctx context.Context, t *testing.T, engine demo.Engine, name string, args ...string) *Plane {
+func StartAs(ctx context.Context, t *testing.T, engine setup.Engine, name string, args ...string) *Plane {
 	t.Helper()
 	return start(ctx, t, func(executable, assets string) []devplane.Child {
-		child := demo.Manager(executable)
-		if engine == demo.EngineStock {
+		child := setup.Manager(executable)
+		if engine == setup.EngineStock {
 			child.Path, child.Args = filepath.Join(assets, "bin", devplane.CoreManager), nil
 		}
 		child.Name, child.Args = name, append(child.Args, args...)
@@ -74,8 +74,9 @@ func start(ctx context.Context, t *testing.T, children func(executable, assets s
 		t.Fatal(err)
 	}
 	//nolint:contextcheck // The test's own context has ended when the plane is stopped.
-	t.Cleanup(func() { stop(t, started, state) })
-	c, err := demo.Connect(started)
+	t.Cleanup(func() { Stop(t, started, state) })
+	LogFailure(t, state, setup.ManagerName, setup.ExtensionName)
+	c, err := setup.Connect(started)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +84,9 @@ func start(ctx context.Context, t *testing.T, children func(executable, assets s
 }
 
 // Switch puts the other engine in the place of the one that runs.
-func (p *Plane) Switch(ctx context.Context, t *testing.T, to demo.Engine) {
+func (p *Plane) Switch(ctx context.Context, t *testing.T, to setup.Engine) {
 	t.Helper()
-	if err := demo.SwitchEngine(ctx, p.Plane, p.Programs.Windlass, to); err != nil {
+	if err := setup.SwitchEngine(ctx, p.Plane, p.Programs.Windlass, to); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,11 +118,9 @@ esac
 exec "$new" "$@"
 `
 
-func stop(t *testing.T, p *devplane.Plane, state string) {
+// Stop stops a plane and removes its state, for the end of a test.
+func Stop(t *testing.T, p *devplane.Plane, state string) {
 	t.Helper()
-	if t.Failed() {
-		logLog(t, filepath.Join(state, "logs", demo.ManagerName+".log"))
-	}
 	//nolint:usetesting // The test's own context has ended by now.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -130,7 +129,19 @@ func stop(t *testing.T, p *devplane.Plane, state string) {
 	}
 }
 
-// logLog keeps what the manager said, for a test that failed.
+// LogFailure logs the end of the logs of processes when the test has failed. Call it after what stops the plane is registered.
+func LogFailure(t *testing.T, stateDir string, processes ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, process := range processes {
+			logLog(t, filepath.Join(stateDir, "logs", process+".log"))
+		}
+	})
+}
+
 func logLog(t *testing.T, file string) {
 	t.Helper()
 	const tail = 20_000

@@ -1,4 +1,4 @@
-package demo
+package k8sdnodes
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -25,12 +24,13 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
 	"github.com/windlass-dev/windlass/internal/updaterserver"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/internal/simulated"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// K8sdOptions say what ServeK8sd serves.
-type K8sdOptions struct {
+// Options say what Serve serves.
+type Options struct {
 	// Config reaches the management cluster, from where its simulated nodes are reached too.
 	Config *rest.Config
 	// Address is the loopback address of k8sd, and Control that of /stats and /behaviour.
@@ -39,11 +39,11 @@ type K8sdOptions struct {
 	Duration time.Duration
 }
 
-// ServeK8sd plays k8sd on the nodes of all Machines of a management cluster, until ctx is cancelled. It gives each Machine a node token, in the Secret that
+// Serve plays k8sd on the nodes of all Machines of a management cluster, until ctx is cancelled. It gives each Machine a node token, in the Secret that
 // the updater of kind K8sd reads, registers itself as Updater k8sd, and sets the kubelet version of simulated nodes when a refresh ends. What it did is
 // forgotten with the process; tokens stay.
-func ServeK8sd(ctx context.Context, o K8sdOptions) error {
-	mgr, err := newK8sdManager(o.Config)
+func Serve(ctx context.Context, o Options) error {
+	mgr, err := newManager(o.Config)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func ServeK8sd(ctx context.Context, o K8sdOptions) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the management cluster: %w", err)
 	}
-	s := &k8sdStandIn{live: live, nodes: simulated.NewInMemory(live)}
+	s := &standIn{live: live, nodes: simulated.NewInMemory(live)}
 	if s.server, err = k8sdtest.New(k8sdtest.Options{Address: o.Address, Duration: o.Duration, Apply: s.refreshed}); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func ServeK8sd(ctx context.Context, o K8sdOptions) error {
 	return nil
 }
 
-func newK8sdManager(config *rest.Config) (manager.Manager, error) {
+func newManager(config *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -84,8 +84,8 @@ func newK8sdManager(config *rest.Config) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// k8sdStandIn is k8sd on all nodes.
-type k8sdStandIn struct {
+// standIn is k8sd on all nodes.
+type standIn struct {
 	server *k8sdtest.Server
 	// live reads and writes without a cache: Secrets should not lie in one.
 	live  client.Client
@@ -95,7 +95,7 @@ type k8sdStandIn struct {
 }
 
 // serveControl prepares what is there already, and then serves: whoever finds the listener open finds k8sd ready for all Machines.
-func (s *k8sdStandIn) serveControl(ctx context.Context, cached client.Reader, address string) error {
+func (s *standIn) serveControl(ctx context.Context, cached client.Reader, address string) error {
 	var machines clusterv1.MachineList
 	if err := cached.List(ctx, &machines); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
@@ -116,10 +116,9 @@ func (s *k8sdStandIn) serveControl(ctx context.Context, cached client.Reader, ad
 }
 
 // register registers this process as Updater k8sd. Its certificate is a new one after every start.
-func (s *k8sdStandIn) register(ctx context.Context) error {
-	object, err := toUnstructured(&v1alpha1.Updater{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Updater"},
-		ObjectMeta: metav1.ObjectMeta{Name: K8sdName},
+func (s *standIn) register(ctx context.Context) error {
+	return setup.Apply(ctx, s.live, &v1alpha1.Updater{
+		ObjectMeta: metav1.ObjectMeta{Name: setup.K8sdName},
 		Spec: v1alpha1.UpdaterSpec{InProcess: &v1alpha1.InProcessUpdater{
 			Kind: v1alpha1.K8sdUpdater,
 			K8sd: &v1alpha1.K8sdConfig{
@@ -127,15 +126,10 @@ func (s *k8sdStandIn) register(ctx context.Context) error {
 			},
 		}},
 	})
-	if err != nil {
-		return err
-	}
-	unstructured.RemoveNestedField(object.Object, "status")
-	return apply(ctx, s.live, object)
 }
 
 // Reconcile implements reconcile.Reconciler: it gives a Machine its token, and takes it away with the Machine.
-func (s *k8sdStandIn) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (s *standIn) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	name := request.String()
@@ -158,7 +152,7 @@ func (s *k8sdStandIn) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 }
 
 // ensureToken returns the token of a Machine's node; it makes one where there is none.
-func (s *k8sdStandIn) ensureToken(ctx context.Context, machine *clusterv1.Machine) (string, error) {
+func (s *standIn) ensureToken(ctx context.Context, machine *clusterv1.Machine) (string, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := s.live.Get(ctx, types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
 		return "", fmt.Errorf("reading Cluster %s: %w", machine.Spec.ClusterName, err)
@@ -197,7 +191,7 @@ func newToken() string {
 }
 
 // refreshed makes a refresh real: the node of the machine reports another kubelet version.
-func (s *k8sdStandIn) refreshed(ctx context.Context, name string, to k8sdtest.Option) error {
+func (s *standIn) refreshed(ctx context.Context, name string, to k8sdtest.Option) error {
 	key, err := parseKey(name)
 	if err != nil {
 		return err

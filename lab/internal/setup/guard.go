@@ -1,31 +1,17 @@
-package demo
+package setup
 
 import (
-	"context"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 )
 
-// registerGuard makes the API server of a plane ask the guard, which the extension at url serves, before Machines are created
-// or deleted. caBundle must have signed the extension's certificate.
-func registerGuard(ctx context.Context, c client.Client, url string, caBundle []byte) error {
-	object, err := toUnstructured(guardConfiguration(url+guardwebhook.GuardPath, caBundle))
-	if err != nil {
-		return err
-	}
-	return apply(ctx, c, object)
-}
-
-// guardConfiguration is that of config/webhook, for a guard at a URL.
+// guardConfiguration is that of config/webhook, for a guard at a URL: the API server asks it before Machines are created or deleted.
+// caBundle must have signed its certificate.
 func guardConfiguration(url string, caBundle []byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.GuardConfigurationName},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:                    "guard.windlass.dev",

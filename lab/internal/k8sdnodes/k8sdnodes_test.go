@@ -1,4 +1,4 @@
-package demo
+package k8sdnodes
 
 import (
 	"net/http"
@@ -52,7 +52,7 @@ func TestComputeKubelet(t *testing.T) {
 }
 
 // newStandIn returns a stand-in for k8sd beside a management cluster with these objects.
-func newStandIn(t *testing.T, objects ...client.Object) *k8sdStandIn {
+func newStandIn(t *testing.T, objects ...client.Object) *standIn {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme} {
@@ -65,7 +65,7 @@ func newStandIn(t *testing.T, objects ...client.Object) *k8sdStandIn {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	return &k8sdStandIn{server: server, live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+	return &standIn{server: server, live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
 }
 
 func clusterOf(namespace, name string) *clusterv1.Cluster {
@@ -76,11 +76,11 @@ func machineOf(namespace, name, cluster string) *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: clusterv1.MachineSpec{ClusterName: cluster}}
 }
 
-// TestK8sdTokens gives each Machine a token of its own, once, and a new process goes on with those that there are.
-func TestK8sdTokens(t *testing.T) {
+// TestTokens gives each Machine a token of its own, once, and a new process goes on with those that there are.
+func TestTokens(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, clusterOf("ns", "c"), machineOf("ns", "a", "c"), machineOf("ns", "b", "c"), machineOf("ns", "lost", "gone"))
-	reconcile := func(s *k8sdStandIn, name string) error {
+	reconcile := func(s *standIn, name string) error {
 		_, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: name}})
 		return err
 	}
@@ -141,8 +141,8 @@ func TestK8sdTokens(t *testing.T) {
 	}
 }
 
-// TestK8sdBehave changes all that a request names, or nothing.
-func TestK8sdBehave(t *testing.T) {
+// TestBehave changes all that a request names, or nothing.
+func TestBehave(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, machineOf("ns", "a", "c"), machineOf("ns", "twin", "c"), machineOf("other", "twin", "c"))
 	for _, name := range []string{"ns/a", "ns/twin", "other/twin"} {
@@ -186,8 +186,8 @@ func TestK8sdBehave(t *testing.T) {
 	}
 }
 
-// TestK8sdControl serves both requests, and says what is wrong with one.
-func TestK8sdControl(t *testing.T) {
+// TestControl serves both requests, and says what is wrong with one.
+func TestControl(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t)
 	handler := s.handler()

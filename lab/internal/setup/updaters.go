@@ -1,4 +1,4 @@
-package demo
+package setup
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
@@ -49,8 +49,8 @@ type SimulatedUpdater struct {
 // processPrefix begins the names of the updaters' processes.
 const processPrefix = "updater-"
 
-// Process is the name of the updater's process on the plane.
-func (u SimulatedUpdater) Process() string { return processPrefix + u.Name }
+// UpdaterProcess is the name of an updater's process on the plane.
+func UpdaterProcess(updater string) string { return processPrefix + updater }
 
 // Child describes the process. lab is the path of windlass-lab.
 func (u SimulatedUpdater) Child(lab string) devplane.Child {
@@ -68,7 +68,7 @@ func (u SimulatedUpdater) Child(lab string) devplane.Child {
 		args = append(args, "--state", u.StateFile)
 	}
 	return devplane.Child{
-		Name: u.Process(), Path: lab, Args: args,
+		Name: UpdaterProcess(u.Name), Path: lab, Args: args,
 		Ports: []string{hooksPort, StatsPort}, ServingCertificate: true,
 		Ready:   devplane.Readiness{TCP: "127.0.0.1:$(PORT_" + hooksPort + ")"},
 		Restart: devplane.RestartAlways,
@@ -78,7 +78,6 @@ func (u SimulatedUpdater) Child(lab string) devplane.Child {
 // object is the Updater that registers the process at a port. caBundle must have signed its certificate.
 func (u SimulatedUpdater) object(port uint16, caBundle []byte) *v1alpha1.Updater {
 	return &v1alpha1.Updater{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Updater"},
 		ObjectMeta: metav1.ObjectMeta{Name: u.Name},
 		Spec: v1alpha1.UpdaterSpec{
 			Order: u.Order,
@@ -105,15 +104,16 @@ func RegisterUpdater(ctx context.Context, plane *devplane.Plane, lab string, u S
 	if err != nil {
 		return devplane.ChildStatus{}, err
 	}
-	object, err := toUnstructured(u.object(child.Ports[hooksPort], ca))
-	if err != nil {
+	if err := Apply(ctx, c, u.object(child.Ports[hooksPort], ca)); err != nil {
 		return devplane.ChildStatus{}, err
 	}
-	unstructured.RemoveNestedField(object.Object, "status")
-	if err := apply(ctx, c, object); err != nil {
-		return devplane.ChildStatus{}, err
-	}
-	return child, await(ctx, c, &v1alpha1.UpdaterList{}, u.Name, func(u *v1alpha1.Updater) (bool, string) {
-		return conditionTrue(u.Status.Conditions, v1alpha1.ReadyCondition)
-	})
+	return child, awaitUpdater(ctx, c, u.Name)
+}
+
+// awaitUpdater waits until the extension has found that an updater can be asked.
+func awaitUpdater(ctx context.Context, c client.WithWatch, name string) error {
+	_, err := Await(ctx, c, &v1alpha1.UpdaterList{}, func(u *v1alpha1.Updater) string {
+		return NotTrue(u.Status.Conditions, v1alpha1.ReadyCondition)
+	}, Named(name))
+	return err
 }

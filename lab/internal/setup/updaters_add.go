@@ -1,4 +1,4 @@
-package demo
+package setup
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,40 +48,48 @@ func AddUpdater(ctx context.Context, plane *devplane.Plane, lab string, u Simula
 	if err := CheckUpdaterName(u.Name); err != nil {
 		return err
 	}
-	status, err := plane.Status(ctx)
+	return addUpdater(ctx, plane, u.Name, func(client.WithWatch) error {
+		_, err := RegisterUpdater(ctx, plane, lab, u)
+		return err
+	})
+}
+
+// addUpdater adds an updater under a name that nobody has. When add fails, it removes what there is of the updater.
+func addUpdater(ctx context.Context, plane *devplane.Plane, name string, add func(client.WithWatch) error) error {
+	c, err := checkNewUpdater(ctx, plane, name)
 	if err != nil {
 		return err
 	}
-	c, err := checkNewUpdater(ctx, plane, status, u)
-	if err != nil {
-		return err
-	}
-	if _, err := RegisterUpdater(ctx, plane, lab, u); err != nil {
+	if err := add(c); err != nil {
 		cleanupCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		return errors.Join(err, removeUpdater(cleanupCtx, plane, c, u))
+		return errors.Join(err, removeUpdater(cleanupCtx, plane, c, name))
 	}
 	return nil
 }
 
 // checkNewUpdater sees that an updater would be asked, and that nobody has its name. It returns a client of the plane.
-func checkNewUpdater(ctx context.Context, plane *devplane.Plane, status devplane.Status, u SimulatedUpdater) (client.WithWatch, error) {
+func checkNewUpdater(ctx context.Context, plane *devplane.Plane, name string) (client.WithWatch, error) {
+	status, err := plane.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if child(status, ExtensionName) == nil {
 		return nil, errors.New("the extension does not run on this cluster, so nobody would ask an updater: start the cluster with it")
 	}
-	if child(status, u.Process()) != nil {
-		return nil, fmt.Errorf("there is an updater %q already: choose another name, or delete it first", u.Name)
+	if child(status, UpdaterProcess(name)) != nil {
+		return nil, fmt.Errorf("there is an updater %q already: choose another name, or delete it first", name)
 	}
 	c, err := Connect(plane)
 	if err != nil {
 		return nil, err
 	}
-	err = c.Get(ctx, client.ObjectKey{Name: u.Name}, &v1alpha1.Updater{})
+	err = c.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Updater{})
 	if err == nil {
-		return nil, fmt.Errorf("there is an Updater %q already, which was registered by other means: choose another name, or delete it with kubectl first", u.Name)
+		return nil, fmt.Errorf("there is an Updater %q already, which was registered by other means: choose another name, or delete it with kubectl first", name)
 	}
 	if !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading Updater %s: %w", u.Name, err)
+		return nil, fmt.Errorf("reading Updater %s: %w", name, err)
 	}
 	return c, nil
 }
@@ -94,24 +103,24 @@ func RemoveUpdater(ctx context.Context, plane *devplane.Plane, name string) erro
 	if err != nil {
 		return err
 	}
-	return removeUpdater(ctx, plane, c, SimulatedUpdater{Name: name})
+	return removeUpdater(ctx, plane, c, name)
 }
 
 // removeUpdater takes away what there is of an updater: the object first, so that nobody calls a process that has gone.
-func removeUpdater(ctx context.Context, plane *devplane.Plane, c client.Client, u SimulatedUpdater) error {
-	object := &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: u.Name}}
+func removeUpdater(ctx context.Context, plane *devplane.Plane, c client.Client, name string) error {
+	object := &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := client.IgnoreNotFound(c.Delete(ctx, object)); err != nil {
-		return fmt.Errorf("deleting Updater %s: %w", u.Name, err)
+		return fmt.Errorf("deleting Updater %s: %w", name, err)
 	}
 	status, err := plane.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if child(status, u.Process()) == nil {
+	if child(status, UpdaterProcess(name)) == nil {
 		return nil
 	}
-	if _, err := plane.RemoveChild(ctx, u.Process()); err != nil {
-		return fmt.Errorf("ending updater %s: %w", u.Name, err)
+	if _, err := plane.RemoveChild(ctx, UpdaterProcess(name)); err != nil {
+		return fmt.Errorf("ending updater %s: %w", name, err)
 	}
 	return nil
 }
@@ -127,8 +136,7 @@ func SetBehaviour(ctx context.Context, plane *devplane.Plane, name string, body 
 	if err != nil {
 		return fmt.Errorf("asking updater %s: %w", name, err)
 	}
-	inside := &http.Client{Transport: &http.Transport{DialContext: plane.DialContext, DisableKeepAlives: true}}
-	response, err := inside.Do(request)
+	response, err := plane.HTTPClient().Do(request)
 	if err != nil {
 		return fmt.Errorf("asking updater %s: %w", name, err)
 	}
@@ -177,11 +185,11 @@ func Updaters(ctx context.Context, plane *devplane.Plane) ([]UpdaterStatus, erro
 func updaterStatuses(items []v1alpha1.Updater, status devplane.Status) []UpdaterStatus {
 	out := make([]UpdaterStatus, 0, len(items))
 	for _, item := range items {
-		ready, message := conditionTrue(item.Status.Conditions, v1alpha1.ReadyCondition)
-		out = append(out, UpdaterStatus{
-			Name: item.Name, Order: item.Spec.Order, Ready: ready, Message: message,
-			Process: child(status, SimulatedUpdater{Name: item.Name}.Process()),
-		})
+		s := UpdaterStatus{Name: item.Name, Order: item.Spec.Order, Process: child(status, UpdaterProcess(item.Name))}
+		if c := meta.FindStatusCondition(item.Status.Conditions, v1alpha1.ReadyCondition); c != nil {
+			s.Ready, s.Message = c.Status == metav1.ConditionTrue, c.Message
+		}
+		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b UpdaterStatus) int {
 		return cmp.Or(cmp.Compare(a.Order, b.Order), strings.Compare(a.Name, b.Name))
@@ -205,7 +213,7 @@ func runningUpdater(ctx context.Context, plane *devplane.Plane, name string) (de
 	if err != nil {
 		return devplane.ChildStatus{}, err
 	}
-	if process := child(status, SimulatedUpdater{Name: name}.Process()); process != nil {
+	if process := child(status, UpdaterProcess(name)); process != nil {
 		return *process, nil
 	}
 	var names []string

@@ -1,7 +1,6 @@
-package demo
+package k8sdnodes
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,42 +18,42 @@ import (
 	"github.com/windlass-dev/windlass/internal/updaterserver"
 )
 
-// maxK8sdRequest bounds a request to the control listener, in bytes.
-const maxK8sdRequest = 64 << 10
+// maxRequest bounds a request to the control listener, in bytes.
+const maxRequest = 64 << 10
 
-// K8sdFaults are what goes wrong with one machine: those of k8sdtest, with durations in words, such as "2s".
-type K8sdFaults struct {
+// Faults are what goes wrong with one machine: those of k8sdtest, with durations in words, such as "2s".
+type Faults struct {
 	k8sdtest.Faults
 	RestartFor metav1.Duration `json:"restartFor,omitzero"`
 }
 
-// K8sdBehaviour is what POST /behaviour of a stand-in for k8sd takes.
-type K8sdBehaviour struct {
+// Behaviour is what POST /behaviour of a stand-in for k8sd takes.
+type Behaviour struct {
 	// Duration is how long a refresh takes that begins from now on; nil leaves it as it is.
 	Duration *metav1.Duration `json:"duration,omitempty"`
 	// Faults are by Machine, as NAMESPACE/NAME, or NAME where one Machine only has it. They replace those that the Machine had.
-	Faults map[string]K8sdFaults `json:"faults,omitempty"`
+	Faults map[string]Faults `json:"faults,omitempty"`
 }
 
-// K8sdMachine is what GET /stats says about a Machine.
-type K8sdMachine struct {
+// Machine is what GET /stats says about a Machine.
+type Machine struct {
 	k8sdtest.MachineState
 	Changes []k8sdtest.Change `json:"changes,omitempty"`
 }
 
-// K8sdStats is what GET /stats answers: the Machines that there are, by NAMESPACE/NAME.
-type K8sdStats struct {
-	Machines map[string]K8sdMachine `json:"machines"`
+// Stats is what GET /stats answers: the Machines that there are, by NAMESPACE/NAME.
+type Stats struct {
+	Machines map[string]Machine `json:"machines"`
 }
 
-// ParseK8sdFaults reads the faults of one machine from JSON.
-func ParseK8sdFaults(text string) (K8sdFaults, error) {
-	var faults K8sdFaults
+// ParseFaults reads the faults of one machine from JSON.
+func ParseFaults(text string) (Faults, error) {
+	var faults Faults
 	if err := decodeStrictly(strings.NewReader(text), &faults); err != nil {
-		return K8sdFaults{}, fmt.Errorf(`%w; as in {"times": 2, "internalError": "disk full"}, and {} for none`, err)
+		return Faults{}, fmt.Errorf(`%w; as in {"times": 2, "internalError": "disk full"}, and {} for none`, err)
 	}
 	if faults.Times < 0 || faults.RestartFor.Duration < 0 {
-		return K8sdFaults{}, errors.New("times and restartFor cannot be negative")
+		return Faults{}, errors.New("times and restartFor cannot be negative")
 	}
 	return faults, nil
 }
@@ -73,7 +72,7 @@ func decodeStrictly(from io.Reader, into any) error {
 }
 
 // handler serves GET /stats and POST /behaviour.
-func (s *k8sdStandIn) handler() http.Handler {
+func (s *standIn) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, r *http.Request) {
 		stats, err := s.stats(r.Context())
@@ -85,7 +84,7 @@ func (s *k8sdStandIn) handler() http.Handler {
 		_ = json.NewEncoder(w).Encode(stats) // Nobody is left to tell.
 	})
 	mux.HandleFunc("POST /behaviour", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.behave(r.Context(), http.MaxBytesReader(w, r.Body, maxK8sdRequest)); err != nil {
+		if err := s.behave(r.Context(), http.MaxBytesReader(w, r.Body, maxRequest)); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -95,28 +94,28 @@ func (s *k8sdStandIn) handler() http.Handler {
 }
 
 // control serves the handler until ctx is cancelled.
-func (s *k8sdStandIn) control(ctx context.Context, listener net.Listener) error {
+func (s *standIn) control(ctx context.Context, listener net.Listener) error {
 	return updaterserver.ServeControl(ctx, listener, s.handler())
 }
 
-func (s *k8sdStandIn) stats(ctx context.Context) (K8sdStats, error) {
+func (s *standIn) stats(ctx context.Context) (Stats, error) {
 	var machines clusterv1.MachineList
 	if err := s.live.List(ctx, &machines); err != nil {
-		return K8sdStats{}, fmt.Errorf("listing Machines: %w", err)
+		return Stats{}, fmt.Errorf("listing Machines: %w", err)
 	}
-	stats := K8sdStats{Machines: map[string]K8sdMachine{}}
+	stats := Stats{Machines: map[string]Machine{}}
 	for i := range machines.Items {
 		name := machines.Items[i].Namespace + "/" + machines.Items[i].Name
 		if state, known := s.server.Machine(name); known {
-			stats.Machines[name] = K8sdMachine{MachineState: state, Changes: s.server.Changes(name)}
+			stats.Machines[name] = Machine{MachineState: state, Changes: s.server.Changes(name)}
 		}
 	}
 	return stats, nil
 }
 
 // behave changes the behaviour, all of it or nothing.
-func (s *k8sdStandIn) behave(ctx context.Context, body io.Reader) error {
-	var wanted K8sdBehaviour
+func (s *standIn) behave(ctx context.Context, body io.Reader) error {
+	var wanted Behaviour
 	if err := decodeStrictly(body, &wanted); err != nil {
 		return err
 	}
@@ -148,7 +147,7 @@ func (s *k8sdStandIn) behave(ctx context.Context, body io.Reader) error {
 }
 
 // findMachine finds the full name of a Machine.
-func findMachine(stats K8sdStats, name string) (string, error) {
+func findMachine(stats Stats, name string) (string, error) {
 	if _, known := stats.Machines[name]; known {
 		return name, nil
 	}
@@ -173,12 +172,4 @@ func parseKey(name string) (types.NamespacedName, error) {
 		return types.NamespacedName{}, fmt.Errorf("%q is not of the form NAMESPACE/NAME", name)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: machine}, nil
-}
-
-func encodeBehaviour(b K8sdBehaviour) ([]byte, error) {
-	var out bytes.Buffer
-	if err := json.NewEncoder(&out).Encode(b); err != nil {
-		return nil, fmt.Errorf("encoding the behaviour: %w", err)
-	}
-	return out.Bytes(), nil
 }

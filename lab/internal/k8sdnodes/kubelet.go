@@ -1,4 +1,4 @@
-package demo
+package k8sdnodes
 
 import (
 	"errors"
