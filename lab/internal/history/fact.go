@@ -96,7 +96,8 @@ func readFact(o client.Object, kind string) Fact {
 	case *clusterv1.Cluster:
 		f.Version, f.Cluster.Name = o.Spec.Topology.Version, o.Name
 	case *controlplanev1.KubeadmControlPlane:
-		f.Version, f.Reported, f.Replicas = o.Spec.Version, o.Status.Version, deref(o.Spec.Replicas)
+		f.Version, f.Replicas = o.Spec.Version, deref(o.Spec.Replicas)
+		f.Reported = o.Status.Version //nolint:staticcheck // Cluster API's topology controller reads it, too.
 	case *clusterv1.MachineDeployment:
 		f.Version, f.Replicas = o.Spec.Template.Spec.Version, deref(o.Spec.Replicas)
 		if f.Group == "" {

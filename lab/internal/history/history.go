@@ -65,9 +65,10 @@ func Follow(
 		Reader: c, cache: c, scheme: scheme, changed: make(chan struct{}), latest: map[types.UID]Fact{},
 	}
 	go func() { _ = c.Start(ctx) }() // It fails only when it is started twice.
-	return h, h.Include(ctx, slices.Concat([]client.Object{
+	err = h.Include(ctx, slices.Concat([]client.Object{
 		&clusterv1.Cluster{}, &controlplanev1.KubeadmControlPlane{}, &clusterv1.MachineDeployment{}, &clusterv1.Machine{},
 	}, others)...)
+	return h, err
 }
 
 // Include makes the History follow further kinds. It returns once the present objects are in the History.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/lab/internal/devplane"
 )
 
 // K8sdName is the name of the Updater that the stand-in for k8sd is registered as.

@@ -159,7 +159,10 @@ func (m *meter) read(ctx context.Context, t *testing.T) figures {
 func clusterWrites(h rig.History) int {
 	writes, before := 0, map[types.UID]string{}
 	for _, f := range h.Facts(func(f history.Fact) bool { return f.Kind == history.KindCluster }) {
-		o := f.Object.(*clusterv1.Cluster)
+		o, ok := f.Object.(*clusterv1.Cluster)
+		if !ok {
+			continue
+		}
 		plans := [2][]clusterv1.StatusUpgradePlanVersion{}
 		if o.Status.ControlPlane != nil {
 			plans[0] = o.Status.ControlPlane.UpgradePlan

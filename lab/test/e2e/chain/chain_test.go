@@ -13,12 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 const (

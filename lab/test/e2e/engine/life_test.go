@@ -110,7 +110,11 @@ func (w *world) awaitChecks(ctx context.Context, t *testing.T, want int) {
 
 // templates are the names of what machines of md-0 are made from.
 func templates(o history.Objects) string {
-	spec := o.Groups["md-0"].Object.(*clusterv1.MachineDeployment).Spec.Template.Spec
+	md, ok := o.Groups["md-0"].Object.(*clusterv1.MachineDeployment)
+	if !ok {
+		return ""
+	}
+	spec := md.Spec.Template.Spec
 	return spec.InfrastructureRef.Name + " " + spec.Bootstrap.ConfigRef.Name
 }
 

@@ -7,9 +7,10 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // await watches objects until check returns "" for one of them, and returns that. When ctx ends first, it says what is still missing.

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"text/template"
 
-	"github.com/windlass-dev/windlass/internal/manifest"
-	"github.com/windlass-dev/windlass/lab/internal/setup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 )
 
 // ClassName is the name of every ClusterClass.
