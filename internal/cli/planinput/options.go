@@ -15,7 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Options are the flags of windlass plan and windlass plan check, as they were given.
+// Options are the flags that say what to plan, as they were given. A verb adds those that it has.
 type Options struct {
 	From, To    string
 	Versions    []string

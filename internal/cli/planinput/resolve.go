@@ -23,6 +23,7 @@ const assumedGroup = "workers"
 
 // Request is what to plan, and where each part of it was read.
 type Request struct {
+	// Request is for the planner.
 	Request plan.Request
 	// Notes are what the user should know about how the request came about.
 	Notes []string

@@ -121,9 +121,10 @@ func (o *options) names(ctx context.Context, of kind) []string {
 		return management.Names[clusterv1.MachineList](ctx, o.kube)
 	case kindMachineDeployment:
 		return management.Names[clusterv1.MachineDeploymentList](ctx, o.kube)
-	default:
+	case kindControlPlane:
 		return management.Names[clusterv1.ClusterList](ctx, o.kube)
 	}
+	return nil
 }
 
 // The values of --drain. The first two are those of the annotation.
