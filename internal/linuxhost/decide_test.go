@@ -263,7 +263,7 @@ func TestParseFacts(t *testing.T) {
 	fact := func(key, value string) string {
 		return key + " " + base64.StdEncoding.EncodeToString([]byte(value)) + "\n"
 	}
-	whole := fact("time", "1795300000") + fact("arch", "x86_64") + fact("installed", "Kubernetes v1.35.4") + fact("api-server", `"v1.36.3",`) + fact("service", "kubelet") +
+	whole := "time =1795300000\narch =x86_64\n" + fact("installed", "Kubernetes v1.35.4") + fact("api-server", `"v1.36.3",`) + fact("service", "kubelet") +
 		fact("writable", "yes") + fact("free-kb", "1000") + fact("job", "v1.36.3-abc restart a1") + fact("job-state", "ended") + fact("job-exit", "3") +
 		fact("job-started", "1795290000") + fact("job-ended", "1795290060") + fact("job-output", "x\ny\n") + fact("unknown", "z") + fact("end", "yes")
 	got, err := linuxhost.ParseFacts(whole)
@@ -291,6 +291,7 @@ func TestParseFacts(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add("time MQ==\nend eWVz\n")
+	f.Add("time =1\nend =yes\n")
 	f.Add("restart 0 \nend\n")
 	f.Fuzz(func(_ *testing.T, output string) {
 		_, _ = linuxhost.ParseFacts(output)

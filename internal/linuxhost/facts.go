@@ -111,11 +111,16 @@ func ParseFacts(output string) (Facts, error) {
 	return f, r.err
 }
 
-// parseValues parses lines of a key and a value in base64, the last of which is end.
+// parseValues parses lines of a key and a value, the last of which is end. A value is plain, behind
+// "=", or in base64.
 func parseValues(output string) (map[string]string, error) {
 	values := map[string]string{}
 	for line := range strings.Lines(output) {
 		key, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if plain, is := strings.CutPrefix(encoded, "="); is {
+			values[key] = plain
+			continue
+		}
 		raw, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil {
 			return nil, fmt.Errorf("the host's answer has a line %q that cannot be read: is something printed at login?", key)

@@ -1,13 +1,13 @@
 # Runs the checks of steps, and prints their results for ParseChecks. It changes nothing.
 # CHECKS has lines of a step's name and its check, in base64; INSTALLED has a file on each line.
-KNOWN=
-while read -r file; do
-  [ -z "$file" ] || KNOWN+=$(sha256sum "$file" 2>/dev/null)$'\n'
-done <<<"$INSTALLED"
+mapfile -t files <<<"$INSTALLED"
+KNOWN=$(sha256sum "${files[@]}" 2>/dev/null)
 export KNOWN
 while read -r name check; do
   [ -n "$name" ] || continue
   printed=$(bash -c "$(base64 -d <<<"$check")" 2>/dev/null </dev/null)
-  printf '%s %s %s\n' "$name" $? "$(printf %s "$printed" | base64 | tr -d '\n')"
+  status=$?
+  [ -z "$printed" ] || printed=$(printf %s "$printed" | base64 | tr -d '\n')
+  printf '%s %s %s\n' "$name" $status "$printed"
 done <<<"$CHECKS"
 echo end

@@ -8,4 +8,4 @@ digest() {
   while read -r sum name; do [ "$name" = "$1" ] && { echo "$sum"; return; }; done <<<"${KNOWN:-}"
   sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1
 }
-marked() { [ "$(cat "$OP/$1" 2>/dev/null)" = "$2" ]; }
+marked() { [ -f "$OP/$1" ] && [ "$(<"$OP/$1")" = "$2" ]; }
