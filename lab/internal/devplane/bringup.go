@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -101,7 +102,7 @@ func (s *supervisor) startAPIServer(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	child := computeAPIServer(s.config, s.layout, port)
+	child := computeAPIServer(s.config, s.layout, port, os.Getenv("GOGC"))
 	child.Env = s.environment(child)
 	_, err = s.children.add(ctx, child, ChildStatus{Ports: map[string]uint16{"https": port}, CertDir: s.layout.certDir(APIServer)})
 	if err != nil {

@@ -1,6 +1,7 @@
 package devplane
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -136,8 +137,9 @@ func computeGates(known []string, wanted map[string]bool) string {
 	return strings.Join(gates, ",")
 }
 
-// computeAPIServer is the command of the API server.
-func computeAPIServer(config Config, l layout, port uint16) Child {
+// computeAPIServer is the command of the API server. gogc is its GOGC, which trades memory for CPU
+// time; empty for the default.
+func computeAPIServer(config Config, l layout, port uint16, gogc string) Child {
 	server := Child{
 		Name: APIServer,
 		Path: filepath.Join(config.AssetsDir, binDir, APIServer),
@@ -151,8 +153,8 @@ func computeAPIServer(config Config, l layout, port uint16) Child {
 			"--service-account-key-file=" + filepath.Join(l.certDir(APIServer), serviceAccountFile),
 			"--controllers-kubeconfig=" + l.clientKubeconfig(APIServer),
 		},
-		// Half of Go's default: a fifth more CPU, half the memory with many objects.
-		Env:   []string{"GOGC=50"},
+		// The default is half of Go's: a fifth more CPU, half the memory with many objects.
+		Env:   []string{"GOGC=" + cmp.Or(gogc, "50")},
 		Ready: Readiness{URL: "https://" + endpoint(config.BindAddress, port) + "/readyz"},
 	}
 	if config.AdmissionConfig != "" {
