@@ -13,6 +13,7 @@ import (
 
 // TestCommands goes through windlass-lab as a user does.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	b := setUp(t)
 	state := filepath.Join(t.TempDir(), "state")
 	run := func(wantErr bool, args ...string) string {

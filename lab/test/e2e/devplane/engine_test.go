@@ -21,6 +21,7 @@ import (
 
 // TestEngines starts a plane with our manager, exchanges it for the stock one and back, and kills it.
 func TestEngines(t *testing.T) {
+	t.Parallel()
 	b := setUp(t)
 	config := b.config(t)
 	config.Children = setup.EngineWindlass.Children(b.Windlass)
@@ -63,6 +64,7 @@ func TestEngines(t *testing.T) {
 
 // TestManagerServesTheExtension has the manager do what the extension does: its own calls do not leave the process, others' come by HTTPS.
 func TestManagerServesTheExtension(t *testing.T) {
+	t.Parallel()
 	b := setUp(t)
 	plane := start(t, b.config(t))
 	c := newClient(t, plane)

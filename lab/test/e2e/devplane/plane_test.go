@@ -19,7 +19,10 @@ import (
 )
 
 // TestPlane does in one plane what leaves it as it was.
+//
+//nolint:tparallel // Its parts are one after another: some stop what others need.
 func TestPlane(t *testing.T) {
+	t.Parallel()
 	b := setUp(t)
 	plane := start(t, b.config(t))
 	possible, why := isolationtest.Possible(t.Context())
@@ -189,6 +192,7 @@ func testReplace(t *testing.T, plane *devplane.Plane, b binaries) {
 
 // TestTwoPlanes runs two at the same time, kills the supervisor of one, and starts it anew in the same place.
 func TestTwoPlanes(t *testing.T) {
+	t.Parallel()
 	b := setUp(t)
 	if possible, why := isolationtest.Possible(t.Context()); !possible {
 		t.Skip(why)
@@ -235,6 +239,7 @@ func TestTwoPlanes(t *testing.T) {
 
 // TestParentIsKilled kills the process that an attached plane belongs to.
 func TestParentIsKilled(t *testing.T) {
+	t.Parallel()
 	b := setUp(t)
 	self, err := os.Executable()
 	if err != nil {
@@ -275,6 +280,7 @@ func TestParentIsKilled(t *testing.T) {
 
 // TestWithoutNamespaces shares this machine's network.
 func TestWithoutNamespaces(t *testing.T) {
+	t.Parallel()
 	b := setUp(t)
 	config := b.config(t)
 	config.Isolation = devplane.IsolationNone

@@ -14,6 +14,7 @@ import (
 
 // TestVeth reaches the API server from a host in another network namespace.
 func TestVeth(t *testing.T) {
+	t.Parallel()
 	b := setUp(t)
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces with a name need root")
