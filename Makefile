@@ -9,9 +9,6 @@ MAKEFLAGS += --no-builtin-rules
 # The modules of this repository. tools holds no code of ours.
 MODULES := . lab lab/parts tools/house test/differential lab/kube/minors
 
-# Modules that are not linted: one small program on top of all of a kubelet, which the linter would load whole, for minutes.
-UNLINTED := lab/kube/minors
-
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
 
@@ -64,7 +61,8 @@ build: ## Build bin/windlass and bin/windlass-lab.
 
 # Results that were cached never count here: the tests run again (-count=1).
 .PHONY: test
-test: test-unit test-e2e ## Run every test: unit, property, sweep, CLI, differential, and e2e on the dev plane.
+test: plane chromium host-tools shellcheck ## Run every test: unit, property, sweep, CLI, differential, and e2e on the dev plane.
+	$(call jobs,$(UNIT_JOBS) $(E2E_JOBS))
 
 # Tests look at pages in a browser. Where it cannot be installed they are skipped, but not in CI.
 .PHONY: chromium
@@ -99,33 +97,98 @@ shellcheck: ## Install shellcheck for the tests of scripts, where it is missing 
 	echo 'There is no shellcheck, so no test checks the scripts for hosts with it. Install it to have that tested too.' >&2; \
 	[[ "$${CI:-}" != true ]]
 
-# The linter vets all packages already (-vet=off).
+# Jobs run at the same time where they do not disturb each other: docs/testing.md has the rules.
+# `make NAME` runs one of them, alone. $(call jobs,NAMES) runs them in the order below, and ends with
+# what the failed ones printed.
+JOB = .ci/job $@
+# For jobs that need processors, and whose tests may wait for them.
+LOW = nice -n 19 .ci/job $@
+define jobs
+@rm -rf bin/log; $(MAKE) --no-print-directory --jobs IN_ORDER=yes $(1) || .ci/failures
+endef
+LINT_JOBS := lint-root lint-lab lint-rest
+UNIT_JOBS := unit-root unit-lab unit-parts unit-house differential
+E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-remediation e2e-annotated e2e-devplane \
+	e2e-hosts trust kubelets
+.PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
+ifdef IN_ORDER
+after = $(filter $(1),$(MAKECMDGOALS))
+# What needs processors, one job after another, all the while.
+unit-root: $(call after,$(LINT_JOBS))
+unit-lab: $(call after,unit-root)
+unit-parts unit-house differential: $(call after,unit-lab)
+trust: $(call after,$(UNIT_JOBS))
+kubelets: $(call after,trust)
+# Tests that compare durations have no other plane beside them.
+e2e-inplace: $(call after,e2e-chain)
+trust: $(call after,e2e-inplace)
+# Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
+# this machine.
+e2e-engine e2e-remediation: $(call after,e2e-inplace)
+e2e-small: $(call after,e2e-engine)
+e2e-annotated: $(call after,e2e-remediation)
+e2e-devplane: $(call after,e2e-annotated trust)
+e2e-hosts: $(call after,e2e-devplane kubelets)
+endif
+
 .PHONY: test-unit
 test-unit: build chromium host-tools shellcheck ## Run the tests that need no cluster, in all modules.
-	@export WINDLASS_PROGRAMS=$(CURDIR)/bin; $(call each,go test -count=1 -vet=off -timeout 10m ./...,. lab lab/parts tools/house)
-	@echo; echo '==> test/differential: where upstream differs, by class'
-	cd test/differential && go test -count=1 -timeout 10m -v ./...
+	$(call jobs,$(UNIT_JOBS))
+
+# The linter vets all packages already (-vet=off). The tests run the programs in bin.
+UNIT := WINDLASS_PROGRAMS=$(CURDIR)/bin go test -count=1 -vet=off -timeout 10m
+unit-root:
+	@$(LOW) env $(UNIT) ./...
+# Packages that start planes or compile Kubernetes are jobs of their own.
+unit-lab:
+	@packages=$$(go -C lab list ./... | grep -v -E '/lab/(test/e2e|test/trust|test/wire|kube)(/|$$)'); \
+	$(LOW) env -C lab $(UNIT) $$packages
+unit-parts:
+	@$(LOW) env -C lab/parts $(UNIT) ./...
+unit-house:
+	@$(LOW) env -C tools/house $(UNIT) ./...
+differential: ## Show where upstream differs, by class.
+	@$(LOW) env -C test/differential $(UNIT) -v ./...
 
 # The dev plane is built first, for all to see: a cold build takes minutes, and no test's time limit should count them.
-# One package after another: planes side by side on a small machine make each other miss deadlines. -v with -p 1 streams. Tests that compare
-# durations run first and alone. Then two minors of Kubernetes are compiled for the tests on Linux hosts, out of the way of the tests that run.
-# The tests run the programs in bin.
-LAB_TEST := WINDLASS_E2E=1 WINDLASS_PROGRAMS=$(CURDIR)/bin go -C lab test -count=1 -timeout 30m
-E2E := $(LAB_TEST) -p 1 -v
-COMPARED := ./test/e2e/chain ./test/e2e/inplace
-ON_HOSTS := ./test/e2e/hosts
+.PHONY: test-e2e
+test-e2e: plane host-tools ## Run the e2e tests: real API server, stock Cluster API, in-memory machines, Linux hosts with real kubelets. The first run builds them.
+	$(call jobs,$(E2E_JOBS))
+.PHONY: plane
+plane: build
+	bin/windlass-lab build
+
+# Tests need little memory. With the lab's default, the API server spends a third of its CPU time on
+# garbage (GOGC).
+# -v with one package at a time streams.
+E2E := env WINDLASS_E2E=1 WINDLASS_PROGRAMS=$(CURDIR)/bin GOGC=200 \
+	go -C lab test -count=1 -vet=off -timeout 30m
+e2e-chain:
+	@$(JOB) $(E2E) -v ./test/e2e/chain
+e2e-inplace:
+	@$(JOB) $(E2E) -v -skip '^TestRemediation$$' ./test/e2e/inplace
+e2e-remediation:
+	@$(JOB) $(E2E) -v -run '^TestRemediation$$' ./test/e2e/inplace
+e2e-engine:
+	@$(JOB) $(E2E) -v ./test/e2e/engine
+e2e-annotated:
+	@$(JOB) $(E2E) -v ./test/e2e/annotated
+# All packages that are no job of their own.
+e2e-small:
+	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|annotated|devplane|hosts)$$'); \
+	$(JOB) $(E2E) -v -p 1 $$packages
+e2e-devplane:
+	@$(JOB) $(E2E) -v ./test/e2e/devplane
+e2e-hosts:
+	@$(JOB) $(E2E) -v ./test/e2e/hosts
 # The product as a process beside a real API server, without controllers: each package has a small plane of its own, and no test
 # measures time, so two run at once.
 TRUST := ./test/wire ./test/trust/...
-.PHONY: test-e2e
-test-e2e: build host-tools ## Run the e2e tests: real API server, stock Cluster API, in-memory machines, Linux hosts with real kubelets. The first run builds them.
-	bin/windlass-lab build
-	$(E2E) $(COMPARED)
-	$(LAB_TEST) -vet=off -p 2 $(TRUST)
-	@WINDLASS_E2E=1 nice -n 19 go -C lab test -count=1 -timeout 30m -v ./kube >bin/kube.log 2>&1 & kube=$$!; \
-	$(E2E) $$(go -C lab list ./test/e2e/... | grep -v -e '/e2e/chain$$' -e '/e2e/inplace$$' -e '/e2e/hosts$$'); \
-	wait $$kube || { cat bin/kube.log; exit 1; }; \
-	$(E2E) $(ON_HOSTS)
+trust:
+	@$(JOB) $(E2E) -p 2 $(TRUST)
+# Two minors of Kubernetes are compiled for the tests on Linux hosts.
+kubelets:
+	@$(LOW) $(E2E) -v ./kube
 
 # A failing input is kept in testdata/fuzz of its package, where `go test` runs it from then on, and printed. All targets run, also after a failure.
 .PHONY: fuzz
@@ -183,7 +246,8 @@ test-versions: build ## Run the e2e tests that kill the extension and the manage
 	bin/windlass-lab build
 	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir"; rm -f bin/previous' EXIT; git worktree add --detach --quiet "$$dir" $(BASE); \
 	(cd "$$dir" && go build -o $(CURDIR)/bin/previous ./cmd/windlass) && \
-	export WINDLASS_PREVIOUS=$(CURDIR)/bin/previous && $(E2E) ./test/e2e/inplace ./test/e2e/annotated ./test/e2e/engine
+	export WINDLASS_PREVIOUS=$(CURDIR)/bin/previous && \
+	$(E2E) -v -p 1 ./test/e2e/inplace ./test/e2e/annotated ./test/e2e/engine
 
 .PHONY: bench
 bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the simulator on fleets of 100 to 100,000 nodes.
@@ -193,10 +257,29 @@ bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the
 ##@ Keep in order
 
 .PHONY: lint
-lint: shellcheck ## Run golangci-lint in all modules, and shellcheck on the scripts for hosts.
-	@! command -v shellcheck >/dev/null || shellcheck $$(git ls-files '*.sh')
+lint: lint-texts ## Run golangci-lint in all modules, and shellcheck on the scripts for hosts.
+	$(call jobs,$(LINT_JOBS))
+
+.PHONY: lint-texts
+lint-texts: shellcheck
+	@! command -v shellcheck >/dev/null || shellcheck $$(git ls-files '*.sh') .ci/*
 	@lines=$$(wc -l <README.md); if ((lines > 150)); then echo "README.md has $$lines lines. Fix: at most 150; move the rest to docs/." >&2; exit 1; fi
-	@$(call each,$(TOOL) golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...,$(filter-out $(UNLINTED),$(MODULES)))
+
+LINT := $(TOOL) golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...
+lint-root:
+	@$(LOW) $(LINT)
+lint-lab:
+	@$(LOW) env -C lab $(LINT)
+# Without lab/kube/minors: one small program on top of all of a kubelet, which the linter would load
+# whole, for minutes.
+lint-rest:
+	@$(LOW) bash -ec 'for module in lab/parts tools/house test/differential; do \
+		echo "$$module"; (cd "$$module"; $(LINT)); done'
+
+# What .ci/run runs when everything is built.
+.PHONY: check
+check: lint-texts plane chromium host-tools shellcheck ## Run the linters and every test, side by side.
+	$(call jobs,$(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS))
 
 .PHONY: generate
 generate: ## Write generated code and CRDs anew.
