@@ -44,6 +44,7 @@ It plans the shortest legal chain, shows it and says why before anything happens
 ` + cli.ExitCodes(),
 		Version: buildVersion,
 	}
+	cli.AddColorFlag(root)
 	root.AddCommand(
 		approvecmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(),
 		simulatecmd.New(), statuscmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ColorMode is a value of --color, which says when output has colours.
+// ColorMode is a value of --color, which says when output has colors.
 type ColorMode string
 
 // The values of --color.
@@ -37,19 +37,21 @@ func (m *ColorMode) String() string { return string(*m) }
 // Type returns what help calls a value.
 func (m *ColorMode) Type() string { return "WHEN" }
 
-// AddColorFlag adds --color.
-func AddColorFlag(cmd *cobra.Command, mode *ColorMode) {
-	*mode = colorModes[0]
-	names := NamesOf(colorModes)
-	cmd.Flags().Var(mode, "color", "`WHEN` output has colors: "+strings.Join(names, ", "))
-	CompleteValues(cmd, "color", names...)
+// colorFlag is the name of the flag.
+const colorFlag = "color"
+
+// AddColorFlag adds --color to a command and to all below it.
+func AddColorFlag(root *cobra.Command) {
+	mode, names := ColorAuto, NamesOf(colorModes)
+	root.PersistentFlags().Var(&mode, colorFlag, "`WHEN` output has colors: "+strings.Join(names, ", "))
+	CompleteValues(root, colorFlag, names...)
 }
 
-// Colors reports whether what is written to out has colours. env returns a variable of the
+// Colors reports whether what is written to out has colors. env returns a variable of the
 // environment, empty where it is not set.
 //
 // ColorAlways and ColorNever override the environment. ColorAuto follows https://no-color.org and
-// https://bixense.com/clicolors: a NO_COLOR that is not empty turns colours off, then a CLICOLOR_FORCE
+// https://bixense.com/clicolors: a NO_COLOR that is not empty turns colors off, then a CLICOLOR_FORCE
 // that is neither empty nor 0 turns them on; otherwise a terminal has them, unless TERM is dumb.
 func Colors(out io.Writer, mode ColorMode, env func(string) string) bool {
 	return colors(Terminal(out) != nil, mode, env)

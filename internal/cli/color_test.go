@@ -36,6 +36,13 @@ func TestColors(t *testing.T) {
 		}
 	}
 	if Colors(&bytes.Buffer{}, ColorAuto, func(string) string { return "" }) {
-		t.Error("a buffer has colours")
+		t.Error("a buffer has colors")
+	}
+}
+
+func TestUnknownColorMode(t *testing.T) {
+	var mode ColorMode
+	if err := mode.Set("sometimes"); err == nil {
+		t.Error("no error")
 	}
 }

@@ -52,6 +52,40 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// TestVerdict checks what a reader learns from the first sentence.
+func TestVerdict(t *testing.T) {
+	surge := func(f *Facts) { f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil }
+	for _, test := range []struct {
+		name   string
+		change func(*Facts)
+		want   string
+	}{
+		{"healthy", func(*Facts) {}, "All 2 machines can be updated in place."},
+		{"one group cannot", surge, "1 of 2 machines cannot be updated in place, 1 can be updated in place."},
+		{"none can", func(f *Facts) { f.Extensions, f.Guard = nil, nil }, "None of the 2 machines can be updated in place."},
+		{"a check could not run", func(f *Facts) { f.Managers = nil },
+			"All 2 machines can be updated in place unless a warning applies; 1 check could not run."},
+		{"no permission", func(f *Facts) {
+			f.Managers = nil
+			f.Unread = []Unread{{Source: SourceManagers, Problem: "forbidden"}, {Source: SourceHealthChecks, Problem: "forbidden"}}
+		}, "All 2 machines can be updated in place unless a warning applies; 2 checks could not run."},
+		{"no policy", func(f *Facts) { f.Policies = nil }, "All 2 machines are replaced, because no UpdatePolicy keeps them."},
+		{"the workers are replaced", func(f *Facts) { f.Policies[0].Spec.Targets[0].ControlPlane = true },
+			"1 of 2 machines can be updated in place, 1 is replaced, because no UpdatePolicy keeps it."},
+		{"no machine yet", func(f *Facts) { f.Objects.Machines = nil; surge(f) },
+			"1 of 2 groups cannot be updated in place, 1 can be updated in place."},
+		{"one machine", func(f *Facts) { f.Objects.Machines = f.Objects.Machines[:1] }, "The only machine can be updated in place."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := healthy()
+			test.change(&f)
+			if diff := cmp.Diff(test.want, Verdict(f, Examine(f))); diff != "" {
+				t.Errorf("Verdict (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestObstacles checks what keeps Cluster API from asking, group by group.
 func TestObstacles(t *testing.T) {
 	for _, test := range []struct {

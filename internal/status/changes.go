@@ -30,7 +30,7 @@ func diff[T any](before, after []T, lineOf func(T) line, add func(text string, i
 	}
 	for _, item := range after {
 		l := lineOf(item)
-		if old[l.subject].state != l.state {
+		if old[l.subject].state != l.state && !l.brief {
 			add(l.String(), item)
 		}
 		delete(old, l.subject)
@@ -48,6 +48,8 @@ type line struct {
 	subject, state, message string
 	// gone is what to say when the thing is not in the report any more.
 	gone string
+	// brief is a state of Cluster API's own that lasts a second: people do not follow it.
+	brief bool
 }
 
 func (l line) String() string {
@@ -71,6 +73,7 @@ func lines(r Report) []line {
 		l := line{subject: fmt.Sprintf("Machine %s (%s)", m.Name, m.Group), state: fmt.Sprintf("%s, %s", m.State, m.Version), gone: "gone"}
 		if u, under := updates[m.Name]; under {
 			l.state, l.message = u.describe(), u.Text()
+			l.brief = u.State == Marked || u.State == Finished
 		}
 		all = append(all, l)
 	}

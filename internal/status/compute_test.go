@@ -425,6 +425,8 @@ func TestChanges(t *testing.T) {
 		return machine("m", marked, withAnnotation(t, v1alpha1.UpdateProgressAnnotation, progress(change...)),
 			condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", `updater "kubeadm" (2 of 2), attempt 1: 12 s`))
 	}
+	finished := machine("m", handed, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""),
+		withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary()))
 	otherMessage := working()
 	otherMessage.Status.Conditions[0].Message = `updater "kubeadm" (2 of 2), attempt 1: 13 s`
 	for _, test := range []struct {
@@ -439,8 +441,8 @@ func TestChanges(t *testing.T) {
 			[]string{"Machine m (md-0): Updating, to v1.32.1, by kubeadm (2 of 2), attempt 2"}},
 		{"backs off", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase, p.LastError = inplace.BackingOff, "apt is locked" })),
 			[]string{"Machine m (md-0): Updating (BackingOff), to v1.32.1, by kubeadm (2 of 2), attempt 1: apt is locked"}},
-		{"finishes", facts(working()), facts(machine("m", handed, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""), withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary()))),
-			[]string{"Machine m (md-0): Finished, to v1.32.1: Cluster API has not noticed yet"}},
+		{"finishes, what Cluster API notices within a second", facts(working()), facts(finished), nil},
+		{"has finished", facts(finished), facts(machine("m", upToDate)), []string{"Machine m (md-0): UpToDate, v1.32.1"}},
 		{"fails", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase, p.LastError = inplace.Failed, "disk full" })),
 			[]string{"Machine m (md-0): Failed, to v1.32.1, by kubeadm (2 of 2), attempt 1: disk full"}},
 		{"verifies", facts(working()), facts(working(func(p *inplace.Progress) { p.Phase = inplace.Verifying })),

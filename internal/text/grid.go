@@ -1,6 +1,8 @@
 package text
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,27 +19,132 @@ func Printable(s string) string {
 	}, s)
 }
 
-// WriteTable writes a table whose columns are as wide as their content, up to a limit each. Every row has as many cells as the head.
-func WriteTable(text *strings.Builder, head []string, rows [][]string, limits []int) {
-	widths := make([]int, len(head))
-	for i := range head {
-		widths[i] = ColumnWidth(head[i], rows, i, limits[i])
-	}
-	WriteRows(text, head, rows, widths)
+// WriteTable writes a table of at most width columns; 0 means no limit. Every row has as many cells as
+// the head. Without a limit no cell is wrapped, so that every row is one line.
+func WriteTable(text *strings.Builder, head []string, rows [][]string, width int) {
+	all := append([][]string{head}, rows...)
+	writeAll(text, head, rows, fitColumns(all, width), len(head))
 }
 
-// WriteFigures is Write with all columns but the first aligned at the right, and heads that are wrapped as cells are.
-func WriteFigures(text *strings.Builder, head []string, rows [][]string, limits []int) {
-	widths := make([]int, len(head))
-	for i := range head {
-		widths[i] = ColumnWidth("", append(slices.Clone(rows), head), i, limits[i])
+// WriteFigures is WriteTable with all columns but the first aligned at the right, and with heads that
+// are wrapped between words where the width is limited.
+func WriteFigures(text *strings.Builder, head []string, rows [][]string, width int) {
+	all := append([][]string{head}, rows...)
+	if width > 0 {
+		words := make([]string, len(head))
+		for i, h := range head {
+			words[i] = longestWord(h)
+		}
+		all[0] = words
 	}
-	writeAll(text, head, rows, widths, 1)
+	writeAll(text, head, rows, fitColumns(all, width), 1)
 }
 
-// WriteRows writes a table whose columns have these widths, each at least 1. A cell that is wrapped goes on in the next line.
-func WriteRows(text *strings.Builder, head []string, rows [][]string, widths []int) {
-	writeAll(text, head, rows, widths, len(head))
+// longestWord returns the longest of a text's words, the first of several.
+func longestWord(s string) string {
+	return slices.MaxFunc(append(strings.Fields(s), ""), func(a, b string) int {
+		return cmp.Compare(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
+	})
+}
+
+// minColumn is the width that no column falls below, however narrow the table must be. Wrapped names
+// of fewer characters are unreadable.
+const minColumn = 8
+
+// fitColumns returns the width of each column. Columns are as wide as their content. Where they exceed
+// the limit, the widest share what the others leave.
+func fitColumns(rows [][]string, limit int) []int {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	if limit <= 0 {
+		return widths
+	}
+	// Each column has a bar and two spaces, and the last bar closes the row.
+	free := limit - 3*len(widths) - 1
+	for i, width := range balanceColumns(rows, widths, capColumns(widths, free)) {
+		// Words end where they end: a wrapped column is as wide as its longest line.
+		longest := 1
+		for _, row := range rows {
+			for _, line := range Wrap(row[i], width) {
+				longest = max(longest, utf8.RuneCountInString(line))
+			}
+		}
+		widths[i] = longest
+	}
+	return widths
+}
+
+// capColumns lowers the widest columns to one width, so that all together take at most free columns if
+// that leaves minColumn to each.
+func capColumns(widths []int, free int) []int {
+	rest := slices.Sorted(slices.Values(widths))
+	limit := 0
+	for i, width := range rest {
+		limit = max(free/(len(rest)-i), minColumn)
+		if width > limit {
+			break
+		}
+		free -= width
+	}
+	capped := slices.Clone(widths)
+	for i := range capped {
+		capped[i] = min(capped[i], limit)
+	}
+	return capped
+}
+
+// Tables of more rows keep the first widths that fit: to balance them would take too long.
+const maxBalanced = 200
+
+// balanceColumns moves width from one column to another for as long as that makes the table cheaper.
+// natural are the widths that columns need at most.
+func balanceColumns(rows [][]string, natural, widths []int) []int {
+	if len(rows) > maxBalanced || slices.Equal(natural, widths) {
+		return widths
+	}
+	best := tableCost(rows, widths)
+	for _, step := range []int{16, 4, 1} {
+		for i := range widths {
+			for j := range widths {
+				for i != j && widths[i]-step >= minColumn && widths[j]+step <= natural[j] {
+					moved := slices.Clone(widths)
+					moved[i] -= step
+					moved[j] += step
+					cost := tableCost(rows, moved)
+					if cost >= best {
+						break
+					}
+					widths, best = moved, cost
+				}
+			}
+		}
+	}
+	return widths
+}
+
+// cutCost is how many lines a reader would rather see than one word that is cut.
+const cutCost = 4
+
+// tableCost counts the lines of a table, and adds cutCost for each word that is cut.
+func tableCost(rows [][]string, widths []int) int {
+	cost := 0
+	for _, row := range rows {
+		height := 1
+		for i, cell := range row {
+			height = max(height, len(Wrap(cell, widths[i])))
+			for word := range strings.FieldsSeq(cell) {
+				if utf8.RuneCountInString(word) > widths[i] {
+					cost += cutCost
+				}
+			}
+		}
+		cost += height
+	}
+	return cost
 }
 
 // writeAll aligns columns at the right from one on.
@@ -75,24 +182,17 @@ func formatRow(text *strings.Builder, cells []string, widths []int, right int) {
 	}
 }
 
-// ColumnWidth is the width of a column's longest line after wrapping.
-func ColumnWidth(head string, rows [][]string, column, most int) int {
-	width := utf8.RuneCountInString(head)
-	for _, row := range rows {
-		for _, line := range Wrap(row[column], most) {
-			width = max(width, utf8.RuneCountInString(line))
-		}
-	}
-	return width
-}
-
 // Pad fills a text up with spaces.
 func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
 }
 
-// Wrap breaks a text between words; only a word that is longer than the width, which is at least 1, is cut.
+// Wrap breaks a text between words into lines of at most width characters; 0 means no limit. Only a word
+// that is longer than the width is cut.
 func Wrap(text string, width int) []string {
+	if width <= 0 {
+		width = math.MaxInt
+	}
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {

@@ -6,12 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
-
-// comparisonWidth bounds each column of a comparison; only operations are as wide.
-const comparisonWidth = 38
 
 // SameOperation reports whether two operations do the same to the same groups, whatever the reason. The order of the
 // groups within an operation does not count: an engine may move several at once.
@@ -22,7 +18,7 @@ func SameOperation(a, b plan.Operation) bool {
 
 // WriteComparison shows planned operations beside those that were observed, row by row, and reports whether they are the
 // same.
-func WriteComparison(w io.Writer, planned, observed []plan.Operation) (same bool, err error) {
+func WriteComparison(w io.Writer, s Screen, planned, observed []plan.Operation) (same bool, err error) {
 	same = true
 	rows := make([][]string, 0, max(len(planned), len(observed)))
 	for i := range max(len(planned), len(observed)) {
@@ -43,6 +39,6 @@ func WriteComparison(w io.Writer, planned, observed []plan.Operation) (same bool
 		rows = append(rows, row)
 	}
 	var buffer strings.Builder
-	text.WriteTable(&buffer, []string{"#", "Planned", "Observed", "Result"}, rows, slices.Repeat([]int{comparisonWidth}, 4))
+	s.table(&buffer, []string{"#", "Planned", "Observed", "Result"}, rows)
 	return same, writeText(w, buffer.String())
 }

@@ -14,31 +14,28 @@ import (
 type Examination struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
+	// Verdict answers in one sentence whether machines can be updated in place.
+	Verdict string `json:"verdict"`
 	// Worst is the worst severity of all findings.
 	Worst    doctor.Severity           `json:"worst"`
 	Findings text.List[doctor.Finding] `json:"findings"`
 }
 
-// Widths of columns of findings. With their bars they fill tableWidth.
-const (
-	checkWidth   = 12
-	subjectWidth = 24
-	resultWidth  = 7
-	findingWidth = 44
-)
-
 // WriteExamination shows an examination.
-func WriteExamination(w io.Writer, f Format, e Examination) error {
-	return show(w, f, e, texts{table: func() string { return examinationTable(e) }})
+func WriteExamination(w io.Writer, f Format, s Screen, e Examination) error {
+	return show(w, f, e, texts{table: func() string { return examinationTable(s, e) }})
 }
 
-func examinationTable(e Examination) string {
+func examinationTable(s Screen, e Examination) string {
 	found := make(map[doctor.Severity]int)
 	// Clusters can have very many groups, of which mostly the same is found.
 	subjects := map[doctor.Finding][]string{}
 	var distinct []doctor.Finding
 	for _, f := range e.Findings {
 		found[f.Severity]++
+		if f.Severity == doctor.OK && !s.All {
+			continue
+		}
 		same := f
 		same.Subject = ""
 		if subjects[same] == nil {
@@ -55,7 +52,18 @@ func examinationTable(e Examination) string {
 		rows = append(rows, []string{string(f.Severity), string(f.ID), describeGroups(subjects[f]), buffer})
 	}
 	var buffer strings.Builder
-	text.WriteTable(&buffer, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows, []int{resultWidth, checkWidth, subjectWidth, findingWidth})
-	fmt.Fprintf(&buffer, "\n%s, %s, %d OK.\n", count(found[doctor.Error], "error"), count(found[doctor.Warning], "warning"), found[doctor.OK])
+	tones := map[doctor.Severity]tone{doctor.OK: good, doctor.Warning: fair, doctor.Error: bad}
+	s.verdict(&buffer, tones[e.Worst], e.Verdict)
+	if len(rows) > 0 {
+		buffer.WriteString("\n")
+		s.table(&buffer, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows)
+	}
+	passed := fmt.Sprintf("%d OK", found[doctor.OK])
+	if found[doctor.OK] > 0 && !s.All {
+		passed += " (--all shows them)"
+	}
+	buffer.WriteString("\n")
+	s.paragraph(&buffer, fmt.Sprintf("%s, %s, %s.", count(found[doctor.Error], "error"),
+		count(found[doctor.Warning], "warning"), passed))
 	return buffer.String()
 }

@@ -23,11 +23,11 @@ func TestExaminationGolden(t *testing.T) {
 		})
 	}
 	for name, e := range map[string]Examination{"sick": sick, "nothing": {Cluster: "prod"}} {
-		e.Worst = doctor.Worst(e.Findings)
+		e.Worst, e.Verdict = doctor.Worst(e.Findings), "1 of 2 machines cannot be updated in place; 1 check could not run."
 		for _, f := range ReportFormats() {
 			t.Run(name+"/"+string(f), func(t *testing.T) {
 				var got strings.Builder
-				if err := WriteExamination(&got, f, e); err != nil {
+				if err := WriteExamination(&got, f, narrow, e); err != nil {
 					t.Fatalf("WriteExamination: %v", err)
 				}
 				golden(t, "examination-"+name+"."+string(f), got.String())
@@ -36,7 +36,7 @@ func TestExaminationGolden(t *testing.T) {
 		}
 	}
 	for _, f := range []Format{Mermaid, Wide, "xml"} {
-		if err := WriteExamination(&strings.Builder{}, f, sick); err == nil {
+		if err := WriteExamination(&strings.Builder{}, f, Screen{}, sick); err == nil {
 			t.Errorf("format %s: no error", f)
 		}
 	}

@@ -125,19 +125,21 @@ func minorsAfter(from version.Minor, route []version.Version) int {
 	return max(count, 1)
 }
 
-func (s summary) sentence() string {
-	text := fmt.Sprintf("%s, %s", count(s.controlPlaneUpgrades, "control plane upgrade"), count(s.workerStops, "worker stop"))
+// describe says what a plan does, and what that saves.
+func (s summary) describe() string {
+	words := fmt.Sprintf("%s and %s", count(s.controlPlaneUpgrades, "control plane upgrade"), count(s.workerStops, "worker stop"))
 	if s.rollouts == 0 && s.everyMinor == 0 {
-		return text + "."
+		return words + "."
 	}
 	const against = "upgrading every worker at every minor"
+	rollouts := count(s.rollouts, "worker rollout")
 	switch saved := s.everyMinor - s.rollouts; {
 	case saved > 0:
-		return fmt.Sprintf("%s: %s instead of %d, %d saved against %s.", text, count(s.rollouts, "worker rollout"), s.everyMinor, saved, against)
+		return fmt.Sprintf("%s: %s instead of %d, %d saved against %s.", words, rollouts, s.everyMinor, saved, against)
 	case saved < 0:
-		return fmt.Sprintf("%s: %s, %d more than %s.", text, count(s.rollouts, "worker rollout"), -saved, against)
+		return fmt.Sprintf("%s: %s, %d more than %s.", words, rollouts, -saved, against)
 	default:
-		return fmt.Sprintf("%s: %s, as many as %s.", text, count(s.rollouts, "worker rollout"), against)
+		return fmt.Sprintf("%s: %s, as many as %s.", words, rollouts, against)
 	}
 }
 

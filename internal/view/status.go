@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,70 +22,165 @@ func ReportFormats() []Format { return []Format{Table, JSON, YAML} }
 // StatusFormats returns the formats of WriteStatus, the default first.
 func StatusFormats() []Format { return []Format{Table, Wide, JSON, YAML} }
 
-// unbounded is the width of a column that is never wrapped.
-const unbounded = 1 << 20
-
-// Widths of columns of the narrow table. With their bars they fill tableWidth.
-const (
-	groupWidth   = 22
-	policyWidth  = 30
-	countsWidth  = 38
-	machineWidth = 28
-	updaterWidth = 20
-	attemptWidth = 7
-	phaseWidth   = 10
-	sinceWidth   = 6
-	etaWidth     = 10
-)
-
 // WriteStatus shows how the upgrade of a cluster and the updates of its machines stand. now is what the ages of a table are counted from.
-func WriteStatus(w io.Writer, f Format, r status.Report, now time.Time) error {
-	table := func() string { return statusTable(f == Wide, r, now) }
-	return show(w, f, r, texts{table: table, wide: table})
+func WriteStatus(w io.Writer, f Format, s Screen, r status.Report, now time.Time) error {
+	return show(w, f, r, texts{
+		table: func() string { return statusTable(s, r, now) },
+		wide:  func() string { return statusTable(Screen{All: true}, r, now) },
+	})
 }
 
-// lineWidth is how wide text below tables may get.
-func lineWidth(wide bool) int {
-	if wide {
-		return unbounded
-	}
-	return tableWidth
-}
-
-func statusTable(wide bool, r status.Report, now time.Time) string {
+func statusTable(s Screen, r status.Report, now time.Time) string {
 	var buffer strings.Builder
-	formatChain(&buffer, wide, r.Chain, now)
-	rows := groupRows(r.Groups, wide)
-	text.WriteTable(&buffer, []string{"Group", "Policy", "Machines"}, rows, limits(wide, groupWidth, policyWidth, countsWidth))
-	formatUpdates(&buffer, wide, r.Updates, now)
-	formatInPlace(&buffer, wide, r.InPlace, now)
-	width := lineWidth(wide)
-	formatList(&buffer, "At other versions than their specs say", width, len(r.OffSpec), func(i int) (string, string) {
+	s.verdict(&buffer, statusTone(r), statusVerdict(r, now))
+	formatChain(&buffer, s, r.Chain, now)
+	buffer.WriteString("\n")
+	s.table(&buffer, []string{"Group", "Policy", "Machines"}, groupRows(r.Groups, s.All))
+	formatUpdates(&buffer, s, r.Updates, now)
+	formatInPlace(&buffer, s, r.InPlace, now)
+	formatList(&buffer, s, "At other versions than their specs say", len(r.OffSpec), func(i int) (string, string) {
 		return "Machine " + r.OffSpec[i].Machine, r.OffSpec[i].Message
 	})
-	formatList(&buffer, "Blocked", width, len(r.Blocked), func(i int) (string, string) {
-		b := r.Blocked[i]
-		return b.Kind + " " + b.Name, fmt.Sprintf("%s for %s: %s", b.Reason, formatAge(now, b.Since), b.Message)
-	})
-	if !wide {
-		said := slices.DeleteFunc(slices.Clone(r.Updates), func(u status.Update) bool { return unbegun(u) || u.Text() == "" })
-		formatList(&buffer, "Messages", width, len(said), func(i int) (string, string) { return said[i].Machine, said[i].Text() })
+	formatBlocked(&buffer, s, r.Blocked, now)
+	if !s.All {
+		formatMessages(&buffer, s, r.Updates)
 	}
-	formatList(&buffer, "Not applied to running machines", width, len(r.Dirty), func(i int) (string, string) {
+	formatList(&buffer, s, "Not applied to running machines", len(r.Dirty), func(i int) (string, string) {
 		d := r.Dirty[i]
 		return d.Machine, fmt.Sprintf("%s of the %s, for %s", d.Path, d.Part, formatAge(now, d.Since))
 	})
-	if wide {
-		formatList(&buffer, "Measured", width, len(r.Durations), func(i int) (string, string) {
+	if s.All {
+		formatList(&buffer, s, "Measured", len(r.Durations), func(i int) (string, string) {
 			d := r.Durations[i]
 			return d.Updater, fmt.Sprintf("%s (median of %d)", d.Median, d.Measured)
 		})
 	}
-	formatList(&buffer, "Cannot be read", width, len(r.Problems), func(i int) (string, string) {
+	formatList(&buffer, s, "Cannot be read", len(r.Problems), func(i int) (string, string) {
 		p := r.Problems[i]
 		return p.Kind + " " + p.Name, fmt.Sprintf("annotation %s: %s", p.Annotation, p.Message)
 	})
 	return buffer.String()
+}
+
+func formatBlocked(buffer *strings.Builder, s Screen, blocked []status.Blocked, now time.Time) {
+	formatList(buffer, s, "Blocked", len(blocked), func(i int) (string, string) {
+		b := blocked[i]
+		return b.Kind + " " + b.Name, fmt.Sprintf("%s for %s: %s", b.Reason, formatAge(now, b.Since), b.Message)
+	})
+}
+
+// formatMessages lists what the updates that are worked on have to say.
+func formatMessages(buffer *strings.Builder, s Screen, updates []status.Update) {
+	said := slices.DeleteFunc(slices.Clone(updates), func(u status.Update) bool { return !isWorkedOn(u) || u.Text() == "" })
+	formatList(buffer, s, "Messages", len(said), func(i int) (string, string) { return said[i].Machine, said[i].Text() })
+}
+
+// statusVerdict answers how the upgrade is going, and how many machines are not up to date.
+func statusVerdict(r status.Report, now time.Time) string {
+	parts := []string{machinesVerdict(r)}
+	if r.Chain != nil {
+		parts = []string{chainVerdict(r.Chain, now), parts[0]}
+	}
+	if words := inPlaceVerdict(r.InPlace); words != "" {
+		parts = append(parts, words)
+	}
+	return strings.Join(parts, " ")
+}
+
+// statusTone is bad where a person must do something, and fair where something is held or under way.
+func statusTone(r status.Report) tone {
+	result := good
+	if r.Chain != nil {
+		switch r.Chain.State {
+		case status.ChainUpToDate:
+		case status.ChainUnknown:
+			result = bad
+		case status.ChainUpgrading, status.ChainHeld, status.ChainCreating, status.ChainDeleting, status.ChainPaused:
+			result = fair
+		}
+	}
+	if len(r.Blocked) > 0 || r.InPlace != nil {
+		result = max(result, fair)
+	}
+	for _, g := range r.Groups {
+		result = max(result, groupTone(g))
+	}
+	return result
+}
+
+// groupTone is good where all machines are up to date.
+func groupTone(g status.Group) tone {
+	switch {
+	case g.Count[status.Failed]+g.Count[status.Unreadable] > 0 || g.Policy.Problem != "":
+		return bad
+	case g.Count[status.UpToDate] < g.Machines+g.Missing:
+		return fair
+	default:
+		return good
+	}
+}
+
+func machinesVerdict(r status.Report) string {
+	var total status.Group
+	for _, g := range r.Groups {
+		total.Machines += g.Machines
+		total.Missing += g.Missing
+		total.Count = addCounts(total.Count, lasting(g.Count))
+	}
+	done := total.Count[status.UpToDate]
+	switch {
+	case total.Machines == 0 && total.Missing == 0:
+		return "There are no machines."
+	case total.Machines == 0:
+		return fmt.Sprintf("No machine exists; %d missing.", total.Missing)
+	case done == total.Machines && total.Missing == 0:
+		return fmt.Sprintf("All machines are up to date (%d).", done)
+	}
+	words := fmt.Sprintf("%d of %s up to date", done, are(total.Machines, "machine"))
+	for _, s := range status.States() {
+		if n := total.Count[s]; n > 0 && s != status.UpToDate {
+			words += fmt.Sprintf("; %d %s", n, stateWords[s])
+		}
+	}
+	if total.Missing > 0 {
+		words += fmt.Sprintf("; %d missing", total.Missing)
+	}
+	return words + "."
+}
+
+// lasting counts machines whose state lasts a second as what they are for people: a machine that Cluster API has
+// only marked waits, and one whose end it has not noticed is still being updated.
+func lasting(counts status.Counts) status.Counts {
+	merged := make(status.Counts, len(counts))
+	for state, n := range counts {
+		switch state {
+		case status.Marked:
+			state = status.Waiting
+		case status.Finished:
+			state = status.Updating
+		case status.UpToDate, status.Queued, status.Updating, status.Failed, status.Waiting, status.Deleting, status.Unreadable:
+		}
+		merged[state] += n
+	}
+	return merged
+}
+
+// addCounts returns the sum of two counts.
+func addCounts(a, b status.Counts) status.Counts {
+	sum := make(status.Counts, len(a))
+	maps.Copy(sum, a)
+	for state, n := range b {
+		sum[state] += n
+	}
+	return sum
+}
+
+// are counts something and says the verb that belongs to it.
+func are(n int, what string) string {
+	if n == 1 {
+		return count(n, what) + " is"
+	}
+	return count(n, what) + " are"
 }
 
 // shownGroupRows is how many groups the narrow table tells apart.
@@ -92,13 +188,16 @@ const shownGroupRows = 20
 
 // groupRows has a row for each group or, where there are very many, one for those of which the same is said: the policy, and which states
 // their machines are in.
-func groupRows(groups []status.Group, wide bool) [][]string {
+func groupRows(groups []status.Group, all bool) [][]string {
 	var rows [][]string
 	var merged []status.Group
 	var members [][]string
 	index := map[string]int{}
 	for _, g := range groups {
-		if wide || len(groups) <= shownGroupRows || g.Name == status.ControlPlaneGroup {
+		if !all {
+			g.Count = lasting(g.Count)
+		}
+		if all || len(groups) <= shownGroupRows || g.Name == status.ControlPlaneGroup {
 			rows = append(rows, []string{text.Printable(g.Name), text.Printable(g.Policy.Describe()), describeCounts(g)})
 			continue
 		}
@@ -111,13 +210,11 @@ func groupRows(groups []status.Group, wide bool) [][]string {
 		if !known {
 			i = len(merged)
 			index[key] = i
-			merged = append(merged, status.Group{Policy: g.Policy, Count: make(map[status.State]int)})
+			merged = append(merged, status.Group{Policy: g.Policy})
 			members = append(members, nil)
 		}
 		members[i] = append(members[i], g.Name)
-		for state, n := range g.Count {
-			merged[i].Count[state] += n
-		}
+		merged[i].Count = addCounts(merged[i].Count, g.Count)
 		merged[i].Missing += g.Missing
 		merged[i].Machines += g.Machines
 	}
@@ -125,15 +222,6 @@ func groupRows(groups []status.Group, wide bool) [][]string {
 		rows = append(rows, []string{describeGroups(members[i]), text.Printable(g.Policy.Describe()), describeCounts(g)})
 	}
 	return rows
-}
-
-func limits(wide bool, widths ...int) []int {
-	if wide {
-		for i := range widths {
-			widths[i] = unbounded
-		}
-	}
-	return widths
 }
 
 // stateWords are the states as tables call them.
@@ -161,16 +249,16 @@ func describeCounts(g status.Group) string {
 	return text
 }
 
-func formatUpdates(buffer *strings.Builder, wide bool, updates []status.Update, now time.Time) {
+func formatUpdates(buffer *strings.Builder, s Screen, updates []status.Update, now time.Time) {
 	var rows [][]string
 	for _, u := range updates {
-		if unbegun(u) && !wide {
+		if !s.All && !isWorkedOn(u) {
 			continue
 		}
 		row := []string{
 			text.Printable(u.Machine), describeUpdater(u), describeAttempt(u), describePhase(u), formatAge(now, u.Since), describeETA(u, now),
 		}
-		if wide {
+		if s.All {
 			row = append(row, text.Printable(u.Group), describeVersions(u), formatAge(now, u.Began), orDash(text.Printable(u.Operation)), orDash(text.Printable(u.Text())))
 		}
 		rows = append(rows, row)
@@ -179,17 +267,18 @@ func formatUpdates(buffer *strings.Builder, wide bool, updates []status.Update, 
 		return
 	}
 	head := []string{"Machine", "Updater", "Attempt", "Phase", "Since", "ETA"}
-	widths := limits(wide, machineWidth, updaterWidth, attemptWidth, phaseWidth, sinceWidth, etaWidth)
-	if wide {
+	if s.All {
 		head = append(head, "Group", "Versions", "Began", "Operation", "Message")
-		widths = append(widths, limits(true, make([]int, 5)...)...)
 	}
 	buffer.WriteString("\n")
-	text.WriteTable(buffer, head, rows, widths)
+	s.table(buffer, head, rows)
 }
 
-// unbegun reports whether an update has not begun. There can be very many, and all say the same.
-func unbegun(u status.Update) bool { return u.State == status.Marked || u.State == status.Queued }
+// isWorkedOn reports whether an update has begun and not ended. Of those that have not begun there can be very many,
+// and all say the same.
+func isWorkedOn(u status.Update) bool {
+	return u.State != status.Marked && u.State != status.Queued && u.State != status.Finished
+}
 
 func describeUpdater(u status.Update) string {
 	switch {
@@ -249,7 +338,7 @@ func orDash(s string) string {
 
 // formatList writes a titled list of subjects, each with a text; nothing where it is empty. A subject is said once for items
 // that follow each other.
-func formatList(buffer *strings.Builder, title string, width, n int, item func(int) (subject, text string)) {
+func formatList(buffer *strings.Builder, s Screen, title string, n int, item func(int) (subject, text string)) {
 	if n == 0 {
 		return
 	}
@@ -261,9 +350,7 @@ func formatList(buffer *strings.Builder, title string, width, n int, item func(i
 			buffer.WriteString("  " + text.Printable(subject) + "\n")
 		}
 		last = subject
-		for _, line := range text.Wrap(text.Printable(body), width-4) {
-			buffer.WriteString("    " + line + "\n")
-		}
+		s.indented(buffer, body, "    ")
 	}
 }
 

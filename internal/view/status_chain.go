@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,35 +11,22 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-// Widths of the columns of an upgrade's steps. With their bars they fill tableWidth.
-const (
-	stepStateWidth    = 7
-	stepWidth         = 52
-	stepMachinesWidth = 14
-	stepTimeWidth     = 14
-)
-
 // How many steps the narrow table has: the last that are done, and the first that come.
 const shownDone, shownNext = 6, 8
 
 // engineWords are the engines as tables call them.
 var engineWords = map[status.Engine]string{status.Windlass: "windlass manager", status.ClusterAPI: "Cluster API"}
 
-func formatChain(buffer *strings.Builder, wide bool, c *status.Chain, now time.Time) {
+func formatChain(buffer *strings.Builder, s Screen, c *status.Chain, now time.Time) {
 	if c == nil {
 		return
 	}
-	width := lineWidth(wide)
-	paragraph := func(words string) { writeParagraph(buffer, words, width) }
-	paragraph(chainHeadline(c, now))
+	paragraph := func(words string) { s.paragraph(buffer, words) }
 	if c.Now != "" && c.State != status.ChainUpToDate {
 		paragraph("Now: " + c.Now + ".")
 	}
-	formatSteps(buffer, wide, c.Steps, now)
-	formatList(buffer, "Held by", width, len(c.Holds), func(i int) (string, string) {
-		h := c.Holds[i]
-		return string(h.Kind) + " " + h.By, describeSince(h, now) + h.Message
-	})
+	formatSteps(buffer, s, c.Steps, now)
+	formatHolds(buffer, s, c.Holds, now)
 	if eta := describeEstimate(c.ETA, now); eta != "" {
 		buffer.WriteString("\n")
 		paragraph("ETA: " + eta + ".")
@@ -50,30 +38,36 @@ func formatChain(buffer *strings.Builder, wide bool, c *status.Chain, now time.T
 			paragraph(fmt.Sprintf("The condition says (%s): %s", c.Condition.Reason, strings.Join(strings.Fields(c.Condition.Message), " ")))
 		}
 	}
-	formatList(buffer, "Not known", width, len(c.NotKnown), func(i int) (string, string) { return "", c.NotKnown[i] })
-	buffer.WriteString("\n")
+	formatList(buffer, s, "Not known", len(c.NotKnown), func(i int) (string, string) { return "", c.NotKnown[i] })
 }
 
-// chainHeadline says in one sentence what an upgrade is at.
-func chainHeadline(c *status.Chain, now time.Time) string {
+func formatHolds(buffer *strings.Builder, s Screen, holds []status.Hold, now time.Time) {
+	formatList(buffer, s, "Held by", len(holds), func(i int) (string, string) {
+		h := holds[i]
+		return string(h.Kind) + " " + h.By, describeSince(h, now) + h.Message
+	})
+}
+
+// chainVerdict answers how an upgrade is going.
+func chainVerdict(c *status.Chain, now time.Time) string {
 	words := ""
 	switch c.State {
 	case status.ChainUnknown:
-		return "Upgrade: not known: " + c.Problem
+		return "The state of the upgrade is unknown: " + c.Problem
 	case status.ChainUpToDate:
-		return restingHeadline(c)
+		return restingVerdict(c)
 	case status.ChainUpgrading:
-		words = "under way"
+		words = "is under way"
 	case status.ChainHeld:
-		words = "held"
+		words = "is held by " + describeHolder(c.Holds)
 	case status.ChainPaused:
 		if len(c.Steps) > 0 {
-			words = "paused"
+			words = "is paused"
 		}
 	case status.ChainCreating, status.ChainDeleting:
 	}
 	if words == "" {
-		return fmt.Sprintf("Upgrade: none under way; %s.", c.Now)
+		return fmt.Sprintf("No upgrade is under way: %s.", c.Now)
 	}
 	from := ""
 	if !c.From.IsZero() {
@@ -81,20 +75,51 @@ func chainHeadline(c *status.Chain, now time.Time) string {
 	}
 	began := ""
 	if !c.Began.IsZero() {
-		began = fmt.Sprintf(", begun %s ago", formatAge(now, c.Began))
+		began = fmt.Sprintf("began %s ago and ", formatAge(now, c.Began))
 	}
-	return fmt.Sprintf("Upgrade %sto %s: %s%s, run by %s.", from, c.Target, words, began, engineWords[c.Engine])
+	done := 0
+	for _, s := range c.Steps {
+		if s.State == status.StepDone {
+			done++
+		}
+	}
+	progress := ""
+	if len(c.Steps) > 0 {
+		progress = fmt.Sprintf("; %d of %s done", done, are(len(c.Steps), "step"))
+	}
+	return fmt.Sprintf("The upgrade %sto %s %s%s. It %sis run by %s.", from, c.Target, words, progress, began, engineWords[c.Engine])
 }
 
-func restingHeadline(c *status.Chain) string {
-	words := fmt.Sprintf("Upgrade: none; everything is at %s", c.Target)
+// describeHolder names what holds an upgrade: a gate if there is one, because a hook only reports it.
+func describeHolder(holds []status.Hold) string {
+	if len(holds) == 0 {
+		return "something that the objects do not show"
+	}
+	first := holds[0]
+	if gate := slices.IndexFunc(holds, func(h status.Hold) bool { return h.Kind == status.HeldByGate }); gate >= 0 {
+		first = holds[gate]
+	}
+	switch first.Kind {
+	case status.HeldByHook:
+		return "hook " + first.By
+	case status.HeldByGate:
+		return "UpgradeGate " + first.By
+	case status.HeldByAnnotation:
+		return "annotation " + first.By
+	case status.HeldByPause, status.HeldByRule, status.HeldByMachines, status.HeldByFailure:
+	}
+	return first.By
+}
+
+func restingVerdict(c *status.Chain) string {
+	words := fmt.Sprintf("No upgrade is under way: everything is at %s", c.Target)
 	if c.OffSpec > 0 {
-		words += fmt.Sprintf(", but for the nodes that annotations brought to other versions (%d)", c.OffSpec)
+		words += fmt.Sprintf(", except the nodes that annotations brought to other versions (%d)", c.OffSpec)
 	}
 	return words + "."
 }
 
-func formatSteps(buffer *strings.Builder, wide bool, steps []status.Step, now time.Time) {
+func formatSteps(buffer *strings.Builder, screen Screen, steps []status.Step, now time.Time) {
 	if len(steps) == 0 {
 		return
 	}
@@ -105,23 +130,23 @@ func formatSteps(buffer *strings.Builder, wide bool, steps []status.Step, now ti
 	var rows [][]string
 	add := func(cells ...string) { rows = append(rows, cells) }
 	firstDone, lastNext := 0, len(steps)
-	if !wide {
+	if !screen.All {
 		firstDone, lastNext = max(0, count[status.StepDone]-shownDone), len(steps)-max(0, count[status.StepNext]-shownNext)
 	}
 	if firstDone > 0 {
 		add("done", fmt.Sprintf("%d steps before these", firstDone), "", "")
 	}
 	for _, s := range steps[firstDone:lastNext] {
-		add(strings.ToLower(string(s.State)), describeStep(s, wide), describeStepMachines(s), describeStepTime(s, now))
+		add(strings.ToLower(string(s.State)), describeStep(s, screen.All), describeStepMachines(s), describeStepTime(s, now))
 	}
 	if more := len(steps) - lastNext; more > 0 {
 		add("next", fmt.Sprintf("%d steps after these", more), "", "")
 	}
 	buffer.WriteString("\n")
-	text.WriteTable(buffer, []string{"State", "Step", "Machines", "Time"}, rows, limits(wide, stepStateWidth, stepWidth, stepMachinesWidth, stepTimeWidth))
+	screen.table(buffer, []string{"State", "Step", "Machines", "Time"}, rows)
 }
 
-func describeStep(s status.Step, wide bool) string {
+func describeStep(s status.Step, all bool) string {
 	from := ""
 	if !s.From.IsZero() {
 		from = s.From.String() + " "
@@ -130,7 +155,7 @@ func describeStep(s status.Step, wide bool) string {
 	switch {
 	case len(s.Groups) == 0:
 		return buffer
-	case wide:
+	case all:
 		names := make([]string, len(s.Groups))
 		for i, name := range s.Groups {
 			names[i] = text.Printable(name)

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -67,9 +69,9 @@ func heldChain() *status.Chain {
 }
 
 func fleetGroups() []status.Group {
-	groups := []status.Group{{Name: "control plane", Kind: "KubeadmControlPlane", Object: "cp", Count: upToDate(3)}}
+	groups := []status.Group{{Name: "control plane", Kind: "KubeadmControlPlane", Object: "cp", Machines: 3, Count: upToDate(3)}}
 	for i := range 300 {
-		g := status.Group{Name: fmt.Sprintf("md-%03d", i), Kind: "MachineDeployment", Count: upToDate(100)}
+		g := status.Group{Name: fmt.Sprintf("md-%03d", i), Kind: "MachineDeployment", Machines: 100, Count: upToDate(100)}
 		switch {
 		case i >= 200:
 			g.Count = make(map[status.State]int)
@@ -100,7 +102,7 @@ func TestChainGolden(t *testing.T) {
 			}
 			t.Run(name+"/"+string(f), func(t *testing.T) {
 				var got strings.Builder
-				if err := WriteStatus(&got, f, r, statusNow); err != nil {
+				if err := WriteStatus(&got, f, narrow, r, statusNow); err != nil {
 					t.Fatalf("WriteStatus: %v", err)
 				}
 				golden(t, "status-upgrade-"+name+"."+string(f), got.String())
@@ -110,18 +112,101 @@ func TestChainGolden(t *testing.T) {
 	}
 }
 
-func TestChainHeadline(t *testing.T) {
+func TestChainVerdict(t *testing.T) {
 	to := version.MustParse("v1.33.1")
+	held := func(holds ...status.Hold) status.Chain {
+		return status.Chain{
+			State: status.ChainHeld, Target: to, Engine: status.Windlass, Holds: holds,
+			Steps: []status.Step{{State: status.StepDone}, {State: status.StepNext}},
+		}
+	}
 	for _, test := range []struct {
 		chain status.Chain
 		want  string
 	}{
-		{status.Chain{State: status.ChainUnknown, Problem: "it is latest"}, "Upgrade: not known: it is latest"},
-		{status.Chain{State: status.ChainUpToDate, Target: to}, "Upgrade: none; everything is at v1.33.1."},
-		{status.Chain{State: status.ChainPaused, Now: "the Cluster is paused"}, "Upgrade: none under way; the Cluster is paused."},
-		{status.Chain{State: status.ChainUpgrading, Target: to, Engine: status.ClusterAPI}, "Upgrade to v1.33.1: under way, run by Cluster API."},
+		{status.Chain{State: status.ChainUnknown, Problem: "it is latest"}, "The state of the upgrade is unknown: it is latest"},
+		{status.Chain{State: status.ChainUpToDate, Target: to}, "No upgrade is under way: everything is at v1.33.1."},
+		{status.Chain{State: status.ChainPaused, Now: "the Cluster is paused"}, "No upgrade is under way: the Cluster is paused."},
+		{
+			status.Chain{
+				State: status.ChainPaused, Now: "the Cluster is paused", Target: to, Engine: status.Windlass,
+				Steps: []status.Step{{State: status.StepRunning}},
+			},
+			"The upgrade to v1.33.1 is paused; 0 of 1 step is done. It is run by windlass manager.",
+		},
+		{
+			status.Chain{State: status.ChainUpgrading, Target: to, Engine: status.ClusterAPI},
+			"The upgrade to v1.33.1 is under way. It is run by Cluster API.",
+		},
+		{
+			held(status.Hold{Kind: status.HeldByHook, By: "AfterClusterUpgrade"}, status.Hold{Kind: status.HeldByGate, By: "approval"}),
+			"The upgrade to v1.33.1 is held by UpgradeGate approval; 1 of 2 steps are done. It is run by windlass manager.",
+		},
+		{
+			held(status.Hold{Kind: status.HeldByHook, By: "AfterClusterUpgrade"}),
+			"The upgrade to v1.33.1 is held by hook AfterClusterUpgrade; 1 of 2 steps are done. It is run by windlass manager.",
+		},
+		{
+			held(status.Hold{Kind: status.HeldByAnnotation, By: "a/b"}),
+			"The upgrade to v1.33.1 is held by annotation a/b; 1 of 2 steps are done. It is run by windlass manager.",
+		},
+		{
+			held(),
+			"The upgrade to v1.33.1 is held by something that the objects do not show; 1 of 2 steps are done. It is run by windlass manager.",
+		},
 	} {
-		if got := chainHeadline(&test.chain, statusNow); got != test.want {
+		if got := chainVerdict(&test.chain, statusNow); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
+// TestTreeGolden checks what a person who follows an upgrade sees: every line fits the terminal, and nothing acts on it.
+func TestTreeGolden(t *testing.T) {
+	busy := busyReport()
+	busy.Chain = upgradingChain()
+	held := busyReport()
+	held.Chain = heldChain()
+	fleet := status.Report{Namespace: "team-a", Cluster: "prod", Chain: upgradingChain(), Groups: fleetGroups()}
+	for i := range 12 {
+		fleet.Updates = append(fleet.Updates, status.Update{
+			Machine: fmt.Sprintf("md-200-%d", i), Group: "md-200", State: status.Updating, Phase: inplace.Draining,
+		})
+	}
+	marked := markedReport()
+	marked.Groups = busy.Groups
+	for name, r := range map[string]status.Report{"busy": busy, "held": held, "fleet": fleet, "annotated": marked} {
+		for _, s := range []Screen{narrow, {Width: 50}} {
+			t.Run(fmt.Sprintf("%s/%d", name, s.Width), func(t *testing.T) {
+				var got strings.Builder
+				if err := WriteTree(&got, s, r, statusNow); err != nil {
+					t.Fatalf("WriteTree: %v", err)
+				}
+				golden(t, fmt.Sprintf("tree-%s-%d.txt", name, s.Width), got.String())
+				checkText(t, "tree", got.String())
+				for line := range strings.Lines(got.String()) {
+					if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > s.Width {
+						t.Errorf("a line of %d characters: %s", n, line)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestMachinesVerdict(t *testing.T) {
+	for _, test := range []struct {
+		groups []status.Group
+		want   string
+	}{
+		{nil, "There are no machines."},
+		{[]status.Group{{Machines: 1, Count: status.Counts{status.UpToDate: 1}}}, "All machines are up to date (1)."},
+		{[]status.Group{{Machines: 2, Count: status.Counts{status.UpToDate: 2}}, {Machines: 1, Count: status.Counts{status.UpToDate: 1}}},
+			"All machines are up to date (3)."},
+		{[]status.Group{{Machines: 2, Count: status.Counts{status.UpToDate: 1, status.Failed: 1}}, {Missing: 1}},
+			"1 of 2 machines are up to date; 1 failed; 1 missing."},
+	} {
+		if got := machinesVerdict(status.Report{Groups: test.groups}); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}

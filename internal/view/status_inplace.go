@@ -10,35 +10,59 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// Widths of columns of the narrow tables of upgrades that annotations ask for. With their bars they fill tableWidth.
-const (
-	upgradeStateWidth    = 10
-	upgradeOptionWidth   = 28
-	upgradeUpdaterWidth  = 18
-	upgradeMachinesWidth = 18
-)
-
 // formatInPlace shows the upgrades that annotations ask for, where any goes on or waits for somebody.
-func formatInPlace(buffer *strings.Builder, wide bool, r *status.InPlaceUpgrades, now time.Time) {
+func formatInPlace(buffer *strings.Builder, s Screen, r *status.InPlaceUpgrades, now time.Time) {
 	if r == nil {
 		return
 	}
-	groups := slices.DeleteFunc(slices.Clone(r.Groups), func(g status.GroupUpgrade) bool { return !wide && !g.State.IsOpen() })
-	machines := slices.DeleteFunc(slices.Clone(r.Machines), func(m status.MachineUpgrade) bool { return !wide && !m.State.IsOpen() })
+	groups := slices.DeleteFunc(slices.Clone(r.Groups), func(g status.GroupUpgrade) bool { return !s.All && !g.State.IsOpen() })
+	machines := slices.DeleteFunc(slices.Clone(r.Machines), func(m status.MachineUpgrade) bool { return !s.All && !m.State.IsOpen() })
 	if len(groups) == 0 && len(machines) == 0 && r.Lock == nil {
 		return
 	}
 	buffer.WriteString("\nUpgrades in place that annotations ask for:\n")
-	formatGroupUpgrades(buffer, wide, groups, now)
+	formatGroupUpgrades(buffer, s, groups, now)
 	if len(groups) > 0 && len(machines) > 0 {
 		buffer.WriteString("\n")
 	}
-	formatMachineUpgrades(buffer, wide, machines, now)
+	formatMachineUpgrades(buffer, s, machines, now)
 	if r.Lock != nil {
 		buffer.WriteString("\n" + text.Printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
 	}
 	said := saidOfUpgrades(groups, machines)
-	formatList(buffer, "Why", lineWidth(wide), len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
+	formatList(buffer, s, "Why", len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
+}
+
+// inPlaceVerdict answers how the upgrades that annotations ask for are going; empty where none is open.
+func inPlaceVerdict(r *status.InPlaceUpgrades) string {
+	if r == nil {
+		return ""
+	}
+	open, failed := 0, 0
+	add := func(s status.UpgradeState) {
+		if s.IsOpen() {
+			open++
+		}
+		if s == status.UpgradeFailed {
+			failed++
+		}
+	}
+	for _, g := range r.Groups {
+		add(g.State)
+	}
+	for _, m := range r.Machines {
+		if m.ByHand {
+			add(m.State)
+		}
+	}
+	if open == 0 {
+		return ""
+	}
+	words := "Annotations ask for " + count(open, "upgrade") + " in place"
+	if failed > 0 {
+		words += fmt.Sprintf("; %d failed", failed)
+	}
+	return words + "."
 }
 
 // saidOfUpgrades pairs what there is to say about upgrades with what it is about.
@@ -62,7 +86,7 @@ func saidOfUpgrades(groups []status.GroupUpgrade, machines []status.MachineUpgra
 	return said
 }
 
-func formatGroupUpgrades(buffer *strings.Builder, wide bool, groups []status.GroupUpgrade, now time.Time) {
+func formatGroupUpgrades(buffer *strings.Builder, s Screen, groups []status.GroupUpgrade, now time.Time) {
 	if len(groups) == 0 {
 		return
 	}
@@ -70,11 +94,10 @@ func formatGroupUpgrades(buffer *strings.Builder, wide bool, groups []status.Gro
 	for _, g := range groups {
 		rows = append(rows, []string{text.Printable(g.Name), string(g.State), describeOption(g.Asking), g.Count(), formatAge(now, g.Began)})
 	}
-	text.WriteTable(buffer, []string{"Group", "State", "Option", "Machines", "Began"}, rows,
-		limits(wide, groupWidth, upgradeStateWidth, upgradeOptionWidth, upgradeMachinesWidth, sinceWidth))
+	s.table(buffer, []string{"Group", "State", "Option", "Machines", "Began"}, rows)
 }
 
-func formatMachineUpgrades(buffer *strings.Builder, wide bool, machines []status.MachineUpgrade, now time.Time) {
+func formatMachineUpgrades(buffer *strings.Builder, s Screen, machines []status.MachineUpgrade, now time.Time) {
 	if len(machines) == 0 {
 		return
 	}
@@ -85,16 +108,14 @@ func formatMachineUpgrades(buffer *strings.Builder, wide bool, machines []status
 			since = m.Told
 		}
 		row := []string{text.Printable(m.Machine), describeUpgradePhase(m), describeOption(m.Asking), describeUpdater(m.Work), formatAge(now, since)}
-		if wide {
+		if s.All {
 			row = append(row, orDash(text.Printable(m.Group)), describeHand(m.ByHand), describeAttempt(m.Work), orDash(text.Printable(m.ChangeID)), orDash(text.Printable(m.Release)))
 		}
 		rows = append(rows, row)
 	}
 	head := []string{"Machine", "State", "Option", "Updater", "Since"}
-	widths := limits(wide, groupWidth, upgradeStateWidth, upgradeOptionWidth, upgradeUpdaterWidth, sinceWidth)
-	if wide {
+	if s.All {
 		head = append(head, "Group", "Asked by", "Attempt", "Change", "Release")
-		widths = append(widths, limits(true, make([]int, 5)...)...)
 	} else {
 		for i, m := range machines {
 			if m.ByHand {
@@ -102,7 +123,7 @@ func formatMachineUpgrades(buffer *strings.Builder, wide bool, machines []status
 			}
 		}
 	}
-	text.WriteTable(buffer, head, rows, widths)
+	s.table(buffer, head, rows)
 }
 
 func describeUpgradePhase(m status.MachineUpgrade) string {

@@ -47,7 +47,7 @@ func TestInPlaceGolden(t *testing.T) {
 	for _, f := range StatusFormats() {
 		t.Run(string(f), func(t *testing.T) {
 			var got strings.Builder
-			if err := WriteStatus(&got, f, markedReport(), statusNow); err != nil {
+			if err := WriteStatus(&got, f, narrow, markedReport(), statusNow); err != nil {
 				t.Fatalf("WriteStatus: %v", err)
 			}
 			golden(t, "status-marked."+string(f), got.String())
@@ -62,7 +62,7 @@ func TestInPlaceQuiet(t *testing.T) {
 	r.InPlace.Groups, r.InPlace.Machines, r.InPlace.Lock = r.InPlace.Groups[2:], r.InPlace.Machines[2:3], nil
 	for _, format := range StatusFormats() {
 		var got strings.Builder
-		if err := WriteStatus(&got, format, r, statusNow); err != nil {
+		if err := WriteStatus(&got, format, narrow, r, statusNow); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(got.String(), "Done") != (format != Table) {
@@ -85,13 +85,13 @@ func TestOffSpec(t *testing.T) {
 		wants  []string
 	}{
 		{Wide, []string{
-			"Upgrade: none; everything is at v1.30.14, but for the nodes that annotations brought to other versions (1).\n",
+			"No upgrade is under way: everything is at v1.30.14, except the nodes",
 			"\nAt other versions than their specs say:\n  Machine m-1\n    runs v1.30.77 by annotation, its spec says v1.30.14; Cluster API takes it for being upgraded",
 		}},
 		{JSON, []string{`"offSpec": [`, `"runs": "v1.30.77"`, `"spec": "v1.30.14"`, `"blocksTopology": true`}},
 	} {
 		var got strings.Builder
-		if err := WriteStatus(&got, test.format, r, statusNow); err != nil {
+		if err := WriteStatus(&got, test.format, narrow, r, statusNow); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range test.wants {

@@ -73,7 +73,7 @@ func TestStatusGolden(t *testing.T) {
 		for _, f := range StatusFormats() {
 			t.Run(name+"/"+string(f), func(t *testing.T) {
 				var got strings.Builder
-				if err := WriteStatus(&got, f, r, statusNow); err != nil {
+				if err := WriteStatus(&got, f, narrow, r, statusNow); err != nil {
 					t.Fatalf("WriteStatus: %v", err)
 				}
 				golden(t, "status-"+name+"."+string(f), got.String())
@@ -88,11 +88,11 @@ func TestStatusFormats(t *testing.T) {
 		t.Errorf("ParseFormat: %v, want an error that lists the formats", err)
 	}
 	for _, f := range []Format{Mermaid, "xml"} {
-		if err := WriteStatus(&strings.Builder{}, f, status.Report{}, statusNow); err == nil {
+		if err := WriteStatus(&strings.Builder{}, f, narrow, status.Report{}, statusNow); err == nil {
 			t.Errorf("format %s: no error", f)
 		}
 	}
-	if err := WriteStatus(brokenWriter{}, Table, status.Report{}, statusNow); !errors.Is(err, errBroken) {
+	if err := WriteStatus(brokenWriter{}, Table, narrow, status.Report{}, statusNow); !errors.Is(err, errBroken) {
 		t.Errorf("%v, want the writer's error", err)
 	}
 }

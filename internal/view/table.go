@@ -10,18 +10,10 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-const (
-	// tableWidth is how wide a table may get, in characters: it must be readable in a 100-column terminal.
-	tableWidth = 100
-	// minNoteWidth is what remains for notes when operations are very long; then the table is wider than tableWidth.
-	minNoteWidth = 30
-	// maxOperationWidth is where operations with long lists of groups are wrapped.
-	maxOperationWidth = 40
-	// shownGroups is how many names a list of groups may have before it is cut to one less and a count.
-	shownGroups = 4
-)
+// shownGroups is how many names a list of groups may have before it is cut to one less and a count.
+const shownGroups = 4
 
-func planTable(c Chain) string {
+func planTable(c Chain, s Screen) string {
 	if len(c.Plan.Operations) == 0 {
 		return nothingToDo(c) + "\n"
 	}
@@ -31,26 +23,16 @@ func planTable(c Chain) string {
 		rows = append(rows, []string{describeOperation(o, c.HideGroups), notes[i]})
 	}
 	var buffer strings.Builder
-	operationWidth := text.ColumnWidth("Operation", rows, 0, maxOperationWidth)
-	// Two columns with a space on each side need three bars.
-	noteWidth := text.ColumnWidth("Note", rows, 1, max(tableWidth-7-operationWidth, minNoteWidth))
-	text.WriteRows(&buffer, []string{"Operation", "Note"}, rows, []int{operationWidth, noteWidth})
+	s.paragraph(&buffer, fmt.Sprintf("The upgrade to %s takes %s", c.Target, computeSummary(c).describe()))
 	buffer.WriteString("\n")
-	writeParagraph(&buffer, computeSummary(c).sentence(), tableWidth)
+	s.table(&buffer, []string{"Operation", "Note"}, rows)
 	if c.ShowUpdates {
-		formatUpdatesOf(&buffer, c)
+		formatUpdatesOf(&buffer, s, c)
 	}
 	if c.Explained {
-		formatExplanation(&buffer, c.Explanation)
+		formatExplanation(&buffer, s, c.Explanation)
 	}
 	return buffer.String()
-}
-
-// writeParagraph writes words in lines of a width.
-func writeParagraph(buffer *strings.Builder, words string, width int) {
-	for _, line := range text.Wrap(text.Printable(words), width) {
-		buffer.WriteString(line + "\n")
-	}
 }
 
 func nothingToDo(c Chain) string {
@@ -83,7 +65,7 @@ func describeGroups(names []string) string {
 	return strings.Join(printed, ", ")
 }
 
-func formatExplanation(text *strings.Builder, lines []plan.ExplanationLine) {
+func formatExplanation(buffer *strings.Builder, s Screen, lines []plan.ExplanationLine) {
 	topics := make([]topic, 0, len(lines))
 	for _, l := range lines {
 		name := string(l.Topic)
@@ -92,7 +74,7 @@ func formatExplanation(text *strings.Builder, lines []plan.ExplanationLine) {
 		}
 		topics = append(topics, topic{name: name, text: l.Text})
 	}
-	formatTopics(text, "Why", topics)
+	formatTopics(buffer, s, "Why", topics)
 }
 
 // topic is something that is said about one thing.
@@ -101,16 +83,20 @@ type topic struct{ name, text string }
 // maxTopicWidth is where long names are wrapped.
 const maxTopicWidth = 30
 
-func formatTopics(buffer *strings.Builder, title string, topics []topic) {
+func formatTopics(buffer *strings.Builder, s Screen, title string, topics []topic) {
 	buffer.WriteString("\n" + title + ":\n")
+	nameWidth := 0
+	if s.Width > 0 {
+		nameWidth = maxTopicWidth
+	}
 	width := 0
 	for _, t := range topics {
-		for _, part := range text.Wrap(t.name, maxTopicWidth) {
+		for _, part := range text.Wrap(t.name, nameWidth) {
 			width = max(width, utf8.RuneCountInString(part))
 		}
 	}
 	for _, t := range topics {
-		names, parts := text.Wrap(t.name, maxTopicWidth), text.Wrap(text.Printable(t.text), tableWidth-width-4)
+		names, parts := text.Wrap(t.name, nameWidth), text.Wrap(text.Printable(t.text), s.remaining(width+4))
 		for i := range max(len(names), len(parts)) {
 			name, part := "", ""
 			if i < len(names) {
@@ -126,11 +112,11 @@ func formatTopics(buffer *strings.Builder, title string, topics []topic) {
 
 // WriteNotes writes what a reader of a table should know besides, one paragraph for each note. A note is a sentence without
 // a capital or full stop.
-func WriteNotes(w io.Writer, notes []string) error {
+func WriteNotes(w io.Writer, s Screen, notes []string) error {
 	var buffer strings.Builder
 	for _, n := range notes {
 		buffer.WriteString("\n")
-		writeParagraph(&buffer, "Note: "+n+".", tableWidth)
+		s.paragraph(&buffer, "Note: "+n+".")
 	}
 	return writeText(w, buffer.String())
 }

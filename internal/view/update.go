@@ -26,9 +26,9 @@ func allReplaced(c Chain) bool {
 }
 
 // formatUpdatesOf says how machines will be updated; groups of which the same is said share a line.
-func formatUpdatesOf(text *strings.Builder, c Chain) {
+func formatUpdatesOf(buffer *strings.Builder, s Screen, c Chain) {
 	if allReplaced(c) {
-		text.WriteString("\nMachines are replaced, because no UpdatePolicy selects them.\n")
+		buffer.WriteString("\nMachines are replaced, because no UpdatePolicy selects them.\n")
 		return
 	}
 	var messages []string
@@ -51,5 +51,5 @@ func formatUpdatesOf(text *strings.Builder, c Chain) {
 	for _, m := range messages {
 		topics = append(topics, topic{name: describeGroups(groups[m]), text: m})
 	}
-	formatTopics(text, "Machines", topics)
+	formatTopics(buffer, s, "Machines", topics)
 }

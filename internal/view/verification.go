@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/text"
@@ -60,39 +61,61 @@ func (v *Verification) Add(s VerifiedStudy, counterexample *Counterexample) {
 }
 
 // WriteVerification shows a verification.
-func WriteVerification(w io.Writer, f Format, v Verification) error {
-	return show(w, f, v, texts{table: func() string { return verificationText(v) }})
+func WriteVerification(w io.Writer, f Format, s Screen, v Verification) error {
+	return show(w, f, v, texts{table: func() string { return verificationText(s, v) }})
 }
 
-func verificationText(v Verification) string {
+func verificationText(s Screen, v Verification) string {
 	var b strings.Builder
-	subject := strings.TrimSpace("the upgrade of " + v.Cluster)
-	if v.Cluster == "" {
-		subject = "the upgrade"
-	}
-	fmt.Fprintf(&b, "%s from %s to %s\n\n", strings.ToUpper(subject[:1])+subject[1:], v.From, v.To)
-	for _, s := range v.Studies {
-		visited := "all of them"
-		if !s.Complete {
-			visited = "cut off there"
+	s.verdict(&b, verificationTone(v), verificationVerdict(v))
+	if c := v.Counterexample; c != nil {
+		fmt.Fprintf(&b, "\nThe shortest way there (%s):\n", c.Study)
+		for i, line := range c.Trace {
+			s.hanging(&b, fmt.Sprintf("%4d. ", i+1), line)
 		}
-		fmt.Fprintf(&b, "%-12s %8d states, %9d transitions, %s\n", s.Name, s.States, s.Transitions, visited)
-		fmt.Fprintf(&b, "             %s\n", s.Varies)
+	}
+	rows := make([][]string, 0, len(v.Studies))
+	for _, study := range v.Studies {
+		visited := "all"
+		if !study.Complete {
+			visited = "cut off"
+		}
+		rows = append(rows, []string{study.Name, strconv.Itoa(study.States), strconv.Itoa(study.Transitions), visited, study.Varies})
 	}
 	b.WriteString("\n")
-	switch c := v.Counterexample; {
-	case c != nil:
-		fmt.Fprintf(&b, "NOT SAFE (%s): %s\n", c.Study, c.Problem)
-		for i, line := range c.Trace {
-			fmt.Fprintf(&b, "%4d. %s\n", i+1, line)
-		}
-	case !v.Complete:
-		fmt.Fprintf(&b, "No fault was found in %d states and %d transitions, in %.1f s. That is not all that can happen.\n", v.States, v.Transitions, v.Seconds)
-	default:
-		fmt.Fprintf(&b, "Every interleaving of this upgrade is safe: %d states, %d transitions, in %.1f s.\n", v.States, v.Transitions, v.Seconds)
-	}
+	s.table(&b, []string{"Study", "States", "Transitions", "Visited", "What happens at any point"}, rows)
 	for _, note := range v.Notes {
-		fmt.Fprintf(&b, "Note: %s\n", note)
+		b.WriteString("\n")
+		s.paragraph(&b, "Note: "+note)
 	}
 	return b.String()
+}
+
+func verificationTone(v Verification) tone {
+	switch {
+	case v.Counterexample != nil:
+		return bad
+	case !v.Complete:
+		return fair
+	default:
+		return good
+	}
+}
+
+// verificationVerdict answers in one sentence whether an upgrade is safe.
+func verificationVerdict(v Verification) string {
+	subject := "upgrade"
+	if v.Cluster != "" {
+		subject += " of " + v.Cluster
+	}
+	subject += fmt.Sprintf(" from %s to %s", v.From, v.To)
+	cost := fmt.Sprintf("%d states, %d transitions, in %.1f s", v.States, v.Transitions, v.Seconds)
+	switch c := v.Counterexample; {
+	case c != nil:
+		return fmt.Sprintf("The %s is NOT SAFE: %s", subject, c.Problem)
+	case !v.Complete:
+		return fmt.Sprintf("The %s has no fault in what was explored (%s), which is not all that can happen.", subject, cost)
+	default:
+		return fmt.Sprintf("The %s is safe in every interleaving: %s.", subject, cost)
+	}
 }

@@ -53,9 +53,9 @@ type Chain struct {
 }
 
 // Write shows a chain.
-func Write(w io.Writer, f Format, c Chain) error {
+func Write(w io.Writer, f Format, s Screen, c Chain) error {
 	return show(w, f, newPlanDocument(c), texts{
-		table: func() string { return planTable(c) }, mermaid: func() string { return mermaid(c) },
+		table: func() string { return planTable(c, s) }, mermaid: func() string { return mermaid(c) },
 	})
 }
 

@@ -16,6 +16,9 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+// narrow is a terminal of 100 columns.
+var narrow = Screen{Width: 100}
+
 func versions(texts ...string) []version.Version {
 	var list []version.Version
 	for _, t := range texts {
@@ -90,7 +93,7 @@ func TestGolden(t *testing.T) {
 		for _, f := range Formats() {
 			t.Run(name+"/"+string(f), func(t *testing.T) {
 				var got strings.Builder
-				if err := Write(&got, f, c); err != nil {
+				if err := Write(&got, f, narrow, c); err != nil {
 					t.Fatalf("Write: %v", err)
 				}
 				golden(t, name+"."+string(f), got.String())
@@ -127,26 +130,26 @@ func checkText(t *testing.T, f Format, text string) {
 		t.Errorf("the %s has control characters", f)
 	}
 	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); f == Table && n > tableWidth {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); f == Table && n > narrow.Width {
 			t.Errorf("a line has %d characters: %s", n, line)
 		}
 	}
 }
 
-func TestSummary(t *testing.T) {
+func TestDescribeSummary(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		in   summary
 		want string
 	}{
-		{"saved", summary{4, 2, 6, 12}, "4 control plane upgrades, 2 worker stops: 6 worker rollouts instead of 12, 6 saved against upgrading every worker at every minor."},
-		{"one", summary{1, 1, 1, 1}, "1 control plane upgrade, 1 worker stop: 1 worker rollout, as many as upgrading every worker at every minor."},
-		{"more", summary{5, 5, 5, 4}, "5 control plane upgrades, 5 worker stops: 5 worker rollouts, 1 more than upgrading every worker at every minor."},
-		{"no workers", summary{4, 0, 0, 0}, "4 control plane upgrades, 0 worker stops."},
+		{"saved", summary{4, 2, 6, 12}, "4 control plane upgrades and 2 worker stops: 6 worker rollouts instead of 12, 6 saved against upgrading every worker at every minor."},
+		{"one", summary{1, 1, 1, 1}, "1 control plane upgrade and 1 worker stop: 1 worker rollout, as many as upgrading every worker at every minor."},
+		{"more", summary{5, 5, 5, 4}, "5 control plane upgrades and 5 worker stops: 5 worker rollouts, 1 more than upgrading every worker at every minor."},
+		{"no workers", summary{4, 0, 0, 0}, "4 control plane upgrades and 0 worker stops."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.in.sentence()); diff != "" {
-				t.Errorf("sentence (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, test.in.describe()); diff != "" {
+				t.Errorf("describe (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -195,7 +198,7 @@ func TestWriteComparison(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got strings.Builder
-			same, err := WriteComparison(&got, planned, test.observed)
+			same, err := WriteComparison(&got, narrow, planned, test.observed)
 			if err != nil || same != test.same {
 				t.Errorf("WriteComparison returns %v, %v; want %v", same, err, test.same)
 			}
@@ -209,7 +212,7 @@ func TestUnknownFormat(t *testing.T) {
 	if _, err := ParseFormat("xml", Formats()); err == nil || !strings.Contains(err.Error(), `"mermaid"`) {
 		t.Errorf("ParseFormat: %v, want an error that lists the formats", err)
 	}
-	if err := Write(&strings.Builder{}, "xml", Chain{}); err == nil {
+	if err := Write(&strings.Builder{}, "xml", narrow, Chain{}); err == nil {
 		t.Error("Write: no error")
 	}
 }
@@ -223,7 +226,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 func TestWriteErrorsAreReported(t *testing.T) {
 	c := compute(t, fourMinors())
 	for _, f := range Formats() {
-		if err := Write(brokenWriter{}, f, c); !errors.Is(err, errBroken) {
+		if err := Write(brokenWriter{}, f, narrow, c); !errors.Is(err, errBroken) {
 			t.Errorf("%s: %v, want the writer's error", f, err)
 		}
 	}

@@ -53,7 +53,9 @@ var errSick = errors.New("errors were found")
 type options struct {
 	files  []string
 	output string
-	kube   *genericclioptions.ConfigFlags
+	// all shows also the checks that found nothing wrong.
+	all  bool
+	kube *genericclioptions.ConfigFlags
 }
 
 // New returns windlass doctor.
@@ -80,21 +82,26 @@ func New() *cobra.Command {
 			if err != nil {
 				return cli.Report(cmd, format, err)
 			}
-			return report(cmd, format, facts)
+			return report(cmd, format, o.all, facts)
 		},
 	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "show also the checks that found nothing wrong")
 	cli.AddFilesFlag(cmd, &o.files)
 	cli.AddFormatFlag(cmd, &o.output, "the findings", view.ReportFormats())
 	cli.AddKubeFlags(cmd, o.kube)
 	return cmd
 }
 
-func report(cmd *cobra.Command, format view.Format, facts doctor.Facts) error {
+func report(cmd *cobra.Command, format view.Format, all bool, facts doctor.Facts) error {
 	findings := doctor.Examine(facts)
 	cluster := facts.Objects.Cluster
-	e := view.Examination{Namespace: cluster.Namespace, Cluster: cluster.Name, Worst: doctor.Worst(findings), Findings: findings}
-	err := view.WriteExamination(cmd.OutOrStdout(), format, e)
-	if err != nil {
+	e := view.Examination{
+		Namespace: cluster.Namespace, Cluster: cluster.Name,
+		Verdict: doctor.Verdict(facts, findings), Worst: doctor.Worst(findings), Findings: findings,
+	}
+	screen := cli.NewScreen(cmd)
+	screen.All = all
+	if err := view.WriteExamination(cmd.OutOrStdout(), format, screen, e); err != nil {
 		return err
 	}
 	if e.Worst == doctor.Error {

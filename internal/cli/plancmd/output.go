@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/planinput"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -26,11 +27,11 @@ func report(cmd *cobra.Command, in planinput.Input, r planinput.Request, p plan.
 			return fmt.Errorf("writing the plan: %w", err)
 		}
 	}
-	if err := view.Write(cmd.OutOrStdout(), in.Format, chain); err != nil {
+	if err := view.Write(cmd.OutOrStdout(), in.Format, cli.NewScreen(cmd), chain); err != nil {
 		return err
 	}
 	if in.Format == view.Table {
-		return view.WriteNotes(cmd.OutOrStdout(), notes)
+		return view.WriteNotes(cmd.OutOrStdout(), cli.NewScreen(cmd), notes)
 	}
 	for _, n := range notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "windlass: note: %s\n", n)

@@ -17,11 +17,11 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-func writeReport(w io.Writer, format view.Format, r whatif.Report) error {
+func writeReport(cmd *cobra.Command, format view.Format, r whatif.Report) error {
 	if format == view.JSON {
-		return page.JSON(w, r)
+		return page.JSON(cmd.OutOrStdout(), r)
 	}
-	return page.Table(w, r)
+	return page.Table(cmd.OutOrStdout(), cli.NewScreen(cmd).Width, r)
 }
 
 // reportFailure says why nothing is simulated. That machines are not updated at all has the exit code of an upgrade that does not end.

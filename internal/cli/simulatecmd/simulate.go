@@ -149,7 +149,7 @@ func (o *options) simulate(cmd *cobra.Command, in planinput.Input, s scenario.Si
 	if err != nil {
 		return cli.Report(cmd, in.Format, err)
 	}
-	shown := writeReport(cmd.OutOrStdout(), in.Format, report)
+	shown := writeReport(cmd, in.Format, report)
 	if err := errors.Join(shown, pageError(html.write(report))); err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (o *options) run(cmd *cobra.Command, name string, format view.Format) error
 	m.Prefix = o.prefix
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	if o.watch {
-		return watch(cmd.Context(), m, key, newScreen(cmd.OutOrStdout(), format))
+		return watch(cmd.Context(), m, key, newScreen(cmd, format))
 	}
 	facts, err := fetchFacts(cmd.Context(), m, key)
 	if err != nil {
@@ -118,5 +118,5 @@ func (o *options) run(cmd *cobra.Command, name string, format view.Format) error
 		return err
 	}
 	now := time.Now()
-	return view.WriteStatus(cmd.OutOrStdout(), format, status.Compute(facts, now), now)
+	return view.WriteStatus(cmd.OutOrStdout(), format, cli.NewScreen(cmd), status.Compute(facts, now), now)
 }

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/spf13/cobra"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli"
@@ -23,17 +26,23 @@ import (
 type screen struct {
 	out    io.Writer
 	format view.Format
-	// redraw says that out is a terminal, which shows nothing but the latest status.
-	redraw bool
-	shown  *status.Report
+	layout view.Screen
+	// size returns the columns and rows of the terminal, which shows only the latest status, as a tree. It is nil for
+	// files and pipes, and for documents.
+	size func() (width, height int)
+	// tick comes each second while there is a terminal, because what is drawn there has ages.
+	tick  <-chan time.Time
+	shown *status.Report
 }
 
-func newScreen(out io.Writer, format view.Format) *screen {
-	return &screen{out: out, format: format, redraw: !format.Structured() && cli.Terminal(out) != nil}
+func newScreen(cmd *cobra.Command, format view.Format) *screen {
+	s := &screen{out: cmd.OutOrStdout(), format: format, layout: cli.NewScreen(cmd)}
+	if terminal := cli.Terminal(s.out); terminal != nil && format == view.Table {
+		s.size = func() (width, height int) { return cli.TerminalSize(terminal) }
+		s.tick = time.Tick(time.Second)
+	}
+	return s
 }
-
-// clearScreen moves to the upper left corner and erases what stands on the terminal.
-const clearScreen = "\x1b[H\x1b[2J\x1b[3J"
 
 // show shows a status if it is not the one that is shown already.
 func (s *screen) show(r status.Report, now time.Time) error {
@@ -43,22 +52,52 @@ func (s *screen) show(r status.Report, now time.Time) error {
 	}
 	s.shown = &r
 	switch {
-	case s.redraw:
-		if _, err := fmt.Fprintf(s.out, "%sCluster %s/%s at %s\n\n", clearScreen, r.Namespace, r.Cluster, now.UTC().Format(time.TimeOnly)); err != nil {
-			return fmt.Errorf("writing the status: %w", err)
-		}
-		return view.WriteStatus(s.out, s.format, r, now)
+	case s.size != nil:
+		return s.draw(now)
 	case before == nil:
-		return view.WriteStatus(s.out, s.format, r, now)
+		return view.WriteStatus(s.out, s.format, s.layout, r, now)
 	case s.format.Structured():
 		if s.format == view.YAML {
 			if _, err := io.WriteString(s.out, "---\n"); err != nil {
 				return fmt.Errorf("writing the status: %w", err)
 			}
 		}
-		return view.WriteStatus(s.out, s.format, r, now)
+		return view.WriteStatus(s.out, s.format, s.layout, r, now)
 	}
 	return view.WriteChanges(s.out, status.Changes(*before, r), now)
+}
+
+// draw draws the latest status on the terminal.
+func (s *screen) draw(now time.Time) error {
+	var tree strings.Builder
+	width, height := s.size()
+	layout := s.layout
+	layout.Width = width
+	if err := view.WriteTree(&tree, layout, *s.shown, now); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(s.out, frame(tree.String(), height)); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}
+
+// What terminals do with output. Lines are overwritten in place: a screen that is erased first flickers.
+const (
+	home      = "\x1b[H"
+	eraseLine = "\x1b[K"
+	eraseRest = "\x1b[J"
+)
+
+// frame returns what draws a text on a terminal of that many rows. The last row stays empty for the cursor; what does
+// not fit is counted.
+func frame(text string, rows int) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if most := max(rows-1, 2); len(lines) > most {
+		cut := len(lines) - most + 1
+		lines = append(lines[:most-1:most-1], fmt.Sprintf("… %d more lines", cut))
+	}
+	return home + strings.Join(lines, eraseLine+"\n") + eraseLine + "\n" + eraseRest
 }
 
 // watch shows a Cluster's status until an upgrade is done or ctx ends, which is no error, or the Cluster cannot be read any more.
@@ -93,11 +132,29 @@ func follow(ctx context.Context, w *management.Watch, reader reader, screen *scr
 		if upgrading && isDone(report) {
 			return nil
 		}
+		if err := screen.wait(ctx, w.Changed, readAgain(facts)); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return w.Ended(ctx)
+		}
+	}
+}
+
+// wait returns when something has changed or must be read again, or when ctx ends. Meanwhile ages on the terminal grow.
+func (s *screen) wait(ctx context.Context, changed <-chan struct{}, again <-chan time.Time) error {
+	for {
 		select {
 		case <-ctx.Done():
-			return w.Ended(ctx)
-		case <-w.Changed:
-		case <-readAgain(facts):
+			return nil
+		case <-changed:
+			return nil
+		case <-again:
+			return nil
+		case now := <-s.tick:
+			if err := s.draw(now); err != nil {
+				return err
+			}
 		}
 	}
 }

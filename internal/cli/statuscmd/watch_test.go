@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/test/apiserver"
 )
@@ -69,6 +71,8 @@ func TestStatusWatch(t *testing.T) {
 			t.Errorf("the next line is %q, want %q", got, want)
 		}
 	}
+	next("0 of 1 machine is up to date; 1 waiting.")
+	next("")
 	next("| Group ")
 	next("|---")
 	next("| control plane")
@@ -88,7 +92,6 @@ func TestStatusWatch(t *testing.T) {
 	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m-1, namespace: team-a,
 labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0}, annotations: {in-place-updates.internal.cluster.x-k8s.io/update-in-progress: ""}},
 spec: {clusterName: prod, version: v1.31.2}}`)
-	next("Machine m-1 (md-0): Marked, to v1.32.1: Cluster API has not changed its spec yet")
 	put(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m-1, namespace: team-a,
 labels: {cluster.x-k8s.io/cluster-name: prod, cluster.x-k8s.io/deployment-name: md-0},
 annotations: {in-place-updates.internal.cluster.x-k8s.io/update-in-progress: "", runtime.cluster.x-k8s.io/pending-hooks: UpdateMachine}},
@@ -109,14 +112,15 @@ func TestStatusScreen(t *testing.T) {
 	before := status.Report{Namespace: "team-a", Cluster: "prod", Machines: []status.Machine{{Name: "m", Group: "md-0", State: status.Waiting}}}
 	after := before
 	after.Machines = []status.Machine{{Name: "m", Group: "md-0", State: status.UpToDate, Version: "v1.32.1"}}
+	terminal := func() (width, height int) { return 40, 10 }
 	for _, test := range []struct {
 		name   string
 		screen screen
 		first  string
 		second string
 	}{
-		{"lines", screen{format: "table"}, "| Group |", "00:00:00 Machine m (md-0): UpToDate, v1.32.1\n"},
-		{"terminal", screen{format: "table", redraw: true}, clearScreen + "Cluster team-a/prod at 00:00:00\n\n| Group |", clearScreen},
+		{"lines", screen{format: "table"}, "There are no machines.\n\n| Group |", "00:00:00 Machine m (md-0): UpToDate, v1.32.1\n"},
+		{"terminal", screen{format: "table", size: terminal}, home + "There are no machines." + eraseLine + "\n", home},
 		{"JSON", screen{format: "json"}, "{\n", "{\n"},
 		{"YAML", screen{format: "yaml"}, "blocked: []\n", "---\nblocked: []\n"},
 	} {
@@ -137,6 +141,44 @@ func TestStatusScreen(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFrame checks that a text fits the terminal, whatever its size.
+func TestFrame(t *testing.T) {
+	const text = "1\n2\n3\n4\n5\n"
+	for _, test := range []struct {
+		rows int
+		want string
+	}{
+		{rows: 10, want: home + "1" + eraseLine + "\n2" + eraseLine + "\n3" + eraseLine + "\n4" + eraseLine + "\n5" + eraseLine + "\n" + eraseRest},
+		{rows: 6, want: home + "1" + eraseLine + "\n2" + eraseLine + "\n3" + eraseLine + "\n4" + eraseLine + "\n5" + eraseLine + "\n" + eraseRest},
+		{rows: 5, want: home + "1" + eraseLine + "\n2" + eraseLine + "\n3" + eraseLine + "\n… 2 more lines" + eraseLine + "\n" + eraseRest},
+		{rows: 0, want: home + "1" + eraseLine + "\n… 4 more lines" + eraseLine + "\n" + eraseRest},
+	} {
+		if diff := cmp.Diff(test.want, frame(text, test.rows)); diff != "" {
+			t.Errorf("%d rows (-want +got):\n%s", test.rows, diff)
+		}
+	}
+}
+
+// TestWaitDraws checks that ages on a terminal grow while nothing changes.
+func TestWaitDraws(t *testing.T) {
+	var out bytes.Buffer
+	tick, changed := make(chan time.Time), make(chan struct{})
+	s := screen{
+		out: &out, format: "table", tick: tick, shown: &status.Report{Cluster: "prod"},
+		size: func() (width, height int) { return 40, 10 },
+	}
+	ended := make(chan error)
+	go func() { ended <- s.wait(t.Context(), changed, nil) }()
+	tick <- midnight
+	close(changed)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(out.String(), home+"There are no machines.") {
+		t.Errorf("a second later %q is drawn", out.String())
 	}
 }
 
@@ -190,7 +232,7 @@ spec: {version: v1.32.1, replicas: 1}, status: {version: v1.32.1}}`
 	if err := <-ended; err != nil {
 		t.Errorf("the watch ends with %v", err)
 	}
-	if len(seen) == 0 || !strings.HasPrefix(seen[0], "Upgrade to v1.32.1: under way") {
+	if len(seen) == 0 || !strings.HasPrefix(seen[0], "The upgrade to v1.32.1 is under way") {
 		t.Errorf("the first lines are %q, want the upgrade", seen)
 	}
 	isEnd := func(line string) bool {

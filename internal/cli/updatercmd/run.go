@@ -179,7 +179,10 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	printer := runPrinter{LinePrinter: cli.LinePrinter{Out: cmd.OutOrStdout(), Notes: cmd.ErrOrStderr(), JSON: o.output == outputJSON}}
+	printer := runPrinter{
+		LinePrinter: cli.LinePrinter{Out: cmd.OutOrStdout(), Notes: cmd.ErrOrStderr(), JSON: o.output == outputJSON},
+		width:       cli.NewScreen(cmd).Width,
+	}
 	printer.NoteAll(request.notes)
 	ctx, cancel := o.tools.clock.Limit(cmd.Context(), o.timeout, errRunTimeout)
 	defer cancel()

@@ -13,6 +13,8 @@ import (
 // runPrinter prints how long a run has taken with each line.
 type runPrinter struct {
 	cli.LinePrinter
+	// width is that of tables; 0 means no limit.
+	width int
 	began time.Time
 }
 
@@ -84,9 +86,6 @@ type runPlanDocument struct {
 	inPlace string
 }
 
-// whatWidth is how wide the last column of the steps may be.
-const whatWidth = 90
-
 func (p runPrinter) plan(d runPlanDocument) error {
 	if p.JSON {
 		return cli.WriteLine(p.Out, d)
@@ -105,7 +104,7 @@ func (p runPrinter) plan(d runPlanDocument) error {
 	for _, s := range d.Steps {
 		rows = append(rows, []string{string(s.Step), s.State, text.Printable(s.What)})
 	}
-	text.WriteTable(&buffer, []string{"STEP", "STATE", "WHAT"}, rows, []int{whatWidth, whatWidth, whatWidth})
+	text.WriteTable(&buffer, []string{"STEP", "STATE", "WHAT"}, rows, p.width)
 	buffer.WriteString("\n")
 	return p.Print(buffer.String())
 }

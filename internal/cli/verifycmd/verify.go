@@ -227,7 +227,7 @@ func simulatedGroups(groups []plan.Group) []explore.Group {
 }
 
 func report(cmd *cobra.Command, format view.Format, v view.Verification) error {
-	if err := view.WriteVerification(cmd.OutOrStdout(), format, v); err != nil {
+	if err := view.WriteVerification(cmd.OutOrStdout(), format, cli.NewScreen(cmd), v); err != nil {
 		return err
 	}
 	switch {

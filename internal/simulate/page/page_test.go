@@ -24,6 +24,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// terminal is the width of a terminal.
+const terminal = 100
+
+func narrow(w io.Writer, r whatif.Report) error { return Table(w, terminal, r) }
+
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", file)
@@ -104,7 +109,7 @@ func render(tb testing.TB, write func(io.Writer, whatif.Report) error, r whatif.
 }
 
 func TestGolden(t *testing.T) {
-	for file, write := range map[string]func(io.Writer, whatif.Report) error{"small.html": HTML, "small.txt": Table, "small.json": JSON} {
+	for file, write := range map[string]func(io.Writer, whatif.Report) error{"small.html": HTML, "small.txt": narrow, "small.json": JSON} {
 		got := render(t, write, smallReport())
 		golden(t, file, got)
 		if again := render(t, write, smallReport()); again != got {
@@ -126,14 +131,14 @@ func TestLargeReportIsSmall(t *testing.T) {
 	if got := len(render(t, HTML, r)); got > 1<<20 {
 		t.Errorf("the page has %d bytes", got)
 	}
-	text := render(t, Table, r)
+	text := render(t, narrow, r)
 	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > tableWidth+5 {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > terminal {
 			t.Errorf("a line of %d characters: %s", n, line)
 		}
 	}
-	for line := range strings.Lines(render(t, Table, sampleReport(t, 300, 3))) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > tableWidth {
+	for line := range strings.Lines(render(t, narrow, sampleReport(t, 300, 3))) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > terminal {
 			t.Errorf("a line of %d characters: %s", n, line)
 		}
 	}
@@ -289,7 +294,7 @@ func TestNothingBreaksOut(t *testing.T) {
 		if err := checkPage(page.String()); err != nil {
 			t.Fatal(err)
 		}
-		if err := Table(&table, r); err != nil {
+		if err := narrow(&table, r); err != nil {
 			t.Fatalf("Table: %v", err)
 		}
 		if bad := strings.IndexFunc(table.String(), func(c rune) bool { return c < ' ' && c != '\n' || c == '\u202e' }); bad >= 0 {

@@ -1,34 +1,36 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// tableWidth is how wide lines get, in characters: as in the other tables of windlass.
-const tableWidth = 100
-
-// nameWidth is how wide the first column of a table gets. It leaves room for numbers of up to seven digits in the others.
-const nameWidth = 24
-
-// Table writes what matters of a report for a terminal: the variants beside each other, where their time goes, and what is disrupted as configured.
-func Table(w io.Writer, r whatif.Report) error {
-	var out strings.Builder
-	paragraph(&out, describeUpgrade(r.Inputs)+": "+describeFleet(r.Inputs)+". "+describeRuns(r.Inputs)+".")
+// Table writes what matters of a report for people: how long the upgrade takes, the variants beside each
+// other, where their time goes, and what is disrupted as configured. Lines are at most width characters wide; 0 means no
+// limit.
+func Table(w io.Writer, width int, r whatif.Report) error {
+	out := &tableWriter{width: width}
 	if len(r.Variants) > 0 {
-		formatVariants(&out, r)
-		formatUnfinished(&out, r)
-		formatFirst(&out, r)
+		out.paragraph(describeVerdict(r))
+		out.WriteString("\n")
+	}
+	out.paragraph(describeUpgrade(r.Inputs) + ": " + describeFleet(r.Inputs) + ". " + describeRuns(r.Inputs) + ".")
+	if len(r.Variants) > 0 {
+		out.variants(r)
+		out.unfinished(r)
+		out.first(r)
 	}
 	if len(r.Assumptions) > 0 {
 		out.WriteString("\nAssumed:\n")
 		for _, a := range r.Assumptions {
-			item(&out, sentence(a))
+			out.item(sentence(a))
 		}
 	}
 	if _, err := io.WriteString(w, out.String()); err != nil {
@@ -37,15 +39,55 @@ func Table(w io.Writer, r whatif.Report) error {
 	return nil
 }
 
-func formatVariants(out *strings.Builder, r whatif.Report) {
+// describeVerdict answers how long the upgrade takes as configured, and which other variant is faster.
+func describeVerdict(r whatif.Report) string {
+	first, runs := r.Variants[0], r.Inputs.Runs
+	completed := first.Outcomes.Completed
+	verdict := ""
+	switch {
+	case first.Duration == nil || completed == 0:
+		verdict = fmt.Sprintf("The upgrade does not complete in any of %s.", count(runs, "run"))
+	case runs == 1:
+		verdict = fmt.Sprintf("The upgrade takes %s in the only run.", duration(first.Duration.P50Seconds))
+	default:
+		verdict = fmt.Sprintf("The upgrade takes %s (median); 9 of 10 completed runs take at most %s.",
+			duration(first.Duration.P50Seconds), duration(first.Duration.P90Seconds))
+	}
+	if completed > 0 && completed < runs {
+		verdict += fmt.Sprintf(" %s of %s do not complete.", integer(runs-completed), count(runs, "run"))
+	}
+	fastest := slices.MinFunc(r.Variants, func(a, b whatif.Result) int {
+		return cmp.Compare(median(a, runs), median(b, runs))
+	})
+	if m := median(fastest, runs); m < median(first, runs) {
+		verdict += fmt.Sprintf(" The fastest variant, %s, takes %s.", name(fastest.Name), duration(m))
+	}
+	return verdict
+}
+
+// median is the median duration in seconds; infinite for a variant of which a run does not complete.
+func median(v whatif.Result, runs int) float64 {
+	if v.Duration == nil || v.Outcomes.Completed < runs {
+		return math.Inf(1)
+	}
+	return v.Duration.P50Seconds
+}
+
+// tableWriter collects the lines of a table.
+type tableWriter struct {
+	strings.Builder
+	width int
+}
+
+func (out *tableWriter) variants(r whatif.Report) {
 	var durations, costs [][]string
 	for _, v := range r.Variants {
 		durations, costs = append(durations, durationCells(r, v)), append(costs, costCells(v))
 	}
 	out.WriteString("\n")
-	formatFigures(out, []string{"Variant", "Completed", "p10", "p50", "p90"}, durations, []int{0, 1, 2, 3, 4})
+	out.figures([]string{"Variant", "Completed", "p10", "p50", "p90"}, durations, []int{0, 1, 2, 3, 4})
 	out.WriteString("\n")
-	formatFigures(out, []string{"Variant", "Down (h)", "Updated", "Replaced", "Failed", "In flight", "API writes", "Per machine"}, costs, []int{0, 1, 2, 3, 5, 6, 7, 8})
+	out.figures([]string{"Variant", "Down (h)", "Updated", "Replaced", "Failed", "In flight", "API writes", "Per machine"}, costs, []int{0, 1, 2, 3, 5, 6, 7, 8})
 	var survivors, paths []string
 	for _, v := range r.Variants {
 		if s := describeSurvivors(r.Inputs, v); s != "" {
@@ -55,23 +97,12 @@ func formatVariants(out *strings.Builder, r whatif.Report) {
 			paths = append(paths, name(v.Name)+": "+s)
 		}
 	}
-	items(out, "Few runs were completed:", survivors)
-	items(out, "Where the time goes:", paths)
+	out.items("Few runs were completed:", survivors)
+	out.items("Where the time goes:", paths)
 }
 
-// formatFigures writes a table of some of the cells of each row, because there is no room for all.
-func formatFigures(out *strings.Builder, head []string, rows [][]string, shown []int) {
-	limits := make([]int, len(head))
-	for i, h := range head {
-		// Heads may be broken between words, numbers are not broken from their units.
-		for word := range strings.FieldsSeq(h) {
-			limits[i] = max(limits[i], len(word))
-		}
-		for _, row := range rows {
-			limits[i] = max(limits[i], utf8.RuneCountInString(row[shown[i]]))
-		}
-	}
-	limits[0] = nameWidth
+// figures writes a table of some of the cells of each row, because there is no room for all.
+func (out *tableWriter) figures(head []string, rows [][]string, shown []int) {
 	selected := make([][]string, 0, len(rows))
 	for _, row := range rows {
 		cells := make([]string, 0, len(shown))
@@ -80,10 +111,10 @@ func formatFigures(out *strings.Builder, head []string, rows [][]string, shown [
 		}
 		selected = append(selected, cells)
 	}
-	text.WriteFigures(out, head, selected, limits)
+	text.WriteFigures(&out.Builder, head, selected, out.width)
 }
 
-func formatUnfinished(out *strings.Builder, r whatif.Report) {
+func (out *tableWriter) unfinished(r whatif.Report) {
 	var said []string
 	for _, v := range r.Variants {
 		for _, reason := range describeReasons(v) {
@@ -93,11 +124,11 @@ func formatUnfinished(out *strings.Builder, r whatif.Report) {
 			said = append(said, name(v.Name)+": an invariant did not hold. "+plain(describeViolation(*v.Violation)))
 		}
 	}
-	items(out, "Not completed:", said)
+	out.items("Not completed:", said)
 }
 
-// formatFirst is about the first variant.
-func formatFirst(out *strings.Builder, r whatif.Report) {
+// first is about the first variant.
+func (out *tableWriter) first(r whatif.Report) {
 	groups := selectWorst(r.Variants[0].Median.Groups)
 	if len(groups) == 0 {
 		return
@@ -107,34 +138,35 @@ func formatFirst(out *strings.Builder, r whatif.Report) {
 		rows = append(rows, groupCells(g, r.Inputs.Clusters))
 	}
 	fmt.Fprintf(out, "\nGroups whose machines are down for the longest, %s, seed %d:\n", name(r.Variants[0].Name), r.Variants[0].Median.Seed)
-	formatFigures(out, []string{"Group", "Machines", "Stops", "Updated", "Replaced", "Failed", "At most", "Down (h)"}, rows, []int{0, 1, 2, 3, 4, 6, 7, 8})
+	out.figures([]string{"Group", "Machines", "Stops", "Updated", "Replaced", "Failed", "At most", "Down (h)"}, rows, []int{0, 1, 2, 3, 4, 6, 7, 8})
 }
 
-func paragraph(out *strings.Builder, s string) {
-	for _, line := range text.Wrap(plain(s), tableWidth) {
+func (out *tableWriter) paragraph(s string) {
+	for _, line := range text.Wrap(plain(s), out.width) {
 		out.WriteString(line + "\n")
 	}
 }
 
 // items writes a list under a heading, if there is anything in it.
-func items(out *strings.Builder, heading string, said []string) {
+func (out *tableWriter) items(heading string, said []string) {
 	if len(said) == 0 {
 		return
 	}
 	out.WriteString("\n" + heading + "\n")
 	for _, s := range said {
-		item(out, s)
+		out.item(s)
 	}
 }
 
-func item(out *strings.Builder, s string) {
-	const indent = 2
-	for i, line := range text.Wrap(plain(s), tableWidth-2*indent) {
-		if i == 0 {
-			out.WriteString("- " + line + "\n")
-			continue
-		}
-		out.WriteString("  " + line + "\n")
+func (out *tableWriter) item(s string) {
+	before := "- "
+	width := out.width
+	if width > 0 {
+		width = max(width-len(before), 1)
+	}
+	for _, line := range text.Wrap(plain(s), width) {
+		out.WriteString(before + line + "\n")
+		before = "  "
 	}
 }
 

@@ -34,7 +34,7 @@ func TestFewRunsCompleted(t *testing.T) {
 		150: "",
 	} {
 		r := unfinishedReport(completed)
-		for form, text := range map[string]string{"table": oneLine(render(t, Table, r)), "page": oneLine(render(t, HTML, r))} {
+		for form, text := range map[string]string{"table": oneLine(render(t, narrow, r)), "page": oneLine(render(t, HTML, r))} {
 			if want == "" && strings.Contains(text, "Over all runs") || !strings.Contains(text, want) {
 				t.Errorf("%d completed: the %s has no %q:\n%s", completed, form, want, text)
 			}
@@ -49,7 +49,7 @@ func TestReasons(t *testing.T) {
 	t.Parallel()
 	for completed, others := range map[int]string{6: "and 44 more runs for other reasons", 49: "and 1 more run for other reasons", 50: ""} {
 		r := unfinishedReport(completed)
-		for form, text := range map[string]string{"table": oneLine(render(t, Table, r)), "page": oneLine(render(t, HTML, r))} {
+		for form, text := range map[string]string{"table": oneLine(render(t, narrow, r)), "page": oneLine(render(t, HTML, r))} {
 			if !strings.Contains(text, "250 runs got stuck, the first with seed 9 at machine a/b/12: disk full") || !strings.Contains(text, others) {
 				t.Errorf("%d completed: the %s does not say why, or not %q:\n%s", completed, form, others, text)
 			}
@@ -76,7 +76,7 @@ func TestNothingToShow(t *testing.T) {
 		r := unfinishedReport(300)
 		r.Variants[0].Unfinished = nil
 		tt.change(&r.Variants[0].Median)
-		for form, text := range map[string]string{"table": oneLine(render(t, Table, r)), "page": oneLine(render(t, HTML, r))} {
+		for form, text := range map[string]string{"table": oneLine(render(t, narrow, r)), "page": oneLine(render(t, HTML, r))} {
 			for _, s := range tt.has {
 				if !strings.Contains(text, s) {
 					t.Errorf("%s: the %s has no %q:\n%s", name, form, s, text)

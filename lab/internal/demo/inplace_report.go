@@ -23,7 +23,7 @@ var ErrUncounted = errors.New("the updates in place are not those that were plan
 func ReportInPlace(w io.Writer, r Result) error {
 	var text strings.Builder
 	text.WriteString("\nPlanned, and observed on the API server's objects:\n\n")
-	same, err := view.WriteComparison(&text, r.Planned.Operations, r.Observed)
+	same, err := view.WriteComparison(&text, screen, r.Planned.Operations, r.Observed)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func Report(w io.Writer, r Result) error {
 	if _, err := fmt.Fprint(w, "\nPlanned, and observed on the API server's objects:\n\n"); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	same, err := view.WriteComparison(w, r.Planned.Operations, r.Observed)
+	same, err := view.WriteComparison(w, screen, r.Planned.Operations, r.Observed)
 	if err != nil {
 		return err
 	}

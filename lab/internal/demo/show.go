@@ -59,11 +59,16 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", seconds/60, seconds%60)
 }
 
+// screen is how tables of the demo are laid out, wherever they go.
+var screen = view.Screen{Width: 100}
+
 func writePlan(w io.Writer, request plan.Request, planned plan.Plan) error {
 	if _, err := fmt.Fprint(w, "\nThe plan:\n\n"); err != nil {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
-	if err := view.Write(w, view.Table, view.Chain{Plan: planned, ControlPlane: request.Inventory.ControlPlane, Target: request.Target}); err != nil {
+	if err := view.Write(w, view.Table, screen, view.Chain{
+		Plan: planned, ControlPlane: request.Inventory.ControlPlane, Target: request.Target,
+	}); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w)

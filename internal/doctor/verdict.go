@@ -1,0 +1,95 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Verdict answers in one sentence whether the machines of a cluster can be updated in place. found must be what
+// Examine returned for f. It counts machines, or groups while no machine exists.
+func Verdict(f Facts, found []Finding) string {
+	groups := listGroups(f)
+	what, total := "machine", 0
+	for _, g := range groups {
+		total += len(g.machines)
+	}
+	grouped := total == 0
+	if grouped {
+		what, total = "group", len(groups)
+	}
+	counts := make(map[Severity]int)
+	replaced := 0
+	for i, g := range groups {
+		n := len(g.machines)
+		if grouped {
+			n = 1
+		}
+		if g.err == nil && !g.selected.InPlace {
+			replaced += n
+			continue
+		}
+		counts[found[i].Severity] += n
+	}
+	words := describeKept(total, counts, replaced, what)
+	if n := countUnrun(f, found); n > 0 {
+		words += fmt.Sprintf("; %s could not run", plural(n, "check"))
+	}
+	return words + "."
+}
+
+func describeKept(total int, counts map[Severity]int, replaced int, what string) string {
+	if total == 0 {
+		return "The cluster has no groups of machines"
+	}
+	kinds := []struct {
+		n                int
+		one, many, whole string
+	}{
+		{
+			counts[Error], "cannot be updated in place", "cannot be updated in place",
+			"None of the %s can be updated in place",
+		},
+		{counts[OK], "can be updated in place", "can be updated in place", "All %s can be updated in place"},
+		{
+			counts[Warning], "can be updated in place unless a warning applies",
+			"can be updated in place unless a warning applies", "All %s can be updated in place unless a warning applies",
+		},
+		{
+			replaced, "is replaced, because no UpdatePolicy keeps it", "are replaced, because no UpdatePolicy keeps them",
+			"All %s are replaced, because no UpdatePolicy keeps them",
+		},
+	}
+	var parts []string
+	for _, k := range kinds {
+		switch {
+		case k.n == 0:
+		case total == 1:
+			parts = append(parts, "The only "+what+" "+k.one)
+		case k.n == total:
+			parts = append(parts, fmt.Sprintf(k.whole, plural(total, what)))
+		case len(parts) > 0:
+			parts = append(parts, fmt.Sprintf("%d %s", k.n, pick(k.n, k.one, k.many)))
+		default:
+			parts = append(parts, fmt.Sprintf("%d of %s %s", k.n, plural(total, what), pick(k.n, k.one, k.many)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// countUnrun counts the checks that were left out, or that could not tell something.
+func countUnrun(f Facts, found []Finding) int {
+	return len(slices.DeleteFunc(slices.Clone(checks), func(c check) bool {
+		unknown := func(found Finding) bool { return found.ID == c.id && found.Unknown }
+		return c.id == CheckUnread || !slices.ContainsFunc(c.needs, f.unread) && !slices.ContainsFunc(found, unknown)
+	}))
+}
+
+func pick(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+func plural(n int, what string) string { return fmt.Sprintf("%d %s", n, pick(n, what, what+"s")) }

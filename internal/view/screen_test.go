@@ -1,0 +1,95 @@
+package view
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+var ansi = regexp.MustCompile(`\x1b\[[0-9]+m`)
+
+// TestColorsOnlyRepeat checks that colors are used, and that the words are the same without them.
+func TestColorsOnlyRepeat(t *testing.T) {
+	failed := busyReport()
+	resting := status.Report{Cluster: "prod", Groups: busyReport().Groups[:1]}
+	for _, test := range []struct {
+		name  string
+		write func(*strings.Builder, Screen) error
+		want  string
+	}{
+		{"status", func(b *strings.Builder, s Screen) error { return WriteStatus(b, Table, s, failed, statusNow) }, "\x1b[31m11 of 22"},
+		{"tree", func(b *strings.Builder, s Screen) error { return WriteTree(b, s, failed, statusNow) }, "\x1b[31m████"},
+		{"at rest", func(b *strings.Builder, s Screen) error { return WriteTree(b, s, resting, statusNow) }, "\x1b[32mAll machines"},
+		{"safe", func(b *strings.Builder, s Screen) error {
+			return WriteVerification(b, Table, s, Verification{Safe: true, Complete: true})
+		}, "\x1b[32mThe upgrade"},
+		{"cut off", func(b *strings.Builder, s Screen) error {
+			return WriteVerification(b, Table, s, Verification{Safe: true})
+		}, "\x1b[33mThe upgrade"},
+		{"unsafe", func(b *strings.Builder, s Screen) error {
+			return WriteVerification(b, Table, s, Verification{Counterexample: &Counterexample{Problem: "skew"}})
+		}, "\x1b[31mThe upgrade"},
+		{"examination", func(b *strings.Builder, s Screen) error {
+			return WriteExamination(b, Table, s, Examination{Verdict: "None can.", Worst: "Error"})
+		}, "\x1b[31mNone can.\x1b[0m"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var plain, colored strings.Builder
+			if err := test.write(&plain, Screen{Width: 60}); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.write(&colored, Screen{Width: 60, Color: true}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(plain.String(), ansi.ReplaceAllString(colored.String(), "")); diff != "" {
+				t.Errorf("without colors (-plain +colored):\n%s", diff)
+			}
+			if !strings.Contains(colored.String(), test.want) {
+				t.Errorf("lacks %q:\n%q", test.want, colored.String())
+			}
+		})
+	}
+}
+
+func TestVerificationText(t *testing.T) {
+	v := Verification{
+		Cluster: "prod", Complete: true, Safe: true, Notes: []string{"not shown: x"},
+		Studies: []VerifiedStudy{{Name: "hooks", Varies: "hooks block, fail, or are not reached", States: 12, Transitions: 345, Complete: true}},
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*Verification)
+		want   string
+	}{
+		{"safe", func(*Verification) {}, "The upgrade of prod from v1.0.0 to v1.1.0 is safe in every interleaving: 12 states, 345 transitions, in 1.5 s.\n\n"},
+		{"cut off", func(v *Verification) { v.Complete = false }, "The upgrade of prod from v1.0.0 to v1.1.0 has no fault in what was explored (12 states, 345 transitions, in 1.5 s), which is not all that can happen.\n\n"},
+		{"a fault", func(v *Verification) {
+			v.Counterexample = &Counterexample{Study: "hooks", Problem: "md-0 is 4 minors behind", Trace: []string{"a", "b"}}
+		}, "The upgrade of prod from v1.0.0 to v1.1.0 is NOT SAFE: md-0 is 4 minors behind\n\nThe shortest way there (hooks):\n   1. a\n   2. b\n\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := v
+			v.From, v.To = version.MustParse("v1.0.0"), version.MustParse("v1.1.0")
+			v.States, v.Transitions, v.Seconds = 12, 345, 1.5
+			test.change(&v)
+			var got strings.Builder
+			if err := WriteVerification(&got, Table, Screen{}, v); err != nil {
+				t.Fatal(err)
+			}
+			want := test.want + `| Study | States | Transitions | Visited | What happens at any point             |
+|-------|--------|-------------|---------|---------------------------------------|
+| hooks | 12     | 345         | all     | hooks block, fail, or are not reached |
+
+Note: not shown: x
+`
+			if diff := cmp.Diff(want, got.String()); diff != "" {
+				t.Errorf("text (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
