@@ -54,6 +54,10 @@ func (o *labOptions) programs() (programs.Paths, error) {
 		return programs.Paths{}, fmt.Errorf("finding this program: %w", err)
 	}
 	paths := programs.Paths{Windlass: cmp.Or(o.windlass, programs.In(filepath.Dir(self)).Windlass), Lab: self}
+	// The supervisor of the cluster has another working directory.
+	if paths.Windlass, err = filepath.Abs(paths.Windlass); err != nil {
+		return programs.Paths{}, fmt.Errorf("finding the program windlass: %w", err)
+	}
 	if _, err := os.Stat(paths.Windlass); err != nil {
 		return programs.Paths{}, fmt.Errorf("the program windlass is missing: %w. Fix: run \"make build\", or name it with --%s", err, flagWindlass)
 	}

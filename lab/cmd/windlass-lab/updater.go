@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -31,8 +34,8 @@ type updaterOptions struct {
 func newUpdaterCommand(opts *labOptions) *cobra.Command {
 	var o updaterOptions
 	cmd := &cobra.Command{
-		Use:   "updater [NAME]",
-		Short: "Run a simulated updater on the cluster and register it",
+		Use:   "updater [NAME] [-- COMMAND [ARGUMENT...]]",
+		Short: "Run a simulated updater, or your own, on the cluster and register it",
 		Long: `Run a simulated updater on the cluster, as a process of it, and register it as Updater NAME. It runs until it is deleted
 or the cluster is stopped; "windlass-lab status" shows its process as updater-NAME.
 
@@ -40,7 +43,11 @@ An updater says with --claims which fields it covers; where all updaters togethe
 UpdatePolicy selects are updated in place. Of the fields only machine:/spec/version is really changed, on the simulated
 node; of others it is remembered that they were done.
 
-The cluster has a network of its own, so an updater that was started with "windlass-lab updater serve" is not reached from there.
+With COMMAND the updater is your own program, as a process of the cluster in this folder. Cluster API's hooks must be served with
+TLS at 127.0.0.1. In the arguments, $(PORT_hooks) becomes the port, $(CERT_DIR) the folder with tls.crt and tls.key, and
+$(KUBECONFIG) the kubeconfig of the cluster; quote them for the shell. "windlass-lab logs updater-NAME" shows the output.
+
+The cluster has a network of its own, and does not reach an updater that runs outside.
 
 With --behaviour an updater that runs is made to misbehave:
   '{"updater": {"mode": "Hang"}}'   modes are Normal, Hang, Stall, Fail, Lie, WrongAnswer; also duration, slowStart, failureRate
@@ -49,9 +56,20 @@ With --behaviour an updater that runs is made to misbehave:
   windlass-lab updater files --order 10 --claims bootstrap:/spec/files --duration 5s
   windlass-lab updater files --behaviour '{"updater": {"mode": "Fail"}}'
   windlass-lab updater files --delete
+  windlass-lab updater mine -- ./my-updater --port '$(PORT_hooks)' --cert-dir '$(CERT_DIR)'
   windlass-lab updater --list`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, opts, args) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				args = args[:dash]
+			}
+			return cobra.MaximumNArgs(1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				args, o.updater.Command = args[:dash], args[dash:]
+			}
+			return o.run(cmd, opts, args)
+		},
 	}
 	flags := cmd.Flags()
 	flags.Int32Var(&o.updater.Order, "order", 0, "place among other updaters: the lowest is asked, and runs, first; equals by name")
@@ -82,6 +100,9 @@ func (o *updaterOptions) check(cmd *cobra.Command, args []string) error {
 	if cmd.Flags().Changed("behaviour") && o.behaviour == "" {
 		return errors.New(`--behaviour is empty: say what to change, as in '{"updater": {"mode": "Fail"}}'`)
 	}
+	if len(o.updater.Command) > 0 {
+		return o.checkCommand(cmd)
+	}
 	if o.delete || o.behaviour != "" {
 		for _, name := range []string{"order", "claims", "duration", "failure-rate", "max-minors"} {
 			if cmd.Flags().Changed(name) {
@@ -90,6 +111,27 @@ func (o *updaterOptions) check(cmd *cobra.Command, args []string) error {
 		}
 		return nil
 	}
+	return o.checkStart()
+}
+
+// checkCommand finds the program of an updater of the user's own.
+func (o *updaterOptions) checkCommand(cmd *cobra.Command) error {
+	for _, name := range []string{"behaviour", "delete", "claims", "duration", "failure-rate"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s and a command cannot be used together: the flag is for simulated updaters", name)
+		}
+	}
+	program, err := exec.LookPath(o.updater.Command[0])
+	if err != nil {
+		return fmt.Errorf("finding the updater's program: %w. Fix: build it, or name its path, as in ./my-updater", err)
+	}
+	if program, err = filepath.Abs(program); err != nil {
+		return fmt.Errorf("finding the updater's program: %w", err)
+	}
+	if o.updater.Dir, err = os.Getwd(); err != nil {
+		return fmt.Errorf("finding the current folder: %w", err)
+	}
+	o.updater.Command[0] = program
 	return o.checkStart()
 }
 

@@ -176,7 +176,7 @@ func (s *childSet) launch(c *child, from ...ChildState) error {
 		return nil
 	}
 	proc, err := s.spawner.Start(procs.Spec{
-		Path: c.spec.Path, Args: c.spec.Args, Env: c.spec.Env, Dir: s.layout.dir, LogFile: c.status.LogFile,
+		Path: c.spec.Path, Args: c.spec.Args, Env: c.spec.Env, Dir: cmp.Or(c.spec.Dir, s.layout.dir), LogFile: c.status.LogFile,
 	})
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", c.spec.Name, err)

@@ -117,6 +117,8 @@ type Child struct {
 	// Path of the binary; absolute.
 	Path string
 	Args []string `json:",omitempty"`
+	// Dir is the working directory. Default: the state directory.
+	Dir string `json:",omitempty"`
 	// Replaces names the stock manager whose place the child takes: that one is not started (in a plane that runs, it must be
 	// stopped first), and its webhooks are the child's to serve, at $(WEBHOOK_PORT) with the certificate in $(WEBHOOK_CERT_DIR).
 	Replaces string `json:",omitempty"`

@@ -22,10 +22,15 @@ const (
 	StatsPort   = "stats"
 )
 
-// SimulatedUpdater is "windlass updater serve" as a process of a plane, and its registration.
+// SimulatedUpdater is "windlass-lab updater serve", or another updater, as a process of a plane, and its registration.
 type SimulatedUpdater struct {
 	// Name is the name of the Updater, and with a prefix that of the process.
 	Name string
+	// Command is the program of an updater of the user's own and its arguments, in which $(PORT_hooks),
+	// $(CERT_DIR) and $(KUBECONFIG) are replaced. Dir is its working directory. None means the simulated
+	// updater, to which Claims, Duration, FailureRate and StateFile belong.
+	Command []string
+	Dir     string
 	// Order is its place among other Updaters.
 	Order int32
 	// Claims are the fields that it covers, such as machine:/spec/version; none means just that one.
@@ -54,6 +59,14 @@ func UpdaterProcess(updater string) string { return processPrefix + updater }
 
 // Child describes the process. lab is the path of windlass-lab.
 func (u SimulatedUpdater) Child(lab string) devplane.Child {
+	child := devplane.Child{
+		Name: UpdaterProcess(u.Name), Path: lab, Dir: u.Dir, Ports: []string{hooksPort, StatsPort}, ServingCertificate: true,
+		Ready: devplane.Readiness{TCP: "127.0.0.1:$(PORT_" + hooksPort + ")"}, Restart: devplane.RestartAlways,
+	}
+	if len(u.Command) > 0 {
+		child.Path, child.Args, child.Ports = u.Command[0], u.Command[1:], []string{hooksPort}
+		return child
+	}
 	args := []string{
 		"updater", "serve", "--kubeconfig", "$(KUBECONFIG)", "--bind-address", "127.0.0.1", "--port", "$(PORT_" + hooksPort + ")",
 		"--cert-dir", "$(CERT_DIR)", "--stats-addr", "127.0.0.1:$(PORT_" + StatsPort + ")", "--duration", u.Duration.String(),
@@ -67,12 +80,8 @@ func (u SimulatedUpdater) Child(lab string) devplane.Child {
 	if u.StateFile != "" {
 		args = append(args, "--state", u.StateFile)
 	}
-	return devplane.Child{
-		Name: UpdaterProcess(u.Name), Path: lab, Args: args,
-		Ports: []string{hooksPort, StatsPort}, ServingCertificate: true,
-		Ready:   devplane.Readiness{TCP: "127.0.0.1:$(PORT_" + hooksPort + ")"},
-		Restart: devplane.RestartAlways,
-	}
+	child.Args = args
+	return child
 }
 
 // object is the Updater that registers the process at a port. caBundle must have signed its certificate.
