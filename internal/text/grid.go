@@ -98,27 +98,25 @@ func capColumns(widths []int, free int) []int {
 }
 
 // Tables of more rows keep the first widths that fit: to balance them would take too long.
-const maxBalanced = 200
+const maxBalanced = 60
 
-// balanceColumns moves width from one column to another for as long as that makes the table cheaper.
-// natural are the widths that columns need at most.
+// balanceColumns moves width from one column to another where that makes the table cheaper. natural are
+// the widths that columns need at most.
 func balanceColumns(rows [][]string, natural, widths []int) []int {
 	if len(rows) > maxBalanced || slices.Equal(natural, widths) {
 		return widths
 	}
 	best := tableCost(rows, widths)
-	for _, step := range []int{16, 4, 1} {
-		for i := range widths {
-			for j := range widths {
-				for i != j && widths[i]-step >= minColumn && widths[j]+step <= natural[j] {
-					moved := slices.Clone(widths)
-					moved[i] -= step
-					moved[j] += step
-					cost := tableCost(rows, moved)
-					if cost >= best {
-						break
-					}
-					widths, best = moved, cost
+	for i := range widths {
+		for j := range widths {
+			from := widths
+			most := min(from[i]-minColumn, natural[j]-from[j])
+			for moved := 1; i != j && moved <= most; moved++ {
+				next := slices.Clone(from)
+				next[i] -= moved
+				next[j] += moved
+				if cost := tableCost(rows, next); cost < best {
+					widths, best = next, cost
 				}
 			}
 		}

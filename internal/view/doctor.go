@@ -1,8 +1,10 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/doctor"
@@ -43,11 +45,15 @@ func examinationTable(s Screen, e Examination) string {
 		}
 		subjects[same] = append(subjects[same], f.Subject)
 	}
+	order := []doctor.Severity{doctor.Error, doctor.Warning, doctor.OK}
+	slices.SortStableFunc(distinct, func(a, b doctor.Finding) int {
+		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
+	})
 	rows := make([][]string, 0, len(distinct))
 	for _, f := range distinct {
 		buffer := text.Printable(f.Message)
 		if f.Fix != "" {
-			buffer += " -> " + text.Printable(f.Fix)
+			buffer += ". Fix: " + text.Printable(f.Fix)
 		}
 		rows = append(rows, []string{string(f.Severity), string(f.ID), describeGroups(subjects[f]), buffer})
 	}
@@ -56,7 +62,7 @@ func examinationTable(s Screen, e Examination) string {
 	s.verdict(&buffer, tones[e.Worst], e.Verdict)
 	if len(rows) > 0 {
 		buffer.WriteString("\n")
-		s.table(&buffer, []string{"Result", "Check", "Subject", "Finding -> what to change"}, rows)
+		s.table(&buffer, []string{"Result", "Check", "Subject", "Finding"}, rows)
 	}
 	passed := fmt.Sprintf("%d OK", found[doctor.OK])
 	if found[doctor.OK] > 0 && !s.All {

@@ -84,6 +84,7 @@ func verificationText(s Screen, v Verification) string {
 	}
 	b.WriteString("\n")
 	s.table(&b, []string{"Study", "States", "Transitions", "Visited", "What happens at any point"}, rows)
+	fmt.Fprintf(&b, "\n%d states and %d transitions in %.1f s\n", v.States, v.Transitions, v.Seconds)
 	for _, note := range v.Notes {
 		b.WriteString("\n")
 		s.paragraph(&b, "Note: "+note)
@@ -109,13 +110,12 @@ func verificationVerdict(v Verification) string {
 		subject += " of " + v.Cluster
 	}
 	subject += fmt.Sprintf(" from %s to %s", v.From, v.To)
-	cost := fmt.Sprintf("%d states, %d transitions, in %.1f s", v.States, v.Transitions, v.Seconds)
 	switch c := v.Counterexample; {
 	case c != nil:
 		return fmt.Sprintf("The %s is NOT SAFE: %s", subject, c.Problem)
 	case !v.Complete:
-		return fmt.Sprintf("The %s has no fault in what was explored (%s), which is not all that can happen.", subject, cost)
+		return fmt.Sprintf("The %s has no fault in what was explored, which is not all that can happen.", subject)
 	default:
-		return fmt.Sprintf("The %s is safe in every interleaving: %s.", subject, cost)
+		return fmt.Sprintf("The %s is safe in every interleaving.", subject)
 	}
 }
