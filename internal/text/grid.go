@@ -57,7 +57,7 @@ func fitColumns(rows [][]string, limit int) []int {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell), 1)
 		}
 	}
 	if limit <= 0 {
