@@ -177,11 +177,26 @@ func (e *Process) ready(ctx context.Context) bool {
 // PID is the id of the process.
 func (e *Process) PID() int { return e.command.Process.Pid }
 
-// Signal sends the process a signal: SIGSTOP freezes it, SIGCONT continues it.
+// Signal sends the process a signal: SIGSTOP freezes it, SIGCONT continues it. It returns when a
+// process that is frozen has stopped: its threads run on for a while after the signal.
 func (e *Process) Signal(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	if err := e.command.Process.Signal(signal); err != nil {
 		t.Fatal(err)
+	}
+	if signal != syscall.SIGSTOP {
+		return
+	}
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(e.PID(), &status, syscall.WUNTRACED, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || !status.Stopped() {
+			t.Fatalf("the process has not stopped: %v, status %#x", err, status)
+		}
+		return
 	}
 }
 
