@@ -120,7 +120,11 @@ func (c *cluster) testCancelled(ctx context.Context, t *testing.T) {
 			}
 			c.awaitMachine(ctx, t, m.key.Name, option, kubelet)
 		default:
-			if was := before[m.uid]; extra != 0 || m.marks.Release != was.marks.Release || m.kubelet != was.kubelet {
+			// The record of a request removes the release before k8sd is asked. A Machine that is
+			// cancelled between the two has none: it is asked again the next time.
+			was := before[m.uid]
+			kept := m.marks.Release == was.marks.Release || m.marks.Release == ""
+			if extra != 0 || !kept || m.kubelet != was.kubelet {
 				t.Errorf("%d refreshes of a machine that was not to begin: %s, before %s", extra, m, was)
 			}
 		}
