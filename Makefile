@@ -75,7 +75,7 @@ chromium: ## Install chromium for the tests, where it is missing and this is Deb
 	echo 'There is no chromium, so no test looks at pages. Install it to have that tested too.' >&2; \
 	[[ "$${CI:-}" != true ]]
 
-# Linux hosts for tests are namespaces of this machine with a real sshd. Where they cannot be had the tests are skipped, but not in CI.
+# Linux hosts for tests are namespaces of this machine with a real sshd. Where they are unavailable, the tests are skipped, but not in CI.
 .PHONY: host-tools
 host-tools: ## Install what test hosts need (openssh-server, iproute2, procps), where it is missing and this is Debian's root.
 	@if [[ -x /usr/sbin/sshd ]] && command -v ip >/dev/null && command -v pgrep >/dev/null; then exit 0; fi; \
@@ -283,7 +283,7 @@ check: lint-texts plane chromium host-tools shellcheck ## Run the linters and ev
 	$(call jobs,$(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS))
 
 .PHONY: generate
-generate: ## Write generated code and CRDs anew.
+generate: ## Regenerate code and CRDs.
 	@$(call each,go generate ./...,. lab)
 
 .PHONY: tidy-check

@@ -53,18 +53,18 @@ type UpdatePolicySpec struct {
 	// +listType=atomic
 	Targets []UpdateTarget `json:"targets,omitempty"`
 	// strategy is ExternalUpdate to update machines in place by Updaters, or RollingUpdate to replace them. It is read when a
-	// change is decided on: updates that are decided on go on in place.
+	// change is decided on: updates that are decided on continue in place.
 	// +required
 	// +kubebuilder:validation:Enum=ExternalUpdate;RollingUpdate
 	Strategy UpdateStrategy `json:"strategy,omitempty"`
 	// fallback is what happens where Updaters do not cover a change: RollingUpdate replaces machines, None leaves
-	// everything as it is, says what is not covered, and guards the machines against replacement. Unset means None with
+	// everything unchanged, reports what is not covered, and guards the machines against replacement. Unset means None with
 	// ExternalUpdate; it must be unset with RollingUpdate. It is read when a change is decided on; the guard follows an edit at once.
 	// +optional
 	// +kubebuilder:validation:Enum=RollingUpdate;None
 	Fallback UpdateFallback `json:"fallback,omitempty"`
 	// maxInFlight is how many machines of a cluster's MachineDeployments under this policy are updated at once. Cluster
-	// API's own limits, such as maxUnavailable, hold as well. An edit counts at once; updates that have begun go on.
+	// API's own limits, such as maxUnavailable, hold as well. An edit counts at once; updates that have begun continue.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1

@@ -80,7 +80,7 @@ type K8sdTLS struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9.-]|[{]cluster[}])+$')",message="must be the name of a Secret, in which {cluster} may stand for the Cluster's name"
 	SecretName string `json:"secretName,omitempty"`
-	// insecureSkipVerify is UNSAFE: it trusts whoever answers, who thereby gets the node's token, and with it the node.
+	// insecureSkipVerify is UNSAFE: it trusts the server that answers, which then gets the node's token, and with it the node.
 	// +optional
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
 }

@@ -21,7 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Last Request",type=date,JSONPath=`.status.lastRequest.time`,description="How long ago it was last asked"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to fix it",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name of an Updater may have at most 63 characters: it stands in annotations of every machine that it updates"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name of an Updater may have at most 63 characters: annotations of its machines contain it"
 type Updater struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object's metadata.

@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="At",type=string,JSONPath=`.spec.steps[0].at`,description="The first of the steps that the gate is at"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waitingCount`,description="How many Clusters wait at the gate"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name of an UpgradeGate may have at most 63 characters: it stands in conditions beside those of others"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name of an UpgradeGate may have at most 63 characters: conditions contain it with the names of others"
 type UpgradeGate struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object's metadata.
@@ -52,7 +52,7 @@ type UpgradeGateSpec struct {
 	// +listType=map
 	// +listMapKey=at
 	Steps []GateStep `json:"steps,omitempty"`
-	// requires is what must be met, all of it, before an upgrade goes on. Approval and windows are looked at first; the checks
+	// requires is what must be met, all of it, before an upgrade continues. Approval and windows are looked at first; the checks
 	// are made once these are met.
 	// +required
 	Requires GateRequirements `json:"requires,omitzero"`
@@ -85,14 +85,14 @@ type GateHook string
 // +kubebuilder:validation:XValidation:rule="self.matches('^v[0-9]{1,9}[.][0-9]{1,9}([.][0-9]{1,9}(-[0-9A-Za-z.-]+)?([+][0-9A-Za-z.-]+)?)?$')",message="must be a minor release such as v1.32, or a version such as v1.32.4"
 type GateVersion string
 
-// GateRequirements are what must be met before an upgrade goes on.
+// GateRequirements are what must be met before an upgrade continues.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.approval) || has(self.windows) || has(self.checks)",message="set at least one of approval, windows and checks: a gate that requires nothing holds nothing"
 type GateRequirements struct {
 	// approval, when it is set, makes every step of every Cluster wait until a person approves it, with `windlass approve`.
 	// +optional
 	Approval *GateApproval `json:"approval,omitempty"`
-	// windows are when a step may begin: in any of them. A step that has begun goes on after its window.
+	// windows are when a step may begin: in any of them. A step that has begun continues after its window.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -100,7 +100,7 @@ type GateRequirements struct {
 	Windows []GateWindow `json:"windows,omitempty"`
 	// checks are what is looked at in the cluster. NodesReady: every Node is Ready. EtcdHealthy: the control plane object says
 	// EtcdClusterHealthy, as that of kubeadm does. NoDeprecatedAPIs: the API server, which has run for ten minutes at least,
-	// has seen no request for an API that the step's version removes. BudgetsCanBeSatisfied: no PodDisruptionBudget forbids every eviction for ever.
+	// has seen no request for an API that the step's version removes. BudgetsCanBeSatisfied: no PodDisruptionBudget forbids every eviction indefinitely.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
@@ -156,7 +156,7 @@ type UpgradeGateStatus struct {
 	// +listMapKey=cluster
 	Waiting []GateWaiting `json:"waiting,omitempty"`
 	// approvals are the steps that were approved. Each holds for one Cluster, by its uid, at one step to one version, as long as the
-	// spec of the gate stays as it is. It is kept until the Cluster's upgrade has passed AfterClusterUpgrade, or the Cluster is gone,
+	// spec of the gate does not change. It is kept until the Cluster's upgrade has passed AfterClusterUpgrade, or the Cluster is gone,
 	// or it is one of the oldest and the list is full; if it is still needed, it is then asked for again.
 	// +optional
 	// +kubebuilder:validation:MaxItems=400
@@ -210,7 +210,7 @@ type GateApprovalRecord struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	ClusterUID string `json:"clusterUID,omitempty"`
-	// at is the lifecycle hook that may go on.
+	// at is the lifecycle hook that may continue.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

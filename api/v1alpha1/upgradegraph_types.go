@@ -47,7 +47,7 @@ type UpgradeGraphSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w == v))",message="each version may stand in the list once"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w == v))",message="the list may contain each version once"
 	Versions []Version `json:"versions,omitempty"`
 
 	// classes are the ClusterClasses whose clusters this graph serves. A class must not be served by two graphs: the

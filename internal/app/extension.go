@@ -237,7 +237,7 @@ func watchOwnKinds(ctx context.Context, mgr manager.Manager, o ExtensionOptions)
 		metadata.SetGroupVersionKind(kind)
 		_, err := mgr.GetCache().GetInformer(ctx, metadata, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("watching %ss: %w; install Cluster API first", kind.Kind, err)
+			return fmt.Errorf("watching %ss: %w. Fix: install Cluster API first", kind.Kind, err)
 		}
 		if err != nil {
 			return fmt.Errorf("watching %ss: %w", kind.Kind, err)
@@ -255,7 +255,7 @@ func watchOwnKinds(ctx context.Context, mgr manager.Manager, o ExtensionOptions)
 	for _, object := range own {
 		_, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("watching %T: %w; install the CRDs with kubectl apply -k config/crd", object, err)
+			return fmt.Errorf("watching %T: %w. Fix: install the CRDs with kubectl apply -k config/crd", object, err)
 		}
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", object, err)

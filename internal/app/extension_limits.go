@@ -60,7 +60,7 @@ func lookForPolicies(mapper meta.RESTMapper) (bool, error) {
 			if kind == "UpdatePolicy" {
 				return false, nil
 			}
-			return false, fmt.Errorf("looking for %s, which UpdatePolicies need: %w; install all CRDs with kubectl apply -k config/crd", kind, err)
+			return false, fmt.Errorf("looking for %s, which UpdatePolicies need: %w. Fix: install all CRDs with kubectl apply -k config/crd", kind, err)
 		}
 		if err != nil {
 			return false, fmt.Errorf("looking for %s: %w", kind, err)
@@ -96,7 +96,7 @@ func (f *firstRead) Start(ctx context.Context) error {
 			return nil // The manager stops.
 		}
 		if err != nil {
-			return fmt.Errorf("reading %s for %s: %w; see that this program may list and watch them, which the ClusterRole windlass-manager of config/manager adds to what Cluster API's may",
+			return fmt.Errorf("reading %s for %s: %w. Fix: let this program list and watch them, with the ClusterRole windlass-manager of config/manager",
 				read.resource, f.timeout, err)
 		}
 	}

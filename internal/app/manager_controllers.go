@@ -73,7 +73,7 @@ func (b *builder) addCaches(ctx context.Context) error {
 func secretMetadata(object any) (any, error) {
 	metadata, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok || metadata.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("Secret") {
-		return nil, fmt.Errorf("a %T came to the cache of Secrets' metadata", object)
+		return nil, fmt.Errorf("the cache of Secrets' metadata got a %T", object)
 	}
 	metadata.SetManagedFields(nil)
 	return metadata, nil

@@ -164,7 +164,7 @@ func (o Offer) Warning(c VersionChange) string {
 	if text == "" || !o.Extension || c.To == c.Inventory.ControlPlane {
 		return text
 	}
-	return fmt.Sprintf("%s; whether a way leads to %s is found out when that is planned, and by `windlass plan CLUSTER --to %s` before", text, c.To, c.To)
+	return fmt.Sprintf("%s. It is not checked here that a plan to %s exists; `windlass plan CLUSTER --to %s` checks it", text, c.To, c.To)
 }
 
 // describe says what becomes of the upgrade to From. It promises no way to To.
@@ -177,17 +177,17 @@ func (c VersionChange) describe() string {
 	case !c.underWay():
 		return fmt.Sprintf("the upgrade to %s is done but for the AfterClusterUpgrade hook: the upgrade to %s begins when that has completed", c.From, c.To)
 	case !c.hasBegun() && stays:
-		return fmt.Sprintf("the upgrade to %s has not begun: it is given up, and the Cluster stays at %s", c.From, here)
+		return fmt.Sprintf("the upgrade to %s has not begun: it is cancelled, and the Cluster stays at %s", c.From, here)
 	case !c.hasBegun():
 		return fmt.Sprintf("the upgrade to %s has not begun: one from %s to %s takes its place", c.From, here, c.To)
 	case c.Upgrading && stays:
 		return fmt.Sprintf("the upgrade to %s is under way: the step of the control plane to %s is finished, workers follow, and the upgrade ends there", c.From, here)
 	case c.Upgrading:
-		return fmt.Sprintf("the upgrade to %s is under way: the step of the control plane to %s is finished, then the upgrade goes on from there to %s", c.From, here, c.To)
+		return fmt.Sprintf("the upgrade to %s is under way: the step of the control plane to %s is finished, then the upgrade continues from there to %s", c.From, here, c.To)
 	case stays:
 		return fmt.Sprintf("the upgrade to %s is under way: the control plane stays at %s, workers follow, and the upgrade ends there", c.From, here)
 	default:
-		return fmt.Sprintf("the upgrade to %s is under way: what has begun of it is finished, then the upgrade goes on from %s to %s", c.From, here, c.To)
+		return fmt.Sprintf("the upgrade to %s is under way: the steps that have begun are finished, then the upgrade continues from %s to %s", c.From, here, c.To)
 	}
 }
 

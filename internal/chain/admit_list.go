@@ -86,7 +86,7 @@ func CheckUses(older, newer Offer, uses []Use) []string {
 	}
 	sentences := make([]string, 0, min(len(missing)+len(lost), maxRefusals))
 	for _, v := range sortedKeys(missing, compareText) {
-		sentences = append(sentences, fmt.Sprintf("%s is the version of %s: list it as long as it is", v, nameClusters(missing[v])))
+		sentences = append(sentences, fmt.Sprintf("%s is the version of %s: keep it in the list until then", v, nameClusters(missing[v])))
 	}
 	for _, w := range sortedKeys(lost, way.compare) {
 		sentences = append(sentences, fmt.Sprintf("it leaves no way from %s to %s, which is ahead of %s: keep the versions on that way until it is done",

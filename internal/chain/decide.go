@@ -174,9 +174,9 @@ func (d *decider) afterInitialized() (Decision, bool) {
 func (d *decider) path() (Decision, bool) {
 	switch {
 	case d.s.SourceProblem != "":
-		return d.decide(Wait{}, NoSource, "the upgrade plan cannot be had: %s", d.s.SourceProblem), true
+		return d.decide(Wait{}, NoSource, "cannot get the upgrade plan:  %s", d.s.SourceProblem), true
 	case d.problem != nil:
-		return d.decide(Wait{}, NoPath, "there is no way to %s: %s", d.s.Target, d.problem.Error()), true
+		return d.decide(Wait{}, NoPath, "there is no upgrade path to %s: %s", d.s.Target, d.problem.Error()), true
 	case len(d.plan.ControlPlane) == 0 && !d.s.ControlPlane.Version.Equal(d.s.Target):
 		return d.decide(Wait{}, NoPath, "the plan from %s to %s is empty", d.s.ControlPlane.Version, d.s.Target), true
 	default:
@@ -252,7 +252,7 @@ func (d *decider) nextUpgrade() (Decision, bool) {
 		case d.s.complete():
 			return d.afterCluster(d.s.ControlPlane.Version)
 		case version.Compare(d.s.Target, approved) == version.Less:
-			return d.note(then, "the upgrade goes on to %s", d.s.Target), true
+			return d.note(then, "the upgrade continues to %s", d.s.Target), true
 		}
 	}
 	if len(d.s.Blockers) > 0 {

@@ -83,7 +83,7 @@ func TestDescribe(t *testing.T) {
 		},
 		"no way": {
 			at(33, begun, func(s *chain.State) { s.Source = plan.NextMinor{} }),
-			chain.Condition{Reason: chain.ReconcileFailed, Message: "there is no way to v1.33.0: target v1.33.0: it is 3 minors ahead of the control plane at v1.30.0, and nothing says which versions lie between. " +
+			chain.Condition{Reason: chain.ReconcileFailed, Message: "there is no upgrade path to v1.33.0: target v1.33.0: it is 3 minors ahead of the control plane at v1.30.0, and nothing says which versions lie between. " +
 				"Fix: list the versions in ClusterClass spec.kubernetesVersions, name a GenerateUpgradePlan extension, or go to v1.31 first"},
 		},
 	} {

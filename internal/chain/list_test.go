@@ -87,7 +87,7 @@ func TestCheckUses(t *testing.T) {
 	}{
 		"nobody":              {older: list(listed), newer: list("v1.31.2")},
 		"not in use":          {older: list(listed), newer: list("v1.31.2 v1.32.3"), uses: []chain.Use{use("a/c", "v1.31.2", "v1.31.2")}},
-		"in use":              {older: list(listed), newer: list("v1.32.3"), uses: []chain.Use{use("a/c", "v1.31.2", "v1.31.2")}, want: []string{"v1.31.2 is the version of Cluster a/c: list it as long as it is"}},
+		"in use":              {older: list(listed), newer: list("v1.32.3"), uses: []chain.Use{use("a/c", "v1.31.2", "v1.31.2")}, want: []string{"v1.31.2 is the version of Cluster a/c: keep it in the list until then"}},
 		"spelled without a v": {older: list("v1.31.2"), newer: list("1.31.2"), uses: []chain.Use{use("a/c", "v1.31.2", "v1.31.2")}},
 		"the list goes":       {older: list(listed), uses: []chain.Use{use("a/c", "v1.31.2", "v1.31.2")}},
 		"bounded and sorted": {
@@ -96,8 +96,8 @@ func TestCheckUses(t *testing.T) {
 				use("a/3", "v1.31.2", ""), use("a/2", "v1.31.2", ""), use("b/1", "v1.31.2", ""), use("a/1", "v1.31.2", ""), use("a/5", "v1.31.2", ""), use("a/4", "v1.31.2", ""), use("z/1", "v1.30.1", ""),
 			},
 			want: []string{
-				"v1.30.1 is the version of Cluster z/1: list it as long as it is",
-				"v1.31.2 is the version of Clusters a/1, a/2, a/3, a/4, a/5 and 1 more: list it as long as it is",
+				"v1.30.1 is the version of Cluster z/1: keep it in the list until then",
+				"v1.31.2 is the version of Clusters a/1, a/2, a/3, a/4, a/5 and 1 more: keep it in the list until then",
 			},
 		},
 		"the way is lost": {

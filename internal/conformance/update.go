@@ -35,7 +35,7 @@ func updatePoints() []definition {
 	return []definition{
 		{"update-machine.unknown-machine", "a machine that does not exist gets Failure", sourceHooks + "UpdateMachine", run(checkUnknownMachine)},
 		{"update-machine.repeatable", "the same request while it works gets no Failure", idempotent, run(checkUpdateRepeatable)},
-		{"update-machine.restart", "after a restart of the updater, the same operation goes on", sourceWindlass + "Restarts", run(checkRestart)},
+		{"update-machine.restart", "after a restart of the updater, the same operation continues", sourceWindlass + "Restarts", run(checkRestart)},
 		{"update-machine.completes", "the update ends with Success and retryAfterSeconds 0", sourceHooks + "UpdateMachine", run(checkCompletes)},
 		{"update-machine.done-again", "after the end, the same request is done at once", idempotent, run(checkDoneAgain)},
 		{"update-machine.retry-after", "retryAfterSeconds is never negative", sourceHooks + "UpdateMachine", run(checkRetryAfter)},

@@ -113,7 +113,7 @@ func computeMessages(conflicts map[string][]string) map[string]string {
 	}
 	messages := make(map[string]string, len(hooks))
 	for config, lines := range hooks {
-		message := "Machines are not updated in place where a hook for it has more than one extension. Keep one, and register what the others do as Updater objects. " +
+		message := "Machines are not updated in place where a hook for it has more than one extension. Fix: keep one, and register the others as Updater objects.  " +
 			strings.Join(lines, "; ")
 		messages[config] = text.Bound(message, conditionBytes)
 	}
@@ -140,9 +140,9 @@ func (r *ExtensionConfigReconciler) applyCondition(ctx context.Context, config *
 	old := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.UpdateExtensionsConflictCondition)
 	switch {
 	case message == "":
-		log.Info("no other extension is in this one's way any more")
+		log.Info("no other extension conflicts with this one")
 	case old == nil || old.Message != message:
-		log.Info("several extensions for one hook are in each other's way", "message", message)
+		log.Info("several extensions conflict over one hook", "message", message)
 		r.Recorder.Eventf(config, nil, corev1.EventTypeWarning, v1alpha1.SeveralExtensionsReason, "Register", "%s", message)
 	}
 	return nil

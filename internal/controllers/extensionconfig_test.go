@@ -107,7 +107,7 @@ func TestExtensionConfig(t *testing.T) {
 	w := newExtensionWorld(t)
 	w.expect("nobody is in the way", 0, 0, nil)
 
-	const head = "Machines are not updated in place where a hook for it has more than one extension. Keep one, and register what the others do as Updater objects."
+	const head = "Machines are not updated in place where a hook for it has more than one extension. Fix: keep one, and register the others as Updater objects. "
 	w.conflicts = map[string][]string{"UpdateMachine": {"update.a", "update.b"}, "CanUpdateMachine": {"can-too.a", "can.a", "can.b"}}
 	both := head + " CanUpdateMachine has can-too.a, can.a, can.b; UpdateMachine has update.a, update.b"
 	w.expect("two are", 2, 2, map[string]string{"a": both, "b": both})

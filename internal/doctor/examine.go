@@ -68,7 +68,7 @@ func sumUp(g group, all []Finding, into *findings) {
 	case len(errors) > 0:
 		into.add(Error, g.Subject, "", "machines cannot be updated in place: see %s", join(errors))
 	case len(warnings) > 0:
-		into.add(Warning, g.Subject, "", "machines can be updated in place, unless something is in the way: see %s", join(warnings))
+		into.add(Warning, g.Subject, "", "machines can be updated in place, unless a check prevents it: see %s", join(warnings))
 	default:
 		into.ok(g.Subject, "machines can be updated in place")
 	}
@@ -91,7 +91,7 @@ func checkPolicy(f Facts, groups []group, into *findings) {
 	for _, g := range groups {
 		switch s := g.selected; {
 		case g.err != nil:
-			into.add(Error, g.Subject, "correct the UpdatePolicies; until then the extension refuses every change of this group", "%v", g.err)
+			into.add(Error, g.Subject, "correct the UpdatePolicies; until then the extension refuses all changes of this group", "%v", g.err)
 		case s.Name == "":
 			into.add(Warning, g.Subject, "write an UpdatePolicy with strategy ExternalUpdate that selects it, if its machines are to be kept",
 				"no UpdatePolicy selects it, so that its machines are replaced")
@@ -153,7 +153,7 @@ func checkGuard(f Facts, groups []group, into *findings) {
 		return
 	}
 	if !f.Live {
-		into.unknown(subject, askLive, "it cannot be told from manifests whether the guard is installed")
+		into.unknown(subject, askLive, "manifests do not show whether the guard is installed")
 		return
 	}
 	guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels)
@@ -192,12 +192,12 @@ func cutFix(message string) (problem, fix string) {
 }
 
 func checkPaused(f Facts, groups []group, into *findings) {
-	const fix = "unpause it when its machines shall be updated"
+	const fix = "unpause it when you want its machines updated"
 	cluster := f.Objects.Cluster
 	paused := false
 	say := func(subject string) {
 		paused = true
-		into.add(Warning, subject, fix, "it is paused: Cluster API does nothing with it, nor goes an update on that has begun")
+		into.add(Warning, subject, fix, "it is paused: Cluster API changes nothing, and updates that have begun do not continue")
 	}
 	if cluster.Spec.Paused != nil && *cluster.Spec.Paused {
 		say("Cluster " + cluster.Name)
@@ -226,6 +226,6 @@ func isPaused(annotations map[string]string) bool {
 
 func checkUnread(f Facts, _ []group, into *findings) {
 	for _, u := range f.Unread {
-		into.unknown(string(u.Source), "ask for permission to read it", "it cannot be told, because it could not be read: %s", u.Problem)
+		into.unknown(string(u.Source), "ask for permission to read it", "cannot read it: %s", u.Problem)
 	}
 }

@@ -217,18 +217,18 @@ func TestExamine(t *testing.T) {
 		{"a gate that is neither", func(f *Facts) { f.Managers[0] = deployment("m", "cluster-api", "--feature-gates=RuntimeSDK=${EXP}") },
 			[]string{`"${EXP}" is neither true nor false`}},
 		{"managers are processes", func(f *Facts) { f.Managers = nil }, []string{
-			"Warning FeatureGates capi-controller-manager: it cannot be told", "Warning FeatureGates capi-kubeadm-control-plane-controller-manager: it cannot be told",
+			"Warning FeatureGates capi-controller-manager: its feature gates are unknown", "Warning FeatureGates capi-kubeadm-control-plane-controller-manager: its feature gates are unknown",
 		}},
 
 		{"no extension", func(f *Facts) { f.Extensions = nil }, []string{
-			"Error Extension hook CanUpdateMachine: nobody answers it", "Error Extension hook CanUpdateMachineSet: nobody", "Error Extension hook UpdateMachine: nobody",
+			"Error Extension hook CanUpdateMachine: no extension serves it", "Error Extension hook CanUpdateMachineSet: no extension", "Error Extension hook UpdateMachine: no extension",
 		}},
 		{"two extensions for one hook", func(f *Facts) {
 			other := extension()
 			other.Name, other.Status.Handlers = "other", other.Status.Handlers[:1]
 			other.Status.Handlers[0].Name = "mine.other"
 			f.Extensions = append(f.Extensions, other)
-		}, []string{"Error Extension hook CanUpdateMachine: 2 handlers answer it (handler-0.windlass, mine.other)"}},
+		}, []string{"Error Extension hook CanUpdateMachine: 2 handlers serve it (handler-0.windlass, mine.other)"}},
 		{"a second one for other namespaces", func(f *Facts) {
 			other := extension()
 			other.Name, other.Spec.NamespaceSelector = "other", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
@@ -236,16 +236,16 @@ func TestExamine(t *testing.T) {
 		}, nil},
 		{"only for other namespaces", func(f *Facts) {
 			f.Extensions[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
-		}, []string{"CanUpdateMachine: nobody", "CanUpdateMachineSet: nobody", "UpdateMachine: nobody"}},
+		}, []string{"CanUpdateMachine: no extension", "CanUpdateMachineSet: no extension", "UpdateMachine: no extension"}},
 		{"failure policy Ignore", func(f *Facts) { f.Extensions[0].Status.Handlers[2].FailurePolicy = runtimev1.FailurePolicyIgnore },
 			[]string{"Error Extension hook UpdateMachine: handler handler-2.windlass has the failure policy Ignore"}},
 		{"somebody else answers", func(f *Facts) { f.Extensions[0].Status.Handlers[0].Name = "theirs.windlass" },
-			[]string{"Error Extension hook CanUpdateMachine: theirs.windlass answers it, which is not Windlass"}},
+			[]string{"Error Extension hook CanUpdateMachine: theirs.windlass serves it, not Windlass"}},
 		{"not discovered any more", func(f *Facts) {
 			f.Extensions[0].Status.Conditions[0].Status, f.Extensions[0].Status.Conditions[0].Message = metav1.ConditionFalse, "connection refused"
 		}, []string{"Error Extension ExtensionConfig windlass: Cluster API could not discover it: connection refused"}},
 		{"never discovered", func(f *Facts) { f.Extensions[0].Status = runtimev1.ExtensionConfigStatus{} }, []string{
-			"CanUpdateMachine: nobody", "CanUpdateMachineSet: nobody", "UpdateMachine: nobody", "ExtensionConfig windlass: Cluster API has not discovered it",
+			"CanUpdateMachine: no extension", "CanUpdateMachineSet: no extension", "UpdateMachine: no extension", "ExtensionConfig windlass: Cluster API has not discovered it",
 		}},
 		{"CA bundle not injected", func(f *Facts) { f.Extensions[0].Spec.ClientConfig.CABundle = nil },
 			[]string{"Error Extension ExtensionConfig windlass: its CA bundle is empty, though it is to be taken from Secret windlass/ca"}},
@@ -269,7 +269,7 @@ func TestExamine(t *testing.T) {
 			f.Updaters[0].Status.Conditions[0].Status = metav1.ConditionFalse
 		}, []string{"Warning Updaters " + controlPlane, "Warning Updaters " + workers}},
 		{"updater never asked", func(f *Facts) { f.Updaters[0].Status = v1alpha1.UpdaterStatus{} },
-			[]string{"Warning Updaters " + controlPlane + ": it is not known whether", "Warning Updaters " + workers}},
+			[]string{"Warning Updaters " + controlPlane + ": it is unknown whether", "Warning Updaters " + workers}},
 		{"updater that cannot be used", func(f *Facts) { f.Updaters[0].Spec.InProcess = nil },
 			[]string{"Error Updaters " + controlPlane + `: Updater "kubeadm" cannot be used`, "Error Updaters " + workers}},
 
@@ -311,7 +311,7 @@ func TestExamine(t *testing.T) {
 		{"no control plane yet", func(f *Facts) {
 			f.Objects.ControlPlane = nil
 			f.Objects.Cluster.Spec.Topology.ControlPlane.Replicas = new(int32(3))
-		}, []string{"Warning Surge control plane: its maxSurge cannot be told"}},
+		}, []string{"Warning Surge control plane: its maxSurge is unknown"}},
 		{"no control plane yet, but its template", func(f *Facts) {
 			f.Objects.Cluster.Spec.Topology.ControlPlane.Replicas = new(int32(3))
 			strategy, _, _ := unstructured.NestedMap(f.Objects.ControlPlane.Object, "spec", "rollout")
@@ -324,7 +324,7 @@ func TestExamine(t *testing.T) {
 		{"replicas not known", func(f *Facts) { unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "replicas") },
 			[]string{"Warning Replicas " + controlPlane + ": its replicas are not known"}},
 		{"another control plane provider", func(f *Facts) { f.Objects.ControlPlane.SetKind("RKE2ControlPlane") },
-			[]string{"Error Replicas RKE2ControlPlane prod-cp: it is no KubeadmControlPlane"}},
+			[]string{"Error Replicas RKE2ControlPlane prod-cp: it is not a KubeadmControlPlane"}},
 
 		{"workers surge by default", func(f *Facts) { md(f).Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil },
 			[]string{"Error Surge " + workers + ": maxSurge is 1 (the default)"}},
@@ -404,8 +404,8 @@ func TestExamine(t *testing.T) {
 		{"manifests only", func(f *Facts) {
 			f.Live, f.Managers, f.Extensions, f.Guard = false, nil, nil, nil
 		}, []string{
-			"Warning FeatureGates capi-controller-manager: it cannot be told", "Warning FeatureGates capi-kubeadm",
-			"Warning Extension ExtensionConfigs: it cannot be told", "Warning Guard guard: it cannot be told",
+			"Warning FeatureGates capi-controller-manager: its feature gates are unknown", "Warning FeatureGates capi-kubeadm",
+			"Warning Extension ExtensionConfigs: manifests do not show", "Warning Guard guard: manifests do not show",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ func checkExtension(f Facts, groups []group, into *findings) {
 		return
 	}
 	if !f.Live && len(f.Extensions) == 0 {
-		into.unknown("ExtensionConfigs", askLive, "it cannot be told from manifests whether the extension is registered")
+		into.unknown("ExtensionConfigs", askLive, "manifests do not show whether the extension is registered")
 		return
 	}
 	used := map[string]*runtimev1.ExtensionConfig{}
@@ -53,26 +53,26 @@ func checkHook(f Facts, hook string, used map[string]*runtimev1.ExtensionConfig,
 	switch len(found) {
 	case 0:
 		if !f.Live {
-			into.unknown(subject, askLive, "it cannot be told from manifests who answers it: handlers are found when Cluster API discovers the extension")
+			into.unknown(subject, askLive, "manifests do not show which handler serves it: Cluster API discovers handlers at run time")
 			return
 		}
 		into.add(Error, subject, "register the extension with an ExtensionConfig whose namespaceSelector selects this namespace: kubectl apply -k config/default",
-			"nobody answers it, so that machines are replaced")
+			"no extension serves it, so Cluster API replaces machines")
 		return
 	case 1:
 	default:
 		into.add(Error, subject, "keep one ExtensionConfig for it, and register the other programs as Updaters",
-			"%d handlers answer it (%s), and Cluster API allows exactly one: it then updates and replaces nothing", len(found), join(names))
+			"%d handlers serve it (%s), and Cluster API allows exactly one: it neither updates nor replaces machines", len(found), join(names))
 		return
 	}
 	r := found[0]
 	switch {
 	case r.handler.FailurePolicy == runtimev1.FailurePolicyIgnore:
-		into.add(Error, subject, "set the handler's failure policy to Fail", "handler %s has the failure policy Ignore: while the extension cannot be reached, an update counts as done that nobody made", r.handler.Name)
+		into.add(Error, subject, "set the handler's failure policy to Fail", "handler %s has the failure policy Ignore: while the extension is unreachable, Cluster API counts an update as done that did not happen", r.handler.Name)
 	case !isOurs(f, hook, r.handler.Name):
-		into.add(Error, subject, "register Windlass instead, and that program as an Updater", "%s answers it, which is not Windlass: UpdatePolicies and Updaters do not count", r.handler.Name)
+		into.add(Error, subject, "register Windlass instead, and that program as an Updater", "%s serves it, not Windlass, so UpdatePolicies and Updaters have no effect", r.handler.Name)
 	default:
-		into.ok(subject, "%s answers it, and nobody else", r.handler.Name)
+		into.ok(subject, "only %s serves it", r.handler.Name)
 	}
 }
 

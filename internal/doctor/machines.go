@@ -20,13 +20,13 @@ func checkUpdaters(f Facts, groups []group, into *findings) {
 		selected, err := updatepolicy.SelectUpdaters(f.Updaters, f.NamespaceLabels, g.MachineLabels)
 		switch {
 		case err != nil:
-			into.add(Error, g.Subject, "correct the Updater; until then the extension refuses every change of this group", "%v", err)
+			into.add(Error, g.Subject, "correct the Updater; until then the extension refuses all changes of this group", "%v", err)
 			continue
 		case len(f.Updaters) == 0:
-			into.add(g.atRisk(), g.Subject, "register one: config/samples/updater.yaml is an example", "no Updater is registered, so that no change can be made in place")
+			into.add(g.atRisk(), g.Subject, "register one: config/samples/updater.yaml is an example", "no Updater is registered, so no change is possible in place")
 			continue
 		case len(selected) == 0:
-			into.add(g.atRisk(), g.Subject, "register one whose selectors match the machines' labels", "no Updater is for its machines, so that no change can be made in place")
+			into.add(g.atRisk(), g.Subject, "register one whose selectors match the machines' labels", "no Updater is for its machines, so no change is possible in place")
 			continue
 		}
 		names := make([]string, 0, len(selected))
@@ -57,7 +57,7 @@ func checkReady(u *v1alpha1.Updater, g group, into *findings) {
 		severity, consequence = Warning, "meanwhile it counts as covering nothing"
 	}
 	if ready == nil {
-		into.unknown(g.Subject, "see that the extension runs", "it is not known whether Updater %q can be asked: nobody has tried", u.Name)
+		into.unknown(g.Subject, "see that the extension runs", "it is unknown whether Updater %q answers: it was not called yet", u.Name)
 		return
 	}
 	into.add(severity, g.Subject, "see that the updater runs and can be reached", "Updater %q cannot be asked: %s; %s", u.Name, ready.Message, consequence)
@@ -77,7 +77,7 @@ func checkTemplates(f Facts, groups []group, into *findings) {
 			}
 		}
 		if !found {
-			into.ok(g.Subject, "all that its machines are made of exists")
+			into.ok(g.Subject, "all templates of its machines exist")
 		}
 	}
 }
@@ -152,7 +152,7 @@ func checkMachines(f Facts, groups []group, into *findings) {
 			into.add(Warning, g.Subject, "wait for the end of the update", "under update: %s; a newer desired state reaches a machine only after that", shorten(under))
 		}
 		if dirty := dirtyMachines(report, g); len(dirty) > 0 {
-			into.add(Warning, g.Subject, "replace them when it suits you, if they shall have these fields", "with fields that were not applied to the running machine: %s", shorten(dirty))
+			into.add(Warning, g.Subject, "replace the machines when convenient, if they need these fields", "with fields that were not applied to the running machine: %s", shorten(dirty))
 		}
 	}
 	if len(into.list) == before && f.Live {
@@ -181,7 +181,7 @@ func checkStandingStill(report status.Report, fix string, into *findings) {
 // failedFix names no machine, so that what is said of many machines is shown once.
 func failedFix(namespace string) string {
 	return fmt.Sprintf("fix the cause, then retry: kubectl -n %s annotate machine NAME %s=. "+
-		"Or abandon it: have its owner desire something else, then annotate it with %s=. "+
+		"Or abandon it: change its owner's spec, then annotate it with %s=. "+
 		"Or have it replaced: annotate it with %s= and delete it; or remediated: onFailure Remediate in the UpdatePolicy, and a MachineHealthCheck",
 		namespace, v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateAbandonAnnotation, v1alpha1.AllowReplacementAnnotation)
 }
@@ -191,8 +191,8 @@ func blockedFix(reason string) string {
 	switch reason {
 	case v1alpha1.NotCoveredReason:
 		return "if an updater moves a kubelet by fewer minors at once, set the owner to a version in between, and windlass.dev/update-abandon on the Machine; " +
-			"otherwise do one of these: register an updater that covers these fields; name them in ignorePaths of the UpdatePolicy, where running machines need not have them; " +
-			"set its fallback to RollingUpdate, to have machines replaced; take the change back"
+			"otherwise register an updater that covers these fields; or add them to ignorePaths of the UpdatePolicy, if running machines do not need them; " +
+			"or set its fallback to RollingUpdate, to have machines replaced; or revert the change"
 	case v1alpha1.UpdaterErrorReason:
 		return "see that the updater runs, can be reached, and answers as it should: kubectl get updaters -o wide, and windlass updater verify"
 	case v1alpha1.PolicyConflictReason:

@@ -53,7 +53,7 @@ func checkFeatureGates(f Facts, groups []group, into *findings) {
 		}
 		if !found {
 			into.unknown(m.name, fmt.Sprintf("look for --feature-gates in the arguments of the process: %s must be true", strings.Join(m.gates, " and ")),
-				"it cannot be told whether its feature gates are on: there is no Deployment with the label %s=%s%s",
+				"its feature gates are unknown: there is no Deployment with the label %s=%s%s",
 				clusterv1.ProviderNameLabel, m.provider, map[bool]string{true: "", false: " in the manifests"}[f.Live])
 		}
 	}

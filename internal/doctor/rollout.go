@@ -77,7 +77,7 @@ func checkReplicas(f Facts, groups []group, into *findings) {
 		switch {
 		case !IsKubeadm(f):
 			into.add(g.atRisk(), g.Subject, "select it by no UpdatePolicy with strategy ExternalUpdate, unless its provider asks the hook CanUpdateMachine",
-				"it is no KubeadmControlPlane: only that is known to update machines in place")
+				"it is not a KubeadmControlPlane, the only kind that is known to update machines in place")
 		case replicas == nil:
 			into.unknown(g.Subject, fmt.Sprintf("see that it has %d replicas or more", minSurgelessReplicas), "its replicas are not known")
 		case *replicas < minSurgelessReplicas:
@@ -107,7 +107,7 @@ func checkControlPlaneSurge(f Facts, g group, into *findings) {
 	}
 	const fix = "set spec.rollout.strategy.rollingUpdate.maxSurge of the KubeadmControlPlane to 0 (in the template of its ClusterClass, where it has one)"
 	if f.Objects.ControlPlane == nil && f.ControlPlaneTemplate == nil {
-		into.unknown(g.Subject, fix, "its maxSurge cannot be told: there is neither a control plane object nor its template")
+		into.unknown(g.Subject, fix, "its maxSurge is unknown: there is no control plane object and no template")
 		return
 	}
 	surge := "1 (the default)"
@@ -162,7 +162,7 @@ func deploymentStrategy(g group) strategy {
 func checkDeploymentSurge(g group, into *findings) {
 	const field = "rollout.strategy (in the Cluster's topology, its ClusterClass or the MachineDeployment)"
 	if g.MachineDeployment == nil && g.InTopology.Rollout.Strategy.Type == "" && g.InClass == nil {
-		into.unknown(g.Subject, "give its ClusterClass", "its rollout strategy cannot be told: neither the MachineDeployment nor its class in the ClusterClass is known")
+		into.unknown(g.Subject, "give its ClusterClass", "its rollout strategy is unknown: the MachineDeployment and its class in the ClusterClass are missing")
 		return
 	}
 	s := deploymentStrategy(g)
@@ -204,7 +204,7 @@ func describe(value *intstr.IntOrString, resolved, unset int) string {
 	case value == nil:
 		return fmt.Sprintf("%d (the default)", unset)
 	case value.Type == intstr.String:
-		return fmt.Sprintf("%s, which comes to %d", value.StrVal, resolved)
+		return fmt.Sprintf("%s, which is %d", value.StrVal, resolved)
 	default:
 		return value.String()
 	}
@@ -221,10 +221,10 @@ func checkRollout(f Facts, groups []group, into *findings) {
 		if after := rolloutAfter(f, g); !after.IsZero() && stillToCome(after, f.Now, g.machines) {
 			found = true
 			into.add(g.atRisk(), g.Subject, "remove the time (rollout.after)",
-				"rollout.after is %s: machines that are older are replaced from then on, without asking%s", after.UTC().Format(time.RFC3339), refusedBy(g))
+				"rollout.after is %s: from then on Cluster API replaces older machines without asking%s", after.UTC().Format(time.RFC3339), refusedBy(g))
 		}
 		if !found {
-			into.ok(g.Subject, "no time is set from which machines are replaced")
+			into.ok(g.Subject, "no rollout time is set")
 		}
 	}
 }

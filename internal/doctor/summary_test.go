@@ -24,7 +24,7 @@ func TestSummary(t *testing.T) {
 		{"surge of the workers", func(f *Facts) { f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil },
 			OK, Error, "machines can be updated in place", "cannot be updated in place: see Surge", Error},
 		{"for all groups", func(f *Facts) { f.Extensions, f.Guard = nil, nil }, Error, Error, "see Extension, Guard", "see Extension, Guard", Error},
-		{"cannot be told", func(f *Facts) { f.Managers = nil }, Warning, Warning, "unless something is in the way: see FeatureGates", "see FeatureGates", Warning},
+		{"cannot be told", func(f *Facts) { f.Managers = nil }, Warning, Warning, "unless a check prevents it: see FeatureGates", "see FeatureGates", Warning},
 		{"not for this group", func(f *Facts) {
 			f.Policies[0].Spec.Targets[0].ControlPlane = true
 			f.Guard = nil

@@ -121,7 +121,7 @@ func Decide(step Step, gates []Gate, facts Facts, now time.Time) Verdict {
 // decideFirst finds what can be told without looking at the cluster.
 func decideFirst(g Gate, now time.Time) ([]Finding, time.Duration) {
 	if g.Problem != "" {
-		return []Finding{{Gate: g.Name, Reason: GateInvalid, Message: "it cannot be evaluated, so it holds: " + g.Problem}}, longestRetry
+		return []Finding{{Gate: g.Name, Reason: GateInvalid, Message: "cannot evaluate it, so it holds: " + g.Problem}}, longestRetry
 	}
 	var findings []Finding
 	retry := longestRetry
@@ -149,7 +149,7 @@ func waitForWindow(windows []Window, now time.Time) (message string, wait time.D
 	case len(windows) == 0:
 		return "", 0
 	case !ok:
-		return "waits for a window, and none opens within a fortnight", longestRetry
+		return "waits for a window; none opens within two weeks", longestRetry
 	case !opens.After(now):
 		return "", 0
 	default:

@@ -45,7 +45,7 @@ func TestDecide(t *testing.T) {
 		"nothing due": {gates: []gate.Gate{{Name: "g"}}},
 		"an invalid gate holds, whatever else it says": {
 			gates: []gate.Gate{{Name: "g", Problem: "no such zone", NeedsApproval: true, Approved: true}},
-			want:  []gate.Finding{{Gate: "g", Reason: gate.GateInvalid, Message: "it cannot be evaluated, so it holds: no such zone"}}, retry: time.Minute,
+			want:  []gate.Finding{{Gate: "g", Reason: gate.GateInvalid, Message: "cannot evaluate it, so it holds: no such zone"}}, retry: time.Minute,
 		},
 		"approval": {
 			gates: []gate.Gate{{Name: "g", NeedsApproval: true, HowToApprove: "ask"}},
@@ -69,7 +69,7 @@ func TestDecide(t *testing.T) {
 		"what is not known holds": {
 			gates: []gate.Gate{{Name: "g", Checks: []gate.Check{gate.NodesReady}}},
 			facts: unknown(gate.NodesReady, gate.EtcdHealthy),
-			want:  []gate.Finding{{Gate: "g", Reason: gate.CheckUnknown, Message: "NodesReady cannot be checked: no answer; where it never can be, take the check out of the gate"}},
+			want:  []gate.Finding{{Gate: "g", Reason: gate.CheckUnknown, Message: "cannot check NodesReady: no answer. Fix: if it can never be checked here, remove the check from the gate"}},
 			retry: 30 * time.Second,
 		},
 		"a check of a later version": {
@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 			want: []gate.Finding{
 				{Gate: "g", Reason: gate.NodesNotReady, Message: "Nodes that are not Ready: a (Ready is False), b (Ready is Unknown: NodeStatusUnknown)"},
 				{Gate: "g", Reason: gate.EtcdNotHealthy, Message: "etcd is not healthy: member 2 is down"},
-				{Gate: "g", Reason: gate.DeprecatedAPIsInUse, Message: "APIs in use that are removed, as the metric apiserver_requested_deprecated_apis says: " +
+				{Gate: "g", Reason: gate.DeprecatedAPIsInUse, Message: "APIs in use that are removed, as reported by the metric apiserver_requested_deprecated_apis: " +
 					"flowschemas/status.v1beta3.flowcontrol.apiserver.k8s.io (removed in v1.32), old.v1 (removed in v1.25)"},
 				{Gate: "g", Reason: gate.BudgetsNeverSatisfied, Message: "PodDisruptionBudgets that allow no eviction ever: x/a (stale), x/all"},
 			}, retry: 30 * time.Second,

@@ -74,7 +74,7 @@ type rule struct {
 var rules = []rule{
 	{NodesReady, NodesNotReady, "Nodes that are not Ready: ", nodesNotReady},
 	{EtcdHealthy, EtcdNotHealthy, "etcd is not healthy: ", etcdNotHealthy},
-	{NoDeprecatedAPIs, DeprecatedAPIsInUse, "APIs in use that are removed, as the metric apiserver_requested_deprecated_apis says: ", deprecatedAPIsInUse},
+	{NoDeprecatedAPIs, DeprecatedAPIsInUse, "APIs in use that are removed, as reported by the metric apiserver_requested_deprecated_apis: ", deprecatedAPIsInUse},
 	{BudgetsCanBeSatisfied, BudgetsNeverSatisfied, "PodDisruptionBudgets that allow no eviction ever: ", budgetsNeverSatisfied},
 }
 
@@ -87,7 +87,7 @@ func decideChecks(g Gate, step Step, facts Facts) []Finding {
 		}
 		if why, ok := facts.Unknown[rule.check]; ok {
 			findings = append(findings, Finding{Gate: g.Name, Reason: CheckUnknown, Message: fmt.Sprintf(
-				"%s cannot be checked: %s; where it never can be, take the check out of the gate", rule.check, why)})
+				"cannot check %s: %s. Fix: if it can never be checked here, remove the check from the gate", rule.check, why)})
 			continue
 		}
 		if faults := rule.faults(step, facts); len(faults) > 0 {

@@ -107,7 +107,7 @@ func parse(g *v1alpha1.UpgradeGate) Gate {
 func ParseWindow(w v1alpha1.GateWindow) (Window, error) {
 	location, err := time.LoadLocation(w.TimeZone)
 	if err != nil || strings.EqualFold(w.TimeZone, "local") || w.TimeZone == "" {
-		return Window{}, fmt.Errorf("timeZone: %q is not in the time zone database; write a name such as Europe/Berlin or UTC", w.TimeZone)
+		return Window{}, fmt.Errorf("timeZone: %q is not in the time zone database. Fix: write a name such as Europe/Berlin or UTC", w.TimeZone)
 	}
 	window := Window{Location: location}
 	if window.From, err = ParseClock(w.From); err != nil {

@@ -70,11 +70,11 @@ type StepPattern struct {
 func ParseStepPattern(s string) (StepPattern, error) {
 	fields := strings.Fields(s)
 	if len(fields) < 2 {
-		return StepPattern{}, fmt.Errorf("%q is no step; write one such as %q", s, "before workers v1.32")
+		return StepPattern{}, fmt.Errorf("%q is not a step. Fix: write one such as %q", s, "before workers v1.32")
 	}
 	release, err := ParseRelease(fields[len(fields)-1])
 	if err != nil {
-		return StepPattern{}, fmt.Errorf("%q is no step: %w", s, err)
+		return StepPattern{}, fmt.Errorf("%q is not a step: %w", s, err)
 	}
 	spoken := strings.Join(fields[:len(fields)-1], " ")
 	for _, w := range words {
@@ -86,7 +86,7 @@ func ParseStepPattern(s string) (StepPattern, error) {
 	for _, w := range words {
 		known = append(known, w.words)
 	}
-	return StepPattern{}, fmt.Errorf("%q is no step; it begins with one of: %s", s, strings.Join(known, ", "))
+	return StepPattern{}, fmt.Errorf("%q is not a step. Fix: begin it with one of: %s", s, strings.Join(known, ", "))
 }
 
 // Matches reports whether a pattern selects a step.

@@ -14,7 +14,7 @@ type Clock int
 func ParseClock(s string) (Clock, error) {
 	parsed, err := time.Parse("15:04", s)
 	if err != nil || len(s) != len("15:04") {
-		return 0, fmt.Errorf("%q is no time of the day; write one such as 22:00", s)
+		return 0, fmt.Errorf("%q is not a time of day. Fix: write one such as 22:00", s)
 	}
 	return Clock(parsed.Hour()*60 + parsed.Minute()), nil
 }
@@ -28,7 +28,7 @@ func ParseDay(s string) (time.Weekday, error) {
 			return day, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no day of the week; write one such as %s", s, time.Saturday)
+	return 0, fmt.Errorf("%q is not a day of the week. Fix: write one such as %s", s, time.Saturday)
 }
 
 // Window is a time of the day on some days of the week, in a time zone.

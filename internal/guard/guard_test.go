@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestMessages(t *testing.T) {
-	const doctor = " `windlass doctor` says why Cluster API wants to replace "
+	const doctor = " `windlass doctor` shows why Cluster API replaces "
 	const keeps = "its UpdatePolicy keep keeps machines (fallback None). "
 	for name, test := range map[string]struct {
 		request guard.Request
@@ -102,25 +102,25 @@ func TestMessages(t *testing.T) {
 		"replace": {
 			guarded(guard.Delete, 3, machine(func(m *guard.Machine) { m.Updating = true })),
 			"would replace Machine m-1 of MachineDeployment default/workers, which is being updated in place: " + keeps +
-				"To let it be replaced, annotate the Machine with windlass.dev/allow-replacement; to scale down, lower spec.replicas (now 3) first." +
+				"Fix: to let it be replaced, annotate the Machine with windlass.dev/allow-replacement; to scale down, lower spec.replicas (now 3) first." +
 				doctor + "it",
 		},
 		"replace another": {
 			guarded(guard.Delete, 4, replaceable(1)),
 			"would replace Machine m-1 of MachineDeployment default/workers: " + keeps +
-				"There are 4 machines for spec.replicas 3 because 1 of them may be replaced (annotation windlass.dev/allow-replacement), and this is none " +
-				"of those; annotate those with cluster.x-k8s.io/delete-machine too, so that Cluster API chooses them",
+				"There are 4 machines for spec.replicas 3 because 1 of them may be replaced (annotation windlass.dev/allow-replacement), and this Machine is not one " +
+				"of them. Fix: annotate those with cluster.x-k8s.io/delete-machine too, so that Cluster API chooses them",
 		},
 		"surge of a MachineDeployment": {
 			guarded(guard.Create, 3),
 			"would create a machine beyond spec.replicas 3 of MachineDeployment default/workers, and so replace one: " + keeps +
-				"For updates in place, set maxSurge 0 and maxUnavailable 1 (spec.rollout.strategy.rollingUpdate); to let a Machine be replaced, annotate it " +
+				"Fix: for updates in place, set maxSurge 0 and maxUnavailable 1 (spec.rollout.strategy.rollingUpdate); to let a Machine be replaced, annotate it " +
 				"with windlass.dev/allow-replacement; to scale up, raise spec.replicas." + doctor + "machines",
 		},
 		"surge of a control plane": {
 			guarded(guard.Create, 3, func(r *guard.Request) { r.Group.Kind, r.Group.Name = "KubeadmControlPlane", "default/cp" }),
 			"would create a machine beyond spec.replicas 3 of KubeadmControlPlane default/cp, and so replace one: " + keeps +
-				"For updates in place, set maxSurge 0 (spec.rollout.strategy.rollingUpdate, from 3 replicas on); to let a Machine be replaced, annotate it " +
+				"Fix: for updates in place, set maxSurge 0 (spec.rollout.strategy.rollingUpdate, from 3 replicas on); to let a Machine be replaced, annotate it " +
 				"with windlass.dev/allow-replacement; to scale up, raise spec.replicas." + doctor + "machines",
 		},
 	} {
@@ -135,8 +135,8 @@ func TestMessages(t *testing.T) {
 func TestExplainUnasked(t *testing.T) {
 	refused := guard.Decide(guarded(guard.Delete, 3))
 	want := refused
-	want.Message += ". No hook was asked about this rollout under UpdatePolicy keep; if this policy is newer than the rollout: change the template again, " +
-		"or restart capi-controller-manager, to have the hooks asked"
+	want.Message += ". Cluster API called no hook for this rollout under UpdatePolicy keep; if the policy is newer than the rollout, change the template again " +
+		"or restart capi-controller-manager, so that Cluster API calls the hooks"
 	if diff := cmp.Diff(want, guard.ExplainUnasked(refused, "keep")); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}

@@ -21,14 +21,14 @@ func wouldReplace(r Request) string {
 	if r.Machine.Updating {
 		updating = ", which is being updated in place"
 	}
-	return fmt.Sprintf("would replace Machine %s of %s%s: %s. To let it be replaced, annotate the Machine with %s; to scale down, lower "+
-		"spec.replicas (now %d) first. `windlass doctor` says why Cluster API wants to replace it",
+	return fmt.Sprintf("would replace Machine %s of %s%s: %s. Fix: to let it be replaced, annotate the Machine with %s; to scale down, lower "+
+		"spec.replicas (now %d) first. `windlass doctor` shows why Cluster API replaces it",
 		r.Machine.Name, r.Group, updating, keeps(r), allowReplacementAnnotation, r.Group.Desired)
 }
 
 func wouldReplaceAnother(r Request) string {
 	return fmt.Sprintf("would replace Machine %s of %s: %s. There are %d machines for spec.replicas %d because %d of them may be replaced (annotation "+
-		"%s), and this is none of those; annotate those with %s too, so that Cluster API chooses them",
+		"%s), and this Machine is not one of them. Fix: annotate those with %s too, so that Cluster API chooses them",
 		r.Machine.Name, r.Group, keeps(r), r.Group.Machines, r.Group.Desired, r.Group.Replaceable, allowReplacementAnnotation, deleteMachineAnnotation)
 }
 
@@ -37,8 +37,8 @@ func wouldSurge(r Request) string {
 	if r.Group.Kind == machineDeploymentKind {
 		fix = "set maxSurge 0 and maxUnavailable 1 (spec.rollout.strategy.rollingUpdate)"
 	}
-	return fmt.Sprintf("would create a machine beyond spec.replicas %d of %s, and so replace one: %s. For updates in place, %s; to let a Machine be "+
-		"replaced, annotate it with %s; to scale up, raise spec.replicas. `windlass doctor` says why Cluster API wants to replace machines",
+	return fmt.Sprintf("would create a machine beyond spec.replicas %d of %s, and so replace one: %s. Fix: for updates in place, %s; to let a Machine be "+
+		"replaced, annotate it with %s; to scale up, raise spec.replicas. `windlass doctor` shows why Cluster API replaces machines",
 		r.Group.Desired, r.Group, keeps(r), fix, allowReplacementAnnotation)
 }
 
@@ -47,8 +47,8 @@ func wouldSurge(r Request) string {
 // the policies. A verdict that allows stays as it is.
 func ExplainUnasked(v Verdict, policy string) Verdict {
 	if !v.Allowed {
-		v.Message += fmt.Sprintf(". No hook was asked about this rollout under UpdatePolicy %s; if this policy is newer than the rollout: change the "+
-			"template again, or restart capi-controller-manager, to have the hooks asked", policy)
+		v.Message += fmt.Sprintf(". Cluster API called no hook for this rollout under UpdatePolicy %s; if the policy is newer than the rollout, change the "+
+			"template again or restart capi-controller-manager, so that Cluster API calls the hooks", policy)
 	}
 	return v
 }

@@ -292,7 +292,7 @@ func TestConflicts(t *testing.T) {
 			}
 		})
 	}
-	want := "hook UpdateMachine has 2 extensions (a.x, b.y), and Cluster API uses one only: keep one of them, and register what the others do as Updater objects"
+	want := "hook UpdateMachine has 2 extensions (a.x, b.y), and Cluster API uses only one. Fix: keep one of them, and register the others as Updater objects"
 	if got := (hookclient.Conflict{Hook: "UpdateMachine", Extensions: []string{"a.x", "b.y"}}).String(); got != want {
 		t.Error(got)
 	}

@@ -24,7 +24,7 @@ type Conflict struct {
 }
 
 func (c Conflict) String() string {
-	return fmt.Sprintf("hook %s has %d extensions (%s), and Cluster API uses one only: keep one of them, and register what the others do as Updater objects",
+	return fmt.Sprintf("hook %s has %d extensions (%s), and Cluster API uses only one. Fix: keep one of them, and register the others as Updater objects",
 		c.Hook, len(c.Extensions), strings.Join(c.Extensions, ", "))
 }
 
@@ -36,11 +36,11 @@ func (c *Client) Conflicts(ctx context.Context) ([]Conflict, error) {
 	for _, hook := range singletons {
 		gvh, err := c.catalog.GroupVersionHook(hook)
 		if err != nil {
-			return nil, fmt.Errorf("looking for extensions in each other's way: %w", err)
+			return nil, fmt.Errorf("looking for conflicts between extensions: %w", err)
 		}
 		all, ready := c.registry.list(gvh.GroupHook())
 		if !ready {
-			return nil, &NotReadyError{Doing: "looking for extensions in each other's way"}
+			return nil, &NotReadyError{Doing: "looking for conflicts between extensions"}
 		}
 		if len(all) < 2 {
 			continue
@@ -61,7 +61,7 @@ func (c *Client) listNamespaces(ctx context.Context) ([]labels.Set, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	if err := c.namespaces.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("looking for extensions in each other's way: listing namespaces: %w", err)
+		return nil, fmt.Errorf("looking for conflicts between extensions: listing namespaces: %w", err)
 	}
 	found := make([]labels.Set, 0, len(list.Items))
 	for _, n := range list.Items {

@@ -168,7 +168,7 @@ func TestMisconfigured(t *testing.T) {
 			}
 			warm(t, c)
 			for _, err := range []error{discover, warmUp, c.Register(config)} {
-				if _, ok := errors.AsType[*hookclient.MisconfiguredError](err); !ok || !strings.Contains(err.Error(), `ExtensionConfig "x": `+tt.want+"; ") || strings.Contains(err.Error(), "secret") {
+				if _, ok := errors.AsType[*hookclient.MisconfiguredError](err); !ok || !strings.Contains(err.Error(), `ExtensionConfig "x": `+tt.want+". Fix: ") || strings.Contains(err.Error(), "secret") {
 					t.Errorf("error is %v", err)
 				}
 			}

@@ -67,7 +67,7 @@ type MisconfiguredError struct {
 }
 
 func (e *MisconfiguredError) Error() string {
-	return fmt.Sprintf("ExtensionConfig %q: %s %s; %s", e.ExtensionConfig, e.Field, e.Detail, e.Remedy)
+	return fmt.Sprintf("ExtensionConfig %q: %s %s. Fix: %s", e.ExtensionConfig, e.Field, e.Detail, e.Remedy)
 }
 
 // Fault is why an extension was not reached.
@@ -98,7 +98,7 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("%s: no answer from %s: %s; %s", e.Call, e.Host, e.Detail, e.remedy())
+	return fmt.Sprintf("%s: no answer from %s: %s. Fix: %s", e.Call, e.Host, e.Detail, e.remedy())
 }
 
 // Unwrap returns what the network said.
@@ -106,7 +106,7 @@ func (e *UnreachableError) Unwrap() error { return e.cause }
 
 func (e *UnreachableError) remedy() string {
 	if _, panicked := errors.AsType[*panicError](e.cause); panicked {
-		return "this is a bug; report it with the stack from the log of this process"
+		return "report this bug with the stack from the log of this process"
 	}
 	switch e.Fault {
 	case FaultTimeout:
@@ -133,7 +133,7 @@ type BadResponseError struct {
 }
 
 func (e *BadResponseError) Error() string {
-	return fmt.Sprintf("%s: the answer is not one to this hook: %s; see the extension's log, and that it serves this hook at this version", e.Call, e.Detail)
+	return fmt.Sprintf("%s: the answer does not fit this hook: %s. Fix: check the extension's log, and that it serves this hook at this version", e.Call, e.Detail)
 }
 
 // RefusedError says that the extension answered with the status Failure.
@@ -146,7 +146,7 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	message := e.Message
 	if message == "" {
-		message = "it does not say why; see its log"
+		message = "it gives no reason. Fix: see its log"
 	}
 	return fmt.Sprintf("%s: the extension answered Failure: %s", e.Call, message)
 }

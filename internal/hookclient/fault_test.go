@@ -203,7 +203,7 @@ func checkFault(t *testing.T, err error, want wantFault) {
 	if err == nil {
 		return
 	}
-	for _, part := range []string{`of ExtensionConfig "x": `, "; see "} {
+	for _, part := range []string{`of ExtensionConfig "x": `, ". Fix: "} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in: %v", part, err)
 		}

@@ -126,6 +126,6 @@ func (l *lifecycle) log(ctx context.Context, cluster *clusterv1.Cluster, hook ga
 	case held != "":
 		logger.Info("Gates hold a step of an upgrade", "message", boundMessage(held))
 	default:
-		logger.Info("A step of an upgrade may go on")
+		logger.Info("A step of an upgrade may continue")
 	}
 }

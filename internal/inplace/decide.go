@@ -122,7 +122,7 @@ func Decide(f Facts) Verdict {
 	}
 	v := decide(f)
 	if r, ok := v.Action.(Refuse); ok && !f.OwnerMovedOn {
-		r.Message += " (windlass.dev/update-abandon is not heeded while the machine's owner desires just what the Machine's spec says: the Machine would count as up to date)"
+		r.Message += " (windlass.dev/update-abandon is ignored while the owner's spec equals the Machine's spec, because the Machine would then count as up to date)"
 		v.Action = r
 	}
 	return v
@@ -133,8 +133,8 @@ func decide(f Facts) Verdict {
 		return decideBegin(f)
 	}
 	if why := unusable(f.Progress); why != "" {
-		return refuse(f.Progress, ReasonNoDecision, "the recorded progress cannot be used: %s; "+
-			"remove the annotation windlass.dev/update-progress from the Machine to begin its update again, or set windlass.dev/update-abandon", why)
+		return refuse(f.Progress, ReasonNoDecision, "cannot use the recorded progress: %s. "+
+			"Fix: remove the annotation windlass.dev/update-progress from the Machine to begin its update again, or set windlass.dev/update-abandon", why)
 	}
 	if superseded(f) {
 		f.Owed, f.Progress = owed(f), nil
@@ -142,11 +142,11 @@ func decide(f Facts) Verdict {
 	}
 	if f.Progress.To != f.Desired {
 		return refuse(f.Progress, ReasonDesiredChanged,
-			"the machine is being updated to %s, but its spec asks for %s now; set the spec back, or change the owner's and then set the annotation windlass.dev/update-abandon", f.Progress.To, f.Desired)
+			"the machine is being updated to %s, but its spec asks for %s now. Fix: set the spec back, or change the owner's spec and then set the annotation windlass.dev/update-abandon", f.Progress.To, f.Desired)
 	}
 	if isChangedMeanwhile(f) {
-		return refuse(f.Progress, ReasonDesiredChanged, "the spec of the Machine or of its KubeadmConfig was changed while the machine is updated; "+
-			"set it back, or change the owner's and then set the annotation windlass.dev/update-abandon")
+		return refuse(f.Progress, ReasonDesiredChanged, "the spec of the Machine or of its KubeadmConfig was changed during the update of the machine. "+
+			"Fix: set it back, or change the owner's spec and then set the annotation windlass.dev/update-abandon")
 	}
 	switch f.Progress.Phase {
 	case Draining:
@@ -162,7 +162,7 @@ func decide(f Facts) Verdict {
 	case Failed:
 		return decideFailed(f)
 	}
-	return refuse(f.Progress, ReasonDesiredChanged, "the recorded phase %q is not known to this release of Windlass; set the annotation windlass.dev/update-abandon", f.Progress.Phase)
+	return refuse(f.Progress, ReasonDesiredChanged, "the recorded phase %q is unknown to this release of Windlass. Fix: set the annotation windlass.dev/update-abandon", f.Progress.Phase)
 }
 
 // isChangedMeanwhile reports whether an updater may still be called, but the live objects are not those that the update began with.
@@ -184,12 +184,12 @@ func decideBegin(f Facts) Verdict {
 	}
 	d := f.Decision
 	if d == nil {
-		return refuse(nil, ReasonNoDecision, "no decision to update this machine in place is recorded, so it is not known which updaters to run; "+
-			"change the owner's spec and set the annotation windlass.dev/update-abandon on the Machine, or set windlass.dev/allow-replacement and delete it")
+		return refuse(nil, ReasonNoDecision, "no decision to update this machine in place is recorded, so the updaters to run are unknown. "+
+			"Fix: change the owner's spec and set the annotation windlass.dev/update-abandon on the Machine, or set windlass.dev/allow-replacement and delete it")
 	}
 	if len(f.Drifted) > 0 {
-		return refuse(nil, ReasonDesiredChanged, "the machine's desired state is not the one that was decided on: %s; "+
-			"change the owner's spec, then set the annotation windlass.dev/update-abandon on the Machine, to have it decided anew", cover.Describe(f.Drifted))
+		return refuse(nil, ReasonDesiredChanged, "the machine's desired state differs from the one that was decided on: %s. "+
+			"Fix: change the owner's spec, then set the annotation windlass.dev/update-abandon on the Machine, to request a new decision", cover.Describe(f.Drifted))
 	}
 	if f.Policy.IsFull(f.InFlight) {
 		return Verdict{Action: Queued(f.Policy)}
@@ -306,7 +306,7 @@ func decideDraining(f Facts) Verdict {
 	case over:
 		return attemptFailed(f, fmt.Sprintf("the node was not drained within %s", f.Policy.AttemptTimeout))
 	case f.Node.Unknown != "":
-		return wait(f.Progress, pollNode, ReasonDraining, "draining node before %s: the workload cluster cannot be asked: %s", position(f.Progress), f.Node.Unknown)
+		return wait(f.Progress, pollNode, ReasonDraining, "draining node before %s: cannot reach the workload cluster:  %s", position(f.Progress), f.Node.Unknown)
 	}
 	p := *f.Progress
 	p.Cordoned = p.Cordoned || f.Node.Exists && !f.Node.Unschedulable
@@ -395,7 +395,7 @@ func decideSoaking(f Facts) Verdict {
 			if over {
 				return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.goal(), f.Policy.Soak, problem))
 			}
-			// A kubelet that falls back to another version leaves the node Ready; the soak begins anew all the same.
+			// A kubelet that falls back to another version leaves the node Ready; the soak begins again all the same.
 			p.Verified = nil
 		}
 		return wait(&p, pollNode, ReasonSoaking, "all updaters are done; waiting because %s", problem)
@@ -422,7 +422,7 @@ func decideSoaking(f Facts) Verdict {
 func decideFailed(f Facts) Verdict {
 	p := *f.Progress
 	if !f.Retry {
-		return refuse(f.Progress, ReasonFailed, "%s; set the annotation windlass.dev/update-retry on the Machine to try again, or, once its owner desires something else than now, windlass.dev/update-abandon to give up", p.LastError)
+		return refuse(f.Progress, ReasonFailed, "%s. Fix: set the annotation windlass.dev/update-retry on the Machine to try again; to give up, change its owner's spec and then set windlass.dev/update-abandon", p.LastError)
 	}
 	if len(p.Steps) == 0 {
 		p.Phase, p.Started, p.LastError, p.Verified = Soaking, f.Now, "", nil

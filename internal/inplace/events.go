@@ -98,7 +98,7 @@ func Answered(f Facts, a Answer) Verdict {
 		next.Phase, next.Started = Verifying, f.Now
 		return Decide(withProgress(f, &next))
 	}
-	return wait(p, pollUpdater, ReasonUpdaterUnknown, "%s: cannot tell how it goes: %s", position(p), orDefault(a.Message, "no answer"))
+	return wait(p, pollUpdater, ReasonUpdaterUnknown, "%s: progress unknown: %s", position(p), orDefault(a.Message, "no answer"))
 }
 
 // attemptOver ends an attempt whose time is over without a result.
@@ -149,7 +149,7 @@ func NodeProblem(f Facts) string {
 	n := f.Node
 	switch {
 	case n.Unknown != "":
-		return "the workload cluster cannot be asked: " + n.Unknown
+		return "cannot reach the workload cluster:  " + n.Unknown
 	case !n.Exists:
 		return "the node was not found in the workload cluster"
 	case !f.Progress.reached(n.Kubelet):
@@ -169,7 +169,7 @@ func tooFar(steps []Step, kubelet, desired version.Version) string {
 		}
 		minors, ok := kubelet.Minor().Lag(desired.Minor())
 		if ok && int64(minors) > int64(s.MaxMinors) {
-			return fmt.Sprintf("updater %q moves a kubelet by at most %d minors at once, and from %s to %s are %d; set the owner to a version in between, and the annotation windlass.dev/update-abandon on the Machine",
+			return fmt.Sprintf("updater %q moves a kubelet by at most %d minors at once; %s to %s is %d. Fix: set the owner to a version in between, and set the annotation windlass.dev/update-abandon on the Machine",
 				s.Updater, s.MaxMinors, kubelet, desired, minors)
 		}
 	}

@@ -18,7 +18,7 @@ func TestUnusableProgress(t *testing.T) {
 		want     string
 	}{
 		"empty":                         {inplace.Progress{}, "it has no id"},
-		"a phase from the future":       {inplace.Progress{ID: "u", Target: "new", To: newer, Phase: "Dreaming"}, `"Dreaming" is not known to this release`},
+		"a phase from the future":       {inplace.Progress{ID: "u", Target: "new", To: newer, Phase: "Dreaming"}, `"Dreaming" is unknown to this release`},
 		"draining for no step":          {inplace.Progress{ID: "u", To: newer, Phase: inplace.Draining, Operation: "u-1"}, "phase Draining, but no step is left"},
 		"updating without a step":       {inplace.Progress{ID: "u", To: newer, Phase: inplace.Updating, Operation: "u-1"}, "phase Updating, but no step is left"},
 		"updating without operation":    {inplace.Progress{ID: "u", To: newer, Phase: inplace.Updating, Steps: plan("v")}, "has no operation id"},

@@ -102,7 +102,7 @@ func parseKubeletFlags(content string) (kubeletFlags, error) {
 		name, value, isVariable := strings.Cut(line, "=")
 		switch {
 		case strings.HasSuffix(line, `\`):
-			return file, fmt.Errorf("the line %q goes on in the next one; write it as one line", line)
+			return file, fmt.Errorf("the line %q continues in the next line. Fix: write it as one line", line)
 		case !isVariable || strings.TrimSpace(name) != kubeletFlagsVariable:
 			if strings.Count(line, `"`)%2 != 0 || strings.Count(line, "'")%2 != 0 {
 				return file, fmt.Errorf("the line %q has a quote that is not closed", line)

@@ -30,7 +30,7 @@ func ReadRecorded(cluster *clusterv1.Cluster) (chain.Recorded, error) {
 	}
 	var err error
 	if r.UpgradeStep, err = version.Parse(step); err != nil {
-		return chain.Recorded{}, &FieldError{Ref: annotationRef(cluster, clusterv1.ClusterTopologyUpgradeStepAnnotation), Problem: err.Error() + "; remove it, it is written anew", Err: err}
+		return chain.Recorded{}, &FieldError{Ref: annotationRef(cluster, clusterv1.ClusterTopologyUpgradeStepAnnotation), Problem: err.Error() + ". Fix: remove it; the controller writes it again", Err: err}
 	}
 	return r, nil
 }

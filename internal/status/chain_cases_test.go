@@ -197,7 +197,7 @@ func otherTests() []chainTest {
 		{"at rest", resting, []string{"UpToDate by ClusterAPI: everything is at v1.31.0"}},
 		{"no condition", with(func(u *upgrade) { u.reason = "" }), []string{
 			"UpToDate by ClusterAPI: everything is at v1.31.0",
-			"disagreement: no controller has said anything about the topology yet: the Cluster has no condition TopologyReconciled",
+			"disagreement: no controller has reported on the topology yet:  the Cluster has no condition TopologyReconciled",
 		}},
 		{"a condition from before", with(func(u *upgrade) { begin(u); u.observed = 6 }), []string{
 			calls, next, "eta " + etaNoControlPlane + " 0s..0s..0s",
@@ -205,13 +205,13 @@ func otherTests() []chainTest {
 		}},
 		{"a condition that knows nothing of it", with(begin), []string{
 			calls, next, "eta " + etaNoControlPlane + " 0s..0s..0s",
-			"disagreement: the condition TopologyReconciled says that nothing is left to do, the objects say that the upgrade is not done: " + notLooked,
+			"disagreement: the condition TopologyReconciled reports that nothing is left to do, but the objects show an unfinished upgrade: " + notLooked,
 		}},
 		{"a condition that does not know that it is done", with(func(u *upgrade) {
 			u.reason, u.message = chain.ClusterUpgrading, "Cluster is upgrading to v1.31.0\n  * hook AfterClusterUpgrade for v1.31.0 is blocking: a"
 		}), []string{
 			"UpToDate by ClusterAPI: everything is at v1.31.0",
-			"disagreement: the condition TopologyReconciled speaks of an upgrade, the objects say that it is done: " + notLooked,
+			"disagreement: the condition TopologyReconciled reports an upgrade, but the objects show that it is done: " + notLooked,
 		}},
 		{"a hook that is not due", with(func(u *upgrade) {
 			begin(u)
@@ -223,8 +223,8 @@ func otherTests() []chainTest {
 			"disagreement: the condition TopologyReconciled says that AfterWorkersUpgrade is blocking, by the objects it is not its turn: " + notLooked,
 		}},
 		{"no way", with(func(u *upgrade) { begin(u); u.target = "v1.35.0"; u.reason = chain.ClusterUpgrading }), []string{
-			"Held by Windlass: there is no way to v1.35.0: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",
-			"held by Rule the plan: there is no way to v1.35.0: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",
+			"Held by Windlass: there is no upgrade path to v1.35.0: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",
+			"held by Rule the plan: there is no upgrade path to v1.35.0: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",
 			"eta " + etaNoPlan + " 0s..0s..0s",
 		}},
 		{"a failure", with(func(u *upgrade) { u.reason, u.message = chain.ReconcileFailed, "a patch does not apply" }), []string{

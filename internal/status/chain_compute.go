@@ -304,17 +304,17 @@ func (c *chainComputation) disagreement(state ChainState) string {
 	condition := c.condition
 	switch {
 	case condition == nil:
-		return "no controller has said anything about the topology yet: the Cluster has no condition TopologyReconciled"
+		return "no controller has reported on the topology yet:  the Cluster has no condition TopologyReconciled"
 	case condition.ObservedGeneration > 0 && condition.ObservedGeneration < c.facts.Cluster.Generation:
 		return fmt.Sprintf("the condition TopologyReconciled is about generation %d of the Cluster, which is at %d%s",
 			condition.ObservedGeneration, c.facts.Cluster.Generation, down)
 	case condition.Status == metav1.ConditionTrue && (state == ChainUpgrading || state == ChainHeld):
-		return "the condition TopologyReconciled says that nothing is left to do, the objects say that the upgrade is not done" + down
+		return "the condition TopologyReconciled reports that nothing is left to do, but the objects show an unfinished upgrade" + down
 	case speaksOfUpgrade(*condition) && state == ChainUpToDate && c.offSpec == 0:
-		return "the condition TopologyReconciled speaks of an upgrade, the objects say that it is done" + down
+		return "the condition TopologyReconciled reports an upgrade, but the objects show that it is done" + down
 	}
 	if hooks := c.hooksOutOfTurn(); len(hooks) > 0 {
-		return fmt.Sprintf("the condition TopologyReconciled says that %s is blocking, by the objects it is not its turn%s", joinHooks(hooks), down)
+		return fmt.Sprintf("the condition TopologyReconciled reports that %s is blocking, but by the objects this hook is not due%s", joinHooks(hooks), down)
 	}
 	return ""
 }

@@ -15,8 +15,8 @@ import (
 const (
 	etaNotRecorded    = "the controller of this upgrade does not record how long steps take"
 	etaNoControlPlane = "no step of the control plane has ended yet in this upgrade"
-	etaNoWorkers      = "no step of workers has ended yet in this upgrade"
-	etaNoPlan         = "there is no plan to count on"
+	etaNoWorkers      = "no worker step has ended yet in this upgrade"
+	etaNoPlan         = "the plan is unknown"
 )
 
 // span is the shortest, mean and longest of some durations.

@@ -58,7 +58,7 @@ func readAsked[R any](kind string, object metav1.Object, conditions []metav1.Con
 
 var (
 	errNoOption = errors.New("it says no option")
-	errNoReason = errors.New("it says neither how far it has come nor why it was refused")
+	errNoReason = errors.New("it has neither progress nor a reason for a refusal")
 )
 
 func checkUpgrade(u request.Upgrade) error {
@@ -117,11 +117,11 @@ func readLock(c *corev1.ConfigMap) *Lock {
 		MachineName string `json:"machineName"`
 	}
 	if err := json.Unmarshal([]byte(c.Data[v1alpha1.InPlaceUpgradeLockKey]), &holder); err != nil {
-		l.Problem = fmt.Sprintf("ConfigMap %s does not say who holds it: %v", c.Name, err)
+		l.Problem = fmt.Sprintf("ConfigMap %s does not name the holder: %v", c.Name, err)
 		return l
 	}
 	if l.Machine = holder.MachineName; l.Machine == "" {
-		l.Problem = fmt.Sprintf("ConfigMap %s does not say who holds it", c.Name)
+		l.Problem = fmt.Sprintf("ConfigMap %s does not name the holder", c.Name)
 	}
 	return l
 }

@@ -212,8 +212,8 @@ func TestLock(t *testing.T) {
 		want       *Lock
 	}{
 		{"held", `{"machineName":"cp-1","machineNamespace":"team-a"}`, &Lock{Machine: "cp-1", Since: start}},
-		{"nobody", `{}`, &Lock{Problem: "ConfigMap prod-cp-inplace-upgrade-lock does not say who holds it", Since: start}},
-		{"unreadable", `{`, &Lock{Problem: "ConfigMap prod-cp-inplace-upgrade-lock does not say who holds it: unexpected end of JSON input", Since: start}},
+		{"nobody", `{}`, &Lock{Problem: "ConfigMap prod-cp-inplace-upgrade-lock does not name the holder", Since: start}},
+		{"unreadable", `{`, &Lock{Problem: "ConfigMap prod-cp-inplace-upgrade-lock does not name the holder: unexpected end of JSON input", Since: start}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := facts(machine("m-1", mark("to", patch)))

@@ -54,7 +54,7 @@ func computeOffSpec(f Facts, m *clusterv1.Machine) (OffSpec, bool) {
 		Message: fmt.Sprintf("runs %s by annotation, its spec says %s", runs, spec),
 	}
 	if off.Blocks {
-		off.Message += fmt.Sprintf("; Cluster API takes it for being upgraded, and refuses another spec.topology.version until it runs %s again: "+
+		off.Message += fmt.Sprintf("; Cluster API treats it as upgrading, and refuses another spec.topology.version until it runs %s again: "+
 			"windlass upgrade machine %s -n %s --to with a release of that version", spec, m.Name, f.Cluster.Namespace)
 	}
 	return off, true

@@ -81,7 +81,7 @@ func TestChainOffSpec(t *testing.T) {
 	}
 	runs, spec := version.MustParse("v1.30.7"), version.MustParse("v1.30.0")
 	const says = "runs v1.30.7 by annotation, its spec says v1.30.0"
-	text := says + "; Cluster API takes it for being upgraded, and refuses another spec.topology.version " +
+	text := says + "; Cluster API treats it as upgrading, and refuses another spec.topology.version " +
 		"until it runs v1.30.0 again: windlass upgrade machine md-0-0-0 -n team-a --to with a release of that version"
 	want := []OffSpec{
 		{Machine: "cp-0", Group: ControlPlaneGroup, Runs: runs, Spec: spec, Message: says},

@@ -42,7 +42,7 @@ func SelectGuard(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 	if config == nil {
 		return Guard{
 			Reason:  v1alpha1.GuardMissingReason,
-			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so nothing keeps Cluster API from replacing machines. Fix: install it: %s", v1alpha1.GuardConfigurationName, installGuard),
+			Message: fmt.Sprintf("there is no ValidatingWebhookConfiguration %q, so Cluster API may replace machines. Fix: install it: %s", v1alpha1.GuardConfigurationName, installGuard),
 		}
 	}
 	var asked, here []admissionregistrationv1.OperationType
@@ -93,9 +93,9 @@ func isUntrusted(w admissionregistrationv1.ValidatingWebhook) bool {
 func excluded(config, namespace string, namespaceLabels map[string]string) Guard {
 	g := Guard{Reason: v1alpha1.NamespaceExcludedReason}
 	if namespaceLabels[v1alpha1.GuardLabel] == v1alpha1.GuardDisabled {
-		g.Message = fmt.Sprintf("namespace %q has the label %s=%s, so nothing keeps Cluster API from replacing machines in it. Fix: remove the label", namespace, v1alpha1.GuardLabel, v1alpha1.GuardDisabled)
+		g.Message = fmt.Sprintf("namespace %q has the label %s=%s, so Cluster API may replace machines in it. Fix: remove the label", namespace, v1alpha1.GuardLabel, v1alpha1.GuardDisabled)
 	} else {
-		g.Message = fmt.Sprintf("the namespaceSelector in ValidatingWebhookConfiguration %q excludes namespace %q, so nothing keeps Cluster API from replacing machines in it. Fix: correct one or the other", config, namespace)
+		g.Message = fmt.Sprintf("the namespaceSelector in ValidatingWebhookConfiguration %q excludes namespace %q, so Cluster API may replace machines in it. Fix: correct one or the other", config, namespace)
 	}
 	return g
 }

@@ -33,13 +33,13 @@ func TestSelectGuard(t *testing.T) {
 	t.Parallel()
 	type webhook = admissionregistrationv1.ValidatingWebhook
 	const (
-		missing  = `there is no ValidatingWebhookConfiguration "windlass-guard", so nothing keeps Cluster API from replacing machines. Fix: install it: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
+		missing  = `there is no ValidatingWebhookConfiguration "windlass-guard", so Cluster API may replace machines. Fix: install it: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
 		noCreate = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every CREATE of a Machine. Fix: install it again: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
 		noDelete = `no webhook of ValidatingWebhookConfiguration "windlass-guard" with failurePolicy Fail is asked about every DELETE of a Machine. Fix: install it again: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
-		disabled = `namespace "ns" has the label windlass.dev/guard=disabled, so nothing keeps Cluster API from replacing machines in it. Fix: remove the label`
+		disabled = `namespace "ns" has the label windlass.dev/guard=disabled, so Cluster API may replace machines in it. Fix: remove the label`
 		noCA     = `webhook "guard.windlass.dev" of ValidatingWebhookConfiguration "windlass-guard" has no caBundle, so API servers cannot call the guard and refuse to create and delete Machines that policies keep. Fix: ` +
 			`see that cert-manager's CA injector runs and that the annotation cert-manager.io/inject-ca-from names the Certificate, or install it again: sed s/NAMESPACE/windlass-system/ config/webhook/guard.yaml | kubectl apply -f -`
-		left = `the namespaceSelector in ValidatingWebhookConfiguration "windlass-guard" excludes namespace "ns", so nothing keeps Cluster API from replacing machines in it. Fix: correct one or the other`
+		left = `the namespaceSelector in ValidatingWebhookConfiguration "windlass-guard" excludes namespace "ns", so Cluster API may replace machines in it. Fix: correct one or the other`
 	)
 	active := updatepolicy.Guard{Active: true, Reason: "GuardInstalled"}
 	scoped := func(name string) []admissionregistrationv1.MatchCondition {

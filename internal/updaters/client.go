@@ -170,7 +170,7 @@ func (c *Client) Nonsense(below, problem, fix string, cause error) *Error {
 func (c *Client) Refused(below, message string) *Error {
 	message = CleanMessage(message)
 	if message == "" {
-		message = "(it did not say why)"
+		message = "(it gave no reason)"
 	}
 	return &Error{Class: Refused, Updater: c.name, URL: c.URL(below), Problem: "it refused: " + message}
 }

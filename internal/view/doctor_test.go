@@ -12,14 +12,14 @@ func TestExaminationGolden(t *testing.T) {
 	sick := Examination{Namespace: "team-a", Cluster: "prod", Findings: []doctor.Finding{
 		{ID: doctor.CheckMachinesKept, Severity: doctor.Error, Subject: "KubeadmControlPlane prod-cp", Message: "machines cannot be updated in place: see Surge"},
 		{ID: doctor.CheckFeatureGates, Severity: doctor.Warning, Subject: "capi-controller-manager",
-			Message: "it cannot be told whether its feature gates are on", Fix: "look for --feature-gates in the arguments of the process\x1b[31m"},
+			Message: "its feature gates are unknown", Fix: "look for --feature-gates in the arguments of the process\x1b[31m"},
 		{ID: doctor.CheckGuard, Severity: doctor.OK, Subject: "guard", Message: "it is asked before Machines of namespace team-a are created or deleted"},
 		{ID: doctor.CheckSurge, Severity: doctor.Error, Subject: "KubeadmControlPlane prod-cp",
 			Message: "maxSurge is 1 (the default): Cluster API creates a machine before it asks", Fix: "set spec.rollout.strategy.rollingUpdate.maxSurge to 0"},
 	}}
 	for i := range 7 {
 		sick.Findings = append(sick.Findings, doctor.Finding{
-			ID: doctor.CheckTemplates, Severity: doctor.OK, Subject: fmt.Sprintf("MachineDeployment pool-%03d", i), Message: "all that its machines are made of exists",
+			ID: doctor.CheckTemplates, Severity: doctor.OK, Subject: fmt.Sprintf("MachineDeployment pool-%03d", i), Message: "all templates of its machines exist",
 		})
 	}
 	for name, e := range map[string]Examination{"sick": sick, "nothing": {Cluster: "prod"}} {

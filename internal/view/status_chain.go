@@ -212,11 +212,11 @@ func describeEstimate(e status.Estimate, now time.Time) string {
 	earliest, latest := e.Window()
 	switch {
 	case e.Since.IsZero():
-		return fmt.Sprintf("%s once it is let go, if it goes on like this", describeRange(e.Least, e.Most))
+		return fmt.Sprintf("%s after the gate opens, at the present speed", describeRange(e.Least, e.Most))
 	case !latest.After(now):
-		return fmt.Sprintf("%s ago, if it had gone on like this", formatAge(now, latest))
+		return fmt.Sprintf("%s ago, at the present speed", formatAge(now, latest))
 	default:
-		return fmt.Sprintf("in %s, if it goes on like this", describeRange(max(earliest.Sub(now), 0), latest.Sub(now)))
+		return fmt.Sprintf("in %s, at the present speed", describeRange(max(earliest.Sub(now), 0), latest.Sub(now)))
 	}
 }
 

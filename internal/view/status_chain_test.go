@@ -219,10 +219,10 @@ func TestDescribeEstimate(t *testing.T) {
 	}{
 		{status.Estimate{}, ""},
 		{status.Estimate{Unknown: "no data"}, "not known: no data"},
-		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute}, "3m0s to 5m0s once it is let go, if it goes on like this"},
-		{status.Estimate{Least: 3 * time.Minute, Most: 3 * time.Minute, Since: statusNow}, "in about 3m0s, if it goes on like this"},
-		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute, Since: ago(4 * time.Minute)}, "in 0s to 1m0s, if it goes on like this"},
-		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute, Since: ago(time.Hour)}, "55m ago, if it had gone on like this"},
+		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute}, "3m0s to 5m0s after the gate opens, at the present speed"},
+		{status.Estimate{Least: 3 * time.Minute, Most: 3 * time.Minute, Since: statusNow}, "in about 3m0s, at the present speed"},
+		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute, Since: ago(4 * time.Minute)}, "in 0s to 1m0s, at the present speed"},
+		{status.Estimate{Least: 3 * time.Minute, Most: 5 * time.Minute, Since: ago(time.Hour)}, "55m ago, at the present speed"},
 	} {
 		if got := describeEstimate(test.estimate, statusNow); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)

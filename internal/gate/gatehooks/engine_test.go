@@ -280,20 +280,20 @@ func TestChecks(t *testing.T) {
 		asked  map[string]int
 	}{
 		"nodes are ready":     {gate: checks("NodesReady"), asked: map[string]int{"nodes": 1}},
-		"nodes are not known": {gate: checks("NodesReady"), nodes: errors.New("Cluster ns/prod cannot be asked"), want: "NodesReady cannot be checked: Cluster ns/prod cannot be asked;", asked: map[string]int{"nodes": 1}},
+		"nodes are not known": {gate: checks("NodesReady"), nodes: errors.New("Cluster ns/prod cannot be asked"), want: "cannot check NodesReady: Cluster ns/prod cannot be asked. Fix:", asked: map[string]int{"nodes": 1}},
 		"apis":                {gate: checks("NoDeprecatedAPIs"), want: "old.v1 (removed in v1.32)", asked: map[string]int{"apis": 1}},
-		"budgets that are not served": {gate: checks("BudgetsCanBeSatisfied"), want: "BudgetsCanBeSatisfied cannot be checked: the API server of Cluster ns/prod serves no PodDisruptionBudgets; where it never can be, take the check out of the gate",
+		"budgets that are not served": {gate: checks("BudgetsCanBeSatisfied"), want: "cannot check BudgetsCanBeSatisfied: the API server of Cluster ns/prod serves no PodDisruptionBudgets. Fix: if it can never be checked here, remove the check from the gate",
 			asked: map[string]int{"budgets": 1}},
 		"a healthy etcd":                      {gate: checks("EtcdHealthy"), object: controlPlane(conditions, map[string]any{"type": "Available"}, etcd("True"))},
 		"a healthy etcd, told as it was once": {gate: checks("EtcdHealthy"), object: controlPlane([]string{"status", "v1beta2", "conditions"}, etcd("True"))},
 		"an etcd that is not":                 {gate: checks("EtcdHealthy"), object: controlPlane(conditions, etcd("False")), want: "etcd is not healthy: KubeadmControlPlane cp says NotHealthy: * Machine m:   * member is down"},
 		"an etcd that is not known":           {gate: checks("EtcdHealthy"), object: controlPlane(conditions, etcd("Unknown")), want: "etcd is not healthy: "},
-		"an etcd that nobody tells of":        {gate: checks("EtcdHealthy"), object: controlPlane(conditions), want: "EtcdHealthy cannot be checked: KubeadmControlPlane cp has no condition EtcdClusterHealthy"},
+		"an etcd that nobody tells of":        {gate: checks("EtcdHealthy"), object: controlPlane(conditions), want: "cannot check EtcdHealthy: KubeadmControlPlane cp has no condition EtcdClusterHealthy"},
 		"nothing is looked at before the approval": {gate: func(g *v1alpha1.UpgradeGate) { approval(g); checks("NodesReady")(g) },
 			want: "needs approval"},
 		"a zone that is none": {gate: func(g *v1alpha1.UpgradeGate) {
 			g.Spec.Requires.Windows = []v1alpha1.GateWindow{{TimeZone: "Europe/Atlantis", From: "22:00", To: "04:00"}}
-		}, want: `it cannot be evaluated, so it holds: spec.requires.windows[0]: timeZone: "Europe/Atlantis"`},
+		}, want: `cannot evaluate it, so it holds: spec.requires.windows[0]: timeZone: "Europe/Atlantis"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{newGate(test.gate)}

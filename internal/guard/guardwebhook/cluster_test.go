@@ -249,7 +249,7 @@ func TestClassThatIsNotThere(t *testing.T) {
 }
 
 func TestChangedTarget(t *testing.T) {
-	const way = "the upgrade to v1.33.0 is under way: what has begun of it is finished, then the upgrade goes on from v1.31.2 to "
+	const way = "the upgrade to v1.33.0 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.2 to "
 	middle := cell{target: "v1.33.0", controlPlane: "v1.31.2", deployment: "v1.30.1", pool: "v1.31.2", pending: true, versions: list}
 	done := cell{target: "v1.31.2", pending: true, versions: list}
 	tests := map[string]struct {
@@ -269,7 +269,7 @@ func TestChangedTarget(t *testing.T) {
 		"the hook is due": {runs: done, to: "v1.32.3", warning: "the upgrade to v1.31.2 is done but for the AfterClusterUpgrade hook: the upgrade to v1.32.3 begins when that has completed"},
 		"the last step runs": {
 			runs: cell{target: "v1.31.2", reported: "v1.30.1", deployment: "-", pool: "-", pending: true, versions: list}, to: "v1.32.3",
-			warning: "the upgrade to v1.31.2 is under way: the step of the control plane to v1.31.2 is finished, then the upgrade goes on from there to v1.32.3",
+			warning: "the upgrade to v1.31.2 is under way: the step of the control plane to v1.31.2 is finished, then the upgrade continues from there to v1.32.3",
 		},
 		"a group that goes in the same request": {
 			runs: cell{target: "v1.33.0", deployment: "v1.27.0", versions: list}, to: "v1.33.0+other",

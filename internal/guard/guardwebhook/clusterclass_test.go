@@ -31,7 +31,7 @@ func TestClassVersions(t *testing.T) {
 		"spelled otherwise": {before: list, after: []string{"1.31.2", "1.32.3"}, runs: map[string]cell{"c": settled}},
 		"removed": {
 			before: list, after: list[2:], runs: map[string]cell{"c": settled, "b": settled},
-			want: []string{"spec.kubernetesVersions: Forbidden: v1.31.2 is the version of Clusters default/b, default/c: list it as long as it is"},
+			want: []string{"spec.kubernetesVersions: Forbidden: v1.31.2 is the version of Clusters default/b, default/c: keep it in the list until then"},
 		},
 		"the way is lost": {
 			before: list, after: []string{"v1.33.0"}, runs: map[string]cell{"c": middle, "b": {target: "v1.33.0"}},
@@ -54,7 +54,7 @@ func TestClassVersions(t *testing.T) {
 		"faults of an old list": {before: []string{"v1.31.2", "v1.32", "v1.33.0"}, after: []string{"v1.31.2", "v1.32", "v1.33.0"}, runs: map[string]cell{"c": settled}},
 		"an old list that does not hold a Cluster's version": {
 			before: []string{"v1.30.1"}, after: []string{"v1.30.1"}, runs: map[string]cell{"c": settled},
-			want: []string{"spec.kubernetesVersions: Forbidden: v1.31.2 is the version of Cluster default/c: list it as long as it is"},
+			want: []string{"spec.kubernetesVersions: Forbidden: v1.31.2 is the version of Cluster default/c: keep it in the list until then"},
 		},
 		"clusters cannot be listed": {
 			before: list, after: list[1:], edit: func(r *reader) { r.fail["Cluster"] = errors.New("away") },

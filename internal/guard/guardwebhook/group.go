@@ -129,7 +129,7 @@ func (g *group) desired() (int, error) {
 		return 1, nil
 	default:
 		// Guessing would let Machines go.
-		return 0, fmt.Errorf("%s has no spec.replicas, so it is not known how many machines it should have; set it", g.facts)
+		return 0, fmt.Errorf("%s has no spec.replicas, so its number of machines is unknown. Fix: set it", g.facts)
 	}
 }
 

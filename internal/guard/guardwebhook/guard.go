@@ -122,7 +122,7 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 			reason = BusyReason
 		}
 		return g.refuseError(ctx, operation, request, reason,
-			fmt.Errorf("it is not known whether Machine %s/%s may be created or deleted: %w", m.namespace, m.facts.Name, err))
+			fmt.Errorf("cannot decide whether Machine %s/%s may be created or deleted: %w", m.namespace, m.facts.Name, err))
 	}
 	if verdict.Allowed {
 		return admission.Allowed(string(verdict.Reason))
@@ -258,7 +258,7 @@ func refusePolicy(err error) guard.Verdict {
 	if _, ok := errors.AsType[*updatepolicy.ConflictError](err); ok {
 		reason = v1alpha1.PolicyConflictReason
 	}
-	return guard.Verdict{Reason: reason, Message: fmt.Sprintf("no Machine is created or deleted while it is not known which UpdatePolicy counts: %v", err)}
+	return guard.Verdict{Reason: reason, Message: fmt.Sprintf("no Machine may be created or deleted while the UpdatePolicy that applies is unknown: %v", err)}
 }
 
 // refuseError refuses a request that cannot be decided.

@@ -127,7 +127,7 @@ func (r *groupRun) member(m *clusterv1.Machine, conflict string) request.Member 
 	case isPaused(r.cluster, m):
 		member.Held = "it or its Cluster is paused"
 	case member.Remediation != "":
-		member.Held = "it is up for remediation: " + member.Remediation
+		member.Held = "it is marked for remediation:  " + member.Remediation
 	case updatedByClusterAPI(m) != "":
 		member.Held = updatedByClusterAPI(m)
 	case unreadable != "":

@@ -34,7 +34,7 @@ func (r *machineRun) plan(ctx context.Context, option request.Option) request.Pl
 			return request.Plan{Steps: []inplace.Step{{Updater: updaters[i].Name, SetsVersion: true, MaxMinors: updatepolicy.MaxMinors(&updaters[i])}}}
 		}
 	}
-	return request.Plan{Refused: fmt.Sprintf("%s is for an Updater with spec.inProcess.kind %s, and none selects the machine; register one, or ask for a version with version=",
+	return request.Plan{Refused: fmt.Sprintf("%s is for an Updater with spec.inProcess.kind %s; none selects the machine. Fix: register one, or ask for a version with version=",
 		option, v1alpha1.K8sdUpdater)}
 }
 
@@ -72,7 +72,7 @@ func (r *machineRun) planVersion(ctx context.Context, to version.Version, update
 		return r.canUpdate(ctx, u, current, desired)
 	})
 	if problem, ok := errors.AsType[*QuestionError](err); ok {
-		return request.Plan{Unknown: cut(fmt.Sprintf("updater %q could not be asked what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err))}
+		return request.Plan{Unknown: cut(fmt.Sprintf("cannot ask updater %q what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err))}
 	}
 	if err != nil {
 		return request.Plan{Unknown: cut(err.Error())}
@@ -96,7 +96,7 @@ func (r *machineRun) currentKubelet() (kubelet version.Version, problem string) 
 // planOf makes steps of what is covered.
 func planOf(result cover.Result, to version.Version, updaters []v1alpha1.Updater) request.Plan {
 	if len(result.Uncovered) > 0 {
-		problems := []string{fmt.Sprintf("no Updater that selects the machine changes its version to %s; register one that covers %s %s", to, result.Uncovered[0].Part, result.Uncovered[0].Path)}
+		problems := []string{fmt.Sprintf("no Updater that selects the machine changes its version to %s. Fix: register one that covers %s %s", to, result.Uncovered[0].Part, result.Uncovered[0].Path)}
 		for _, err := range result.Errors {
 			problems = append(problems, err.Error())
 		}
@@ -154,7 +154,7 @@ func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.F
 	}
 	if follow != nil && follow.Unheard && !isK8sd(u) {
 		// It need not know the annotation that asks it to begin nothing, nor the operation.
-		return inplace.Answer{Message: fmt.Sprintf("updater %q was not heard of when its time was over, so nobody knows whether its change runs", u.Name)}, nil
+		return inplace.Answer{Message: fmt.Sprintf("updater %q did not answer before its deadline, so it is unknown whether its change still runs", u.Name)}, nil
 	}
 	objects, err := r.desired(ctx)
 	if err != nil {

@@ -259,7 +259,7 @@ func (e *Engine) controlPlaneFirst(ctx context.Context, cluster *clusterv1.Clust
 		case record != nil && record.Refused && record.Option == marks.To:
 			// Nothing of it has run, and nothing will.
 		case marks.To != "" && marks.Status == request.Failed:
-			return fmt.Sprintf("the upgrade of %s to %s has failed; fix that, or remove its annotation", name, marks.To), nil
+			return fmt.Sprintf("the upgrade of %s to %s has failed. Fix: correct the cause and retry, or remove its annotation", name, marks.To), nil
 		case marks.To != "":
 			return fmt.Sprintf("%s is upgraded to %s first", name, marks.To), nil
 		}
@@ -280,7 +280,7 @@ func (e *Engine) upgradeOf(m *clusterv1.Machine) string {
 	case marks.To != "" && u.IsFinal() && u.Option == marks.To && u.Progress == nil:
 		return ""
 	case marks.To != "" && u.IsFinal() && u.Option == marks.To:
-		return fmt.Sprintf("the upgrade of control plane Machine %s to %s has failed; fix that, or remove its annotation", m.Name, marks.To)
+		return fmt.Sprintf("the upgrade of control plane Machine %s to %s has failed. Fix: correct the cause and retry, or remove its annotation", m.Name, marks.To)
 	case marks.To != "":
 		return fmt.Sprintf("control plane Machine %s is upgraded to %s first", m.Name, marks.To)
 	case unreadable != "" || u.IsRunning():

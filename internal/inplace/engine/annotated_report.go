@@ -39,7 +39,7 @@ func (r *machineRun) report(ctx context.Context, v request.MachineVerdict) {
 	r.emit(ctx, machineKind.Kind, r.Object, v.Event)
 	before, after := phaseOf(r.facts.Upgrade), phaseOf(v.After.Record)
 	if v.Event.Kind == request.NoEvent && before != after && after != "" {
-		logFor(ctx).Info("The upgrade in place goes on", "machine", r.name(), "phase", after)
+		logFor(ctx).Info("The upgrade in place continues", "machine", r.name(), "phase", after)
 	}
 }
 

@@ -185,7 +185,7 @@ func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Sel
 		return e.callCanUpdate(ctx, q, u, current)
 	})
 	if problem, ok := errors.AsType[*QuestionError](err); ok {
-		return nil, refused(v1alpha1.UpdaterErrorReason, "updater %q could not be asked what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err)
+		return nil, refused(v1alpha1.UpdaterErrorReason, "cannot ask updater %q what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err)
 	}
 	return asked, err
 }

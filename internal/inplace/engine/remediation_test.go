@@ -18,7 +18,7 @@ func TestRemediationThatWasAskedFor(t *testing.T) {
 	w.annotate("a", clusterv1.RemediateMachineAnnotation, &empty)
 	s.answers(inplace.Finishes, "")
 	w.node("a", to)
-	w.until("a", "not started: the machine is up for remediation: it has the annotation "+clusterv1.RemediateMachineAnnotation)
+	w.until("a", "not started: the machine is marked for remediation:  it has the annotation "+clusterv1.RemediateMachineAnnotation)
 	if w.has("a", v1alpha1.UpdateProgressAnnotation) || w.has("a", clusterv1.MachineSkipRemediationAnnotation) {
 		t.Errorf("it has begun: %v", w.machine("a").Annotations)
 	}

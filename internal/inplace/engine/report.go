@@ -118,7 +118,7 @@ func (e *Engine) reportProgress(ctx context.Context, m *clusterv1.Machine, befor
 		logger.Info("The update failed finally", "message", cut(after.LastError))
 		e.Events.Eventf(m, nil, corev1.EventTypeWarning, v1alpha1.UpdateFailedReason, action, "%s", cut(after.LastError))
 	case inplace.Draining, inplace.Updating, inplace.Verifying, inplace.Soaking:
-		logger.Info("The update goes on", "phase", after.Phase)
+		logger.Info("The update continues", "phase", after.Phase)
 	}
 }
 

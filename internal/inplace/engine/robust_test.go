@@ -385,7 +385,7 @@ func TestForgedCallsDoNotWait(t *testing.T) {
 }
 
 // TestBootstrapConfigIsGone: once the bootstrap config of a Machine was deleted, Cluster API sends
-// none. The update goes on, unless it would change the bootstrap config.
+// none. The update continues, unless it would change the bootstrap config.
 func TestBootstrapConfigIsGone(t *testing.T) {
 	t.Parallel()
 	t.Run("of a control plane Machine that is being updated", func(t *testing.T) {

@@ -75,7 +75,7 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 		r.reportRefused(ctx, *reply.Refused)
 		return inplace.Reply{}, refused(blockedReason(reply.Refused.Reason), "%s", reply.Message)
 	}
-	// The update goes on, whatever it stood still for.
+	// The update continues, whatever it stood still for.
 	r.clearCondition(ctx)
 	if reply.Wait.Reason == inplace.ReasonQueued {
 		return r.queue(reply.Wait), nil
@@ -111,7 +111,7 @@ func (e *Engine) lockMarked(
 // Begin lets an update begin while no other machine of the same policy can.
 func (r *run) Begin(ctx context.Context, decide func(inFlight int) (bool, error)) (*inplace.Reply, error) {
 	if why := RemediationAsked(r.Object, nil); why != "" {
-		return &inplace.Reply{RetryAfter: pollRemediation, Message: "not started: the machine is up for remediation: " + why}, nil
+		return &inplace.Reply{RetryAfter: pollRemediation, Message: "not started: the machine is marked for remediation:  " + why}, nil
 	}
 	if !r.owner.group.ControlPlane {
 		return nil, r.slots.Begin(r.scope(), r.Object.UID, r.facts.FreshID, r.facts.Now, r.inFlight(ctx), decide)
@@ -238,7 +238,7 @@ func (r *run) showBlocked(ctx context.Context, reason, message string) {
 	if r.facts.Progress == nil {
 		r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 	}
-	logFor(ctx).Info("The update of a machine stands still", "machine", r.name(), "reason", reason, "message", message)
+	logFor(ctx).Info("The update of a machine is blocked", "machine", r.name(), "reason", reason, "message", message)
 	if err := r.ApplyConditions(ctx, r.Object, FieldOwner, r.blockedCondition(reason, message)); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", r.name())
 		r.said.Forget(r.Object.UID)

@@ -98,7 +98,7 @@ func checkPlan(f Machine, t target, plan Plan) *hold {
 	}
 	for _, s := range plan.Steps {
 		if s.MaxMinors > 0 && int64(lag) > int64(s.MaxMinors) {
-			return refuses(ReasonNoUpdater, "updater %q moves a kubelet by at most %d minors at once, and from %s to %s are %d; go by way of a minor in between", s.Updater, s.MaxMinors, kubelet, minor, lag)
+			return refuses(ReasonNoUpdater, "updater %q moves a kubelet by at most %d minors at once; %s to %s is %d. Fix: upgrade to a minor in between first", s.Updater, s.MaxMinors, kubelet, minor, lag)
 		}
 	}
 	return nil
@@ -172,8 +172,8 @@ func refuseMinor(cluster string, spec version.Version, o Option) *hold {
 
 // MinorOfTopology says why an option of another minor is refused for an object that the topology of a Cluster owns, and what to do instead.
 func MinorOfTopology(cluster string, spec version.Version, o Option) string {
-	return fmt.Sprintf("Cluster %s has a topology, which says %s, and %s is another minor: its next step would be blocked, or undo this one. "+
-		"Change spec.topology.version of the Cluster instead; releases of %s may be asked for here", cluster, spec, o, spec.Minor())
+	return fmt.Sprintf("Cluster %s has a topology, which says %s, and %s is another minor: its next step would be blocked, or would undo this one. "+
+		"Fix: change spec.topology.version of the Cluster instead; only releases of %s can be asked for here", cluster, spec, o, spec.Minor())
 }
 
 // computeTarget computes what the option means for the machine: the version, or the minors between which it must end.
@@ -230,11 +230,11 @@ func checkObject(f Machine, t target) *hold {
 	case known && f.Topology != "" && minor != f.Spec.Minor():
 		return refuseMinor(f.Topology, f.Spec, t.option)
 	case known && minor.Before(current.Minor()):
-		return refuses(ReasonDowngrade, "the machine runs %s, and %s is an older minor; Kubernetes cannot go back", current, t.option)
+		return refuses(ReasonDowngrade, "the machine runs %s, and %s is an older minor; Kubernetes cannot be downgraded", current, t.option)
 	case f.Paused:
 		return holds(ReasonPaused, "the machine or its Cluster is paused")
 	case f.Remediation != "":
-		return holds(ReasonRemediating, "the machine is up for remediation: %s", f.Remediation)
+		return holds(ReasonRemediating, "the machine is marked for remediation:  %s", f.Remediation)
 	case f.Busy != "":
 		return holds(ReasonBusy, "%s", f.Busy)
 	}
@@ -252,7 +252,7 @@ func checkSkew(f Machine, t target) *hold {
 		return checkControlPlaneSkew(f, minor)
 	}
 	if _, seen := oldestPeer(f.Peers); !seen && minor != f.kubelet().Minor() {
-		return holds(ReasonSkew, "which version the control plane has is not known, so it cannot be told whether a kubelet of %s may run beside it", minor)
+		return holds(ReasonSkew, "the version of the control plane is unknown, so a kubelet of %s may be too new for it", minor)
 	}
 	for _, p := range f.Peers {
 		if p.Kubelet.IsZero() || version.KubernetesSkew().Allows(minor, p.Kubelet.Minor()) {
@@ -260,9 +260,9 @@ func checkSkew(f Machine, t target) *hold {
 		}
 		if p.Kubelet.Minor().Before(minor) {
 			return holds(ReasonControlPlaneFirst, "%s", cmp.Or(f.ControlPlaneFirst,
-				fmt.Sprintf("%s of the control plane runs %s, and no kubelet may be newer; upgrade the control plane to %s", p.Name, p.Kubelet, minor)))
+				fmt.Sprintf("%s of the control plane runs %s, and no kubelet may be newer. Fix: upgrade the control plane to %s", p.Name, p.Kubelet, minor)))
 		}
-		return refuses(ReasonSkew, "%s of the control plane runs %s, beside which a kubelet of %s is too old; ask for a newer release", p.Name, p.Kubelet, minor)
+		return refuses(ReasonSkew, "%s of the control plane runs %s, beside which a kubelet of %s is too old. Fix: ask for a newer release", p.Name, p.Kubelet, minor)
 	}
 	return nil
 }
@@ -270,15 +270,15 @@ func checkSkew(f Machine, t target) *hold {
 func checkControlPlaneSkew(f Machine, minor version.Minor) *hold {
 	current := f.kubelet()
 	if apart(current.Minor(), minor) > 1 {
-		return refuses(ReasonSkew, "the machine runs %s, and a control plane goes one minor at a time; ask for a release of %s first", current, current.Minor().Next())
+		return refuses(ReasonSkew, "the machine runs %s, and a control plane is upgraded one minor at a time. Fix: ask for a release of %s first", current, current.Minor().Next())
 	}
 	for _, p := range f.Peers {
 		if !p.Kubelet.IsZero() && apart(p.Kubelet.Minor(), minor) > 1 {
-			return refuses(ReasonSkew, "control plane Machine %s runs %s, and API servers may be one minor apart; bring it to within one minor of %s first", p.Name, p.Kubelet, minor)
+			return refuses(ReasonSkew, "control plane Machine %s runs %s, and API servers may be one minor apart. Fix: upgrade it to within one minor of %s first", p.Name, p.Kubelet, minor)
 		}
 	}
 	if !f.OldestWorker.IsZero() && !version.KubernetesSkew().Allows(f.OldestWorker.Minor(), minor) {
-		return refuses(ReasonSkew, "a worker runs %s, which may not run beside a control plane of %s; upgrade the workers first", f.OldestWorker, minor)
+		return refuses(ReasonSkew, "a worker runs %s, which is too old for a control plane of %s. Fix: upgrade the workers first", f.OldestWorker, minor)
 	}
 	return nil
 }

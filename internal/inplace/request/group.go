@@ -25,7 +25,7 @@ func DecideGroup(f Group) GroupVerdict {
 	case f.Deleting:
 		return f.rest(State{})
 	case f.Unreadable != "":
-		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "what is recorded of the upgrade cannot be read: " + f.Unreadable + "; remove the annotation windlass.dev/in-place-upgrade"})
+		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "cannot read the record of the upgrade: " + f.Unreadable + "; remove the annotation windlass.dev/in-place-upgrade"})
 	case f.Marks.To == "" && running:
 		return cancel(f)
 	case f.Marks.To == "":
@@ -82,7 +82,7 @@ func checkGroup(f Group) *hold {
 	case f.Topology != "" && minor != f.Spec.Minor():
 		return refuseMinor(f.Topology, f.Spec, option)
 	case minor.Before(f.Spec.Minor()):
-		return refuses(ReasonDowngrade, "the group's spec says %s, and %s is an older minor; Kubernetes cannot go back", f.Spec, option)
+		return refuses(ReasonDowngrade, "the group's spec says %s, and %s is an older minor; Kubernetes cannot be downgraded", f.Spec, option)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (f Group) stops(m Member) bool {
 func (f Group) failedState(members []Member) State {
 	fix := "set windlass.dev/update-retry on the group or the machine to try again, or change or remove the annotation"
 	if f.Record.Remediated != "" {
-		fix = "the machine was handed to remediation; set windlass.dev/update-retry on the group to go on, or change or remove the annotation"
+		fix = "the machine was handed to remediation; set windlass.dev/update-retry on the group to continue, or change or remove the annotation"
 	}
 	return State{Reason: ReasonFailed, Message: fmt.Sprintf("%s. %s; %s", f.Record.Message, f.count(members), fix)}
 }
@@ -224,11 +224,11 @@ func (f Group) resume() GroupVerdict {
 		asked := f.Now
 		record.RetryAsked = &asked
 	}
-	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: "going on to " + record.Option})
+	v := f.rest(State{Going: true, Reason: ReasonMachines, Message: "continuing with " + record.Option})
 	v.After.Record, v.After.Retry = &record, false
 	if f.Marks.Status != InProgress {
 		v.After.Marks.Status = InProgress
-		v.Event = Event{Kind: Started, Message: "going on to " + record.Option}
+		v.Event = Event{Kind: Started, Message: "continuing with " + record.Option}
 	}
 	v.Action = Wait{}
 	return v

@@ -20,8 +20,8 @@ func DecideMachine(f Machine) MachineVerdict {
 		// Who holds the lock and does not exist any longer loses it to the next machine that wants it.
 		return f.rest(State{})
 	case f.Unreadable != "":
-		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "what is recorded of the upgrade cannot be read: " + f.Unreadable +
-			"; see how far the machine is, make its node schedulable if it is not, then remove the annotation windlass.dev/in-place-upgrade"})
+		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "cannot read the record of the upgrade: " + f.Unreadable +
+			". Fix: check how far the machine is, uncordon its node, then remove the annotation windlass.dev/in-place-upgrade"})
 	case f.Upgrade == nil && f.Marks.To != "":
 		return begin(f)
 	case f.Upgrade == nil:
@@ -38,7 +38,7 @@ func decideIdle(f Machine) MachineVerdict {
 	if f.Marks.Status == InProgress && f.Marks.ChangeID != "" {
 		// Another controller began it, and nobody knows any longer with which option. Its lock stays, so that nothing else begins beside it.
 		return f.rest(State{Reason: ReasonRecordUnreadable, Message: fmt.Sprintf(
-			"change %s may run on the node, but the annotation that says to what is gone; set it again to have the change followed, or remove the status once the change has ended", f.Marks.ChangeID)})
+			"change %s may run on the node, but the annotation with its target is gone. Fix: set the annotation again to have the change followed, or remove the status after the change has ended", f.Marks.ChangeID)})
 	}
 	v := f.rest(State{})
 	if f.Marks.Status == InProgress {
@@ -76,7 +76,7 @@ func decideFinal(f Machine) MachineVerdict {
 func (f Machine) finalState() State {
 	return State{
 		Reason:  cmp.Or(f.Upgrade.Reason, ReasonFailed),
-		Message: f.Upgrade.Why() + ". Set the annotation to another option, set windlass.dev/update-retry to try again, or remove the annotation, its group's if it has one, to give up",
+		Message: f.Upgrade.Why() + ". Fix: set windlass.dev/update-retry to try again, set the annotation to another option, or remove the annotation (and its group's) to give up",
 	}
 }
 
@@ -85,9 +85,9 @@ func decideRunning(f Machine) MachineVerdict {
 	u := *f.Upgrade
 	switch {
 	case f.Paused:
-		return f.wait(ReasonPaused, "the machine or its Cluster is paused; the upgrade goes on when it is not")
+		return f.wait(ReasonPaused, "the machine or its Cluster is paused; the upgrade continues when it is unpaused")
 	case f.Remediation != "":
-		return f.wait(ReasonRemediating, "the upgrade waits while the machine is up for remediation: %s", f.Remediation)
+		return f.wait(ReasonRemediating, "the upgrade waits for the machine's remediation:  %s", f.Remediation)
 	}
 	switch {
 	case f.Marks.To == "" && u.Cancelled && u.isUnended():
@@ -99,7 +99,7 @@ func decideRunning(f Machine) MachineVerdict {
 	}
 	u.Cancelled = true
 	f.Upgrade = &u
-	v := f.rest(State{Going: true, Reason: ReasonCancelled, Message: fmt.Sprintf("cancelled; what runs of %s on the node is followed to its end", u.Option)})
+	v := f.rest(State{Going: true, Reason: ReasonCancelled, Message: fmt.Sprintf("cancelled; the running change to %s on the node is followed to its end", u.Option)})
 	v.Event = Event{Kind: Cancelled, Message: v.State.Message}
 	v.Action = Wait{After: 0}
 	return v
@@ -155,13 +155,13 @@ func forget(f Machine) MachineVerdict {
 		v.After.Record = &Upgrade{Option: f.Upgrade.Option, Reason: ReasonCancelled, Message: "it was given up", At: f.Now, Cordoned: true}
 		return v
 	}
-	return f.standBy(f.wait(ReasonCancelled, "given up; the node is made schedulable again when it can be asked: %s", f.Node.Unknown))
+	return f.standBy(f.wait(ReasonCancelled, "given up; the node stays cordoned until the workload cluster answers: %s", f.Node.Unknown))
 }
 
 // follow asks how a change goes on that nobody wants any longer and that was not seen to end.
 func follow(f Machine) MachineVerdict {
 	p := f.Upgrade.Progress
-	v := f.wait(ReasonCancelled, "given up, but updater %q has not said that its change has ended; where nobody can tell any longer, remove the annotation windlass.dev/in-place-upgrade", p.Steps[0].Updater)
+	v := f.wait(ReasonCancelled, "given up, but updater %q has not reported the end of its change. Fix: if the change no longer runs, remove the annotation windlass.dev/in-place-upgrade", p.Steps[0].Updater)
 	v.Action = Follow{Call: inplace.Call{Step: p.Steps[0], Operation: p.Operation}, Unheard: p.Unanswered}
 	return v
 }

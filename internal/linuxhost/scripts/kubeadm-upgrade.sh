@@ -48,7 +48,7 @@ restore_manifests() {
   done
 }
 
-# copy_patches makes the folder of patches anew, so that nothing else is in it.
+# copy_patches creates the folder of patches again, so that nothing else is in it.
 copy_patches() {
   local below content file
   rm -rf "$OWN_PATCHES"

@@ -19,7 +19,7 @@ fi
 [ "$(cat "$STATE/job/id" 2>/dev/null)" = "$ID" ] && [ -s "$STATE/job/exit" ] && exit 0
 
 # An upgrade to something else that is between two steps is at work, too: until it is done, has
-# failed, or nobody has continued it for a minute. Whoever drives an upgrade looks every few
+# failed, or nobody has continued it for a minute. The program that drives an upgrade looks every few
 # seconds.
 last=
 [ ! -f "$STATE/job/id" ] || read -r last _ <"$STATE/job/id"

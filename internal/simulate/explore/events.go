@@ -148,9 +148,9 @@ func (h *happenings) people() {
 	}
 	switch {
 	case w.sourceDown:
-		h.add("upgrade plans can be had again", func(w *world) { w.sourceDown = false })
+		h.add("upgrade plans are available again", func(w *world) { w.sourceDown = false })
 	case w.faults.Outages > 0:
-		h.add("upgrade plans cannot be had", func(w *world) { w.sourceDown = spend(&w.faults.Outages) })
+		h.add("upgrade plans are unavailable", func(w *world) { w.sourceDown = spend(&w.faults.Outages) })
 	}
 	if w.faults.Deletions > 0 && !w.deleting {
 		h.edits("the Cluster is deleted", func(w *world) { w.deleting = spend(&w.faults.Deletions) })

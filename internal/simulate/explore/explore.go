@@ -256,7 +256,7 @@ func (m *model) ends(w *world, reason chain.Reason) string {
 	case reason == chain.NoPath && (m.MayEndWithoutPath || m.older(w.target, w.cp.spec)):
 		return ""
 	case reason != chain.UpToDate:
-		return fmt.Sprintf("the upgrade stands still for the reason %s", reason)
+		return fmt.Sprintf("the upgrade is stuck for the reason %s", reason)
 	}
 	return cmp.Or(m.endsUnfinished(w), m.endsOwing(w))
 }

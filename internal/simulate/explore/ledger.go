@@ -294,15 +294,15 @@ func (r *run) recordedTarget(old *world) {
 		return
 	}
 	nearer := !begins && r.older(to, l.allowed)
-	r.checkUnforgiven(nearer || l.asked == to, "the upgrade goes on to %v, and BeforeClusterUpgrade did not let it pass", to)
+	r.checkUnforgiven(nearer || l.asked == to, "the upgrade continues to %v, and BeforeClusterUpgrade did not let it pass", to)
 	l.allowed, l.asked, l.before = to, 0, notDue
 }
 
 func (r *run) recordedIntent(old *world) {
 	now, l := r.w, &r.w.ledger
 	if now.intent != old.intent && now.intent.to != 0 {
-		anew := old.intent.aged && !now.intent.aged
-		r.check(l.next == now.intent.to || l.announced == now.intent.to && !anew, "a step to %v is announced, and BeforeControlPlaneUpgrade did not let it pass", now.intent.to)
+		again := old.intent.aged && !now.intent.aged
+		r.check(l.next == now.intent.to || l.announced == now.intent.to && !again, "a step to %v is announced, and BeforeControlPlaneUpgrade did not let it pass", now.intent.to)
 		l.announced = now.intent.to
 	}
 }
@@ -368,8 +368,8 @@ func (r *run) raisesControlPlane(to, stamp rung) {
 	lag, ok := r.lag(from, to)
 	r.check(ok && lag <= 1, "the control plane goes from %v to %v at once", from, to)
 	r.check(w.cp.stable(), "the control plane is set to %v while it is on its way to %v", to, from)
-	r.checkUnforgiven(!l.controlPlane.open(), "the control plane goes on to %v, and AfterControlPlaneUpgrade for %v is lost", to, from)
-	r.checkUnforgiven(!l.workersBefore.open() && !l.workersAfter.open(), "the control plane goes on to %v, and hooks about workers for %v are lost", to, from)
+	r.checkUnforgiven(!l.controlPlane.open(), "the control plane continues to %v, and AfterControlPlaneUpgrade for %v is lost", to, from)
+	r.checkUnforgiven(!l.workersBefore.open() && !l.workersAfter.open(), "the control plane continues to %v, and hooks about workers for %v are lost", to, from)
 	r.check(l.next == to || l.announced == to, "the control plane goes to %v, and BeforeControlPlaneUpgrade did not let it pass", to)
 	r.checkUnforgiven(l.began, "the control plane goes to %v, and BeforeClusterUpgrade did not let it pass", to)
 	if !r.stock {
@@ -386,13 +386,13 @@ func (r *run) raisesControlPlane(to, stamp rung) {
 func (r *run) checkOwnStep(to, stamp rung) {
 	w, l := r.w, &r.w.ledger
 	r.check(l.announced == to && w.intent.to == to && !r.asRead.intent.aged, "the control plane goes to %v before that is recorded", to)
-	r.checkUnforgiven(!l.moved, "the control plane goes on to %v, and AfterWorkersUpgrade for %v was not called", to, w.cp.spec)
+	r.checkUnforgiven(!l.moved, "the control plane continues to %v, and AfterWorkersUpgrade for %v was not called", to, w.cp.spec)
 	r.check(!r.asRead.blocker || !r.beyond(to, r.asRead.ledger.free), "the control plane goes to %v, and an annotation blocks the upgrade", to)
 	r.checkEnded(r.format("the control plane goes to %v", to))
 	r.check(!r.beyond(r.asRead.target, l.allowed) || l.forgiven && l.allowed == 0, "the control plane goes to %v on its way to %v, and BeforeClusterUpgrade has let the upgrade go to %v", to, r.asRead.target, l.allowed)
 	r.check(stamp == to, "the control plane goes to %v and is stamped %v", to, stamp)
 	r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %v though the Cluster is paused or goes", to)
-	r.checkNoneMoves("the control plane goes on")
+	r.checkNoneMoves("the control plane continues")
 }
 
 // raisesGroup checks that a group may begin to move.

@@ -194,7 +194,7 @@ func mutants() map[string]mutant {
 		"believes late reads":                  {see: func(s *chain.State) { s.UpgradeStep = version.Version{} }, config: chainOf(1, explore.Faults{Lags: 1}, md("a", 30)), want: "the control plane is not just there"},
 		"writes on late reads":                 {decide: insist, config: chainOf(1, explore.Faults{Lags: 1}, md("a", 30)), want: "the upgrade step is v1.30.0"},
 		"misses no machines":                   {see: func(s *chain.State) { edit(s, func(g *chain.Group) { g.Missing = 0 }) }, config: chainOf(1, explore.Faults{Shortages: 1}, md("a", 30)), want: "while a lacks machines"},
-		"takes an unknown target for approved": {decide: trust, config: gates, want: "the upgrade goes on to v1.32.0, and BeforeClusterUpgrade did not let it pass"},
+		"takes an unknown target for approved": {decide: trust, config: gates, want: "the upgrade continues to v1.32.0, and BeforeClusterUpgrade did not let it pass"},
 		"goes on to an unknown target":         {see: suppose, config: gates, want: "BeforeClusterUpgrade has let the upgrade go to v1.31.0"},
 		"asks before the last upgrade ends":    {decide: hurry, config: gates, want: "BeforeClusterUpgrade is called for v1.32.0, and AfterClusterUpgrade for the upgrade to v1.31.0 has not passed"},
 		"takes the record of an upgrade for that of the next": {

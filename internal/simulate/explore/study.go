@@ -26,7 +26,7 @@ func Studies(c Config, route []version.Version) []Study {
 		c.Faults = f
 		return Study{Name: name, Varies: varies, Config: c}
 	}
-	targets := with("targets", "the target changes twice to any version on the way, plans cannot be had for a while, two effects are lost or unanswered",
+	targets := with("targets", "the target changes twice to any version on the way, plans are unavailable for a while, two effects are lost or unanswered",
 		Faults{Retargets: 2, Outages: 1, Cuts: 2})
 	targets.Config.Retargets = append([]version.Version{c.ControlPlane}, route...)
 	takeovers := with("takeovers", "Cluster API's own engine takes over and gives way again at any point, the target changes twice to the first version on the way or back, "+

@@ -228,7 +228,7 @@ func (k *checker) recorded(m *machine, before, after *inplace.Progress) {
 	case before != nil && after.Operations < before.Operations:
 		k.violate(m.group.cluster, "the operations of machine %d are counted down", m.id)
 	case before != nil && before.Phase == inplace.Failed && after.Phase != inplace.Failed && !m.retry:
-		k.violate(m.group.cluster, "the update of machine %d, which has failed finally, goes on though nobody asked for it", m.id)
+		k.violate(m.group.cluster, "the update of machine %d, which has failed finally, continues without a request to retry", m.id)
 	case after.Attempt > m.group.update.Policy.MaxAttempts:
 		k.violate(m.group.cluster, "attempt %d is made on machine %d, of at most %d", after.Attempt, m.id, m.group.update.Policy.MaxAttempts)
 	}

@@ -219,8 +219,8 @@ func (e *chainEffects) Call(_ context.Context, call chain.CallHook, _ chain.Deci
 	return chain.Reply{RetryAfter: verdict.RetryAfter, Message: verdict.Message(step)}, nil
 }
 
-// fortnight is after how long gates are looked at again that nothing opens: in a simulation nobody changes them.
-const fortnight = 14 * 24 * time.Hour
+// twoWeeks is after how long gates are looked at again that nothing opens: in a simulation nobody changes them.
+const twoWeeks = 14 * 24 * time.Hour
 
 // opens is before when the gates certainly do not let a step through.
 func opens(gates []gate.Gate, now time.Time) time.Time {
@@ -235,7 +235,7 @@ func opens(gates []gate.Gate, now time.Time) time.Time {
 
 func opensGate(g gate.Gate, now time.Time) time.Time {
 	if g.Problem != "" || g.NeedsApproval && !g.Approved {
-		return now.Add(fortnight)
+		return now.Add(twoWeeks)
 	}
 	if len(g.Windows) == 0 {
 		return now
@@ -243,5 +243,5 @@ func opensGate(g gate.Gate, now time.Time) time.Time {
 	if _, first, ok := gate.NextWindow(g.Windows, now); ok {
 		return first
 	}
-	return now.Add(fortnight)
+	return now.Add(twoWeeks)
 }

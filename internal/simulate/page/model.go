@@ -113,7 +113,7 @@ func describeRuns(in whatif.Inputs) string {
 }
 
 func computeHeadlines(in whatif.Inputs, v whatif.Result) []headline {
-	took := headline{Label: "Duration", Value: "not completed", Note: "no run came to an end"}
+	took := headline{Label: "Duration", Value: "not completed", Note: "no run ended"}
 	if d := v.Duration; d != nil {
 		took.Value, took.Note = bind(duration(d.P50Seconds)), "of the only completed run"
 		if d.Runs > 1 && mostUnfinished(in, v) {
@@ -158,7 +158,7 @@ func computeWarnings(r whatif.Report) []string {
 		}
 	}
 	if first := r.Variants[0]; first.Outcomes.Stuck+first.Outcomes.GivenUp > 0 {
-		text := fmt.Sprintf("%s: %s of %s did not come to an end.", name(first.Name), integer(first.Outcomes.Stuck+first.Outcomes.GivenUp), count(r.Inputs.Runs, "run"))
+		text := fmt.Sprintf("%s: %s of %s did not end.", name(first.Name), integer(first.Outcomes.Stuck+first.Outcomes.GivenUp), count(r.Inputs.Runs, "run"))
 		if len(first.Unfinished) > 0 && first.Unfinished[0].Why != "" {
 			text += " The most frequent reason: " + words(first.Unfinished[0].Why)
 		}

@@ -49,7 +49,7 @@ func (t *translation) assumedGates() []string {
 	if t.file.Begin == "" {
 		told = append(told, fmt.Sprintf("the simulation begins on %s (begin)", DefaultBegin().Format("Monday, 2006-01-02T15:04:05Z07:00")))
 	}
-	return append(told, "a step that has begun in a window goes on after it closes")
+	return append(told, "a step that has begun in a window continues after the window closes")
 }
 
 // assumedGroups are what clusters, pools and their policies leave out.

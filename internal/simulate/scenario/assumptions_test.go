@@ -26,7 +26,7 @@ costs: {replace: 0, inPlace: 0}
 	want := []string{
 		"draining a node before an update in place takes 1m (durations.drain)",
 		"nobody has a machine retried whose update failed finally (durations.attend)",
-		"a step that has begun in a window goes on after it closes",
+		"a step that has begun in a window continues after the window closes",
 	}
 	if diff := cmp.Diff(want, got.Assumptions); diff != "" {
 		t.Errorf("other assumptions (-want +got):\n%s", diff)

@@ -159,7 +159,7 @@ func (c *comparison) runMedian(ctx context.Context, variant int) error {
 		return err
 	}
 	if first := c.runs[variant][at]; c.request.Runs > 1 && (first.Outcome != got.Outcome || first.Duration != got.Duration) {
-		return fmt.Errorf("seed %d of %q came to %s after %s, and the second time to %s after %s: report this, the simulation should not depend on anything else",
+		return fmt.Errorf("seed %d of %q ended with %s after %s, and the second time with %s after %s. Fix: report this as a bug; runs with one seed must be equal",
 			got.Seed, c.request.Variants[variant].Name, first.Outcome, first.Duration, got.Outcome, got.Duration)
 	}
 	c.runs[variant][at] = summarise(got)

@@ -191,7 +191,7 @@ func loginError(to *target, shown *shownKey, err error) error {
 		failed.Reason, failed.Err = port.HostNotTrusted, shown.problem
 	case errors.As(err, &negotiation) && strings.Contains(negotiation.What, "host key"):
 		failed.Reason = port.HostNotTrusted
-		failed.Err = fmt.Errorf("the host has keys of the types %s only, but known hosts pin %s; if the host was made anew, compare its keys with its console and replace the line",
+		failed.Err = fmt.Errorf("the host has keys of the types %s only, but known hosts pin %s; if the host was reinstalled, compare its keys with its console and replace the line",
 			strings.Join(negotiation.RequestedAlgorithms, ", "), to.trust.fingerprints())
 	case errors.As(err, &negotiation):
 		failed.Reason = port.HostSetup

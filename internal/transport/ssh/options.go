@@ -88,7 +88,7 @@ func parseKey(content []byte) (ssh.Signer, error) {
 	var locked *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &locked):
-		return nil, errors.New("it needs a passphrase, and nobody is there to type it; use a key without one (ssh-keygen -p)")
+		return nil, errors.New("it needs a passphrase, which nobody can type here. Fix: use a key without one (ssh-keygen -p)")
 	case err != nil:
 		// The parsers' words could hold a part of what they read.
 		return nil, errors.New("it is not a private key in PEM or OpenSSH form")

@@ -55,11 +55,11 @@ func (t *trust) check(_ string, _ net.Addr, key ssh.PublicKey) error {
 		}
 	}
 	if len(t.pinned) == 0 {
-		return fmt.Errorf("known hosts pin no key for %s; the host shows %s; compare that with its console, then add the line: %s",
+		return fmt.Errorf("known hosts pin no key for %s; the host shows %s. Fix: compare that with its console, then add the line: %s",
 			strings.Join(t.addresses, ", "), fingerprint(key), knownhosts.Line(t.addresses[:1], key))
 	}
-	return fmt.Errorf("the host shows the key %s, but known hosts pin %s; if the host was made anew, compare the key with its console and replace the line, "+
-		"else somebody is in between", fingerprint(key), t.fingerprints())
+	return fmt.Errorf("the host shows the key %s, but known hosts pin %s; if the host was reinstalled, compare the key with its console and replace the line, "+
+		"otherwise another machine may intercept the connection", fingerprint(key), t.fingerprints())
 }
 
 func (t *trust) checkCertificate(certificate *ssh.Certificate) error {

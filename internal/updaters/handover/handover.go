@@ -210,7 +210,7 @@ func (u *Updater) parseResponse(content []byte) (response updatesv1.HandOverResp
 			fmt.Sprintf("answer with a %s of %s", updatesv1.HandOverResponseKind, updatesv1.APIVersion), nil)
 	}
 	if response.Reason = updaters.CleanMessage(response.Reason); response.Reason == "" && !response.Accepted {
-		response.Reason = "it did not say why"
+		response.Reason = "it gave no reason"
 	}
 	return response, nil
 }

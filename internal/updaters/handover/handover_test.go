@@ -272,7 +272,7 @@ func TestAnswersToAnOffer(t *testing.T) {
 		class    updaters.Class
 	}{
 		"declined":           {response(false, "no\npower"), "no power", ""},
-		"declined, no word":  {response(false, ""), "it did not say why", ""},
+		"declined, no word":  {response(false, ""), "it gave no reason", ""},
 		"no JSON":            {"yes", "", updaters.Nonsense},
 		"empty":              {"", "", updaters.Nonsense},
 		"no type":            {`{"accepted":true}`, "", updaters.Nonsense},
@@ -355,7 +355,7 @@ func TestMarks(t *testing.T) {
 		{"op:2", "", inplace.Answer{Outcome: inplace.Finishes, Message: "marked as updated"}},
 		{"op:1", "op:2: no disk: full", inplace.Answer{Outcome: inplace.Fails, Message: "no disk: full"}},
 		{"", "op:2:no\x1bdisk", inplace.Answer{Outcome: inplace.Fails, Message: "no disk"}},
-		{"", "op:2", inplace.Answer{Outcome: inplace.Fails, Message: "the updater did not say why"}},
+		{"", "op:2", inplace.Answer{Outcome: inplace.Fails, Message: "the updater gave no reason"}},
 		{"", "op:22: no disk", inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: 10 * time.Second}},
 	} {
 		i := newImplementer(t)

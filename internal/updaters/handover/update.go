@@ -61,7 +61,7 @@ func readMarks(annotations map[string]string, operation string) (answer inplace.
 	}
 	reason = strings.TrimSuffix(reason, ":")
 	if reason = updaters.CleanMessage(reason); reason == "" {
-		reason = "the updater did not say why"
+		reason = "the updater gave no reason"
 	}
 	return updaters.Fails("%s", reason), true
 }

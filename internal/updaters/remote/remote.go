@@ -82,7 +82,7 @@ func answerOf(response *runtimehooksv1.UpdateMachineResponse, err error) inplace
 	switch failure, ok := errors.AsType[*updaters.Error](err); {
 	case ok && failure.Class == updaters.Refused:
 		if message == "" {
-			message = "the updater did not say why"
+			message = "the updater gave no reason"
 		}
 		return updaters.Fails("%s", message)
 	case err != nil:

@@ -204,7 +204,7 @@ func TestAnswersToUpdateMachine(t *testing.T) {
 		`{"status":"Success"}`:                                 {Outcome: inplace.Finishes},
 		`{"status":"Success","message":"\u001b[31mred\u202e"}`: {Outcome: inplace.Finishes, Message: "[31mred"},
 		`{"status":"Failure","message":"disk full"}`:           {Outcome: inplace.Fails, Message: "disk full"},
-		`{"status":"Failure"}`:                                 {Outcome: inplace.Fails, Message: "the updater did not say why"},
+		`{"status":"Failure"}`:                                 {Outcome: inplace.Fails, Message: "the updater gave no reason"},
 		`{"status":"Success","retryAfterSeconds":-1}`: {Outcome: inplace.Unknown,
 			Message: "the updater answered retryAfterSeconds -1, which means nothing; it must be 0 when done and above 0 before"},
 		`{"status":"Success","message":"` + strings.Repeat("ä", 1000) + `"}`: {Outcome: inplace.Finishes, Message: strings.Repeat("ä", 510) + "..."},

@@ -89,7 +89,7 @@ With --behaviour an updater that runs is made to misbehave:
 func (o *updaterOptions) check(cmd *cobra.Command, args []string) error {
 	if o.list {
 		if len(args) > 0 {
-			return fmt.Errorf("--list shows all updaters: leave %q away", args[0])
+			return fmt.Errorf("--list shows all updaters. Fix: omit %q", args[0])
 		}
 		return nil
 	}
@@ -106,7 +106,7 @@ func (o *updaterOptions) check(cmd *cobra.Command, args []string) error {
 	if o.delete || o.behaviour != "" {
 		for _, name := range []string{"order", "claims", "duration", "failure-rate", "max-minors"} {
 			if cmd.Flags().Changed(name) {
-				return fmt.Errorf("--%s is for starting an updater: delete this one and start it again, or leave the flag away", name)
+				return fmt.Errorf("--%s is for starting an updater. Fix: omit the flag, or delete this updater and start it again", name)
 			}
 		}
 		return nil

@@ -53,7 +53,7 @@ func TestUpgradeGraphs(t *testing.T) {
 		"no v":               {spec: "  versions: [1.30.3]", want: []string{`spec.versions[0]: Invalid value: "1.30.3": must be a Kubernetes version with a leading v`}},
 		"a leading zero":     {spec: "  versions: [v1.030.3]", want: []string{"spec.versions[0]: Invalid value"}},
 		"an empty version":   {spec: `  versions: [""]`, want: []string{"spec.versions[0]: Invalid value"}},
-		"a version twice":    {spec: "  versions: [v1.30.3, v1.31.2, v1.30.3]", want: []string{"spec.versions: Invalid value: each version may stand in the list once"}},
+		"a version twice":    {spec: "  versions: [v1.30.3, v1.31.2, v1.30.3]", want: []string{"spec.versions: Invalid value: the list may contain each version once"}},
 		"a class with slash": {spec: listed + "  classes: [{name: x/standard}]", want: []string{`spec.classes[0].name: Invalid value: "x/standard": must be the name of a ClusterClass`}},
 		"a bad namespace":    {spec: listed + "  classes: [{name: a, namespace: X}]", want: []string{`spec.classes[0].namespace: Invalid value: "X": must be the name of a namespace`}},
 		"a class unnamed":    {spec: listed + "  classes: [{namespace: x}]", want: []string{"spec.classes[0].name: Required value"}},

@@ -301,7 +301,7 @@ func (s *Server) Begin(name string, option Option) (changeID string, err error) 
 	defer m.mu.Unlock()
 	s.settle(m)
 	if m.running != nil {
-		return "", fmt.Errorf("a change of machine %q: %s goes on", name, m.running.id)
+		return "", fmt.Errorf("a change of machine %q: %s is still running", name, m.running.id)
 	}
 	return s.begin(m, option).id, nil
 }

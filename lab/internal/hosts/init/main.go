@@ -32,7 +32,7 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) (int, error) {
 	trailer, found, err := standin.Read("/proc/self/exe")
 	if err != nil {
-		return 1, fmt.Errorf("reading what this stands in for: %w", err)
+		return 1, fmt.Errorf("reading the program that this replaces: %w", err)
 	}
 	if found {
 		return standin.Run(trailer, args[1:], stdout, stderr), nil
