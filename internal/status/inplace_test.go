@@ -50,8 +50,8 @@ var retry = raw(v1alpha1.UpdateRetryAnnotation, "")
 
 // TestMachineUpgrade checks how the upgrade of a machine is described for everything that can stand on it.
 func TestMachineUpgrade(t *testing.T) {
-	const abandoned = "Held (RecordUnreadable): change 12 may run on the node, but the annotation that says to what is gone; " +
-		"set it again to have the change followed, or remove the status once the change has ended"
+	const abandoned = "Held (RecordUnreadable): change 12 may run on the node, but the annotation with its target is gone. Fix: " +
+		"set the annotation again to have the change followed, or remove the status after the change has ended"
 	for _, test := range []struct {
 		name   string
 		change []func(*clusterv1.Machine)
@@ -88,7 +88,7 @@ func TestMachineUpgrade(t *testing.T) {
 		{"done", []func(*clusterv1.Machine){mark("status", "done", "release", patch)}, "Done, version=v1.32.4: "},
 		{"a change that nobody knows", []func(*clusterv1.Machine){mark("status", "in-progress", "change-id", "12")}, abandoned},
 		{"a change that nobody knows, after a release", []func(*clusterv1.Machine){mark("status", "in-progress", "change-id", "12", "release", patch),
-			told("False", request.ReasonRecordUnreadable, "set it again")}, abandoned},
+			told("False", request.ReasonRecordUnreadable, "set the annotation again")}, abandoned},
 		{"unreadable", []func(*clusterv1.Machine){mark("to", patch), raw(v1alpha1.InPlaceUpgradeAnnotation, `{"option":"x"}`)}, "Unreadable, version=v1.32.4: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {

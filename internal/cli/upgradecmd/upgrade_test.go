@@ -383,8 +383,8 @@ func TestUpgradeCancelAbandoned(t *testing.T) {
 	r := startUpgradeOn(t, []string{"machine", "m-1", "--cancel"}, func(r *run) {
 		r.machine("m-1", to, upgradePatch, state, "in-progress", upgradePrefix+"change-id", "12")
 	})
-	const why = "change 12 may run on the node, but the annotation that says to what is gone; " +
-		"set it again to have the change followed, or remove the status once the change has ended"
+	const why = "change 12 may run on the node, but the annotation with its target is gone. Fix: " +
+		"set the annotation again to have the change followed, or remove the status after the change has ended"
 	r.next("Cancelled version=v1.32.4 of Machine team-a/m-1", "Machine m-1: Held (RecordUnreadable): "+why)
 	r.ends(cli.ExitRefused, "Machine team-a/m-1 is not asked any longer, but "+why)
 }

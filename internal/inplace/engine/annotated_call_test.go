@@ -177,7 +177,7 @@ func TestFollow(t *testing.T) {
 				t.Fatalf("asked %t: %+v", asked, a)
 			}
 			if !tt.asked {
-				if a.Outcome != inplace.Unknown || !strings.Contains(a.Message, "nobody knows whether its change runs") || a.NotBegun {
+				if a.Outcome != inplace.Unknown || !strings.Contains(a.Message, "unknown whether its change still runs") || a.NotBegun {
 					t.Errorf("the answer is %+v", a)
 				}
 				return

@@ -384,7 +384,7 @@ func TestGroupHolds(t *testing.T) {
 		want    string
 	}{
 		"paused":         {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.PausedAnnotation] = "" }, want: "it or its Cluster is paused"},
-		"remediating":    {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.RemediateMachineAnnotation] = "" }, want: "it is up for remediation"},
+		"remediating":    {edit: func(m *clusterv1.Machine) { m.Annotations[clusterv1.RemediateMachineAnnotation] = "" }, want: "it is marked for remediation"},
 		"two policies":   {objects: []client.Object{inPlaceOnly(1), second}, edit: func(*clusterv1.Machine) {}, want: "UpdatePolicies"},
 		"no record":      {edit: func(m *clusterv1.Machine) { m.Annotations[v1alpha1.InPlaceUpgradeAnnotation] = "{" }, want: "cannot be read"},
 		"not in the API": {edit: func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" }, want: "it has no node yet"},

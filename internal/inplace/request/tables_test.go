@@ -72,7 +72,7 @@ func TestBegin(t *testing.T) {
 		}, request.ReasonControlPlaneFirst, false, "control plane first"},
 		"worker patch, control plane busy":   {func(f *request.Machine) { f.ControlPlaneFirst = "control plane first" }, request.ReasonControlPlaneFirst, false, ""},
 		"worker too old for control plane":   {func(f *request.Machine) { f.Peers = []request.Peer{peer("v1.35.0")} }, request.ReasonSkew, true, "too old"},
-		"older minor":                        {func(f *request.Machine) { f.Marks.To = "channel=1.30/stable" }, request.ReasonDowngrade, true, "cannot go back"},
+		"older minor":                        {func(f *request.Machine) { f.Marks.To = "channel=1.30/stable" }, request.ReasonDowngrade, true, "cannot be downgraded"},
 		"topology, other minor":              {func(f *request.Machine) { f.Topology, f.Marks.To = "c", "version=v1.32.0" }, request.ReasonTopologyOwned, true, "spec.topology.version of the Cluster"},
 		"topology, channel of another minor": {func(f *request.Machine) { f.Topology, f.Marks.To = "c", "channel=1.32-classic/stable" }, request.ReasonTopologyOwned, true, "Cluster c"},
 		"topology, patch release":            {func(f *request.Machine) { f.Topology = "c" }, "", false, ""},

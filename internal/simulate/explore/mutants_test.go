@@ -146,9 +146,9 @@ func mutants() map[string]mutant {
 	return map[string]mutant{
 		"skips skew":                {see: func(s *chain.State) { s.Skew = lax }, config: long, want: "version skew"},
 		"skips minors":              {decide: jump, config: plain, want: "at once"},
-		"drops the intent":          {decide: func(_ chain.State, d *chain.Decision) { editRecord(d, func(r *chain.Record) { r.Intent = nil }) }, config: plain, want: "stands still"},
+		"drops the intent":          {decide: func(_ chain.State, d *chain.Decision) { editRecord(d, func(r *chain.Record) { r.Intent = nil }) }, config: plain, want: "is stuck"},
 		"needs no intent":           {see: invent, config: plain, want: "BeforeControlPlaneUpgrade did not let it pass"},
-		"keeps the intent":          {decide: func(_ chain.State, d *chain.Decision) { editRecord(d, func(r *chain.Record) { r.ClearIntent = false }) }, config: plain, want: "stands still"},
+		"keeps the intent":          {decide: func(_ chain.State, d *chain.Decision) { editRecord(d, func(r *chain.Record) { r.ClearIntent = false }) }, config: plain, want: "is stuck"},
 		"forgets AfterWorkers":      {see: func(s *chain.State) { s.Pending = without(s.Pending, chain.AfterWorkersUpgrade) }, config: plain, want: "BeforeWorkersUpgrade is to be called again"},
 		"forgets to announce":       {decide: silent, config: plain, want: "to be called again"},
 		"forgets AfterControlPlane": {effects: func(e chain.Effects) chain.Effects { return careless{e} }, config: plain, want: "before the last step is over"},
@@ -178,10 +178,10 @@ func mutants() map[string]mutant {
 		"ends too early":           {see: func(s *chain.State) { s.Groups = nil }, config: plain, want: "a is not at"},
 		"never ends": {decide: func(_ chain.State, d *chain.Decision) {
 			editRecord(d, func(r *chain.Record) { r.Remove = without(r.Remove, chain.AfterClusterUpgrade) })
-		}, config: plain, want: "stands still"},
+		}, config: plain, want: "is stuck"},
 		"forgets the upgrade step": {effects: func(e chain.Effects) chain.Effects { return stepless{e} }, config: plain, want: "the upgrade step is"},
 		"wavers":                   {decide: waver, config: plain, want: "does not end"},
-		"stands still":             {decide: still, config: plain, want: "stands still"},
+		"is stuck":             {decide: still, config: plain, want: "is stuck"},
 		"creates groups at once":   {decide: func(s chain.State, d *chain.Decision) { release(s, d, false) }, config: newGroup, want: "while the control plane changes"},
 		"writes what waits":        {decide: func(s chain.State, d *chain.Decision) { release(s, d, true) }, config: plain, want: "is written to"},
 		"creates unasked":          {see: func(s *chain.State) { s.Begun = true }, config: creation, want: "BeforeClusterCreate did not let it pass"},

@@ -59,7 +59,7 @@ func TestPinnedKeys(t *testing.T) {
 		"the Machine's name, with a port":   {known: "[machine-1]:" + number + " " + key(s.ec), names: []string{"machine-1"}},
 		"another Machine's name":            {known: "machine-2 " + key(s.ed), names: []string{"machine-1"}, words: []string{"pin no key", "machine-1", fingerprint(s.ed)[:7]}},
 		"nothing":                           {words: []string{"pin no key for " + s.address, "SHA256:", "add the line: [127.0.0.1]:" + number}},
-		"changed":                           {known: line(s.address, other), words: []string{fingerprint(s.ed), fingerprint(other), "made anew"}},
+		"changed":                           {known: line(s.address, other), words: []string{fingerprint(s.ed), fingerprint(other), "reinstalled"}},
 		"changed, with two pinned":          {known: line(s.address, other) + line(s.address, otherEC), words: []string{fingerprint(other), fingerprint(otherEC)}},
 		"revoked":                           {known: line(s.address, s.ed) + "@revoked * " + key(s.ed), words: []string{fingerprint(s.ed), "revoke"}},
 		"the other one is revoked":          {known: line(s.address, s.ed) + "@revoked * " + key(s.ec)},

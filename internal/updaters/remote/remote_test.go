@@ -132,7 +132,7 @@ func TestAnswersToCanUpdate(t *testing.T) {
 		words  string
 	}{
 		"status Failure":          {says(`{"status":"Failure","message":"no\u0007 way\n"}`), updaters.Refused, "it refused: no  way"},
-		"status Failure, no word": {says(`{"status":"Failure"}`), updaters.Refused, "did not say why"},
+		"status Failure, no word": {says(`{"status":"Failure"}`), updaters.Refused, "gave no reason"},
 		"no status":               {says(`{}`), updaters.Nonsense, "Success or Failure"},
 		"another status":          {says(`{"status":"Maybe"}`), updaters.Nonsense, `"Maybe"`},
 		"no JSON":                 {says(`<html>`), updaters.Nonsense, "not the JSON of a CanUpdateMachineResponse"},
