@@ -257,11 +257,12 @@ bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the
 ##@ Keep in order
 
 .PHONY: lint
-lint: lint-texts ## Run golangci-lint in all modules, and shellcheck on the scripts for hosts.
+lint: lint-texts ## Check words, README length, scripts (shellcheck) and all modules (golangci-lint).
 	$(call jobs,$(LINT_JOBS))
 
 .PHONY: lint-texts
 lint-texts: shellcheck
+	go run ./test/words .
 	@! command -v shellcheck >/dev/null || shellcheck $$(git ls-files '*.sh') .ci/*
 	@lines=$$(wc -l <README.md); if ((lines > 150)); then echo "README.md has $$lines lines. Fix: at most 150; move the rest to docs/." >&2; exit 1; fi
 

@@ -59,7 +59,7 @@ func AddPrefixFlag(cmd *cobra.Command, prefix *string) {
 // CheckPrefix refuses what windlass extension would not take, because the API server would not take it as the beginning of an annotation's key.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
-		return InputErrorf("--prefix", "it is empty; leave it away for %s", v1alpha1.DefaultInPlaceUpgradePrefix)
+		return InputErrorf("--prefix", "it is empty. Fix: omit it for %s", v1alpha1.DefaultInPlaceUpgradePrefix)
 	}
 	return WrapInput("--prefix", request.CheckPrefix(prefix))
 }

@@ -220,7 +220,7 @@ func otherTests() []chainTest {
 			strings.Replace(calls, "Upgrading", "Held", 1), next,
 			"held by Hook AfterWorkersUpgrade: hook AfterWorkersUpgrade for v1.31.0 is blocking: a +0s true",
 			"eta " + etaNoControlPlane + " 0s..0s..0s",
-			"disagreement: the condition TopologyReconciled says that AfterWorkersUpgrade is blocking, by the objects it is not its turn: " + notLooked,
+			"disagreement: the condition TopologyReconciled reports that AfterWorkersUpgrade is blocking, but by the objects this hook is not due: " + notLooked,
 		}},
 		{"no way", with(func(u *upgrade) { begin(u); u.target = "v1.35.0"; u.reason = chain.ClusterUpgrading }), []string{
 			"Held by Windlass: there is no upgrade path to v1.35.0: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",

@@ -15,14 +15,19 @@ import (
 	"github.com/windlass-dev/windlass/internal/gate"
 )
 
-const long = `Approve lets an upgrade go on at UpgradeGates that need approval. An approval holds for one Cluster, one gate and
-one step: the lifecycle hook and the version. Cluster API asks again within a minute.
+const long = `Approve approves a step of an upgrade that an UpgradeGate holds. Use it if "windlass status" shows that an upgrade needs
+approval. An approval holds for one Cluster, one gate and one step: the lifecycle hook and the version. Cluster API asks
+the gate again within a minute.
 
-Without flags it approves the one step that waits for approval. Where several do, choose with --gate or --step, or
-take them all with --all-pending. --step with a whole version also approves a step that has not come yet.
+Exit codes: 0 it is done, or was already; 3 nothing waits for approval, or the approval or annotation does not exist;
+1 other failures.
 
---list shows what holds the Cluster's upgrade and since when, what was approved, and annotations
-` + clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + `/NAME, which hold an upgrade before it
+Without flags it approves the one step that waits for approval. If several steps wait, choose with --gate or --step, or
+approve all with --all-pending. --step with a whole version also approves a future step.
+
+--list shows what holds the Cluster's upgrade and since when, the approvals, and the annotations
+before-upgrade.hook.cluster.cluster.x-k8s.io/NAME, which hold an upgrade before it begins. --annotation NAME removes
+one.` + clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + `/NAME, which hold an upgrade before it
 begins; --annotation NAME takes one away.
 
 The exit status is 0 if it is done, or was already; 3 if nothing waits that could be approved, or no such approval
@@ -31,7 +36,7 @@ or annotation is there; and 1 for other failures.`
 const example = `  # What does the upgrade wait for?
   windlass approve my-cluster -n my-namespace --list
 
-  # Let it go on
+  # Approve the step of one gate
   windlass approve my-cluster --gate maintenance
 
   # Approve beforehand, and take that back
@@ -50,7 +55,7 @@ func New() *cobra.Command {
 	o := &options{kube: cli.NewKubeFlags()}
 	cmd := &cobra.Command{
 		Use:               "approve CLUSTER",
-		Short:             "Let an upgrade go on at gates that need approval",
+		Short:             "Approve a step of an upgrade that a gate holds",
 		Long:              long,
 		Example:           example,
 		Args:              cli.ClusterArg,
@@ -62,7 +67,7 @@ func New() *cobra.Command {
 	flags.StringVar(&o.step, "step", "", "`STEP` to approve, such as \"before workers v1.32\"; a whole version such as v1.32.4 also approves in advance")
 	flags.BoolVar(&o.allPending, "all-pending", false, "approve all that waits for approval")
 	flags.BoolVar(&o.list, "list", false, "show what holds the upgrade, and change nothing")
-	flags.BoolVar(&o.revoked, "revoke", false, "take an approval back; a step that has begun goes on")
+	flags.BoolVar(&o.revoked, "revoke", false, "withdraw an approval; a step that has begun continues")
 	flags.StringVar(&o.annotation, "annotation", "", "take away the annotation "+clusterv1.BeforeClusterUpgradeHookAnnotationPrefix+"/`NAME`")
 	cmd.MarkFlagsMutuallyExclusive("list", "gate")
 	cmd.MarkFlagsMutuallyExclusive("list", "step")

@@ -18,21 +18,21 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-const long = `Doctor says whether the machines of a Cluster can be updated in place on stock Cluster API, what would be replaced
-and why, and what to change. It changes nothing, and asks no updater.
-
-Cluster API replaces machines without asking in more cases than one: while a rollout may surge, at rollout times that
-are set, when a template is missing, when its feature gates are off or more than one extension is registered.
-Each of these is a check. What cannot be told is a Warning, never OK. A finding is an Error where a group's
-UpdatePolicy forbids to replace machines (fallback None), and a Warning where it allows that.
-
-With -f the Cluster comes from manifests instead of the management cluster that the kubeconfig names. What only a
-management cluster can say (managers, registered extensions, the guard, templates) is then a Warning.
-
-Checks: MachinesKept (what all others come to, for each group), Policy, FeatureGates, Extension, Updaters, Guard, Replicas,
-Surge, RolloutTimes, Templates, HealthChecks, Paused, Machines, Unread.
+const long = `Doctor checks whether stock Cluster API can update the machines of a Cluster in place, what it would replace, and what
+to fix. Use it before an upgrade with updates in place. It changes nothing, and asks no updater.
 
 Exit codes: 0 no errors were found; 1 an error was found, or a usage or input error.
+
+Cluster API replaces machines without asking in several cases: if a rollout may surge, at rollout times, if a template
+is missing, if its feature gates are off, or if several extensions are registered. Each case is a check. An unknown
+result is a Warning, never OK. A finding is an Error if the UpdatePolicy of the group forbids to replace machines
+(fallback None), and a Warning if the policy allows it.
+
+With -f the Cluster comes from manifests. Checks that need a management cluster (managers, registered extensions, the
+guard, templates) are then Warnings.
+
+Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
+Replicas, Surge, RolloutTimes, Templates, HealthChecks, Paused, Machines, Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, worst, findings: [{id, severity,
 subject, message, "mend", unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version, message}}.`
@@ -63,7 +63,7 @@ func New() *cobra.Command {
 	o := &options{kube: cli.NewKubeFlags()}
 	cmd := &cobra.Command{
 		Use:     "doctor CLUSTER",
-		Short:   "Say whether a Cluster's machines can be updated in place, and what to change",
+		Short:   "Check whether machines can be updated in place, and what to fix",
 		Long:    long,
 		Example: example,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -46,23 +46,23 @@ func New() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "extension",
-		Short: "Serve upgrade plans and updates in place to Cluster API as a runtime extension",
-		Long: `Serve upgrade plans and updates in place to Cluster API as a runtime extension, over TLS.
+		Short: "Serve plans and in-place updates to Cluster API (runtime extension)",
+		Long: `Extension serves upgrade plans, updates in place and gates to Cluster API as a runtime extension, over TLS. Run it
+beside stock Cluster API; the manifests are in config/.
 
-The extension answers the GenerateUpgradePlan hook. It plans from UpgradeGraph objects, which say which
-Kubernetes versions there are, which steps between them are blocked, and which versions must be reached first.
-Name it in a ClusterClass, in spec.upgrade.external.generateUpgradePlanExtension, as
+It answers the GenerateUpgradePlan hook. It plans from UpgradeGraph objects, which list the Kubernetes versions, the
+blocked steps between them, and versions that must be reached first. Name it in a ClusterClass, in spec.upgrade.external.generateUpgradePlanExtension, as
 ` + hookserver.GenerateUpgradePlanHandler + `.<name of the ExtensionConfig>.
 
-It answers CanUpdateMachine, CanUpdateMachineSet and UpdateMachine by the updaters that Updater objects
-register, as UpdatePolicy objects allow. It must be the only extension for these hooks. It also serves the
-admission webhook, at ` + guardwebhook.GuardPath + `, that keeps machines from being replaced where a policy forbids it.
+It answers CanUpdateMachine, CanUpdateMachineSet and UpdateMachine with the registered Updaters, as UpdatePolicy
+objects allow. It must be the only extension for these hooks. It also serves the guard, at ` + guardwebhook.GuardPath + `: the
+admission webhook that refuses to replace machines if a policy forbids it.
 
-It answers the lifecycle hooks of upgrades, by which UpgradeGate objects hold an upgrade until a person approves
-it, a maintenance window is open, or checks of the cluster pass.
+It answers the lifecycle hooks of upgrades. With them, UpgradeGate objects hold an upgrade until a person approves it,
+a maintenance window is open, or checks of the cluster pass.
 
-It keeps the status of these objects. Of several replicas one serves, with --leader-elect, and is ready; without
-it, run one. The manifests for all of this are in config/.`,
+It maintains the status of these objects. With --leader-elect, one of several replicas serves and is Ready. Without
+it, run one replica.`,
 		Example: `  # In a cluster, with the certificate from a mounted Secret:
   windlass extension --cert-dir /etc/windlass/tls
 
@@ -78,7 +78,7 @@ it, run one. The manifests for all of this are in config/.`,
 	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have another certificate or none (default: --port)")
 	flags.StringVar(&o.guardClientCAName, "guard-client-ca-name", "", "file in --cert-dir with the CA that must have signed the API servers' client certificates, for --guard-port; read again when it changes (default: API servers need none)")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
-	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to whoever reaches it (default: none)")
+	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to every client (default: none)")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	o.inPlace.AddFlags(flags)
@@ -234,7 +234,7 @@ const (
 func (f *InPlaceFlags) Check() (app.InPlaceUpgrades, error) {
 	upgrades := app.InPlaceUpgrades{Off: !f.On, Prefix: f.prefix}
 	if f.prefix == "" {
-		return upgrades, fmt.Errorf("--%s is empty; leave it away for %s", flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix)
+		return upgrades, fmt.Errorf("--%s is empty. Fix: omit it for %s", flagInPlacePrefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	}
 	if err := upgrades.Check(); err != nil {
 		return upgrades, fmt.Errorf("--%s: %w", flagInPlacePrefix, err)

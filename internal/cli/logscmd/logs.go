@@ -24,17 +24,17 @@ import (
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
-const machineLong = `Logs prints what the steps of a Machine's updates printed on its host: for each step a line with the time, the step and its state, and below it the last of
-the step's output, without secrets. The newest steps are kept, of one attempt after another.
+const machineLong = `Logs prints the output of the update steps of a Machine on its Linux host, without secrets: for each step a line with
+the time, the step and its state, and below it the last lines of its output. Use it if a step has failed or takes long.
 
-Only the updaters for Linux hosts, of the kinds Kubeadm, RKE2 and K3s, write such a log. How an update by any other updater stands, "windlass status" says.
-
-With -f it goes on until no update of the Machine goes on.
-
-Exit status:
-  0  the log was printed; with -f, to the end of the update, however that was, or until it was interrupted
+Exit codes:
+  0  the log was printed; with -f, until the update has ended, with any result, or until it was interrupted
   1  wrong usage, or the management cluster cannot be read
-  3  there is no log, or nothing of the operation in it`
+  3  there is no log, or nothing of the operation in it
+
+Only the updaters for Linux hosts, of the kinds Kubeadm, RKE2 and K3s, write such a log. For other updaters, use
+"windlass status". The log keeps the newest steps of all attempts. With -f the command follows the log until no update
+of the Machine runs.`
 
 // options are the flags of windlass logs.
 type options struct {
@@ -50,7 +50,7 @@ type options struct {
 func New(clock cli.Clock) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs",
-		Short: "Show what updates of hosts have printed",
+		Short: "Show the output of updates of Linux hosts",
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(newMachine(clock))
@@ -62,7 +62,7 @@ func newMachine(clock cli.Clock) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "machine NAME",
 		Aliases: []string{"machines"},
-		Short:   "Show what the steps of a Machine's updates have printed on its host",
+		Short:   "Show the output of a Machine's update steps on its host",
 		Long:    machineLong,
 		Example: `  windlass logs machine my-machine -n my-namespace
   windlass logs machine my-machine -f`,
@@ -71,7 +71,7 @@ func newMachine(clock cli.Clock) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until no update of the Machine goes on")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "follow the log until no update of the Machine runs")
 	flags.StringVar(&o.operation, "operation", "", "only the attempt with this `ID`")
 	flags.IntVar(&o.tail, "tail", 0, "begin with the last `N` steps; 0 for all that are kept")
 	cli.AddPrefixFlag(cmd, &o.prefix)
@@ -193,7 +193,7 @@ func isUpdating(machine *clusterv1.Machine, prefix string, now time.Time) bool {
 // nothing says why there is nothing to print.
 func (r reader) nothing(seen seenLog) error {
 	if seen.exists && r.operation != "" {
-		return cli.Refusedf("the log of Machine %s has nothing of operation %s; leave --operation away for all that is kept", r.machine, r.operation)
+		return cli.Refusedf("the log of Machine %s has nothing of operation %s. Fix: omit --operation to show the whole log", r.machine, r.operation)
 	}
 	return cli.Refusedf("the Machine %s has no log: the updaters of the kinds Kubeadm, RKE2 and K3s write one once they work on its host, and no others do; "+
 		"how its update stands: windlass status %s -n %s", r.machine, seen.cluster, r.machine.Namespace)

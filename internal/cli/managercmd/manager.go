@@ -34,15 +34,15 @@ func New(version string) *cobra.Command {
 	o.manager.Version = version
 	cmd := &cobra.Command{
 		Use:   "manager",
-		Short: "Run Cluster API's core manager with Windlass' engine, in the place of capi-controller-manager",
-		Long: `Run Cluster API's core manager with Windlass' engine, in the place of capi-controller-manager.
+		Short: "Run Cluster API's core manager with Windlass' engine",
+		Long: `Manager runs Cluster API's core manager with Windlass' engine. Use it instead of capi-controller-manager. The manifests
+are in config/manager.
 
-It serves the same webhooks, reconciles the same objects, has the same flags, and leads by the same lease: while one of the
-two runs with --leader-elect, the other waits. So one may be exchanged for the other at any time, also in the middle of an
-upgrade. The manifests are in config/manager.
+It serves the same webhooks, reconciles the same objects, and has the same flags and the same lease: while one of the
+two runs with --leader-elect, the other waits. You can replace one with the other at any time, also during an upgrade.
 
-With --extension-port it also does what "windlass extension" does. Do not run that beside it then. Without that port, and
-without "windlass extension" beside it, --in-place-upgrades has it carry out the upgrades in place that annotations ask for.`,
+With --extension-port it also does the work of "windlass extension". Then do not run that command too. Without
+--extension-port and without "windlass extension", --in-place-upgrades carries out upgrades by annotation.`,
 		Example: `  # In a cluster, with the arguments of capi-controller-manager:
   windlass manager --leader-elect --feature-gates=ClusterTopology=true,RuntimeSDK=true
 
@@ -88,7 +88,7 @@ const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespac
 // checkInPod finds what would keep the lease from being found, in words that name our flag.
 func checkInPod() error {
 	if _, err := os.Stat(podNamespaceFile); err != nil {
-		return fmt.Errorf("--leader-elect works in a pod only, because the lease of capi-controller-manager is in the pod's namespace: leave it away here, "+
+		return fmt.Errorf("--leader-elect works in a pod only, because the lease of capi-controller-manager is in the pod's namespace. Fix: omit it here, "+
 			"and see that no capi-controller-manager runs beside this one: %w", err)
 	}
 	return nil

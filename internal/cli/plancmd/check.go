@@ -12,13 +12,13 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-const checkLong = `Check validates a GenerateUpgradePlanResponse as a Runtime Extension returns it, in YAML or JSON, by every rule that
-Cluster API and the Kubernetes version skew policy have. It prints "legal" and the operations that follow, or the
-first fault: the item, the rule, and what would satisfy it.
+const checkLong = `Check validates a GenerateUpgradePlanResponse of a runtime extension, in YAML or JSON, by the rules of Cluster API and
+of the Kubernetes version skew policy. Use it to test your own extension. It prints "legal" and the operations, or the
+first fault: the item, the rule, and the fix.
 
-apiVersion and kind may be missing; a wrong one, an unknown field and a missing status are errors.
+Exit codes: 0 the response is legal; 1 a usage or input error; 3 the response is not legal, or has status Failure.
 
-Exit codes: 0 the response is legal; 1 a usage or input error; 3 the response is not legal, or is a Failure itself.`
+apiVersion and kind are optional. A wrong one, an unknown field and a missing status are errors.`
 
 const checkExample = `  # Is this answer legal for a cluster whose workers are two minors behind?
   windlass plan check response.yaml --from v1.31.2 --to v1.33.0 --workers-from v1.29.0

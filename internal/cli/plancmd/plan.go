@@ -10,29 +10,30 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-const long = `Plan shows the shortest legal chain of upgrades: every minor for the control plane, as few stops as version
-skew allows for workers, and why. It changes nothing.
-
-What runs now comes from one of three places:
-  flags       --from, --to, and --group for each worker group
-  manifests   -f FILE: a Cluster and its ClusterClass as they are kept in git, or objects as kubectl prints them.
-              CLUSTER names one of several Clusters. Without a control plane object among them, the Cluster's
-              spec.topology.version is taken to be what runs; --from says otherwise.
-  live        CLUSTER, read from the management cluster that the kubeconfig names
-
---versions, --from and --group override what manifests or the management cluster say.
-
-For manifests and live clusters it also says how machines will be updated by each group's UpdatePolicy and the Updaters,
-which may be among the manifests: "in place by X, then Y", "replace: not covered: …", "blocked: …" where the policy
-forbids to replace them, or "unknown: …". Updaters are asked what they cover of a change of the version, and of what
-KubeadmControlPlane changes with it by itself; that has no effect. One that cannot be asked from here (behind a
-Service, a loopback address, or one that machines are handed over to) makes the line unknown. Where a patch of the
-ClusterClass uses the version, the line is "version: in place by X; other changes not known: …". Updaters that move kubelets a limited number of minors at once make workers stop more often.
-
-Worker stops depend on the engine: stock Cluster API sends all groups through one shared list (--engine stock, the
-default); Windlass lets each group follow its own (--engine windlass).
+const long = `Plan computes the shortest legal chain of upgrades, and shows the reason of each step: every minor for the control
+plane, and as few stops for workers as version skew allows. Use it before an upgrade. It changes nothing.
 
 Exit codes: 0 a plan; 1 a usage or input error; 3 no legal plan exists.
+
+The present versions come from one of three places:
+
+  flags       --from, --to, and --group for each worker group
+  manifests   -f FILE: a Cluster and its ClusterClass from git, or objects as kubectl prints them. CLUSTER selects
+              one of several Clusters. Without a control plane object, plan assumes that the Cluster runs its
+              spec.topology.version; --from sets another version.
+  live        CLUSTER, read from the management cluster that the kubeconfig names
+
+--versions, --from and --group override manifests and the management cluster.
+
+For manifests and live clusters, plan also shows how machines will be updated, by the UpdatePolicy of each group and
+the Updaters (manifests can contain both): "in place by X, then Y", "replace: not covered: …", "blocked: …" if the
+policy forbids to replace machines, or "unknown: …". It asks Updaters what they cover, which has no effect. The line is
+"unknown" if an Updater cannot be asked from here: behind a Service, at a loopback address, or with hand-over. If a
+patch of the ClusterClass uses the version, the line is "version: in place by X; other changes not known: …". Updaters
+that move kubelets a limited number of minors at once add stops for workers.
+
+Worker stops depend on the engine. Stock Cluster API has one list of stops for all groups (--engine stock, the
+default). Windlass has one list for each group (--engine windlass).
 
 With -o json or -o yaml standard output holds one document and nothing else, also on failure:
   {controlPlaneUpgrades: [{version}], controlPlaneUpdate, workersUpgrades: [{version}],

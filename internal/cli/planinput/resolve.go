@@ -54,7 +54,7 @@ func (r Request) Locate(err error) error {
 	if r.fromFlags && fault.Rule == plan.RuleNextMinorOnly {
 		// The planner's own words are about a ClusterClass.
 		fixed := *fault
-		fixed.Fix = "give the versions that there are with --versions, manifests with -f, or the name of a CLUSTER"
+		fixed.Fix = "give the existing versions with --versions, manifests with -f, or the name of a CLUSTER"
 		err = &fixed
 	}
 	where := r.items[fault.Item]
@@ -144,7 +144,7 @@ func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (R
 	}
 	if in.To.IsZero() && state.Assumed {
 		return Request{}, cli.InputErrorf("--to",
-			"it is missing, and without a control plane object the Cluster is taken to run %s (%s) already; give --to, or --from when that is where it shall go",
+			"it is missing, and without a control plane object the Cluster is assumed to run %s (%s). Fix: give --to, or if that is the target, --from",
 			state.Target, where.locate(state.Refs[plan.ItemTarget]))
 	}
 	r.Updates = newUpdates(facts)
@@ -242,7 +242,7 @@ func (o Origins) Describe(err error) error {
 		return cli.InputErrorf(o.locate(field.Ref), "%s", field.Problem)
 	case errors.As(err, &extension):
 		from := fmt.Sprintf("upgrade plans of this class come from the extension %q", extension.Extension)
-		const fix = "say with --versions which versions there are, give the extension's UpgradeGraph with -f, " +
+		const fix = "give the existing versions with --versions, give the extension's UpgradeGraph with -f, " +
 			"or check an answer of the extension with `windlass plan check`"
 		if extension.Err != nil {
 			return cli.InputErrorf(o.locate(extension.Ref), "%s: %w; %s", from, extension.Err, fix)

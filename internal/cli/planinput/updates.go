@@ -122,7 +122,7 @@ func (r Request) Preview(ctx context.Context, p plan.Plan, chain *view.Chain) (n
 	}
 	switch {
 	case u.Problem != "":
-		return []string{"how machines will be updated cannot be told: " + u.Problem}
+		return []string{"it is unknown how machines will be updated: " + u.Problem}
 	case inPlace:
 		return []string{"updaters were asked about a change of the version, and about what KubeadmControlPlane changes with it by itself; what patches of the ClusterClass change in templates for a new version is not known here. " +
 			"`windlass doctor` says what else could make Cluster API replace machines"}

@@ -47,7 +47,7 @@ func (o *options) read(cmd *cobra.Command, args []string, in planinput.Input) (s
 		return o.fit(cmd, input, nil)
 	}
 	if len(given.Clusters)+len(given.Policies) > 0 {
-		return source{}, cli.InputErrorf("--scenario", "%s has clusters or policies, and these come from objects here; take them out of the file, or leave CLUSTER and -f away", o.scenario)
+		return source{}, cli.InputErrorf("--scenario", "%s has clusters or policies, and here they come from objects. Fix: remove them from the file, or omit CLUSTER and -f", o.scenario)
 	}
 	var read objects
 	if len(o.plan.Files) > 0 {
@@ -175,7 +175,7 @@ func (s *objects) add(ctx context.Context, r planinput.Request, in planinput.Inp
 		s.notes = append(s.notes, fmt.Sprintf("cluster %s: %s", facts.Objects.Cluster.Name, n))
 	}
 	if r.Updates.Problem != "" {
-		s.notes = append(s.notes, fmt.Sprintf("cluster %s: how machines are updated cannot be told, and they are taken to be replaced: %s", facts.Objects.Cluster.Name, r.Updates.Problem))
+		s.notes = append(s.notes, fmt.Sprintf("cluster %s: it is unknown how machines are updated, so they are assumed to be replaced: %s", facts.Objects.Cluster.Name, r.Updates.Problem))
 	}
 	return nil
 }

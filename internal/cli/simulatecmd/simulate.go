@@ -18,25 +18,26 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-const long = `Simulate carries out an upgrade of many machines in seconds, under a virtual clock: the planner, the deciders and the
-engine that "windlass manager" runs, over simulated machines. It says how long the upgrade takes, what bounds it, what
-is disrupted when, and what a failure does. It changes nothing.
-
-What is upgraded comes from one of three places:
-  scenario    --scenario FILE: clusters, pools, policies, durations, failures and gates, in a small YAML file; see
-              docs/reference/scenario-file.md, and config/samples/simulate for examples
-  manifests   -f FILE, as with windlass plan; all Clusters there, or the one that CLUSTER names
-  live        CLUSTER, read from the management cluster that the kubeconfig names
-
-Beside manifests and a live Cluster, --scenario supplies what objects do not say: durations, failures, gates, faults.
---print-scenario writes down what would be simulated, as a scenario to edit. --fit-from takes durations from another
-Cluster's last upgrade. What nobody says is assumed, and the output lists what was.
-
-The same input and --seed give the same output, byte for byte. Of several --runs the output has percentiles, and
-everything else from the run in the middle.
+const long = `Simulate runs an upgrade of many machines in seconds, under a virtual clock. Use it to learn how long an upgrade takes,
+what limits its speed, what it disrupts, and what a failure does. It runs the planner and the engine of "windlass
+manager" over simulated machines, and changes nothing.
 
 Exit codes: 0 every run was completed; 1 a usage or input error; 3 no legal plan exists, or a run as configured does not
-end; 5 an invariant was violated (with --verify). Of the ways that --compare adds, only a violation counts.
+end; 5 an invariant was violated (with --verify). Of the variants that --compare adds, only a violation counts.
+
+The upgrade comes from one of three places:
+
+  scenario    --scenario FILE: clusters, pools, policies, durations, failures and gates, in a small YAML file; see
+              docs/reference/scenario-file.md, and config/samples/simulate for examples
+  manifests   -f FILE, as with windlass plan; all Clusters in it, or the one that CLUSTER names
+  live        CLUSTER, read from the management cluster that the kubeconfig names
+
+With manifests and a live Cluster, --scenario adds what objects do not contain: durations, failures, gates, faults.
+--fit-from takes durations from the last upgrade of another Cluster. --print-scenario writes the whole input as a
+scenario that you can edit. The output lists all assumptions.
+
+The same input and --seed give the same output, byte for byte. With several --runs, the output has percentiles; all
+other numbers come from the median run.
 
 -o json writes {inputs, assumptions, versions, variants: [{name, description, outcomes, duration, unfinished, violation,
 median}]}; durations and times are in seconds. When there is nothing to simulate it is {error: {rule, item, version,
@@ -76,7 +77,7 @@ func New() *cobra.Command {
 	o := &options{plan: &planinput.Options{Kube: cli.NewKubeFlags(), Engine: planinput.EngineWindlass}}
 	cmd := &cobra.Command{
 		Use:               "simulate [CLUSTER]",
-		Short:             "Simulate an upgrade of many machines: how long it takes, and what it disrupts",
+		Short:             "Simulate an upgrade: how long it takes, and what it disrupts",
 		Long:              long,
 		Example:           example,
 		Args:              cli.Reported(cli.OptionalClusterArg),

@@ -13,37 +13,34 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-const long = `Status shows how the upgrade of a Cluster stands, and the in-place updates of its machines.
+const long = `Status shows how far the upgrade of a Cluster and the updates of its machines are, and what they wait for. Start here if
+an upgrade does not continue. It changes nothing, and calls no hook and no updater.
 
-Of the upgrade, for a Cluster with a managed topology: which steps are done and how long they took, what is running and how many
-machines are there, what comes next, who holds it and since when, and when it should be done if it goes on as its own finished
-steps did. What is due now follows from the objects, by the rules that windlass manager goes by; no hook is called.
-That a hook holds the upgrade is what the Cluster's condition TopologyReconciled says, or an UpgradeGate; where the condition does not fit the
-objects, both are shown. It works for any controller of topologies, but only windlass manager records steps: under another one
-the steps that are done are known only from Events, and there is no ETA. What cannot be known is listed.
+Exit codes: 0 the status was shown, whatever it is, or a watch has ended; 1 wrong usage, or a required object cannot be
+read.
 
-Of updates in place: for each group which UpdatePolicy counts and
-how many machines are up to date, marked, queued, updating, finished, failed or waiting; for each machine under update the updater
-at work, its attempt and phase, since when, and when it should be done by how long the same updater took on other
-machines of the Cluster; what blocks a group; and which fields were not applied to running machines.
+For the upgrade of a Cluster with a managed topology, it shows the completed steps with their times, the running step
+with its machines, the next step, what holds the upgrade and since when, and the expected end at the speed of the
+completed steps. It derives the step that is due from the objects, by the rules of windlass manager. A hook that holds
+the upgrade comes from the Cluster's condition TopologyReconciled or an UpgradeGate. If the condition and the objects
+differ, status shows both. Only windlass manager records steps. With another controller, completed steps come from
+Events, and there is no expected end.
 
-Of upgrades in place that annotations ask for (docs/reference/annotations.md): for each group the option, how many of its machines have it, are
-in flight or have failed; for each machine the phase and since when, and whether it was marked by hand; what waits, and for what; who holds the
-lock of the control plane. Those that have ended are shown by -o wide, json and yaml.
+For updates in place, it shows for each group the UpdatePolicy and the number of machines by state; for each machine
+under update the updater, attempt, phase and expected end; the reason of a blocked group; and fields that were not
+applied to running machines. A marked machine was chosen by Cluster API, which has not changed its spec yet. The update
+of a finished machine has ended, and Cluster API has not processed that yet.
 
-A marked machine is one that Cluster API has chosen, but whose spec it has not changed yet; of a finished one Cluster
-API has not noticed yet that its update has ended.
+For upgrades by annotation (docs/reference/annotations.md), it shows for each group the option and the number of
+machines that have it, are in flight or have failed; for each machine the phase; what waits and why; and the holder of
+the lock of the control plane. -o wide, json and yaml also show upgrades that have ended.
 
-It reads what is recorded on the objects, asks no updater, and changes nothing. What is recorded and cannot be
-read is said, and counted as unreadable.
+Records that cannot be read are shown as unreadable.
 
---watch goes on until it is interrupted, or the upgrade that it has seen under way is done: on a terminal it draws the status
-anew when it has changed, elsewhere it prints a line for each change. With -o json or -o yaml each change prints a whole document.
+--watch continues until it is interrupted, or until the upgrade that it follows is done. On a terminal it redraws the
+status, elsewhere it prints a line for each change. With -o json or -o yaml it prints a document for each change.
 
--o wide adds all steps and groups, versions, operation ids, messages, queued machines and measured durations.
-
-Exit status: 0 when the status was shown, whatever it is, and when a watch has ended; 1 for wrong usage, or when something that is needed
-cannot be read.`
+-o wide adds all steps and groups, versions, operation ids, messages, queued machines and measured durations.`
 
 const example = `  # How far are the machines of a Cluster?
   windlass status my-cluster -n my-namespace
@@ -70,7 +67,7 @@ func New() *cobra.Command {
 	o := &options{kube: cli.NewKubeFlags()}
 	cmd := &cobra.Command{
 		Use:               "status CLUSTER",
-		Short:             "Show how the upgrade of a Cluster and the in-place updates of its machines stand",
+		Short:             "Show the progress of an upgrade and of in-place updates",
 		Long:              long,
 		Example:           example,
 		Args:              cli.Reported(cli.ClusterArg),
@@ -91,7 +88,7 @@ func New() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	cli.AddFormatFlag(cmd, &o.output, "the status", view.StatusFormats())
-	flags.BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "continue to show changes")
 	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddKubeFlags(cmd, o.kube)
 	return cmd

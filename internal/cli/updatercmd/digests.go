@@ -22,13 +22,14 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-const digestsLong = `Digests prints the manifest of digests of a folder, or of a bundle: a tar file that is not compressed. It has a line for each file that is named
-VERSION/linux/ARCH/NAME, such as v1.36.3/linux/amd64/kubelet, sorted by name, as sha256sum prints it. Other files are left out.
+const digestsLong = `Digests prints the manifest of digests of a folder, or of a bundle (an uncompressed tar file). Updaters for Linux hosts
+need a manifest to install binaries. It has a line, in the format of sha256sum, for each file that is named
+VERSION/linux/ARCH/NAME, such as v1.36.3/linux/amd64/kubelet. Other files are omitted.
 
-With --serial and --expires its first line has both. A manifest that is going to be signed needs them: hosts refuse one that has expired, and one
-that is older than the newest that was seen. Give each manifest a higher serial than the one before.
+With --serial and --expires the first line contains both. A signed manifest needs them: Windlass refuses a manifest that
+has expired, or that is older than the newest one it has seen. Give each manifest a higher serial.
 
-What it prints says what is there, not that it is what its makers published: compare that first.`
+The manifest describes the files that you have. First compare these files with what their makers published.`
 
 func newDigests() *cobra.Command {
 	var serial int64

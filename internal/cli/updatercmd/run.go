@@ -16,27 +16,29 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-const runLong = `Run upgrades Kubernetes on one Linux host over SSH, by the steps that the updaters of the kinds Kubeadm, RKE2 and K3s take behind a
-Machine. It needs neither Cluster API nor a management cluster. Hosts of control planes go first, one after another.
+const runLong = `Run upgrades Kubernetes on one Linux host over SSH, with the steps of the updaters of kind Kubeadm, RKE2 and K3s. Use it
+for hosts without Cluster API. It needs no management cluster. Upgrade hosts of control planes first, one after another.
 
-It prints the steps, and which of them are done already; then it carries out the rest, and prints a line for each change. All that is known about how far
-it has come stands on the host: after a failure, an interruption or a power cut, the same command goes on from there. --dry-run ends after the list of
-steps, and changes nothing.
+Exit codes:
+  0  the host is at the version; with --dry-run, no known reason prevents that
+  1  wrong usage, a bundle without a required file, or a host or cluster that is unreachable or refuses the login
+  3  it was refused, or a step failed; completed steps stay done
+  4  it was interrupted, or --timeout has passed; a running step continues on the host
 
-Binaries come from exactly one of --binaries-url, --binaries-folder and --bundle. In all of them, and in --digests, a file is named VERSION/linux/ARCH/NAME,
-such as v1.36.3/linux/amd64/kubelet. Only what has the digest that --digests says is put in place. That file may itself be pinned, with --digests-sha256 or
-with --digests-signature and --public-key; without either, the file that you name is trusted as it is. "windlass updater digests" writes one.
+It prints the steps and their states, runs the remaining steps, and prints a line for each change. The host stores all
+progress: after a failure, an interruption or a power cut, run the same command again, and it continues. --dry-run ends
+after the list of steps, and changes nothing.
 
-With --kubeconfig, of the cluster that the node is in, the node is drained before the first disruption, waited for until it is Ready at the version, and made
-schedulable again. With --no-drain nobody looks at the node: pods stay while their kubelet restarts.
+Binaries come from exactly one of --binaries-url, --binaries-folder and --bundle. In all of them, and in --digests, a
+file is named VERSION/linux/ARCH/NAME, such as v1.36.3/linux/amd64/kubelet. Run installs only files with the digest in
+--digests. Pin that manifest with --digests-sha256, or with --digests-signature and --public-key; otherwise it is
+trusted unchecked. "windlass updater digests" writes a manifest.
 
-The host's key must stand in --known-hosts. Who logs in is root, or may use sudo without a password.
+With --kubeconfig, of the cluster of the node, run drains the node before the first disruption, waits until it is Ready
+at the version, and makes it schedulable again. With --no-drain it ignores the node: pods stay while the kubelet
+restarts.
 
-Exit status:
-  0  the host is at the version; with --dry-run, it can be brought there as far as can be told
-  1  wrong usage, a bundle that lacks what is needed, or a host or cluster that is not reached or lets nobody in
-  3  it was refused, or a step failed; what is done stays done
-  4  it was interrupted, or --timeout has passed; a step that runs on the host goes on there
+--known-hosts must contain the host's key. The user must be root, or be allowed to use sudo without a password.
 
 With -o json the steps are one line of JSON, {dryRun, host, node, from, to, steps: [{step, state, what}]}, and each change is one,
 {time, elapsedSeconds, step, state, message, output}; the last of them has the state done and no step. A failure is one more line,

@@ -280,9 +280,9 @@ func (d *runDriver) failed(ctx context.Context, failure linuxhost.Failure) error
 		message += "; " + cordon
 	}
 	if isForPeople(failure.Reason) {
-		return cli.Refusedf("%s. What is done stays done; when that is fixed, the same command goes on from there", message)
+		return cli.Refusedf("%s. Completed steps stay done. Fix: correct the cause, and run the same command again; it continues from there", message)
 	}
-	return cli.Refusedf("%s. What is done stays done: the same command goes on from there", message)
+	return cli.Refusedf("%s. Completed steps stay done. Fix: run the same command again; it continues from there", message)
 }
 
 // isForPeople reports whether the same command fails again until somebody has fixed something.
@@ -305,11 +305,11 @@ func (d *runDriver) unfinished(ctx context.Context) error {
 	going, silent := "nothing was begun on the host", d.clock.Now().Sub(d.heard)
 	switch {
 	case d.tracker.shown.Step != "" && (d.outage.host || silent > silence):
-		going = fmt.Sprintf("the host has not answered for %s; whether step %s goes on there is not known", silent.Truncate(time.Second), d.tracker.shown.Step)
+		going = fmt.Sprintf("the host has not answered for %s; it is unknown whether step %s still runs there", silent.Truncate(time.Second), d.tracker.shown.Step)
 	case d.tracker.order != nil && d.outage.host:
-		going = fmt.Sprintf("the host has not answered for %s; whether a step goes on there is not known", silent.Truncate(time.Second))
+		going = fmt.Sprintf("the host has not answered for %s; it is unknown whether a step still runs there", silent.Truncate(time.Second))
 	case d.tracker.shown.State == linuxhost.LogRunning:
-		going = fmt.Sprintf("step %s goes on on the host, and the next one is not begun", d.tracker.shown.Step)
+		going = fmt.Sprintf("step %s continues on the host, and the next one does not begin", d.tracker.shown.Step)
 	case d.tracker.shown.Step != "":
 		going = fmt.Sprintf("step %s was waited for", d.tracker.shown.Step)
 	}
@@ -319,7 +319,7 @@ func (d *runDriver) unfinished(ctx context.Context) error {
 			message += "; " + cordon
 		}
 	}
-	return &cli.ExitError{Code: cli.ExitUnfinished, Err: fmt.Errorf("%s; to go on, give the same command again; to see how far it is, add --dry-run", message)}
+	return &cli.ExitError{Code: cli.ExitUnfinished, Err: fmt.Errorf("%s. Fix: run the same command again to continue; add --dry-run to see the progress", message)}
 }
 
 // describeCordon says that the node is cordoned; nothing where it is not, or nobody looks at it.

@@ -316,8 +316,8 @@ func TestRunEndsWhileTheHostDoesNotAnswer(t *testing.T) {
 	h := &scriptedHost{errs: append(make([]error, 6), slices.Repeat([]error{lost()}, 100)...)}
 	var r scriptedRun
 	err := r.run(t, h, 20, "--no-drain")
-	want := "--timeout has passed: the host has not answered for 1m18s; whether step fetch-kubeadm goes on there is not known; " +
-		"to go on, give the same command again; to see how far it is, add --dry-run"
+	want := "--timeout has passed: the host has not answered for 1m18s; it is unknown whether step fetch-kubeadm still runs there. " +
+		"Fix: run the same command again to continue; add --dry-run to see the progress"
 	if code := exitCodeOfRun(err); code != cli.ExitUnfinished || err.Error() != want {
 		t.Errorf("exit code %d: %v", code, err)
 	}

@@ -13,8 +13,8 @@ func New() *cobra.Command {
 		Short: "Verify an updater, or upgrade one host",
 		Long: `Verify an updater, or upgrade one Linux host by the steps of one.
 
-An updater changes machines where they run, in the place of replacing them. It speaks Cluster API's hooks
-CanUpdateMachine, CanUpdateMachineSet and UpdateMachine over HTTPS. docs/how-to/write-an-updater.md says how to write one.
+An updater changes a running machine instead of replacing it. It serves Cluster API's hooks CanUpdateMachine,
+CanUpdateMachineSet and UpdateMachine over HTTPS. See docs/how-to/write-an-updater.md.
 The updaters for Linux hosts come with Windlass; kubeadm, rke2 and k3s carry out their steps on one host, without Cluster API.`,
 		Args: cobra.NoArgs,
 	}

@@ -34,14 +34,14 @@ func newVerify() *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify URL",
-		Short: "Test an updater against the rules for one",
-		Long: `Test an updater against the rules for one.
+		Short: "Test an updater against the rules of the protocol",
+		Long: `Verify tests a running updater against the rules of the protocol. Use it before you register an updater.
 
-Each point is a rule, with where it is written. Points that change a machine are skipped unless --allow-updates is
-given; they update the Machine that updateMachine of the fixture names. With --restart-command the updater is
-restarted in the middle of that update: the command runs in a shell and must come back by itself.
+Exit codes: 0 no point failed; 1 a point failed, or wrong usage.
 
-Exit status: 0 if no point failed, 1 otherwise.`,
+Each point is a rule, and the report names the document that defines it. Points that change a machine are skipped
+without --allow-updates. With it, they update the Machine in updateMachine of the fixture. --restart-command restarts
+the updater in the middle of that update: it runs in a shell, and must return.`,
 		Example: `  windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt
   windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt --fixture fixture.yaml --allow-updates \
     --restart-command 'kubectl rollout restart deployment/my-updater'`,

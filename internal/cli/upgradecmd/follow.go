@@ -120,7 +120,7 @@ func (f *follower) follow(ctx context.Context, m management.Cluster) error {
 	case err == nil:
 		return f.unfinished(errors.New("interrupted"))
 	default:
-		return fmt.Errorf("%w; the upgrade goes on", err)
+		return fmt.Errorf("%w; the upgrade continues", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func (t target) kinds() []client.Object {
 }
 
 func (f *follower) unfinished(err error) error {
-	return &cli.ExitError{Code: cli.ExitUnfinished, Err: fmt.Errorf("%w; the upgrade goes on, to follow it: windlass status %s -n %s -w", err, f.target.cluster.Name, f.target.cluster.Namespace)}
+	return &cli.ExitError{Code: cli.ExitUnfinished, Err: fmt.Errorf("%w; the upgrade continues. Fix: to follow it, run windlass status %s -n %s -w", err, f.target.cluster.Name, f.target.cluster.Namespace)}
 }
 
 // untilEnd reports whether the end was reached, and how that was, or else why it was not.

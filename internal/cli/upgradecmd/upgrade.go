@@ -18,23 +18,26 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-const long = `Upgrade asks for an upgrade in place, by an annotation: of one Machine, or of the machines of a MachineDeployment or a control
-plane, one after another. It is carried out by windlass extension, or by windlass manager with --extension-port or --in-place-upgrades.
+const long = `Upgrade sets an annotation that requests an upgrade in place, and follows it: of one Machine, or of the machines of a
+MachineDeployment or a control plane, one after another. Use it to upgrade machines without a change of the Cluster's
+topology. "windlass extension" carries it out, or "windlass manager" with --extension-port or --in-place-upgrades.
 
-OPTION is version=v1.31.2 for any updater, or channel=1.31-classic/stable, revision=123 or localPath=/opt/k8s.snap for k8sd.
-
-Then it follows what happens, and prints a line for each change until the upgrade has ended. Changes in quick succession may come as one.
-What it refuses at once is what the controllers would refuse: they look at more, such as the versions of other machines.
-
---retry asks for another try of what has failed, as --to does with the option that has failed. --cancel takes the annotation away: no further machine
-begins, and what runs on a machine is followed to its end.
-
-Exit status:
-  0  the upgrade has ended well, or with --cancel, nothing runs any longer; with --wait=false or --dry-run, the object itself does not
-     forbid it: the other machines of the cluster are not looked at, so it may still be held or refused
+Exit codes:
+  0  the upgrade has succeeded; with --cancel, nothing runs any more; with --wait=false or --dry-run, the object itself
+     does not forbid the upgrade: the other machines are not checked, so it may still be held or refused
   1  wrong usage, or the management cluster cannot be read or written
-  3  it was refused, has failed, was cancelled or replaced by another option, or the object is gone; or there is nothing to retry or cancel
-  4  it was interrupted, or --timeout has passed: the upgrade goes on
+  3  it was refused, has failed, was cancelled or replaced by another option, or the object is gone; or there is nothing
+     to retry or cancel
+  4  it was interrupted, or --timeout has passed: the upgrade continues
+
+OPTION is version=v1.31.2 for any updater, or channel=1.31-classic/stable, revision=123 or localPath=/opt/k8s.snap for
+k8sd.
+
+The command prints a line for each change until the upgrade has ended. Several quick changes may be one line. It refuses
+only what the object itself forbids; the controllers check more, such as the versions of other machines.
+
+--retry tries a failed upgrade again, as --to does with the failed option. --cancel removes the annotation: no other
+machine begins, and the changes that run are followed until they end.
 
 With -o json each change is one line of JSON: {time, change, machine} or {time, change, group}, where machine and group have the fields of
 "windlass status -o json" (inPlaceUpgrades). A failure is one more line, {error: {rule, message}}, with the rule Refused (3) or Unfinished (4).
@@ -68,7 +71,7 @@ type options struct {
 func New(clock cli.Clock) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "upgrade",
-		Short:   "Upgrade machines in place, by an annotation, and follow it",
+		Short:   "Upgrade machines in place by annotation, and follow the upgrade",
 		Long:    long,
 		Example: example,
 	}
@@ -80,7 +83,7 @@ func New(clock cli.Clock) *cobra.Command {
 	}{
 		{kindMachine, "machine NAME", "Upgrade one Machine in place", []string{"machines"}},
 		{kindMachineDeployment, "machinedeployment NAME", "Upgrade the machines of a MachineDeployment in place", []string{"machinedeployments", "md"}},
-		{kindControlPlane, "controlplane NAME", "Upgrade the machines of a control plane in place; NAME is that of the Cluster or of the control plane object", []string{"controlplanes", "cp"}},
+		{kindControlPlane, "controlplane NAME", "Upgrade the machines of a control plane in place", []string{"controlplanes", "cp"}},
 	} {
 		o := &options{kube: cli.NewKubeFlags(), clock: clock}
 		sub := &cobra.Command{
@@ -104,7 +107,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.Lookup("drain").NoOptDefVal = drainAlways
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would be written and which machines come when, and write nothing")
 	flags.BoolVar(&o.wait, "wait", true, "follow the upgrade to its end")
-	flags.DurationVar(&o.timeout, "timeout", 0, "follow for at most this `TIME`, such as 30m; 0 for no limit. The upgrade goes on")
+	flags.DurationVar(&o.timeout, "timeout", 0, "follow for at most this `TIME`, such as 30m; 0 for no limit. The upgrade continues afterwards")
 	cli.AddFormatFlag(cmd, &o.output, "what is printed", formats())
 	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddKubeFlags(cmd, o.kube)

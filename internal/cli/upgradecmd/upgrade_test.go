@@ -258,9 +258,9 @@ func TestUpgradeEnds(t *testing.T) {
 			"Machine m-1: Unreadable, version=v1.32.4", cli.ExitRefused, "what is recorded on Machine team-a/m-1 cannot be read; see windlass status prod -n team-a"},
 		{"gone", nil, func(r *run) { r.remove("Machine", "m-1") }, "", cli.ExitRefused, "Machine team-a/m-1 is gone"},
 		{"interrupted", nil, func(r *run) { r.cancel() }, "", cli.ExitUnfinished,
-			"interrupted; the upgrade goes on, to follow it: windlass status prod -n team-a -w"},
+			"interrupted; the upgrade continues. Fix: to follow it, run windlass status prod -n team-a -w"},
 		{"too late", []string{"--timeout", "1h"}, func(r *run) { r.clock.wait(time.Hour) <- midnight }, "", cli.ExitUnfinished,
-			"--timeout has passed: it has not ended within 1h0m0s; the upgrade goes on, to follow it: windlass status prod -n team-a -w"},
+			"--timeout has passed: it has not ended within 1h0m0s; the upgrade continues. Fix: to follow it, run windlass status prod -n team-a -w"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := startUpgrade(t, append([]string{"machine", "m-1", "--to", upgradePatch}, test.args...)...)

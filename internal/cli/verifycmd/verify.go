@@ -21,24 +21,24 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-const long = `Verify explores everything that can happen to an upgrade by Windlass' engine, and checks after every step what must
-always hold. It changes nothing, and calls no extension.
+const long = `Verify explores every order of events in an upgrade by Windlass' engine, and checks safety rules after every step. Use
+it before an upgrade with windlass manager. It changes nothing, and calls no extension.
 
-It runs the engine itself, the code that "windlass manager" runs, in a simulated world that has the versions, groups
-and limits of this Cluster. Hooks block, fail or are not reached; the manager is killed between any two effects;
+Exit codes: 0 every state was explored, and is safe; 1 a fault was found, not every state was explored (--max-states, or
+groups that are not represented), or a usage or input error; 3 no legal plan exists.
+
+It runs the engine itself, the code that "windlass manager" runs, in a simulated world with the versions, groups and
+limits of this Cluster. Hooks block, fail or are unreachable; the manager is killed between any two effects;
 annotations are set and removed; the target changes; Cluster API's own engine takes over and gives way again. Each of
-these comes at every point and in every order; see the output for which come together.
+these happens at every point and in every order; the output shows which are combined.
 
-What is checked after each step: version skew, machine by machine; the control plane goes one minor at a time and
-never back; the order of hooks, each completed once per step and none lost; no group moves before its turn, beyond the
-concurrency, or while an annotation keeps it back; what waits is left alone. And from every state: once nothing
-disturbs it any more, the upgrade ends at its target.
+It checks after each step: the version skew of each machine; that the control plane moves one minor at a time and never
+back; the order of hooks, each completed once for each step and none lost; and that no group moves before its turn,
+beyond the concurrency, or while an annotation holds it. It checks for every state: without further disturbance, the
+upgrade reaches its target.
 
-The Cluster comes from flags, manifests or the management cluster, as with windlass plan. More than 4 groups are
-represented by 4; a note says by which, and where those cannot show everything the answer is not complete.
-
-Exit codes: 0 everything that can happen was visited, and is safe; 1 a fault was found, not everything was visited
-(--max-states, or groups that are not represented), or a usage or input error; 3 no legal plan exists.
+The Cluster comes from flags, manifests or the management cluster, as with windlass plan. If there are more than 4
+groups, 4 represent them. A note names the groups, and states if the answer is not complete because of this.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, from, to, safe, complete, states,
 transitions, seconds, groups, studies: [{name, varies, states, transitions, complete, seconds}], counterexample:
@@ -73,7 +73,7 @@ func New() *cobra.Command {
 	maxStates := defaultMaxStates
 	cmd := &cobra.Command{
 		Use:               "verify [CLUSTER]",
-		Short:             "Explore everything that can happen to an upgrade, and say whether it is safe",
+		Short:             "Explore every order of events in an upgrade, and check safety",
 		Long:              long,
 		Example:           example,
 		Args:              cli.Reported(cli.OptionalClusterArg),

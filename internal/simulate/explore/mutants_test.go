@@ -200,11 +200,11 @@ func mutants() map[string]mutant {
 		"takes the record of an upgrade for that of the next": {
 			see: func(s *chain.State) { s.ChainGeneration = s.Generation }, config: back, want: "BeforeClusterUpgrade has let the upgrade go to v1.32.0",
 		},
-		"forgets what was lacking": {see: func(s *chain.State) { s.Lacked = nil }, config: scarce, want: "stands still for the reason WorkersShort"},
+		"forgets what was lacking": {see: func(s *chain.State) { s.Lacked = nil }, config: scarce, want: "is stuck for the reason WorkersShort"},
 		"takes what an earlier step lacked for what this one did": {
 			see: func(s *chain.State) { s.LackedAt = s.ControlPlane.Version }, config: explorations()["shortages, and another engine"], want: "while a lacks machines",
 		},
-		"lets any shortage hold":  {decide: holdForAny, config: scarce, want: "stands still for the reason WorkersShort"},
+		"lets any shortage hold":  {decide: holdForAny, config: scarce, want: "is stuck for the reason WorkersShort"},
 		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
 	}
 }

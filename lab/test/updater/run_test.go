@@ -253,7 +253,7 @@ func TestRunOnAHost(t *testing.T) {
 	out.Reset()
 	err := run(t.Context(), &out)
 	want := "host " + r.Address() + " was not brought to v1.36.3: StepFailed: step kubeadm-upgrade: exit code 1: error execution phase: no more certificates; password=[masked]; " +
-		"Node worker-1 is cordoned, and stays so: until that has succeeded. What is done stays done: the same command goes on from there"
+		"Node worker-1 is cordoned, and stays so: until that has succeeded. Completed steps stay done. Fix: run the same command again; it continues from there"
 	mustExit(t, err, cli.ExitRefused, notes.String(), want+"\n")
 	if !strings.Contains(out.String(), "failed   StepFailed\n") || !strings.Contains(out.String(), "         error execution phase: no more certificates; password=[masked]\n") {
 		t.Errorf("it prints\n%s", out.String())

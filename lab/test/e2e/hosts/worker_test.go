@@ -201,7 +201,7 @@ func (r *run) untilPowerCut(ctx context.Context, t *testing.T, step string) {
 	if code := cmd.ProcessState.ExitCode(); !cut || code != exitInterrupted {
 		t.Fatalf("the power was cut in step %s: %t; exit code %d: %v\n%s", step, cut, code, err, stderr)
 	}
-	if want := fmt.Sprintf("step %s goes on on the host", step); line.Error.Rule != "Unfinished" || !strings.Contains(line.Error.Message, want) {
+	if want := fmt.Sprintf("step %s continues on the host", step); line.Error.Rule != "Unfinished" || !strings.Contains(line.Error.Message, want) {
 		t.Errorf("interrupted, it says %+v, want that %s", line.Error, want)
 	}
 }
