@@ -149,7 +149,7 @@ func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (R
 	}
 	r.Updates = newUpdates(facts)
 	if in.Versions == nil && classErr != nil {
-		return Request{}, addFix(classErr, "give it with -f, or say with --versions which versions there are")
+		return Request{}, addFix(classErr, "give it with -f, or the existing versions with --versions")
 	}
 	return r.withSource(in.Versions, facts.Class, set.UpgradeGraphs, where)
 }
@@ -245,9 +245,9 @@ func (o Origins) Describe(err error) error {
 		const fix = "give the existing versions with --versions, give the extension's UpgradeGraph with -f, " +
 			"or check an answer of the extension with `windlass plan check`"
 		if extension.Err != nil {
-			return cli.InputErrorf(o.locate(extension.Ref), "%s: %w; %s", from, extension.Err, fix)
+			return cli.InputErrorf(o.locate(extension.Ref), "%s: %w. Fix: %s", from, extension.Err, fix)
 		}
-		return cli.InputErrorf(o.locate(extension.Ref), "%s, which only Cluster API can call; %s", from, fix)
+		return cli.InputErrorf(o.locate(extension.Ref), "%s, which only Cluster API can call. Fix: %s", from, fix)
 	default:
 		return err
 	}
@@ -260,6 +260,6 @@ func addFix(err error, fix string) error {
 		return err
 	}
 	fixed := *known
-	fixed.Problem += "; " + fix
+	fixed.Problem += ". Fix: " + fix
 	return &fixed
 }

@@ -264,7 +264,7 @@ func TestRunGoesOnAfterALostConnection(t *testing.T) {
 	if code := exitCodeOfRun(err); code != cli.ExitUnfinished {
 		t.Errorf("exit code %d: %v", code, err)
 	}
-	if want := "--timeout has passed: step fetch-kubeadm goes on on the host, and the next one is not begun; to go on, give the same command again; to see how far it is, add --dry-run"; err.Error() != want {
+	if want := "--timeout has passed: step fetch-kubeadm continues on the host, and the next one does not begin. Fix: run the same command again to continue; add --dry-run to see the progress"; err.Error() != want {
 		t.Errorf("it ends with %q, not %q", err, want)
 	}
 	wantNotes := `windlass: note: the node is neither drained nor watched, as --no-drain says: its pods stay, and nobody waits until it is Ready

@@ -39,16 +39,16 @@ func newDemoCommand(lab *labOptions) *cobra.Command {
 	o := &demoOptions{lab: lab}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Upgrade a simulated cluster by four minors, and compare plan and reality",
+		Short: "Upgrade a simulated cluster by four minors, and compare it with the plan",
 		Long: `Start a management cluster on this machine, with stock Cluster API and in-memory infrastructure. Register Windlass'
-extension, create a cluster, plan its upgrade, change spec.topology.version once, and follow what happens. At the end the
-operations that happened are shown beside the plan. If they differ, the command fails.
+extension, create a cluster, plan its upgrade, change spec.topology.version once, and follow what happens. At the end, it compares the
+operations that happened with the plan. If they differ, the command fails.
 
 The cluster begins at v1.29, with 3 control plane machines and three MachineDeployments, one of them a minor ahead of the
 others. It goes to ` + demo.DefaultTarget().String() + `. With --in-place no machine is replaced: two simulated updaters each change a part of the
-machines where they run. Then a change that no updater covers, and the deletion of a machine, are tried, and are refused.
+machines where they run. Then the demo tries a change that no updater covers, and the deletion of a machine. Both are refused.
 
-With --engine windlass, "windlass manager" runs in the place of Cluster API's core manager.`,
+With --engine windlass, "windlass manager" replaces Cluster API's core manager.`,
 		Example: `  windlass-lab demo
   windlass-lab demo --in-place
   windlass-lab demo --engine windlass
@@ -65,7 +65,7 @@ func newRehearseCommand(lab *labOptions) *cobra.Command {
 	o := &demoOptions{lab: lab}
 	cmd := &cobra.Command{
 		Use:   "rehearse -f FILE... --to VERSION",
-		Short: "Upgrade your own ClusterClass and Cluster on this machine, with simulated machines",
+		Short: "Upgrade your own ClusterClass and Cluster with simulated machines",
 		Long: `Do what "windlass-lab demo" does, with your own ClusterClass, its templates and your Cluster. In-memory machines replace
 their infrastructure. The command lists what it changes or omits for that.`,
 		Example: `  windlass-lab rehearse -f clusterclass.yaml -f cluster.yaml --to v1.33.6`,

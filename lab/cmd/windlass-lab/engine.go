@@ -42,13 +42,13 @@ func (f *engineFlag) configure(config *devplane.Config, opts *labOptions) error 
 func newEngineCommand(opts *labOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "engine [stock|windlass]",
-		Short: "Show or change whose core manager runs on the cluster",
-		Long: `Show or change whose core manager runs on the cluster: "stock" is Cluster API's, "windlass" is "windlass manager" in its place.
+		Short: "Show or change the core manager of the cluster",
+		Long: `Show or change the core manager of the cluster: "stock" is Cluster API's, "windlass" is "windlass manager" in its place.
 
 One is stopped, then the other is started. The cluster and what happens on it do not change, so this can be done in the middle of an
 upgrade. The extension is another process and keeps running.
 
-A core manager that has ended, or was killed, stays down; naming its engine starts it again, and it continues from what the objects record.`,
+A core manager that has ended or was killed is not restarted. Name its engine to start it; it continues from what the objects record.`,
 		Example: `  windlass-lab engine
   windlass-lab engine windlass
   windlass-lab engine stock`,

@@ -32,7 +32,7 @@ func newHostCommand() *cobra.Command {
 	var o hostOptions
 	cmd := &cobra.Command{
 		Use:   "host",
-		Short: "Start a Linux host on this machine, to try host upgrades on",
+		Short: "Start a Linux host on this machine, to try upgrades of hosts",
 		Long: `Start a Linux host with sshd on this machine: namespaces, a disk of its own, an init that reads systemd units, and
 stand-ins for kubeadm and the kubelet. It needs root. The host runs until you interrupt this command.
 

@@ -20,7 +20,7 @@ import (
 )
 
 const k8sdLong = `Run a stand-in for k8sd, the daemon on nodes of Canonical Kubernetes, for all machines of the cluster, as a process of it, and register it as
-Updater k8sd. It is for development: it plays k8sd's part, and the nodes are simulated. It runs until it is deleted or the cluster is stopped;
+Updater k8sd. It is for development, and the nodes are simulated. It runs until it is deleted or the cluster is stopped;
 "windlass-lab status" shows its process as updater-k8sd.
 
 It gives each Machine a node token, in the Secret CLUSTER-token, and when a refresh ends, the node reports another kubelet version:
@@ -32,7 +32,7 @@ With --faults a machine's k8sd misbehaves:
   {"times": 2, "internalError": "disk full"}  two requests are answered 500; also hang, dropBefore, dropAfter, emptyChangeID, nonsense: true
   {"failChanges": "no space"}                 refreshes end in Error, until that is changed
   {"restartFor": "3s"}                        k8sd is away in the middle of each refresh
-  {}                                          all is well again`
+  {}                                          normal behaviour again`
 
 // k8sdOptions are the flags of `windlass-lab k8sd`.
 type k8sdOptions struct {
@@ -45,7 +45,7 @@ func newK8sdCommand(opts *labOptions) *cobra.Command {
 	var o k8sdOptions
 	cmd := &cobra.Command{
 		Use:   "k8sd",
-		Short: "Run a stand-in for k8sd on the cluster, for upgrades in place by annotation",
+		Short: "Run a simulated k8sd on the cluster, for upgrades by annotation",
 		Long:  k8sdLong,
 		Example: `  windlass-lab k8sd
   windlass upgrade machinedeployment general --to channel=1.32-classic/stable

@@ -115,7 +115,7 @@ func newUpCommand(opts *labOptions) *cobra.Command {
 	var engine engineFlag
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Build and start the cluster, and leave it running",
+		Short: "Build and start the cluster",
 		Long: `Build what is out of date and start the cluster. It runs until "windlass-lab down".
 
 Every "up" begins with an empty cluster; "up" while it runs changes nothing.`,

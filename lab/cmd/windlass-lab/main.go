@@ -25,7 +25,7 @@ in-memory infrastructure, whose machines are simulated. The first "up" builds th
 minutes; after that a cluster is up in seconds.
 
 On Linux the cluster runs in a network namespace of its own; one port on 127.0.0.1 leads to its API server. Where
-namespaces are not permitted, it shares the network of this machine and says which ports it opens.
+namespaces are not permitted, it uses the network of this machine and lists the ports that it opens.
 
 ` + cli.ExitCodes(),
 		Example: `  windlass-lab demo

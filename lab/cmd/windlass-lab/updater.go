@@ -39,9 +39,9 @@ func newUpdaterCommand(opts *labOptions) *cobra.Command {
 		Long: `Run a simulated updater on the cluster, as a process of it, and register it as Updater NAME. It runs until it is deleted
 or the cluster is stopped; "windlass-lab status" shows its process as updater-NAME.
 
-An updater says with --claims which fields it covers; where all updaters together cover a change, machines that an
-UpdatePolicy selects are updated in place. Of the fields only machine:/spec/version is really changed, on the simulated
-node; of others it is remembered that they were done.
+--claims names the fields that an updater covers. If all updaters together cover a change, machines that an
+UpdatePolicy selects are updated in place. Only machine:/spec/version is really changed, on the simulated
+node. For other fields the updater only records that they were done.
 
 With COMMAND the updater is your own program, as a process of the cluster in this folder. Cluster API's hooks must be served with
 TLS at 127.0.0.1. In the arguments, $(PORT_hooks) becomes the port, $(CERT_DIR) the folder with tls.crt and tls.key, and
@@ -49,7 +49,7 @@ $(KUBECONFIG) the kubeconfig of the cluster; quote them for the shell. "windlass
 
 The cluster has a network of its own, and does not reach an updater that runs outside.
 
-With --behaviour an updater that runs is made to misbehave:
+--behaviour makes a running updater misbehave:
   '{"updater": {"mode": "Hang"}}'   modes are Normal, Hang, Stall, Fail, Lie, WrongAnswer; also duration, slowStart, failureRate
   '{"fault": "Error500"}'           faults are Hang, Error500, Nonsense, Empty, OldVersion, Redirect; '{}' ends them`,
 		Example: `  windlass-lab updater kubelet

@@ -43,10 +43,10 @@ func newUpdaterServeCommand() *cobra.Command {
 		Long: `Serve a simulated updater as a runtime extension.
 
 It covers changes of a Machine's Kubernetes version, and makes them by setting the kubelet version that the simulated
-node reports in its workload cluster. It refuses real nodes. With --claims it says that it covers other fields, so
+node reports in its workload cluster. It refuses real nodes. With --claims it claims to cover other fields, so
 that several updaters can each cover a part of a change.
 
-With --stats-addr, GET /stats counts what was done, and POST /behaviour makes it misbehave:
+With --stats-addr, GET /stats returns counts, and POST /behaviour makes it misbehave:
   {"updater": {"mode": "Stall"}}   modes are Normal, Hang, Stall, Fail, Lie, WrongAnswer; also duration, slowStart, failureRate
   {"fault": "Error500"}            faults are Hang, Error500, Nonsense, Empty, OldVersion, Redirect; none ends them`,
 		Example: `  windlass-lab updater serve --bind-address 127.0.0.1 --port 9444 --cert-dir ./certs --duration 5s`,
