@@ -54,7 +54,7 @@ func markdown(content string) []passage {
 			open, lines[i] = mark[1], ""
 		case open != "":
 			lines[i] = ""
-			if mark != nil && strings.HasPrefix(mark[1], open) {
+			if len(mark) > 1 && strings.HasPrefix(mark[1], open) {
 				open = ""
 			}
 		}
