@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -14,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // patience is how long nothing may happen before that is said.
@@ -29,18 +31,18 @@ type intent struct {
 	cancel bool
 }
 
-// outcome reports whether what was waited for has ended; the error says how, where it did not end well.
+// outcome reports whether what was waited for has ended. The error is the verdict where it did not end well.
 func (i intent) outcome(t target, v reading) (ended bool, err error) {
 	a := v.asking
 	switch {
 	case a.State == status.UpgradeUnreadable:
-		return true, cli.Refusedf("what is recorded on %s cannot be read; see windlass status %s -n %s", t, t.cluster.Name, t.cluster.Namespace)
+		return true, cli.Refusedf("the upgrade record of %s cannot be read. Fix: see windlass status %s -n %s", t, t.cluster.Name, t.cluster.Namespace)
 	case a.To != "" && (i.cancel || a.To != i.option):
-		return true, cli.Refusedf("%s is asked for %s by now", t, a.To)
+		return true, cli.Refusedf("%s now has another request: %s", t, a.To)
 	case i.cancel:
 		return cancelled(t, v)
 	case a.State == status.UpgradeFailed:
-		return true, cli.Refusedf("%s has not reached %s: %s; to try again: %s", t, i.option, a.Message, t.command("--retry"))
+		return true, i.failure(t, v)
 	case a.To == i.option:
 		return false, nil
 	case a.State == status.UpgradeDone && a.Release == i.option:
@@ -48,6 +50,58 @@ func (i intent) outcome(t target, v reading) (ended bool, err error) {
 	default:
 		return true, cli.Refusedf("%s was cancelled on %s", i.option, t)
 	}
+}
+
+// maxReason is how many bytes of the reason of a failure the verdict has.
+const maxReason = 200
+
+// failure says how many machines are upgraded, why the upgrade failed, and what to do.
+func (i intent) failure(t target, v reading) error {
+	words := fmt.Sprintf("%s has not reached %s", t, i.option)
+	if g := v.group(); g != nil {
+		words += fmt.Sprintf(" (%d of %s upgraded", g.Done, countMachines(g.Machines))
+		if g.Failed > 0 {
+			words += fmt.Sprintf(", %d failed", g.Failed)
+		}
+		if g.InFlight > 0 {
+			words += fmt.Sprintf(", %d still in flight", g.InFlight)
+		}
+		words += ")"
+	}
+	whole := strings.TrimSuffix(strings.TrimSpace(v.asking.Message), ".")
+	why, fix := text.Bound(whole, maxReason), "remove the cause"
+	if why != whole {
+		fix += fmt.Sprintf(" (windlass status %s -n %s shows the whole message)", t.cluster.Name, t.cluster.Namespace)
+		why = strings.TrimSuffix(why, ".")
+	}
+	return cli.Refusedf("%s: %s. Fix: %s, then run %s", words, why, fix, t.command("--retry"))
+}
+
+// success is the verdict on an upgrade, or its cancellation, that ended well.
+func (i intent) success(t target, v reading) string {
+	if i.cancel {
+		return fmt.Sprintf("Nothing of %s is being upgraded any longer", t)
+	}
+	words := fmt.Sprintf("Upgraded %s to %s", t, i.option)
+	if g := v.group(); g != nil {
+		words += fmt.Sprintf(": %d of %s", g.Done, countMachines(g.Machines))
+	}
+	return words
+}
+
+func countMachines(n int) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return fmt.Sprintf("%d machines", n)
+}
+
+// group returns the upgrade of the target if that is a group; nil otherwise.
+func (v reading) group() *status.GroupUpgrade {
+	if v.upgrades == nil || len(v.upgrades.Groups) == 0 {
+		return nil
+	}
+	return &v.upgrades.Groups[0]
 }
 
 // cancelled reports whether nothing runs any longer; the error says why nobody can tell.
@@ -82,8 +136,11 @@ type follower struct {
 	timeout time.Duration
 	clock   cli.Clock
 	printer printer
-	// shown is what has been said, or need not be.
+	// all prints every change between shown, which is what was printed or need not be, and what is read.
+	all   bool
 	shown *status.InPlaceUpgrades
+	// digest selects what is printed otherwise.
+	digest status.UpgradeDigest
 }
 
 // show says how it stands now.
@@ -97,12 +154,17 @@ func (f *follower) show(ctx context.Context, m management.Cluster) error {
 }
 
 func (f *follower) print(v reading, now time.Time) error {
-	changes := status.ComputeUpgradeChanges(f.shown, v.upgrades)
-	f.shown = v.upgrades
-	return f.printer.changes(changes, now)
+	if f.all {
+		changes := status.ComputeUpgradeChanges(f.shown, v.upgrades)
+		f.shown = v.upgrades
+		return f.printer.changes(changes, now)
+	}
+	var lines []string
+	lines, f.digest = f.digest.Next(v.upgrades)
+	return f.printer.lines(lines, now)
 }
 
-// follow prints what changes until the upgrade has ended. Whatever keeps it from that, the upgrade goes on.
+// follow prints what changes until the upgrade has ended. Whatever keeps it from that, the upgrade continues.
 func (f *follower) follow(ctx context.Context, m management.Cluster) error {
 	ctx, cancel := f.clock.Limit(ctx, f.timeout, fmt.Errorf("%w: it has not ended within %s", errFollowTimeout, f.timeout))
 	defer cancel()
@@ -154,7 +216,10 @@ func (f *follower) untilEnd(ctx context.Context, w *management.Watch, cached man
 				return false, err
 			}
 			if ended, err := f.intent.outcome(f.target, v); ended {
-				return true, err
+				if err != nil {
+					return true, err
+				}
+				return true, f.printer.verdict(f.intent.success(f.target, v), now)
 			}
 			if v.asking.State != status.UpgradeAsked {
 				impatient = nil

@@ -41,7 +41,7 @@ func (p printer) changes(changes []status.UpgradeChange, now time.Time) error {
 		for _, c := range changes {
 			lines = append(lines, c.Text)
 		}
-		return view.WriteChanges(p.Out, lines, now)
+		return p.lines(lines, now)
 	}
 	for _, c := range changes {
 		d := changeDocument{Time: now.UTC(), Change: c.Text, Machine: c.Machine, Group: c.Group}
@@ -50,6 +50,22 @@ func (p printer) changes(changes []status.UpgradeChange, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// lines prints lines for people with the time of day.
+func (p printer) lines(lines []string, now time.Time) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return view.WriteChanges(p.Out, lines, now)
+}
+
+// verdict prints how it ended; programs learn it from the last change and the exit status.
+func (p printer) verdict(words string, now time.Time) error {
+	if p.JSON {
+		return nil
+	}
+	return p.lines([]string{words}, now)
 }
 
 // dryRunDocument is what `windlass upgrade --dry-run -o json` prints, a stable interface.

@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
@@ -33,8 +34,11 @@ Exit codes:
 OPTION is version=v1.31.2 for any updater, or channel=1.31-classic/stable, revision=123 or localPath=/opt/k8s.snap for
 k8sd.
 
-The command prints a line for each change until the upgrade has ended. Several quick changes may be one line. It refuses
-only what the object itself forbids; the controllers check more, such as the versions of other machines.
+The command follows the upgrade to its end. For a group it prints how many machines are done, which machines begin, wait
+or fail, and each error once; for one Machine, its phases. It cuts long messages; "windlass status" shows them in full.
+--all prints every change. The last line states the result: what is upgraded, or what failed, why, and what to do.
+The command refuses only what the object itself forbids; the controllers check more, such as the versions of other
+machines.
 
 --retry tries a failed upgrade again, as --to does with the failed option. --cancel removes the annotation: no other
 machine begins, and the changes that run are followed until they end.
@@ -60,6 +64,8 @@ const example = `  # One machine
 type options struct {
 	to, prefix, output          string
 	retry, cancel, dryRun, wait bool
+	// all prints every change.
+	all bool
 	// drain is one of the values of --drain; empty leaves what is there.
 	drain   string
 	timeout time.Duration
@@ -107,6 +113,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.Lookup("drain").NoOptDefVal = drainAlways
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would be written and which machines come when, and write nothing")
 	flags.BoolVar(&o.wait, "wait", true, "follow the upgrade to its end")
+	flags.BoolVar(&o.all, "all", false, "print every change; -o json always does")
 	flags.DurationVar(&o.timeout, "timeout", 0, "follow for at most this `TIME`, such as 30m; 0 for no limit. The upgrade continues afterwards")
 	cli.AddFormatFlag(cmd, &o.output, "what is printed", formats())
 	cli.AddPrefixFlag(cmd, &o.prefix)
@@ -197,7 +204,10 @@ func (o *options) run(cmd *cobra.Command, kind kind, name string) error {
 	if err := p.said(w.done); err != nil {
 		return err
 	}
-	f := follower{target: target, intent: w.intent, written: written, timeout: o.timeout, clock: o.clock, printer: p, shown: before.quiet()}
+	f := follower{
+		target: target, intent: w.intent, written: written, timeout: o.timeout, clock: o.clock, printer: p, all: o.all || p.JSON,
+		shown: before.quiet(), digest: status.UpgradeDigest{Phases: kind == kindMachine}.Past(before.upgrades),
+	}
 	if !o.wait {
 		return f.show(ctx, m)
 	}
