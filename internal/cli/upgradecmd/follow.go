@@ -68,8 +68,12 @@ func (i intent) failure(t target, v reading) error {
 		}
 		words += ")"
 	}
-	whole := strings.TrimSuffix(strings.TrimSpace(v.asking.Message), ".")
-	why, fix := text.Bound(whole, maxReason), "remove the cause"
+	whole, fix, found := strings.Cut(strings.TrimSpace(v.asking.Message), " Fix: ")
+	if !found {
+		fix = "remove the cause"
+	}
+	whole = strings.TrimSuffix(whole, ".")
+	why := text.Bound(whole, maxReason)
 	if why != whole {
 		fix += fmt.Sprintf(" (windlass status %s -n %s shows the whole message)", t.cluster.Name, t.cluster.Namespace)
 		why = strings.TrimSuffix(why, ".")

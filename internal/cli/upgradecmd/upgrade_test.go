@@ -248,6 +248,17 @@ func TestUpgradeEnds(t *testing.T) {
 			r.machine("m-1", state, "failed", upgradeRecord, `{"option":"version=v1.32.4","reason":"Skew","message":"too far"}`)
 		}, cli.ExitRefused,
 			"Machine team-a/m-1 has not reached version=v1.32.4: too far. Fix: remove the cause, then run windlass upgrade machine m-1 -n team-a --retry"},
+		{"refused with a fix", nil, func(r *run) {
+			r.machine("m-1", state, "failed", upgradeRecord, `{"option":"version=v1.32.4","reason":"Skew","message":"too far. Fix: upgrade cp-1"}`)
+		}, cli.ExitRefused,
+			"Machine team-a/m-1 has not reached version=v1.32.4: too far. Fix: upgrade cp-1, then run windlass upgrade machine m-1 -n team-a --retry"},
+		{"failed with a long message", nil, func(r *run) {
+			record := fmt.Sprintf(`{"option":"version=v1.32.4","reason":"UpgradeFailed","message":%q}`, strings.Repeat("1234567. ", 30))
+			r.machine("m-1", state, "failed", upgradeRecord, record)
+		}, cli.ExitRefused,
+			"Machine team-a/m-1 has not reached version=v1.32.4: " + strings.Repeat("1234567. ", 21) + "1234567.... " +
+				"Fix: remove the cause (windlass status prod -n team-a shows the whole message), " +
+				"then run windlass upgrade machine m-1 -n team-a --retry"},
 		{"cancelled", nil, func(r *run) { r.machine("m-1", to, "") },
 			cli.ExitRefused, "version=v1.32.4 was cancelled on Machine team-a/m-1"},
 		{"replaced", nil, func(r *run) { r.machine("m-1", to, "revision=7") },
@@ -403,7 +414,7 @@ func TestUpgradeCancelAbandoned(t *testing.T) {
 	})
 	const why = "change 12 may run on the node, but the annotation with its target is gone. Fix: " +
 		"set the annotation again to have the change followed, or remove the status after the change has ended"
-	r.next("Cancelled version=v1.32.4 of Machine team-a/m-1", "Machine m-1: Held (RecordUnreadable): "+strings.TrimSuffix(why, " annotation again to have the change followed, or remove the status after the change has ended")+"...")
+	r.next("Cancelled version=v1.32.4 of Machine team-a/m-1", "Machine m-1: Held (RecordUnreadable): "+strings.TrimSuffix(why, "ave the change followed, or remove the status after the change has ended")+"...")
 	r.ends(cli.ExitRefused, "Machine team-a/m-1 is not asked any longer, but "+why)
 }
 
