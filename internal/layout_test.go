@@ -141,7 +141,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/upgradecmd", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/inplace
-		internal/inplace/request internal/snapshot internal/status internal/view pkg/version
+		internal/inplace/request internal/snapshot internal/status internal/text internal/view
+		pkg/version
 	`},
 	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
 		internal/chain internal/cli internal/cli/planinput internal/simulate/explore
