@@ -61,7 +61,7 @@ type Finding struct {
 	Subject string `json:"subject"`
 	// Message says what is so; Fix what to change, empty where nothing has to be.
 	Message string `json:"message"`
-	Fix     string `json:"mend"`
+	Fix     string `json:"fix"`
 	// Unknown says that it cannot be told.
 	Unknown bool `json:"unknown"`
 }

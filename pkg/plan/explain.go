@@ -20,7 +20,7 @@ const (
 	// TopicObstacle is the first thing that keeps a plan from existing.
 	TopicObstacle Topic = "Obstacle"
 	// TopicFix is what would remove the obstacle. Its value is part of the JSON form and stays.
-	TopicFix Topic = "Mend"
+	TopicFix Topic = "Fix"
 )
 
 // ExplanationLine is one sentence, without a full stop.

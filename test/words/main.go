@@ -65,9 +65,6 @@ func run(root string, comments bool, out io.Writer) (int, error) {
 			return 0, fmt.Errorf("reading %s: %w", name, err)
 		}
 		for _, hit := range check(passages, matchers) {
-			if names[name] == hit.word {
-				continue
-			}
 			fmt.Fprintf(out, "%s:%d: %q: use %q\n", name, hit.line, hit.word, hit.use)
 			found++
 		}

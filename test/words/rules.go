@@ -34,13 +34,6 @@ var rules = []rule{
 	{`fortnights?\b`, "two weeks"},
 }
 
-// names are words that must stay because other programs read them, by file.
-var names = map[string]string{
-	// The topic of a line of `windlass plan --explain -o json`.
-	"pkg/plan/explain.go":                           "Mend",
-	"internal/view/testdata/failure-explained.yaml": "Mend",
-}
-
 // matcher is a rule that is ready for use.
 type matcher struct {
 	*regexp.Regexp
