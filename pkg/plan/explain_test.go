@@ -113,7 +113,7 @@ Step: nothing to do: the control plane and all workers are at the target v1.33.2
 			},
 			want: `
 Obstacle: v1.31: the list of versions offers no v1.31 version, and the control plane cannot skip a minor on its way from v1.29.0 to v1.33.0
-Mend: add a v1.31 version
+Fix: add a v1.31 version
 `,
 		},
 		{
