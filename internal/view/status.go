@@ -81,7 +81,11 @@ func statusVerdict(r status.Report, now time.Time) string {
 	if r.Chain != nil {
 		parts = []string{chainVerdict(r.Chain, now), parts[0]}
 	}
-	if words := inPlaceVerdict(r.InPlace); words != "" {
+	words, failed := inPlaceVerdict(r.InPlace)
+	switch {
+	case failed:
+		parts = append([]string{words}, parts...)
+	case words != "":
 		parts = append(parts, words)
 	}
 	return strings.Join(parts, " ")
@@ -101,6 +105,9 @@ func statusTone(r status.Report) tone {
 	}
 	if len(r.Blocked) > 0 || r.InPlace != nil {
 		result = max(result, fair)
+	}
+	if _, failed := inPlaceVerdict(r.InPlace); failed {
+		result = bad
 	}
 	for _, g := range r.Groups {
 		result = max(result, groupTone(g))
@@ -322,10 +329,15 @@ func describeETA(u status.Update, now time.Time) string {
 		return "-"
 	case u.At.IsZero():
 		return "unknown"
-	case u.Late:
-		return formatAge(now, u.At) + " late"
+	}
+	late, left := formatAge(now, u.At), formatAge(u.At, now)
+	switch {
+	case u.Late && late != "0s":
+		return late + " late"
+	case left != "0s":
+		return "in " + left
 	default:
-		return "in " + formatAge(u.At, now)
+		return "now"
 	}
 }
 

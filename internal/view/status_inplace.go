@@ -33,10 +33,11 @@ func formatInPlace(buffer *strings.Builder, s Screen, r *status.InPlaceUpgrades,
 	formatList(buffer, s, "Why", len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
 }
 
-// inPlaceVerdict answers how the upgrades that annotations ask for are going; empty where none is open.
-func inPlaceVerdict(r *status.InPlaceUpgrades) string {
+// inPlaceVerdict says how the upgrades that annotations ask for are, and whether one has failed. It is
+// empty if none is open.
+func inPlaceVerdict(r *status.InPlaceUpgrades) (words string, anyFailed bool) {
 	if r == nil {
-		return ""
+		return "", false
 	}
 	open, failed := 0, 0
 	add := func(s status.UpgradeState) {
@@ -55,14 +56,14 @@ func inPlaceVerdict(r *status.InPlaceUpgrades) string {
 			add(m.State)
 		}
 	}
-	if open == 0 {
-		return ""
+	switch {
+	case open == 0:
+		return "", false
+	case failed > 0:
+		return fmt.Sprintf("%d of %s in place by annotation failed.", failed, count(open, "upgrade")), true
+	default:
+		return "Annotations ask for " + count(open, "upgrade") + " in place.", false
 	}
-	words := "Annotations ask for " + count(open, "upgrade") + " in place"
-	if failed > 0 {
-		words += fmt.Sprintf("; %d failed", failed)
-	}
-	return words + "."
 }
 
 // saidOfUpgrades pairs what there is to say about upgrades with what it is about.

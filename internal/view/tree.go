@@ -15,7 +15,7 @@ import (
 const shownMachines = 8
 
 // barWidth is the number of characters of a bar, narrowBarWidth that on a screen of fewer than wideScreen columns.
-const barWidth, narrowBarWidth, wideScreen = 20, 10, 80
+const barWidth, narrowBarWidth, wideScreen = 20, 10, 100
 
 // WriteTree shows how a cluster stands as a tree for a person who follows it: the Cluster, its control plane, its pools,
 // and the machines that something is done with. now is what ages and remaining times are counted from.

@@ -33,6 +33,8 @@ type screen struct {
 	// tick comes each second while there is a terminal, because what is drawn there has ages.
 	tick  <-chan time.Time
 	shown *status.Report
+	// drawn says that the terminal shows a frame.
+	drawn bool
 }
 
 func newScreen(cmd *cobra.Command, format view.Format) *screen {
@@ -76,7 +78,13 @@ func (s *screen) draw(now time.Time) error {
 	if err := view.WriteTree(&tree, layout, *s.shown, now); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(s.out, frame(tree.String(), height)); err != nil {
+	drawing := frame(tree.String(), height)
+	if !s.drawn {
+		// What the terminal shows scrolls away, so that the first frame does not overwrite it.
+		drawing = strings.Repeat("\n", max(height-1, 0)) + drawing
+		s.drawn = true
+	}
+	if _, err := io.WriteString(s.out, drawing); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil

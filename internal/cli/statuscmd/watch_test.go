@@ -120,7 +120,7 @@ func TestStatusScreen(t *testing.T) {
 		second string
 	}{
 		{"lines", screen{format: "table"}, "There are no machines.\n\n| Group |", "00:00:00 Machine m (md-0): UpToDate, v1.32.1\n"},
-		{"terminal", screen{format: "table", size: terminal}, home + "There are no machines." + eraseLine + "\n", home},
+		{"terminal", screen{format: "table", size: terminal}, strings.Repeat("\n", 9) + home + "There are no machines." + eraseLine + "\n", home},
 		{"JSON", screen{format: "json"}, "{\n", "{\n"},
 		{"YAML", screen{format: "yaml"}, "blocked: []\n", "---\nblocked: []\n"},
 	} {
@@ -167,7 +167,7 @@ func TestWaitDraws(t *testing.T) {
 	var out bytes.Buffer
 	tick, changed := make(chan time.Time), make(chan struct{})
 	s := screen{
-		out: &out, format: "table", tick: tick, shown: &status.Report{Cluster: "prod"},
+		out: &out, format: "table", tick: tick, shown: &status.Report{Cluster: "prod"}, drawn: true,
 		size: func() (width, height int) { return 40, 10 },
 	}
 	ended := make(chan error)
