@@ -113,7 +113,7 @@ func serveSamples(t *testing.T) string {
 	return kubeconfig
 }
 
-var consoleBlock = regexp.MustCompile("(?ms)^ *```console\n *\\$ (windlass .*?)\n(.*?)^ *```$")
+var consoleBlock = regexp.MustCompile("(?ms)^ *```console\n *[$] (windlass .*?)\n(.*?) *```$")
 
 func readSamples(t *testing.T) []sample {
 	t.Helper()

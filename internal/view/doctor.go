@@ -64,12 +64,12 @@ func examinationTable(s Screen, e Examination) string {
 		buffer.WriteString("\n")
 		s.table(&buffer, []string{"Result", "Check", "Subject", "Finding"}, rows)
 	}
-	passed := fmt.Sprintf("%d OK", found[doctor.OK])
+	hint := ""
 	if found[doctor.OK] > 0 && !s.All {
-		passed += " (--all shows them)"
+		hint = " (--all shows them)"
 	}
 	buffer.WriteString("\n")
-	s.paragraph(&buffer, fmt.Sprintf("%s, %s, %s.", count(found[doctor.Error], "error"),
-		count(found[doctor.Warning], "warning"), passed))
+	s.paragraph(&buffer, fmt.Sprintf("%s, %s, %d OK%s.", count(found[doctor.Error], "error"),
+		count(found[doctor.Warning], "warning"), found[doctor.OK], hint))
 	return buffer.String()
 }

@@ -29,10 +29,19 @@ const (
 
 // paint colors one line of text.
 func (s Screen) paint(t tone, line string) string {
-	if !s.Color || t == neutral {
+	if !s.Color {
 		return line
 	}
-	return map[tone]string{good: "\x1b[32m", fair: "\x1b[33m", bad: "\x1b[31m"}[t] + line + "\x1b[0m"
+	switch t {
+	case good:
+		return "\x1b[32m" + line + "\x1b[0m"
+	case fair:
+		return "\x1b[33m" + line + "\x1b[0m"
+	case bad:
+		return "\x1b[31m" + line + "\x1b[0m"
+	case neutral:
+	}
+	return line
 }
 
 // verdict writes the sentences that answer the question of a report.

@@ -143,16 +143,16 @@ func machinesVerdict(r status.Report) string {
 	case done == total.Machines && total.Missing == 0:
 		return fmt.Sprintf("All machines are up to date (%d).", done)
 	}
-	words := fmt.Sprintf("%d of %s up to date", done, are(total.Machines, "machine"))
+	parts := []string{fmt.Sprintf("%d of %s up to date", done, are(total.Machines, "machine"))}
 	for _, s := range status.States() {
 		if n := total.Count[s]; n > 0 && s != status.UpToDate {
-			words += fmt.Sprintf("; %d %s", n, stateWords[s])
+			parts = append(parts, fmt.Sprintf("%d %s", n, stateWords[s]))
 		}
 	}
 	if total.Missing > 0 {
-		words += fmt.Sprintf("; %d missing", total.Missing)
+		parts = append(parts, fmt.Sprintf("%d missing", total.Missing))
 	}
-	return words + "."
+	return strings.Join(parts, "; ") + "."
 }
 
 // lasting counts machines whose state lasts a second as what they are for people: a machine that Cluster API has

@@ -69,25 +69,32 @@ func chainVerdict(c *status.Chain, now time.Time) string {
 	if words == "" {
 		return fmt.Sprintf("No upgrade is under way: %s.", c.Now)
 	}
-	from := ""
+	return describeUpgrade(c, words, now)
+}
+
+// describeUpgrade says between which versions an upgrade is, how far it is, and who runs it since when.
+func describeUpgrade(c *status.Chain, words string, now time.Time) string {
+	from, began, progress := "", "", ""
 	if !c.From.IsZero() {
 		from = fmt.Sprintf("from %s ", c.From)
 	}
-	began := ""
 	if !c.Began.IsZero() {
 		began = fmt.Sprintf("began %s ago and ", formatAge(now, c.Began))
 	}
+	if len(c.Steps) > 0 {
+		progress = fmt.Sprintf("; %d of %s done", countDone(c.Steps), are(len(c.Steps), "step"))
+	}
+	return fmt.Sprintf("The upgrade %sto %s %s%s. It %sis run by %s.", from, c.Target, words, progress, began, engineWords[c.Engine])
+}
+
+func countDone(steps []status.Step) int {
 	done := 0
-	for _, s := range c.Steps {
+	for _, s := range steps {
 		if s.State == status.StepDone {
 			done++
 		}
 	}
-	progress := ""
-	if len(c.Steps) > 0 {
-		progress = fmt.Sprintf("; %d of %s done", done, are(len(c.Steps), "step"))
-	}
-	return fmt.Sprintf("The upgrade %sto %s %s%s. It %sis run by %s.", from, c.Target, words, progress, began, engineWords[c.Engine])
+	return done
 }
 
 // describeHolder names what holds an upgrade: a gate if there is one, because a hook only reports it.

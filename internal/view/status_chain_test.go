@@ -195,16 +195,17 @@ func TestTreeGolden(t *testing.T) {
 }
 
 func TestMachinesVerdict(t *testing.T) {
+	failed := upToDate(1)
+	failed[status.Failed] = 1
 	for _, test := range []struct {
 		groups []status.Group
 		want   string
 	}{
 		{nil, "There are no machines."},
-		{[]status.Group{{Machines: 1, Count: status.Counts{status.UpToDate: 1}}}, "All machines are up to date (1)."},
-		{[]status.Group{{Machines: 2, Count: status.Counts{status.UpToDate: 2}}, {Machines: 1, Count: status.Counts{status.UpToDate: 1}}},
-			"All machines are up to date (3)."},
-		{[]status.Group{{Machines: 2, Count: status.Counts{status.UpToDate: 1, status.Failed: 1}}, {Missing: 1}},
-			"1 of 2 machines are up to date; 1 failed; 1 missing."},
+		{[]status.Group{{Missing: 2}}, "No machine exists; 2 missing."},
+		{[]status.Group{{Machines: 1, Count: upToDate(1)}}, "All machines are up to date (1)."},
+		{[]status.Group{{Machines: 2, Count: upToDate(2)}, {Machines: 1, Count: upToDate(1)}}, "All machines are up to date (3)."},
+		{[]status.Group{{Machines: 2, Count: failed}, {Missing: 1}}, "1 of 2 machines are up to date; 1 failed; 1 missing."},
 	} {
 		if got := machinesVerdict(status.Report{Groups: test.groups}); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)

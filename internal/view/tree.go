@@ -85,12 +85,7 @@ func clusterBranch(r status.Report, now time.Time) branch {
 		root.tone = neutral
 		return root
 	}
-	for _, s := range r.Chain.Steps {
-		if s.State == status.StepDone {
-			root.done++
-		}
-	}
-	root.total = len(r.Chain.Steps)
+	root.done, root.total = countDone(r.Chain.Steps), len(r.Chain.Steps)
 	root.text = fmt.Sprintf("%d of %s", root.done, count(root.total, "step"))
 	if r.Chain.ETA.Known() {
 		root.text += ", ETA " + describeEstimate(r.Chain.ETA, now)

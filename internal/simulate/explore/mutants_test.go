@@ -181,7 +181,7 @@ func mutants() map[string]mutant {
 		}, config: plain, want: "is stuck"},
 		"forgets the upgrade step": {effects: func(e chain.Effects) chain.Effects { return stepless{e} }, config: plain, want: "the upgrade step is"},
 		"wavers":                   {decide: waver, config: plain, want: "does not end"},
-		"is stuck":             {decide: still, config: plain, want: "is stuck"},
+		"is stuck":                 {decide: still, config: plain, want: "is stuck"},
 		"creates groups at once":   {decide: func(s chain.State, d *chain.Decision) { release(s, d, false) }, config: newGroup, want: "while the control plane changes"},
 		"writes what waits":        {decide: func(s chain.State, d *chain.Decision) { release(s, d, true) }, config: plain, want: "is written to"},
 		"creates unasked":          {see: func(s *chain.State) { s.Begun = true }, config: creation, want: "BeforeClusterCreate did not let it pass"},

@@ -43,7 +43,7 @@ func Table(w io.Writer, width int, r whatif.Report) error {
 func describeVerdict(r whatif.Report) string {
 	first, runs := r.Variants[0], r.Inputs.Runs
 	completed := first.Outcomes.Completed
-	verdict := ""
+	var verdict string
 	switch {
 	case first.Duration == nil || completed == 0:
 		verdict = fmt.Sprintf("The upgrade does not complete in any of %s.", count(runs, "run"))
