@@ -216,14 +216,8 @@ func (f *follower) untilEnd(ctx context.Context, w *management.Watch, cached man
 		case err != nil:
 			return false, err
 		case !isOlder(v.object.GetResourceVersion(), f.written):
-			if err := f.print(v, now); err != nil {
-				return false, err
-			}
-			if ended, err := f.intent.outcome(f.target, v); ended {
-				if err != nil {
-					return true, err
-				}
-				return true, f.printer.verdict(f.intent.success(f.target, v), now)
+			if reached, err := f.observe(v, now); reached || err != nil {
+				return reached, err
 			}
 			if v.asking.State != status.UpgradeAsked {
 				impatient = nil
@@ -238,6 +232,18 @@ func (f *follower) untilEnd(ctx context.Context, w *management.Watch, cached man
 			f.printer.Note(nothingBegun)
 		}
 	}
+}
+
+// observe prints what has changed, and reports whether the end was reached, and how that was.
+func (f *follower) observe(v reading, now time.Time) (reached bool, err error) {
+	if err := f.print(v, now); err != nil {
+		return false, err
+	}
+	ended, err := f.intent.outcome(f.target, v)
+	if !ended || err != nil {
+		return ended, err
+	}
+	return true, f.printer.verdict(f.intent.success(f.target, v), now)
 }
 
 // isOlder reports whether a cache does not show yet what was written.
