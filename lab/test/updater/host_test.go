@@ -52,7 +52,7 @@ func TestHostCommand(t *testing.T) {
 		t.Fatalf("the host ended: %v\n%s", err, out.all.String())
 	}
 	cancel()
-	if <-ended; host.ProcessState.ExitCode() != 0 {
-		t.Errorf("an interrupt ends it with %s", host.ProcessState)
+	if err := <-ended; host.ProcessState.ExitCode() != 0 {
+		t.Errorf("an interrupt ends it with %s: %v", host.ProcessState, err)
 	}
 }
