@@ -266,7 +266,7 @@ func TestRunOnAHost(t *testing.T) {
 	defer cancel()
 	err = run(ctx, &awaitedText{text: " kubeadm-upgrade    running", written: cancel})
 	mustExit(t, err, cli.ExitUnfinished, notes.String(),
-		"interrupted: step kubeadm-upgrade goes on on the host, and the next one is not begun; Node worker-1 is cordoned")
+		"interrupted: step kubeadm-upgrade continues on the host, and the next one does not begin; Node worker-1 is cordoned")
 	r.Remove("/etc/stand-in/kubeadm.hang")
 
 	t.Log("the rest")
