@@ -79,8 +79,11 @@ func sumUp(g group, all []Finding, into *findings) {
 func concerning(g group, all []Finding, severity Severity) []string {
 	var names []string
 	for _, f := range all {
+		if f.Severity != severity || f.ID == CheckHealthChecks || f.ID == CheckMachines {
+			continue
+		}
 		about := f.Subject == g.Subject || slices.ContainsFunc(checks, func(c check) bool { return c.id == f.ID && c.global })
-		if f.Severity == severity && about && f.ID != CheckHealthChecks && f.ID != CheckMachines && !slices.Contains(names, string(f.ID)) {
+		if about && !slices.Contains(names, string(f.ID)) {
 			names = append(names, string(f.ID))
 		}
 	}

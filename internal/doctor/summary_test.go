@@ -69,6 +69,10 @@ func TestVerdict(t *testing.T) {
 			f.Managers = nil
 			f.Unread = []Unread{{Source: SourceManagers, Problem: "forbidden"}, {Source: SourceHealthChecks, Problem: "forbidden"}}
 		}, "All 2 machines can be updated in place unless a warning applies; 2 checks could not run."},
+		{"no permission to read the guard", func(f *Facts) {
+			f.Guard = nil
+			f.Unread = []Unread{{Source: SourceGuard, Problem: "forbidden"}}
+		}, "All 2 machines can be updated in place unless a warning applies; 1 check could not run."},
 		{"no policy", func(f *Facts) { f.Policies = nil }, "All 2 machines are replaced, because no UpdatePolicy keeps them."},
 		{"the workers are replaced", func(f *Facts) { f.Policies[0].Spec.Targets[0].ControlPlane = true },
 			"1 of 2 machines can be updated in place, 1 is replaced, because no UpdatePolicy keeps it."},

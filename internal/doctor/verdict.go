@@ -7,7 +7,7 @@ import (
 )
 
 // Verdict answers in one sentence whether the machines of a cluster can be updated in place. found must be what
-// Examine returned for f. It counts machines, or groups while no machine exists.
+// Examine returned for f, which begins with one finding for each group. It counts machines, or groups while no machine exists.
 func Verdict(f Facts, found []Finding) string {
 	groups := listGroups(f)
 	what, total := "machine", 0
@@ -79,10 +79,18 @@ func describeKept(total int, counts map[Severity]int, replaced int, what string)
 
 // countUnrun counts the checks that were left out, or that could not tell something.
 func countUnrun(f Facts, found []Finding) int {
-	return len(slices.DeleteFunc(slices.Clone(checks), func(c check) bool {
-		unknown := func(found Finding) bool { return found.ID == c.id && found.Unknown }
-		return c.id == CheckUnread || !slices.ContainsFunc(c.needs, f.unread) && !slices.ContainsFunc(found, unknown)
-	}))
+	unrun := 0
+	for _, c := range checks {
+		about := func(f Finding) bool { return f.ID == c.id }
+		unknown := func(f Finding) bool { return f.ID == c.id && f.Unknown }
+		// CheckGuard needs sources only if a policy forbids replacement. It has a finding unless they are unread.
+		silent := c.id == CheckGuard && !slices.ContainsFunc(found, about)
+		unread := slices.ContainsFunc(c.needs, f.unread)
+		if c.id != CheckUnread && (silent || unread || slices.ContainsFunc(found, unknown)) {
+			unrun++
+		}
+	}
+	return unrun
 }
 
 func pick(n int, one, many string) string {

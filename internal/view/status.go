@@ -103,11 +103,12 @@ func statusTone(r status.Report) tone {
 			result = fair
 		}
 	}
-	if len(r.Blocked) > 0 || r.InPlace != nil {
-		result = max(result, fair)
-	}
-	if _, failed := inPlaceVerdict(r.InPlace); failed {
+	words, failed := inPlaceVerdict(r.InPlace)
+	switch {
+	case failed:
 		result = bad
+	case len(r.Blocked) > 0 || words != "":
+		result = max(result, fair)
 	}
 	for _, g := range r.Groups {
 		result = max(result, groupTone(g))

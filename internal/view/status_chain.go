@@ -53,7 +53,7 @@ func chainVerdict(c *status.Chain, now time.Time) string {
 	words := ""
 	switch c.State {
 	case status.ChainUnknown:
-		return "The state of the upgrade is unknown: " + c.Problem
+		return "The state of the upgrade is unknown: " + strings.TrimSuffix(c.Problem, ".") + "."
 	case status.ChainUpToDate:
 		return restingVerdict(c)
 	case status.ChainUpgrading:
@@ -130,24 +130,24 @@ func formatSteps(buffer *strings.Builder, screen Screen, steps []status.Step, no
 	if len(steps) == 0 {
 		return
 	}
-	count := make(map[status.StepState]int)
+	states := make(map[status.StepState]int)
 	for _, s := range steps {
-		count[s.State]++
+		states[s.State]++
 	}
 	var rows [][]string
 	add := func(cells ...string) { rows = append(rows, cells) }
 	firstDone, lastNext := 0, len(steps)
 	if !screen.All {
-		firstDone, lastNext = max(0, count[status.StepDone]-shownDone), len(steps)-max(0, count[status.StepNext]-shownNext)
+		firstDone, lastNext = max(0, states[status.StepDone]-shownDone), len(steps)-max(0, states[status.StepNext]-shownNext)
 	}
 	if firstDone > 0 {
-		add("done", fmt.Sprintf("%d steps before these", firstDone), "", "")
+		add("done", count(firstDone, "step")+" before these", "", "")
 	}
 	for _, s := range steps[firstDone:lastNext] {
 		add(strings.ToLower(string(s.State)), describeStep(s, screen.All), describeStepMachines(s), describeStepTime(s, now))
 	}
 	if more := len(steps) - lastNext; more > 0 {
-		add("next", fmt.Sprintf("%d steps after these", more), "", "")
+		add("next", count(more, "step")+" after these", "", "")
 	}
 	buffer.WriteString("\n")
 	screen.table(buffer, []string{"State", "Step", "Machines", "Time"}, rows)

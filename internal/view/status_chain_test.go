@@ -124,7 +124,7 @@ func TestChainVerdict(t *testing.T) {
 		chain status.Chain
 		want  string
 	}{
-		{status.Chain{State: status.ChainUnknown, Problem: "it is latest"}, "The state of the upgrade is unknown: it is latest"},
+		{status.Chain{State: status.ChainUnknown, Problem: "it is latest"}, "The state of the upgrade is unknown: it is latest."},
 		{status.Chain{State: status.ChainUpToDate, Target: to}, "No upgrade is under way: everything is at v1.33.1."},
 		{status.Chain{State: status.ChainPaused, Now: "the Cluster is paused"}, "No upgrade is under way: the Cluster is paused."},
 		{

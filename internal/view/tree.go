@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -96,11 +97,12 @@ func clusterBranch(r status.Report, now time.Time) branch {
 // groupBranches returns the groups. Where there are very many, those that nothing is done with share a line.
 func groupBranches(r status.Report, now time.Time) []branch {
 	all := make([]branch, 0, len(r.Groups))
+	versions, machines := versionsByGroup(r.Machines), machinesByGroup(r, now)
 	var idle status.Group
 	idleGroups := 0
 	for _, g := range r.Groups {
 		g.Count = lasting(g.Count)
-		b := groupBranch(r, g, now)
+		b := groupBranch(g, versions[g.Name], machines[g.Name])
 		if len(r.Groups) <= shownGroupRows || g.Name == status.ControlPlaneGroup || len(b.children) > 0 {
 			all = append(all, b)
 			continue
@@ -108,10 +110,11 @@ func groupBranches(r status.Report, now time.Time) []branch {
 		idle.Count = addCounts(idle.Count, g.Count)
 		idle.Machines += g.Machines
 		idle.Missing += g.Missing
+		idle.Policy.Problem = cmp.Or(idle.Policy.Problem, g.Policy.Problem)
 		idleGroups++
 	}
 	if idleGroups > 0 {
-		all = append(all, progressBranch(fmt.Sprintf("%d more groups", idleGroups), idle))
+		all = append(all, progressBranch(count(idleGroups, "more group"), idle))
 	}
 	return all
 }
@@ -123,79 +126,89 @@ func progressBranch(name string, g status.Group) branch {
 	}
 }
 
-func groupBranch(r status.Report, g status.Group, now time.Time) branch {
+func groupBranch(g status.Group, versions []string, machines []branch) branch {
 	name := g.Name
-	if versions := versionsOf(r.Machines, g.Name); versions != "" {
-		name += "  " + versions
+	if len(versions) > 0 {
+		name += "  " + strings.Join(versions, ", ")
 	}
 	b := progressBranch(name, g)
-	machines := append(updatedMachines(r.Updates, g.Name, now), upgradedMachines(r.InPlace, g.Name, now)...)
+	// A failed machine must not be among those that are left out.
+	b.children = slices.SortedStableFunc(slices.Values(machines), func(a, b branch) int {
+		return cmp.Compare(b.tone, a.tone)
+	})
 	if more := len(machines) - shownMachines; more > 0 {
-		machines = append(machines[:shownMachines], branch{name: fmt.Sprintf("%d more", more)})
+		b.children = append(b.children[:shownMachines], branch{name: fmt.Sprintf("%d more", more)})
 	}
-	b.children = machines
 	return b
 }
 
-// versionsOf lists the versions of a group's machines, as their specs say.
-func versionsOf(machines []status.Machine, group string) string {
-	var versions []string
+// versionsByGroup lists the versions in the specs of each group's machines.
+func versionsByGroup(machines []status.Machine) map[string][]string {
+	versions := make(map[string][]string)
 	for _, m := range machines {
-		if m.Group == group && m.Version != "" && !slices.Contains(versions, m.Version) {
-			versions = append(versions, m.Version)
+		if m.Version != "" && !slices.Contains(versions[m.Group], m.Version) {
+			versions[m.Group] = append(versions[m.Group], m.Version)
 		}
 	}
-	slices.Sort(versions)
-	return strings.Join(versions, ", ")
+	for _, list := range versions {
+		slices.Sort(list)
+	}
+	return versions
 }
 
-func updatedMachines(updates []status.Update, group string, now time.Time) []branch {
-	var machines []branch
-	for _, u := range updates {
-		if u.Group != group || !isWorkedOn(u) {
-			continue
+// machinesByGroup returns a line for each machine that something is done with.
+func machinesByGroup(r status.Report, now time.Time) map[string][]branch {
+	machines := make(map[string][]branch)
+	for _, u := range r.Updates {
+		if isWorkedOn(u) {
+			machines[u.Group] = append(machines[u.Group], updatedMachine(u, now))
 		}
-		words := fmt.Sprintf("%s  %s", u.Machine, describePhase(u))
-		if u.Updater != "" {
-			words += "  " + describeUpdater(u)
+	}
+	if r.InPlace == nil {
+		return machines
+	}
+	for _, m := range r.InPlace.Machines {
+		if m.State.IsOpen() {
+			machines[m.Group] = append(machines[m.Group], upgradedMachine(m, now))
 		}
-		if u.Attempt > 1 || u.State == status.Failed {
-			words += "  attempt " + describeAttempt(u)
-		}
-		if !u.Since.IsZero() {
-			words += "  for " + formatAge(now, u.Since)
-		}
-		if u.State == status.Updating && !u.At.IsZero() {
-			words += "  ETA " + describeETA(u, now)
-		}
-		machine := branch{name: words}
-		if u.State == status.Failed || u.State == status.Unreadable {
-			machine.tone = bad
-		}
-		machines = append(machines, machine)
 	}
 	return machines
 }
 
-func upgradedMachines(r *status.InPlaceUpgrades, group string, now time.Time) []branch {
-	if r == nil {
-		return nil
+func updatedMachine(u status.Update, now time.Time) branch {
+	words := fmt.Sprintf("%s  %s", u.Machine, describePhase(u))
+	if u.Updater != "" {
+		words += "  " + describeUpdater(u)
 	}
-	var machines []branch
-	for _, m := range r.Machines {
-		if m.Group != group || !m.State.IsOpen() {
-			continue
-		}
-		words := fmt.Sprintf("%s  %s  %s", m.Machine, describeUpgradePhase(m), describeOption(m.Asking))
-		if m.Work.Updater != "" {
-			words += "  " + describeUpdater(m.Work)
-		}
-		if !m.Work.Since.IsZero() {
-			words += "  for " + formatAge(now, m.Work.Since)
-		}
-		machines = append(machines, branch{name: words})
+	if u.Attempt > 1 || u.State == status.Failed {
+		words += "  attempt " + describeAttempt(u)
 	}
-	return machines
+	if !u.Since.IsZero() {
+		words += "  for " + formatAge(now, u.Since)
+	}
+	if u.State == status.Updating && !u.At.IsZero() {
+		words += "  ETA " + describeETA(u, now)
+	}
+	machine := branch{name: words}
+	if u.State == status.Failed || u.State == status.Unreadable {
+		machine.tone = bad
+	}
+	return machine
+}
+
+func upgradedMachine(m status.MachineUpgrade, now time.Time) branch {
+	words := fmt.Sprintf("%s  %s  %s", m.Machine, describeUpgradePhase(m), describeOption(m.Asking))
+	if m.Work.Updater != "" {
+		words += "  " + describeUpdater(m.Work)
+	}
+	if !m.Work.Since.IsZero() {
+		words += "  for " + formatAge(now, m.Work.Since)
+	}
+	machine := branch{name: words}
+	if m.State == status.UpgradeFailed {
+		machine.tone = bad
+	}
+	return machine
 }
 
 // bar draws how much of something is done. total is positive.

@@ -34,8 +34,9 @@ guard, templates) are then Warnings.
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
 Replicas, Surge, RolloutTimes, Templates, HealthChecks, Paused, Machines, Unread.
 
-With -o json or -o yaml standard output holds one document, {namespace, cluster, worst, findings: [{id, severity,
-subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version, message}}.`
+With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
+severity, subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version,
+message}}.`
 
 const example = `  # Can the machines of this Cluster be kept?
   windlass doctor my-cluster -n my-namespace

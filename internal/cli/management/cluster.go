@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,13 @@ func ConnectUnlessManifests(kube *genericclioptions.ConfigFlags) (Cluster, strin
 
 // Connect returns the management cluster that the flags choose, and the namespace to look in.
 func Connect(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {
+	return connect(kube, 0)
+}
+
+// connect is Connect with a limit for each request; 0 means the flags' own.
+func connect(
+	kube *genericclioptions.ConfigFlags, timeout time.Duration,
+) (Cluster, string, error) {
 	// What goes wrong in the background reaches standard error by way of client-go's log. Without a logger controller-runtime
 	// prints the stack of whatever goroutine first has something to log.
 	ctrl.SetLogger(klog.Background())
@@ -91,6 +99,7 @@ func Connect(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {
 		return Cluster{}, "", &ReadError{Item: "the kubeconfig", Err: err}
 	}
 	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.Timeout = cmp.Or(timeout, config.Timeout)
 	m, err := New(config)
 	return m, namespace, err
 }
@@ -249,7 +258,8 @@ func ListKnown[V any, L any, T interface {
 func Names[L any, P listOf[L]](
 	ctx context.Context, kube *genericclioptions.ConfigFlags, options ...client.ListOption,
 ) []string {
-	m, namespace, err := Connect(kube)
+	// The discovery of kinds does not heed ctx.
+	m, namespace, err := connect(kube, completionTimeout)
 	if err != nil {
 		return nil
 	}

@@ -45,16 +45,18 @@ func describeVerdict(r whatif.Report) string {
 	completed := first.Outcomes.Completed
 	var verdict string
 	switch {
+	case completed == 0 && runs == 1:
+		verdict = "The upgrade does not complete in the only run."
 	case first.Duration == nil || completed == 0:
-		verdict = fmt.Sprintf("The upgrade does not complete in any of %s.", count(runs, "run"))
+		verdict = "The upgrade does not complete in any run."
 	case runs == 1:
 		verdict = fmt.Sprintf("The upgrade takes %s in the only run.", duration(first.Duration.P50Seconds))
+	case completed < runs:
+		verdict = fmt.Sprintf("The upgrade does not complete in %s of %s. Completed runs take %s (median); 9 of 10 of them take at most %s.",
+			integer(runs-completed), count(runs, "run"), duration(first.Duration.P50Seconds), duration(first.Duration.P90Seconds))
 	default:
-		verdict = fmt.Sprintf("The upgrade takes %s (median); 9 of 10 completed runs take at most %s.",
+		verdict = fmt.Sprintf("The upgrade takes %s (median); 9 of 10 runs take at most %s.",
 			duration(first.Duration.P50Seconds), duration(first.Duration.P90Seconds))
-	}
-	if completed > 0 && completed < runs {
-		verdict += fmt.Sprintf(" %s of %s do not complete.", integer(runs-completed), count(runs, "run"))
 	}
 	fastest := slices.MinFunc(r.Variants, func(a, b whatif.Result) int {
 		return cmp.Compare(median(a, runs), median(b, runs))
