@@ -195,7 +195,8 @@ func cutFix(message string) (problem, fix string) {
 }
 
 func checkPaused(f Facts, groups []group, into *findings) {
-	const fix = "unpause it when you want its machines updated"
+	const fix = "unpause it when you want its machines updated: set spec.paused of the Cluster to false, " +
+		"or remove the annotation cluster.x-k8s.io/paused"
 	cluster := f.Objects.Cluster
 	paused := false
 	say := func(subject string) {

@@ -32,6 +32,9 @@ func Verdict(f Facts, found []Finding) string {
 		counts[found[i].Severity] += n
 	}
 	words := describeKept(total, counts, replaced, what)
+	if n := countFailed(found); n > 0 {
+		words += fmt.Sprintf("; %s blocked or failed now", are(n, "update"))
+	}
 	if n := countUnrun(f, found); n > 0 {
 		words += fmt.Sprintf("; %s could not run", plural(n, "check"))
 	}
@@ -76,6 +79,19 @@ func describeKept(total int, counts map[Severity]int, replaced int, what string)
 	}
 	return strings.Join(parts, ", ")
 }
+
+// countFailed counts the updates that cannot continue without a person.
+func countFailed(found []Finding) int {
+	failed := 0
+	for _, f := range found {
+		if f.ID == CheckMachines && f.Severity == Error {
+			failed++
+		}
+	}
+	return failed
+}
+
+func are(n int, what string) string { return plural(n, what) + pick(n, " is", " are") }
 
 // countUnrun counts the checks that were left out, or that could not tell something.
 func countUnrun(f Facts, found []Finding) int {

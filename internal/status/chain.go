@@ -55,6 +55,8 @@ type Chain struct {
 	NotKnown text.List[string] `json:"notKnown"`
 	// OffSpec counts the machines that annotations brought to another version than their spec says, where nothing else is on its way.
 	OffSpec int `json:"-"`
+	// Brief reports whether Now usually lasts a second: no hook holds the upgrade, and the next thing to do is only about to begin.
+	Brief bool `json:"-"`
 }
 
 // Condition is one of an object's conditions.

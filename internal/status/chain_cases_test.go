@@ -73,7 +73,7 @@ func windlassTests() []chainTest {
 			"eta " + etaNoControlPlane + " 0s..0s..0s",
 		}},
 		{"held by a hook and gates", held, []string{
-			"Held by Windlass: calls BeforeWorkersUpgrade for v1.32.0, where an extension is registered for it",
+			"Held by Windlass: hook BeforeWorkersUpgrade for v1.32.0 is due",
 			"Done ControlPlaneUpgrade v1.30.0->v1.31.0 [] +0s +3m0s",
 			"Done WorkersUpgrade ->v1.31.0 [] +3m0s +11m0s",
 			"Done ControlPlaneUpgrade v1.31.0->v1.32.0 [] +12m0s +16m0s",
@@ -142,7 +142,7 @@ func clusterAPITests() []chainTest {
 			"not known: " + notRecorded,
 		}},
 		{"stock, held by a hook", stockHeld, []string{
-			"Held by ClusterAPI: calls AfterWorkersUpgrade for v1.32.0, where an extension is registered for it",
+			"Held by ClusterAPI: hook AfterWorkersUpgrade for v1.32.0 is due",
 			"Next ControlPlaneUpgrade v1.32.0->v1.33.0 [] 0/3",
 			"Next ControlPlaneUpgrade v1.33.0->v1.34.0 [] 0/3",
 			"Next WorkersUpgrade v1.32.0->v1.34.0 [md-0] 0/2",
@@ -192,7 +192,7 @@ func otherTests() []chainTest {
 	}
 	notLooked := "its controller has not looked since, or is down"
 	next := "Next ControlPlaneUpgrade v1.31.0->v1.32.0 [] 0/1"
-	calls := "Upgrading by Windlass: calls BeforeClusterUpgrade for v1.32.0, where an extension is registered for it"
+	calls := "Upgrading by Windlass: hook BeforeClusterUpgrade for v1.32.0 is due"
 	return []chainTest{
 		{"at rest", resting, []string{"UpToDate by ClusterAPI: everything is at v1.31.0"}},
 		{"no condition", with(func(u *upgrade) { u.reason = "" }), []string{
@@ -254,7 +254,7 @@ func otherTests() []chainTest {
 			"held by Pause spec.paused, or the annotation cluster.x-k8s.io/paused: the Cluster is paused",
 		}},
 		{"deleting", cluster(func(c *clusterv1.Cluster) { c.DeletionTimestamp = new(metav1.NewTime(start)) }), []string{
-			"Deleting by ClusterAPI: calls BeforeClusterDelete, where an extension is registered for it",
+			"Deleting by ClusterAPI: hook BeforeClusterDelete is due",
 		}},
 		{"creating", with(func(u *upgrade) { u.controlPlane, u.members, u.groups = "", nil, nil }), []string{
 			"Creating by ClusterAPI: the Cluster's topology is being created at v1.31.0",

@@ -15,7 +15,7 @@ func chainLines(c *Chain) []line {
 	if c == nil {
 		return nil
 	}
-	upgrade := line{subject: "Upgrade", state: string(c.State), message: c.Now}
+	upgrade := line{subject: "Upgrade", state: string(c.State), message: c.Now, brief: c.Brief}
 	if !c.Target.IsZero() {
 		upgrade.state = fmt.Sprintf("%s, to %s: %s", c.State, c.Target, c.Now)
 		upgrade.message = ""
@@ -26,11 +26,11 @@ func chainLines(c *Chain) []line {
 	all := []line{upgrade}
 	for _, s := range c.Steps {
 		if s.State == StepRunning {
-			all = append(all, line{subject: s.describe(), state: fmt.Sprintf("%d of %d machines", s.Updated, s.Machines), gone: "not running any more"})
+			all = append(all, line{subject: s.describe(), state: fmt.Sprintf("%d of %d machines", s.Updated, s.Machines), gone: "ended"})
 		}
 	}
 	for _, h := range c.Holds {
-		all = append(all, line{subject: fmt.Sprintf("Held by %s %s", h.Kind, h.By), state: h.Message, gone: "not any more"})
+		all = append(all, line{subject: fmt.Sprintf("Held by %s %s", h.Kind, h.By), state: h.Message, gone: "no longer"})
 	}
 	if c.Disagreement != "" {
 		all = append(all, line{subject: "Note", state: c.Disagreement, gone: "the condition and the objects agree again"})

@@ -57,6 +57,7 @@ func computeChain(f Facts, now time.Time) Chain {
 		report.From, report.Began = p.From, p.Began.UTC()
 	}
 	report.State = c.chainState(report)
+	report.Brief = isBrief(c.decision.Action, report.State)
 	if report.State == ChainCreating && c.state.ControlPlane.Provisioned {
 		report.Now = fmt.Sprintf("the Cluster is being created at %s: its control plane is not initialized yet", c.state.Target)
 	}
@@ -227,6 +228,18 @@ func (c *chainComputation) shareStops() []plan.Operation {
 	return shared.Operations
 }
 
+// isBrief reports whether an action usually is over within a second. A hook that holds the upgrade is not.
+func isBrief(a chain.Action, state ChainState) bool {
+	switch a.(type) {
+	case chain.CallHook:
+		return state == ChainUpgrading
+	case chain.Note, chain.RaiseWorkers:
+		return true
+	default:
+		return false
+	}
+}
+
 // describeNow says what is due, as the rules have it.
 func describeNow(d chain.Decision) string {
 	if d.Reason == chain.NoSource {
@@ -234,11 +247,11 @@ func describeNow(d chain.Decision) string {
 	}
 	switch action := d.Action.(type) {
 	case chain.CallHook:
-		text := fmt.Sprintf("calls %s", action.Hook)
+		text := fmt.Sprintf("hook %s", action.Hook)
 		if !action.Step.IsZero() {
 			text += " for " + action.Step.String()
 		}
-		return text + ", where an extension is registered for it"
+		return text + " is due"
 	case chain.Note:
 		return "records: " + d.Message
 	case chain.RaiseWorkers:

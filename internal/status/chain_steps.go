@@ -98,7 +98,7 @@ func (c *chainComputation) observe() []Step {
 
 // observedSteps are those that Events tell of, and that are over: nothing is on its way there any more, and nothing has to go there.
 func (c *chainComputation) observedSteps() []Step {
-	c.notKnown = append(c.notKnown, "which steps are done, beyond what Events still tell: the controller of this upgrade records none")
+	c.notKnown = append(c.notKnown, "steps that are done and whose Events have expired: Cluster API does not record steps")
 	return slices.DeleteFunc(slices.Clone(c.observed), func(s Step) bool {
 		if s.Kind == plan.ControlPlaneUpgrade {
 			return c.state.ControlPlane.Upgrading && c.state.ControlPlane.Version.Equal(s.To)

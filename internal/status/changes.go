@@ -48,7 +48,7 @@ type line struct {
 	subject, state, message string
 	// gone is what to say when the thing is not in the report any more.
 	gone string
-	// brief is a state of Cluster API's own that lasts a second: people do not follow it.
+	// brief is a state that lasts a second: people do not follow it.
 	brief bool
 }
 
@@ -73,13 +73,13 @@ func lines(r Report) []line {
 		l := line{subject: fmt.Sprintf("Machine %s (%s)", m.Name, m.Group), state: fmt.Sprintf("%s, %s", m.State, m.Version), gone: "gone"}
 		if u, under := updates[m.Name]; under {
 			l.state, l.message = u.describe(), u.Text()
-			l.brief = u.State == Marked || u.State == Finished
+			l.brief = u.State == Marked || u.State == Queued || u.State == Finished
 		}
 		all = append(all, l)
 	}
 	for _, b := range r.Blocked {
 		all = append(all, line{
-			subject: fmt.Sprintf("%s %s is blocked", b.Kind, b.Name), state: b.Reason, message: b.Message, gone: "not any more",
+			subject: fmt.Sprintf("%s %s is blocked", b.Kind, b.Name), state: b.Reason, message: b.Message, gone: "no longer",
 		})
 	}
 	for _, d := range r.Dirty {

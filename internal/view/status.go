@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -43,7 +44,7 @@ func statusTable(s Screen, r status.Report, now time.Time) string {
 	})
 	formatBlocked(&buffer, s, r.Blocked, now)
 	if !s.All {
-		formatMessages(&buffer, s, r.Updates)
+		formatMessages(&buffer, s, r.Updates, r.Blocked)
 	}
 	formatList(&buffer, s, "Not applied to running machines", len(r.Dirty), func(i int) (string, string) {
 		d := r.Dirty[i]
@@ -69,18 +70,28 @@ func formatBlocked(buffer *strings.Builder, s Screen, blocked []status.Blocked, 
 	})
 }
 
-// formatMessages lists what the updates that are worked on have to say.
-func formatMessages(buffer *strings.Builder, s Screen, updates []status.Update) {
-	said := slices.DeleteFunc(slices.Clone(updates), func(u status.Update) bool { return !isWorkedOn(u) || u.Text() == "" })
+// formatMessages lists the messages of updates under way, without those that are listed as blocked.
+func formatMessages(buffer *strings.Builder, s Screen, updates []status.Update, blocked []status.Blocked) {
+	isBlocked := func(u status.Update) bool {
+		return slices.ContainsFunc(blocked, func(b status.Blocked) bool { return b.Kind == "Machine" && b.Name == u.Machine })
+	}
+	said := slices.DeleteFunc(slices.Clone(updates), func(u status.Update) bool {
+		return !isWorkedOn(u) || u.Text() == "" || isBlocked(u)
+	})
 	formatList(buffer, s, "Messages", len(said), func(i int) (string, string) { return said[i].Machine, said[i].Text() })
 }
 
 // statusVerdict answers how the upgrade is going, and how many machines are not up to date.
 func statusVerdict(r status.Report, now time.Time) string {
-	parts := []string{machinesVerdict(r)}
+	var parts []string
+	blocked := describeBlocked(r.Blocked)
 	if r.Chain != nil {
-		parts = []string{chainVerdict(r.Chain, now), parts[0]}
+		parts = append(parts, chainVerdict(r.Chain, blocked, now))
 	}
+	if blocked != "" && (r.Chain == nil || r.Chain.State != status.ChainUpgrading) {
+		parts = append(parts, fmt.Sprintf("Updates are blocked in %s.", blocked))
+	}
+	parts = append(parts, machinesVerdict(r))
 	words, failed := inPlaceVerdict(r.InPlace)
 	switch {
 	case failed:
@@ -89,6 +100,21 @@ func statusVerdict(r status.Report, now time.Time) string {
 		parts = append(parts, words)
 	}
 	return strings.Join(parts, " ")
+}
+
+// describeBlocked names the groups that have blocked updates, and the reasons; empty where there are none.
+func describeBlocked(blocked []status.Blocked) string {
+	const shown = 3
+	var words []string
+	for _, b := range blocked {
+		if word := fmt.Sprintf("%s (%s)", cmp.Or(b.Group, b.Name), b.Reason); !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	if more := len(words) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:shown], ", "), more)
+	}
+	return strings.Join(words, ", ")
 }
 
 // statusTone is bad where a person must do something, and fair where something is held or under way.
@@ -142,6 +168,9 @@ func machinesVerdict(r status.Report) string {
 	case total.Machines == 0:
 		return fmt.Sprintf("No machine exists; %d missing.", total.Missing)
 	case done == total.Machines && total.Missing == 0:
+		if r.Chain != nil && r.Chain.State != status.ChainUpToDate {
+			return fmt.Sprintf("All machines have what their groups specify now (%d).", done)
+		}
 		return fmt.Sprintf("All machines are up to date (%d).", done)
 	}
 	parts := []string{fmt.Sprintf("%d of %s up to date", done, are(total.Machines, "machine"))}

@@ -22,7 +22,8 @@ func formatChain(buffer *strings.Builder, s Screen, c *status.Chain, now time.Ti
 		return
 	}
 	paragraph := func(words string) { s.paragraph(buffer, words) }
-	if c.Now != "" && c.State != status.ChainUpToDate {
+	// The verdict on a Cluster without an upgrade contains what is true now.
+	if c.Now != "" && len(c.Steps) > 0 {
 		paragraph("Now: " + c.Now + ".")
 	}
 	formatSteps(buffer, s, c.Steps, now)
@@ -48,8 +49,8 @@ func formatHolds(buffer *strings.Builder, s Screen, holds []status.Hold, now tim
 	})
 }
 
-// chainVerdict answers how an upgrade is going.
-func chainVerdict(c *status.Chain, now time.Time) string {
+// chainVerdict answers how an upgrade is going. blocked names what is blocked in it; empty where nothing is.
+func chainVerdict(c *status.Chain, blocked string, now time.Time) string {
 	words := ""
 	switch c.State {
 	case status.ChainUnknown:
@@ -58,6 +59,9 @@ func chainVerdict(c *status.Chain, now time.Time) string {
 		return restingVerdict(c)
 	case status.ChainUpgrading:
 		words = "is under way"
+		if blocked != "" {
+			words = "is blocked in " + blocked
+		}
 	case status.ChainHeld:
 		words = "is held by " + describeHolder(c.Holds)
 	case status.ChainPaused:

@@ -155,7 +155,7 @@ func TestChainVerdict(t *testing.T) {
 			"The upgrade to v1.33.1 is held by something that the objects do not show; 1 of 2 steps are done. It is run by windlass manager.",
 		},
 	} {
-		if got := chainVerdict(&test.chain, statusNow); got != test.want {
+		if got := chainVerdict(&test.chain, "", statusNow); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}

@@ -29,7 +29,7 @@ func WriteTree(w io.Writer, s Screen, r status.Report, now time.Time) error {
 		formatHolds(&buffer, s, r.Chain.Holds, now)
 	}
 	formatBlocked(&buffer, s, r.Blocked, now)
-	formatMessages(&buffer, s, r.Updates)
+	formatMessages(&buffer, s, r.Updates, r.Blocked)
 	return writeText(w, buffer.String())
 }
 

@@ -35,6 +35,8 @@ type screen struct {
 	shown *status.Report
 	// drawn says that the terminal shows a frame.
 	drawn bool
+	// disagreed is when the condition and the objects began to disagree; zero while they agree.
+	disagreed time.Time
 }
 
 func newScreen(cmd *cobra.Command, format view.Format) *screen {
@@ -49,6 +51,9 @@ func newScreen(cmd *cobra.Command, format view.Format) *screen {
 // show shows a status if it is not the one that is shown already.
 func (s *screen) show(r status.Report, now time.Time) error {
 	before := s.shown
+	if before != nil && !s.format.Structured() {
+		r = s.omitBriefNote(r, now)
+	}
 	if before != nil && reflect.DeepEqual(*before, r) {
 		return nil
 	}
@@ -67,6 +72,24 @@ func (s *screen) show(r status.Report, now time.Time) error {
 		return view.WriteStatus(s.out, s.format, s.layout, r, now)
 	}
 	return view.WriteChanges(s.out, status.Changes(*before, r), now)
+}
+
+// omitBriefNote omits a disagreement of condition and objects that is younger than a re-read: controllers need
+// about a second to write a condition.
+func (s *screen) omitBriefNote(r status.Report, now time.Time) status.Report {
+	switch {
+	case r.Chain == nil:
+	case r.Chain.Disagreement == "":
+		s.disagreed = time.Time{}
+	case s.disagreed.IsZero():
+		s.disagreed = now
+		fallthrough
+	case now.Sub(s.disagreed) < contextAge/2:
+		quiet := *r.Chain
+		quiet.Disagreement = ""
+		r.Chain = &quiet
+	}
+	return r
 }
 
 // draw draws the latest status on the terminal.
