@@ -78,6 +78,9 @@ func TestVerdict(t *testing.T) {
 			"1 of 2 machines can be updated in place, 1 is replaced, because no UpdatePolicy keeps it."},
 		{"no machine yet", func(f *Facts) { f.Objects.Machines = nil; surge(f) },
 			"1 of 2 groups cannot be updated in place, 1 can be updated in place."},
+		{"a failed update", func(f *Facts) {
+			f.Objects.Machines[1].Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase": "Failed"}`
+		}, "All 2 machines can be updated in place; 1 update is blocked or failed now."},
 		{"one machine", func(f *Facts) { f.Objects.Machines = f.Objects.Machines[:1] }, "The only machine can be updated in place."},
 	} {
 		t.Run(test.name, func(t *testing.T) {

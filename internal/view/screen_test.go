@@ -22,7 +22,7 @@ func TestColorsOnlyRepeat(t *testing.T) {
 		write func(*strings.Builder, Screen) error
 		want  string
 	}{
-		{"status", func(b *strings.Builder, s Screen) error { return WriteStatus(b, Table, s, failed, statusNow) }, "\x1b[31m11 of 22"},
+		{"status", func(b *strings.Builder, s Screen) error { return WriteStatus(b, Table, s, failed, statusNow) }, "\x1b[31mUpdates are blocked in md-0"},
 		{"tree", func(b *strings.Builder, s Screen) error { return WriteTree(b, s, failed, statusNow) }, "\x1b[31m████"},
 		{"at rest", func(b *strings.Builder, s Screen) error { return WriteTree(b, s, resting, statusNow) }, "\x1b[32mAll machines"},
 		{"safe", func(b *strings.Builder, s Screen) error {

@@ -112,6 +112,28 @@ func TestChainGolden(t *testing.T) {
 	}
 }
 
+// TestBlockedVerdict checks that the verdict names what a person must act on.
+func TestBlockedVerdict(t *testing.T) {
+	blocked := []status.Blocked{
+		{Kind: "Machine", Name: "m", Group: "a", Reason: v1alpha1.UpdateFailedReason},
+		{Kind: "MachineDeployment", Name: "a-1", Group: "a", Reason: v1alpha1.UpdateFailedReason},
+		{Kind: "MachineDeployment", Name: "b-1", Group: "b", Reason: v1alpha1.NotCoveredReason},
+	}
+	to := version.MustParse("v1.33.1")
+	for state, want := range map[status.ChainState]string{
+		status.ChainUpgrading: "The upgrade to v1.33.1 is blocked in a (UpdateFailed), b (NotCovered). " +
+			"It is run by Cluster API. There are no machines.",
+		status.ChainUpToDate: "No upgrade is under way: everything is at v1.33.1. " +
+			"Updates are blocked in a (UpdateFailed), b (NotCovered). There are no machines.",
+	} {
+		chain := status.Chain{State: state, Target: to, Engine: status.ClusterAPI}
+		r := status.Report{Chain: &chain, Blocked: blocked}
+		if got := statusVerdict(r, statusNow); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestChainVerdict(t *testing.T) {
 	to := version.MustParse("v1.33.1")
 	held := func(holds ...status.Hold) status.Chain {

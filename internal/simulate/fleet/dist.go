@@ -106,7 +106,7 @@ func ParseDistribution(s string) (Distribution, error) {
 		first, second, found := strings.Cut(strings.TrimPrefix(text, "p50="), ",")
 		second = strings.TrimSpace(second)
 		if !found || !strings.HasPrefix(second, "p90=") {
-			return Distribution{}, fmt.Errorf("the distribution %q has no p90; write p50=12m,p90=15m", s)
+			return Distribution{}, fmt.Errorf("the distribution %q has no p90; write \"p50=12m,p90=15m\", with the quotes inside {}", s)
 		}
 		a, b, err := parsePair(first, strings.TrimPrefix(second, "p90="))
 		if err != nil {
