@@ -31,7 +31,7 @@ type sample struct {
 const slow = "windlass simulate --scenario config/samples/simulate/telco.yaml"
 
 // TestSamples runs every command that a page shows with its output ("$ windlass …" in a console block), in a terminal of
-// 100 columns, and compares. WINDLASS_UPDATE=1 writes the pages anew.
+// 100 columns, and compares. WINDLASS_UPDATE=1 writes the pages again.
 func TestSamples(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	binary, kubeconfig := linkToTest(t), serveSamples(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-// SameOperation reports whether two operations do the same to the same groups, whatever the reason. The order of the
+// sameOperation reports whether two operations do the same to the same groups, whatever the reason. The order of the
 // groups within an operation does not count: an engine may move several at once.
-func SameOperation(a, b plan.Operation) bool {
+func sameOperation(a, b plan.Operation) bool {
 	return a.Kind == b.Kind && a.From == b.From && a.To == b.To &&
 		slices.Equal(slices.Sorted(slices.Values(a.Groups)), slices.Sorted(slices.Values(b.Groups)))
 }
@@ -31,7 +31,7 @@ func WriteComparison(w io.Writer, s Screen, planned, observed []plan.Operation) 
 		}
 		if i < len(planned) && i < len(observed) {
 			row[3] = "differs"
-			if SameOperation(planned[i], observed[i]) {
+			if sameOperation(planned[i], observed[i]) {
 				row[3] = "equal"
 			}
 		}

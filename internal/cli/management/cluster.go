@@ -65,7 +65,7 @@ type Cluster struct {
 // ErrNoCluster says that nothing names a management cluster.
 var ErrNoCluster = errors.New("it names no cluster; choose one with --kubeconfig or KUBECONFIG")
 
-// ConnectUnlessManifests is connect for commands that read manifests instead.
+// ConnectUnlessManifests is Connect for commands that read manifests instead.
 func ConnectUnlessManifests(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {
 	m, namespace, err := Connect(kube)
 	if errors.Is(err, ErrNoCluster) {
@@ -240,7 +240,7 @@ func List[T client.Object, L any, P listOf[L]](
 	}
 }
 
-// ListKnown is list by value, and finds none where the server does not know the kind.
+// ListKnown is List by value, and finds none where the server does not know the kind.
 func ListKnown[V any, L any, T interface {
 	*V
 	client.Object

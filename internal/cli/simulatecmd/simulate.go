@@ -56,8 +56,6 @@ const example = `  # 30,000 nodes in place, beside replacing them, with charts
   windlass simulate prod --to v1.33.0 --print-scenario > prod.yaml
   windlass simulate --scenario prod.yaml --verify`
 
-// cli.ExitUnsafe means that a run of windlass simulate broke an invariant.
-
 // options are the flags of windlass simulate.
 type options struct {
 	// plan has those that windlass plan has, too.
@@ -176,7 +174,7 @@ func (o *options) override(cmd *cobra.Command, f scenario.File) scenario.File {
 	return f
 }
 
-// Parse parses the flags. On an error the input still has the format, if that much could be parsed.
+// parse parses the flags. On an error the input still has the format, if that much could be parsed.
 func (o *options) parse(cmd *cobra.Command) (planinput.Input, error) {
 	in, err := o.plan.Parse(cmd.Flags().Changed)
 	if err == nil && !slices.Contains(formats(), string(in.Format)) {

@@ -17,7 +17,7 @@ type Objects struct {
 	Groups                map[string]Fact
 	// Machines are sorted by name.
 	Machines map[string][]Fact
-	// Others are of kinds that not every History follows.
+	// Others are of kinds that not every History follows, sorted by kind and name.
 	Others []Fact
 }
 
@@ -40,9 +40,13 @@ func newObjects(facts map[types.UID]Fact, cluster types.NamespacedName) Objects 
 			o.Others = append(o.Others, f)
 		}
 	}
-	for _, machines := range o.Machines {
-		slices.SortFunc(machines, func(a, b Fact) int { return cmp.Compare(a.Name, b.Name) })
+	byName := func(a, b Fact) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	}
+	for _, machines := range o.Machines {
+		slices.SortFunc(machines, byName)
+	}
+	slices.SortFunc(o.Others, byName)
 	return o
 }
 

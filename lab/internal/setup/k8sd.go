@@ -16,8 +16,8 @@ const K8sdName = "k8sd"
 // k8sdPort is the port of the stand-in's process at which it is k8sd.
 const k8sdPort = "k8sd"
 
-// K8sdChild describes the stand-in for k8sd as a process of a plane. lab is the path of windlass-lab.
-func K8sdChild(lab string, duration time.Duration) devplane.Child {
+// k8sdChild describes the stand-in for k8sd as a process of a plane. lab is the path of windlass-lab.
+func k8sdChild(lab string, duration time.Duration) devplane.Child {
 	return devplane.Child{
 		Name: UpdaterProcess(K8sdName), Path: lab,
 		Args: []string{
@@ -37,7 +37,7 @@ func AddK8sd(ctx context.Context, plane *devplane.Plane, lab string, duration ti
 		return false, err
 	}
 	err = addUpdater(ctx, plane, K8sdName, func(c client.WithWatch) error {
-		if _, err := plane.AddChild(ctx, K8sdChild(lab, duration)); err != nil {
+		if _, err := plane.AddChild(ctx, k8sdChild(lab, duration)); err != nil {
 			return fmt.Errorf("starting k8sd: %w", err)
 		}
 		return awaitUpdater(ctx, c, K8sdName)
