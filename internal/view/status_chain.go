@@ -23,7 +23,9 @@ func formatChain(buffer *strings.Builder, s Screen, c *status.Chain, now time.Ti
 	}
 	paragraph := func(words string) { s.paragraph(buffer, words) }
 	// The verdict on a Cluster without an upgrade contains what is true now.
-	if c.Now != "" && len(c.Steps) > 0 {
+	underWay := c.State == status.ChainUpgrading || c.State == status.ChainHeld ||
+		c.State == status.ChainPaused && len(c.Steps) > 0
+	if c.Now != "" && underWay {
 		paragraph("Now: " + c.Now + ".")
 	}
 	formatSteps(buffer, s, c.Steps, now)
