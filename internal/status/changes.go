@@ -73,7 +73,7 @@ func lines(r Report) []line {
 		l := line{subject: fmt.Sprintf("Machine %s (%s)", m.Name, m.Group), state: fmt.Sprintf("%s, %s", m.State, m.Version), gone: "gone"}
 		if u, under := updates[m.Name]; under {
 			l.state, l.message = u.describe(), u.Text()
-			l.brief = u.State == Marked || u.State == Queued || u.State == Finished
+			l.brief = u.State == Marked || u.State == Finished
 		}
 		all = append(all, l)
 	}
