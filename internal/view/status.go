@@ -168,10 +168,7 @@ func machinesVerdict(r status.Report) string {
 	case total.Machines == 0:
 		return fmt.Sprintf("No machine exists; %d missing.", total.Missing)
 	case done == total.Machines && total.Missing == 0:
-		if r.Chain != nil && r.Chain.State != status.ChainUpToDate {
-			return fmt.Sprintf("All machines have what their groups specify now (%d).", done)
-		}
-		return fmt.Sprintf("All machines are up to date (%d).", done)
+		return completeVerdict(r.Chain, done)
 	}
 	parts := []string{fmt.Sprintf("%d of %s up to date", done, are(total.Machines, "machine"))}
 	for _, s := range status.States() {
@@ -183,6 +180,15 @@ func machinesVerdict(r status.Report) string {
 		parts = append(parts, fmt.Sprintf("%d missing", total.Missing))
 	}
 	return strings.Join(parts, "; ") + "."
+}
+
+// completeVerdict is for a Cluster whose machines are all up to date. During an upgrade a group may still specify the
+// version from before.
+func completeVerdict(c *status.Chain, machines int) string {
+	if c != nil && c.State != status.ChainUpToDate {
+		return fmt.Sprintf("All machines have what their groups specify now (%d).", machines)
+	}
+	return fmt.Sprintf("All machines are up to date (%d).", machines)
 }
 
 // lasting counts machines whose state lasts a second as what they are for people: a machine that Cluster API has

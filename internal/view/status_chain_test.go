@@ -120,16 +120,19 @@ func TestBlockedVerdict(t *testing.T) {
 		{Kind: "MachineDeployment", Name: "b-1", Group: "b", Reason: v1alpha1.NotCoveredReason},
 	}
 	to := version.MustParse("v1.33.1")
-	for state, want := range map[status.ChainState]string{
-		status.ChainUpgrading: "The upgrade to v1.33.1 is blocked in a (UpdateFailed), b (NotCovered). " +
-			"It is run by Cluster API. There are no machines.",
-		status.ChainUpToDate: "No upgrade is under way: everything is at v1.33.1. " +
-			"Updates are blocked in a (UpdateFailed), b (NotCovered). There are no machines.",
+	for _, test := range []struct {
+		state status.ChainState
+		want  string
+	}{
+		{status.ChainUpgrading, "The upgrade to v1.33.1 is blocked in a (UpdateFailed), b (NotCovered). " +
+			"It is run by Cluster API. There are no machines."},
+		{status.ChainUpToDate, "No upgrade is under way: everything is at v1.33.1. " +
+			"Updates are blocked in a (UpdateFailed), b (NotCovered). There are no machines."},
 	} {
-		chain := status.Chain{State: state, Target: to, Engine: status.ClusterAPI}
+		chain := status.Chain{State: test.state, Target: to, Engine: status.ClusterAPI}
 		r := status.Report{Chain: &chain, Blocked: blocked}
-		if got := statusVerdict(r, statusNow); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := statusVerdict(r, statusNow); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
 		}
 	}
 }
