@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // TestExitCodesAreDocumented compares the table with its page.
@@ -21,5 +24,21 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	}
 	if !strings.HasSuffix(string(page), want.String()) {
 		t.Errorf("docs/reference/exit-codes.md does not end with\n%s", want.String())
+	}
+}
+
+// TestErrorsArePrintable checks that an error keeps its lines, and shows no control sequence to a terminal.
+func TestErrorsArePrintable(t *testing.T) {
+	t.Parallel()
+	root := &cobra.Command{Use: "windlass", RunE: func(*cobra.Command, []string) error {
+		return errors.New("Machine \x1b[2Jm-1 failed:\n\tno space")
+	}}
+	root.SetArgs([]string{})
+	var stderr strings.Builder
+	if code := Run(t.Context(), root, &stderr); code != ExitFailure {
+		t.Errorf("the exit code is %d, want %d", code, ExitFailure)
+	}
+	if got, want := stderr.String(), "windlass: Machine \uFFFD[2Jm-1 failed:\n    no space\n"; got != want {
+		t.Errorf("stderr is %q, want %q", got, want)
 	}
 }

@@ -32,7 +32,9 @@ func Run(ctx context.Context, root *cobra.Command, stderr io.Writer) ExitCode {
 	if errors.As(err, &coded) && coded.Silent {
 		return coded.Code
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), describeConflict(err.Error()))
+	// Names and messages in an error may be from a cluster or a file that nobody has checked.
+	message := strings.TrimSuffix(Indented(describeConflict(err.Error()), ""), "\n")
+	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), message)
 	return coded.Code
 }
 

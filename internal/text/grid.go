@@ -48,8 +48,8 @@ func longestWord(s string) string {
 }
 
 // minColumn is the width that no column falls below, however narrow the table must be. Wrapped names
-// of fewer characters are unreadable.
-const minColumn = 8
+// of fewer characters are unreadable. Only a table that then fits has columns of narrowColumn.
+const minColumn, narrowColumn = 8, 6
 
 // fitColumns returns the width of each column. Columns are as wide as their content. Where they exceed
 // the limit, the widest share what the others leave.
@@ -79,12 +79,20 @@ func fitColumns(rows [][]string, limit int) []int {
 }
 
 // capColumns lowers the widest columns to one width, so that all together take at most free columns if
-// that leaves minColumn to each.
+// that leaves minColumn, or else narrowColumn, to each.
 func capColumns(widths []int, free int) []int {
 	rest := slices.Sorted(slices.Values(widths))
+	least, wide, narrow := minColumn, 0, 0
+	for _, width := range rest {
+		wide += min(width, minColumn)
+		narrow += min(width, narrowColumn)
+	}
+	if wide > free && narrow <= free {
+		least = narrowColumn
+	}
 	limit := 0
 	for i, width := range rest {
-		limit = max(free/(len(rest)-i), minColumn)
+		limit = max(free/(len(rest)-i), least)
 		if width > limit {
 			break
 		}

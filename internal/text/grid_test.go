@@ -89,7 +89,7 @@ func TestFitColumns(t *testing.T) {
 					t.Fatalf("column %d is %d wide although its content of %d fits", i, widths[i], natural[i])
 				}
 			}
-		case limit >= 3*columns+1+columns*minColumn && sum > limit:
+		case limit >= 3*columns+1+columns*narrowColumn && sum > limit:
 			t.Fatalf("the table is %d wide, the limit is %d", sum, limit)
 		}
 	})

@@ -95,3 +95,17 @@ Note: not shown: x
 		})
 	}
 }
+
+// TestTopicsFit checks that long names leave room for their texts on a narrow screen.
+func TestTopicsFit(t *testing.T) {
+	topics := []topic{{name: "control plane, general, batch", text: strings.Repeat("some words ", 10)}}
+	for _, width := range []int{44, 50, 80} {
+		var got strings.Builder
+		formatTopics(&got, Screen{Width: width}, "Machines", topics)
+		for line := range strings.Lines(got.String()) {
+			if n := len(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("a line has %d columns on a screen of %d: %q", n, width, line)
+			}
+		}
+	}
+}

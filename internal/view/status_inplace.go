@@ -15,8 +15,7 @@ func formatInPlace(buffer *strings.Builder, s Screen, r *status.InPlaceUpgrades,
 	if r == nil {
 		return
 	}
-	groups := slices.DeleteFunc(slices.Clone(r.Groups), func(g status.GroupUpgrade) bool { return !s.All && !g.State.IsOpen() })
-	machines := slices.DeleteFunc(slices.Clone(r.Machines), func(m status.MachineUpgrade) bool { return !s.All && !m.State.IsOpen() })
+	groups, machines := openUpgrades(s, r)
 	if len(groups) == 0 && len(machines) == 0 && r.Lock == nil {
 		return
 	}
@@ -29,6 +28,27 @@ func formatInPlace(buffer *strings.Builder, s Screen, r *status.InPlaceUpgrades,
 	if r.Lock != nil {
 		buffer.WriteString("\n" + text.Printable(fmt.Sprintf("The lock of the control plane is %s, for %s.", r.Lock.Describe(), formatAge(now, r.Lock.Since))) + "\n")
 	}
+	formatWhy(buffer, s, groups, machines)
+}
+
+// openUpgrades returns the upgrades that go on or wait for somebody, or all where all are to be shown.
+func openUpgrades(s Screen, r *status.InPlaceUpgrades) ([]status.GroupUpgrade, []status.MachineUpgrade) {
+	if r == nil {
+		return nil, nil
+	}
+	groups := slices.DeleteFunc(slices.Clone(r.Groups), func(g status.GroupUpgrade) bool {
+		return !s.All && !g.State.IsOpen()
+	})
+	machines := slices.DeleteFunc(slices.Clone(r.Machines), func(m status.MachineUpgrade) bool {
+		return !s.All && !m.State.IsOpen()
+	})
+	return groups, machines
+}
+
+// formatWhy lists the messages of upgrades.
+func formatWhy(
+	buffer *strings.Builder, s Screen, groups []status.GroupUpgrade, machines []status.MachineUpgrade,
+) {
 	said := saidOfUpgrades(groups, machines)
 	formatList(buffer, s, "Why", len(said), func(i int) (string, string) { return said[i][0], said[i][1] })
 }

@@ -87,7 +87,7 @@ func formatTopics(buffer *strings.Builder, s Screen, title string, topics []topi
 	buffer.WriteString("\n" + title + ":\n")
 	nameWidth := 0
 	if s.Width > 0 {
-		nameWidth = maxTopicWidth
+		nameWidth = max(min(maxTopicWidth, s.Width-minTextWidth-4), minTextWidth)
 	}
 	width := 0
 	for _, t := range topics {

@@ -30,6 +30,8 @@ func WriteTree(w io.Writer, s Screen, r status.Report, now time.Time) error {
 	}
 	formatBlocked(&buffer, s, r.Blocked, now)
 	formatMessages(&buffer, s, r.Updates, r.Blocked)
+	groups, machines := openUpgrades(s, r.InPlace)
+	formatWhy(&buffer, s, groups, machines)
 	return writeText(w, buffer.String())
 }
 

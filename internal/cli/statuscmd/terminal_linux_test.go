@@ -139,6 +139,7 @@ func TestStatusTerminal(t *testing.T) {
 		}
 		api.Put(o)
 	}
+	t.Setenv("TERM", "xterm")
 	terminal := openTerminal(t)
 	terminal.resize(60, 20)
 	ended := make(chan error, 1)
@@ -155,10 +156,10 @@ func TestStatusTerminal(t *testing.T) {
 	if !fits(first, 60, 20) || !strings.HasPrefix(strings.Join(first, " "), "The upgrade to v1.32.1 is under way") {
 		t.Errorf("the first frame does not fit 60x20, or is not the upgrade: %q", first)
 	}
-	const clear = `"windlass\u001b[2J\u0007 ` // What a name or a message from a cluster must not do.
+	const hostile = `"windlass\u001b[2J\u0007 ` // What a name or a message from a cluster must not do.
 	put(`{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: prod-cp, namespace: team-a},
 spec: {version: v1.32.1, replicas: 1}, status: {version: v1.31.2, conditions: [
-{type: windlass.dev/UpdateBlocked, status: "True", reason: NotCovered, message: ` + clear + strings.Repeat("Machine /spec/version ", 20) + `"}]}}`)
+{type: windlass.dev/UpdateBlocked, status: "True", reason: NotCovered, message: ` + hostile + strings.Repeat("Machine /spec/version ", 20) + `"}]}}`)
 	terminal.until("the message is there", func(lines []string) bool {
 		if !fits(lines, 60, 20) {
 			t.Errorf("a frame does not fit 60x20: %q", lines)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"reflect"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ type screen struct {
 	format view.Format
 	layout view.Screen
 	// size returns the columns and rows of the terminal, which shows only the latest status, as a tree. It is nil for
-	// files and pipes, and for documents.
+	// files and pipes, for documents, and for a terminal that cannot move its cursor (TERM=dumb).
 	size func() (width, height int)
 	// tick comes each second while there is a terminal, because what is drawn there has ages.
 	tick  <-chan time.Time
@@ -41,7 +42,7 @@ type screen struct {
 
 func newScreen(cmd *cobra.Command, format view.Format) *screen {
 	s := &screen{out: cmd.OutOrStdout(), format: format, layout: cli.NewScreen(cmd)}
-	if terminal := cli.Terminal(s.out); terminal != nil && format == view.Table {
+	if terminal := cli.Terminal(s.out); terminal != nil && format == view.Table && os.Getenv("TERM") != "dumb" {
 		s.size = func() (width, height int) { return cli.TerminalSize(terminal) }
 		s.tick = time.Tick(time.Second)
 	}
