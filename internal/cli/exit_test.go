@@ -38,7 +38,7 @@ func TestErrorsArePrintable(t *testing.T) {
 	if code := Run(t.Context(), root, &stderr); code != ExitFailure {
 		t.Errorf("the exit code is %d, want %d", code, ExitFailure)
 	}
-	if got, want := stderr.String(), "windlass: Machine \uFFFD[2Jm-1 failed:\n    no space\n"; got != want {
+	if got, want := stderr.String(), "windlass: Machine \uFFFD[2Jm-1 failed:\n\tno space\n"; got != want {
 		t.Errorf("stderr is %q, want %q", got, want)
 	}
 }

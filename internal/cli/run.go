@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -33,7 +35,12 @@ func Run(ctx context.Context, root *cobra.Command, stderr io.Writer) ExitCode {
 		return coded.Code
 	}
 	// Names and messages in an error may be from a cluster or a file that nobody has checked.
-	message := strings.TrimSuffix(Indented(describeConflict(err.Error()), ""), "\n")
+	message := strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, describeConflict(err.Error()))
 	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), message)
 	return coded.Code
 }
