@@ -28,7 +28,7 @@ var buildVersion = "dev"
 
 func main() {
 	root := newRootCommand()
-	cli.NameAsPlugin(root, os.Args[0], "extension", "manager")
+	cli.NameAsPlugin(root, os.Args[0], os.Args[1:], "extension", "manager")
 	os.Exit(int(cli.Run(context.Background(), root, root.ErrOrStderr())))
 }
 

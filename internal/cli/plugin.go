@@ -17,15 +17,17 @@ import (
 // Usage lines follow from the annotation. Help texts and follow-up commands are written with NAME, some
 // of them by other processes into objects, so that whatever is printed is changed on its way out: "NAME
 // VERB" to "kubectl NAME VERB". processes are the verbs that name a running process in messages, and
-// stay.
-func NameAsPlugin(root *cobra.Command, program string, processes ...string) {
+// stay. args are the arguments of this process: what programs read (-o json, -o yaml) is not changed.
+func NameAsPlugin(root *cobra.Command, program string, args []string, processes ...string) {
 	name := root.Name()
 	if strings.TrimSuffix(filepath.Base(program), ".exe") != "kubectl-"+name {
 		return
 	}
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + name}
 	named := newRenamer(name, verbs(root, processes))
-	root.SetOut(&renamed{Writer: os.Stdout, renamer: named})
+	if !FindFormat(args).Structured() {
+		root.SetOut(&renamed{Writer: os.Stdout, renamer: named})
+	}
 	root.SetErr(&renamed{Writer: os.Stderr, renamer: named})
 }
 

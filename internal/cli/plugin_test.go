@@ -35,7 +35,7 @@ func TestNameAsPlugin(t *testing.T) {
 	} {
 		root := &cobra.Command{Use: "tool"}
 		root.AddCommand(&cobra.Command{Use: "plan"}, &cobra.Command{Use: "manager"})
-		NameAsPlugin(root, program, "manager")
+		NameAsPlugin(root, program, nil, "manager")
 		if got := root.CommandPath(); got != want {
 			t.Errorf("%s calls itself %q, want %q", program, got, want)
 		}

@@ -57,7 +57,9 @@ func (v *Verification) Add(s VerifiedStudy, counterexample *Counterexample) {
 	v.Studies = append(v.Studies, s)
 	v.States, v.Transitions, v.Seconds = v.States+s.States, v.Transitions+s.Transitions, v.Seconds+s.Seconds
 	v.Complete = v.Complete && s.Complete
-	v.Safe, v.Counterexample = counterexample == nil, counterexample
+	if counterexample != nil {
+		v.Safe, v.Counterexample = false, counterexample
+	}
 }
 
 // WriteVerification shows a verification.

@@ -162,22 +162,25 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// TestWaitDraws checks that ages on a terminal grow while nothing changes.
+// TestWaitDraws checks that ages on a terminal grow while nothing changes, and that a change counts after the rest.
 func TestWaitDraws(t *testing.T) {
 	var out bytes.Buffer
-	tick, changed := make(chan time.Time), make(chan struct{})
+	tick, rested, changed := make(chan time.Time), make(chan time.Time), make(chan struct{}, 1)
 	s := screen{
-		out: &out, format: "table", tick: tick, shown: &status.Report{Cluster: "prod"}, drawn: true,
+		out: &out, format: "table", tick: tick, shown: &status.Report{Cluster: "prod"},
 		size: func() (width, height int) { return 40, 10 },
 	}
+	changed <- struct{}{}
 	ended := make(chan error)
-	go func() { ended <- s.wait(t.Context(), changed, nil) }()
+	go func() { ended <- s.wait(t.Context(), rested, changed, nil) }()
+	// Whoever receives the second has not returned after the first.
 	tick <- midnight
-	close(changed)
+	tick <- midnight
+	rested <- midnight
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(out.String(), home+"There are no machines.") {
+	if !strings.Contains(out.String(), home+"There are no machines.") {
 		t.Errorf("a second later %q is drawn", out.String())
 	}
 }

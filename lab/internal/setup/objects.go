@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -119,6 +120,9 @@ func NotTrue(conditions []metav1.Condition, kind string) string {
 	return ""
 }
 
+// watchAgain is how long after the end of a watch the next one begins.
+const watchAgain = 100 * time.Millisecond
+
 // Await watches objects until check returns "" for one of them, and returns that object. When ctx ends
 // first, the error has what check returned last.
 func Await[T client.Object](
@@ -143,7 +147,10 @@ func Await[T client.Object](
 			}
 		}
 		w.Stop()
-		if ctx.Err() != nil {
+		// A server that ends watches at once is not asked in a busy loop.
+		select {
+		case <-time.After(watchAgain):
+		case <-ctx.Done():
 			return none, fmt.Errorf("waiting for %T: %s (%w)", none, missing, context.Cause(ctx))
 		}
 	}
