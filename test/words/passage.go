@@ -39,7 +39,8 @@ func plain(content string) []passage {
 }
 
 var (
-	fence = regexp.MustCompile("^\\s*(```+|~~~+)")
+	// Text behind the mark begins a block only, and text with a backquote is a code span.
+	fence = regexp.MustCompile("^\\s*(```+|~~~+)([^`]*)$")
 	span  = regexp.MustCompile("`+[^`]+`+")
 )
 
@@ -54,7 +55,7 @@ func markdown(content string) []passage {
 			open, lines[i] = mark[1], ""
 		case open != "":
 			lines[i] = ""
-			if len(mark) > 1 && strings.HasPrefix(mark[1], open) {
+			if mark != nil && strings.HasPrefix(mark[1], open) && strings.TrimSpace(mark[2]) == "" {
 				open = ""
 			}
 		}

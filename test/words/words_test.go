@@ -68,6 +68,7 @@ func TestRun(t *testing.T) {
 		"docs/page.md": "# Mend\n\n" +
 			"```sh\nmend\n````\n\nmend `mend` this cannot\nbe had\n\n" +
 			"~~~\n```\nmend\n~~~\n",
+		"docs/fences.md": "```sh\n```console\nmend\n```\n\nmend\n\n```x``` begins no block:\nmend\n",
 		"a.go": "package a\n\nimport \"mend\"\n\n// mend in a comment.\n" +
 			"type addMend struct {\n\tkey string `json:\"mend\"`\n}\n\n" +
 			"var text = \"this cannot \" +\n\t\"be had\" + key + `\nand\nmended`\n" +
@@ -100,13 +101,15 @@ func TestRun(t *testing.T) {
 		found    int
 		want     string
 	}{
-		{found: 12, want: `Makefile:1: "Mend": use "fix"
+		{found: 14, want: `Makefile:1: "Mend": use "fix"
 a.go:6: "Mend": use "fix"
 a.go:11: "be had": use "is unavailable; cannot get"
 a.go:13: "mended": use "fix"
 a.go:14: "whoever": use "the person or program that"
 a.go:15: "mending": use "fix"
 config/crd.yaml:4: "goes on": use "continue"
+docs/fences.md:6: "mend": use "fix"
+docs/fences.md:9: "mend": use "fix"
 docs/page.md:1: "Mend": use "fix"
 docs/page.md:7: "mend": use "fix"
 docs/page.md:8: "be had": use "is unavailable; cannot get"
