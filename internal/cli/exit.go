@@ -24,8 +24,8 @@ var exitCodes = []struct {
 	meaning string
 }{
 	{ExitOK, "the command did what it was asked to do, or the answer is yes"},
-	{ExitFailure, "wrong usage or input, an operation that failed, or a check that found an error"},
-	{ExitRefused, "the input is valid, but what it asks for is impossible: for example, no legal plan exists"},
+	{ExitFailure, "wrong usage or input, a command that could not do its work, or a check that found an error"},
+	{ExitRefused, "the input is valid, but its goal is not reached: no legal plan exists, or an upgrade is refused, fails or is cancelled"},
 	{ExitUnfinished, "the upgrade continues, but the command no longer follows it"},
 	{ExitUnsafe, "a simulated run violated a safety property"},
 }

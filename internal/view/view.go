@@ -84,7 +84,7 @@ func show(w io.Writer, f Format, document any, t texts) error {
 // writeText writes a finished text in one call, so that a failing writer leaves as little as it can.
 func writeText(w io.Writer, text string) error {
 	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("writing the plan: %w", err)
+		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -49,6 +50,20 @@ func (e *ReadError) Error() string { return fmt.Sprintf("reading %s: %v", e.Item
 
 // Unwrap returns the error of the request.
 func (e *ReadError) Unwrap() error { return e.Err }
+
+// IsOutage reports whether a request failed because the server was not reached, or could not answer for now. The same
+// request may succeed later.
+func IsOutage(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || meta.IsNoMatchError(err) {
+		return false
+	}
+	refused, answered := errors.AsType[*apierrors.StatusError](err)
+	if !answered {
+		return true
+	}
+	code := refused.ErrStatus.Code
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+}
 
 // Cluster is what is needed of one: to read objects, and to find the API version of a control plane's kind.
 type Cluster struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,6 +35,8 @@ type screen struct {
 	// tick comes each second while there is a terminal, because what is drawn there has ages.
 	tick  <-chan time.Time
 	shown *status.Report
+	// outage is why what is shown may be old; nil where it is not.
+	outage error
 	// drawn says that the terminal shows a frame.
 	drawn bool
 	// disagreed is when the condition and the objects began to disagree; zero while they agree.
@@ -75,6 +78,29 @@ func (s *screen) show(r status.Report, now time.Time) error {
 	return view.WriteChanges(s.out, status.Changes(*before, r), now)
 }
 
+// showOutage says once that the management cluster does not answer, and once that it answers again. Documents say
+// nothing of it.
+func (s *screen) showOutage(outage error, now time.Time) error {
+	before := s.outage
+	s.outage = outage
+	switch {
+	case (before == nil) == (outage == nil) || s.format.Structured():
+		return nil
+	case s.size != nil && s.shown != nil:
+		return s.draw(now)
+	case s.size != nil:
+		return nil
+	case outage == nil:
+		return view.WriteChanges(s.out, []string{"The management cluster answers again"}, now)
+	default:
+		return view.WriteChanges(s.out, []string{describeOutage(outage)}, now)
+	}
+}
+
+func describeOutage(outage error) string {
+	return fmt.Sprintf("The management cluster does not answer, so this may be old; it is asked again: %v", outage)
+}
+
 // omitBriefNote omits a disagreement of condition and objects that is younger than a re-read: controllers need
 // about a second to write a condition.
 func (s *screen) omitBriefNote(r status.Report, now time.Time) status.Report {
@@ -99,6 +125,11 @@ func (s *screen) draw(now time.Time) error {
 	width, height := s.size()
 	layout := s.layout
 	layout.Width = width
+	if s.outage != nil {
+		if err := view.WriteNotes(&tree, layout, []string{describeOutage(s.outage)}); err != nil {
+			return err
+		}
+	}
 	if err := view.WriteTree(&tree, layout, *s.shown, now); err != nil {
 		return err
 	}
@@ -157,6 +188,9 @@ func follow(ctx context.Context, w *management.Watch, reader reader, screen *scr
 			return err
 		}
 		report := status.Compute(facts, now)
+		if err := screen.showOutage(reader.outage, now); err != nil {
+			return err
+		}
 		if err := screen.show(report, now); err != nil {
 			return err
 		}
@@ -165,7 +199,7 @@ func follow(ctx context.Context, w *management.Watch, reader reader, screen *scr
 			return nil
 		}
 		rested := time.After(restFactor * time.Since(now))
-		if err := screen.wait(ctx, rested, w.Changed, readAgain(facts)); err != nil {
+		if err := screen.wait(ctx, rested, w.Changed, readAgain(facts, reader.outage)); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -201,8 +235,8 @@ func (s *screen) wait(ctx context.Context, rested <-chan time.Time, changed <-ch
 }
 
 // readAgain tells when what is not watched must be read again, if it is a part of what is shown.
-func readAgain(f status.Facts) <-chan time.Time {
-	if f.Upgrade == nil && f.Lock == nil {
+func readAgain(f status.Facts, outage error) <-chan time.Time {
+	if f.Upgrade == nil && f.Lock == nil && outage == nil {
 		return nil
 	}
 	return time.After(contextAge)
@@ -229,25 +263,47 @@ type reader struct {
 	// upgrade is what was last read of the upgrade's context, and readAt when that was.
 	upgrade *status.UpgradeFacts
 	readAt  time.Time
+	// hasRead says that everything could be read once, and lock is what was last read of the lock.
+	hasRead bool
+	lock    *corev1.ConfigMap
+	// outage is why the last read was answered from what was read before; nil where it was not.
+	outage error
 }
 
+// read reads a Cluster. While an outage lasts, what is not watched is what it was before.
 func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) {
 	f, err := fetchFacts(ctx, r.cached, r.key)
 	if err != nil {
 		return f, err
 	}
-	if err := fetchLock(ctx, r.live, &f); err != nil || f.Upgrade == nil {
+	err = r.readLive(ctx, &f, now)
+	r.outage = nil
+	if !r.hasRead || !management.IsOutage(err) {
+		r.hasRead = r.hasRead || err == nil
+		r.lock = f.Lock
 		return f, err
+	}
+	r.outage, f.Lock = err, r.lock
+	if f.Upgrade != nil && r.upgrade != nil {
+		f.Upgrade = new(*r.upgrade)
+	}
+	return f, nil
+}
+
+// readLive reads what is not watched into f, unless it is younger than contextAge.
+func (r *reader) readLive(ctx context.Context, f *status.Facts, now time.Time) error {
+	if err := fetchLock(ctx, r.live, f); err != nil || f.Upgrade == nil {
+		return err
 	}
 	if r.upgrade != nil && now.Sub(r.readAt) < contextAge {
 		f.Upgrade = new(*r.upgrade)
-		return f, nil
+		return nil
 	}
-	if err := fetchUpgradeContext(ctx, r.live, &f); err != nil {
-		return f, err
+	if err := fetchUpgradeContext(ctx, r.live, f); err != nil {
+		return err
 	}
 	r.upgrade, r.readAt = f.Upgrade, now
-	return f, nil
+	return nil
 }
 
 func watchedObjects(f status.Facts) []client.Object {

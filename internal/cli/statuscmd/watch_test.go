@@ -6,16 +6,23 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/test/apiserver"
 )
@@ -141,6 +148,68 @@ func TestStatusScreen(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOutage checks that a Cluster is followed while the API server cannot answer for what is not watched, and what is
+// said of that.
+func TestOutage(t *testing.T) {
+	handler, _ := apiserver.Start(t, upgradingObjectsYAML)
+	down := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down && strings.Contains(r.URL.Path, "clusterclasses") {
+			http.Error(w, "etcd has no leader", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(apiserver.Kubeconfig(server)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := cli.NewKubeFlags()
+	flags.KubeConfig = &kubeconfig
+	m, namespace, err := management.Connect(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reader{cached: m, live: m, key: types.NamespacedName{Namespace: namespace, Name: "prod"}}
+	down = true
+	if _, err := r.read(t.Context(), midnight); err == nil {
+		t.Error("the first read during an outage returns no error")
+	}
+	down = false
+	before, err := r.read(t.Context(), midnight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	s := screen{out: &out, format: "table"}
+	for i, step := range []struct {
+		down bool
+		want string
+	}{
+		{true, "00:00:00 The management cluster does not answer, so this may be old; it is asked again: "},
+		{true, ""},
+		{false, "00:00:00 The management cluster answers again\n"},
+		{false, ""},
+	} {
+		down = step.down
+		after, err := r.read(t.Context(), midnight.Add(time.Duration(i+1)*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(status.Compute(before, midnight), status.Compute(after, midnight)); diff != "" {
+			t.Errorf("step %d: the status differs (-before +after):\n%s", i, diff)
+		}
+		out.Reset()
+		if err := s.showOutage(r.outage, midnight); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.String(); !strings.HasPrefix(got, step.want) || (step.want == "") != (got == "") {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
 	}
 }
 
