@@ -41,6 +41,9 @@ with one change of cluster.spec.topology.version.
 
 It plans the shortest legal chain, shows it and says why before anything happens.
 
+Tables are as wide as the terminal, or as the variable COLUMNS if it is exported. In files and
+pipes each row is one line.
+
 ` + cli.ExitCodes(),
 		Version: buildVersion,
 	}
