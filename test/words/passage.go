@@ -55,7 +55,7 @@ func markdown(content string) []passage {
 			open, lines[i] = mark[1], ""
 		case open != "":
 			lines[i] = ""
-			if mark != nil && strings.HasPrefix(mark[1], open) && strings.TrimSpace(mark[2]) == "" {
+			if len(mark) > 2 && strings.HasPrefix(mark[1], open) && strings.TrimSpace(mark[2]) == "" {
 				open = ""
 			}
 		}

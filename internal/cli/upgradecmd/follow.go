@@ -202,15 +202,6 @@ func (f *follower) unfinished(err error) error {
 	return &cli.ExitError{Code: cli.ExitUnfinished, Err: fmt.Errorf("%w; the upgrade continues. Fix: to follow it, run windlass status %s -n %s -w", err, f.target.cluster.Name, f.target.cluster.Namespace)}
 }
 
-// end reports whether what was waited for has ended, and prints that it ended well; the error says otherwise.
-func (f *follower) end(v reading, now time.Time) (ended bool, err error) {
-	ended, err = f.intent.outcome(f.target, v)
-	if !ended || err != nil {
-		return ended, err
-	}
-	return true, f.printer.verdict(f.intent.success(f.target, v), now)
-}
-
 // untilEnd reports whether the end was reached, and how that was, or else why it was not.
 func (f *follower) untilEnd(ctx context.Context, w *management.Watch, cached management.Cluster) (reached bool, err error) {
 	impatient := f.clock.After(patience)
