@@ -113,14 +113,16 @@ E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-remediation e2e-annot
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
 ifdef IN_ORDER
 after = $(filter $(1),$(MAKECMDGOALS))
-# What needs processors, one job after another, all the while.
-unit-root: $(call after,$(LINT_JOBS))
+# Tests that compare durations have the machine to themselves. Linters come before them, because they
+# fail fast, and all else after them.
+e2e-chain: $(call after,$(LINT_JOBS))
+e2e-inplace: $(call after,e2e-chain $(LINT_JOBS))
+# What needs processors, one job after another.
+unit-root: $(call after,e2e-inplace $(LINT_JOBS))
 unit-lab: $(call after,unit-root)
 unit-parts unit-house differential: $(call after,unit-lab)
 trust: $(call after,$(UNIT_JOBS))
 kubelets: $(call after,trust)
-# Tests that compare durations have no other plane beside them.
-e2e-inplace: $(call after,e2e-chain)
 trust: $(call after,e2e-inplace)
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
