@@ -117,13 +117,12 @@ after = $(filter $(1),$(MAKECMDGOALS))
 # fail fast, and all else after them.
 e2e-chain: $(call after,$(LINT_JOBS))
 e2e-inplace: $(call after,e2e-chain $(LINT_JOBS))
-# What needs processors, one job after another.
-unit-root: $(call after,e2e-inplace $(LINT_JOBS))
-unit-lab: $(call after,unit-root)
+# What needs processors, one job after another. What other jobs wait for comes first.
+unit-lab: $(call after,e2e-inplace $(LINT_JOBS))
 unit-parts unit-house differential: $(call after,unit-lab)
-trust: $(call after,$(UNIT_JOBS))
+trust: $(call after,e2e-inplace unit-lab unit-parts unit-house differential)
 kubelets: $(call after,trust)
-trust: $(call after,e2e-inplace)
+unit-root: $(call after,$(filter-out unit-root,$(UNIT_JOBS)) kubelets e2e-inplace $(LINT_JOBS))
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
 e2e-engine e2e-remediation: $(call after,e2e-inplace)
