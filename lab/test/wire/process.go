@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -15,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -125,6 +123,7 @@ func (e *Process) start(t *testing.T, executable string, arguments []string) {
 		t.Fatal(err)
 	}
 	e.command.Stdout, e.command.Stderr = file, file
+	e.command.Env = append(os.Environ(), environment(t)...)
 	if err := e.command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -217,28 +216,6 @@ func (e *Process) Log(t *testing.T) string {
 		t.Error(err)
 	}
 	return string(data)
-}
-
-// Memory returns the most memory that the process has had resident, in bytes. It works on Linux only.
-func (e *Process) Memory(t *testing.T) int64 {
-	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.SplitSeq(string(data), "\n") {
-		value, found := strings.CutPrefix(line, "VmHWM:")
-		if !found {
-			continue
-		}
-		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kilobytes << 10
-	}
-	t.Fatal("/proc says nothing about the memory of the process")
-	return 0
 }
 
 // Client returns a client that trusts the process, and presents a certificate where there is one.
