@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,4 +68,16 @@ func exists(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+// TestVerbsArePackages checks that cmd/windlass contains only main.go: each verb is a package in internal/cli.
+func TestVerbsArePackages(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "cmd", "windlass", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
+	if want := []string{filepath.Join("..", "cmd", "windlass", "main.go")}; !slices.Equal(files, want) {
+		t.Errorf("cmd/windlass has the files %q, want only main.go", files)
+	}
 }

@@ -156,7 +156,8 @@ var rules = []rule{
 		internal/snapshot internal/text internal/updatepolicy internal/upgradegraph
 	`},
 	{pkg: "internal/doctor", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/snapshot internal/status internal/updatepolicy
+		api/v1alpha1 internal/capi internal/snapshot internal/status internal/text
+		internal/updatepolicy
 	`},
 	{pkg: "internal/gate", kind: pure, imports: `api/v1alpha1 internal/text pkg/version`},
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
@@ -208,8 +209,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/simulate/inventory", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/inplace internal/inplace/cover
-		internal/simulate/fleet internal/simulate/scenario internal/snapshot internal/updatepolicy
-		pkg/plan pkg/version
+		internal/simulate/fleet internal/simulate/scenario internal/snapshot internal/text
+		internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/page", kind: pure, imports: `
 		internal/simulate/whatif internal/text embed

@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -87,4 +89,18 @@ func cmdAPIServer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(server.Close)
 	ts.Defer(server.CloseClientConnections)
 	ts.Check(os.WriteFile(kubeconfig, []byte(apiserver.Kubeconfig(server)), 0o600))
+}
+
+// TestHelpTexts checks that each help text lists exit codes once at most, and never by another name.
+func TestHelpTexts(t *testing.T) {
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if n := strings.Count(cmd.Long, "Exit codes:"); n > 1 || strings.Contains(strings.ToLower(cmd.Long), "exit status") {
+			t.Errorf("%s --help lists exit codes %d times, or calls them exit status:\n%s", cmd.CommandPath(), n, cmd.Long)
+		}
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+	}
+	check(newRootCommand())
 }

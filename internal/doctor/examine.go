@@ -39,10 +39,16 @@ var checks = []check{
 	{id: CheckUnread, global: true, run: checkUnread},
 }
 
-// Examine runs all checks: first what they sum up to for each group, then each check's findings. Every check that could be
-// made and found nothing wrong says so.
-func Examine(f Facts) []Finding {
+// Examine runs all checks. It returns first what they sum up to for each group, then each check's findings. Every check
+// that could run and found nothing wrong has a finding. The verdict answers in one sentence whether the machines can be
+// updated in place.
+func Examine(f Facts) (found []Finding, answer string) {
 	groups := listGroups(f)
+	found = examine(f, groups)
+	return found, verdict(f, groups, found)
+}
+
+func examine(f Facts, groups []group) []Finding {
 	var all []Finding
 	for _, c := range checks {
 		if slices.ContainsFunc(c.needs, f.unread) {

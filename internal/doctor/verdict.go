@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// Verdict answers in one sentence whether the machines of a cluster can be updated in place. found must be what
-// Examine returned for f, which begins with one finding for each group. It counts machines, or groups while no machine exists.
-func Verdict(f Facts, found []Finding) string {
-	groups := listGroups(f)
+// verdict answers in one sentence whether the machines of a cluster can be updated in place. found begins with one
+// finding for each group. It counts machines, or groups while no machine exists.
+func verdict(f Facts, groups []group, found []Finding) string {
 	what, total := "machine", 0
 	for _, g := range groups {
 		total += len(g.machines)
@@ -33,10 +34,10 @@ func Verdict(f Facts, found []Finding) string {
 	}
 	words := describeKept(total, counts, replaced, what)
 	if n := countFailed(found); n > 0 {
-		words += fmt.Sprintf("; %s blocked or failed now", are(n, "update"))
+		words += fmt.Sprintf("; %s blocked or failed now", text.CountAre(n, "update"))
 	}
 	if n := countUnrun(f, found); n > 0 {
-		words += fmt.Sprintf("; %s could not run", plural(n, "check"))
+		words += fmt.Sprintf("; %s could not run", text.Count(n, "check"))
 	}
 	return words + "."
 }
@@ -70,11 +71,11 @@ func describeKept(total int, counts map[Severity]int, replaced int, what string)
 		case total == 1:
 			parts = append(parts, "The only "+what+" "+k.one)
 		case k.n == total:
-			parts = append(parts, fmt.Sprintf(k.whole, plural(total, what)))
+			parts = append(parts, fmt.Sprintf(k.whole, text.Count(total, what)))
 		case len(parts) > 0:
 			parts = append(parts, fmt.Sprintf("%d %s", k.n, pick(k.n, k.one, k.many)))
 		default:
-			parts = append(parts, fmt.Sprintf("%d of %s %s", k.n, plural(total, what), pick(k.n, k.one, k.many)))
+			parts = append(parts, fmt.Sprintf("%d of %s %s", k.n, text.Count(total, what), pick(k.n, k.one, k.many)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -90,8 +91,6 @@ func countFailed(found []Finding) int {
 	}
 	return failed
 }
-
-func are(n int, what string) string { return plural(n, what) + pick(n, " is", " are") }
 
 // countUnrun counts the checks that were left out, or that could not tell something.
 func countUnrun(f Facts, found []Finding) int {
@@ -115,5 +114,3 @@ func pick(n int, one, many string) string {
 	}
 	return many
 }
-
-func plural(n int, what string) string { return fmt.Sprintf("%d %s", n, pick(n, what, what+"s")) }

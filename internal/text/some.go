@@ -13,3 +13,19 @@ func JoinSome(items []string, most int, separator string) string {
 	}
 	return strings.Join(items, separator)
 }
+
+// Count returns a number with what is counted: "1 machine", "2 machines".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// CountAre returns Count with the verb that belongs to it: "1 machine is", "2 machines are".
+func CountAre(n int, what string) string {
+	if n == 1 {
+		return Count(n, what) + " is"
+	}
+	return Count(n, what) + " are"
+}

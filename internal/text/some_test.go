@@ -18,3 +18,13 @@ func TestJoinSome(t *testing.T) {
 		t.Errorf("the items were changed: %q", items)
 	}
 }
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int][2]string{
+		0: {"0 steps", "0 steps are"}, 1: {"1 step", "1 step is"}, 2: {"2 steps", "2 steps are"},
+	} {
+		if got := [2]string{text.Count(n, "step"), text.CountAre(n, "step")}; got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

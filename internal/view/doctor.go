@@ -69,7 +69,7 @@ func examinationTable(s Screen, e Examination) string {
 		hint = " (--all shows them)"
 	}
 	buffer.WriteString("\n")
-	s.paragraph(&buffer, fmt.Sprintf("%s, %s, %d OK%s.", count(found[doctor.Error], "error"),
-		count(found[doctor.Warning], "warning"), found[doctor.OK], hint))
+	s.paragraph(&buffer, fmt.Sprintf("%s, %s, %d OK%s.", text.Count(found[doctor.Error], "error"),
+		text.Count(found[doctor.Warning], "warning"), found[doctor.OK], hint))
 	return buffer.String()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -127,12 +128,12 @@ func minorsAfter(from version.Minor, route []version.Version) int {
 
 // describe says what a plan does, and what that saves.
 func (s summary) describe() string {
-	words := fmt.Sprintf("%s and %s", count(s.controlPlaneUpgrades, "control plane upgrade"), count(s.workerStops, "worker stop"))
+	words := fmt.Sprintf("%s and %s", text.Count(s.controlPlaneUpgrades, "control plane upgrade"), text.Count(s.workerStops, "worker stop"))
 	if s.rollouts == 0 && s.everyMinor == 0 {
 		return words + "."
 	}
 	const against = "upgrading every worker at every minor"
-	rollouts := count(s.rollouts, "worker rollout")
+	rollouts := text.Count(s.rollouts, "worker rollout")
 	switch saved := s.everyMinor - s.rollouts; {
 	case saved > 0:
 		return fmt.Sprintf("%s: %s instead of %d, %d saved against %s.", words, rollouts, s.everyMinor, saved, against)
@@ -141,11 +142,4 @@ func (s summary) describe() string {
 	default:
 		return fmt.Sprintf("%s: %s, as many as %s.", words, rollouts, against)
 	}
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

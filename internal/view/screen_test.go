@@ -109,3 +109,14 @@ func TestTopicsFit(t *testing.T) {
 		}
 	}
 }
+
+// TestCounterexampleStays checks that a study without a fault does not hide what an earlier one found.
+func TestCounterexampleStays(t *testing.T) {
+	v := Verification{Safe: true, Complete: true}
+	found := &Counterexample{Study: "hooks", Problem: "skew"}
+	v.Add(VerifiedStudy{Name: "hooks", Complete: true}, found)
+	v.Add(VerifiedStudy{Name: "reads", Complete: true}, nil)
+	if v.Safe || v.Counterexample != found {
+		t.Errorf("safe is %t, the counterexample %v", v.Safe, v.Counterexample)
+	}
+}

@@ -170,7 +170,7 @@ func machinesVerdict(r status.Report) string {
 	case done == total.Machines && total.Missing == 0:
 		return completeVerdict(r.Chain, done)
 	}
-	parts := []string{fmt.Sprintf("%d of %s up to date", done, are(total.Machines, "machine"))}
+	parts := []string{fmt.Sprintf("%d of %s up to date", done, text.CountAre(total.Machines, "machine"))}
 	for _, s := range status.States() {
 		if n := total.Count[s]; n > 0 && s != status.UpToDate {
 			parts = append(parts, fmt.Sprintf("%d %s", n, stateWords[s]))
@@ -216,14 +216,6 @@ func addCounts(a, b status.Counts) status.Counts {
 		sum[state] += n
 	}
 	return sum
-}
-
-// are counts something and says the verb that belongs to it.
-func are(n int, what string) string {
-	if n == 1 {
-		return count(n, what) + " is"
-	}
-	return count(n, what) + " are"
 }
 
 // shownGroupRows is how many groups the narrow table tells apart.

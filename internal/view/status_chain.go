@@ -88,7 +88,7 @@ func describeUpgrade(c *status.Chain, words string, now time.Time) string {
 		began = fmt.Sprintf("began %s ago and ", formatAge(now, c.Began))
 	}
 	if len(c.Steps) > 0 {
-		progress = fmt.Sprintf("; %d of %s done", countDone(c.Steps), are(len(c.Steps), "step"))
+		progress = fmt.Sprintf("; %d of %s done", countDone(c.Steps), text.CountAre(len(c.Steps), "step"))
 	}
 	return fmt.Sprintf("The upgrade %sto %s %s%s. It %sis run by %s.", from, c.Target, words, progress, began, engineWords[c.Engine])
 }
@@ -147,13 +147,13 @@ func formatSteps(buffer *strings.Builder, screen Screen, steps []status.Step, no
 		firstDone, lastNext = max(0, states[status.StepDone]-shownDone), len(steps)-max(0, states[status.StepNext]-shownNext)
 	}
 	if firstDone > 0 {
-		add("done", count(firstDone, "step")+" before these", "", "")
+		add("done", text.Count(firstDone, "step")+" before these", "", "")
 	}
 	for _, s := range steps[firstDone:lastNext] {
 		add(strings.ToLower(string(s.State)), describeStep(s, screen.All), describeStepMachines(s), describeStepTime(s, now))
 	}
 	if more := len(steps) - lastNext; more > 0 {
-		add("next", count(more, "step")+" after these", "", "")
+		add("next", text.Count(more, "step")+" after these", "", "")
 	}
 	buffer.WriteString("\n")
 	screen.table(buffer, []string{"State", "Step", "Machines", "Time"}, rows)

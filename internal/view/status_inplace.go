@@ -80,9 +80,9 @@ func inPlaceVerdict(r *status.InPlaceUpgrades) (words string, anyFailed bool) {
 	case open == 0:
 		return "", false
 	case failed > 0:
-		return fmt.Sprintf("%d of %s in place by annotation failed.", failed, count(open, "upgrade")), true
+		return fmt.Sprintf("%d of %s in place by annotation failed.", failed, text.Count(open, "upgrade")), true
 	default:
-		return "Annotations ask for " + count(open, "upgrade") + " in place.", false
+		return "Annotations ask for " + text.Count(open, "upgrade") + " in place.", false
 	}
 }
 

@@ -89,7 +89,7 @@ func clusterBranch(r status.Report, now time.Time) branch {
 		return root
 	}
 	root.done, root.total = countDone(r.Chain.Steps), len(r.Chain.Steps)
-	root.text = fmt.Sprintf("%d of %s", root.done, count(root.total, "step"))
+	root.text = fmt.Sprintf("%d of %s", root.done, text.Count(root.total, "step"))
 	if r.Chain.ETA.Known() {
 		root.text += ", ETA " + describeEstimate(r.Chain.ETA, now)
 	}
@@ -116,7 +116,7 @@ func groupBranches(r status.Report, now time.Time) []branch {
 		idleGroups++
 	}
 	if idleGroups > 0 {
-		all = append(all, progressBranch(count(idleGroups, "more group"), idle))
+		all = append(all, progressBranch(text.Count(idleGroups, "more group"), idle))
 	}
 	return all
 }

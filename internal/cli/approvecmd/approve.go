@@ -27,11 +27,7 @@ approve all with --all-pending. --step with a whole version also approves a futu
 
 --list shows what holds the Cluster's upgrade and since when, the approvals, and the annotations
 before-upgrade.hook.cluster.cluster.x-k8s.io/NAME, which hold an upgrade before it begins. --annotation NAME removes
-one.` + clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + `/NAME, which hold an upgrade before it
-begins; --annotation NAME takes one away.
-
-The exit status is 0 if it is done, or was already; 3 if nothing waits that could be approved, or no such approval
-or annotation is there; and 1 for other failures.`
+one.`
 
 const example = `  # What does the upgrade wait for?
   windlass approve my-cluster -n my-namespace --list

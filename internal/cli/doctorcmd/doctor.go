@@ -94,11 +94,11 @@ func New() *cobra.Command {
 }
 
 func report(cmd *cobra.Command, format view.Format, all bool, facts doctor.Facts) error {
-	findings := doctor.Examine(facts)
+	findings, verdict := doctor.Examine(facts)
 	cluster := facts.Objects.Cluster
 	e := view.Examination{
 		Namespace: cluster.Namespace, Cluster: cluster.Name,
-		Verdict: doctor.Verdict(facts, findings), Worst: doctor.Worst(findings), Findings: findings,
+		Verdict: verdict, Worst: doctor.Worst(findings), Findings: findings,
 	}
 	screen := cli.NewScreen(cmd)
 	screen.All = all

@@ -41,7 +41,7 @@ func (w *Watch) newCache(m Cluster, key types.NamespacedName) (cache.Cache, erro
 			&clusterv1.MachineDeployment{}: ofCluster, &clusterv1.Machine{}: ofCluster, &clusterv1.MachinePool{}: ofCluster,
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
-			// Whatever else goes wrong may fix itself, and is tried again.
+			// Other errors may be temporary: the watch is tried again.
 			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
 				w.fail(&ReadError{Item: r.TypeDescription(), Err: fmt.Errorf("watching: %w", err)})
 				return

@@ -37,8 +37,8 @@ the lock of the control plane. -o wide, json and yaml also show upgrades that ha
 
 Records that cannot be read are shown as unreadable.
 
---watch continues until it is interrupted, or until the upgrade that it follows is done. On a terminal it redraws the
-status, elsewhere it prints a line for each change. With -o json or -o yaml it prints a document for each change.
+--watch continues until it is interrupted, or until the upgrade that it follows is done. On a terminal it draws a tree,
+elsewhere it prints a line for each change. With -o json or -o yaml it prints a document for each change.
 
 -o wide adds all steps and groups, versions, operation ids, messages, queued machines and measured durations.`
 

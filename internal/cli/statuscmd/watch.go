@@ -78,18 +78,16 @@ func (s *screen) show(r status.Report, now time.Time) error {
 	return view.WriteChanges(s.out, status.Changes(*before, r), now)
 }
 
-// showOutage says once that the management cluster does not answer, and once that it answers again. Documents say
-// nothing of it.
+// showOutage shows once that the management cluster does not answer, and once that it answers again. An outage begins
+// after the first status was shown. JSON and YAML do not contain it.
 func (s *screen) showOutage(outage error, now time.Time) error {
 	before := s.outage
 	s.outage = outage
 	switch {
 	case (before == nil) == (outage == nil) || s.format.Structured():
 		return nil
-	case s.size != nil && s.shown != nil:
-		return s.draw(now)
 	case s.size != nil:
-		return nil
+		return s.draw(now)
 	case outage == nil:
 		return view.WriteChanges(s.out, []string{"The management cluster answers again"}, now)
 	default:
@@ -145,7 +143,7 @@ func (s *screen) draw(now time.Time) error {
 	return nil
 }
 
-// What terminals do with output. Lines are overwritten in place: a screen that is erased first flickers.
+// Control sequences of terminals. Frames overwrite lines in place, because a screen that is erased first flickers.
 const (
 	home      = "\x1b[H"
 	eraseLine = "\x1b[K"

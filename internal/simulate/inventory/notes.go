@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -22,16 +23,16 @@ func (m *measurement) notes(cluster string, target version.Version) []string {
 		told = append(told, "how long deleting a machine takes could not be measured: no group that made its new machines one after another says when an old one was gone")
 	}
 	if m.retried > 0 {
-		told = append(told, fmt.Sprintf("left out: %s of updaters that took more than one attempt; see failures.updateFails", count(m.retried, "time")))
+		told = append(told, fmt.Sprintf("left out: %s of updaters that took more than one attempt; see failures.updateFails", text.Count(m.retried, "time")))
 	}
 	if m.strange > 0 {
-		told = append(told, fmt.Sprintf("left out: %s that cannot be of one machine's update, or cannot be read", count(m.strange, "duration")))
+		told = append(told, fmt.Sprintf("left out: %s that cannot be of one machine's update, or cannot be read", text.Count(m.strange, "duration")))
 	}
 	if m.unchanged > 0 {
-		told = append(told, fmt.Sprintf("left out: %s of cluster %s whose last update in place changed no version", count(m.unchanged, "machine"), cluster))
+		told = append(told, fmt.Sprintf("left out: %s of cluster %s whose last update in place changed no version", text.Count(m.unchanged, "machine"), cluster))
 	}
 	if m.elsewhere > 0 {
-		told = append(told, fmt.Sprintf("left out: %s of cluster %s not at %s", count(m.elsewhere, "machine"), cluster, target))
+		told = append(told, fmt.Sprintf("left out: %s of cluster %s not at %s", text.Count(m.elsewhere, "machine"), cluster, target))
 	}
 	return told
 }
@@ -41,7 +42,7 @@ func (s *samples) notes(who string) []string {
 	add := func(what string, took []time.Duration) {
 		if len(took) > 0 {
 			told = append(told, fmt.Sprintf("measured: %s, %s to %s, from %s (%s)",
-				what, slices.Min(took).Round(time.Second), slices.Max(took).Round(time.Second), count(len(took), "machine"), who))
+				what, slices.Min(took).Round(time.Second), slices.Max(took).Round(time.Second), text.Count(len(took), "machine"), who))
 		}
 	}
 	add("creating a machine", s.create)
@@ -51,12 +52,4 @@ func (s *samples) notes(who string) []string {
 		add(fmt.Sprintf("updater %q until the node is Ready", name), s.updaters[name])
 	}
 	return told
-}
-
-// count is a number of things in words.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
