@@ -113,19 +113,18 @@ E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-remediation e2e-annot
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
 ifdef IN_ORDER
 after = $(filter $(1),$(MAKECMDGOALS))
-# Tests that compare durations have the machine to themselves. Linters come before them, because they
-# fail fast, and all else after them.
-e2e-chain: $(call after,$(LINT_JOBS))
-e2e-inplace: $(call after,e2e-chain $(LINT_JOBS))
+# Tests that compare durations have the machine to themselves: these two mostly wait. Linters come
+# before them, because they fail fast, and all else after them.
+e2e-chain e2e-inplace: $(call after,$(LINT_JOBS))
 # What needs processors, one job after another. What other jobs wait for comes first.
-unit-lab: $(call after,e2e-inplace $(LINT_JOBS))
+unit-lab: $(call after,e2e-chain e2e-inplace $(LINT_JOBS))
 unit-parts unit-house differential: $(call after,unit-lab)
-trust: $(call after,e2e-inplace unit-lab unit-parts unit-house differential)
+trust: $(call after,e2e-chain e2e-inplace unit-lab unit-parts unit-house differential)
 kubelets: $(call after,trust)
-unit-root: $(call after,$(filter-out unit-root,$(UNIT_JOBS)) kubelets e2e-inplace $(LINT_JOBS))
+unit-root: $(call after,$(filter-out unit-root,$(UNIT_JOBS)) kubelets e2e-chain e2e-inplace $(LINT_JOBS))
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
-e2e-engine e2e-remediation: $(call after,e2e-inplace)
+e2e-engine e2e-remediation: $(call after,e2e-chain e2e-inplace)
 e2e-small: $(call after,e2e-engine)
 e2e-annotated: $(call after,e2e-remediation)
 e2e-devplane: $(call after,e2e-annotated trust)

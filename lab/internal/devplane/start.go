@@ -97,7 +97,7 @@ func (s *starter) claim() error {
 	if err := prepareStateDir(s.layout); err != nil {
 		return err
 	}
-	lock, ok, err := acquireLock(s.layout)
+	lock, ok, err := awaitLock(s.layout)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // layout names what lies in a state directory.
@@ -192,6 +193,22 @@ func acquireLock(l layout) (file *os.File, ok bool, err error) {
 	}
 }
 
+// awaitLock is acquireLock after a supervisor that was killed: its main thread may have ended while
+// another one still holds the lock. It waits for that, for killGrace at most.
+func awaitLock(l layout) (file *os.File, ok bool, err error) {
+	for deadline := time.Now().Add(killGrace); ; time.Sleep(pollPeriod) {
+		file, ok, err := acquireLock(l)
+		if ok || err != nil || time.Now().After(deadline) {
+			return file, ok, err
+		}
+		// A supervisor that is still starting has no record, or none that can be read.
+		r, _ := readRecord(l)
+		if r.Supervisor.PID == 0 || r.Supervisor.alive() {
+			return nil, false, nil
+		}
+	}
+}
+
 func isCurrent(file *os.File, path string) (bool, error) {
 	open, err := file.Stat()
 	if err != nil {
@@ -245,7 +262,7 @@ func RemoveState(stateDir string) error {
 	if err := secureState(l, os.Geteuid()); err != nil {
 		return err
 	}
-	lock, ok, err := acquireLock(l)
+	lock, ok, err := awaitLock(l)
 	if err != nil {
 		return err
 	}

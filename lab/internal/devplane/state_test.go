@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -150,6 +151,46 @@ func TestLock(t *testing.T) {
 	}
 	if err := lockState(t, l).Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLockOfTheDead takes the lock of a supervisor that was killed and still ends, and not that of
+// one that lives.
+func TestLockOfTheDead(t *testing.T) {
+	t.Parallel()
+	start, err := processStart(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		supervisor processID
+		ok         bool
+	}{
+		"ended":    {supervisor: processID{PID: os.Getpid(), Start: "another"}, ok: true},
+		"lives":    {supervisor: processID{PID: os.Getpid(), Start: start}},
+		"starting": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := layout{dir: t.TempDir()}
+			lock := lockState(t, l)
+			if err := writeJSON(l.record(), record{Supervisor: test.supervisor}); err != nil {
+				t.Fatal(err)
+			}
+			// The kernel ends the threads of a process one after another.
+			ending := time.AfterFunc(100*time.Millisecond, func() { _ = lock.Close() })
+			defer func() {
+				ending.Stop()
+				_ = lock.Close() // It may be closed already.
+			}()
+			file, ok, err := awaitLock(l)
+			if ok != test.ok || err != nil {
+				t.Fatalf("awaitLock gives %v, %v, want %v", ok, err, test.ok)
+			}
+			if ok {
+				_ = file.Close() // Nothing was written.
+			}
+		})
 	}
 }
 

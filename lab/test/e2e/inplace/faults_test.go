@@ -53,33 +53,16 @@ func faults() []fault {
 	}
 }
 
-// faultLanes is how many pools misbehaving updaters are tried on side by side.
-const faultLanes = 3
+// faultPool is the pool on which fault i is tried.
+func faultPool(i int) string { return fmt.Sprintf("faults-%d", i) }
 
-func faultPool(lane int) string { return fmt.Sprintf("faults-%d", lane) }
-
-// testFaults has one updater misbehave in several ways, one after another. Each time the update is neither completed nor given up
-// for a replacement, and says why, on the owner while it is decided and on the Machine while it runs; and once the
-// updater behaves, it is completed.
-func (p *plane) testFaults(ctx context.Context, t *testing.T, lane int) {
+// testFault has an updater misbehave. The update is neither completed nor given up for a
+// replacement, and says why, on the owner while it is decided and on the Machine while it runs; and
+// once the updater behaves, it is completed.
+func (p *plane) testFault(ctx context.Context, t *testing.T, f fault, pool string) {
 	t.Helper()
-	pool := faultPool(lane)
+	const from, to = firstVersion, "v1.31.1"
 	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool), TimeoutSeconds: 1})
-	at := firstVersion
-	for i, f := range faults() {
-		if i%faultLanes != lane {
-			continue
-		}
-		to := fmt.Sprintf("v1.31.%d", i+1)
-		if !t.Run(f.name, func(t *testing.T) { p.testFault(ctx, t, u, f, pool, at, to) }) {
-			return
-		}
-		at = to
-	}
-}
-
-func (p *plane) testFault(ctx context.Context, t *testing.T, u *updater, f fault, pool, from, to string) {
-	t.Helper()
 	misbehave := func() { u.behave(ctx, t, f.behaviour) }
 	behave := func(mode string) { u.behave(ctx, t, fmt.Sprintf(`{"updater": {"mode": %q}}`, mode)) }
 	if f.wrongCA {

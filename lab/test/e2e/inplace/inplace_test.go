@@ -32,9 +32,9 @@ func TestInPlace(t *testing.T) {
 		{Name: "flight-a", Replicas: 3, MaxUnavailable: 3},
 		{Name: "flight-b", Replicas: 3, MaxUnavailable: 3},
 	}
-	for lane := range faultLanes {
+	for i := range faults() {
 		pools = append(pools, pool{
-			Name: faultPool(lane), Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1, AttemptTimeoutSeconds: patientSeconds},
+			Name: faultPool(i), Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1, AttemptTimeoutSeconds: patientSeconds},
 		})
 	}
 	p.createPools(ctx, t, poolsCluster, pools)
@@ -49,8 +49,8 @@ func TestInPlace(t *testing.T) {
 	}
 	before := p.census(poolsCluster, nil)
 	t.Run("pools", func(t *testing.T) {
-		for lane := range faultLanes {
-			t.Run(faultPool(lane), func(t *testing.T) { t.Parallel(); p.testFaults(ctx, t, lane) })
+		for i, f := range faults() {
+			t.Run(f.name, func(t *testing.T) { t.Parallel(); p.testFault(ctx, t, f, faultPool(i)) })
 		}
 		t.Run("retry and abandon", func(t *testing.T) { t.Parallel(); p.testRetry(ctx, t) })
 		t.Run("uncovered", func(t *testing.T) { t.Parallel(); p.testUncovered(ctx, t) })

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		*seed = rand.Uint64()
 	}
 	// Tests side by side wait for Cluster API most of the time; the number of processors does not matter.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err) // The testing package defines it.
 	}
 	ctrl.SetLogger(logr.Discard())
