@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -221,8 +222,8 @@ func TestExtension(t *testing.T) {
 	}
 	// A controller that is stopped while its cache fills says that as an error.
 	eventually(t, "all controllers work", func() bool {
-		started := strings.Count(log.String(), `"Starting Controller"`)
-		return started > 0 && strings.Count(log.String(), `"Starting workers"`) == started
+		watching, working := startedControllers(log.String())
+		return len(watching) > 0 && maps.Equal(watching, working)
 	})
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -232,6 +233,25 @@ func TestExtension(t *testing.T) {
 	}
 	checkLog(t, log.String())
 	checkRole(t, api.done())
+}
+
+// startedControllers returns the names of controllers that have begun to watch, and of those whose
+// caches are full.
+func startedControllers(log string) (watching, working map[string]bool) {
+	watching, working = map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(log) {
+		var entry struct{ Msg, Controller string }
+		if json.Unmarshal([]byte(line), &entry) != nil {
+			continue // The line is still being written.
+		}
+		switch entry.Msg {
+		case "Starting EventSource":
+			watching[entry.Controller] = true
+		case "Starting workers":
+			working[entry.Controller] = true
+		}
+	}
+	return watching, working
 }
 
 // checkLog checks that every line is JSON, that none is an error, and that a change of state is there once.
@@ -312,7 +332,7 @@ func TestExtensionErrors(t *testing.T) {
 		"no such kubeconfig":       {args: []string{"--kubeconfig", empty + "/none", "--cert-dir", certDir}, want: []string{"finding the management cluster", "none"}},
 		"no such context":          {args: []string{"--kubeconfig", kubeconfig, "--context", "none", "--cert-dir", certDir}, want: []string{"finding the management cluster", `"none"`}},
 		"an argument":              {args: []string{"--cert-dir", certDir, "more"}, want: []string{`unknown command "more"`}},
-		"an unknown log format":    {args: []string{"--cert-dir", certDir, "--log-format", "xml"}, want: []string{`--log-format "xml" is unknown; use "text" or "json"`}},
+		"an unknown log format":    {args: []string{"--cert-dir", certDir, "--log-format", "xml"}, want: []string{`--log-format "xml" is unknown. Fix: use "text" or "json"`}},
 		"a verbosity out of range": {args: []string{"--cert-dir", certDir, "-v", "11"}, want: []string{"--verbosity 11 is not between 0 and 10"}},
 		"an empty prefix":          {args: []string{"--cert-dir", certDir, "--in-place-upgrade-prefix", ""}, want: []string{"--in-place-upgrade-prefix is empty", "v1beta2.k8sd.io/in-place-upgrade-"}},
 		"a prefix of no domain":    {args: []string{"--cert-dir", certDir, "--in-place-upgrade-prefix", "foo"}, want: []string{"--in-place-upgrade-prefix: the prefix", "no domain"}},

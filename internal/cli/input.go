@@ -48,7 +48,7 @@ func OneArg(name, missing string) cobra.PositionalArgs {
 }
 
 // ClusterArg requires exactly one CLUSTER.
-var ClusterArg = OneArg("CLUSTER", "; name a Cluster")
+var ClusterArg = OneArg("CLUSTER", ". Fix: name a Cluster")
 
 // OptionalClusterArg allows one CLUSTER. A second argument is most often meant for a subcommand.
 func OptionalClusterArg(cmd *cobra.Command, args []string) error {

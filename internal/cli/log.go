@@ -43,7 +43,7 @@ func (o *LogOptions) Apply(w io.Writer) error {
 	case logFormatJSON:
 		handler = slog.NewJSONHandler(w, options)
 	default:
-		return fmt.Errorf("--log-format %q is unknown; use %q or %q", o.format, logFormatText, logFormatJSON)
+		return fmt.Errorf("--log-format %q is unknown. Fix: use %q or %q", o.format, logFormatText, logFormatJSON)
 	}
 	logger := slog.New(handler)
 	klog.SetSlogLogger(logger)

@@ -79,7 +79,7 @@ func checkVersion(ctx context.Context, k *kit) outcome {
 		return skipped("no connection")
 	}
 	if err := k.dial(ctx, tls.VersionTLS10, tls.VersionTLS11); err == nil {
-		return failed("a connection with TLS 1.1 or older was accepted; set the lowest version to 1.2")
+		return failed("a connection with TLS 1.1 or older was accepted. Fix: set the lowest version to 1.2")
 	}
 	return passed()
 }

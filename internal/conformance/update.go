@@ -206,7 +206,7 @@ func checkRestart(ctx context.Context, k *kit) outcome {
 	case run.restarting != nil:
 		return failed("%v", run.restarting)
 	case run.after == nil:
-		return skipped("the update had ended before the updater could be restarted; choose a machine and a change that take longer")
+		return skipped("the update had ended before the updater could be restarted. Fix: choose a machine and a change that take longer")
 	case run.after.Status != runtimehooksv1.ResponseStatusSuccess:
 		return failed("the same request got the status %s: %s", run.after.Status, run.after.Message)
 	}

@@ -169,7 +169,7 @@ func TestGenerateUpgradePlanFailure(t *testing.T) {
 	}{
 		"an empty request": {
 			request: &runtimehooksv1.GenerateUpgradePlanRequest{},
-			want:    `the request's fromControlPlaneKubernetesVersion: "" is not a Kubernetes version: it is empty; write all three numbers, such as v1.31.2`,
+			want:    `the request's fromControlPlaneKubernetesVersion: "" is not a Kubernetes version: it is empty. Fix: write all three numbers, such as v1.31.2`,
 		},
 		"a control plane version that does not parse": {
 			request: request("v1.30", "", "v1.31.2"),
@@ -182,7 +182,7 @@ func TestGenerateUpgradePlanFailure(t *testing.T) {
 		"a target that does not parse": {
 			request: request("v1.30.3", "", "v1.31.2.1"),
 			want: `the request's toKubernetesVersion: "v1.31.2.1" is not a Kubernetes version: ` +
-				`it has more than three numbers; write v1.31.2, or put a build after a plus sign, such as v1.31.2+build.1`,
+				`it has more than three numbers. Fix: write v1.31.2, or put a build after a plus sign, such as v1.31.2+build.1`,
 		},
 		"no class and no setting": {
 			request: with(request("v1.30.3", "", "v1.31.2"), func(r *runtimehooksv1.GenerateUpgradePlanRequest) { r.Cluster = clusterv1.Cluster{} }),

@@ -165,7 +165,7 @@ func describeMismatch(e *json.UnmarshalTypeError) string {
 	}
 	text := fmt.Sprintf("it must be %s, not %s", describeKind(t), got)
 	if t.Kind() == reflect.String && got == "a number" {
-		text += "; put it in quotes"
+		text += ". Fix: put it in quotes"
 	}
 	return text
 }

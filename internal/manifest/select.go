@@ -50,7 +50,7 @@ func (s *Set) Cluster(namespace, name string) (*clusterv1.Cluster, error) {
 	}
 	return nil, &Error{
 		Origin:  s.wholeOrigin(),
-		Problem: fmt.Sprintf("there are %d Clusters; name one of %s", len(found), s.list(found)),
+		Problem: fmt.Sprintf("there are %d Clusters. Fix: name one of %s", len(found), s.list(found)),
 	}
 }
 

@@ -92,7 +92,7 @@ func topologyGroups(cluster *clusterv1.Cluster) ([]topologyGroup, error) {
 			return &FieldError{Ref: ref, Problem: fmt.Sprintf("%q is not a name: %s", topology, strings.Join(problems, ", "))}
 		}
 		if taken[g.groupKey] {
-			return &FieldError{Ref: ref, Problem: fmt.Sprintf("%q stands twice; give each group a name of its own", topology)}
+			return &FieldError{Ref: ref, Problem: fmt.Sprintf("%q stands twice. Fix: give each group a name of its own", topology)}
 		}
 		taken[g.groupKey] = true
 		if kind == plan.MachinePool && taken[groupKey{kind: plan.MachineDeployment, topology: topology}] {

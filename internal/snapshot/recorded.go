@@ -98,7 +98,7 @@ func readJSON[T any](cluster *clusterv1.Cluster, key string, into **T) error {
 	}
 	var read T
 	if err := json.Unmarshal([]byte(value), &read); err != nil {
-		return &FieldError{Ref: annotationRef(cluster, key), Problem: "it is not what Windlass writes there; remove it", Err: err}
+		return &FieldError{Ref: annotationRef(cluster, key), Problem: "it is not what Windlass writes there. Fix: remove it", Err: err}
 	}
 	*into = &read
 	return nil

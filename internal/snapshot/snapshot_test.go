@@ -269,7 +269,7 @@ func TestTakeErrors(t *testing.T) {
 			"KubeadmControlPlane ns/cp: status.version: it must be a string such as v1.31.2",
 		},
 		{"no name", Objects{Cluster: cluster("v1.33.0", []string{""}, nil)}, Overrides{}, `Cluster ns/c: spec.topology.workers.machineDeployments[0].name: "" is not a name: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
-		{"a name twice", Objects{Cluster: cluster("v1.33.0", nil, []string{"p", "p"})}, Overrides{}, `Cluster ns/c: spec.topology.workers.machinePools[1].name: "p" stands twice; give each group a name of its own`},
+		{"a name twice", Objects{Cluster: cluster("v1.33.0", nil, []string{"p", "p"})}, Overrides{}, `Cluster ns/c: spec.topology.workers.machinePools[1].name: "p" stands twice. Fix: give each group a name of its own`},
 		{
 			"two objects of a group", Objects{Cluster: cluster("v1.33.0", []string{"a"}, nil), MachineDeployments: []*clusterv1.MachineDeployment{deployment("a", "v1.30.0"), deployment("a", "v1.30.0")}},
 			Overrides{}, `MachineDeployment ns/c-a: metadata.labels: it belongs to the topology's "a", and so does ns/c-a; only one may`,

@@ -114,7 +114,7 @@ func checkLoopback(address string) error {
 		return fmt.Errorf("the address %q: %w; as in 127.0.0.1:8080 or unix:/run/updater.sock", address, err)
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return fmt.Errorf("the address %q is not on loopback; use 127.0.0.1, because everybody who reaches it may change the updater's behaviour", address)
+		return fmt.Errorf("the address %q is not on loopback. Fix: use 127.0.0.1, because everybody who reaches it may change the updater's behaviour", address)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func removeSocket(path string) error {
 	case err != nil:
 		return fmt.Errorf("looking at %s: %w", path, err)
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("%s is there and is no socket; choose another path", path)
+		return fmt.Errorf("%s is there and is no socket. Fix: choose another path", path)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("removing an old socket: %w", err)

@@ -34,7 +34,7 @@ func ParseFault(s string) (Fault, error) {
 	case NoFault, HangFault, ErrorFault, NonsenseFault, EmptyFault, OldVersionFault, RedirectFault:
 		return f, nil
 	default:
-		return NoFault, fmt.Errorf("the fault %q is unknown; use %s, %s, %s, %s, %s, %s or nothing", s,
+		return NoFault, fmt.Errorf("the fault %q is unknown. Fix: use %s, %s, %s, %s, %s, %s or nothing", s,
 			HangFault, ErrorFault, NonsenseFault, EmptyFault, OldVersionFault, RedirectFault)
 	}
 }

@@ -230,7 +230,7 @@ func checkKubeconfig(kubeconfig *clientcmdapi.Config) error {
 	usesFiles := false
 	for _, user := range kubeconfig.AuthInfos {
 		if user.Exec != nil || user.AuthProvider != nil {
-			return errors.New("it runs a program to log in, which is not supported; put a token or a client certificate into it")
+			return errors.New("it runs a program to log in, which is not supported. Fix: put a token or a client certificate into it")
 		}
 		usesFiles = usesFiles || user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != ""
 	}
@@ -241,7 +241,7 @@ func checkKubeconfig(kubeconfig *clientcmdapi.Config) error {
 		usesFiles = usesFiles || cluster.CertificateAuthority != ""
 	}
 	if usesFiles {
-		return errors.New("it refers to files, which are not on this machine; put their contents into it (`kubectl config view --flatten`)")
+		return errors.New("it refers to files, which are not on this machine. Fix: put their contents into it (`kubectl config view --flatten`)")
 	}
 	return nil
 }

@@ -113,11 +113,11 @@ func describeSyntax(bare string, err error) string {
 	core, _, _ = strings.Cut(core, "-")
 	switch dots := strings.Count(core, "."); {
 	case bare == "":
-		return "it is empty; write all three numbers, such as v1.31.2"
+		return "it is empty. Fix: write all three numbers, such as v1.31.2"
 	case dots < 2:
 		return "write all three numbers, such as v1.31.2"
 	case dots > 2:
-		return "it has more than three numbers; write v1.31.2, or put a build after a plus sign, such as v1.31.2+build.1"
+		return "it has more than three numbers. Fix: write v1.31.2, or put a build after a plus sign, such as v1.31.2+build.1"
 	default:
 		return strings.ToLower(err.Error())
 	}

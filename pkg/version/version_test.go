@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 		{in: "v1.31.2+rke2r1", want: "v1.31.2+rke2r1"},
 		{in: "v1.31.2-rc.0+build-7.x", want: "v1.31.2-rc.0+build-7.x"},
 		{in: "v1.31.2+a-b", want: "v1.31.2+a-b"},
-		{in: "", problem: "it is empty; write all three numbers"},
+		{in: "", problem: "it is empty. Fix: write all three numbers"},
 		{in: "v", problem: "it is empty"},
 		{in: "v1.31", problem: "write all three numbers"},
 		{in: "latest", problem: "write all three numbers"},

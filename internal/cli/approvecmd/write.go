@@ -90,7 +90,7 @@ func chooseError(steps []heldStep, flags string) error {
 	for _, s := range steps {
 		words = append(words, "  "+s.String())
 	}
-	return fmt.Errorf("there are several; choose with %s:\n%s", flags, strings.Join(words, "\n"))
+	return fmt.Errorf("there are several. Fix: choose with %s:\n%s", flags, strings.Join(words, "\n"))
 }
 
 // changeApprovals writes the approvals of a gate. Others write its status at the same time.

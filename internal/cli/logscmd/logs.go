@@ -66,7 +66,7 @@ func newMachine(clock cli.Clock) *cobra.Command {
 		Long:    machineLong,
 		Example: `  windlass logs machine my-machine -n my-namespace
   windlass logs machine my-machine -f`,
-		Args:              cli.OneArg("NAME", "; name the Machine whose log is to be shown: windlass logs machine NAME -n NAMESPACE"),
+		Args:              cli.OneArg("NAME", ". Fix: name the Machine whose log is to be shown: windlass logs machine NAME -n NAMESPACE"),
 		ValidArgsFunction: cli.CompleteArg(o.loggedMachines),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}

@@ -78,7 +78,7 @@ type Cluster struct {
 }
 
 // ErrNoCluster says that nothing names a management cluster.
-var ErrNoCluster = errors.New("it names no cluster; choose one with --kubeconfig or KUBECONFIG")
+var ErrNoCluster = errors.New("it names no cluster. Fix: choose one with --kubeconfig or KUBECONFIG")
 
 // ConnectUnlessManifests is Connect for commands that read manifests instead.
 func ConnectUnlessManifests(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {

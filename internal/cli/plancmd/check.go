@@ -34,7 +34,7 @@ func newCheck() *cobra.Command {
 		Short:   "Validate a GenerateUpgradePlan response",
 		Long:    checkLong,
 		Example: checkExample,
-		Args:    cli.Reported(cli.OneArg("FILE", "; name the response's file, or - for standard input")),
+		Args:    cli.Reported(cli.OneArg("FILE", ". Fix: name the response's file, or - for standard input")),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return []cobra.Completion{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 		},

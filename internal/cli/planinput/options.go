@@ -109,9 +109,9 @@ func (o *Options) parseWorkers() (groups []plan.Group, unnamed bool, err error) 
 	case len(o.Files) > 0 && o.noWorkers:
 		return nil, false, cli.InputErrorf("--no-workers", "it cannot be used together with -f; the Cluster there says which workers there are")
 	case len(o.Files) > 0 && len(o.workersFrom) > 0:
-		return nil, false, cli.InputErrorf("--workers-from", "it cannot be used together with -f; use --group NAME=VERSION for a group of the Cluster there")
+		return nil, false, cli.InputErrorf("--workers-from", "it cannot be used together with -f. Fix: use --group NAME=VERSION for a group of the Cluster there")
 	case len(o.groups) > 0 && len(o.workersFrom) > 0:
-		return nil, false, cli.InputErrorf("--workers-from", "it cannot be used together with --group; give each group its version there")
+		return nil, false, cli.InputErrorf("--workers-from", "it cannot be used together with --group. Fix: give each group its version there")
 	case o.noWorkers && len(o.groups)+len(o.workersFrom) > 0:
 		return nil, false, cli.InputErrorf("--no-workers", "it cannot be used together with --group or --workers-from")
 	case len(o.workersFrom) > 0:
@@ -143,7 +143,7 @@ func (o *Options) parsePolicy() (plan.Policy, error) {
 // resolveLive makes a request from a Cluster of the management cluster.
 func (o *Options) resolveLive(ctx context.Context, name string, in Input) (Request, error) {
 	if in.noWorkers || in.unnamed {
-		return Request{}, cli.InputErrorf("--no-workers, --workers-from", "they are for plans from flags alone; use --group NAME=VERSION to override a group of the Cluster")
+		return Request{}, cli.InputErrorf("--no-workers, --workers-from", "they are for plans from flags alone. Fix: use --group NAME=VERSION to override a group of the Cluster")
 	}
 	m, namespace, err := management.ConnectUnlessManifests(o.Kube)
 	if err != nil {

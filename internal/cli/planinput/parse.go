@@ -102,7 +102,7 @@ func parseGroup(value string) (plan.Group, error) {
 	name, text, hasVersion := strings.Cut(head, "=")
 	g := plan.Group{Name: strings.TrimSpace(name)}
 	if g.Name == "" {
-		return plan.Group{}, groupError(value, errors.New("the name is missing; write NAME=VERSION, such as pool-a=v1.29.0"))
+		return plan.Group{}, groupError(value, errors.New("the name is missing. Fix: write NAME=VERSION, such as pool-a=v1.29.0"))
 	}
 	if hasVersion {
 		v, err := version.Parse(strings.TrimSpace(text))

@@ -86,11 +86,11 @@ const elsewhere = ", or manifests with -f, or the name of a CLUSTER"
 func ResolveFlags(in Input, otherwise string) (Request, error) {
 	switch {
 	case in.From.IsZero() && in.To.IsZero():
-		return Request{}, cli.InputErrorf("--from, --to", "they are missing; give both%s", otherwise)
+		return Request{}, cli.InputErrorf("--from, --to", "they are missing. Fix: give both%s", otherwise)
 	case in.From.IsZero():
-		return Request{}, cli.InputErrorf("--from", "it is missing; give the version that the control plane has%s", otherwise)
+		return Request{}, cli.InputErrorf("--from", "it is missing. Fix: give the version that the control plane has%s", otherwise)
 	case in.To.IsZero():
-		return Request{}, cli.InputErrorf("--to", "it is missing; give the version to upgrade to")
+		return Request{}, cli.InputErrorf("--to", "it is missing. Fix: give the version to upgrade to")
 	}
 	r := Request{HideGroups: in.unnamed && len(in.Groups) == 1}
 	r.Request.Inventory.ControlPlane, r.Request.Target = in.From, in.To

@@ -56,7 +56,7 @@ func (f *ClusterFlags) RESTConfig() (*rest.Config, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
 	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("finding the management cluster: %w; use --kubeconfig and --context", err)
+		return nil, fmt.Errorf("finding the management cluster: %w. Fix: use --kubeconfig and --context", err)
 	}
 	return restConfig, nil
 }

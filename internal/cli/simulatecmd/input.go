@@ -82,7 +82,7 @@ func readScenario(path string, stdin io.Reader) (scenario.File, error) {
 func (o *options) readAlone(given scenario.File, in planinput.Input) (source, error) {
 	switch {
 	case o.scenario == "":
-		return source{}, cli.InputErrorf("--scenario", "it is missing; name a scenario, or give manifests with -f, or the name of a CLUSTER")
+		return source{}, cli.InputErrorf("--scenario", "it is missing. Fix: name a scenario, or give manifests with -f, or the name of a CLUSTER")
 	case !in.From.IsZero() || in.Versions != nil:
 		return source{}, cli.InputErrorf("--from, --versions", "they are for objects; say so in the scenario")
 	}

@@ -37,7 +37,7 @@ func openPage(path string) (*pageFile, error) {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		return nil, fmt.Errorf("%s is a folder; name a file", path)
+		return nil, fmt.Errorf("%s is a folder. Fix: name a file", path)
 	case !info.Mode().IsRegular():
 		// A pipe or a device must stay what it is.
 		p.replaces = false

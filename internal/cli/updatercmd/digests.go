@@ -82,17 +82,17 @@ func parseTerms(serial int64, expires string, now time.Time) (linuxhost.Terms, e
 		return linuxhost.Terms{}, nil
 	}
 	if serial < 1 {
-		return linuxhost.Terms{}, cli.InputErrorf("--serial", "%d is not a serial; give one of at least 1, together with --expires", serial)
+		return linuxhost.Terms{}, cli.InputErrorf("--serial", "%d is not a serial. Fix: give one of at least 1, together with --expires", serial)
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if parsed, err := time.Parse(layout, expires); err == nil {
 			if !parsed.After(now) {
-				return linuxhost.Terms{}, cli.InputErrorf("--expires", "%s is over, and hosts refuse a manifest that has expired; give a later date", expires)
+				return linuxhost.Terms{}, cli.InputErrorf("--expires", "%s is over, and hosts refuse a manifest that has expired. Fix: give a later date", expires)
 			}
 			return linuxhost.Terms{Serial: serial, Expires: parsed}, nil
 		}
 	}
-	return linuxhost.Terms{}, cli.InputErrorf("--expires", "%q is not a date; give one such as 2027-06-30, together with --serial", expires)
+	return linuxhost.Terms{}, cli.InputErrorf("--expires", "%q is not a date. Fix: give one such as 2027-06-30, together with --serial", expires)
 }
 
 // readDigests gives the digest of each binary by its name.

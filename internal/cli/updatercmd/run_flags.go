@@ -56,13 +56,13 @@ var folderPattern = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._-]*)+$`)
 
 func (o *runOptions) parseGoal(r *runRequest) error {
 	if o.host == "" {
-		return cli.InputErrorf("--host", "it is missing; give the address of the host's SSH server, such as 10.0.0.7 or 10.0.0.7:2222")
+		return cli.InputErrorf("--host", "it is missing. Fix: give the address of the host's SSH server, such as 10.0.0.7 or 10.0.0.7:2222")
 	}
 	if strings.Contains(o.host, "@") {
-		return cli.InputErrorf("--host", "%q has a user; give that with --user", o.host)
+		return cli.InputErrorf("--host", "%q has a user. Fix: give that with --user", o.host)
 	}
 	if o.to == "" {
-		return cli.InputErrorf("--to", "it is missing; give the version to upgrade to, such as v1.36.3")
+		return cli.InputErrorf("--to", "it is missing. Fix: give the version to upgrade to, such as v1.36.3")
 	}
 	to, err := version.Parse(o.to)
 	if err != nil {
@@ -98,7 +98,7 @@ func (o *runOptions) parseSource(r *runRequest) error {
 		}
 		r.bundle = hosts.BundleFile{Path: o.bundle}
 	default:
-		return cli.InputErrorf("--binaries-url", "nothing says where the binaries come from; give one of --binaries-url, --binaries-folder and --bundle")
+		return cli.InputErrorf("--binaries-url", "nothing says where the binaries come from. Fix: give one of --binaries-url, --binaries-folder and --bundle")
 	}
 	r.goal.Source = linuxhost.Source{URL: o.url, HostFolder: o.hostFolder, Bundle: o.bundle != ""}
 	return nil
@@ -109,7 +109,7 @@ func (o *runOptions) parseNode(r *runRequest) error {
 	case o.noDrain:
 		return nil
 	case o.kubeconfig == "":
-		return cli.InputErrorf("--kubeconfig", "nothing says what happens to the node; give --kubeconfig FILE of the cluster that it is in, and it is drained and "+
+		return cli.InputErrorf("--kubeconfig", "nothing says what happens to the node. Fix: give --kubeconfig FILE of the cluster that it is in, and it is drained and "+
 			"watched, or --no-drain, and nobody looks at it")
 	}
 	r.node = &nodeChoice{kubeconfig: o.kubeconfig, context: o.context, name: o.node, host: hostOf(o.host)}
@@ -221,7 +221,7 @@ func readKey(path string) ([]byte, error) {
 
 func (o *runOptions) parseDigests(r *runRequest) error {
 	if o.digests == "" {
-		return cli.InputErrorf("--digests", "it is missing; give the file with the digests that binaries must have, which windlass updater digests writes")
+		return cli.InputErrorf("--digests", "it is missing. Fix: give the file with the digests that binaries must have, which windlass updater digests writes")
 	}
 	text, err := os.ReadFile(o.digests)
 	if err != nil {
@@ -251,7 +251,7 @@ func (o *runOptions) parseDigests(r *runRequest) error {
 // checkTrust finds flags about a signature that need another one.
 func (o *runOptions) checkTrust() error {
 	if (o.digestsSignature == "") != (o.keyOfSig == "") {
-		return cli.InputErrorf("--digests-signature", "it counts together with --public-key only; give both or none")
+		return cli.InputErrorf("--digests-signature", "it counts together with --public-key only. Fix: give both or none")
 	}
 	if o.keyOfSig == "" && (o.minSerial != 0 || o.allowUnversioned) {
 		return cli.InputErrorf("--digests-min-serial", "it counts, like --digests-allow-unversioned, together with --public-key only")

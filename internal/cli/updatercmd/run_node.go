@@ -73,10 +73,10 @@ func selectNode(nodes []corev1.Node, host string) (string, error) {
 	slices.Sort(names)
 	switch len(names) {
 	case 0:
-		return "", cli.InputErrorf("--node", "none of the %d nodes in the cluster of --kubeconfig has the name or address %s; name the node that is on the host", len(nodes), host)
+		return "", cli.InputErrorf("--node", "none of the %d nodes in the cluster of --kubeconfig has the name or address %s. Fix: name the node that is on the host", len(nodes), host)
 	case 1:
 		return names[0], nil
 	default:
-		return "", cli.InputErrorf("--node", "several nodes have the name or address %s: %s; name the one that is on the host", host, strings.Join(names, ", "))
+		return "", cli.InputErrorf("--node", "several nodes have the name or address %s: %s. Fix: name the one that is on the host", host, strings.Join(names, ", "))
 	}
 }

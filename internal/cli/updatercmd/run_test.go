@@ -110,7 +110,7 @@ func TestSelectNode(t *testing.T) {
 		{host: "10.0.0.1", want: "a"},
 		{host: "fd00::1", want: "a"},
 		{host: "A", want: "a"},
-		{host: "10.0.0.2", problem: "--node: several nodes have the name or address 10.0.0.2: b, c; "},
+		{host: "10.0.0.2", problem: "--node: several nodes have the name or address 10.0.0.2: b, c. "},
 		{host: "10.0.0.3", problem: "--node: none of the 3 nodes "},
 	} {
 		got, err := selectNode(nodes, test.host)

@@ -45,7 +45,7 @@ the updater in the middle of that update: it runs in a shell, and must return.`,
 		Example: `  windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt
   windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt --fixture fixture.yaml --allow-updates \
     --restart-command 'kubectl rollout restart deployment/my-updater'`,
-		Args:              cli.OneArg("URL", "; give the https URL that the updater listens at, such as https://127.0.0.1:9443, with --ca-file for a CA that this machine does not know"),
+		Args:              cli.OneArg("URL", ". Fix: give the https URL that the updater listens at, such as https://127.0.0.1:9443, with --ca-file for a CA that this machine does not know"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())

@@ -20,7 +20,7 @@ func TestUpdaterVerifyFlags(t *testing.T) {
 		args  []string
 		words string
 	}{
-		{[]string{"verify"}, "URL: it is missing; give the https URL that the updater listens at"},
+		{[]string{"verify"}, "URL: it is missing. Fix: give the https URL that the updater listens at"},
 		{[]string{"verify", "https://a", "https://b"}, "URL: there can be one only"},
 		{[]string{"verify", "http://127.0.0.1"}, "https only"},
 		{[]string{"verify", "https://127.0.0.1", "-o", "xml"}, `--output "xml" is unknown`},

@@ -80,7 +80,7 @@ func findControlPlane(ctx context.Context, m management.Cluster, key types.Names
 		return target{}, err
 	}
 	if !cluster.Spec.ControlPlaneRef.IsDefined() {
-		return target{}, cli.Refusedf("Cluster %s refers to no control plane object; upgrade its Machines one by one", key)
+		return target{}, cli.Refusedf("Cluster %s refers to no control plane object. Fix: upgrade its Machines one by one", key)
 	}
 	object, err := m.ControlPlane(ctx, cluster)
 	if err != nil {
@@ -101,7 +101,7 @@ func findClusterOf(ctx context.Context, m management.Cluster, controlPlane types
 			continue
 		}
 		if found != nil {
-			return nil, cli.InputErrorf("NAME", "the control planes of Clusters %s and %s have that name; name the Cluster", found.Name, c.Name)
+			return nil, cli.InputErrorf("NAME", "the control planes of Clusters %s and %s have that name. Fix: name the Cluster", found.Name, c.Name)
 		}
 		found = c
 	}

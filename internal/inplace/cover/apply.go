@@ -100,7 +100,7 @@ func (c *Coverage) takeSpec(i int, before, after tree) (acceptedPart, *UpdaterEr
 		return accepted, nil
 	}
 	if _, ok := specAfter.(map[string]any); !ok && !equal(specBefore, specAfter) {
-		return wrong(c.base(), "it makes the spec something that is not an object; change its fields to what is desired")
+		return wrong(c.base(), "it makes the spec something that is not an object. Fix: change its fields to what is desired")
 	}
 	specAfter = takeCompared(i, specBefore, specAfter)
 	spec, conflict := advance(c.base(), specBefore, specAfter, lookup(c.desired[i], c.base()))

@@ -69,11 +69,11 @@ func New(scope Scope, current, desired Objects, ignore []Ignore) (*Coverage, err
 			return nil, err
 		}
 		if isAbsent(c.original[i]) != isAbsent(c.desired[i]) {
-			return nil, &InputError{Input: string(part), Problem: "only one of current and desired has it; give both or none"}
+			return nil, &InputError{Input: string(part), Problem: "only one of current and desired has it. Fix: give both or none"}
 		}
 	}
 	if isAbsent(c.original[machineIndex]) {
-		return nil, &InputError{Input: string(PartMachine), Problem: "it is missing; give its current and desired state"}
+		return nil, &InputError{Input: string(PartMachine), Problem: "it is missing. Fix: give its current and desired state"}
 	}
 	var err error
 	if c.from, err = c.versionOf("current", c.original[machineIndex]); err != nil {
@@ -90,9 +90,9 @@ func checkIgnore(ignored Ignore) error {
 	input := fmt.Sprintf("ignored field %s of the %s", text.Bound(ignored.Path, maxText), text.Bound(string(ignored.Part), maxText))
 	switch {
 	case !slices.Contains(parts[:], ignored.Part):
-		return &InputError{Input: input, Problem: fmt.Sprintf("there is no such object; write %s, %s or %s", parts[0], parts[1], parts[2])}
+		return &InputError{Input: input, Problem: fmt.Sprintf("there is no such object. Fix: write %s, %s or %s", parts[0], parts[1], parts[2])}
 	case !strings.HasPrefix(ignored.Path, machineBase+"/"):
-		return &InputError{Input: input, Problem: "it is not a field below /spec; write a JSON pointer such as /spec/image"}
+		return &InputError{Input: input, Problem: "it is not a field below /spec. Fix: write a JSON pointer such as /spec/image"}
 	case ignored.Part == PartMachine && within(ignored.Path, machineBase+"/version"):
 		return &InputError{Input: input, Problem: "the version cannot be ignored: an update is done when the node runs it"}
 	default:
@@ -165,7 +165,7 @@ func (c *Coverage) versionOf(side string, machine tree) (version.Version, error)
 		}
 		return v, nil
 	default:
-		return version.Version{}, &InputError{Input: input, Problem: c.versionPath() + " is not a string; write a version such as v1.31.2"}
+		return version.Version{}, &InputError{Input: input, Problem: c.versionPath() + " is not a string. Fix: write a version such as v1.31.2"}
 	}
 }
 

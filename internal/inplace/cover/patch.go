@@ -55,7 +55,7 @@ func checkPatch(p Patch) (empty bool, problem *patchProblem) {
 	switch p.Type {
 	case JSONPatch, JSONMergePatch:
 	default:
-		return false, &patchProblem{fmt.Sprintf("its patch is of the unknown type %q; write %s or %s",
+		return false, &patchProblem{fmt.Sprintf("its patch is of the unknown type %q. Fix: write %s or %s",
 			text.Bound(string(p.Type), maxText), JSONPatch, JSONMergePatch), nil}
 	}
 	if len(p.Data) > MaxPatchBytes {
@@ -71,7 +71,7 @@ func checkPatch(p Patch) (empty bool, problem *patchProblem) {
 	if p.Type == JSONMergePatch {
 		fields, ok := parsed.(map[string]any)
 		if !ok {
-			return false, &patchProblem{"its JSONMergePatch is not an object; write the fields that change", nil}
+			return false, &patchProblem{"its JSONMergePatch is not an object. Fix: write the fields that change", nil}
 		}
 		return len(fields) == 0, nil
 	}
@@ -81,7 +81,7 @@ func checkPatch(p Patch) (empty bool, problem *patchProblem) {
 func checkOperations(parsed tree) (empty bool, problem *patchProblem) {
 	operations, ok := parsed.([]any)
 	if !ok && parsed != nil {
-		return false, &patchProblem{"its JSONPatch is not a list of operations; write [] for none", nil}
+		return false, &patchProblem{"its JSONPatch is not a list of operations. Fix: write [] for none", nil}
 	}
 	if len(operations) > maxOperations {
 		return false, &patchProblem{fmt.Sprintf("its JSONPatch has %d operations; at most %d are accepted", len(operations), maxOperations), nil}
@@ -104,7 +104,7 @@ func checkOperation(operation tree) (wrong string) {
 	op, _ := field(operation, "op").(string)
 	need, known := needs[op]
 	if !known {
-		return "has no op, or an unknown one; write add, replace, remove, move, copy or test"
+		return "has no op, or an unknown one. Fix: write add, replace, remove, move, copy or test"
 	}
 	if _, ok := field(operation, "path").(string); !ok {
 		return "has no path"

@@ -106,14 +106,14 @@ func ParseDistribution(s string) (Distribution, error) {
 		first, second, found := strings.Cut(strings.TrimPrefix(text, "p50="), ",")
 		second = strings.TrimSpace(second)
 		if !found || !strings.HasPrefix(second, "p90=") {
-			return Distribution{}, fmt.Errorf("the distribution %q has no p90; write \"p50=12m,p90=15m\", with the quotes inside {}", s)
+			return Distribution{}, fmt.Errorf("the distribution %q has no p90. Fix: write \"p50=12m,p90=15m\", with the quotes inside {}", s)
 		}
 		a, b, err := parsePair(first, strings.TrimPrefix(second, "p90="))
 		if err != nil {
 			return Distribution{}, fmt.Errorf("the distribution %q: %w", s, err)
 		}
 		if a == 0 {
-			return Distribution{}, fmt.Errorf("the distribution %q has a p50 of zero; write a duration above zero", s)
+			return Distribution{}, fmt.Errorf("the distribution %q has a p50 of zero. Fix: write a duration above zero", s)
 		}
 		return LogNormal(a, b), nil
 	default:
@@ -128,7 +128,7 @@ func ParseDistribution(s string) (Distribution, error) {
 func parseMeasured(text string) (Distribution, error) {
 	inner, closed := strings.CutSuffix(strings.TrimPrefix(text, "["), "]")
 	if !closed || strings.TrimSpace(inner) == "" {
-		return Distribution{}, fmt.Errorf("the list of durations %q is empty or not closed; write [9m,10m,12m]", text)
+		return Distribution{}, fmt.Errorf("the list of durations %q is empty or not closed. Fix: write [9m,10m,12m]", text)
 	}
 	var samples []time.Duration
 	for word := range strings.SplitSeq(inner, ",") {
@@ -149,7 +149,7 @@ func parsePair(first, second string) (a, b time.Duration, err error) {
 		return 0, 0, err
 	}
 	if b < a {
-		return 0, 0, fmt.Errorf("%s is below %s; write the smaller one first", b, a)
+		return 0, 0, fmt.Errorf("%s is below %s. Fix: write the smaller one first", b, a)
 	}
 	return a, b, nil
 }
@@ -157,7 +157,7 @@ func parsePair(first, second string) (a, b time.Duration, err error) {
 func parseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration; write one such as 90s, 12m or 1h30m", s)
+		return 0, fmt.Errorf("%q is not a duration. Fix: write one such as 90s, 12m or 1h30m", s)
 	}
 	if d < 0 || d > MaxDuration {
 		return 0, fmt.Errorf("the duration %s is not between 0 and %s", s, MaxDuration)

@@ -13,13 +13,13 @@ func check(c *Config) error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if len(c.Clusters) == 0 {
-		problem("there is no cluster to simulate; name at least one")
+		problem("there is no cluster to simulate. Fix: name at least one")
 	}
 	clusters := map[string]bool{}
 	for i := range c.Clusters {
 		cluster := &c.Clusters[i]
 		if cluster.Name == "" || clusters[cluster.Name] {
-			problem("the name %q of cluster %d is empty or stands twice; give each cluster a name of its own", cluster.Name, i+1)
+			problem("the name %q of cluster %d is empty or stands twice. Fix: give each cluster a name of its own", cluster.Name, i+1)
 		}
 		clusters[cluster.Name] = true
 		problems = append(problems, checkCluster(cluster)...)
@@ -50,7 +50,7 @@ func checkCluster(c *Cluster) []error {
 	for i := range c.Pools {
 		p := &c.Pools[i]
 		if p.Name == "" || pools[p.Name] {
-			problem("the name %q of pool %d is empty, reserved, or stands twice; give each pool a name of its own", p.Name, i+1)
+			problem("the name %q of pool %d is empty, reserved, or stands twice. Fix: give each pool a name of its own", p.Name, i+1)
 		}
 		pools[p.Name] = true
 		if err := checkPool(p, inFlight); err != nil {
@@ -70,7 +70,7 @@ func checkPool(p *Pool, inFlight map[string]int) error {
 	}
 	name, most := p.Update.PolicyName, p.Update.Policy.MaxInFlight
 	if other, ok := inFlight[name]; ok && other != most {
-		return fmt.Errorf("policy %q has maxInFlight %d here, and %d elsewhere; name two policies", name, most, other)
+		return fmt.Errorf("policy %q has maxInFlight %d here, and %d elsewhere. Fix: name two policies", name, most, other)
 	}
 	inFlight[name] = most
 	return checkUpdate(&p.Update)

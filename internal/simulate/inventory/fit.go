@@ -56,7 +56,7 @@ func Fit(o FitObjects) (Fitted, error) {
 	}
 	m.between()
 	if m.workers.empty() && m.controlPlane.empty() {
-		return Fitted{}, fmt.Errorf("cluster %s: none of its %d Machines tells how long it took to get to %s; name a cluster that was upgraded",
+		return Fitted{}, fmt.Errorf("cluster %s: none of its %d Machines tells how long it took to get to %s. Fix: name a cluster that was upgraded",
 			o.Objects.Cluster.Name, len(o.Objects.Machines), target)
 	}
 	controlPlane := m.controlPlane.durations()

@@ -72,7 +72,7 @@ func (r *reader) keepControlPlaneSurge(c Cluster, g snapshot.UpdateGroup, into *
 	case guarded && *into.Replicas < scenario.MinSurgelessReplicas:
 		r.block(c, g, scenario.FewReplicas(*into.Replicas)+fmt.Sprintf("; scale it to %d or more and set maxSurge 0, or let its machines be replaced", scenario.MinSurgelessReplicas))
 	case guarded && into.MaxSurge != nil && *into.MaxSurge > 0:
-		r.block(c, g, scenario.SurgeBlocks(*into.MaxSurge)+"; set maxSurge 0")
+		r.block(c, g, scenario.SurgeBlocks(*into.MaxSurge)+". Fix: set maxSurge 0")
 	}
 }
 
@@ -89,7 +89,7 @@ func (r *reader) keepSurge(c Cluster, g snapshot.UpdateGroup, into *scenario.Poo
 	}
 	// What cannot be understood is told when the scenario is translated.
 	if n, err := intstr.GetScaledValueFromIntOrPercent(into.MaxSurge, into.Replicas, true); err == nil && n > 0 {
-		r.block(c, g, scenario.SurgeBlocks(n)+"; set maxSurge 0 and maxUnavailable 1 or more")
+		r.block(c, g, scenario.SurgeBlocks(n)+". Fix: set maxSurge 0 and maxUnavailable 1 or more")
 	}
 }
 
@@ -114,7 +114,7 @@ func controlPlaneSurge(object *unstructured.Unstructured, replicas int, spec ...
 			return nil, &snapshot.FieldError{Ref: ref, Problem: "it must be 0 or 1", Err: err}
 		}
 		if resolved == 0 && replicas < scenario.MinSurgelessReplicas {
-			return nil, &snapshot.FieldError{Ref: ref, Problem: fmt.Sprintf("it is 0 and there are %d replicas, but Cluster API refuses maxSurge 0 below %d; set it to 1, or have more replicas",
+			return nil, &snapshot.FieldError{Ref: ref, Problem: fmt.Sprintf("it is 0 and there are %d replicas, but Cluster API refuses maxSurge 0 below %d. Fix: set it to 1, or have more replicas",
 				replicas, scenario.MinSurgelessReplicas)}
 		}
 		return new(resolved), nil

@@ -73,7 +73,7 @@ func (t *translation) countOne(path *field.Path, c Cluster) (machines, groups in
 	}
 	if len(t.problems) == before && pools > MaxPools {
 		t.problem(field.Invalid(path.Child("pools"), pools,
-			fmt.Sprintf("a cluster has at most %d of them; make larger pools of those that are alike, or more clusters of this one", MaxPools)))
+			fmt.Sprintf("a cluster has at most %d of them. Fix: make larger pools of those that are alike, or more clusters of this one", MaxPools)))
 	}
 	return machines, pools + 1
 }
@@ -197,10 +197,10 @@ func (t *translation) checkControlPlane(path *field.Path, into fleet.ControlPlan
 	case into.Replicas < 1 || into.MaxSurge < 0 || into.MaxSurge > 1:
 		// That has been reported.
 	case few && into.Update.Guarded:
-		t.problem(field.Invalid(path.Child("policy"), into.Update.PolicyName, fmt.Sprintf("%s; give the control plane %d replicas, or the policy the fallback Replace",
+		t.problem(field.Invalid(path.Child("policy"), into.Update.PolicyName, fmt.Sprintf("%s. Fix: give the control plane %d replicas, or the policy the fallback Replace",
 			FewReplicas(into.Replicas), MinSurgelessReplicas)))
 	case few && into.MaxSurge == 0:
-		t.problem(field.Invalid(surge, 0, fmt.Sprintf("Cluster API refuses maxSurge 0 for a control plane of fewer than %d replicas; set it to 1, or have more replicas",
+		t.problem(field.Invalid(surge, 0, fmt.Sprintf("Cluster API refuses maxSurge 0 for a control plane of fewer than %d replicas. Fix: set it to 1, or have more replicas",
 			MinSurgelessReplicas)))
 	default:
 		t.checkSurge(surge, into.MaxSurge, into.Update)

@@ -89,7 +89,7 @@ func describeMismatch(err error) error {
 	}
 	text := fmt.Sprintf("it must be %s, not %s", describeType(mismatch.Type.String()), mismatch.Value)
 	if mismatch.Type.String() == "string" && strings.HasPrefix(mismatch.Value, "number") {
-		text += "; put it in quotes"
+		text += ". Fix: put it in quotes"
 	}
 	// The decoder names embedded structs, too.
 	return fmt.Errorf("%s: %s", strings.ReplaceAll(mismatch.Field, ".Machines.", "."), text)

@@ -437,7 +437,7 @@ func TestNamesOfVariants(t *testing.T) {
 	}, scenario.Options{File: "s.yaml", Reserved: []string{"theirs"}})
 	want := `s.yaml: there are 3 problems
   compare[2].name: Duplicate value: "mine"
-  compare[1].name: Invalid value: "theirs": another variant is always called so; choose another name
+  compare[1].name: Invalid value: "theirs": another variant is always called so. Fix: choose another name
   compare[3].name: Required value: give it a name`
 	if err == nil || err.Error() != want {
 		t.Errorf("the error is %v", err)

@@ -78,7 +78,7 @@ func (t *translation) checkVariants() {
 		case v.Name == "":
 			t.problem(field.Required(at, "give it a name"))
 		case slices.Contains(t.options.Reserved, v.Name):
-			t.problem(field.Invalid(at, v.Name, "another variant is always called so; choose another name"))
+			t.problem(field.Invalid(at, v.Name, "another variant is always called so. Fix: choose another name"))
 		}
 	}
 }

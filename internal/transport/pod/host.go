@@ -215,7 +215,7 @@ func (h *host) step(ctx context.Context) (words string, err error) {
 	case stuck:
 		return "", h.fail(port.HostUnreachable, fmt.Errorf("the Pod %s does not start: %s", h.name(), words))
 	case foreign:
-		return "", h.fail(port.HostSetup, fmt.Errorf("there is a Pod %s, but %s; delete it", h.name(), words))
+		return "", h.fail(port.HostSetup, fmt.Errorf("there is a Pod %s, but %s. Fix: delete it", h.name(), words))
 	case over:
 		if err := h.remove(ctx, pod.UID); err != nil {
 			return "", err

@@ -174,7 +174,7 @@ func connectError(ctx context.Context, to, bastion *target, err error) error {
 		failed.Err = fmt.Errorf("connecting: %w", context.Cause(ctx))
 	case errors.As(err, &refused) && refused.Reason == ssh.Prohibited:
 		failed.Reason, failed.Host = port.HostLoginRefused, bastion.address
-		failed.Err = fmt.Errorf("the bastion does not forward connections to %s: %w; allow it there (AllowTcpForwarding, PermitOpen)", to.address, err)
+		failed.Err = fmt.Errorf("the bastion does not forward connections to %s: %w. Fix: allow it there (AllowTcpForwarding, PermitOpen)", to.address, err)
 	case bastion != nil:
 		failed.Err = fmt.Errorf("connecting through the bastion %s: %w", bastion.address, err)
 	default:
@@ -197,7 +197,7 @@ func loginError(to *target, shown *shownKey, err error) error {
 		failed.Reason = port.HostSetup
 	case shown.seen && isRefusal(err):
 		failed.Reason = port.HostLoginRefused
-		failed.Err = fmt.Errorf("the host does not accept user %s with %d private key(s): %w; add a key to the user's authorized_keys", to.user, len(to.signers), err)
+		failed.Err = fmt.Errorf("the host does not accept user %s with %d private key(s): %w. Fix: add a key to the user's authorized_keys", to.user, len(to.signers), err)
 	}
 	return failed
 }

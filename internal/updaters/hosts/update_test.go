@@ -204,7 +204,7 @@ func TestAnswersToWhatIsWrong(t *testing.T) {
 		},
 		"no version": {
 			edit: func(_ *world, r *runtimehooksv1.UpdateMachineRequest) { r.Desired.Machine.Spec.Version = "" },
-			want: fails(`the desired Machine's spec.version: "" is not a Kubernetes version: it is empty; write all three numbers, such as v1.31.2`),
+			want: fails(`the desired Machine's spec.version: "" is not a Kubernetes version: it is empty. Fix: write all three numbers, such as v1.31.2`),
 		},
 		"patches nowhere": {
 			edit: func(_ *world, r *runtimehooksv1.UpdateMachineRequest) {

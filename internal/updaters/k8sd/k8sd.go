@@ -70,7 +70,7 @@ func New(o Options) (*Updater, error) {
 	}
 	switch {
 	case o.Config.Reach != v1alpha1.K8sdPortForward && o.Config.Reach != v1alpha1.K8sdDirect:
-		return nil, fmt.Errorf("creating the k8sd updater: reach %q is unknown; use %s or %s", o.Config.Reach, v1alpha1.K8sdPortForward, v1alpha1.K8sdDirect)
+		return nil, fmt.Errorf("creating the k8sd updater: reach %q is unknown. Fix: use %s or %s", o.Config.Reach, v1alpha1.K8sdPortForward, v1alpha1.K8sdDirect)
 	case o.Config.Reach == v1alpha1.K8sdPortForward && o.Forward == nil:
 		return nil, errors.New("creating the k8sd updater: it needs Forward to reach nodes by port-forwards")
 	}

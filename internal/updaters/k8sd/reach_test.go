@@ -256,7 +256,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		"no machines":    {edit: func(o *k8sd.Options) { o.Machines = nil }, want: "it needs Machines, Secret and Kubelet"},
 		"no forward":     {edit: func(o *k8sd.Options) { o.Config.Reach = "" }, want: "it needs Forward"},
-		"a reach":        {edit: func(o *k8sd.Options) { o.Config.Reach = "Magic" }, want: `reach "Magic" is unknown; use PortForward or Direct`},
+		"a reach":        {edit: func(o *k8sd.Options) { o.Config.Reach = "Magic" }, want: `reach "Magic" is unknown. Fix: use PortForward or Direct`},
 		"nobody trusted": {edit: func(o *k8sd.Options) { o.Config.TLS = v1alpha1.K8sdTLS{} }, want: "tls: set exactly one of"},
 		"two trusted":    {edit: func(o *k8sd.Options) { o.Config.TLS.InsecureSkipVerify = true }, want: "tls: set exactly one of"},
 		"a bundle":       {edit: func(o *k8sd.Options) { o.Config.TLS.CABundle = []byte("x") }, want: "tls: caBundle: it holds no certificate"},
