@@ -103,6 +103,8 @@ shellcheck: ## Install shellcheck for the tests of scripts, where it is missing 
 JOB = .ci/job $@
 # For jobs that need processors, and whose tests may wait for them.
 LOW = nice -n 19 .ci/job $@
+# For jobs beside tests that compare durations: they get the processors that nothing else wants.
+IDLE = $(if $(shell command -v chrt),chrt --idle 0,nice -n 19) .ci/job $@
 define jobs
 @rm -rf bin/log; $(MAKE) --no-print-directory --jobs IN_ORDER=yes $(1) || .ci/failures
 endef
@@ -113,15 +115,14 @@ E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-remediation e2e-annot
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
 ifdef IN_ORDER
 after = $(filter $(1),$(MAKECMDGOALS))
-# Tests that compare durations have the machine to themselves: these two mostly wait. Linters come
-# before them, because they fail fast, and all else after them.
-e2e-chain e2e-inplace: $(call after,$(LINT_JOBS))
+# Linters come first, because they fail fast. Then two tests that compare durations, and mostly wait,
+# with nothing beside them but what takes idle processors.
+e2e-chain e2e-inplace kubelets: $(call after,$(LINT_JOBS))
+unit-root: $(call after,kubelets $(LINT_JOBS))
 # What needs processors, one job after another. What other jobs wait for comes first.
-unit-lab: $(call after,e2e-chain e2e-inplace $(LINT_JOBS))
+unit-lab: $(call after,e2e-chain e2e-inplace unit-root $(LINT_JOBS))
 unit-parts unit-house differential: $(call after,unit-lab)
 trust: $(call after,e2e-chain e2e-inplace unit-lab unit-parts unit-house differential)
-kubelets: $(call after,trust)
-unit-root: $(call after,$(filter-out unit-root,$(UNIT_JOBS)) kubelets e2e-chain e2e-inplace $(LINT_JOBS))
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
 e2e-engine e2e-remediation: $(call after,e2e-chain e2e-inplace)
@@ -138,7 +139,7 @@ test-unit: build chromium host-tools shellcheck ## Run the tests that need no cl
 # The linter vets all packages already (-vet=off). The tests run the programs in bin.
 UNIT := WINDLASS_PROGRAMS=$(CURDIR)/bin go test -count=1 -vet=off -timeout 10m
 unit-root:
-	@$(LOW) env $(UNIT) ./...
+	@$(IDLE) env $(UNIT) ./...
 # Packages that start planes or compile Kubernetes are jobs of their own.
 unit-lab:
 	@packages=$$(go -C lab list ./... | grep -v -E '/lab/(test/e2e|test/trust|test/wire|kube)(/|$$)'); \
@@ -188,7 +189,7 @@ trust:
 	@$(JOB) $(E2E) -p 2 $(TRUST)
 # Two minors of Kubernetes are compiled for the tests on Linux hosts.
 kubelets:
-	@$(LOW) $(E2E) -v ./kube
+	@$(IDLE) $(E2E) -v ./kube
 
 # A failing input is kept in testdata/fuzz of its package, where `go test` runs it from then on, and printed. All targets run, also after a failure.
 .PHONY: fuzz
