@@ -84,7 +84,7 @@ var rules = []rule{
 		internal/hookserver internal/inplace/engine internal/inplace/request internal/linuxhost
 		internal/port internal/topology internal/transport/pod internal/transport/ssh
 		internal/updaters internal/updaters/handover internal/updaters/hosts
-		internal/updaters/k8sd internal/updaters/remote internal/workload
+		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
@@ -121,7 +121,7 @@ var rules = []rule{
 		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/inplace/cover
 		internal/inplace/preview internal/manifest internal/port internal/snapshot
 		internal/updaters internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
-		internal/view pkg/plan pkg/version
+		internal/upgradegraph internal/view pkg/plan pkg/version
 	`},
 	{pkg: "internal/cli/serving", kind: effects, imports: `internal/hookserver`},
 	{pkg: "internal/cli/simulatecmd", kind: effects, imports: `

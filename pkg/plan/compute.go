@@ -54,7 +54,7 @@ func compute(r Request) (*computation, error) {
 	if c.steps, err = r.Source.controlPlane(r.Inventory.ControlPlane, r.Target); err != nil {
 		return nil, err
 	}
-	c.route = newRoute(r, c.steps)
+	c.route = newRoute(r, c.steps, f)
 	// Also what our own sources select is checked: a list that passes here is legal whoever made it.
 	if err := checkRoute(c.route.versions, r.Target); err != nil {
 		return nil, err
@@ -68,6 +68,9 @@ func compute(r Request) (*computation, error) {
 		c.forced = true
 		c.shared, c.own, err = forcedStops(r.Policy.Skew, c.route, f, workers)
 		return c, err
+	}
+	if err := checkNamed(c.route, f); err != nil {
+		return nil, err
 	}
 	if c.own, err = ownStops(r.Policy.Skew, c.route, f.pools); err != nil {
 		return nil, err
@@ -154,15 +157,17 @@ type route struct {
 	versions []version.Version
 	// listed is where the versions come from, in an order that decides between builds that have none of their own.
 	listed []version.Version
+	// rules are those of the workers, in the places that pools name. One that no group has is empty.
+	rules []StopRule
 }
 
-func newRoute(r Request, steps []controlPlaneStep) route {
+func newRoute(r Request, steps []controlPlaneStep, f fleet) route {
 	versions := make([]version.Version, 0, len(steps)+1)
 	versions = append(versions, r.Inventory.ControlPlane)
 	for _, s := range steps {
 		versions = append(versions, s.version)
 	}
-	return route{versions: versions, listed: r.Source.listed()}
+	return route{versions: versions, listed: r.Source.listed(), rules: f.usedRules(r.Source.stops())}
 }
 
 // from returns the rest of the route.

@@ -20,6 +20,10 @@ const (
 	ReasonDetour ReasonCode = "Detour"
 	// ReasonListed: a GenerateUpgradePlan response names it.
 	ReasonListed ReasonCode = "Listed"
+	// ReasonEveryMinor: a StopRule makes these workers stop at every minor.
+	ReasonEveryMinor ReasonCode = "EveryMinor"
+	// ReasonNamed: a StopRule names this stop.
+	ReasonNamed ReasonCode = "Named"
 	// ReasonBegun: some workers have gone there already, and the others share their list.
 	ReasonBegun ReasonCode = "Begun"
 	// ReasonShared: other workers must go there, and all share one list.
@@ -40,7 +44,8 @@ type Reason struct {
 	Leaves, Before version.Minor
 	// Limit is how many minors a kubelet may lag, or an update method can jump.
 	Limit uint32
-	// Detail is what the author of an upgrade graph says about the floor or the blocked edge behind it; it may be empty.
+	// Detail is what the author of an upgrade graph says about the floor, the blocked edge or the StopRule behind it; it may
+	// be empty.
 	Detail string
 }
 
@@ -57,9 +62,16 @@ func (r Reason) Message() string {
 		return fmt.Sprintf("the upgrade graph leaves no shorter or newer way than through %s%s", r.Version, because(r.Detail))
 	case ReasonListed:
 		return fmt.Sprintf("the GenerateUpgradePlan response lists %s", r.Version)
+	case ReasonEveryMinor:
+		return fmt.Sprintf("the upgrade graph makes these workers stop at every minor%s", because(r.Detail))
+	case ReasonNamed:
+		return fmt.Sprintf("the upgrade graph makes these workers stop at %s%s", r.Version, because(r.Detail))
 	case ReasonBegun:
 		return fmt.Sprintf("the workers upgrade to %s has begun, and all workers share its stops", r.Version)
 	case ReasonShared:
+		if r.Before == (version.Minor{}) {
+			return fmt.Sprintf("all workers share one list of stops, and the upgrade graph makes others stop at %s%s", r.Version, because(r.Detail))
+		}
 		return fmt.Sprintf("all workers share one list of stops, and others must leave %s before the control plane reaches %s", r.Leaves, r.Before)
 	case ReasonSkew:
 		return fmt.Sprintf("workers must leave %s before the control plane reaches %s: kubelet may lag %s", r.Leaves, r.Before, minors(r.Limit))
