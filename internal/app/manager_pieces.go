@@ -38,11 +38,15 @@ func (b *builder) addTopology(ctx context.Context) error {
 			b.limits = limits
 		}
 	}
-	return topology.SetUpController(ctx, b.mgr, topology.Options{
+	return topology.SetUpController(ctx, b.mgr, b.topologyOptions(), concurrency(b.Concurrency.ClusterTopology))
+}
+
+func (b *builder) topologyOptions() topology.Options {
+	return topology.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: b.mgr.GetEventRecorder(managerEvents), Now: time.Now,
 		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, OwnStops: b.groupStops,
 		WatchFilter: b.WatchFilter,
-	}, concurrency(b.Concurrency.ClusterTopology))
+	}
 }
 
 // groupStops returns the rules of the UpgradeGraph that serves a Cluster, by the settings of this project's ExtensionConfig.
