@@ -100,7 +100,7 @@ const shown = 5
 func list(items []string) string {
 	sorted := slices.Sorted(slices.Values(items))
 	if len(sorted) <= shown {
-		return strings.Join(sorted, ", ")
+		return strings.Join(sorted, "; ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:shown], ", "), len(sorted)-shown)
+	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:shown], "; "), len(sorted)-shown)
 }

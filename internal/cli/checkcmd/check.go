@@ -2,6 +2,7 @@ package checkcmd
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -137,7 +138,7 @@ func (o *options) run(cmd *cobra.Command, format view.Format, name string) error
 	}
 	remote, err := workload.New(live, time.Now).Clientset(ctx, key)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w. Fix: wait until the control plane is initialized, and check your right to read this Secret", err)
 	}
 	var asked version.Version
 	if objects.ControlPlane != nil {
