@@ -20,7 +20,7 @@ const (
 	// Certificates: no certificate that was seen expires soon.
 	Certificates ID = "Certificates"
 	// ConfigMapWatch: a watch reports that a ConfigMap is created, changed and deleted.
-	ConfigMapWatch ID = "ConfigMapWatch"
+	ConfigMapWatch ID = "ConfigMapWatch" //nolint:gosec // G101: it is no credential.
 	// Deployment: a Deployment becomes available, and rolls out a change.
 	Deployment ID = "Deployment"
 	// Service: a Pod reaches the Deployment's Pods by the DNS name of a Service.
@@ -79,15 +79,22 @@ func Worst(findings []Finding) Outcome {
 
 // Verdict answers in one sentence whether the cluster works.
 func Verdict(findings []Finding) string {
-	named := map[Outcome][]string{}
+	var passed, failed, skipped []string
 	for _, f := range findings {
-		named[f.Outcome] = append(named[f.Outcome], string(f.ID))
+		switch f.Outcome {
+		case Passed:
+			passed = append(passed, string(f.ID))
+		case Failed:
+			failed = append(failed, string(f.ID))
+		case NotChecked:
+			skipped = append(skipped, string(f.ID))
+		}
 	}
-	words := fmt.Sprintf("The cluster works: %s passed", text.Count(len(named[Passed]), "check"))
-	if failed := named[Failed]; len(failed) > 0 {
+	words := fmt.Sprintf("The cluster works: %s passed", text.Count(len(passed), "check"))
+	if len(failed) > 0 {
 		words = fmt.Sprintf("The cluster does not work: %s failed (%s)", text.Count(len(failed), "check"), strings.Join(failed, ", "))
 	}
-	if skipped := named[NotChecked]; len(skipped) > 0 {
+	if len(skipped) > 0 {
 		words += fmt.Sprintf("; not checked: %s", strings.Join(skipped, ", "))
 	}
 	return words + "."

@@ -59,18 +59,13 @@ func compute(r Request) (*computation, error) {
 	if err := checkRoute(c.route.versions, r.Target); err != nil {
 		return nil, err
 	}
-	for _, p := range f.pools {
-		if version.Compare(p.version, r.Target) == version.Unordered && !c.route.ahead(c.route.target(), p.version) {
-			return nil, groupDowngradeError(p.example, p.version, r.Target)
-		}
+	if err := checkPools(c.route, f); err != nil {
+		return nil, err
 	}
 	if workers := r.Source.workers(); len(workers) > 0 {
 		c.forced = true
 		c.shared, c.own, err = forcedStops(r.Policy.Skew, c.route, f, workers)
 		return c, err
-	}
-	if err := checkNamed(c.route, f); err != nil {
-		return nil, err
 	}
 	if c.own, err = ownStops(r.Policy.Skew, c.route, f.pools); err != nil {
 		return nil, err
@@ -81,6 +76,20 @@ func compute(r Request) (*computation, error) {
 	}
 	c.shared, err = sharedStops(r.Policy.Skew, c.route, f.pools, r.Inventory.WorkersUpgrading)
 	return c, err
+}
+
+// checkPools checks what only the route tells of a group.
+func checkPools(r route, f fleet) error {
+	target := r.versions[r.target()]
+	for _, p := range f.pools {
+		if version.Compare(p.version, target) == version.Unordered && !r.ahead(r.target(), p.version) {
+			return groupDowngradeError(p.example, p.version, target)
+		}
+		if err := checkNamed(r, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkTarget(r Request) error {

@@ -62,17 +62,12 @@ func (r Reason) Message() string {
 		return fmt.Sprintf("the upgrade graph leaves no shorter or newer way than through %s%s", r.Version, because(r.Detail))
 	case ReasonListed:
 		return fmt.Sprintf("the GenerateUpgradePlan response lists %s", r.Version)
-	case ReasonEveryMinor:
-		return fmt.Sprintf("the upgrade graph makes these workers stop at every minor%s", because(r.Detail))
-	case ReasonNamed:
-		return fmt.Sprintf("the upgrade graph makes these workers stop at %s%s", r.Version, because(r.Detail))
+	case ReasonEveryMinor, ReasonNamed:
+		return r.demanded("these workers")
 	case ReasonBegun:
 		return fmt.Sprintf("the workers upgrade to %s has begun, and all workers share its stops", r.Version)
 	case ReasonShared:
-		if r.Before == (version.Minor{}) {
-			return fmt.Sprintf("all workers share one list of stops, and the upgrade graph makes others stop at %s%s", r.Version, because(r.Detail))
-		}
-		return fmt.Sprintf("all workers share one list of stops, and others must leave %s before the control plane reaches %s", r.Leaves, r.Before)
+		return r.shared()
 	case ReasonSkew:
 		return fmt.Sprintf("workers must leave %s before the control plane reaches %s: kubelet may lag %s", r.Leaves, r.Before, minors(r.Limit))
 	case ReasonTransition:
@@ -80,6 +75,23 @@ func (r Reason) Message() string {
 	default:
 		return string(r.Code)
 	}
+}
+
+// demanded is the Message of a stop that a StopRule demands of some workers.
+func (r Reason) demanded(of string) string {
+	where := "every minor"
+	if r.Code != ReasonEveryMinor {
+		where = r.Version.String()
+	}
+	return fmt.Sprintf("the upgrade graph makes %s stop at %s%s", of, where, because(r.Detail))
+}
+
+func (r Reason) shared() string {
+	const all = "all workers share one list of stops, and "
+	if r.Before == (version.Minor{}) {
+		return all + r.demanded("others")
+	}
+	return all + fmt.Sprintf("others must leave %s before the control plane reaches %s", r.Leaves, r.Before)
 }
 
 // String is Message, so that a Reason prints as a sentence.

@@ -77,38 +77,41 @@ func (r route) demands(position int, p pool) (Reason, bool) {
 		if p.rule != allRules && p.rule != i+1 {
 			continue
 		}
-		if rule.EveryMinor && enters {
-			return Reason{Code: ReasonEveryMinor, Version: at, Detail: rule.Reason}, true
-		}
-		if slices.ContainsFunc(rule.At, func(m Match) bool { return m.Matches(at) && (enters || !m.version.IsZero()) }) {
-			return Reason{Code: ReasonNamed, Version: at, Detail: rule.Reason}, true
+		if reason, demanded := rule.demands(at, enters); demanded {
+			return reason, true
 		}
 	}
 	return Reason{}, false
 }
 
-// checkNamed refuses a route that goes past a version at which a group must stop: the stop would be skipped silently.
-func checkNamed(r route, f fleet) error {
+// demands reports whether the rule is about a version, and which of its words. enters says that workers get to the
+// version's minor with it, and that the control plane leaves that minor from it.
+func (rule StopRule) demands(at version.Version, enters bool) (Reason, bool) {
+	if rule.EveryMinor && enters {
+		return Reason{Code: ReasonEveryMinor, Version: at, Detail: rule.Reason}, true
+	}
+	if slices.ContainsFunc(rule.At, func(m Match) bool { return m.Matches(at) && (enters || !m.version.IsZero()) }) {
+		return Reason{Code: ReasonNamed, Version: at, Detail: rule.Reason}, true
+	}
+	return Reason{}, false
+}
+
+// checkNamed refuses a route that goes past a version at which a pool must stop: the stop would be skipped silently.
+func checkNamed(r route, p pool) error {
+	if p.rule == 0 {
+		return nil
+	}
 	current, target := r.versions[0], r.versions[r.target()]
-	for _, p := range f.pools {
-		if p.rule == 0 {
-			continue
-		}
-		for _, m := range r.rules[p.rule-1].At {
-			v := m.version
-			passed := !v.IsZero() && v.Minor().Before(target.Minor()) && version.Compare(v, current) == version.Greater
-			if passed && version.Compare(v, p.version) == version.Greater && indexOf(r.versions, v) < 0 {
-				return namedError(p, v)
+	for _, m := range r.rules[p.rule-1].At {
+		v := m.version
+		passed := !v.IsZero() && v.Minor().Before(target.Minor()) && version.Compare(v, current) == version.Greater
+		if passed && version.Compare(v, p.version) == version.Greater && indexOf(r.versions, v) < 0 {
+			return &Error{
+				Rule: RuleNotOnRoute, Item: GroupItem(p.example), Version: v,
+				Problem: "the upgrade graph makes this group stop there, and the control plane does not go through it",
+				Fix:     fmt.Sprintf("name the minor %s in spec.workers, or block the other %s versions", v.Minor(), v.Minor()),
 			}
 		}
 	}
 	return nil
-}
-
-func namedError(p pool, v version.Version) error {
-	return &Error{
-		Rule: RuleNotOnRoute, Item: GroupItem(p.example), Version: v,
-		Problem: "the upgrade graph makes this group stop there, and the control plane does not go through it",
-		Fix:     fmt.Sprintf("name the minor %s in spec.workers, or block the other %s versions", v.Minor(), v.Minor()),
-	}
 }

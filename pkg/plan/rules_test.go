@@ -103,7 +103,9 @@ func TestStopRuleOffRoute(t *testing.T) {
 			Versions: vs("v1.31.2 v1.31.5 v1.32.0"), Stops: []plan.StopRule{{Groups: []string{"a"}, At: []plan.Match{plan.MatchVersion(v("v1.31.2"))}}},
 		},
 	})
-	wantRule(t, err, plan.RuleNotOnRoute)
+	if refused := wantRule(t, err, plan.RuleNotOnRoute); refused.Item != plan.GroupItem("a") || refused.Version != v("v1.31.2") {
+		t.Errorf("it is about %s %s", refused.Item, refused.Version)
+	}
 }
 
 // TestStopRuleReasons holds that a plan explains the stops that rules make.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -179,9 +180,7 @@ func whyNot(pods []corev1.Pod) string {
 func (p *prober) template(labels map[string]string, arguments []string, tolerations []corev1.Toleration) corev1.PodTemplateSpec {
 	meta := p.meta("")
 	meta.Namespace = ""
-	for key, value := range labels {
-		meta.Labels[key] = value
-	}
+	maps.Copy(meta.Labels, labels)
 	return corev1.PodTemplateSpec{ObjectMeta: meta, Spec: corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), Tolerations: tolerations, TerminationGracePeriodSeconds: new(int64(1)),
 		SecurityContext: &corev1.PodSecurityContext{

@@ -77,7 +77,7 @@ func (p *prober) try(ctx context.Context, id clustercheck.ID, check func(context
 }
 
 // fixes are where to look if a check fails.
-var fixes = map[clustercheck.ID]string{
+var fixes = map[clustercheck.ID]string{ //nolint:exhaustive // CleanUp is not tried.
 	clustercheck.APIDiscovery:   "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
 	clustercheck.Nodes:          "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
 	clustercheck.Certificates:   "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
@@ -149,7 +149,7 @@ func (p *prober) inNamespace(ctx context.Context, checks func()) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 		defer cancel()
-		if err := namespaces.Delete(ctx, p.namespace, metav1.DeleteOptions{}); ignoreGone(err) != nil {
+		if err := ignoreGone(namespaces.Delete(ctx, p.namespace, metav1.DeleteOptions{})); err != nil {
 			p.findings = append(p.findings, clustercheck.Fail(clustercheck.CleanUp,
 				"delete it in the workload cluster: kubectl delete namespace "+p.namespace, "deleting Namespace %s: %v", p.namespace, err))
 		}
