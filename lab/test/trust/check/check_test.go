@@ -301,6 +301,7 @@ func TestWorkloads(t *testing.T) {
 
 // control makes every Deployment available and every Job complete, until the test ends.
 func (w *world) control(ctx context.Context, t *testing.T) {
+	t.Helper()
 	deployments, err := w.plane.Client.Watch(ctx, &appsv1.DeploymentList{}, client.HasLabels{label})
 	if err != nil {
 		t.Error(err)
