@@ -123,6 +123,7 @@ func TestManagerRights(t *testing.T) {
 	stock := stockCore(t)
 	role := decodeOne[rbacv1.ClusterRole](t, buildOnDisk(t, "manager"), "ClusterRole windlass-manager")
 	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{"windlass.dev"}, Resources: []string{"upgradegraphs"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"windlass.dev"}, Resources: []string{"updaters", "updatepolicies"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

@@ -84,7 +84,7 @@ var rules = []rule{
 		internal/hookserver internal/inplace/engine internal/inplace/request internal/linuxhost
 		internal/port internal/topology internal/transport/pod internal/transport/ssh
 		internal/updaters internal/updaters/handover internal/updaters/hosts
-		internal/updaters/k8sd internal/updaters/remote internal/workload
+		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
@@ -97,6 +97,10 @@ var rules = []rule{
 	{pkg: "internal/cli/approvecmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/gate internal/snapshot
 		internal/text
+	`},
+	{pkg: "internal/cli/checkcmd", kind: effects, imports: `
+		internal/capi internal/cli internal/cli/management internal/clustercheck
+		internal/clustercheck/probe internal/view internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/doctorcmd", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/doctor
@@ -121,7 +125,7 @@ var rules = []rule{
 		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/inplace/cover
 		internal/inplace/preview internal/manifest internal/port internal/snapshot
 		internal/updaters internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
-		internal/view pkg/plan pkg/version
+		internal/upgradegraph internal/view pkg/plan pkg/version
 	`},
 	{pkg: "internal/cli/serving", kind: effects, imports: `internal/hookserver`},
 	{pkg: "internal/cli/simulatecmd", kind: effects, imports: `
@@ -146,6 +150,10 @@ var rules = []rule{
 	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
 		internal/chain internal/cli internal/cli/planinput internal/simulate/explore
 		internal/snapshot internal/view pkg/plan pkg/version
+	`},
+	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
+	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
+		internal/clustercheck internal/text internal/workload pkg/version
 	`},
 	{pkg: "internal/conformance", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/text internal/updaters
@@ -274,7 +282,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/upgradegraph", kind: pure, imports: `api/v1alpha1 pkg/plan pkg/version`},
 	{pkg: "internal/view", kind: pure, imports: `
-		internal/doctor internal/inplace/cover internal/status internal/text pkg/plan pkg/version
+		internal/clustercheck internal/doctor internal/inplace/cover internal/status internal/text
+		pkg/plan pkg/version
 	`},
 	{pkg: "internal/workload", kind: effects, imports: `
 		internal/gate internal/inplace internal/keyed internal/peer internal/port internal/shares

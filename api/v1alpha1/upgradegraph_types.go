@@ -8,7 +8,8 @@ import (
 // versions must be reached before a minor. The Windlass extension plans the upgrades of all clusters whose ClusterClass
 // the graph serves.
 //
-// The steps are the control plane's; the planner derives from them where workers stop. Cluster API keeps a plan that
+// The steps are the control plane's; the planner derives from them where workers stop, as seldom as version skew and
+// updaters allow, unless spec.workers chooses more stops. Cluster API keeps a plan that
 // it was given for up to ten minutes, so an edit may take that long to show in an upgrade that is under way.
 //
 // +kubebuilder:object:root=true
@@ -38,6 +39,7 @@ type UpgradeGraph struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.blocked) || self.blocked.all(b, !has(b.from) || size(b.from) == 0 || (b.from.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(b.from + '.')) : b.from in self.versions))",fieldPath=".blocked",message="each from must be one of spec.versions, or a minor that one of them belongs to"
 // +kubebuilder:validation:XValidation:rule="!has(self.blocked) || self.blocked.all(b, !has(b.to) || size(b.to) == 0 || (b.to.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(b.to + '.')) : b.to in self.versions))",fieldPath=".blocked",message="each to must be one of spec.versions, or a minor that one of them belongs to"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(w, !has(w.versions) || w.versions.all(m, m.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(m + '.')) : m in self.versions))",fieldPath=".workers",message="each of versions must be one of spec.versions, or a minor that one of them belongs to"
 type UpgradeGraphSpec struct {
 	// versions are the versions that clusters may run or go to. A cluster may start from a version that is not listed.
 	// To keep clusters away from a version that some still run, list it and block every step to it.
@@ -69,6 +71,15 @@ type UpgradeGraphSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Floors []Floor `json:"floors,omitempty"`
+
+	// workers are the rules of where workers stop. The first rule that selects a group decides; a group that none selects
+	// stops as seldom as it may. Stops that version skew or an updater needs are made whatever a rule says. `windlass
+	// manager` follows the rules for each group. Stock Cluster API has one list for all workers of a Cluster, so
+	// there each group makes the stops of all groups.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Workers []WorkersRule `json:"workers,omitempty"`
 }
 
 // Version is a Kubernetes version with all three numbers and a leading v, such as v1.31.2 or v1.31.2+rke2r1.
@@ -145,6 +156,68 @@ type Floor struct {
 	// +kubebuilder:validation:MaxLength=512
 	Reason string `json:"reason,omitempty"`
 }
+
+// WorkersRule chooses where groups of workers stop on the way to the target. It selects the groups that match each of
+// classes, workerClasses and groups; an empty list matches all.
+//
+// +kubebuilder:validation:XValidation:rule="self.stops == 'Versions' ? has(self.versions) && size(self.versions) > 0 : !has(self.versions) || size(self.versions) == 0",message="set versions with stops: Versions, and only with it"
+type WorkersRule struct {
+	// classes are ClusterClasses; the rule is for groups of their Clusters.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Classes []ClassReference `json:"classes,omitempty"`
+
+	// workerClasses are classes of workers: the class of a group in the Cluster's spec.topology.workers.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	WorkerClasses []string `json:"workerClasses,omitempty"`
+
+	// groups are names of MachineDeployments and MachinePools in the Cluster's spec.topology.workers.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Groups []string `json:"groups,omitempty"`
+
+	// stops chooses the stops. Fewest: as few as version skew and updaters allow. EveryMinor: at every minor, at the last
+	// version of it that the control plane goes through. Versions: at each of versions.
+	// +required
+	Stops WorkerStops `json:"stops,omitempty"`
+
+	// versions are where the groups stop. A minor such as v1.31 means the last version of it that the control plane goes
+	// through. With a version such as v1.31.2, an upgrade that goes past it without stopping there is refused.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	Versions []VersionMatch `json:"versions,omitempty"`
+
+	// reason says why, to the people whose machines are updated once more, or not.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason,omitempty"`
+}
+
+// WorkerStops chooses how often workers stop.
+//
+// +kubebuilder:validation:Enum=Fewest;EveryMinor;Versions
+type WorkerStops string
+
+// The values of WorkerStops.
+const (
+	// WorkerStopsFewest is as few stops as version skew and updaters allow.
+	WorkerStopsFewest WorkerStops = "Fewest"
+	// WorkerStopsEveryMinor is a stop at every minor.
+	WorkerStopsEveryMinor WorkerStops = "EveryMinor"
+	// WorkerStopsVersions is a stop at each of the versions that the rule names.
+	WorkerStopsVersions WorkerStops = "Versions"
+)
 
 // UpgradeGraphStatus is what the Windlass extension found out about a graph.
 type UpgradeGraphStatus struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/approvecmd"
+	"github.com/windlass-dev/windlass/internal/cli/checkcmd"
 	"github.com/windlass-dev/windlass/internal/cli/doctorcmd"
 	"github.com/windlass-dev/windlass/internal/cli/extensioncmd"
 	"github.com/windlass-dev/windlass/internal/cli/logscmd"
@@ -49,7 +50,7 @@ pipes each row is one line.
 	}
 	cli.AddColorFlag(root)
 	root.AddCommand(
-		approvecmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(),
+		approvecmd.New(), checkcmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(),
 		simulatecmd.New(), statuscmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),
 	)
 	return root

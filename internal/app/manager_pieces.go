@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/windlass-dev/windlass/internal/controllers"
@@ -17,6 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/hookclient"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/topology"
+	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
 // The pieces that are not Cluster API's own. All else is.
@@ -35,10 +38,24 @@ func (b *builder) addTopology(ctx context.Context) error {
 			b.limits = limits
 		}
 	}
-	return topology.SetUpController(ctx, b.mgr, topology.Options{
+	return topology.SetUpController(ctx, b.mgr, b.topologyOptions(), concurrency(b.Concurrency.ClusterTopology))
+}
+
+func (b *builder) topologyOptions() topology.Options {
+	return topology.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: b.mgr.GetEventRecorder(managerEvents), Now: time.Now,
-		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, WatchFilter: b.WatchFilter,
-	}, concurrency(b.Concurrency.ClusterTopology))
+		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, OwnStops: b.groupStops,
+		WatchFilter: b.WatchFilter,
+	}
+}
+
+// groupStops returns the rules of the UpgradeGraph that serves a Cluster, by the settings of this project's ExtensionConfig.
+func (b *builder) groupStops(ctx context.Context, cluster *clusterv1.Cluster) ([]plan.StopRule, error) {
+	config := &runtimev1.ExtensionConfig{}
+	if err := b.mgr.GetClient().Get(ctx, client.ObjectKey{Name: b.ExtensionConfig}, config); err != nil {
+		return nil, fmt.Errorf("getting ExtensionConfig %s: %w", b.ExtensionConfig, err)
+	}
+	return hookserver.GroupStops(ctx, hookserver.GraphsFrom(b.mgr.GetClient()), cluster, config.Spec.Settings)
 }
 
 // addClusterWebhooks adds admission of Clusters and ClusterClasses: ours, which has Cluster API's decide about all but versions.

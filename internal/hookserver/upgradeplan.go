@@ -107,11 +107,48 @@ func (p *UpgradePlanner) answer(ctx context.Context, request *runtimehooksv1.Gen
 	if err != nil {
 		return selected.Name, plan.Plan{}, fmt.Errorf("UpgradeGraph %q is not valid: %w", selected.Name, err)
 	}
+	parsed.Stops = sharedStops(upgradegraph.Stops(selected.Spec, upgradegraph.WorkersOf(&request.Cluster)))
 	question.Source = parsed
 	if computed, err = plan.Compute(question); err != nil {
 		return selected.Name, plan.Plan{}, fmt.Errorf("UpgradeGraph %q: %w", selected.Name, err)
 	}
 	return selected.Name, computed, nil
+}
+
+// sharedStops makes one rule of those of a Cluster's groups, because a request tells of one group only.
+func sharedStops(rules []plan.StopRule) []plan.StopRule {
+	if len(rules) == 0 {
+		return nil
+	}
+	shared := plan.StopRule{Groups: []string{workersGroup}}
+	for _, r := range rules {
+		shared.EveryMinor = shared.EveryMinor || r.EveryMinor
+		shared.At = append(shared.At, r.At...)
+	}
+	return []plan.StopRule{shared}
+}
+
+// GroupStops returns the rules that the graph of a Cluster has for its groups. settings are those of the ExtensionConfig.
+// A response has one list for all workers; an engine that moves each group by its own plan needs the rules as well.
+func GroupStops(ctx context.Context, graphs Graphs, cluster *clusterv1.Cluster, settings map[string]string) ([]plan.StopRule, error) {
+	selector, err := decodeSelector(&runtimehooksv1.GenerateUpgradePlanRequest{
+		CommonRequest: runtimehooksv1.CommonRequest{Settings: settings}, Cluster: *cluster,
+	})
+	if err != nil {
+		return nil, err
+	}
+	list, err := graphs.ListUpgradeGraphs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	graph, err := upgradegraph.Select(list, selector)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := upgradegraph.Parse(graph.Spec); err != nil {
+		return nil, fmt.Errorf("UpgradeGraph %q is not valid: %w", graph.Name, err)
+	}
+	return upgradegraph.Stops(graph.Spec, upgradegraph.WorkersOf(cluster)), nil
 }
 
 // limit makes workers stop as often as the way in which they are updated needs.

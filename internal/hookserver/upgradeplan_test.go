@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
 // graphs is a hookserver.Graphs with a fixed list.
@@ -43,6 +44,7 @@ func stable() v1alpha1.UpgradeGraph {
 		Classes: []v1alpha1.ClassReference{{Name: "standard", Namespace: "classes"}},
 		Blocked: []v1alpha1.BlockedEdge{{From: "v1.28", To: "v1.29.0", Reason: "the storage driver is not ready"}},
 		Floors:  []v1alpha1.Floor{{Before: "v1.33", AtLeast: "v1.32.3", Reason: "etcd"}},
+		Workers: []v1alpha1.WorkersRule{{WorkerClasses: []string{"gpu"}, Stops: v1alpha1.WorkerStopsEveryMinor, Reason: "drivers"}},
 	})
 }
 
@@ -123,6 +125,18 @@ func TestGenerateUpgradePlan(t *testing.T) {
 			request:      request("v1.40.1+rke2r1", "v1.40.1+rke2r1", "v1.40.1+rke2r2"),
 			controlPlane: "v1.40.1+rke2r2", workers: "v1.40.1+rke2r2",
 		},
+		"a rule for a group makes all workers stop": {
+			request: with(request("v1.29.0", "v1.29.0", "v1.31.2"), func(r *runtimehooksv1.GenerateUpgradePlanRequest) {
+				r.Cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "small"}, {Name: "b", Class: "gpu"}}
+			}),
+			controlPlane: "v1.30.3 v1.31.2", workers: "v1.30.3 v1.31.2",
+		},
+		"a rule for no group of the cluster": {
+			request: with(request("v1.29.0", "v1.29.0", "v1.31.2"), func(r *runtimehooksv1.GenerateUpgradePlanRequest) {
+				r.Cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "small"}}
+			}),
+			controlPlane: "v1.30.3 v1.31.2", workers: "v1.31.2",
+		},
 		"the namespace of the class is the cluster's unless given": {
 			request: with(request("v1.30.3", "", "v1.31.2"), func(r *runtimehooksv1.GenerateUpgradePlanRequest) {
 				r.Cluster.Namespace, r.Cluster.Spec.Topology.ClassRef.Namespace = "classes", ""
@@ -148,6 +162,44 @@ func TestGenerateUpgradePlan(t *testing.T) {
 			}
 			if got := stops(response.WorkersUpgrades); got != tt.workers {
 				t.Errorf("workersUpgrades are %q, want %q", got, tt.workers)
+			}
+		})
+	}
+}
+
+// TestGroupStops holds that an engine which moves groups apart gets the rules of the same graph, by the same settings.
+func TestGroupStops(t *testing.T) {
+	t.Parallel()
+	cluster := request("v1.29.0", "v1.29.0", "v1.31.2").Cluster
+	cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "small"}, {Name: "b", Class: "gpu"}}
+	named := graph("named", v1alpha1.UpgradeGraphSpec{
+		Versions: []v1alpha1.Version{"v1.31.2"}, Workers: []v1alpha1.WorkersRule{{Stops: v1alpha1.WorkerStopsEveryMinor, Reason: "audit"}},
+	})
+	invalid := stable()
+	invalid.Spec.Workers[0].Reason = ""
+	tests := map[string]struct {
+		graphs   graphs
+		settings map[string]string
+		want     []plan.StopRule
+		problem  string
+	}{
+		"by class":   {graphs: graphs{stable(), named}, want: []plan.StopRule{{Groups: []string{"b"}, EveryMinor: true, Reason: "drivers"}}},
+		"by setting": {graphs: graphs{named}, settings: map[string]string{"graph": "named"}, want: []plan.StopRule{{Groups: []string{"a", "b"}, EveryMinor: true, Reason: "audit"}}},
+		"no graph":   {graphs: graphs{named}, problem: "no UpgradeGraph serves ClusterClass classes/standard"},
+		"not valid":  {graphs: graphs{invalid}, problem: `UpgradeGraph "stable" is not valid: spec.workers[0].reason`},
+		"a setting that is unknown": {
+			graphs: graphs{stable()}, settings: map[string]string{"grpah": "named"}, problem: `the ExtensionConfig's settings hold the unknown key "grpah"`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := hookserver.GroupStops(t.Context(), tt.graphs, &cluster, tt.settings)
+			if (err != nil) != (tt.problem != "") || err != nil && !strings.HasPrefix(err.Error(), tt.problem) {
+				t.Fatalf("error is %v, want %q", err, tt.problem)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("GroupStops (-want +got):\n%s", diff)
 			}
 		})
 	}

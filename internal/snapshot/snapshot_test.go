@@ -328,10 +328,17 @@ func graph(name string, classes ...string) *v1alpha1.UpgradeGraph {
 
 func TestSource(t *testing.T) {
 	graphSource := plan.Graph{Versions: []version.Version{v("v1.30.3"), v("v1.31.2")}}
+	topology := &clusterv1.Cluster{}
+	topology.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "x"}, {Name: "b", Class: "y"}}
+	ruled := graph("ruled", "class")
+	ruled.Spec.Workers = []v1alpha1.WorkersRule{{
+		Classes: []v1alpha1.ClassReference{{Name: "class", Namespace: "ns"}}, WorkerClasses: []string{"y"}, Stops: v1alpha1.WorkerStopsEveryMinor, Reason: "r",
+	}}
 	broken := graph("broken", "class")
 	broken.Spec.Versions = nil
 	for _, test := range []struct {
 		name    string
+		cluster *clusterv1.Cluster
 		class   *clusterv1.ClusterClass
 		graphs  []*v1alpha1.UpgradeGraph
 		want    plan.Source
@@ -344,10 +351,14 @@ func TestSource(t *testing.T) {
 		{name: "an extension before the list", class: class("plan.x", "v1.30.3"), wantErr: `ClusterClass ns/class: spec.upgrade.external.generateUpgradePlanExtension: upgrade plans of this class come from the extension "plan.x"`},
 		{name: "the graph that serves the class", class: class("plan.x"), graphs: []*v1alpha1.UpgradeGraph{graph("other", "other"), graph("g", "class")}, want: graphSource},
 		{name: "a single graph without classes", class: class("plan.x"), graphs: []*v1alpha1.UpgradeGraph{graph("g")}, want: graphSource},
+		{
+			name: "rules for the cluster's groups", cluster: topology, class: class("plan.x"), graphs: []*v1alpha1.UpgradeGraph{ruled},
+			want: plan.Graph{Versions: graphSource.Versions, Stops: []plan.StopRule{{Groups: []string{"b"}, EveryMinor: true, Reason: "r"}}},
+		},
 		{name: "a broken graph", class: class("plan.x"), graphs: []*v1alpha1.UpgradeGraph{broken}, wantErr: `UpgradeGraph broken: spec.versions: Required value: list the versions that clusters may run or go to`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, _, err := Source(test.class, test.graphs)
+			got, _, err := Source(test.cluster, test.class, test.graphs)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -361,7 +372,7 @@ func TestSource(t *testing.T) {
 		})
 	}
 
-	_, _, err := Source(class("plan.x"), []*v1alpha1.UpgradeGraph{graph("g", "class"), graph("h", "class")})
+	_, _, err := Source(nil, class("plan.x"), []*v1alpha1.UpgradeGraph{graph("g", "class"), graph("h", "class")})
 	if extension, ok := errors.AsType[*ExtensionError](err); !ok || extension.Err == nil {
 		t.Errorf("two graphs serve the class: %v, want an *ExtensionError with a cause", err)
 	}

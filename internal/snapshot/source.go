@@ -35,9 +35,10 @@ func (e *ExtensionError) Unwrap() error { return e.Err }
 // Source returns where a ClusterClass takes the versions of a plan from, and the field that says so: an extension, else
 // the version list, else only the next minor can be reached. That is Cluster API's order.
 //
-// For an extension the graphs are what the Windlass extension answers from. Without one that serves the class the error
+// For an extension the graphs are what the Windlass extension answers from. cluster has the groups that their rules select;
+// without it no rule counts. Without one that serves the class the error
 // is an *ExtensionError. A version that cannot be parsed, and a graph that is not valid, give a *FieldError.
-func Source(class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph) (plan.Source, Ref, error) {
+func Source(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph) (plan.Source, Ref, error) {
 	ref := Ref{Object: class, Kind: "ClusterClass", Field: "spec.kubernetesVersions"}
 	if extension := class.Spec.Upgrade.External.GenerateUpgradePlanExtension; extension != "" {
 		ref.Field = "spec.upgrade.external.generateUpgradePlanExtension"
@@ -48,7 +49,12 @@ func Source(class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph) (pla
 		if graph == nil {
 			return nil, ref, &ExtensionError{Ref: ref, Extension: extension}
 		}
-		return GraphSource(graph)
+		workers := upgradegraph.Workers{}
+		if cluster != nil {
+			workers = upgradegraph.WorkersOf(cluster)
+		}
+		workers.Class = types.NamespacedName{Namespace: class.Namespace, Name: class.Name}
+		return GraphSource(graph, workers)
 	}
 	if len(class.Spec.KubernetesVersions) == 0 {
 		return plan.NextMinor{}, ref, nil
@@ -66,14 +72,15 @@ func Source(class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph) (pla
 	return list, ref, nil
 }
 
-// GraphSource translates a graph, and returns the field that lists its versions. The error is a *FieldError.
-func GraphSource(graph *v1alpha1.UpgradeGraph) (plan.Source, Ref, error) {
+// GraphSource translates a graph and its rules for a cluster's groups, and returns the field that lists its versions. The error is a *FieldError.
+func GraphSource(graph *v1alpha1.UpgradeGraph, workers upgradegraph.Workers) (plan.Source, Ref, error) {
 	ref := Ref{Object: graph, Kind: "UpgradeGraph", Field: "spec.versions"}
 	parsed, err := upgradegraph.Parse(graph.Spec)
 	if err != nil {
 		// The problems name their fields.
 		return nil, ref, &FieldError{Ref: Ref{Object: graph, Kind: "UpgradeGraph"}, Problem: err.Error(), Err: err}
 	}
+	parsed.Stops = upgradegraph.Stops(graph.Spec, workers)
 	return parsed, ref, nil
 }
 

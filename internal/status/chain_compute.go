@@ -141,13 +141,24 @@ func (c *chainComputation) findSource() {
 		c.state.SourceProblem = upgrade.SourceProblem + "; the Cluster's status has no upgrade plan either"
 		c.notKnown = append(c.notKnown, "what comes: "+c.state.SourceProblem)
 	default:
-		if c.engine == Windlass {
+		if c.engine == Windlass && c.explainsStops(answer) {
 			// There it lists the stops of all groups together, and each group makes only its own.
 			answer.Workers = nil
 		}
 		c.state.Source = answer
 		c.notKnown = append(c.notKnown, "the plan is the one in the Cluster's status: "+upgrade.SourceProblem)
 	}
+}
+
+// explainsStops reports whether the workers' list is what the groups' own plans give together. Otherwise an extension has
+// listed the stops, which count for every group.
+func (c *chainComputation) explainsStops(answer plan.Response) bool {
+	at, listed := c.state.ControlPlane.Version, answer.Workers
+	answer.Workers = nil
+	own, err := plan.Compute(plan.Request{
+		Inventory: c.inventory(), Target: c.state.Target, Source: answer, Policy: plan.Policy{Skew: c.state.Skew, Workers: plan.WorkersPerGroup},
+	})
+	return err != nil || slices.Equal(chain.WorkersUpgrades(at, own), listed)
 }
 
 // recordedPlan is the rest of the plan in the Cluster's status. It may be from before the control plane's last step.
@@ -214,18 +225,23 @@ const maxNotes = 8
 // shareStops plans as Cluster API does, with one list of stops for all groups, and makes the rules follow that list. Without a plan
 // the rules say why there is none.
 func (c *chainComputation) shareStops() []plan.Operation {
-	inventory := plan.Inventory{ControlPlane: c.state.ControlPlane.Version, WorkersUpgrading: c.state.Pending.Has(chain.AfterWorkersUpgrade)}
-	for _, g := range c.state.Groups {
-		if g.Exists && !g.Deleting {
-			inventory.Groups = append(inventory.Groups, plan.Group{Name: g.Name, Kind: g.Kind, Version: g.Oldest})
-		}
-	}
+	inventory := c.inventory()
 	shared, err := plan.Compute(plan.Request{Inventory: inventory, Target: c.state.Target, Source: c.state.Source})
 	if err != nil || c.state.SourceProblem != "" {
 		return nil
 	}
 	c.state.Source = plan.Response{ControlPlane: shared.ControlPlane, Workers: shared.Workers}
 	return shared.Operations
+}
+
+func (c *chainComputation) inventory() plan.Inventory {
+	inventory := plan.Inventory{ControlPlane: c.state.ControlPlane.Version, WorkersUpgrading: c.state.Pending.Has(chain.AfterWorkersUpgrade)}
+	for _, g := range c.state.Groups {
+		if g.Exists && !g.Deleting {
+			inventory.Groups = append(inventory.Groups, plan.Group{Name: g.Name, Kind: g.Kind, Version: g.Oldest})
+		}
+	}
+	return inventory
 }
 
 // isBrief reports whether an action usually is over within a second. A hook that holds the upgrade is not.

@@ -25,6 +25,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
 // Limits tells how far the machines of a group can be moved at once.
@@ -33,7 +34,7 @@ type Limits interface {
 	GroupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error)
 }
 
-// Options is what the controller works with. All but Limits, OwnPlanner and WatchFilter is required.
+// Options is what the controller works with. All but Limits, OwnPlanner, OwnStops and WatchFilter is required.
 type Options struct {
 	// Client reads from a cache, unstructured objects too; APIReader does not.
 	Client    client.Client
@@ -47,6 +48,8 @@ type Options struct {
 	// OwnPlanner is the name under which this project's own GenerateUpgradePlan handler is registered. Of its answer only the control plane's
 	// versions count, since this engine plans every group by itself.
 	OwnPlanner string
+	// OwnStops returns the rules of that planner for a Cluster's groups; nil means that there are none.
+	OwnStops func(context.Context, *clusterv1.Cluster) ([]plan.StopRule, error)
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }

@@ -68,7 +68,7 @@ func (r *run) readSource(ctx context.Context) error {
 	}
 	problem := r.readLimits(ctx)
 	if problem == nil {
-		r.state.Source, _, problem = snapshot.Source(r.class, nil)
+		r.state.Source, _, problem = snapshot.Source(r.cluster, r.class, nil)
 	}
 	if extension, ok := errors.AsType[*snapshot.ExtensionError](problem); ok {
 		r.state.Source, problem = r.askForPlan(ctx, extension.Extension)
@@ -126,7 +126,14 @@ func (r *run) askForPlan(ctx context.Context, extension string) (plan.Source, er
 	if kept.problem != nil {
 		return nil, kept.problem
 	}
-	return kept.response, nil
+	response := kept.response
+	if extension == r.OwnPlanner && r.OwnStops != nil {
+		var err error
+		if response.Stops, err = r.OwnStops(ctx, r.cluster); err != nil {
+			return nil, fmt.Errorf("reading where the upgrade graph makes workers stop: %w", err)
+		}
+	}
+	return response, nil
 }
 
 // callForPlan calls the extension. The versions of the workers' list come with what all of them must go through; this project's own planner infers

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/test/fakeapi"
 )
 
@@ -59,6 +60,9 @@ type world struct {
 	// plan is what GenerateUpgradePlan extensions answer.
 	plan   *runtimehooksv1.GenerateUpgradePlanResponse
 	limits map[string]int
+	// rules are those of the upgrade graph; rulesProblem is why they cannot be read.
+	rules        []plan.StopRule
+	rulesProblem string
 
 	// calls and logged are what has happened since the last report, shown is what was reported last of the Cluster.
 	calls, logged []string
@@ -86,7 +90,7 @@ func (w *world) restart() {
 	w.t.Helper()
 	options := Options{
 		Client: w.Client, APIReader: w.Client, Runtime: &extensions{world: w}, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return w.now },
-		Limits: w, OwnPlanner: "own.planner",
+		Limits: w, OwnPlanner: "own.planner", OwnStops: w.groupStops,
 	}
 	objects, err := New(ObjectOptions{
 		Client: options.Client, APIReader: options.APIReader, Runtime: options.Runtime, Recorder: options.Recorder, Now: options.Now,
@@ -108,6 +112,13 @@ func (w *world) GroupMinors(_ context.Context, _ *clusterv1.Cluster, md *cluster
 		return 0, errors.New("two policies select it")
 	}
 	return limit, nil
+}
+
+func (w *world) groupStops(context.Context, *clusterv1.Cluster) ([]plan.StopRule, error) {
+	if w.rulesProblem != "" {
+		return nil, errors.New(w.rulesProblem)
+	}
+	return w.rules, nil
 }
 
 // extensions is one extension for every hook.

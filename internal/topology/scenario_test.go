@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
 // TestScenarios runs the scripts in testdata/scenarios. `go test -run TestScenarios -rewrite` writes their outputs anew.
@@ -32,6 +34,7 @@ import (
 //	                       what a hook answers from now on, with the input as its message
 //	plan [cp=(v…,…)] [workers=(v…,…)]
 //	                       what GenerateUpgradePlan extensions answer; without arguments they fail
+//	rules [NAME…]          the groups that the upgrade graph makes stop at every minor; with an input, they cannot be read because of it
 //	limit NAME=n           how many minors machines of a group can be moved at once; below 0 that cannot be told
 //	fail VERB KIND REASON  fails the next such write
 //	meanwhile VERB KIND    merges the input into the Cluster just before the next such write
@@ -96,6 +99,13 @@ var commands = map[string]func(*world, *datadriven.TestData) string{
 					w.plan.WorkersUpgrades = append(w.plan.WorkersUpgrades, step)
 				}
 			}
+		}
+		return ""
+	},
+	"rules": func(w *world, d *datadriven.TestData) string {
+		w.rules, w.rulesProblem = nil, strings.TrimSpace(d.Input)
+		for _, arg := range d.CmdArgs {
+			w.rules = append(w.rules, plan.StopRule{Groups: []string{arg.Key}, EveryMinor: true})
 		}
 		return ""
 	},

@@ -40,6 +40,8 @@ func (e *InvalidError) Error() string {
 //
 // The API server refuses most of what is refused here. Graphs that are read from files, or were stored under an older
 // schema, have not passed its checks. Here a version may lack its leading v.
+//
+// Graph.Stops is left to Stops, because it depends on a cluster's groups.
 func Parse(spec v1alpha1.UpgradeGraphSpec) (plan.Graph, error) {
 	p := parser{}
 	root := field.NewPath("spec")
@@ -52,6 +54,9 @@ func Parse(spec v1alpha1.UpgradeGraphSpec) (plan.Graph, error) {
 	}
 	for i, f := range spec.Floors {
 		g.Floors = append(g.Floors, p.floor(root.Child("floors").Index(i), f))
+	}
+	for i, w := range spec.Workers {
+		p.workersRule(root.Child("workers").Index(i), w)
 	}
 	if len(p.problems) > 0 {
 		return plan.Graph{}, &InvalidError{Problems: p.problems}
@@ -156,14 +161,7 @@ func (p *parser) end(path *field.Path, m v1alpha1.VersionMatch) (end, bool) {
 	if m == "" {
 		return end{}, true
 	}
-	var e end
-	var ok bool
-	if strings.Count(string(m), ".") == 1 {
-		e.minor, ok = p.minor(path, string(m))
-	} else {
-		e.version, ok = p.version(path, string(m))
-		e.minor = e.version.Minor()
-	}
+	e, ok := p.parseEnd(path, m)
 	if !ok {
 		return end{}, false
 	}
@@ -172,6 +170,17 @@ func (p *parser) end(path *field.Path, m v1alpha1.VersionMatch) (end, bool) {
 	}
 	p.report(field.Invalid(path, string(m), "it matches none of spec.versions; correct it, or add the version to the list"))
 	return end{}, false
+}
+
+// parseEnd parses one that is not empty.
+func (p *parser) parseEnd(path *field.Path, m v1alpha1.VersionMatch) (e end, ok bool) {
+	if strings.Count(string(m), ".") == 1 {
+		e.minor, ok = p.minor(path, string(m))
+		return e, ok
+	}
+	e.version, ok = p.version(path, string(m))
+	e.minor = e.version.Minor()
+	return e, ok
 }
 
 // checkStep refuses an edge that no step of a control plane can ever be.

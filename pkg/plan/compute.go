@@ -54,15 +54,13 @@ func compute(r Request) (*computation, error) {
 	if c.steps, err = r.Source.controlPlane(r.Inventory.ControlPlane, r.Target); err != nil {
 		return nil, err
 	}
-	c.route = newRoute(r, c.steps)
+	c.route = newRoute(r, c.steps, f)
 	// Also what our own sources select is checked: a list that passes here is legal whoever made it.
 	if err := checkRoute(c.route.versions, r.Target); err != nil {
 		return nil, err
 	}
-	for _, p := range f.pools {
-		if version.Compare(p.version, r.Target) == version.Unordered && !c.route.ahead(c.route.target(), p.version) {
-			return nil, groupDowngradeError(p.example, p.version, r.Target)
-		}
+	if err := checkPools(c.route, f); err != nil {
+		return nil, err
 	}
 	if workers := r.Source.workers(); len(workers) > 0 {
 		c.forced = true
@@ -78,6 +76,20 @@ func compute(r Request) (*computation, error) {
 	}
 	c.shared, err = sharedStops(r.Policy.Skew, c.route, f.pools, r.Inventory.WorkersUpgrading)
 	return c, err
+}
+
+// checkPools checks what only the route tells of a group.
+func checkPools(r route, f fleet) error {
+	target := r.versions[r.target()]
+	for _, p := range f.pools {
+		if version.Compare(p.version, target) == version.Unordered && !r.ahead(r.target(), p.version) {
+			return groupDowngradeError(p.example, p.version, target)
+		}
+		if err := checkNamed(r, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkTarget(r Request) error {
@@ -154,15 +166,17 @@ type route struct {
 	versions []version.Version
 	// listed is where the versions come from, in an order that decides between builds that have none of their own.
 	listed []version.Version
+	// rules are those of the workers, in the places that pools name. One that no group has is empty.
+	rules []StopRule
 }
 
-func newRoute(r Request, steps []controlPlaneStep) route {
+func newRoute(r Request, steps []controlPlaneStep, f fleet) route {
 	versions := make([]version.Version, 0, len(steps)+1)
 	versions = append(versions, r.Inventory.ControlPlane)
 	for _, s := range steps {
 		versions = append(versions, s.version)
 	}
-	return route{versions: versions, listed: r.Source.listed()}
+	return route{versions: versions, listed: r.Source.listed(), rules: f.usedRules(r.Source.stops())}
 }
 
 // from returns the rest of the route.

@@ -7,12 +7,14 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// pool is all groups that behave alike: same version, same limit. Clusters have thousands of groups
+// pool is all groups that behave alike: same version, same limit, same rule. Clusters have thousands of groups
 // and few pools, so everything is computed for each pool once.
 type pool struct {
 	version version.Version
 	// limit is MaxMinorStep.
 	limit uint32
+	// rule is the place of its StopRule, counted from 1; 0 for none, allRules for those of all groups.
+	rule int
 	// example is the name of its first group, for errors.
 	example string
 }
@@ -27,7 +29,7 @@ type fleet struct {
 }
 
 func newFleet(r Request) (fleet, error) {
-	given := r.Inventory.Groups
+	given, rules := r.Inventory.Groups, rulesByGroup(r.Source.stops())
 	f := fleet{groups: make([]Group, 0, len(given)), poolOf: make([]int, 0, len(given)), pools: make([]pool, 0, min(len(given), 4))}
 	farthest := r.Policy.Skew.Farthest()
 	if err := checkNames(given); err != nil {
@@ -41,7 +43,7 @@ func newFleet(r Request) (fleet, error) {
 			if g.Kind != kind {
 				continue
 			}
-			p := pool{version: g.Version, limit: g.MaxMinorStep, example: g.Name}
+			p := pool{version: g.Version, limit: g.MaxMinorStep, rule: rules[g.Name], example: g.Name}
 			if p.limit >= farthest {
 				// Skew never lets a kubelet fall that far behind, so the limit makes no difference.
 				p.limit = 0
@@ -79,7 +81,7 @@ func checkNames(groups []Group) error {
 // indexOfPool returns the index of the pool that differs from p in nothing but its example, or -1.
 func indexOfPool(pools []pool, p pool) int {
 	return slices.IndexFunc(pools, func(o pool) bool {
-		return o.version == p.version && o.limit == p.limit
+		return o.version == p.version && o.limit == p.limit && o.rule == p.rule
 	})
 }
 

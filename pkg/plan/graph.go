@@ -5,13 +5,16 @@ import (
 )
 
 // Graph is an upgrade graph: the versions that there are, which steps between them are blocked, and which versions must
-// be reached before a minor. It is about the control plane; where workers stop follows from the control plane's route.
+// be reached before a minor. It is about the control plane's route. Workers stop on it where they must, and where Stops
+// make them.
 type Graph struct {
 	// Versions on offer. The order decides only between builds that have no order of their own. The current version
 	// need not be among them.
 	Versions []version.Version
 	Blocked  []BlockedEdge
 	Floors   []Floor
+	// Stops are the rules for groups of workers. The first that holds a group decides.
+	Stops []StopRule
 }
 
 // BlockedEdge forbids the control plane steps from any version that From matches to any that To matches.
@@ -54,6 +57,7 @@ func (m Match) Matches(v version.Version) bool {
 }
 
 func (Graph) workers() []version.Version  { return nil }
+func (g Graph) stops() []StopRule         { return g.Stops }
 func (g Graph) listed() []version.Version { return g.Versions }
 
 func (g Graph) controlPlane(current, target version.Version) ([]controlPlaneStep, error) {

@@ -166,11 +166,16 @@ func (s *sequencer) stopTogether(position int, reason Reason) (rest []stop, chan
 
 // reasonOf returns why a group takes part in a stop: because it must, or only because all share their stops.
 func (s *sequencer) reasonOf(group, position int, reason Reason) Reason {
-	if reason.Code != ReasonSkew && reason.Code != ReasonTransition {
+	switch reason.Code { //nolint:exhaustive // The others hold for all groups alike.
+	case ReasonSkew, ReasonTransition, ReasonEveryMinor, ReasonNamed:
+	default:
 		return reason
 	}
 	p := s.fleet.pools[s.fleet.poolOf[group]]
 	p.version = s.at[group]
+	if own, demanded := s.route.demands(position, p); demanded {
+		return own
+	}
 	if own, broken := breaks(s.request.Policy.Skew, s.route.versions[position+1], p); broken {
 		own.Version = reason.Version
 		return own
@@ -182,7 +187,7 @@ func (s *sequencer) reasonOf(group, position int, reason Reason) Reason {
 // count adds a group to, or takes it from, the pool that it is in now, and returns how many groups that pool then has.
 func (s *sequencer) count(group, change int) int {
 	p := s.fleet.pools[s.fleet.poolOf[group]]
-	p.version, p.example = s.at[group], s.fleet.groups[group].Name
+	p.version, p.example, p.rule = s.at[group], s.fleet.groups[group].Name, allRules
 	at := indexOfPool(s.now, p)
 	if at < 0 {
 		at = len(s.now)

@@ -20,6 +20,10 @@ const (
 	ReasonDetour ReasonCode = "Detour"
 	// ReasonListed: a GenerateUpgradePlan response names it.
 	ReasonListed ReasonCode = "Listed"
+	// ReasonEveryMinor: a StopRule makes these workers stop at every minor.
+	ReasonEveryMinor ReasonCode = "EveryMinor"
+	// ReasonNamed: a StopRule names this stop.
+	ReasonNamed ReasonCode = "Named"
 	// ReasonBegun: some workers have gone there already, and the others share their list.
 	ReasonBegun ReasonCode = "Begun"
 	// ReasonShared: other workers must go there, and all share one list.
@@ -40,7 +44,8 @@ type Reason struct {
 	Leaves, Before version.Minor
 	// Limit is how many minors a kubelet may lag, or an update method can jump.
 	Limit uint32
-	// Detail is what the author of an upgrade graph says about the floor or the blocked edge behind it; it may be empty.
+	// Detail is what the author of an upgrade graph says about the floor, the blocked edge or the StopRule behind it; it may
+	// be empty.
 	Detail string
 }
 
@@ -57,10 +62,12 @@ func (r Reason) Message() string {
 		return fmt.Sprintf("the upgrade graph leaves no shorter or newer way than through %s%s", r.Version, because(r.Detail))
 	case ReasonListed:
 		return fmt.Sprintf("the GenerateUpgradePlan response lists %s", r.Version)
+	case ReasonEveryMinor, ReasonNamed:
+		return r.demanded("these workers")
 	case ReasonBegun:
 		return fmt.Sprintf("the workers upgrade to %s has begun, and all workers share its stops", r.Version)
 	case ReasonShared:
-		return fmt.Sprintf("all workers share one list of stops, and others must leave %s before the control plane reaches %s", r.Leaves, r.Before)
+		return r.shared()
 	case ReasonSkew:
 		return fmt.Sprintf("workers must leave %s before the control plane reaches %s: kubelet may lag %s", r.Leaves, r.Before, minors(r.Limit))
 	case ReasonTransition:
@@ -68,6 +75,23 @@ func (r Reason) Message() string {
 	default:
 		return string(r.Code)
 	}
+}
+
+// demanded is the Message of a stop that a StopRule demands of some workers.
+func (r Reason) demanded(of string) string {
+	where := "every minor"
+	if r.Code != ReasonEveryMinor {
+		where = r.Version.String()
+	}
+	return fmt.Sprintf("the upgrade graph makes %s stop at %s%s", of, where, because(r.Detail))
+}
+
+func (r Reason) shared() string {
+	const all = "all workers share one list of stops, and "
+	if r.Before == (version.Minor{}) {
+		return all + r.demanded("others")
+	}
+	return all + fmt.Sprintf("others must leave %s before the control plane reaches %s", r.Leaves, r.Before)
 }
 
 // String is Message, so that a Reason prints as a sentence.

@@ -15,6 +15,8 @@ type Source interface {
 	controlPlane(current, target version.Version) ([]controlPlaneStep, error)
 	// workers returns the stops that every group below them is sent to; empty means that they are inferred.
 	workers() []version.Version
+	// stops returns the rules for groups of workers; none where the rules of skew and updates decide alone.
+	stops() []StopRule
 	// listed returns the versions on offer, if the source has a list, in an order that decides between builds of a release.
 	listed() []version.Version
 }
@@ -39,11 +41,18 @@ type Response struct {
 	ControlPlane []version.Version
 	// Workers is workersUpgrades; when empty, the stops are inferred. When not, every group below an item is sent to it.
 	Workers []version.Version
+	// Stops are rules for groups, where Workers is empty. A response has no place for them: they come from the upgrade graph
+	// that it was made from.
+	Stops []StopRule
 }
 
 func (NextMinor) workers() []version.Version   { return nil }
 func (VersionList) workers() []version.Version { return nil }
 func (r Response) workers() []version.Version  { return r.Workers }
+
+func (NextMinor) stops() []StopRule   { return nil }
+func (VersionList) stops() []StopRule { return nil }
+func (r Response) stops() []StopRule  { return r.Stops }
 
 func (NextMinor) listed() []version.Version     { return nil }
 func (l VersionList) listed() []version.Version { return l }

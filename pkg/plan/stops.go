@@ -32,6 +32,7 @@ func ownStops(skew version.SkewPolicy, r route, pools []pool) ([][]stop, error) 
 // sharedStops computes the fewest stops for all pools together. When workers have begun to go to the control plane's
 // present version, finishing that stop is preferred, but not if leaving it out takes fewer stops.
 func sharedStops(skew version.SkewPolicy, r route, pools []pool, begun bool) ([]stop, error) {
+	pools = shareRules(pools)
 	stops, err := inferStops(skew, r, pools)
 	if err != nil || !begun || r.target() == 0 || len(stops) == 0 || stops[0].position == 0 {
 		return stops, err
@@ -60,8 +61,8 @@ func advance(r route, position int, pools []pool) (moved bool) {
 	return moved
 }
 
-// inferStops puts every stop as late as it can be: at the last position before some pool would break a rule. All pools
-// below a stop go there. Later is never worse, because from a later position every following deadline is later too; so
+// inferStops puts every stop as late as it can be: at the last position before some pool would break a rule, or where a
+// StopRule demands one. All pools below a stop go there. Later is never worse, because from a later position every following deadline is later too; so
 // this greedy choice gives the fewest stops.
 func inferStops(skew version.SkewPolicy, r route, pools []pool) ([]stop, error) {
 	var few [4]pool
@@ -96,11 +97,15 @@ func inferStops(skew version.SkewPolicy, r route, pools []pool) ([]stop, error) 
 }
 
 // deadline returns the last position at which a pool can still be upgraded, when the control plane is at position from,
-// or the target when nothing forces it to move earlier. The error says that it cannot move in time.
+// or the first at which its StopRule demands it, or the target when nothing forces it to move earlier. The error says that
+// it cannot move in time.
 func deadline(skew version.SkewPolicy, r route, p pool, from int) (stop, error) {
 	for next := from; next < len(r.versions); next++ {
 		reason, broken := breaks(skew, r.versions[next], p)
 		if !broken {
+			if reason, demanded := r.demands(next, p); demanded {
+				return stop{position: next, reason: reason}, nil
+			}
 			continue
 		}
 		if last := next - 1; last >= from && r.ahead(last, p.version) {

@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/upgradegraph"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -151,18 +152,18 @@ func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (R
 	if in.Versions == nil && classErr != nil {
 		return Request{}, addFix(classErr, "give it with -f, or the existing versions with --versions")
 	}
-	return r.withSource(in.Versions, facts.Class, set.UpgradeGraphs, where)
+	return r.withSource(in.Versions, cluster, facts.Class, set.UpgradeGraphs, where)
 }
 
 // withSource completes a request with the versions that flags, or else the Cluster's class offer.
 func (r Request) withSource(
-	given plan.VersionList, class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph, where Origins,
+	given plan.VersionList, cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph, where Origins,
 ) (Request, error) {
 	if given != nil {
 		r.Request.Source = given
 		return r, nil
 	}
-	source, ref, err := snapshot.Source(class, graphs)
+	source, ref, err := snapshot.Source(cluster, class, graphs)
 	if err != nil {
 		return Request{}, where.Describe(err)
 	}
@@ -181,11 +182,19 @@ func resolveGraph(set *manifest.Set, in Input) (Request, error) {
 		return Request{}, err
 	}
 	where := Origins{set: set}
-	source, ref, err := snapshot.GraphSource(set.UpgradeGraphs[0])
+	graph := set.UpgradeGraphs[0]
+	workers := upgradegraph.Workers{}
+	for _, g := range r.Request.Inventory.Groups {
+		workers.Groups = append(workers.Groups, upgradegraph.Group{Name: g.Name, Topology: g.Name})
+	}
+	source, ref, err := snapshot.GraphSource(graph, workers)
 	if err != nil {
 		return Request{}, where.Describe(err)
 	}
 	r.Request.Source, r.Source = source, where.locate(ref)
+	if slices.ContainsFunc(graph.Spec.Workers, func(w v1alpha1.WorkersRule) bool { return len(w.Classes)+len(w.WorkerClasses) > 0 }) {
+		r.Notes = append(r.Notes, "rules of spec.workers that name classes are left out, because flags do not tell the classes; give the Cluster with -f")
+	}
 	return r, nil
 }
 

@@ -103,7 +103,7 @@ func fetchPlanSource(ctx context.Context, m management.Cluster, f *status.Facts)
 		return err
 	}
 	if err == nil {
-		f.Upgrade.Source, _, err = snapshot.Source(class, graphs)
+		f.Upgrade.Source, _, err = snapshot.Source(f.Cluster, class, graphs)
 	}
 	if err != nil {
 		f.Upgrade.Source, f.Upgrade.SourceProblem = nil, err.Error()

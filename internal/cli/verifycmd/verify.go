@@ -124,7 +124,7 @@ func run(cmd *cobra.Command, o *planinput.Options, args []string, maxStates int)
 func simulation(r planinput.Request, in planinput.Input) (explore.Config, error) {
 	c := explore.Config{
 		ControlPlane: r.Request.Inventory.ControlPlane, Target: r.Request.Target, Sources: []plan.Source{r.Request.Source}, Skew: r.Request.Policy.Skew,
-		Groups: simulatedGroups(r.Request.Inventory.Groups),
+		Groups: simulatedGroups(r.Request.Inventory.Groups, r.Request.Source),
 	}
 	if r.Updates == nil {
 		return c, nil
@@ -214,12 +214,17 @@ func runExplorer(ctx context.Context, r planinput.Request, in planinput.Input, m
 }
 
 // simulatedGroups puts MachineDeployments first, as the engine does.
-func simulatedGroups(groups []plan.Group) []explore.Group {
+func simulatedGroups(groups []plan.Group, source plan.Source) []explore.Group {
+	var rules []plan.StopRule
+	if graph, ok := source.(plan.Graph); ok {
+		rules = graph.Stops
+	}
 	simulated := make([]explore.Group, 0, len(groups))
 	for _, kind := range []plan.GroupKind{plan.MachineDeployment, plan.MachinePool} {
 		for _, g := range groups {
 			if g.Kind == kind || g.Kind == "" && kind == plan.MachineDeployment {
-				simulated = append(simulated, explore.Group{Name: g.Name, Kind: kind, Version: g.Version, MaxMinorStep: g.MaxMinorStep})
+				rule := slices.IndexFunc(rules, func(r plan.StopRule) bool { return slices.Contains(r.Groups, g.Name) }) + 1
+				simulated = append(simulated, explore.Group{Name: g.Name, Kind: kind, Version: g.Version, MaxMinorStep: g.MaxMinorStep, Rule: rule})
 			}
 		}
 	}

@@ -42,11 +42,15 @@ func offers(first, last int) map[string]func(*explore.Config) {
 		// Every minor is entered from the last patch of the one before it.
 		graph.Floors = append(graph.Floors, plan.Floor{Before: v(minor + 1).Minor(), AtLeast: patch(minor, 7)})
 	}
+	ruled := plan.Graph{Versions: graph.Versions, Stops: []plan.StopRule{
+		{Groups: []string{"a"}, EveryMinor: true}, {Groups: []string{"p", "b"}, At: []plan.Match{plan.MatchMinor(v(first + 1).Minor())}},
+	}}
 	return map[string]func(*explore.Config){
 		"nothing":             func(c *explore.Config) { c.Sources = []plan.Source{plan.NextMinor{}} },
 		"a list":              func(c *explore.Config) { c.Sources = []plan.Source{plain} },
 		"a list with patches": func(c *explore.Config) { c.Sources = []plan.Source{patched} },
 		"a graph with floors": func(c *explore.Config) { c.Sources = []plan.Source{graph} },
+		"a graph with rules":  func(c *explore.Config) { c.Sources = []plan.Source{ruled} },
 		"an extension":        func(c *explore.Config) { c.Extension = answer },
 	}
 }

@@ -50,6 +50,8 @@ type Group struct {
 	// has; zero means Version.
 	Version, Oldest version.Version
 	MaxMinorStep    uint32
+	// Rule tells the groups apart that rules of the source treat differently; 0 for those that have none.
+	Rule int
 	// Absent says that the topology does not have the group to begin with; with a Version it has left it, and its machines run. Deleting says that
 	// its object is going.
 	Absent, Deleting bool

@@ -170,6 +170,10 @@ func (r *reader) source(into *scenario.Cluster, c Cluster) {
 	if graph, ok := c.Request.Source.(plan.Graph); ok {
 		r.sources[into.Name] = graph
 		r.note("the versions of cluster %s are those that its UpgradeGraph leads through", into.Name)
+		if len(graph.Stops) > 0 {
+			r.note("a scenario file has no place for spec.workers of the UpgradeGraph of cluster %s: simulated from the file, "+
+				"its workers make fewer stops", into.Name)
+		}
 	}
 }
 

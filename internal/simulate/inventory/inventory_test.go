@@ -43,7 +43,7 @@ func read(t *testing.T, updates ...cover.Update) inventory.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, _, err := snapshot.Source(c.Class, nil)
+	source, _, err := snapshot.Source(nil, c.Class, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -277,7 +277,7 @@ func planOnPlane(ctx context.Context, config *rest.Config, key types.NamespacedN
 	if err != nil {
 		return plan.Request{}, err
 	}
-	source, _, err := snapshot.Source(class, graphs)
+	source, _, err := snapshot.Source(objects.Cluster, class, graphs)
 	if err != nil {
 		return plan.Request{}, err
 	}

@@ -101,7 +101,7 @@ func (s Scenario) Request() (plan.Request, error) {
 			return plan.Request{}, fmt.Errorf("reading %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
-	source, _, err := snapshot.Source(class, graphs)
+	source, _, err := snapshot.Source(nil, class, graphs)
 	if err != nil {
 		return plan.Request{}, err
 	}

@@ -26,12 +26,20 @@ func TestLargestUpgradeGraph(t *testing.T) {
 	for range most("floors") {
 		floors = append(floors, map[string]any{"before": "v1.999999999", "atLeast": versions[0], "reason": strings.Repeat("x", 512)})
 	}
+	match, versionMatches := []any{}, spec.Properties["workers"].Items.Schema.Properties["versions"].MaxItems
+	for range *versionMatches {
+		match = append(match, last)
+	}
+	var workers []any
+	for range most("workers") {
+		workers = append(workers, map[string]any{"stops": "Versions", "versions": match, "reason": strings.Repeat("x", 512)})
+	}
 	for range most("classes") {
 		classes = append(classes, map[string]any{"name": strings.Repeat("x", 253), "namespace": strings.Repeat("x", 63)})
 	}
 	for _, problem := range newValidator(t, upgradeGraphs).validate(t, map[string]any{
 		"apiVersion": "windlass.dev/v1alpha1", "kind": "UpgradeGraph", "metadata": map[string]any{"name": "largest"},
-		"spec": map[string]any{"versions": versions, "blocked": blocked, "floors": floors, "classes": classes},
+		"spec": map[string]any{"versions": versions, "blocked": blocked, "floors": floors, "classes": classes, "workers": workers},
 	}) {
 		t.Error(problem)
 	}
@@ -46,17 +54,29 @@ func TestUpgradeGraphs(t *testing.T) {
   classes: [{name: standard}, {name: a.b-c, namespace: x-y}, {name: z, namespace: ""}]
   blocked: [{from: v1.30, to: v1.31.2, reason: r}, {from: v1.31.2+rke2r2, reason: r}, {to: v1.32, reason: r}, {from: "", to: v1.32.0-rc.1, reason: r}]
   floors: [{before: v1.34, atLeast: v1.33.5, reason: r}, {before: v1.10, atLeast: v1.9.0, reason: r}, {before: v2.0, atLeast: v1.40.1, reason: r}]`},
-		"no versions":        {spec: "  classes: []", want: []string{"spec.versions: Required value"}},
-		"no version":         {spec: "  versions: []", want: []string{"spec.versions: Invalid value: 0: spec.versions in body should have at least 1 items"}},
-		"an unquoted minor":  {spec: "  versions: [1.31]", want: []string{"spec.versions[0]: Invalid value"}},
-		"a minor":            {spec: "  versions: [v1.30.3, v1.31]", want: []string{`spec.versions[1]: Invalid value: "v1.31": must be a Kubernetes version with a leading v and all three numbers, such as v1.31.2`}},
-		"no v":               {spec: "  versions: [1.30.3]", want: []string{`spec.versions[0]: Invalid value: "1.30.3": must be a Kubernetes version with a leading v`}},
-		"a leading zero":     {spec: "  versions: [v1.030.3]", want: []string{"spec.versions[0]: Invalid value"}},
-		"an empty version":   {spec: `  versions: [""]`, want: []string{"spec.versions[0]: Invalid value"}},
-		"a version twice":    {spec: "  versions: [v1.30.3, v1.31.2, v1.30.3]", want: []string{"spec.versions: Invalid value: the list may contain each version once"}},
-		"a class with slash": {spec: listed + "  classes: [{name: x/standard}]", want: []string{`spec.classes[0].name: Invalid value: "x/standard": must be the name of a ClusterClass`}},
-		"a bad namespace":    {spec: listed + "  classes: [{name: a, namespace: X}]", want: []string{`spec.classes[0].namespace: Invalid value: "X": must be the name of a namespace`}},
-		"a class unnamed":    {spec: listed + "  classes: [{namespace: x}]", want: []string{"spec.classes[0].name: Required value"}},
+		"rules of workers": {spec: listed + `
+  workers:
+  - {groups: [a], stops: Fewest, reason: r}
+  - {classes: [{name: standard}], workerClasses: [gpu], stops: EveryMinor, reason: r}
+  - {stops: Versions, versions: [v1.31, v1.31.2+rke2r2, v1.32.0-rc.1], reason: r}`},
+		"a rule without stops":     {spec: listed + "  workers: [{reason: r}]", want: []string{"spec.workers[0].stops: Required value"}},
+		"a rule of unknown stops":  {spec: listed + "  workers: [{stops: Most, reason: r}]", want: []string{`spec.workers[0].stops: Unsupported value: "Most"`}},
+		"a rule without a reason":  {spec: listed + "  workers: [{stops: Fewest}]", want: []string{"spec.workers[0].reason: Required value"}},
+		"a rule without versions":  {spec: listed + "  workers: [{stops: Versions, reason: r}]", want: []string{"spec.workers[0]: Invalid value: set versions with stops: Versions, and only with it"}},
+		"a rule with versions":     {spec: listed + "  workers: [{stops: Fewest, versions: [v1.31], reason: r}]", want: []string{"spec.workers[0]: Invalid value: set versions with stops: Versions, and only with it"}},
+		"a rule of another minor":  {spec: listed + "  workers: [{stops: Versions, versions: [v1.33], reason: r}]", want: []string{"spec.workers: Invalid value: each of versions must be one of spec.versions, or a minor"}},
+		"a rule of an empty match": {spec: listed + `  workers: [{stops: Versions, versions: [""], reason: r}]`, want: []string{"spec.workers[0].versions[0]: "}},
+		"no versions":              {spec: "  classes: []", want: []string{"spec.versions: Required value"}},
+		"no version":               {spec: "  versions: []", want: []string{"spec.versions: Invalid value: 0: spec.versions in body should have at least 1 items"}},
+		"an unquoted minor":        {spec: "  versions: [1.31]", want: []string{"spec.versions[0]: Invalid value"}},
+		"a minor":                  {spec: "  versions: [v1.30.3, v1.31]", want: []string{`spec.versions[1]: Invalid value: "v1.31": must be a Kubernetes version with a leading v and all three numbers, such as v1.31.2`}},
+		"no v":                     {spec: "  versions: [1.30.3]", want: []string{`spec.versions[0]: Invalid value: "1.30.3": must be a Kubernetes version with a leading v`}},
+		"a leading zero":           {spec: "  versions: [v1.030.3]", want: []string{"spec.versions[0]: Invalid value"}},
+		"an empty version":         {spec: `  versions: [""]`, want: []string{"spec.versions[0]: Invalid value"}},
+		"a version twice":          {spec: "  versions: [v1.30.3, v1.31.2, v1.30.3]", want: []string{"spec.versions: Invalid value: the list may contain each version once"}},
+		"a class with slash":       {spec: listed + "  classes: [{name: x/standard}]", want: []string{`spec.classes[0].name: Invalid value: "x/standard": must be the name of a ClusterClass`}},
+		"a bad namespace":          {spec: listed + "  classes: [{name: a, namespace: X}]", want: []string{`spec.classes[0].namespace: Invalid value: "X": must be the name of a namespace`}},
+		"a class unnamed":          {spec: listed + "  classes: [{namespace: x}]", want: []string{"spec.classes[0].name: Required value"}},
 		"a block without a reason": {
 			spec: listed + "  blocked: [{to: v1.31.2}]", want: []string{"spec.blocked[0].reason: Required value"},
 		},

@@ -1,0 +1,2 @@
+// Package checkcmd is windlass check and windlass check cluster.
+package checkcmd

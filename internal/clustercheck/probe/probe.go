@@ -1,0 +1,173 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/workload"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Remote is the API server of a workload cluster.
+type Remote interface {
+	kubernetes.Interface
+	// Certificates returns the certificates that a connection shows.
+	Certificates(ctx context.Context) ([]workload.Certificate, error)
+}
+
+// Options say what is checked. All fields but Version are required.
+type Options struct {
+	Remote Remote
+	// Version is what the control plane object asks for; zero if it is not known.
+	Version  version.Version
+	Machines []*clusterv1.Machine
+	// Image is that of all Pods: agnhost.
+	Image string
+	// Timeout bounds each check.
+	Timeout time.Duration
+	// CertificateDays is how many whole days certificates must have left.
+	CertificateDays int
+	// ID makes the name of the namespace unique.
+	ID  string
+	Now time.Time
+}
+
+// cleanUpTimeout bounds the requests that delete what was created.
+const cleanUpTimeout = 30 * time.Second
+
+// Label marks everything that a check creates; its value is the ID of the run.
+const Label = "windlass.dev/check"
+
+// prober is one run.
+type prober struct {
+	Options
+	namespace string
+	findings  []clustercheck.Finding
+}
+
+// Run makes all checks, one after another. It deletes what it created, also if ctx ends; then the error is that of ctx.
+func Run(ctx context.Context, o Options) ([]clustercheck.Finding, error) {
+	p := &prober{Options: o, namespace: "windlass-check-" + o.ID}
+	p.try(ctx, clustercheck.APIDiscovery, p.discover)
+	nodes, unread := p.nodes(ctx)
+	p.try(ctx, clustercheck.Certificates, p.certificates)
+	if p.inNamespace(ctx, func() { p.tryWorkloads(ctx, nodes, unread) }); ctx.Err() != nil {
+		return p.findings, context.Cause(ctx)
+	}
+	return p.findings, nil
+}
+
+// try makes a check within its time.
+func (p *prober) try(ctx context.Context, id clustercheck.ID, check func(context.Context) (clustercheck.Finding, error)) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	finding, err := check(ctx)
+	if err != nil {
+		finding = clustercheck.Fail(id, fixes[id], "%v", err)
+	}
+	p.findings = append(p.findings, finding)
+	return finding.Outcome == clustercheck.Passed
+}
+
+// fixes are where to look if a check fails.
+var fixes = map[clustercheck.ID]string{ //nolint:exhaustive // CleanUp is not tried.
+	clustercheck.APIDiscovery:   "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
+	clustercheck.Nodes:          "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
+	clustercheck.Certificates:   "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
+	clustercheck.ConfigMapWatch: "look at the API servers, at etcd, and at the admission webhooks for ConfigMaps",
+	clustercheck.Deployment:     "look at the kube-controller-manager, the scheduler and the Nodes; choose an image that they can pull with --image",
+	clustercheck.Service:        "look at the cluster's DNS, at kube-proxy and at the network plugin",
+	clustercheck.Job:            "look at the kube-controller-manager, the scheduler and the Nodes",
+}
+
+func (p *prober) nodes(ctx context.Context) (nodes []corev1.Node, err error) {
+	p.try(ctx, clustercheck.Nodes, func(ctx context.Context) (clustercheck.Finding, error) {
+		var found *corev1.NodeList
+		if found, err = p.Remote.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil {
+			return clustercheck.Finding{}, fmt.Errorf("listing the Nodes: %w", err)
+		}
+		nodes = found.Items
+		return clustercheck.CheckNodes(nodes, p.Machines), nil
+	})
+	return nodes, err
+}
+
+// tryWorkloads makes the checks that create objects.
+func (p *prober) tryWorkloads(ctx context.Context, nodes []corev1.Node, unread error) {
+	p.try(ctx, clustercheck.ConfigMapWatch, p.watchConfigMap)
+	reason, simulated := clustercheck.Simulated(nodes)
+	if unread != nil {
+		reason, simulated = "the Nodes could not be read", true
+	}
+	if simulated {
+		for _, id := range []clustercheck.ID{clustercheck.Deployment, clustercheck.Service, clustercheck.Job} {
+			p.findings = append(p.findings, clustercheck.Skip(id, "%s", reason))
+		}
+		return
+	}
+	tolerations := p.tolerations(nodes)
+	if p.try(ctx, clustercheck.Deployment, func(ctx context.Context) (clustercheck.Finding, error) { return p.rollOut(ctx, tolerations) }) {
+		p.try(ctx, clustercheck.Service, func(ctx context.Context) (clustercheck.Finding, error) { return p.reachService(ctx, tolerations) })
+	} else {
+		p.findings = append(p.findings, clustercheck.Skip(clustercheck.Service, "no Pod of the Deployment can answer"))
+	}
+	p.try(ctx, clustercheck.Job, func(ctx context.Context) (clustercheck.Finding, error) {
+		return clustercheck.Pass(clustercheck.Job, "a Job completed"), p.runJob(ctx, "job", []string{"help"}, tolerations)
+	})
+}
+
+// tolerations let Pods run on control plane Nodes where there are no others.
+func (p *prober) tolerations(nodes []corev1.Node) []corev1.Toleration {
+	for i := range nodes {
+		if _, controlPlane := nodes[i].Labels[controlPlaneRole]; !controlPlane {
+			return nil
+		}
+	}
+	return []corev1.Toleration{{Key: controlPlaneRole, Operator: corev1.TolerationOpExists}}
+}
+
+// controlPlaneRole is the label and the taint of kubeadm's control plane Nodes.
+const controlPlaneRole = "node-role.kubernetes.io/control-plane"
+
+// inNamespace creates the namespace of the run, and deletes it with all that is in it.
+func (p *prober) inNamespace(ctx context.Context, checks func()) {
+	if ctx.Err() != nil {
+		return
+	}
+	namespaces := p.Remote.CoreV1().Namespaces()
+	namespace := &corev1.Namespace{ObjectMeta: p.meta("")}
+	namespace.Name, namespace.Namespace = p.namespace, ""
+	_, err := namespaces.Create(ctx, namespace, metav1.CreateOptions{})
+	// A request that failed may have been carried out, so that it is deleted in any case.
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+		defer cancel()
+		if err := ignoreGone(namespaces.Delete(ctx, p.namespace, metav1.DeleteOptions{})); err != nil {
+			p.findings = append(p.findings, clustercheck.Fail(clustercheck.CleanUp,
+				"delete it in the workload cluster: kubectl delete namespace "+p.namespace, "deleting Namespace %s: %v", p.namespace, err))
+		}
+	}()
+	if err != nil {
+		p.findings = append(p.findings, clustercheck.Fail(clustercheck.ConfigMapWatch,
+			"look at the rights of the kubeconfig's user, and at the admission webhooks for Namespaces", "creating Namespace %s: %v", p.namespace, err))
+		for _, id := range []clustercheck.ID{clustercheck.Deployment, clustercheck.Service, clustercheck.Job} {
+			p.findings = append(p.findings, clustercheck.Skip(id, "there is no Namespace to try it in"))
+		}
+		return
+	}
+	checks()
+}
+
+// meta is the metadata of an object in the namespace of the run.
+func (p *prober) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: p.namespace, Name: name, Labels: map[string]string{Label: p.ID, "app.kubernetes.io/managed-by": "windlass"},
+	}
+}
