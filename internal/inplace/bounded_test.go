@@ -18,10 +18,10 @@ func TestBounded(t *testing.T) {
 	away := inplace.Node{Unknown: "no answer"}
 	broken := inplace.Node{Exists: true, NotReady: "kubelet stopped", Kubelet: from}
 	const limit, soak = time.Minute, 30 * time.Second
-	steps := []inplace.Step{{Updater: "u", SetsVersion: true, NeedsDrain: true}}
+	steps := []inplace.Step{{Updater: "u", SetsVersion: true, NeedsDrain: true, Asks: true}}
 	progress := func(phase inplace.Phase, drained bool) *inplace.Progress {
 		p := &inplace.Progress{
-			ID: "i", To: to, Phase: phase, Attempt: 1, Operations: 1, Operation: "i-1", Steps: steps, Drained: drained,
+			ID: "i", To: to, Phase: phase, Attempt: 1, Operations: 1, Operation: "i-1", CanBegin: "i-1", Steps: steps, Drained: drained,
 			Began: began, StepBegan: began, Started: began,
 		}
 		if phase == inplace.Soaking {

@@ -53,7 +53,7 @@ type Verdict struct {
 	Action   Action
 }
 
-// Action is what to do next. Drain, Call and Uncordon are followed by another Decide; the others answer the caller.
+// Action is what to do next. CanBegin, Drain, Call and Uncordon are followed by another Decide; the others answer the caller.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -300,6 +300,8 @@ func canDrain(p *Progress, n Node) bool {
 func decideDraining(f Facts) Verdict {
 	over := f.Bounded && f.Now.Sub(f.Progress.Started) > f.Policy.AttemptTimeout
 	switch {
+	case f.Progress.mustAsk():
+		return askCanBegin(f.Progress)
 	case over && f.Node.Unknown != "":
 		// The update may be what makes the workload cluster answer again.
 		return Drained(f)

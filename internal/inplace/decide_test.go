@@ -41,7 +41,7 @@ func outcome(v inplace.Verdict) string {
 		return "call " + a.Step.Updater
 	case inplace.Wait:
 		return "wait"
-	case inplace.Drain, inplace.Uncordon, inplace.Finish, inplace.AbandonUpdate:
+	case inplace.CanBegin, inplace.Drain, inplace.Uncordon, inplace.Finish, inplace.AbandonUpdate:
 	}
 	return "something else"
 }

@@ -28,6 +28,8 @@ type Effects interface {
 	Look(ctx context.Context) (time.Time, Node)
 	// Drain cordons the node, if it is not, and drains it. It returns at once. began is when the drain did.
 	Drain(ctx context.Context, began time.Time) (DrainState, error)
+	// CanBegin asks the updater of a step whether it can begin. An error says that it was not asked.
+	CanBegin(ctx context.Context, question CanBegin) (Readiness, error)
 	// Call asks the updater of a step. An error says that the updater was not asked.
 	Call(ctx context.Context, call Call) (Answer, error)
 	// Uncordon makes the node schedulable.
@@ -91,7 +93,8 @@ type run struct {
 	facts   Facts
 	effects Effects
 	// saved is what is recorded on the Machine.
-	saved  *Progress
+	saved *Progress
+	// called says that a request to an updater has taken its time in this call.
 	called bool
 }
 
@@ -123,19 +126,12 @@ func (r *run) carryOn(ctx context.Context, v Verdict) (Reply, error) {
 // carryOut carries out one action. It returns the next verdict, or a reply.
 func (r *run) carryOut(ctx context.Context, a Action) (Verdict, *Reply, error) {
 	switch a := a.(type) {
+	case CanBegin:
+		return r.canBegin(ctx, a)
 	case Drain:
 		return r.drain(ctx)
 	case Call:
-		if r.called {
-			return Verdict{}, &Reply{RetryAfter: NextStep, Message: "starting updater " + a.Step.Updater}, nil
-		}
-		r.called = true
-		answer, err := r.effects.Call(ctx, a)
-		if err != nil {
-			return Verdict{}, nil, err
-		}
-		r.look(ctx)
-		return Answered(r.facts, answer), nil, nil
+		return r.call(ctx, a)
 	case Uncordon:
 		if err := r.effects.Uncordon(ctx); err != nil {
 			return Verdict{}, nil, err
@@ -156,7 +152,39 @@ func (r *run) carryOut(ctx context.Context, a Action) (Verdict, *Reply, error) {
 	return Verdict{}, nil, fmt.Errorf("no way to carry out %T", a)
 }
 
+func (r *run) call(ctx context.Context, a Call) (Verdict, *Reply, error) {
+	if r.called {
+		return Verdict{}, &Reply{RetryAfter: NextStep, Message: "starting updater " + a.Step.Updater}, nil
+	}
+	r.called = true
+	answer, err := r.effects.Call(ctx, a)
+	if err != nil {
+		return Verdict{}, nil, err
+	}
+	r.look(ctx)
+	return Answered(r.facts, answer), nil, nil
+}
+
+// canBegin asks an updater whether it can begin. Many updaters answer without a request, so only an
+// answer that took its time counts as this call's request.
+func (r *run) canBegin(ctx context.Context, a CanBegin) (Verdict, *Reply, error) {
+	if r.called {
+		return Verdict{}, &Reply{RetryAfter: NextStep, Message: "asking updater " + a.Step.Updater}, nil
+	}
+	asked := r.facts.Now
+	readiness, err := r.effects.CanBegin(ctx, a)
+	if err != nil {
+		return Verdict{}, nil, err
+	}
+	r.look(ctx)
+	r.called = r.facts.Now.After(asked)
+	return AnsweredCanBegin(r.facts, readiness), nil, nil
+}
+
 func (r *run) drain(ctx context.Context) (Verdict, *Reply, error) {
+	if r.called {
+		return Verdict{}, &Reply{RetryAfter: NextStep, Message: "draining the node"}, nil
+	}
 	drained, err := r.effects.Drain(ctx, r.facts.Progress.Started)
 	switch {
 	case err != nil:

@@ -21,13 +21,16 @@ var (
 
 // effects write down what they are asked for, and fail at one of them.
 type effects struct {
-	log     []string
-	node    inplace.Node
-	others  int
-	waits   *inplace.Reply
-	drained inplace.DrainState
-	answer  inplace.Answer
-	failAt  string
+	log    []string
+	node   inplace.Node
+	others int
+	waits  *inplace.Reply
+	ready  inplace.Readiness
+	// asks is how long the answer to CanBegin takes.
+	asks, asked time.Duration
+	drained     inplace.DrainState
+	answer      inplace.Answer
+	failAt      string
 }
 
 func (e *effects) did(what string) error {
@@ -53,7 +56,14 @@ func (e *effects) Save(_ context.Context, _, after *inplace.Progress) error {
 	return e.did("save " + string(after.Phase))
 }
 
-func (e *effects) Look(context.Context) (time.Time, inplace.Node) { return beginning, e.node }
+func (e *effects) Look(context.Context) (time.Time, inplace.Node) {
+	return beginning.Add(e.asked), e.node
+}
+
+func (e *effects) CanBegin(_ context.Context, a inplace.CanBegin) (inplace.Readiness, error) {
+	e.asked += e.asks
+	return e.ready, e.did("ask " + a.Step.Updater)
+}
 
 func (e *effects) Drain(context.Context, time.Time) (inplace.DrainState, error) {
 	return e.drained, e.did("drain")
@@ -98,6 +108,13 @@ func progress(phase inplace.Phase, change func(*inplace.Progress)) *inplace.Prog
 	return p
 }
 
+// asking has the updater asked whether it can begin.
+func asking(f *inplace.Facts) { f.Decision.Steps[0].Asks = true }
+
+// unasked is an update whose updater is to be asked, draining one whose updater can begin.
+func unasked(p *inplace.Progress)  { p.Steps[0].Asks = true }
+func draining(p *inplace.Progress) { p.Steps[0].Asks, p.Cordoned, p.CanBegin = true, true, p.Operation }
+
 func in(phase inplace.Phase, change func(*inplace.Progress)) inplace.Facts {
 	return facts(func(f *inplace.Facts) { f.Progress = progress(phase, change) })
 }
@@ -115,6 +132,28 @@ func TestOrderOfEffects(t *testing.T) {
 		fails   bool
 	}{
 		"an update begins": {facts: facts(nil), want: []string{"begin", "save Draining", "hold a slot", "drain"}, reply: inplace.Reply{RetryAfter: 5 * time.Second}},
+		"an update begins whose updater is asked": {
+			facts: facts(asking), want: []string{"begin", "save Draining", "hold a slot", "ask kubelet", "save Draining", "drain"},
+			reply: inplace.Reply{RetryAfter: 5 * time.Second},
+		},
+		"the answer that it can begin takes time": {
+			facts: facts(asking), effects: effects{asks: time.Second},
+			want:  []string{"begin", "save Draining", "hold a slot", "ask kubelet", "save Draining"},
+			reply: inplace.Reply{RetryAfter: time.Second},
+		},
+		"the updater cannot begin": {
+			facts: in(inplace.Draining, unasked), effects: effects{ready: inplace.Readiness{Refused: "DiskFull"}},
+			want:  []string{"ask kubelet", "save BackingOff"},
+			reply: inplace.Reply{RetryAfter: 10 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonBackingOff, After: 10 * time.Second}},
+		},
+		"whether it can begin is unknown": {
+			facts: in(inplace.Draining, unasked), effects: effects{ready: inplace.Readiness{Unknown: "away"}},
+			want:  []string{"ask kubelet"},
+			reply: inplace.Reply{RetryAfter: 5 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonUpdaterUnknown, After: 5 * time.Second}},
+		},
+		"asking whether it can begin fails": {
+			facts: in(inplace.Draining, unasked), effects: effects{failAt: "ask"}, want: []string{"ask kubelet"}, fails: true,
+		},
 		"all slots are taken": {
 			facts: facts(nil), effects: effects{others: 1}, want: []string{"begin"}, reply: inplace.Reply{RetryAfter: 5 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonQueued}},
 		},
@@ -126,9 +165,9 @@ func TestOrderOfEffects(t *testing.T) {
 		},
 		"beginning fails":    {facts: facts(nil), effects: effects{failAt: "begin"}, want: []string{"begin"}, fails: true},
 		"recording it fails": {facts: facts(nil), effects: effects{failAt: "save"}, want: []string{"begin", "save Draining", "hold a slot"}, fails: true},
-		"a drained node":     {facts: in(inplace.Draining, func(p *inplace.Progress) { p.Cordoned = true }), effects: effects{drained: inplace.DrainState{Done: true}}, want: []string{"drain", "save Updating"}, reply: inplace.Reply{RetryAfter: time.Second}},
+		"a drained node":     {facts: in(inplace.Draining, draining), effects: effects{drained: inplace.DrainState{Done: true}}, want: []string{"drain", "save Updating"}, reply: inplace.Reply{RetryAfter: time.Second}},
 		"a node not to be drained": {
-			facts: in(inplace.Draining, func(p *inplace.Progress) { p.Cordoned = true }), effects: effects{drained: inplace.DrainState{Skip: true}, answer: inplace.Answer{Outcome: inplace.InProgress, RetryAfter: time.Hour}},
+			facts: in(inplace.Draining, draining), effects: effects{drained: inplace.DrainState{Skip: true}, answer: inplace.Answer{Outcome: inplace.InProgress, RetryAfter: time.Hour}},
 			want: []string{"drain", "save Updating", "call kubelet"}, reply: inplace.Reply{RetryAfter: inplace.LongestWait, Wait: inplace.Wait{Reason: inplace.ReasonUpdating, After: time.Hour}},
 		},
 		"the updater is done, and the node shows it": {
@@ -150,7 +189,7 @@ func TestOrderOfEffects(t *testing.T) {
 		"it is over already": {
 			facts: facts(func(f *inplace.Facts) { f.Last = &inplace.Summary{ID: "u0", To: to, Target: "set"} }), want: []string{"complete"}, reply: inplace.Reply{Done: true},
 		},
-		"draining fails":  {facts: in(inplace.Draining, func(p *inplace.Progress) { p.Cordoned = true }), effects: effects{failAt: "drain"}, want: []string{"drain"}, fails: true},
+		"draining fails":  {facts: in(inplace.Draining, draining), effects: effects{failAt: "drain"}, want: []string{"drain"}, fails: true},
 		"asking it fails": {facts: in(inplace.Updating, nil), effects: effects{failAt: "call"}, want: []string{"call kubelet"}, fails: true},
 		"a person gives it up": {
 			facts: facts(func(f *inplace.Facts) {

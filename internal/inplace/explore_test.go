@@ -37,7 +37,7 @@ func (s *state) key() string {
 	b = append(b, '0'+byte(s.cordonedBy), '|')
 	l := &s.ledger
 	b = appendInts(b, l.epoch, l.ended, s.begun)
-	b = appendFlags(b, l.claimed, l.running)
+	b = appendFlags(b, l.claimed, l.running, s.saved != nil && l.ready == s.saved.Operation)
 	b = appendAge(b, l.startedAt, origin.Add(-oldest(s.policy)))
 	b = appendAge(b, l.lastEnd, origin.Add(-oldest(s.policy)))
 	for _, c := range l.calls {
@@ -59,7 +59,7 @@ func appendProgress(b []byte, p *inplace.Progress, origin time.Time) []byte {
 	b = append(append(append(b, ' '), p.Phase...), ' ')
 	b = append(append(b, p.Operation...), ' ')
 	b = appendInts(b, p.Attempt, p.Operations, len(p.Steps), len(p.Done))
-	b = appendFlags(b, p.Cordoned, p.NotBefore != nil, p.Verified != nil, p.Drained, p.Unanswered)
+	b = appendFlags(b, p.Cordoned, p.NotBefore != nil, p.Verified != nil, p.Drained, p.Unanswered, p.CanBegin == p.Operation)
 	b = appendAge(b, p.Started, origin)
 	if p.NotBefore != nil {
 		b = appendAge(b, *p.NotBefore, origin)
@@ -135,6 +135,14 @@ func settle(s state, label string) []step {
 	crash(s, "after saving")
 	if s.violation != "" {
 		return append(all, step{s, label})
+	}
+	if a, ok := s.asking(); ok {
+		for _, said := range []inplace.Readiness{{}, {Refused: "no"}, {Unknown: "away"}} {
+			next := s
+			next.canBegin(a, said)
+			all = append(all, settle(next, label+", can begin "+a.Operation+" "+said.Refused+said.Unknown)...)
+		}
+		return all
 	}
 	if c, ok := s.calling(); ok {
 		for _, a := range answers {
@@ -284,7 +292,9 @@ func (e *explorer) fair(s state) string {
 		s.poll()
 		for more := true; more && s.violation == ""; {
 			s.save()
-			if c, ok := s.calling(); ok {
+			if a, ok := s.asking(); ok {
+				s.canBegin(a, inplace.Readiness{})
+			} else if c, ok := s.calling(); ok {
 				s.answer(c, true, inplace.Answer{Outcome: inplace.Finishes})
 			} else if _, ok := s.verdict.Action.(inplace.Drain); ok {
 				s.drain(true, "")
@@ -334,12 +344,13 @@ func behave(s *state) {
 	})
 }
 
-// plan makes steps from letters: v sets the version, c does not; upper case needs a drain.
+// plan makes steps from letters: v sets the version, c does not; upper case needs a drain, and the
+// updater is asked before it.
 func plan(letters string) []inplace.Step {
 	var steps []inplace.Step
 	for i, l := range letters {
 		steps = append(steps, inplace.Step{
-			Updater: fmt.Sprintf("%c%d", l, i+1), SetsVersion: l == 'v' || l == 'V', NeedsDrain: l == 'V' || l == 'C',
+			Updater: fmt.Sprintf("%c%d", l, i+1), SetsVersion: l == 'v' || l == 'V', NeedsDrain: l == 'V' || l == 'C', Asks: l == 'V' || l == 'C',
 		})
 	}
 	return steps

@@ -79,6 +79,13 @@ func TestAnyProgress(t *testing.T) {
 			if a, ok := s.verdict.Action.(inplace.Wait); ok && a.After <= 0 {
 				t.Fatalf("%+v", a)
 			}
+			if a, ok := s.verdict.Action.(inplace.CanBegin); ok {
+				if a.Operation == "" || a.Step.Updater == "" {
+					t.Fatalf("%+v asks %+v", s.saved, a)
+				}
+				s.facts.Progress = s.verdict.Progress
+				s.verdict = inplace.AnsweredCanBegin(s.facts, inplace.Readiness{})
+			}
 			if _, ok := s.verdict.Action.(inplace.Drain); ok {
 				s.facts.Progress = s.verdict.Progress
 				s.verdict = inplace.Drained(s.facts)

@@ -23,7 +23,10 @@ func edited(in func(*inplace.Facts), out func(inplace.Facts, *inplace.Verdict)) 
 		return v
 	}
 	return decider{
-		decide:  func(f inplace.Facts) inplace.Verdict { return wrap(f, inplace.Decide) },
+		decide: func(f inplace.Facts) inplace.Verdict { return wrap(f, inplace.Decide) },
+		ready: func(f inplace.Facts, r inplace.Readiness) inplace.Verdict {
+			return wrap(f, func(f inplace.Facts) inplace.Verdict { return inplace.AnsweredCanBegin(f, r) })
+		},
 		drained: func(f inplace.Facts) inplace.Verdict { return wrap(f, inplace.Drained) },
 		answered: func(f inplace.Facts, a inplace.Answer) inplace.Verdict {
 			return wrap(f, func(f inplace.Facts) inplace.Verdict { return inplace.Answered(f, a) })
@@ -150,13 +153,19 @@ func mutants() map[string]struct {
 			decider: edited(func(f *inplace.Facts) {
 				editProgress(f, func(p *inplace.Progress) { p.Cordoned = true })
 			}, func(f inplace.Facts, v *inplace.Verdict) {
-				if v.Progress != nil && f.Progress != nil {
+				if _, drains := v.Action.(inplace.Drain); !drains && v.Progress != nil && f.Progress != nil {
 					kept := *v.Progress
 					kept.Cordoned = f.Progress.Cordoned
 					v.Progress = &kept
 				}
 			}),
 			plan: "V", budget: budget{cordons: 1}, want: "somebody else cordoned it",
+		},
+		"drains whatever the updater says": {
+			decider: edited(func(f *inplace.Facts) {
+				editProgress(f, func(p *inplace.Progress) { p.CanBegin = p.Operation })
+			}, nil),
+			plan: "V", want: "drained before the updater said that it can begin",
 		},
 		"does not record that it cordons": {
 			decider: edited(nil, func(_ inplace.Facts, v *inplace.Verdict) {

@@ -53,6 +53,7 @@ func MergeSteps(a, b []Step) []Step {
 		}
 		m := &merged[found]
 		m.SetsVersion, m.NeedsDrain = m.SetsVersion || s.SetsVersion, m.NeedsDrain || s.NeedsDrain
+		m.Asks = m.Asks || s.Asks
 		if m.MaxMinors == 0 || s.MaxMinors != 0 && s.MaxMinors < m.MaxMinors {
 			m.MaxMinors = s.MaxMinors
 		}

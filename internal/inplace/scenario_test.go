@@ -20,6 +20,8 @@ import (
 //	decide                  reads the facts, decides, records
 //	answer [effect] outcome=(inprogress|done|failed|unknown) [retry=5s] [msg=…]
 //	                        carries the Call out; with effect, the kubelet is at the desired version from then on
+//	readiness [no=…] [unknown=…]
+//	                        says what updaters answer from then on where they are asked whether they can begin; yes before
 //	drained, blocked        carries the Drain out, or finds that it is not over
 //	crash [unsaved]         forgets everything that is not recorded; unsaved decides first, and records nothing
 //	tick 30s                lets time pass
@@ -50,7 +52,9 @@ func TestScenarios(t *testing.T) {
 
 type scenario struct {
 	world
-	out strings.Builder
+	// says is what updaters answer where they are asked whether they can begin.
+	says inplace.Readiness
+	out  strings.Builder
 }
 
 func (s *scenario) run(t *testing.T, d *datadriven.TestData) {
@@ -68,6 +72,10 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) {
 		}
 		s.answer(c, d.HasArg("effect"), readAnswer(t, d))
 		s.settle()
+	case "readiness":
+		s.says = inplace.Readiness{}
+		d.MaybeScanArgs(t, "no", &s.says.Refused)
+		d.MaybeScanArgs(t, "unknown", &s.says.Unknown)
 	case "drained", "blocked":
 		s.drain(d.Cmd == "drained", `PodDisruptionBudget "web"`)
 		s.settle()
@@ -193,6 +201,10 @@ func (s *scenario) settle() {
 	for more := true; more; {
 		s.save()
 		s.print()
+		if a, ok := s.asking(); ok {
+			s.canBegin(a, s.says)
+			continue
+		}
 		if _, ok := s.calling(); ok {
 			break
 		}
@@ -208,6 +220,8 @@ func (s *scenario) print() {
 	switch a := s.verdict.Action.(type) {
 	case inplace.Call:
 		fmt.Fprintf(&s.out, "call %s as %s\n", a.Step.Updater, a.Operation)
+	case inplace.CanBegin:
+		fmt.Fprintf(&s.out, "ask %s whether it can begin %s\n", a.Step.Updater, a.Operation)
 	case inplace.Drain:
 		s.out.WriteString("drain\n")
 	case inplace.Uncordon:

@@ -15,6 +15,9 @@ type Step struct {
 	SetsVersion bool `json:"setsVersion,omitempty"`
 	// NeedsDrain says that the node should be drained before the updater runs, where the policy drains.
 	NeedsDrain bool `json:"needsDrain,omitempty"`
+	// Asks says that the updater is asked before the drain whether it can begin. Others have answered
+	// that with what they cover.
+	Asks bool `json:"asks,omitempty"`
 	// MaxMinors is how many minors the updater moves a kubelet at once; 0 means any number.
 	MaxMinors int `json:"maxMinors,omitempty"`
 }
@@ -108,6 +111,9 @@ type Progress struct {
 	Unended bool `json:"unended,omitempty"`
 	// Drained says that the node was drained for this update.
 	Drained bool `json:"drained,omitempty"`
+	// CanBegin is the operation that an updater, asked before the drain, said it can begin; empty where
+	// none was asked.
+	CanBegin string `json:"canBegin,omitempty"`
 	// Cordoned says that the node was cordoned for this update, and must be uncordoned after it.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Dirty are the fields that differ and are not applied.

@@ -15,6 +15,7 @@ import (
 // decider is what is tested, and what the mutants break.
 type decider struct {
 	decide   func(inplace.Facts) inplace.Verdict
+	ready    func(inplace.Facts, inplace.Readiness) inplace.Verdict
 	drained  func(inplace.Facts) inplace.Verdict
 	answered func(inplace.Facts, inplace.Answer) inplace.Verdict
 	// forgetful makes the driver act without recording anything first.
@@ -22,7 +23,7 @@ type decider struct {
 }
 
 func sound() decider {
-	return decider{decide: inplace.Decide, drained: inplace.Drained, answered: inplace.Answered}
+	return decider{decide: inplace.Decide, ready: inplace.AnsweredCanBegin, drained: inplace.Drained, answered: inplace.Answered}
 }
 
 // epoch is when the tests begin. All times are whole seconds, as on the Machine.
@@ -51,6 +52,8 @@ type ledger struct {
 	calls []call
 	// epoch counts retries that people asked for, ended the steps whose end is recorded.
 	epoch, ended int
+	// ready is the operation that the updater said it can begin.
+	ready string
 	// claimed says that the current step's updater said that it is done.
 	claimed bool
 	// running says that the updater may be at work, since startedAt at the latest.
@@ -289,8 +292,29 @@ func (w *world) checkCall(c inplace.Call) {
 	l.calls = append(slices.Clip(l.calls), made)
 }
 
+// asking returns the question that is to be carried out next.
+func (w *world) asking() (inplace.CanBegin, bool) {
+	a, ok := w.verdict.Action.(inplace.CanBegin)
+	return a, ok && !w.called
+}
+
+// canBegin has the updater say whether it can begin.
+func (w *world) canBegin(a inplace.CanBegin, said inplace.Readiness) {
+	if p := w.saved; p == nil || p.Operation != a.Operation || len(p.Steps) == 0 || p.Steps[0] != a.Step {
+		w.violate("updater %s is asked about operation %s before that is recorded", a.Step.Updater, a.Operation)
+	}
+	if said == (inplace.Readiness{}) {
+		w.ledger.ready = a.Operation
+	}
+	w.look()
+	w.take(func() inplace.Verdict { return w.ready(w.facts, said) })
+}
+
 // drain carries a Drain out.
 func (w *world) drain(done bool, message string) {
+	if w.saved == nil || w.ledger.ready != w.saved.Operation {
+		w.violate("the node is drained before the updater said that it can begin")
+	}
 	w.cordon()
 	if !done {
 		w.take(func() inplace.Verdict { return inplace.StillDraining(w.facts, message) })
@@ -356,8 +380,8 @@ func (w *world) carryOut() (more bool) {
 		if w.saved != nil {
 			w.violate("the update counts as complete, but its progress is on record")
 		}
-	case inplace.Drain, inplace.Call:
-		// Call: a hook makes one call at most. Drain: the caller's.
+	case inplace.Drain, inplace.Call, inplace.CanBegin:
+		// Call and CanBegin: a hook makes one request at most. Drain: the caller's.
 	}
 	if w.forgetful && w.verdict.Progress != nil && !same(w.saved, w.verdict.Progress) && w.over == "" {
 		w.record(w.verdict.Progress)

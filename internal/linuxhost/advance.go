@@ -135,6 +135,34 @@ func Follow(ctx context.Context, u Upgrade) (Progress, error) {
 	return p, err
 }
 
+// CanBegin returns what would keep an upgrade from its end, as far as that can be seen before anything
+// is begun; nil for nothing. It changes nothing. Errors are those of Look.
+func CanBegin(ctx context.Context, u Upgrade) (*Failure, error) {
+	report, err := Look(ctx, u)
+	if err != nil || report.Next.Failure != nil {
+		return report.Next.Failure, err
+	}
+	if step, err := FindMissing(u.Bundle, report.Steps); err != nil {
+		return newFailure(DownloadFailed, step, "%v", err), nil
+	}
+	return nil, nil //nolint:nilnil // Nothing keeps it from its end.
+}
+
+// FindMissing returns the first step that sends a file which the bundle does not have, and the error
+// that says so; nil if it has all files that are still to be sent.
+func FindMissing(bundle Bundle, steps []StepState) (Name, error) {
+	for _, s := range steps {
+		send, ok := s.Step.Action.(Send)
+		if !ok || s.Done {
+			continue
+		}
+		if _, _, err := bundle.Open(send.Name); err != nil {
+			return s.Step.Name, err
+		}
+	}
+	return "", nil
+}
+
 func readFacts(ctx context.Context, u Upgrade) (Facts, error) {
 	printed, err := run(ctx, u.Host, "reading the host's facts", FactsScript(u.Goal))
 	if err != nil {

@@ -18,6 +18,10 @@ type Updater interface {
 	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error)
 	// CanUpdateMachineSet is CanUpdateMachine for all machines of a MachineSet.
 	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error)
+	// CanBegin tells whether UpdateMachine with the same request could begin now. It is asked before the
+	// node is drained for the update. It has no effect on the machine. An updater behind Cluster API's
+	// hooks has answered with what it covers: it makes no request, and says yes.
+	CanBegin(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Readiness
 	// UpdateMachine starts to bring a machine to its desired state, or asks how that goes on. The desired Machine carries the
 	// annotation windlass.dev/operation-id; asking again with the same id never does the work twice. Errors of the transport
 	// are Answers with the outcome Unknown: it cannot be known whether the updater works.

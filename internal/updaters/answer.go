@@ -36,6 +36,27 @@ func (c Coverer) CanUpdateMachineSet(
 	return c(ctx, cover.MachineSet, current, desired)
 }
 
+// Ready answers CanBegin with yes. Updaters embed it that have no such question, or have answered it
+// with what they cover.
+type Ready struct{}
+
+// CanBegin implements port.Updater. It makes no request.
+func (Ready) CanBegin(context.Context, *runtimehooksv1.UpdateMachineRequest) inplace.Readiness {
+	return inplace.Readiness{}
+}
+
+// Readiness returns what an answer to UpdateMachine means for the question whether the update can begin.
+func Readiness(a inplace.Answer) inplace.Readiness {
+	switch a.Outcome {
+	case inplace.Fails:
+		return inplace.Readiness{Refused: a.Message}
+	case inplace.Unknown:
+		return inplace.Readiness{Unknown: a.Message}
+	case inplace.InProgress, inplace.Finishes:
+	}
+	return inplace.Readiness{}
+}
+
 // Fails returns the answer that an update has failed.
 func Fails(format string, args ...any) inplace.Answer {
 	return inplace.Answer{Outcome: inplace.Fails, Message: fmt.Sprintf(format, args...)}

@@ -69,8 +69,9 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	if report.Refused != nil {
 		return cli.Refusedf("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
 	}
-	if err := checkBundle(d.upgrade.Bundle, report.Steps); err != nil {
-		return err
+	// The bundle is on this machine, so it is checked before anything is done.
+	if _, err := linuxhost.FindMissing(d.upgrade.Bundle, report.Steps); err != nil {
+		return cli.WrapInput("--bundle", err)
 	}
 	plan := computePlan(d.upgrade.Goal, report, d.node != nil)
 	plan.DryRun, plan.Host = dryRun, d.address
@@ -121,20 +122,6 @@ func sourceNotes(source linuxhost.Source, steps []linuxhost.StepState) []string 
 		return nil
 	}
 	return []string{fmt.Sprintf("whether %s has them is seen when they are fetched: nobody has looked for the binaries there", from)}
-}
-
-// checkBundle looks for all files that are to be sent, before anything is done: the bundle lies on this machine.
-func checkBundle(bundle linuxhost.Bundle, steps []linuxhost.StepState) error {
-	for _, step := range steps {
-		send, ok := step.Step.Action.(linuxhost.Send)
-		if !ok || step.Done {
-			continue
-		}
-		if _, _, err := bundle.Open(send.Name); err != nil {
-			return cli.WrapInput("--bundle", err)
-		}
-	}
-	return nil
 }
 
 // look reads how far the host is.

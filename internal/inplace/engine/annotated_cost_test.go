@@ -39,6 +39,10 @@ func (u minute) CanUpdateMachine(context.Context, *runtimehooksv1.CanUpdateMachi
 	return cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(`{"spec":{"version":"` + wanted + `"}}`)}}, nil
 }
 
+func (u minute) CanBegin(context.Context, *runtimehooksv1.UpdateMachineRequest) inplace.Readiness {
+	return inplace.Readiness{}
+}
+
 func (u minute) UpdateMachine(_ context.Context, r *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
 	name := r.Desired.Machine.Name
 	began, known := u.began[name]

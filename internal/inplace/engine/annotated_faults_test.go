@@ -78,6 +78,10 @@ type installer struct {
 	// answer, if there is one, takes the place of the work.
 	answer func(request *runtimehooksv1.UpdateMachineRequest) inplace.Answer
 
+	// ready is the answer to CanBegin, and questions are those that were asked.
+	ready     inplace.Readiness
+	questions []runtimehooksv1.UpdateMachineRequest
+
 	// asked counts the questions what it covers.
 	asked int
 	polls map[string]int
@@ -100,6 +104,11 @@ func (i *installer) CanUpdateMachine(_ context.Context, request *runtimehooksv1.
 
 func (*installer) CanUpdateMachineSet(context.Context, *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
 	return cover.Patches{}, errors.New("nobody asks this")
+}
+
+func (i *installer) CanBegin(_ context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Readiness {
+	i.questions = append(i.questions, *request)
+	return i.ready
 }
 
 func (i *installer) Check(context.Context) error { return nil }

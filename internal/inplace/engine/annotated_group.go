@@ -251,9 +251,9 @@ func (r *groupRun) pollJoined() time.Duration {
 	return 0
 }
 
-// show shows how the upgrade stands, on kinds whose list of conditions is Cluster API's own.
+// show shows how the upgrade stands, on kinds on which that is possible.
 func (r *groupRun) show(ctx context.Context, s request.State) error {
-	if r.gvk != deploymentKind && r.gvk != kubeadmControlPlaneKind {
+	if !hasKeyedConditions(r.gvk) {
 		return nil
 	}
 	return r.applyCondition(ctx, r.gvk, r.object, &r.conditions, s)

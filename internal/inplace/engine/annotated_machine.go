@@ -244,6 +244,19 @@ func (r *machineRun) Save(ctx context.Context, _, after *inplace.Progress) error
 	return r.record(ctx, request.Carried(r.facts, after), r.Record)
 }
 
+// CanBegin asks the updater of a step whether it can begin.
+func (r *machineRun) CanBegin(ctx context.Context, a inplace.CanBegin) (inplace.Readiness, error) {
+	u, err := r.serving(ctx, a.Step.Updater)
+	if err != nil {
+		return inplace.Readiness{Unknown: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
+	}
+	objects, err := r.shown(ctx)
+	if err != nil {
+		return inplace.Readiness{Unknown: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
+	}
+	return r.AskCanBegin(ctx, u, objects, Command{Operation: a.Operation, Option: r.facts.Upgrade.Option})
+}
+
 // Call records that the updater of a step is asked, and asks it.
 func (r *machineRun) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
 	if err := r.record(ctx, request.Asked(r.facts), r.Record); err != nil {

@@ -31,7 +31,9 @@ func (r *machineRun) plan(ctx context.Context, option request.Option) request.Pl
 	}
 	for i := range updaters {
 		if isK8sd(&updaters[i]) {
-			return request.Plan{Steps: []inplace.Step{{Updater: updaters[i].Name, SetsVersion: true, MaxMinors: updatepolicy.MaxMinors(&updaters[i])}}}
+			return request.Plan{Steps: []inplace.Step{{
+				Updater: updaters[i].Name, SetsVersion: true, Asks: true, MaxMinors: updatepolicy.MaxMinors(&updaters[i]),
+			}}}
 		}
 	}
 	return request.Plan{Refused: fmt.Sprintf("%s is for an Updater with spec.inProcess.kind %s; none selects the machine. Fix: register one, or ask for a version with version=",
@@ -147,8 +149,7 @@ func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineR
 // call asks the updater of a step to bring the machine to the option, or how that goes on. With follow, or where the
 // annotation asks for something else by now, nothing may begin.
 func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.Follow) (inplace.Answer, error) {
-	// The name comes from a record that tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
-	u, err := servingUpdater(ctx, r.Client, a.Step.Updater, updatepolicy.Selected{}, r.Object)
+	u, err := r.serving(ctx, a.Step.Updater)
 	if err != nil {
 		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
 	}
@@ -156,15 +157,31 @@ func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.F
 		// It need not know the annotation that asks it to begin nothing, nor the operation.
 		return inplace.Answer{Message: fmt.Sprintf("updater %q did not answer before its deadline, so it is unknown whether its change still runs", u.Name)}, nil
 	}
-	objects, err := r.desired(ctx)
+	objects, err := r.shown(ctx)
 	if err != nil {
 		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
 	}
 	text := r.facts.Upgrade.Option
-	if option, err := request.ParseOption(text); err == nil {
+	return r.Ask(ctx, u, objects, Command{Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text})
+}
+
+// serving returns the Updater of a step if it may change the Machine. The name comes from a record that
+// tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
+func (r *machineRun) serving(ctx context.Context, name string) (*v1alpha1.Updater, error) {
+	return servingUpdater(ctx, r.Client, name, updatepolicy.Selected{}, r.Object)
+}
+
+// shown returns the objects that updaters are shown: the desired ones, at the version that the option
+// names if it names one.
+func (r *machineRun) shown(ctx context.Context) (runtimehooksv1.UpdateMachineRequestObjects, error) {
+	objects, err := r.desired(ctx)
+	if err != nil {
+		return objects, err
+	}
+	if option, err := request.ParseOption(r.facts.Upgrade.Option); err == nil {
 		if exact, ok := option.Exact(); ok {
 			objects.Machine.Spec.Version = exact.String()
 		}
 	}
-	return r.Ask(ctx, u, objects, Command{Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text})
+	return objects, nil
 }

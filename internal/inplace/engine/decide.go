@@ -208,11 +208,16 @@ func stepsOf(r cover.Result, updaters []v1alpha1.Updater) []inplace.Step {
 	for _, c := range r.Plan {
 		u := &updaters[slices.IndexFunc(updaters, func(u v1alpha1.Updater) bool { return u.Name == c.Updater })]
 		steps = append(steps, inplace.Step{
-			Updater: c.Updater, SetsVersion: c.SetsVersion, NeedsDrain: u.Spec.Transitions.NeedsDrain, MaxMinors: updatepolicy.MaxMinors(u),
+			Updater: c.Updater, SetsVersion: c.SetsVersion, NeedsDrain: u.Spec.Transitions.NeedsDrain, Asks: isInProcess(u),
+			MaxMinors: updatepolicy.MaxMinors(u),
 		})
 	}
 	return steps
 }
+
+// isInProcess reports whether an updater runs in this process. Cluster API's hooks and the protocol of
+// hand-over have no question whether the updater can begin.
+func isInProcess(u *v1alpha1.Updater) bool { return u.Spec.InProcess != nil }
 
 func newDecision(q question, r cover.Result, updaters []v1alpha1.Updater) (inplace.Decision, error) {
 	d := inplace.Decision{Target: q.target, CurrentDigest: r.CurrentDigest, DesiredDigest: r.DesiredDigest, Changes: r.Changes, Steps: stepsOf(r, updaters)}

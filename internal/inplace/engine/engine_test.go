@@ -46,8 +46,11 @@ type scripted struct {
 	patch                     string
 	bootstrap, infrastructure string
 	err                       error
-	answer                    func(operation string) inplace.Answer
-	updates                   []string
+	// ready is the answer to CanBegin, and questions are those that were asked.
+	ready     inplace.Readiness
+	questions []string
+	answer    func(operation string) inplace.Answer
+	updates   []string
 	// told are the objects of each UpdateMachine.
 	told []runtimehooksv1.UpdateMachineRequestObjects
 }

@@ -99,7 +99,7 @@ func (m *Machine) Ask(
 ) (inplace.Answer, error) {
 	opened, err := m.Open(ctx, u)
 	if err != nil {
-		return inplace.Answer{Message: fmt.Sprintf("opening updater %q: %v", u.Name, err)}, nil
+		return inplace.Answer{Message: notOpened(u, err)}, nil
 	}
 	request, err := UpdateRequest(objects, command, m.reserved())
 	if err != nil {
@@ -117,6 +117,28 @@ func (m *Machine) Ask(
 	}
 	m.noteRequest(ctx, u, "UpdateMachine", m.key(), answer.Message, problem)
 	return answer, nil
+}
+
+// AskCanBegin shows an updater the objects of the Machine, with the command that it would get, and asks
+// whether it can begin. An updater that cannot be opened does not tell.
+func (m *Machine) AskCanBegin(
+	ctx context.Context, u *v1alpha1.Updater, objects runtimehooksv1.UpdateMachineRequestObjects, command Command,
+) (inplace.Readiness, error) {
+	opened, err := m.Open(ctx, u)
+	if err != nil {
+		return inplace.Readiness{Unknown: notOpened(u, err)}, nil
+	}
+	request, err := UpdateRequest(objects, command, m.reserved())
+	if err != nil {
+		return inplace.Readiness{}, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, callBudget)
+	defer cancel()
+	return opened.CanBegin(bounded, request), nil
+}
+
+func notOpened(u *v1alpha1.Updater, err error) string {
+	return fmt.Sprintf("opening updater %q: %v", u.Name, err)
 }
 
 // Record writes annotations, and removes those that are nil.

@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,11 +64,21 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	}
 	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
 	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, r.Reason, action, "%s", message)
+	if !hasKeyedConditions(o.object.GroupVersionKind()) {
+		return
+	}
 	e.blocked.add(o.blockedObject(), subject.GetName())
 	if err := e.ApplyConditions(ctx, o.object, FieldOwner, e.blockedCondition(r.Reason, message)); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
 		e.said.Forget(o.object.UID)
 	}
+}
+
+// hasKeyedConditions reports whether the conditions of a kind are a list with keys, as in Cluster API's
+// own kinds. In a list without keys, such as that of an RKE2ControlPlane, to apply one condition would
+// remove those of the provider.
+func hasKeyedConditions(kind schema.GroupVersionKind) bool {
+	return kind.Group == clusterv1.GroupVersion.Group || kind.GroupKind() == kubeadmControlPlaneKind.GroupKind()
 }
 
 // reportUnblocked removes the condition, where one is known of, unless the machines of another MachineSet still block.

@@ -144,6 +144,16 @@ func (r *run) Look(ctx context.Context) (time.Time, inplace.Node) {
 	return r.facts.Now, r.facts.Node
 }
 
+// CanBegin asks the updater of a step whether it can begin. It is shown what Call shows it.
+func (r *run) CanBegin(ctx context.Context, a inplace.CanBegin) (inplace.Readiness, error) {
+	u, err := servingUpdater(ctx, r.Client, a.Step.Updater, r.policy, r.Object)
+	if err != nil {
+		answer, err := r.notServed(err)
+		return inplace.Readiness{Unknown: answer.Message}, err
+	}
+	return r.AskCanBegin(ctx, u, r.live.shown, Command{Operation: a.Operation})
+}
+
 // Call asks the updater of a step. It is shown the live objects, never the request's.
 func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) {
 	u, err := servingUpdater(ctx, r.Client, a.Step.Updater, r.policy, r.Object)

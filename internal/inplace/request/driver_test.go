@@ -74,6 +74,9 @@ func (d *driver) run(i int, answer string) (wait *inplace.Wait, asked bool) {
 	for range 20 {
 		d.keep(i, v, func(v request.MachineVerdict) { d.note(i, v) })
 		switch a := v.Action.(type) {
+		case inplace.CanBegin:
+			f = d.facts(i)
+			v = inplace.AnsweredCanBegin(f.Facts(), inplace.Readiness{})
 		case inplace.Drain:
 			d.machines[i].node.Unschedulable, d.machines[i].cordoned = true, true
 			f = d.facts(i)

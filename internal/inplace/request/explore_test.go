@@ -22,8 +22,9 @@ type budget struct{ crashes, failures, edits, retries, flaps int8 }
 type state struct {
 	world
 	budget
-	// released says that all machines had a release on record at the beginning.
-	released bool
+	// released says that all machines had a release on record at the beginning, and asks that the
+	// updater is asked before a drain whether it can begin.
+	released, asks bool
 }
 
 type step struct {
@@ -31,7 +32,9 @@ type step struct {
 	label string
 }
 
-func (s *state) copy() state { return state{world: s.clone(), budget: s.budget, released: s.released} }
+func (s *state) copy() state {
+	return state{world: s.clone(), budget: s.budget, released: s.released, asks: s.asks}
+}
 
 // key names a state: ages count, not times, and only as far as rules look.
 func (s *state) key() string {
@@ -49,6 +52,7 @@ func (s *state) key() string {
 		if u := m.upgrade; u != nil {
 			b = fmt.Appendf(b, " %s %s %t %t %t", u.Option, u.Reason, u.Cancelled, u.Cordoned, u.Progress == nil)
 			if p := u.Progress; p != nil {
+				b = fmt.Appendf(b, " %t", p.CanBegin == p.Operation)
 				b = fmt.Appendf(b, " %s %d %d %t %t %t %t %t %s", p.Phase, p.Attempt, len(p.Steps), p.Cordoned, p.Drained, p.Unanswered, p.Operation == m.operation, p.Unended, s.age(p.Started))
 				if p.NotBefore != nil {
 					b = fmt.Appendf(b, " %t", s.now.Before(*p.NotBefore))
@@ -103,7 +107,7 @@ func settle(s state, i int, v request.MachineVerdict, label string, depth int) [
 	f := s.facts(i)
 	switch a := v.Action.(type) {
 	case request.Ask:
-		again(s, request.Planned(f, request.Plan{Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}}), label+", planned")
+		again(s, request.Planned(f, request.Plan{Steps: []inplace.Step{{Updater: "u", SetsVersion: true, Asks: s.asks}}}), label+", planned")
 		for _, plan := range []request.Plan{{Refused: "no updater"}, {Unknown: "updater away"}} {
 			if next := s.copy(); next.failures > 0 {
 				next.failures--
@@ -176,6 +180,18 @@ func run(s state, i int, d inplace.Verdict, label string, depth int) []step {
 		all = append(all, run(s, i, d, label, depth+1)...)
 	}
 	switch a := d.Action.(type) {
+	case inplace.CanBegin:
+		for _, said := range []inplace.Readiness{{}, {Refused: "no"}, {Unknown: "away"}} {
+			way := s.copy()
+			if said != (inplace.Readiness{}) {
+				if way.failures == 0 {
+					continue
+				}
+				way.failures--
+			}
+			f := way.facts(i)
+			next(way, inplace.AnsweredCanBegin(f.Facts(), said), label+", can begin "+said.Refused+said.Unknown)
+		}
 	case inplace.Drain:
 		s.machines[i].node.Unschedulable, s.machines[i].cordoned = true, true
 		crash(s.copy(), "after draining")
@@ -369,23 +385,24 @@ func TestExplore(t *testing.T) {
 		controlPlane bool
 		machines     int
 		budget       budget
-		// released says that the machines have a release on record.
-		released bool
+		// released says that the machines have a release on record, asks that the updater is asked.
+		released, asks bool
 	}{
-		"single control plane machine":        {true, 1, budget{crashes: 2, failures: 2, edits: 3, retries: 1, flaps: 1}, false},
-		"control plane, crashes":              {true, 3, budget{crashes: 2, edits: 1, failures: 1}, false},
-		"control plane, edits":                {true, 2, budget{edits: 3, failures: 1}, false},
-		"control plane, failures and retries": {true, 2, budget{failures: 3, retries: 2, edits: 1}, false},
-		"workers, crashes":                    {false, 2, budget{crashes: 2, edits: 2}, false},
-		"workers, edits":                      {false, 2, budget{edits: 3, failures: 1}, false},
-		"worker with a release":               {false, 1, budget{crashes: 1, edits: 2, failures: 1}, true},
-		"control plane with releases":         {true, 2, budget{edits: 2}, true},
-		"workers, flaps":                      {false, 2, budget{flaps: 2, failures: 2, edits: 1}, false},
+		"single control plane machine":        {true, 1, budget{crashes: 2, failures: 2, edits: 3, retries: 1, flaps: 1}, false, false},
+		"control plane, crashes":              {true, 3, budget{crashes: 2, edits: 1, failures: 1}, false, false},
+		"control plane, edits":                {true, 2, budget{edits: 3, failures: 1}, false, false},
+		"control plane, failures and retries": {true, 2, budget{failures: 3, retries: 2, edits: 1}, false, false},
+		"workers, crashes":                    {false, 2, budget{crashes: 2, edits: 2}, false, false},
+		"workers, edits":                      {false, 2, budget{edits: 3, failures: 1}, false, false},
+		"worker with a release":               {false, 1, budget{crashes: 1, edits: 2, failures: 1}, true, false},
+		"worker with a release, asked":        {false, 1, budget{crashes: 1, failures: 1, edits: 2}, true, true},
+		"control plane with releases":         {true, 2, budget{edits: 2}, true, false},
+		"workers, flaps":                      {false, 2, budget{flaps: 2, failures: 2, edits: 1}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := state{world: newWorld(tt.controlPlane, tt.machines), budget: tt.budget}
-			s.marks.To, s.released = optionA, tt.released
+			s.marks.To, s.released, s.asks = optionA, tt.released, tt.asks
 			for i := range s.machines {
 				if tt.released {
 					s.machines[i].marks.Release = s.machines[i].installed

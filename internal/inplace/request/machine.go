@@ -234,8 +234,9 @@ func Carried(f Machine, p *inplace.Progress) MachineVerdict {
 	u.Progress = p
 	v := f.rest(State{})
 	v.After.Record, v.After.Marks.Status = &u, InProgress
-	if p.Phase != inplace.Draining && p.Phase != inplace.Updating {
-		// From the first request on nobody knows what is installed; see Asked.
+	if p.Phase == inplace.Verifying || p.Phase == inplace.Soaking {
+		// From the first request on nobody knows what is installed; see Asked. An attempt that failed
+		// before it, such as one that could not begin, has installed nothing.
 		v.After.Marks.Release = ""
 	}
 	begun := p.Phase != before.Phase

@@ -118,7 +118,10 @@ func TestCarried(t *testing.T) {
 	for _, tt := range []struct {
 		phase inplace.Phase
 		want  string
-	}{{inplace.Draining, "old"}, {inplace.Updating, "old"}, {inplace.Soaking, ""}} {
+	}{
+		{inplace.Draining, "old"}, {inplace.Updating, "old"}, {inplace.BackingOff, "old"}, {inplace.Failed, "old"},
+		{inplace.Soaking, ""},
+	} {
 		f := underWay(tt.phase, func(f *request.Machine, _ *request.Upgrade) { f.Marks.Release = "old" })
 		if v := request.Carried(f, f.Upgrade.Progress); v.After.Marks.Release != tt.want || v.Event.Kind != request.NoEvent {
 			t.Errorf("%s: %+v %+v", tt.phase, v.After.Marks, v.Event)

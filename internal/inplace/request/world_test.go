@@ -149,7 +149,7 @@ func (w *world) keep(i int, d inplace.Verdict, save func(request.MachineVerdict)
 	case inplace.Call:
 		save(request.Asked(w.facts(i)))
 		w.machines[i].asked = w.machines[i].asked || !w.requestOf(i, a).Follow
-	case inplace.Drain, inplace.Uncordon, inplace.Finish, inplace.AbandonUpdate, inplace.Wait, inplace.Complete:
+	case inplace.CanBegin, inplace.Drain, inplace.Uncordon, inplace.Finish, inplace.AbandonUpdate, inplace.Wait, inplace.Complete:
 	}
 }
 

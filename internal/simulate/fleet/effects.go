@@ -127,6 +127,11 @@ func (e *machineEffects) Drain(context.Context, time.Time) (inplace.DrainState, 
 	return inplace.DrainState{Done: true}, nil
 }
 
+// CanBegin is answered with yes: a simulated updater fails only once it works.
+func (e *machineEffects) CanBegin(context.Context, inplace.CanBegin) (inplace.Readiness, error) {
+	return inplace.Readiness{}, nil
+}
+
 // Call asks the machine's updater.
 func (e *machineEffects) Call(_ context.Context, call inplace.Call) (inplace.Answer, error) {
 	m := e.m

@@ -49,6 +49,9 @@ type Options struct {
 
 // Updater is a port.Updater that hands machines over. It is safe for concurrent use.
 type Updater struct {
+	// Ready answers without a request: the implementer has accepted the machines.
+	updaters.Ready
+
 	options Options
 	client  *updaters.Client
 

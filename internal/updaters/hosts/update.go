@@ -48,8 +48,22 @@ type attempt struct {
 	config    string
 }
 
+// CanBegin implements port.Updater: it looks at the host as UpdateMachine does before it begins.
+func (u *Updater) CanBegin(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Readiness {
+	return updaters.Readiness(u.answerRequest(ctx, request, u.checkBegin))
+}
+
 // UpdateMachine implements port.Updater.
 func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
+	return u.answerRequest(ctx, request, u.serve)
+}
+
+// answerRequest answers a request about a machine with what serve returns. No other request about the
+// machine is served meanwhile.
+func (u *Updater) answerRequest(
+	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest,
+	serve func(context.Context, attempt) inplace.Answer,
+) inplace.Answer {
 	if err := ctx.Err(); err != nil {
 		return updaters.Unknown("it was not waited for: %v", err)
 	}
@@ -64,7 +78,7 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 		return updaters.Unknown("another request about Machine %s did not end in time: %v", a.machine, err)
 	}
 	defer unlock()
-	answer := u.serve(ctx, a)
+	answer := serve(ctx, a)
 	answer.Message = text.Bound(linuxhost.Mask(answer.Message), maxMessage)
 	return answer
 }
@@ -96,45 +110,73 @@ func parseRequest(request *runtimehooksv1.UpdateMachineRequest) (attempt, error)
 
 // serve takes an operation as far as it goes now.
 func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
+	upgrade, refused := u.prepare(ctx, a)
+	if refused != nil {
+		return *refused
+	}
+	return u.leave(upgrade.Host, u.carry(ctx, a, upgrade))
+}
+
+// checkBegin returns a failure if the operation would be refused.
+func (u *Updater) checkBegin(ctx context.Context, a attempt) inplace.Answer {
+	upgrade, refused := u.prepare(ctx, a)
+	if refused != nil {
+		return *refused
+	}
+	answer := inplace.Answer{Outcome: inplace.InProgress}
+	failure, err := linuxhost.CanBegin(ctx, upgrade)
+	switch {
+	case err != nil:
+		answer = a.answerError(err)
+	case failure != nil:
+		answer = updaters.Fails("%s", failure)
+	}
+	return u.leave(upgrade.Host, answer)
+}
+
+// leave closes the connection to a host after a request, and returns the request's answer. A Pod stays
+// until the update's end: it takes longer to start than most steps take. It ends by itself, too.
+func (u *Updater) leave(host port.Host, answer inplace.Answer) inplace.Answer {
+	if u.options.Config.Pod == nil || answer.Outcome == inplace.Finishes || answer.Outcome == inplace.Fails {
+		_ = host.Close() // The answer is there, whatever becomes of the connection.
+	}
+	return answer
+}
+
+// prepare reads what an operation needs, and connects to the host of its Machine. Nothing is begun. If
+// refused is not nil, it is the answer, and the host was left.
+func (u *Updater) prepare(ctx context.Context, a attempt) (upgrade linuxhost.Upgrade, refused *inplace.Answer) {
 	machine, err := u.options.Machine(ctx, a.machine)
 	switch {
 	case apierrors.IsNotFound(err):
-		return updaters.Fails("there is no Machine %s", a.machine)
+		return upgrade, new(updaters.Fails("there is no Machine %s", a.machine))
 	case err != nil:
-		return updaters.Unknown("reading Machine %s: %v", a.machine, err)
+		return upgrade, new(updaters.Unknown("reading Machine %s: %v", a.machine, err))
 	}
 	digests, err := u.readDigests(ctx, a.machine.Namespace)
 	if err != nil {
-		return a.answerError(err)
+		return upgrade, new(a.answerError(err))
 	}
 	goal, err := u.computeGoal(a, digests)
 	if err != nil {
-		return a.answerError(err)
+		return upgrade, new(a.answerError(err))
 	}
 	target, err := u.computeTarget(ctx, a.machine, machine)
 	if err != nil {
-		return a.answerError(err)
+		return upgrade, new(a.answerError(err))
 	}
 	host, err := u.options.Connect(ctx, target)
 	if err != nil {
-		return a.answerError(err)
+		return upgrade, new(a.answerError(err))
 	}
 	proof, refused := u.refuseOthers(ctx, a, goal, target, machine, host)
 	if refused != nil {
-		_ = host.Close() // Nothing was begun in this request.
-		return *refused
+		return upgrade, new(u.leave(host, *refused))
 	}
-	upgrade := linuxhost.Upgrade{
+	return linuxhost.Upgrade{
 		Goal: goal, Host: host, Attempt: a.operation, Proof: proof, Bundle: u.options.Bundle,
 		Node: node{nodes: u.options.Nodes, target: target},
-	}
-	answer := u.carry(ctx, a, upgrade)
-	// A Pod stays until the update's end: it takes longer to start than most steps take.
-	if target.Pod == nil || answer.Outcome == inplace.Finishes || answer.Outcome == inplace.Fails {
-		// The answer is there, whatever becomes of the connection; a Pod that stays ends by itself.
-		_ = host.Close()
-	}
-	return answer
+	}, nil
 }
 
 // refuseOthers returns the answer for a host that is not known to be the Machine's own; nil for the

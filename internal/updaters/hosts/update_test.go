@@ -185,6 +185,13 @@ func TestAnswersToWhatIsWrong(t *testing.T) {
 			edit: change(func(w *world) { w.config.Binaries.Digests.Manifest = digestLine(porttest.UpdaterFrom, "kubelet") }),
 			want: inplace.Answer{Outcome: inplace.Fails, Message: "NoDigest: the manifest of digests has no line for v1.32.1/linux/amd64/kubeadm", NotBegun: true},
 		},
+		"no room": {
+			edit: change(func(w *world) { w.freeKB = "3000" }),
+			want: inplace.Answer{
+				Outcome: inplace.Fails, NotBegun: true,
+				Message: "DiskFull: step install-kubeadm: /usr/bin has 2 MiB left, but a binary needs 58 MiB beside the old one",
+			},
+		},
 		"a version back": {
 			edit: change(func(w *world) { w.installs = porttest.UpdaterNext }),
 			want: inplace.Answer{Outcome: inplace.Fails, Message: "VersionRefused: the host is at v1.33.0; going back to v1.32.1 is not supported", NotBegun: true},
@@ -217,6 +224,14 @@ func TestAnswersToWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			w, r := newWorld(t), request("a-1")
 			tt.edit(w, r)
+			// The same is said before the node is drained.
+			ready := inplace.Readiness{Refused: tt.want.Message}
+			if tt.want.Outcome == inplace.Unknown {
+				ready = inplace.Readiness{Unknown: tt.want.Message}
+			}
+			if diff := cmp.Diff(ready, w.updater(t).CanBegin(t.Context(), r)); diff != "" {
+				t.Errorf("readiness (-want +got):\n%s", diff)
+			}
 			checkAnswer(t, w.updater(t).UpdateMachine(t.Context(), r), tt.want)
 			if w.works > 0 || w.job.state != "" {
 				t.Errorf("the host was changed, by %+v", w.job)
@@ -380,22 +395,6 @@ func TestTarget(t *testing.T) {
 		if printed != "host of Machine default/m" {
 			t.Errorf("a target prints as %s", printed)
 		}
-	}
-}
-
-// TestPodStaysUntilTheEnd keeps the Pod from one request to the next.
-func TestPodStaysUntilTheEnd(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.config.SSH, w.config.Pod = nil, &v1alpha1.HostPod{Image: "image", Namespace: "ns"}
-	u := w.updater(t)
-	u.UpdateMachine(t.Context(), request("a-1"))
-	if w.closed != 0 || *w.target.Pod != (hosts.PodTarget{Image: "image", Namespace: "ns"}) || w.target.Node != "node-m" {
-		t.Errorf("closed %d times, target %+v of node %s", w.closed, w.target.Pod, w.target.Node)
-	}
-	w.advance()
-	if got := u.UpdateMachine(t.Context(), request("a-1")); got.Outcome != inplace.Finishes || w.closed != 1 {
-		t.Errorf("closed %d times at %+v", w.closed, got)
 	}
 }
 

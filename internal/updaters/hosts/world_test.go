@@ -51,6 +51,7 @@ type world struct {
 	providerID    string
 	providerError error
 
+	bundle     linuxhost.Bundle
 	target     hosts.Target
 	connectErr error
 	// execErr fails the next scripts, by number from 1; output takes the place of what a script prints.
@@ -59,6 +60,8 @@ type world struct {
 	execs    int
 	closed   int
 	installs string
+	// freeKB is what is left in the folder of binaries.
+	freeKB string
 	// done are the steps that are done, for each operation; free are operations whose jobs end at once.
 	done map[string]map[string]bool
 	free map[string]bool
@@ -101,7 +104,7 @@ func newWorld(t *testing.T) *world {
 	authority := certificate(t, "kubernetes")
 	return &world{
 		authorities: authority, hostAuthorities: authority, hostNode: certificate(t, "system:node:node-m"),
-		now: start, kind: v1alpha1.KubeadmUpdater, installs: porttest.UpdaterFrom,
+		now: start, kind: v1alpha1.KubeadmUpdater, installs: porttest.UpdaterFrom, freeKB: "9000000",
 		config: v1alpha1.HostConfig{
 			SSH: &v1alpha1.HostSSH{SecretName: "{cluster}-ssh"},
 			Binaries: v1alpha1.HostBinaries{
@@ -124,7 +127,7 @@ func notFound(name string) error {
 
 func (w *world) options() hosts.Options {
 	return hosts.Options{
-		Kind: w.kind, Config: w.config, Nodes: w, Log: w, Now: w.clock,
+		Kind: w.kind, Config: w.config, Nodes: w, Log: w, Now: w.clock, Bundle: w.bundle,
 		Pause: func(_ context.Context, d time.Duration) { w.pass(d) },
 		Machine: func(_ context.Context, name types.NamespacedName) (hosts.Machine, error) {
 			if name != machine {
@@ -293,7 +296,7 @@ func (w *world) facts() string {
 	}
 	fact("time", fmt.Sprint(w.now.Unix()))
 	for key, value := range map[string]string{
-		"arch": "x86_64", "installed": "Kubernetes " + w.installs, "service": "kubelet", "writable": "yes", "free-kb": "9000000", "free-state-kb": "9000000", "need-kb": "100000",
+		"arch": "x86_64", "installed": "Kubernetes " + w.installs, "service": "kubelet", "writable": "yes", "free-kb": w.freeKB, "free-state-kb": "9000000", "need-kb": "100000",
 	} {
 		fact(key, value)
 	}

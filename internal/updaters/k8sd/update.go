@@ -38,8 +38,22 @@ type attempt struct {
 	record  refresh
 }
 
+// CanBegin implements port.Updater: it reads what is recorded, and connects to k8sd without a request.
+func (u *Updater) CanBegin(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Readiness {
+	return updaters.Readiness(u.answerRequest(ctx, request, u.checkBegin))
+}
+
 // UpdateMachine implements port.Updater.
 func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
+	return u.answerRequest(ctx, request, u.serve)
+}
+
+// answerRequest answers a request about a machine with what serve returns. No other request about the
+// machine is served meanwhile.
+func (u *Updater) answerRequest(
+	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest,
+	serve func(context.Context, attempt) inplace.Answer,
+) inplace.Answer {
 	if err := ctx.Err(); err != nil {
 		return updaters.Unknown("it was not waited for: %v", err)
 	}
@@ -61,10 +75,24 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 	if answer, ok := u.readMachine(ctx, name, &a); !ok {
 		return answer
 	}
+	return serve(ctx, a)
+}
+
+func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 	if a.follows {
 		return u.carryFollow(ctx, a)
 	}
 	return u.carryOut(ctx, a)
+}
+
+// checkBegin returns a failure if only people can make it possible to ask k8sd for a refresh.
+func (u *Updater) checkBegin(ctx context.Context, a attempt) inplace.Answer {
+	s, err := u.connect(ctx, a.machine)
+	if err != nil {
+		return connectAnswer(err, a.record)
+	}
+	s.close()
+	return inplace.Answer{Outcome: inplace.InProgress}
 }
 
 // readMachine reads the Machine and its record; ok is false where the answer says why not. A record that cannot be read says nothing about what runs.

@@ -20,6 +20,9 @@ const maxRetryAfter = time.Hour
 
 // Updater is a port.Updater over HTTPS. It is safe for concurrent use.
 type Updater struct {
+	// Ready answers without a request: Cluster API's hooks have no such question.
+	updaters.Ready
+
 	client *updaters.Client
 	now    func() time.Time
 	known  atomic.Pointer[discovered]

@@ -37,6 +37,7 @@ func TestUpdater(t *testing.T, newWorld func(t *testing.T) World) {
 		"a request does not change":     testLeavesRequests,
 		"many requests at once":         testConcurrently,
 		"a second update":               testSecondUpdate,
+		"an update that can begin":      testCanBegin,
 		"requests without objects":      testEmptyRequests,
 		"a caller that no longer waits": testCancelled,
 	} {
@@ -96,6 +97,7 @@ func testLeavesRequests(t *testing.T, w World) {
 	if _, err := w.Updater.CanUpdateMachineSet(t.Context(), canSet); err != nil {
 		t.Error(err)
 	}
+	w.Updater.CanBegin(t.Context(), update)
 	if w.Works() != 0 {
 		t.Error("a question changed the machine")
 	}
@@ -161,11 +163,35 @@ func testSecondUpdate(t *testing.T, w World) {
 	w.update(t, porttest.UpdaterNext, "b", 2)
 }
 
+// testCanBegin asks before an update, while it goes on and after it.
+func testCanBegin(t *testing.T, w World) {
+	t.Helper()
+	ask := func() {
+		t.Helper()
+		request := porttest.UpdateMachine(w.Machine, porttest.UpdaterTo, "a")
+		if got := w.Updater.CanBegin(t.Context(), request); got != (inplace.Readiness{}) {
+			t.Errorf("the answer is %+v, want yes", got)
+		}
+		w.Advance()
+	}
+	ask()
+	ask()
+	if w.Works() != 0 {
+		t.Fatal("the question began the update")
+	}
+	w.update(t, porttest.UpdaterTo, "a", 1)
+	ask()
+	if w.Works() != 1 {
+		t.Error("the question began the update again")
+	}
+}
+
 // testEmptyRequests leaves open whether an updater calls these requests errors.
 func testEmptyRequests(t *testing.T, w World) {
 	t.Helper()
 	_, _ = w.Updater.CanUpdateMachine(t.Context(), &runtimehooksv1.CanUpdateMachineRequest{})
 	_, _ = w.Updater.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{})
+	w.Updater.CanBegin(t.Context(), &runtimehooksv1.UpdateMachineRequest{})
 	switch got := w.Updater.UpdateMachine(t.Context(), &runtimehooksv1.UpdateMachineRequest{}); got.Outcome {
 	case inplace.Finishes, inplace.InProgress:
 		t.Errorf("the answer about no machine is %+v", got)
@@ -180,6 +206,9 @@ func testCancelled(t *testing.T, w World) {
 	got := w.Updater.UpdateMachine(ctx, porttest.UpdateMachine(w.Machine, porttest.UpdaterTo, "a"))
 	if got.Outcome != inplace.Unknown || got.Message == "" {
 		t.Errorf("the answer is %+v, want that it is unknown and why", got)
+	}
+	if got := w.Updater.CanBegin(ctx, porttest.UpdateMachine(w.Machine, porttest.UpdaterTo, "a")); got.Refused != "" {
+		t.Errorf("the answer is %+v, and nobody waited for it", got)
 	}
 	can := porttest.CanUpdateMachine(w.Machine, porttest.UpdaterFrom, porttest.UpdaterTo)
 	if patches, err := w.Updater.CanUpdateMachine(ctx, can); err == nil {

@@ -38,6 +38,7 @@ type Options struct {
 // Updater is a port.Updater. It is safe for concurrent use.
 type Updater struct {
 	updaters.Coverer
+	updaters.Ready
 
 	options Options
 	claims  []cover.Pointer

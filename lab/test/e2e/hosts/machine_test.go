@@ -182,8 +182,8 @@ func (p *plane) checkLog(ctx context.Context, t *testing.T, machine string) {
 	}
 }
 
-// checkRefused sees that a host with another key is left alone, and that the Machine says so for good. Its node is cordoned: the policy drains before
-// an updater is asked, and a failed update leaves it so.
+// checkRefused sees that a host with another key is left alone, and that the Machine says so for good. Its node was not cordoned, though the policy
+// drains: the updater has said before that it cannot begin.
 func (p *plane) checkRefused(ctx context.Context, t *testing.T, host *machine, is config) {
 	t.Helper()
 	const reason = "HostKeyNotTrusted"
@@ -194,8 +194,8 @@ func (p *plane) checkRefused(ctx context.Context, t *testing.T, host *machine, i
 		}
 		return ""
 	}, client.InNamespace(machineCluster))
-	if node := host.awaitNode(ctx, t, p.to.version); !node.Spec.Unschedulable {
-		t.Error("the update has failed after the drain, but its node is schedulable")
+	if node := host.awaitNode(ctx, t, p.to.version); node.Spec.Unschedulable {
+		t.Error("the updater cannot begin, but the node was cordoned")
 	}
 	host.checkConfig(t, is)
 }

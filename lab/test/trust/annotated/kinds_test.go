@@ -42,6 +42,12 @@ func createHiddenKind(t *testing.T, p *wire.Plane, kind, plural string) {
 			}},
 		},
 	}
+	define(t, p, definition)
+}
+
+// define creates a CustomResourceDefinition that ends with the test, and waits until it is served.
+func define(t *testing.T, p *wire.Plane, definition *apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
 	p.CreateForTest(t, definition)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -1,0 +1,71 @@
+package hosts_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/updaters/hosts"
+)
+
+// TestCanBegin looks at the host and leaves it as it is. A Pod that may be needed soon stays.
+func TestCanBegin(t *testing.T) {
+	t.Parallel()
+	hostError := func(reason port.HostReason) error {
+		return &port.HostError{Reason: reason, Host: "node-m", Err: errors.New("no")}
+	}
+	for name, tt := range map[string]struct {
+		edit             func(*world)
+		refused, unknown bool
+		closed           int
+	}{
+		"by SSH":           {closed: 1},
+		"by SSH, away":     {edit: func(w *world) { w.execErr = hostError(port.HostUnreachable) }, unknown: true, closed: 1},
+		"by a Pod":         {edit: inPod},
+		"by a Pod, away":   {edit: func(w *world) { inPod(w); w.execErr = hostError(port.HostUnreachable) }, unknown: true},
+		"by a Pod, no way": {edit: func(w *world) { inPod(w); w.execErr = hostError(port.HostLoginRefused) }, refused: true, closed: 1},
+		"no file in the bundle": {
+			edit: func(w *world) {
+				w.config.Binaries.URL, w.config.Binaries.Bundle = "", "/nowhere.tar"
+				w.bundle = hosts.BundleFile{Path: "/nowhere.tar"}
+			},
+			refused: true, closed: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if tt.edit != nil {
+				tt.edit(w)
+			}
+			got := w.updater(t).CanBegin(t.Context(), request("a-1"))
+			if (got.Refused != "") != tt.refused || (got.Unknown != "") != tt.unknown {
+				t.Errorf("%+v", got)
+			}
+			if w.closed != tt.closed || w.job.state != "" {
+				t.Errorf("closed %d times, want %d; the host was changed by %+v", w.closed, tt.closed, w.job)
+			}
+		})
+	}
+}
+
+// inPod has hosts reached by Pods.
+func inPod(w *world) { w.config.SSH, w.config.Pod = nil, &v1alpha1.HostPod{Image: "i"} }
+
+// TestPodStaysUntilTheEnd keeps the Pod from one request to the next.
+func TestPodStaysUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config.SSH, w.config.Pod = nil, &v1alpha1.HostPod{Image: "image", Namespace: "ns"}
+	u := w.updater(t)
+	u.UpdateMachine(t.Context(), request("a-1"))
+	if w.closed != 0 || *w.target.Pod != (hosts.PodTarget{Image: "image", Namespace: "ns"}) || w.target.Node != "node-m" {
+		t.Errorf("closed %d times, target %+v of node %s", w.closed, w.target.Pod, w.target.Node)
+	}
+	w.advance()
+	if got := u.UpdateMachine(t.Context(), request("a-1")); got.Outcome != inplace.Finishes || w.closed != 1 {
+		t.Errorf("closed %d times at %+v", w.closed, got)
+	}
+}
