@@ -166,5 +166,7 @@ func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.F
 			objects.Machine.Spec.Version = exact.String()
 		}
 	}
-	return r.Ask(ctx, u, objects, Command{Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text})
+	return r.Ask(ctx, u, objects, Command{
+		Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text, Cancel: a.Cancel,
+	})
 }
