@@ -138,8 +138,8 @@ var rules = []rule{
 		internal/status internal/view
 	`},
 	{pkg: "internal/cli/updatercmd", kind: effects, imports: `
-		internal/cli internal/cli/management internal/conformance internal/linuxhost internal/port
-		internal/text internal/transport/ssh internal/updaters/hosts internal/view
+		api/v1alpha1 internal/cli internal/cli/management internal/conformance internal/linuxhost
+		internal/port internal/text internal/transport/ssh internal/updaters/hosts internal/view
 		internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/upgradecmd", kind: effects, imports: `
@@ -156,7 +156,8 @@ var rules = []rule{
 		internal/clustercheck internal/text internal/workload pkg/version
 	`},
 	{pkg: "internal/conformance", kind: effects, imports: `
-		api/v1alpha1 internal/inplace/cover internal/text internal/updaters
+		api/updates/v1alpha1 api/v1alpha1 internal/inplace internal/inplace/cover internal/port
+		internal/text internal/updaters internal/updaters/handover
 	`},
 	{pkg: "internal/contract", kind: effects, imports: `internal/capi internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `

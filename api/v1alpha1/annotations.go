@@ -56,10 +56,18 @@ const (
 	// OperationIDAnnotation on the desired Machine of an UpdateMachine request names the attempt. A request with an id that
 	// the updater knows is the same attempt asked for again.
 	OperationIDAnnotation = "windlass.dev/operation-id"
+	// DeadlineAnnotation on the desired Machine of an UpdateMachine request is when the attempt is over, in RFC 3339.
+	DeadlineAnnotation = "windlass.dev/deadline"
+	// CancelAnnotation on the desired Machine of an UpdateMachine request says why the attempt must end, for people. An updater
+	// that can stop does so, and answers that the attempt failed.
+	CancelAnnotation = "windlass.dev/cancel"
 	// UpdatedAnnotation on a Machine is set by the implementer of a hand-over updater, to the operation id, when it has
 	// updated the machine.
 	UpdatedAnnotation = "windlass.dev/updated"
 	// UpdateFailedAnnotation on a Machine is set by the implementer of a hand-over updater, to the operation id, a colon, a
 	// space and the reason, when it could not update the machine.
 	UpdateFailedAnnotation = "windlass.dev/update-failed"
+	// UpdateMessageAnnotation on a Machine is set by the implementer of a hand-over updater, to the operation id, a colon, a
+	// space and how the update goes on, for people.
+	UpdateMessageAnnotation = "windlass.dev/update-message"
 )

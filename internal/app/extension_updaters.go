@@ -157,20 +157,16 @@ func (p *updaterPool) newRemote(name string, r *v1alpha1.RemoteUpdater) (port.Up
 	return remote.New(client, time.Now)
 }
 
-// listMachines lists the Machines of a MachineSet.
-func (p *updaterPool) listMachines(ctx context.Context, machineSet types.NamespacedName, labels map[string]string) ([]types.NamespacedName, error) {
+// listMachines lists the metadata of the Machines with these labels.
+func (p *updaterPool) listMachines(
+	ctx context.Context, namespace string, labels map[string]string,
+) ([]metav1.PartialObjectMetadata, error) {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-	if err := p.live.List(ctx, machines, client.InNamespace(machineSet.Namespace), client.MatchingLabels(labels)); err != nil {
-		return nil, fmt.Errorf("listing the Machines of MachineSet %s: %w", machineSet, err)
+	if err := p.live.List(ctx, machines, client.InNamespace(namespace), client.MatchingLabels(labels)); err != nil {
+		return nil, fmt.Errorf("listing Machines in namespace %s: %w", namespace, err)
 	}
-	var names []types.NamespacedName
-	for i := range machines.Items {
-		if owner := metav1.GetControllerOf(&machines.Items[i]); owner != nil && owner.Kind == "MachineSet" && owner.Name == machineSet.Name {
-			names = append(names, client.ObjectKeyFromObject(&machines.Items[i]))
-		}
-	}
-	return names, nil
+	return machines.Items, nil
 }
 
 // machineOwner returns the MachineDeployment of a Machine, or its control plane object.

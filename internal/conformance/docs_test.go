@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
@@ -48,8 +49,8 @@ func strict(t *testing.T, content string, into any) {
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	shown := blocks(t, "write-an-updater.md")
-	if len(shown["yaml"]) != 2 || len(shown["json"]) != 3 || len(shown["go"]) != 3 {
-		t.Fatalf("there are %d, %d and %d blocks of YAML, JSON and Go", len(shown["yaml"]), len(shown["json"]), len(shown["go"]))
+	if len(shown["yaml"]) != 2 || len(shown["go"]) != 3 {
+		t.Fatalf("there are %d and %d blocks of YAML and Go", len(shown["yaml"]), len(shown["go"]))
 	}
 	if fixture, err := conformance.ParseFixture([]byte(shown["yaml"][0])); err != nil || fixture.CanUpdateMachine == nil || fixture.UpdateMachine == nil {
 		t.Errorf("the fixture gives %+v, %v", fixture, err)
@@ -57,9 +58,6 @@ func TestDocumentation(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(shown["yaml"][1]), &v1alpha1.Updater{}); err != nil {
 		t.Errorf("the Updater: %v", err)
 	}
-	strict(t, shown["json"][0], &updatesv1.HandOverRequest{})
-	strict(t, shown["json"][1], &updatesv1.HandOverResponse{})
-	strict(t, shown["json"][2], &updatesv1.HandOverRequest{})
 	example := read(t, "examples", "updater", "main.go") + read(t, "examples", "updater", "update.go")
 	for _, excerpt := range shown["go"] {
 		if !strings.Contains(example, excerpt) {
@@ -68,12 +66,32 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
+// TestHandOverDocumentation checks that each phase is shown in the words of the protocol.
+func TestHandOverDocumentation(t *testing.T) {
+	t.Parallel()
+	phases := make(map[updatesv1.Phase]bool)
+	for _, shown := range blocks(t, "write-a-hand-over-updater.md")["json"] {
+		if strings.Contains(shown, updatesv1.HandOverResponseKind) {
+			strict(t, shown, &updatesv1.HandOverResponse{})
+			continue
+		}
+		request := updatesv1.HandOverRequest{}
+		strict(t, shown, &request)
+		phases[request.Phase] = true
+	}
+	want := map[updatesv1.Phase]bool{updatesv1.Offer: true, updatesv1.Choose: true, updatesv1.Start: true, updatesv1.Cancel: true}
+	if diff := cmp.Diff(want, phases); diff != "" {
+		t.Errorf("the phases shown (-want +got)\n%s", diff)
+	}
+}
+
 // TestSources checks that the rules that this project made are where the points say.
 func TestSources(t *testing.T) {
 	t.Parallel()
-	for _, point := range verify(t, newSubject(), nil).Points {
-		section, own := strings.CutPrefix(point.Source, "Windlass docs/how-to/write-an-updater.md, ")
-		if own && !strings.Contains(read(t, "docs", "how-to", "write-an-updater.md"), "### "+section+"\n") {
+	for _, point := range append(verify(t, newSubject(), nil).Points, receive(t, &receiver{}).Points...) {
+		where, own := strings.CutPrefix(point.Source, "Windlass docs/how-to/")
+		document, section, _ := strings.Cut(where, ", ")
+		if own && !strings.Contains(read(t, "docs", "how-to", document), "## "+section+"\n") {
 			t.Errorf("%s: there is no section %q", point.ID, section)
 		}
 	}
@@ -82,7 +100,8 @@ func TestSources(t *testing.T) {
 // TestAnnotationsAreDocumented checks that providers find every annotation, condition and reason.
 func TestAnnotationsAreDocumented(t *testing.T) {
 	t.Parallel()
-	document := read(t, "docs", "reference", "for-providers.md") + read(t, "docs", "how-to", "write-an-updater.md")
+	document := read(t, "docs", "reference", "for-providers.md") + read(t, "docs", "how-to", "write-an-updater.md") +
+		read(t, "docs", "how-to", "write-a-hand-over-updater.md")
 	named := regexp.MustCompile(`(?m)^(?:const )?\s*\w+(?:Annotation|Condition|Reason)\s*=\s*"(.+)"$`).FindAllStringSubmatch(
 		read(t, "api", "v1alpha1", "annotations.go")+read(t, "api", "v1alpha1", "conditions.go"), -1)
 	if len(named) < 15 {

@@ -65,6 +65,8 @@ type Drain struct{}
 type Call struct {
 	Step      Step
 	Operation string
+	// Cancel says why the attempt must end, for people; empty while it may run. An updater that cannot stop may ignore it.
+	Cancel string
 }
 
 // Uncordon makes the node schedulable again. Precondition: the node has been Ready at the desired version for the soak time.
@@ -318,7 +320,14 @@ func decideDraining(f Facts) Verdict {
 // decideUpdating asks the updater, also when the attempt's time is over, so that the reason of the
 // failure contains its last message.
 func decideUpdating(f Facts) Verdict {
-	return Verdict{Progress: f.Progress, Action: Call{Step: f.Progress.Steps[0], Operation: f.Progress.Operation}}
+	call := Call{Step: f.Progress.Steps[0], Operation: f.Progress.Operation}
+	switch {
+	case f.Now.After(f.Progress.Deadline(f.Policy)):
+		call.Cancel = fmt.Sprintf("there was no result after %s", f.Policy.AttemptTimeout)
+	case f.Abandon && f.OwnerMovedOn:
+		call.Cancel = "the annotation windlass.dev/update-abandon asks to give the update up"
+	}
+	return Verdict{Progress: f.Progress, Action: call}
 }
 
 func decideBackingOff(f Facts) Verdict {

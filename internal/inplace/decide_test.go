@@ -110,6 +110,32 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestAttemptsAreCancelled holds when an updater is told that its attempt must end.
+func TestAttemptsAreCancelled(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		after               time.Duration
+		abandon, ownerMoved bool
+		want                string
+	}{
+		"in time":                    {after: time.Minute},
+		"too late":                   {after: time.Minute + time.Second, want: "there was no result after 1m0s"},
+		"abandoned":                  {abandon: true, ownerMoved: true, want: "the annotation windlass.dev/update-abandon asks to give the update up"},
+		"abandoned, the owner stays": {abandon: true},
+		"the owner has moved on":     {ownerMoved: true},
+		"abandoned when it is too late": {
+			after: time.Hour, abandon: true, ownerMoved: true, want: "there was no result after 1m0s",
+		},
+	} {
+		f := underWay(inplace.Updating)
+		f.Now, f.Abandon, f.OwnerMovedOn = epoch.Add(tt.after), tt.abandon, tt.ownerMoved
+		call, ok := inplace.Decide(f).Action.(inplace.Call)
+		if !ok || call.Cancel != tt.want {
+			t.Errorf("%s: the action is %+v, want to cancel because of %q", name, call, tt.want)
+		}
+	}
+}
+
 // TestAnswerEndsEarlierAttempts holds which answers show that no earlier attempt runs any longer.
 func TestAnswerEndsEarlierAttempts(t *testing.T) {
 	t.Parallel()

@@ -103,7 +103,7 @@ func Answered(f Facts, a Answer) Verdict {
 
 // attemptOver ends an attempt whose time is over without a result.
 func attemptOver(f Facts, a Answer) (Verdict, bool) {
-	if f.Now.Sub(f.Progress.Started) <= f.Policy.AttemptTimeout {
+	if !f.Now.After(f.Progress.Deadline(f.Policy)) {
 		return Verdict{}, false
 	}
 	p := *f.Progress

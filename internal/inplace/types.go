@@ -139,6 +139,9 @@ func (w Within) String() string {
 	return fmt.Sprintf("a release from %s to %s", w.Oldest, w.Newest)
 }
 
+// Deadline is when the current attempt, or the time for its result to show on the node, is over.
+func (p *Progress) Deadline(policy Policy) time.Time { return p.Started.Add(policy.AttemptTimeout) }
+
 // goal names what a node must report at the end.
 func (p *Progress) goal() string {
 	if p.Within != nil {

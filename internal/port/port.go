@@ -2,6 +2,7 @@ package port
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,32 @@ type Updater interface {
 	UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer
 	// Check returns nil if the updater can be asked.
 	Check(ctx context.Context) error
+}
+
+// Chooser is an Updater that chooses which machines of a group begin next. Implementations are safe for concurrent use.
+type Chooser interface {
+	Updater
+	// Choose returns which of the machines may begin now. It has no effect.
+	Choose(ctx context.Context, c Candidates) (Choice, error)
+}
+
+// Candidates are machines of one group that could begin.
+type Candidates struct {
+	Cluster types.NamespacedName
+	// Machines are sorted; there is at least one.
+	Machines []types.NamespacedName
+	// Free is how many of them may begin now; at least 1.
+	Free int
+	// Deadline is when one of them begins whatever the answer; zero while a machine of the group is updated.
+	Deadline time.Time
+}
+
+// Choice is an answer to Candidates.
+type Choice struct {
+	// Machines may begin now; sorted, each one of the candidates.
+	Machines []types.NamespacedName
+	// Reason says why none may, for people.
+	Reason string
 }
 
 // Nodes reads and changes the nodes of workload clusters. Implementations are safe for concurrent use.

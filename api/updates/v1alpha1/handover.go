@@ -1,8 +1,11 @@
-// Package v1alpha1 is the protocol of hand-over updaters: JSON over HTTPS between Windlass, which offers machines and hands
-// them over one by one, and a program that updates them and marks each one itself.
+// Package v1alpha1 is the protocol of hand-over updaters: JSON over HTTPS between Windlass, which offers a group of machines
+// and hands them over, and a program that updates them and marks each one itself.
 package v1alpha1
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
 
 // APIVersion is the apiVersion of requests and responses.
 const APIVersion = "updates.windlass.dev/v1alpha1"
@@ -16,36 +19,54 @@ const (
 // Phase says what a request asks.
 type Phase string
 
-// The phases. A request in a phase that the updater does not know must be declined.
+// The phases, in the order of an update. A request in a phase that the updater does not know must be declined.
 const (
 	// Offer asks whether the updater would make the whole change, on all the machines. It must have no effect. An offer
 	// without machines asks whether the updater is there; any answer is a good one.
 	Offer Phase = "Offer"
+	// Choose asks which of the machines begin now. It must have no effect. The machines are those of the group that Cluster
+	// API has marked and that have not begun. A declined request lets none begin; the same request comes again.
+	Choose Phase = "Choose"
 	// Start hands one machine over. An updater that has accepted an operation id before accepts it again, and does not begin
-	// anew: a caller that was restarted asks twice. A Start of the same machine with another id comes when the time of the
-	// earlier attempt is over, and takes its place.
+	// anew: a caller that was restarted asks twice. A Start of the same machine with another id comes when the earlier attempt
+	// is over, and takes its place.
 	Start Phase = "Start"
+	// Cancel ends the attempt with the operation id. Accepting it means that nothing of the attempt runs or begins any longer.
+	// An id that the updater does not know, or whose attempt has ended, is accepted. An attempt that cannot be stopped is
+	// declined, and can still be marked.
+	Cancel Phase = "Cancel"
 )
 
-// HandOverRequest offers machines, or hands one over.
+// HandOverRequest is about the machines of one group: those of a MachineDeployment or of a control plane.
 type HandOverRequest struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Phase      Phase  `json:"phase"`
-	// OperationID names the attempt, in Start. When the updater has updated the machine, it sets the annotation
+	// OperationID names the attempt, in Start and Cancel. When the updater has updated the machine, it sets the annotation
 	// windlass.dev/updated of the Machine to it; when it could not, it sets windlass.dev/update-failed to it, followed by a
-	// colon, a space and the reason.
+	// colon, a space and the reason. Until then it may set windlass.dev/update-message to it, followed by a colon, a space and
+	// a message for people.
 	OperationID string `json:"operationId,omitempty"`
+	// Deadline is when the attempt is over without a mark, in Start. In Choose it is when Windlass begins with one of the
+	// machines whatever the answer; it is not set while a machine of the group is updated.
+	Deadline metav1.Time `json:"deadline,omitzero"`
+	// Reason says why the attempt is cancelled, for people.
+	Reason string `json:"reason,omitempty"`
 	// Cluster is the Cluster of the machines.
 	Cluster ObjectName `json:"cluster"`
 	// Owner is the object that wants the update: a MachineDeployment or a control plane. Its type is empty where it is not
 	// known.
 	Owner Owner `json:"owner"`
-	// Machines are the one to update, in Start; in Offer all of a MachineSet that would be updated, or the one machine of a
-	// control plane that Cluster API asks about: it asks about each by itself.
+	// Machines are those that the request is about, sorted. Offer: all of a MachineSet that would be updated, or the one machine
+	// of a control plane that Cluster API asks about; it asks about each by itself. Choose: those that could begin. Start and
+	// Cancel: one.
 	Machines []ObjectName `json:"machines"`
-	// Desired is what the machines should be; in Offer, for several machines, without their names.
-	Desired Objects `json:"desired"`
+	// Group are all machines of the owner, sorted, also those that need no update. It is in Offer only.
+	Group []ObjectName `json:"group,omitempty"`
+	// Free is how many of the machines may begin now by the policy's maxInFlight, at least 1. It is in Choose only.
+	Free int `json:"free,omitempty"`
+	// Desired is what the machines should be, in Offer and Start; in Offer, for several machines, without their names.
+	Desired *Objects `json:"desired,omitempty"`
 	// Current is what they are. It is in Offer only.
 	Current *Objects `json:"current,omitempty"`
 }
@@ -76,8 +97,12 @@ type Objects struct {
 type HandOverResponse struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Accepted says that the updater makes the whole change, or has taken the machine over.
+	// Accepted says that the updater does what the request asks: makes the whole change, lets machines begin, has taken the
+	// machine over, or has stopped.
 	Accepted bool `json:"accepted"`
 	// Reason says why not, for people, in at most 1 KiB.
 	Reason string `json:"reason,omitempty"`
+	// Machines are those that may begin now, where a Choose request is accepted; each must be one of the request's. None
+	// means any of them: the order does not matter to the updater.
+	Machines []ObjectName `json:"machines,omitempty"`
 }

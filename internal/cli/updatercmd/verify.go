@@ -10,8 +10,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/conformance"
 )
 
@@ -27,11 +33,14 @@ type verifyOptions struct {
 	allowUpdates    bool
 	restartCommand  string
 	updateTimeout   time.Duration
+	protocol        string
+	kube            *genericclioptions.ConfigFlags
 	output          string
 }
 
 func newVerify() *cobra.Command {
-	var o verifyOptions
+	all := cli.NewKubeFlags()
+	o := verifyOptions{kube: &genericclioptions.ConfigFlags{KubeConfig: all.KubeConfig, Context: all.Context}}
 	cmd := &cobra.Command{
 		Use:   "verify URL",
 		Short: "Test an updater against the rules of the protocol",
@@ -41,10 +50,13 @@ Exit codes: 0 no point failed; 1 a point failed, or wrong usage.
 
 Each point is a rule, and the report names the document that defines it. Points that change a machine are skipped
 without --allow-updates. With it, they update the Machine in updateMachine of the fixture. --restart-command restarts
-the updater in the middle of that update: it runs in a shell, and must return.`,
+the updater in the middle of that update: it runs in a shell, and must return.
+
+With --protocol HandOver, --allow-updates reads the marks on the Machine from the management cluster.`,
 		Example: `  windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt
   windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt --fixture fixture.yaml --allow-updates \
-    --restart-command 'kubectl rollout restart deployment/my-updater'`,
+    --restart-command 'kubectl rollout restart deployment/my-updater'
+  windlass updater verify https://127.0.0.1:9443 --ca-file ca.crt --protocol HandOver`,
 		Args:              cli.OneArg("URL", ". Fix: give the https URL that the updater listens at, such as https://127.0.0.1:9443, with --ca-file for a CA that this machine does not know"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,6 +70,10 @@ the updater in the middle of that update: it runs in a shell, and must return.`,
 	flags.StringVar(&o.restartCommand, "restart-command", "", "shell command that restarts the updater (default: that point is skipped)")
 	flags.DurationVar(&o.updateTimeout, "update-timeout", conformance.DefaultUpdateTimeout, "how long the update may take")
 	flags.StringVarP(&o.output, "output", "o", verifyTable, `output format: "table" or "json"`)
+	flags.StringVar(&o.protocol, "protocol", string(v1alpha1.RuntimeHooksProtocol), `how the updater is asked: "RuntimeHooks" or "HandOver"`)
+	o.kube.AddFlags(flags)
+	cli.CompleteContext(cmd)
+	cli.CompleteValues(cmd, "protocol", string(v1alpha1.RuntimeHooksProtocol), string(v1alpha1.HandOverProtocol))
 	cli.CompleteValues(cmd, "output", verifyTable, verifyJSON)
 	cli.CompleteNothing(cmd, "restart-command", "update-timeout")
 	return cmd
@@ -68,6 +84,9 @@ func (o *verifyOptions) run(ctx context.Context, url string, out io.Writer) erro
 	if o.output != verifyTable && o.output != verifyJSON {
 		return fmt.Errorf("--output %q is unknown; use %q or %q", o.output, verifyTable, verifyJSON)
 	}
+	if o.protocol != string(v1alpha1.RuntimeHooksProtocol) && o.protocol != string(v1alpha1.HandOverProtocol) {
+		return fmt.Errorf("--protocol %q is unknown; use %q or %q", o.protocol, v1alpha1.RuntimeHooksProtocol, v1alpha1.HandOverProtocol)
+	}
 	if o.restartCommand != "" && !o.allowUpdates {
 		return errors.New("--restart-command does nothing without --allow-updates; give both")
 	}
@@ -75,7 +94,7 @@ func (o *verifyOptions) run(ctx context.Context, url string, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	report, err := conformance.Run(ctx, options)
+	report, err := o.verify(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -86,6 +105,26 @@ func (o *verifyOptions) run(ctx context.Context, url string, out io.Writer) erro
 		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: fmt.Errorf("%d of %d points failed", count, len(report.Points))}
 	}
 	return nil
+}
+
+// verify runs the battery of the protocol.
+func (o *verifyOptions) verify(ctx context.Context, options conformance.Options) (*conformance.Report, error) {
+	switch {
+	case o.protocol == string(v1alpha1.RuntimeHooksProtocol):
+		return conformance.Run(ctx, options)
+	case !o.allowUpdates:
+		return conformance.RunHandOver(ctx, options, nil)
+	}
+	m, _, err := management.Connect(o.kube)
+	if err != nil {
+		return nil, err
+	}
+	return conformance.RunHandOver(ctx, options, func(ctx context.Context, name types.NamespacedName) (map[string]string, error) {
+		machine := &metav1.PartialObjectMetadata{}
+		machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+		err := m.Get(ctx, name, machine)
+		return machine.Annotations, err
+	})
 }
 
 // battery turns flags into what the battery needs.

@@ -16,6 +16,10 @@ func TestUpdaterVerifyFlags(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("["), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	updating := filepath.Join(dir, "updating")
+	if err := os.WriteFile(updating, []byte("updateMachine: {desired: {machine: {metadata: {namespace: a, name: b}}}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		args  []string
 		words string
@@ -29,6 +33,8 @@ func TestUpdaterVerifyFlags(t *testing.T) {
 		{[]string{"verify", "https://127.0.0.1", "--fixture", bad}, "reading the fixture"},
 		{[]string{"verify", "https://127.0.0.1", "--allow-updates"}, "the fixture must have updateMachine"},
 		{[]string{"verify", "https://127.0.0.1", "--restart-command", "true"}, "--restart-command does nothing without --allow-updates"},
+		{[]string{"verify", "https://127.0.0.1", "--protocol", "hooks"}, `--protocol "hooks" is unknown; use "RuntimeHooks" or "HandOver"`},
+		{[]string{"verify", "https://127.0.0.1", "--protocol", "HandOver", "--fixture", updating, "--allow-updates", "--kubeconfig", bad}, "kubeconfig"},
 		{[]string{"verify", "https://127.0.0.1", "--insecure"}, "unknown flag: --insecure"},
 	} {
 		cmd := New()

@@ -162,7 +162,9 @@ func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.F
 		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
 	}
 	text := r.facts.Upgrade.Option
-	return r.Ask(ctx, u, objects, Command{Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text})
+	return r.Ask(ctx, u, objects, Command{
+		Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text, Cancel: a.Cancel,
+	})
 }
 
 // serving returns the Updater of a step if it may change the Machine. The name comes from a record that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,10 @@ type Command struct {
 	Option string
 	// Follow says that nothing may begin any longer.
 	Follow bool
+	// Deadline is when the attempt is over; zero if that is not known.
+	Deadline time.Time
+	// Cancel says why the attempt must end; empty while it may run.
+	Cancel string
 }
 
 // ReservedKeys are the prefixes of annotations and labels that only Windlass may set in what an updater is shown. inPlacePrefix is the configured one.
@@ -47,6 +52,13 @@ func UpdateRequest(objects runtimehooksv1.UpdateMachineRequestObjects, command C
 	shown.Machine.Annotations[v1alpha1.OperationIDAnnotation] = command.Operation
 	if command.Option != "" {
 		shown.Machine.Annotations[v1alpha1.InPlaceUpgradeOptionAnnotation] = command.Option
+	}
+	if !command.Deadline.IsZero() {
+		deadline := command.Deadline.UTC().Format(time.RFC3339)
+		shown.Machine.Annotations[v1alpha1.DeadlineAnnotation] = deadline
+	}
+	if command.Cancel != "" {
+		shown.Machine.Annotations[v1alpha1.CancelAnnotation] = command.Cancel
 	}
 	if command.Follow {
 		shown.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "true"

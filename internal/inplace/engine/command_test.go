@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,16 @@ func TestUpdateRequest(t *testing.T) {
 		want    map[string]string
 	}{
 		"Cluster API asks": {engine.Command{Operation: "id-1"}, map[string]string{v1alpha1.OperationIDAnnotation: "id-1"}},
+		"the attempt is over": {
+			engine.Command{
+				Operation: "id-3", Cancel: "too late",
+				Deadline: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("east", 3600)),
+			},
+			map[string]string{
+				v1alpha1.OperationIDAnnotation: "id-3", v1alpha1.CancelAnnotation: "too late",
+				v1alpha1.DeadlineAnnotation: "2026-01-02T02:04:05Z",
+			},
+		},
 		"an annotation asks": {engine.Command{Operation: "id-2", Option: "revision=7", Follow: true}, map[string]string{
 			v1alpha1.OperationIDAnnotation: "id-2", v1alpha1.InPlaceUpgradeOptionAnnotation: "revision=7", v1alpha1.InPlaceUpgradeFollowAnnotation: "true",
 		}},

@@ -137,9 +137,10 @@ func TestFrozenBeforeAnEffect(t *testing.T) {
 	s.answers(inplace.Finishes, "")
 	o := w.engine.Options
 	o.NewID = func() string { return "frozen" }
-	frozen := 0
+	frozen := false
 	o.Open = func(_ context.Context, u *v1alpha1.Updater) (port.Updater, error) {
-		if frozen++; frozen == 1 {
+		if !frozen && w.progress("a") != nil { //nolint:contextcheck // The world has the test's context.
+			frozen = true
 			w.now = w.now.Add(20 * time.Second)
 			w.node("a", to)
 			w.until("a", "updated in place")                           //nolint:contextcheck // The world has the test's context.

@@ -120,12 +120,12 @@ func (r *run) readPolicy(ctx context.Context) error {
 
 // targetOf returns what a Machine has moved to: the template of its MachineSet, in the form of templateOf; empty for a control
 // plane Machine.
-func targetOf(m *clusterv1.Machine) string {
+func targetOf(m metav1.Object) string {
 	ref := metav1.GetControllerOf(m)
 	if ref == nil || ref.Kind != "MachineSet" {
 		return ""
 	}
-	return templateName(m.Labels, ref.Name)
+	return templateName(m.GetLabels(), ref.Name)
 }
 
 // templateOf identifies the template of a MachineSet. Where Cluster API is refused it asks again about a MachineSet with another

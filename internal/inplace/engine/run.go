@@ -62,6 +62,9 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 		if reply, waits := waitsForAnnotated(r.Object); waits {
 			return reply, nil
 		}
+		if reply, isTurn, err := r.choose(ctx); !isTurn {
+			return reply, err
+		}
 	}
 	reply, err := inplace.Execute(ctx, r.facts, r)
 	refusal, isRefused := errors.AsType[*RefusedError](err)
@@ -160,7 +163,9 @@ func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) 
 	if err != nil {
 		return r.notServed(err)
 	}
-	return r.Ask(ctx, u, r.live.shown, Command{Operation: a.Operation})
+	return r.Ask(ctx, u, r.live.shown, Command{
+		Operation: a.Operation, Deadline: r.saved.Deadline(r.facts.Policy), Cancel: a.Cancel,
+	})
 }
 
 // notServed takes the error of servingUpdater. The error is a *RefusedError if the Updater may not be

@@ -1,12 +1,11 @@
 package handover
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -17,6 +16,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
+
+// NoReason stands for the reason of an updater that declines without one.
+const NoReason = "it gave no reason"
 
 // DeclinedError is the error of CanUpdateMachine and CanUpdateMachineSet when the updater was asked and does not want the machines:
 // it covers nothing, which is no fault.
@@ -38,8 +40,8 @@ func (*DeclinedError) Declined() bool { return true }
 type Options struct {
 	// ClientOptions reach the updater. Requests are posted to their URL itself.
 	updaters.ClientOptions
-	// Machines lists the Machines of a MachineSet; labels are those that its selector asks of them.
-	Machines func(ctx context.Context, machineSet types.NamespacedName, labels map[string]string) ([]types.NamespacedName, error)
+	// Machines lists the metadata of the Machines with these labels.
+	Machines func(ctx context.Context, namespace string, labels map[string]string) ([]metav1.PartialObjectMetadata, error)
 	// MachineAnnotations reads the annotations of a live Machine, not of a cached one; a NotFound error of apimachinery where
 	// it does not exist.
 	MachineAnnotations func(ctx context.Context, machine types.NamespacedName) (map[string]string, error)
@@ -61,7 +63,7 @@ type Updater struct {
 	accepted keyed.Memory[string, struct{}]
 }
 
-var _ port.Updater = &Updater{}
+var _ port.Chooser = &Updater{}
 
 // New returns an Updater. It does not connect yet; Check does. Errors are about the options.
 func New(o Options) (*Updater, error) {
@@ -80,7 +82,7 @@ func (u *Updater) Close() { u.client.Close() }
 
 // Check implements port.Updater: it offers nothing, and is content with any answer.
 func (u *Updater) Check(ctx context.Context) error {
-	_, err := u.post(ctx, updatesv1.HandOverRequest{Phase: updatesv1.Offer})
+	_, err := u.Send(ctx, updatesv1.HandOverRequest{Phase: updatesv1.Offer})
 	return err
 }
 
@@ -97,10 +99,14 @@ func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.
 		if err != nil {
 			return updatesv1.HandOverRequest{}, err
 		}
+		group, err := u.listGroup(ctx, m, m.Spec.ClusterName)
+		if err != nil {
+			return updatesv1.HandOverRequest{}, err
+		}
 		return updatesv1.HandOverRequest{
 			Cluster: updatesv1.ObjectName{Namespace: m.Namespace, Name: m.Spec.ClusterName}, Owner: owner,
-			Machines: []updatesv1.ObjectName{{Namespace: m.Namespace, Name: m.Name}},
-			Current:  new(objectsOf(current)), Desired: objectsOf(desired),
+			Machines: []updatesv1.ObjectName{{Namespace: m.Namespace, Name: m.Name}}, Group: namesOf(group),
+			Current: new(objectsOf(current)), Desired: new(objectsOf(desired)),
 		}, nil
 	})
 }
@@ -117,30 +123,32 @@ func (u *Updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooks
 }
 
 // offerMachineSet offers all Machines of the MachineSet that they would leave.
-func (u *Updater) offerMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, current, desired cover.Objects) (updatesv1.HandOverRequest, error) {
+func (u *Updater) offerMachineSet(
+	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, current, desired cover.Objects,
+) (updatesv1.HandOverRequest, error) {
 	set := &request.Current.MachineSet
-	machines, err := u.options.Machines(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name}, set.Spec.Selector.MatchLabels)
+	group, err := u.listGroup(ctx, set, set.Spec.ClusterName)
 	if err != nil {
-		return updatesv1.HandOverRequest{}, fmt.Errorf("listing the Machines of MachineSet %s/%s: %w", set.Namespace, set.Name, err)
+		return updatesv1.HandOverRequest{}, err
 	}
-	offer := updatesv1.HandOverRequest{
-		Cluster:  updatesv1.ObjectName{Namespace: set.Namespace, Name: set.Spec.ClusterName},
-		Owner:    ownerOf(set),
-		Machines: make([]updatesv1.ObjectName, 0, len(machines)),
-	}
-	for _, machine := range machines {
-		offer.Machines = append(offer.Machines, updatesv1.ObjectName{Namespace: machine.Namespace, Name: machine.Name})
-	}
-	slices.SortFunc(offer.Machines, func(a, b updatesv1.ObjectName) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 	before, err := instantiate(set, current)
 	if err != nil {
 		return updatesv1.HandOverRequest{}, err
 	}
-	offer.Current = &before
-	offer.Desired, err = instantiate(&request.Desired.MachineSet, desired)
-	return offer, err
+	after, err := instantiate(&request.Desired.MachineSet, desired)
+	return updatesv1.HandOverRequest{
+		Cluster: updatesv1.ObjectName{Namespace: set.Namespace, Name: set.Spec.ClusterName}, Owner: ownerOf(set),
+		Machines: namesOf(ownedBy(group, set)), Group: namesOf(group), Current: &before, Desired: &after,
+	}, err
+}
+
+// listGroup lists the Machines of the group that a Machine or MachineSet belongs to.
+func (u *Updater) listGroup(ctx context.Context, member metav1.Object, cluster string) ([]metav1.PartialObjectMetadata, error) {
+	group, err := u.options.Machines(ctx, member.GetNamespace(), groupLabels(member, cluster))
+	if err != nil {
+		return nil, fmt.Errorf("listing the Machines of the group of %s/%s: %w", member.GetNamespace(), member.GetName(), err)
+	}
+	return group, nil
 }
 
 // decide offers a change, where there is one, and gives the patches for all of it if the updater accepts.
@@ -163,7 +171,7 @@ func (u *Updater) decide(ctx context.Context, scope cover.Scope, current, desire
 		return cover.Patches{}, err
 	}
 	offer.Phase = updatesv1.Offer
-	response, err := u.post(ctx, offer)
+	response, err := u.Send(ctx, offer)
 	if err != nil {
 		return cover.Patches{}, err
 	}
@@ -185,8 +193,8 @@ func (u *Updater) findOwner(ctx context.Context, machine *clusterv1.Machine) (up
 	return owner, nil
 }
 
-// post sends a request and checks the response, whose reason it cleans. Errors are *updaters.Error.
-func (u *Updater) post(ctx context.Context, request updatesv1.HandOverRequest) (updatesv1.HandOverResponse, error) {
+// Send sends a request and checks the response, whose reason it cleans. Errors are *updaters.Error.
+func (u *Updater) Send(ctx context.Context, request updatesv1.HandOverRequest) (updatesv1.HandOverResponse, error) {
 	request.APIVersion, request.Kind = updatesv1.APIVersion, updatesv1.HandOverRequestKind
 	if request.Machines == nil {
 		request.Machines = []updatesv1.ObjectName{}
@@ -213,7 +221,7 @@ func (u *Updater) parseResponse(content []byte) (response updatesv1.HandOverResp
 			fmt.Sprintf("answer with a %s of %s", updatesv1.HandOverResponseKind, updatesv1.APIVersion), nil)
 	}
 	if response.Reason = updaters.CleanMessage(response.Reason); response.Reason == "" && !response.Accepted {
-		response.Reason = "it gave no reason"
+		response.Reason = NoReason
 	}
 	return response, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -123,11 +124,13 @@ func (i *implementer) connect(t *testing.T) *handover.Updater {
 			Name: "tested", URL: i.server.URL + "/hand/over",
 			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw}),
 		},
-		Machines: func(_ context.Context, set types.NamespacedName, labels map[string]string) ([]types.NamespacedName, error) {
-			if set.Name != "set" && set.Name != machine.Name || labels["of"] != "set" && len(labels) > 0 {
-				return nil, fmt.Errorf("nothing is known of %s with %v", set, labels)
+		Machines: func(_ context.Context, namespace string, labels map[string]string) ([]metav1.PartialObjectMetadata, error) {
+			if labels[clusterv1.ClusterNameLabel] != "cluster" {
+				return nil, fmt.Errorf("nothing is known of Machines with %v", labels)
 			}
-			return []types.NamespacedName{{Namespace: "ns", Name: "m-1"}, machine}, nil
+			return []metav1.PartialObjectMetadata{
+				memberOf(namespace, "m-2", "other-set"), memberOf(namespace, "m-1", "set"), memberOf(namespace, "m-0", "set"),
+			}, nil
 		},
 		MachineAnnotations: func(_ context.Context, name types.NamespacedName) (map[string]string, error) {
 			i.mu.Lock()
@@ -148,6 +151,14 @@ func (i *implementer) connect(t *testing.T) *handover.Updater {
 	return u
 }
 
+// memberOf is a Machine that a MachineSet controls.
+func memberOf(namespace, name, set string) metav1.PartialObjectMetadata {
+	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
+		OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Name: set, Controller: new(true)}},
+	}}
+}
+
 func TestContract(t *testing.T) {
 	t.Parallel()
 	servertest.TestUpdater(t, func(t *testing.T) servertest.World {
@@ -162,6 +173,14 @@ func TestContract(t *testing.T) {
 			},
 		}
 	})
+}
+
+func names(machines ...string) []updatesv1.ObjectName {
+	var found []updatesv1.ObjectName
+	for _, name := range machines {
+		found = append(found, updatesv1.ObjectName{Namespace: "ns", Name: name})
+	}
+	return found
 }
 
 func encode(t *testing.T, v any) string {
@@ -205,12 +224,12 @@ func TestOfferOfAMachine(t *testing.T) {
 		t.Errorf("patches (-want +got):\n%s", diff)
 	}
 	offered := i.asked()[0]
-	current, desired := *offered.Current, offered.Desired
-	offered.Current, offered.Desired = nil, updatesv1.Objects{}
+	current, desired := *offered.Current, *offered.Desired
+	offered.Current, offered.Desired = nil, nil
 	if diff := cmp.Diff(updatesv1.HandOverRequest{
 		APIVersion: updatesv1.APIVersion, Kind: "HandOverRequest", Phase: updatesv1.Offer,
 		Cluster: updatesv1.ObjectName{Namespace: "ns", Name: "cluster"}, Owner: updatesv1.Owner{Namespace: "ns", Name: "cp"},
-		Machines: []updatesv1.ObjectName{{Namespace: "ns", Name: "m-0"}},
+		Machines: []updatesv1.ObjectName{{Namespace: "ns", Name: "m-0"}}, Group: names("m-0", "m-1", "m-2"),
 	}, offered); diff != "" {
 		t.Errorf("the offer (-want +got):\n%s", diff)
 	}
@@ -246,8 +265,11 @@ func TestOfferOfAMachineSet(t *testing.T) {
 		t.Errorf("patches (-want +got):\n%s", diff)
 	}
 	offered := i.asked()[0]
-	if diff := cmp.Diff([]updatesv1.ObjectName{{Namespace: "ns", Name: "m-0"}, {Namespace: "ns", Name: "m-1"}}, offered.Machines); diff != "" {
+	if diff := cmp.Diff(names("m-0", "m-1"), offered.Machines); diff != "" {
 		t.Errorf("the machines (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(names("m-0", "m-1", "m-2"), offered.Group); diff != "" {
+		t.Errorf("the group (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(updatesv1.Owner{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineDeployment", Namespace: "ns", Name: "workers"}, offered.Owner); diff != "" {
 		t.Errorf("the owner (-want +got):\n%s", diff)
@@ -331,7 +353,7 @@ func TestStartIsSentOnce(t *testing.T) {
 	i := newImplementer(t)
 	u := i.connect(t)
 	for range 3 {
-		if got := ask(t, u); got.Outcome != inplace.InProgress || got.RetryAfter != 10*time.Second {
+		if got := ask(t, u); got.Outcome != inplace.InProgress || got.RetryAfter != 5*time.Second {
 			t.Errorf("the answer is %+v", got)
 		}
 	}
@@ -350,13 +372,13 @@ func TestMarks(t *testing.T) {
 		updated, failed string
 		want            inplace.Answer
 	}{
-		{"", "", inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: 10 * time.Second}},
-		{"op:1", "op:1: no disk", inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: 10 * time.Second}},
+		{"", "", inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: 5 * time.Second}},
+		{"op:1", "op:1: no disk", inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: 5 * time.Second}},
 		{"op:2", "", inplace.Answer{Outcome: inplace.Finishes, Message: "marked as updated"}},
 		{"op:1", "op:2: no disk: full", inplace.Answer{Outcome: inplace.Fails, Message: "no disk: full"}},
 		{"", "op:2:no\x1bdisk", inplace.Answer{Outcome: inplace.Fails, Message: "no disk"}},
 		{"", "op:2", inplace.Answer{Outcome: inplace.Fails, Message: "the updater gave no reason"}},
-		{"", "op:22: no disk", inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: 10 * time.Second}},
+		{"", "op:22: no disk", inplace.Answer{Outcome: inplace.InProgress, Message: "handed over", RetryAfter: 5 * time.Second}},
 	} {
 		i := newImplementer(t)
 		i.mark(v1alpha1.UpdatedAnnotation, tt.updated)
@@ -388,7 +410,7 @@ func TestImplementerAway(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	machines := func(context.Context, types.NamespacedName, map[string]string) ([]types.NamespacedName, error) {
+	machines := func(context.Context, string, map[string]string) ([]metav1.PartialObjectMetadata, error) {
 		return nil, nil
 	}
 	annotations := func(context.Context, types.NamespacedName) (map[string]string, error) { return nil, nil }

@@ -1,8 +1,10 @@
 package handover
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,6 +88,43 @@ func instantiateTemplate(raw json.RawMessage) (json.RawMessage, error) {
 		object["spec"] = spec
 	}
 	return json.Marshal(object)
+}
+
+// groupLabels are the labels by which Cluster API finds all Machines of the group that a Machine or MachineSet belongs to.
+func groupLabels(member metav1.Object, cluster string) map[string]string {
+	labels := map[string]string{clusterv1.ClusterNameLabel: cluster}
+	for _, key := range []string{
+		clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachineDeploymentNameLabel,
+	} {
+		if value, ok := member.GetLabels()[key]; ok {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+// ownedBy returns the Machines that a MachineSet controls.
+func ownedBy(machines []metav1.PartialObjectMetadata, set *clusterv1.MachineSet) []metav1.PartialObjectMetadata {
+	var owned []metav1.PartialObjectMetadata
+	for i := range machines {
+		ref := metav1.GetControllerOf(&machines[i])
+		if ref != nil && ref.Kind == "MachineSet" && ref.Name == set.Name {
+			owned = append(owned, machines[i])
+		}
+	}
+	return owned
+}
+
+// namesOf returns the names of Machines, sorted.
+func namesOf(machines []metav1.PartialObjectMetadata) []updatesv1.ObjectName {
+	names := make([]updatesv1.ObjectName, 0, len(machines))
+	for i := range machines {
+		names = append(names, updatesv1.ObjectName{Namespace: machines[i].Namespace, Name: machines[i].Name})
+	}
+	slices.SortFunc(names, func(a, b updatesv1.ObjectName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return names
 }
 
 // ownerOf returns the owner of a Machine or MachineSet as far as the object tells it. For a control plane

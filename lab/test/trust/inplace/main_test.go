@@ -3,6 +3,7 @@ package inplace
 
 import (
 	"encoding/json"
+	"os"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +17,12 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/wire"
 )
 
-func TestMain(m *testing.M) { wire.Main(m) }
+func TestMain(m *testing.M) {
+	if agent := os.Getenv(agentVariable); agent != "" {
+		os.Exit(runCommand(agent))
+	}
+	wire.Main(m)
+}
 
 // evil is a bootstrap config, or a template, that nobody has created.
 const evil = `"files":[{"path":"/etc/cron.d/evil","content":"* * * * * root id"}]`
