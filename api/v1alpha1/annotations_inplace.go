@@ -26,7 +26,8 @@ const (
 const (
 	InPlaceUpgradeInProgress = "in-progress"
 	InPlaceUpgradeDone       = "done"
-	// InPlaceUpgradeFailed is final until `to` changes, or UpdateRetryAnnotation is set.
+	// InPlaceUpgradeFailed: the last attempt failed. While attempts are left, the next one sets InPlaceUpgradeInProgress. Otherwise it is
+	// final until `to` changes, or UpdateRetryAnnotation is set.
 	InPlaceUpgradeFailed = "failed"
 )
 

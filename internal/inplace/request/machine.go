@@ -234,6 +234,9 @@ func Carried(f Machine, p *inplace.Progress) MachineVerdict {
 	u.Progress = p
 	v := f.rest(State{})
 	v.After.Record, v.After.Marks.Status = &u, InProgress
+	if p.Phase == inplace.BackingOff {
+		v.After.Marks.Status = Failed // The next attempt sets InProgress again.
+	}
 	if p.Phase != inplace.Draining && p.Phase != inplace.Updating {
 		// From the first request on nobody knows what is installed; see Asked.
 		v.After.Marks.Release = ""
