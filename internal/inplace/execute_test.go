@@ -23,7 +23,7 @@ var (
 type effects struct {
 	log     []string
 	node    inplace.Node
-	others  int
+	others  inplace.Others
 	waits   *inplace.Reply
 	drained inplace.DrainState
 	answer  inplace.Answer
@@ -38,7 +38,7 @@ func (e *effects) did(what string) error {
 	return nil
 }
 
-func (e *effects) Begin(_ context.Context, decide func(int) (bool, error)) (*inplace.Reply, error) {
+func (e *effects) Begin(_ context.Context, decide func(inplace.Others) (bool, error)) (*inplace.Reply, error) {
 	if err := e.did("begin"); err != nil || e.waits != nil {
 		return e.waits, err
 	}
@@ -116,7 +116,7 @@ func TestOrderOfEffects(t *testing.T) {
 	}{
 		"an update begins": {facts: facts(nil), want: []string{"begin", "save Draining", "hold a slot", "drain"}, reply: inplace.Reply{RetryAfter: 5 * time.Second}},
 		"all slots are taken": {
-			facts: facts(nil), effects: effects{others: 1}, want: []string{"begin"}, reply: inplace.Reply{RetryAfter: 5 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonQueued}},
+			facts: facts(nil), effects: effects{others: inplace.Others{InFlight: 1}}, want: []string{"begin"}, reply: inplace.Reply{RetryAfter: 5 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonQueued}},
 		},
 		"something else keeps it from beginning": {
 			facts: facts(nil), effects: effects{waits: &inplace.Reply{RetryAfter: time.Minute}}, want: []string{"begin"}, reply: inplace.Reply{RetryAfter: time.Minute},

@@ -46,6 +46,9 @@ func (s *state) key() string {
 		if s.released {
 			b = fmt.Appendf(b, " %t", m.asked)
 		}
+		if s.canary > 0 {
+			b = fmt.Appendf(b, " %s", m.brought)
+		}
 		if u := m.upgrade; u != nil {
 			b = fmt.Appendf(b, " %s %s %t %t %t", u.Option, u.Reason, u.Cancelled, u.Cordoned, u.Progress == nil)
 			if p := u.Progress; p != nil {
@@ -314,7 +317,7 @@ func unfinished(s state) string {
 			return m.name + " rests with " + m.marks.To + " asked for"
 		case s.released && !m.asked && m.marks.Release == "":
 			return m.name + " rests without its release, and no updater was asked"
-		case m.cordoned && m.marks.Status != request.Failed:
+		case m.cordoned && !m.upgrade.IsFinal():
 			return m.name + " rests cordoned"
 		}
 	}
@@ -371,21 +374,36 @@ func TestExplore(t *testing.T) {
 		budget       budget
 		// released says that the machines have a release on record.
 		released bool
+		// limit is how many workers may be in flight where a canary goes first; 0 for one, without a canary.
+		limit int
+		// proven says that the first machine has optionA already.
+		proven bool
 	}{
-		"single control plane machine":        {true, 1, budget{crashes: 2, failures: 2, edits: 3, retries: 1, flaps: 1}, false},
-		"control plane, crashes":              {true, 3, budget{crashes: 2, edits: 1, failures: 1}, false},
-		"control plane, edits":                {true, 2, budget{edits: 3, failures: 1}, false},
-		"control plane, failures and retries": {true, 2, budget{failures: 3, retries: 2, edits: 1}, false},
-		"workers, crashes":                    {false, 2, budget{crashes: 2, edits: 2}, false},
-		"workers, edits":                      {false, 2, budget{edits: 3, failures: 1}, false},
-		"worker with a release":               {false, 1, budget{crashes: 1, edits: 2, failures: 1}, true},
-		"control plane with releases":         {true, 2, budget{edits: 2}, true},
-		"workers, flaps":                      {false, 2, budget{flaps: 2, failures: 2, edits: 1}, false},
+		"single control plane machine":        {true, 1, budget{crashes: 2, failures: 2, edits: 3, retries: 1, flaps: 1}, false, 0, false},
+		"control plane, crashes":              {true, 3, budget{crashes: 2, edits: 1, failures: 1}, false, 0, false},
+		"control plane, edits":                {true, 2, budget{edits: 3, failures: 1}, false, 0, false},
+		"control plane, failures and retries": {true, 2, budget{failures: 3, retries: 2, edits: 1}, false, 0, false},
+		"workers, crashes":                    {false, 2, budget{crashes: 2, edits: 2}, false, 0, false},
+		"workers, edits":                      {false, 2, budget{edits: 3, failures: 1}, false, 0, false},
+		"worker with a release":               {false, 1, budget{crashes: 1, edits: 2, failures: 1}, true, 0, false},
+		"control plane with releases":         {true, 2, budget{edits: 2}, true, 0, false},
+		"workers, flaps":                      {false, 2, budget{flaps: 2, failures: 2, edits: 1}, false, 0, false},
+		"workers, canary":                     {false, 3, budget{edits: 1, failures: 1}, false, 3, false},
+		"workers, canary fails":               {false, 3, budget{failures: 3, retries: 1}, false, 2, false},
+		"workers, canary, crashes":            {false, 2, budget{crashes: 1, edits: 2}, false, 2, false},
+		"workers, another option":             {false, 3, budget{edits: 1}, false, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := state{world: newWorld(tt.controlPlane, tt.machines), budget: tt.budget}
 			s.marks.To, s.released = optionA, tt.released
+			if tt.limit > 0 {
+				s.limit, s.canary = tt.limit, 1
+			}
+			if tt.proven {
+				s.machines[0].marks = request.Marks{Status: request.Done, Release: optionA}
+				s.machines[0].installed, s.machines[0].brought = optionA, optionA+" "
+			}
 			for i := range s.machines {
 				if tt.released {
 					s.machines[i].marks.Release = s.machines[i].installed
