@@ -26,7 +26,8 @@ const (
 const (
 	InPlaceUpgradeInProgress = "in-progress"
 	InPlaceUpgradeDone       = "done"
-	// InPlaceUpgradeFailed is final until `to` changes, or UpdateRetryAnnotation is set.
+	// InPlaceUpgradeFailed: the last attempt failed. While attempts are left, the next one sets InPlaceUpgradeInProgress. Otherwise it is
+	// final until `to` changes, or UpdateRetryAnnotation is set.
 	InPlaceUpgradeFailed = "failed"
 )
 
@@ -35,8 +36,8 @@ const (
 	// InPlaceUpgradeAnnotation is how far the upgrade has come: on a Machine its progress, on a group which option it is about, since when, and what it
 	// waits for. On a Machine it exists from before the first effect until the upgrade has ended well or was given up.
 	InPlaceUpgradeAnnotation = "windlass.dev/in-place-upgrade"
-	// InPlaceUpgradeKubeletAnnotation on a Machine is the option that its last upgrade brought it to, and the version that its kubelet then reported.
-	// The end of a group's upgrade is decided by it. It holds no JSON.
+	// InPlaceUpgradeKubeletAnnotation on a Machine is the option that its last upgrade brought it to, and the version that its kubelet then reported,
+	// followed by "unchanged" if no updater was asked for it. The end of a group's upgrade is decided by it. It holds no JSON.
 	InPlaceUpgradeKubeletAnnotation = "windlass.dev/in-place-upgrade-kubelet"
 	// RefreshAnnotation on a Machine is the refresh that an Updater of kind K8sd has asked its node for. It is written before the request.
 	RefreshAnnotation = "windlass.dev/k8sd-refresh"

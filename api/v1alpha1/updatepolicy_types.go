@@ -70,6 +70,13 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxInFlight int32 `json:"maxInFlight,omitempty"`
+	// canary is 1 if the first machine of each MachineDeployment is updated alone: no other one begins until it has finished the
+	// update or failed it finally. 0 turns this off. An edit counts at once.
+	// +optional
+	// +default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	Canary *int32 `json:"canary,omitempty"`
 	// drain says whether nodes are cordoned and drained before the first updater that needs it. An edit counts at once, also for
 	// a node that is being drained.
 	// +optional

@@ -495,6 +495,11 @@ func (in *UpdatePolicySpec) DeepCopyInto(out *UpdatePolicySpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Canary != nil {
+		in, out := &in.Canary, &out.Canary
+		*out = new(int32)
+		**out = **in
+	}
 	if in.IgnorePaths != nil {
 		in, out := &in.IgnorePaths, &out.IgnorePaths
 		*out = make([]IgnorePath, len(*in))

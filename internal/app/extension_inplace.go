@@ -81,7 +81,7 @@ func SlimMachine(o InPlaceUpgrades) toolscache.TransformFunc {
 		machine, ok := object.(*metav1.PartialObjectMetadata)
 		if ok && machine.Kind == "Machine" {
 			slimMetadata(machine, prefix,
-				v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation,
+				v1alpha1.UpdateProgressAnnotation, v1alpha1.LastUpdateAnnotation, clusterv1.UpdateInProgressAnnotation,
 				v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation)
 		}
 		return object, nil

@@ -27,9 +27,9 @@ func TestSlimMachine(t *testing.T) {
 		return p
 	}
 	to := v1alpha1.DefaultInPlaceUpgradePrefix + v1alpha1.InPlaceUpgradeTo
-	slim := meta(v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation, v1alpha1.InPlaceUpgradeAnnotation, to)
+	slim := meta(v1alpha1.UpdateProgressAnnotation, v1alpha1.LastUpdateAnnotation, clusterv1.UpdateInProgressAnnotation, v1alpha1.InPlaceUpgradeAnnotation, to)
 	slim.ManagedFields = nil
-	all := []string{v1alpha1.UpdateProgressAnnotation, clusterv1.UpdateInProgressAnnotation, v1alpha1.InPlaceUpgradeAnnotation, to, "other"}
+	all := []string{v1alpha1.UpdateProgressAnnotation, v1alpha1.LastUpdateAnnotation, clusterv1.UpdateInProgressAnnotation, v1alpha1.InPlaceUpgradeAnnotation, to, "other"}
 	for name, tt := range map[string]struct{ in, want any }{
 		"metadata of a Machine":    {partial("Machine", meta(all...)), partial("Machine", slim)},
 		"metadata of a MachineSet": {partial("MachineSet", meta(all...)), partial("MachineSet", meta(all...))},

@@ -31,8 +31,8 @@ type Facts struct {
 	Policy     Policy
 	PolicyName string
 	Node       Node
-	// InFlight is how many other machines, which share Policy.MaxInFlight with this one, are being updated.
-	InFlight int
+	// Others are the machines that may keep this one from beginning.
+	Others Others
 	// Unhealthy says what keeps the machine from counting as updated though its node is Ready, such as its etcd
 	// member; empty for nothing.
 	Unhealthy string
@@ -193,8 +193,8 @@ func decideBegin(f Facts) Verdict {
 		return refuse(nil, ReasonDesiredChanged, "the machine's desired state differs from the one that was decided on: %s. "+
 			"Fix: change the owner's spec, then set the annotation windlass.dev/update-abandon on the Machine, to request a new decision", cover.Describe(f.Drifted))
 	}
-	if f.Policy.IsFull(f.InFlight) {
-		return Verdict{Action: Queued(f.Policy)}
+	if queued, waits := Queued(f.Policy, f.Others); waits {
+		return Verdict{Action: queued}
 	}
 	if f.Node.Unknown != "" {
 		return wait(nil, pollNode, ReasonNodeUnknown, "waiting for the workload cluster: %s", f.Node.Unknown)

@@ -19,9 +19,10 @@ const (
 
 // Effects is what is acted on: a Machine and its node. Whatever returns an error ends the call.
 type Effects interface {
-	// Begin calls decide with the number of other machines that share the policy's maxInFlight and are in flight. While it does, no other of them
-	// begins. decide reports whether this one has begun. A reply that is not nil ends the call: something else keeps it from beginning.
-	Begin(ctx context.Context, decide func(inFlight int) (bool, error)) (*Reply, error)
+	// Begin calls decide with the machines that may keep this one from beginning. While it does, no
+	// other one that shares the policy's maxInFlight begins. decide reports whether this one has
+	// begun. A reply that is not nil ends the call: something else keeps it from beginning.
+	Begin(ctx context.Context, decide func(Others) (bool, error)) (*Reply, error)
 	// Save records progress on the Machine. before is what is recorded.
 	Save(ctx context.Context, before, after *Progress) error
 	// Look returns the time, and the node as it is.
@@ -62,7 +63,7 @@ type Reply struct {
 	Refused *Refuse
 }
 
-// Execute carries a machine's update on as far as it goes without waiting. It is idempotent. facts.InFlight is not used: Begin counts.
+// Execute carries a machine's update on as far as it goes without waiting. It is idempotent. facts.Others is not used: Begin counts.
 func Execute(ctx context.Context, facts Facts, effects Effects) (Reply, error) {
 	r := &run{facts: facts, saved: facts.Progress, effects: effects}
 	verdict := Decide(r.facts)
@@ -70,8 +71,8 @@ func Execute(ctx context.Context, facts Facts, effects Effects) (Reply, error) {
 		// What does not depend on the other machines is answered without keeping them from beginning.
 		return r.carryOn(ctx, verdict)
 	}
-	waits, err := effects.Begin(ctx, func(inFlight int) (bool, error) {
-		r.facts.InFlight = inFlight
+	waits, err := effects.Begin(ctx, func(others Others) (bool, error) {
+		r.facts.Others = others
 		verdict = Decide(r.facts)
 		if verdict.Progress == nil {
 			return false, nil

@@ -23,7 +23,7 @@ var (
 type effects struct {
 	log    []string
 	node   inplace.Node
-	others int
+	others inplace.Others
 	waits  *inplace.Reply
 	ready  inplace.Readiness
 	// asks is how long the answer to CanBegin takes.
@@ -41,7 +41,7 @@ func (e *effects) did(what string) error {
 	return nil
 }
 
-func (e *effects) Begin(_ context.Context, decide func(int) (bool, error)) (*inplace.Reply, error) {
+func (e *effects) Begin(_ context.Context, decide func(inplace.Others) (bool, error)) (*inplace.Reply, error) {
 	if err := e.did("begin"); err != nil || e.waits != nil {
 		return e.waits, err
 	}
@@ -155,7 +155,7 @@ func TestOrderOfEffects(t *testing.T) {
 			facts: in(inplace.Draining, unasked), effects: effects{failAt: "ask"}, want: []string{"ask kubelet"}, fails: true,
 		},
 		"all slots are taken": {
-			facts: facts(nil), effects: effects{others: 1}, want: []string{"begin"}, reply: inplace.Reply{RetryAfter: 5 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonQueued}},
+			facts: facts(nil), effects: effects{others: inplace.Others{InFlight: 1}}, want: []string{"begin"}, reply: inplace.Reply{RetryAfter: 5 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonQueued}},
 		},
 		"something else keeps it from beginning": {
 			facts: facts(nil), effects: effects{waits: &inplace.Reply{RetryAfter: time.Minute}}, want: []string{"begin"}, reply: inplace.Reply{RetryAfter: time.Minute},

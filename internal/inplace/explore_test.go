@@ -13,7 +13,7 @@ import (
 )
 
 // budget bounds what goes wrong on one path.
-type budget struct{ crashes, flaps, outages, falls, cordons, retries, abandons, changes int8 }
+type budget struct{ crashes, flaps, outages, falls, cordons, retries, abandons, changes, others int8 }
 
 // state is a world between two calls of the hook, and what may still go wrong in it.
 type state struct {
@@ -47,6 +47,8 @@ func (s *state) key() string {
 	}
 	b = append(b, '|')
 	b = appendInts(b, int(s.crashes), int(s.flaps), int(s.outages), int(s.falls), int(s.cordons), int(s.retries), int(s.abandons), int(s.changes))
+	b = appendInts(b, int(s.budget.others), s.world.others.InFlight, s.world.others.Group)
+	b = appendFlags(b, s.world.others.Settled)
 	return string(append(b, s.over...))
 }
 
@@ -215,6 +217,17 @@ func surroundings(s state) []step {
 	})
 	add("retry", s.retries > 0 && !s.retry && s.saved != nil, func(s *state) { s.retries--; s.retry = true })
 	add("abandon", s.abandons > 0 && !s.abandon, func(s *state) { s.abandons--; s.abandon, s.moved = true, true })
+	add("another begins", s.budget.others > 0, func(s *state) {
+		s.budget.others--
+		s.world.others.InFlight++
+		s.world.others.Group++
+	})
+	add("another fails finally", s.world.others.Group > 0, func(s *state) {
+		s.world.others.Group--
+		s.world.others.Settled = true
+	})
+	add("all others finish", s.world.others.InFlight > 0, func(s *state) { s.world.others = inplace.Others{Settled: true} })
+	add("the others leave the group", s.world.others != (inplace.Others{}), func(s *state) { s.world.others = inplace.Others{} })
 	add("spec changes", s.changes > 0 && s.saved != nil, func(s *state) { s.changes--; s.desired = version.MustParse("v1.31.2") })
 	return all
 }
@@ -333,7 +346,7 @@ func (e *explorer) fair(s state) string {
 
 // behave fixes the node. The kubelet is where updaters bring it; one that fell back after them comes back.
 func behave(s *state) {
-	s.node.Unknown = ""
+	s.node.Unknown, s.world.others = "", inplace.Others{Settled: true}
 	s.setNode(func(n *inplace.Node) {
 		if !n.Ready {
 			n.Ready, n.NotReady, n.ReadySince = true, "", s.now
@@ -359,7 +372,7 @@ func plan(letters string) []inplace.Step {
 func start(d decider, letters string, attempts int, soak time.Duration) state {
 	w := world{
 		decider: d, now: epoch, desired: newer, target: "new", decision: &inplace.Decision{ID: "d", Target: "new", Steps: plan(letters)},
-		policy: inplace.Policy{Drain: true, Soak: soak, MaxAttempts: attempts, AttemptTimeout: time.Minute},
+		policy: inplace.Policy{MaxInFlight: 2, Canary: 1, Drain: true, Soak: soak, MaxAttempts: attempts, AttemptTimeout: time.Minute},
 	}
 	w.setNode(func(n *inplace.Node) {
 		*n = inplace.Node{Exists: true, Ready: true, ReadySince: epoch.Add(-time.Hour), Kubelet: older}
@@ -385,6 +398,7 @@ var explorations = map[string]struct {
 	"three steps, crashes":            {"CvC", 2, 0, budget{crashes: 2, cordons: 1}},
 	"no step":                         {"", 2, soak, budget{crashes: 1, flaps: 2, outages: 1, retries: 2, abandons: 1}},
 	"the spec changes":                {"cv", 2, 0, budget{crashes: 1, changes: 1}},
+	"others are first":                {"v", 2, 0, budget{crashes: 1, others: 3}},
 	"the kubelet falls back":          {"v", 2, soak, budget{falls: 2, retries: 1}},
 }
 

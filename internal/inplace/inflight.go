@@ -10,9 +10,6 @@ import (
 // was deleted right after its begin is never shown.
 const staleAfter = 5 * time.Minute
 
-// IsFull reports whether no slot is free.
-func (p Policy) IsFull(inFlight int) bool { return p.MaxInFlight > 0 && inFlight >= p.MaxInFlight }
-
 // InFlight remembers the begins and ends of updates, by scope: what shares one maxInFlight. K identifies
 // machines. NewInFlight makes one. It is safe for concurrent use. A scope in which nothing has begun or
 // ended for staleAfter is forgotten.
@@ -107,15 +104,6 @@ func (s *InFlight[K]) Begin(scope string, key K, id string, now time.Time, seen 
 		delete(c.queued, key)
 	}
 	return err
-}
-
-// Count returns what Begin would call f with. It may have changed when Begin is called.
-func (s *InFlight[K]) Count(scope string, key K, now time.Time, seen func() (Seen[K], error)) (count int, err error) {
-	err = s.Begin(scope, key, "", now, seen, func(inFlight int) (bool, error) {
-		count = inFlight
-		return false, nil
-	})
-	return count, err
 }
 
 // Queue notes that a request of key found none of so many slots free, and returns after which time key

@@ -204,6 +204,12 @@ func mutants() map[string]struct {
 			}, nil),
 			plan: "V", soak: soak, want: "the node is still cordoned",
 		},
+		"does not count the others": {
+			decider: edited(func(f *inplace.Facts) { f.Others.InFlight = 0 }, nil), plan: "v", budget: budget{others: 2}, want: "and maxInFlight is 2",
+		},
+		"takes the update for settled": {
+			decider: edited(func(f *inplace.Facts) { f.Others.Settled = true }, nil), plan: "v", budget: budget{others: 1}, want: "of which none has ended the update",
+		},
 		"changes what it was given": {
 			decider: edited(func(f *inplace.Facts) {
 				if f.Progress != nil && f.Progress.Phase == inplace.Verifying {

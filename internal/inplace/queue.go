@@ -1,6 +1,7 @@
 package inplace
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -32,10 +33,46 @@ func (l *Line) Next(now time.Time, slots int) time.Duration {
 	return next.Sub(now)
 }
 
-// Queued returns the answer to a machine that finds no slot. Where many wait, a Line has it ask again later.
-func Queued(p Policy) Wait {
-	return Wait{
-		After: PollQueue, Reason: ReasonQueued,
-		Message: fmt.Sprintf("not started: as many machines as maxInFlight allows (%d) are being updated", p.MaxInFlight),
+// Others are the machines that may keep a machine from beginning.
+type Others struct {
+	// InFlight is how many share Policy.MaxInFlight with it and are being updated.
+	InFlight int
+	// Group is how many of its own group are being updated and have not failed finally. It is not
+	// counted if Settled.
+	Group int
+	// First names one of Group; empty if none is known by name.
+	First string
+	// Settled says that a machine of its group has finished or finally failed the same update.
+	Settled bool
+}
+
+// Queued returns the answer to a machine that must wait for others, and whether it must. Where many
+// wait, a Line has it ask again later.
+func Queued(p Policy, o Others) (w Wait, waits bool) {
+	w = Wait{After: PollQueue, Reason: ReasonQueued}
+	switch {
+	case p.MaxInFlight > 0 && o.InFlight >= p.MaxInFlight:
+		w.Message = fmt.Sprintf(
+			"not started: as many machines as maxInFlight allows (%d) are being updated", p.MaxInFlight)
+	case p.Canary > 0 && !o.Settled && o.Group >= p.Canary:
+		w.Message = fmt.Sprintf("not started: %s of the group is updated first; "+
+			"the others begin when it is done or has failed finally (canary %d)",
+			cmp.Or(o.First, "another machine"), p.Canary)
+	default:
+		return Wait{}, false
 	}
+	return w, true
+}
+
+// SettledTarget returns the target of the update that a machine has ended last: it has failed it
+// finally, or else finished it; empty if it has ended none. The machine proves to its group what an
+// update to that target leads to.
+func SettledTarget(p *Progress, last *Summary) string {
+	switch {
+	case p != nil && p.Phase == Failed:
+		return p.Target
+	case last != nil:
+		return last.Target
+	}
+	return ""
 }

@@ -96,7 +96,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) {
 	case "desired":
 		s.desired = version.MustParse(d.CmdArgs[0].Key)
 	case "queue":
-		if _, err := fmt.Sscan(d.CmdArgs[0].Key, &s.inFlight); err != nil {
+		if _, err := fmt.Sscan(d.CmdArgs[0].Key, &s.others.InFlight); err != nil {
 			t.Fatal(err)
 		}
 	default:
@@ -131,7 +131,7 @@ func (s *scenario) begin(t *testing.T, d *datadriven.TestData) {
 		s.drifted = []cover.Pointer{{Part: cover.PartMachine, Path: "/spec/version"}}
 	}
 	if queue != "" {
-		if _, err := fmt.Sscanf(queue, "%d/%d", &s.inFlight, &s.policy.MaxInFlight); err != nil {
+		if _, err := fmt.Sscanf(queue, "%d/%d", &s.others.InFlight, &s.policy.MaxInFlight); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -186,8 +186,11 @@ type Summary struct {
 type Policy struct {
 	// MaxInFlight is how many machines are updated at once; 0 means any number.
 	MaxInFlight int
-	Drain       bool
-	Soak        time.Duration
+	// Canary is how many machines of a group are updated at once until one of them has finished the
+	// update or failed it finally; 0 means that MaxInFlight is the only limit.
+	Canary int
+	Drain  bool
+	Soak   time.Duration
 	// MaxAttempts is how often an updater may try; at least 1.
 	MaxAttempts int
 	// AttemptTimeout is how long an attempt may take, and how long its result may take to show on the node.

@@ -72,7 +72,7 @@ type world struct {
 	desired  version.Version
 	target   string
 	drifted  []cover.Pointer
-	inFlight int
+	others   inplace.Others
 
 	// saved, last, retry and abandon are on the Machine.
 	saved                 *inplace.Progress
@@ -112,7 +112,7 @@ func (w *world) poll() {
 	w.called, w.reply = false, nil
 	w.facts = inplace.Facts{
 		FreshID: fmt.Sprintf("u%d", w.begun+1), Desired: w.desired, Target: w.target, Decision: w.decision, Drifted: w.drifted,
-		Progress: w.saved, Last: w.last, Policy: w.policy, InFlight: w.inFlight,
+		Progress: w.saved, Last: w.last, Policy: w.policy, Others: w.others,
 		Retry: w.retry, Abandon: w.abandon, OwnerMovedOn: w.moved,
 	}
 	w.look()
@@ -169,11 +169,22 @@ func (w *world) record(p *inplace.Progress) {
 		}
 		w.begun++
 		w.ledger = ledger{}
+		w.checkBegin()
 	} else {
 		w.checkRecord(w.saved, p)
 	}
 	w.checkPlan(p)
 	w.saved, w.retry = read, false
+}
+
+// checkBegin checks that no other machine keeps this one from beginning.
+func (w *world) checkBegin() {
+	switch o := w.others; {
+	case o.InFlight >= w.policy.MaxInFlight:
+		w.violate("begun beside %d others, and maxInFlight is %d", o.InFlight, w.policy.MaxInFlight)
+	case o.Group >= w.policy.Canary && !o.Settled:
+		w.violate("begun beside %d of its group, of which none has ended the update", o.Group)
+	}
 }
 
 // checkRecord compares two records of one update.

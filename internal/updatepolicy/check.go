@@ -104,6 +104,9 @@ func checkNumbers(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 			problems = append(problems, field.Invalid(path.Child(n.name), n.value, "must not be negative"))
 		}
 	}
+	if c := spec.Canary; c != nil && (*c < 0 || *c > 1) {
+		problems = append(problems, field.Invalid(path.Child("canary"), *c, "must be 0 or 1"))
+	}
 	return problems
 }
 

@@ -16,6 +16,7 @@ import (
 // files have not passed it.
 const (
 	defaultMaxInFlight    = 1
+	defaultCanary         = 1
 	defaultMaxAttempts    = 3
 	defaultAttemptTimeout = 30 * time.Minute
 )
@@ -42,7 +43,9 @@ type Selected struct {
 func Default() Selected {
 	return Selected{
 		FallbackReplace: true,
-		Policy:          inplace.Policy{MaxInFlight: defaultMaxInFlight, MaxAttempts: defaultMaxAttempts, AttemptTimeout: defaultAttemptTimeout},
+		Policy: inplace.Policy{
+			MaxInFlight: defaultMaxInFlight, Canary: defaultCanary, MaxAttempts: defaultMaxAttempts, AttemptTimeout: defaultAttemptTimeout,
+		},
 	}
 }
 
@@ -113,11 +116,15 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 	s.Guarded = MayGuard(p)
 	s.Policy = inplace.Policy{
 		MaxInFlight:    cmp.Or(int(p.Spec.MaxInFlight), s.Policy.MaxInFlight),
+		Canary:         s.Policy.Canary,
 		Drain:          p.Spec.Drain,
 		Soak:           time.Duration(p.Spec.SoakSeconds) * time.Second,
 		MaxAttempts:    cmp.Or(int(p.Spec.MaxAttempts), s.Policy.MaxAttempts),
 		AttemptTimeout: cmp.Or(time.Duration(p.Spec.AttemptTimeoutSeconds)*time.Second, s.Policy.AttemptTimeout),
 		Remediate:      p.Spec.OnFailure == v1alpha1.FailureRemediate,
+	}
+	if p.Spec.Canary != nil {
+		s.Policy.Canary = int(*p.Spec.Canary)
 	}
 	for _, i := range p.Spec.IgnorePaths {
 		s.Ignore = append(s.Ignore, cover.Ignore{Part: cover.Part(i.Object), Path: i.Path})

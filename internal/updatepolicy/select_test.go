@@ -145,11 +145,12 @@ func TestSelect(t *testing.T) {
 func TestSelected(t *testing.T) {
 	t.Parallel()
 	bare := v1alpha1.UpdatePolicySpec{Targets: []target{{}}, Strategy: v1alpha1.ExternalUpdate}
-	usual := inplace.Policy{MaxInFlight: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute}
+	usual := inplace.Policy{MaxInFlight: 1, Canary: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute}
 	replace, full, rolling := *bare.DeepCopy(), *bare.DeepCopy(), *bare.DeepCopy()
 	replace.Fallback = v1alpha1.FallbackRollingUpdate
 	rolling.Strategy = v1alpha1.RollingUpdate
 	full.Fallback, full.OnFailure = v1alpha1.FallbackNone, v1alpha1.FailureRemediate
+	full.Canary = new(int32(0))
 	full.MaxInFlight, full.Drain, full.SoakSeconds, full.MaxAttempts, full.AttemptTimeoutSeconds = 7, true, 60, 2, 90
 	full.IgnorePaths = []v1alpha1.IgnorePath{
 		{Object: v1alpha1.IgnoreMachine, Path: "/spec/b"}, {Object: v1alpha1.IgnoreMachine, Path: "/spec/a~1b"}, {Object: v1alpha1.IgnoreInfrastructure, Path: "/spec/z"},
@@ -205,7 +206,13 @@ func TestCheck(t *testing.T) {
 			},
 			want: "spec.fallback: Forbidden: fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced",
 		},
-		"an unknown action":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.OnFailure = "Cry" }, want: `spec.onFailure: Unsupported value: "Cry": supported values: "Wait", "Remediate"`},
+		"an unknown action": {edit: func(s *v1alpha1.UpdatePolicySpec) { s.OnFailure = "Cry" }, want: `spec.onFailure: Unsupported value: "Cry": supported values: "Wait", "Remediate"`},
+		"a canary of two": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Canary = new(int32(2)) }, want: "spec.canary: Invalid value: 2: must be 0 or 1",
+		},
+		"a canary below zero": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Canary = new(int32(-1)) }, want: "spec.canary: Invalid value: -1: must be 0 or 1",
+		},
 		"a negative number":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.MaxInFlight = -1 }, want: "spec.maxInFlight: Invalid value: -1: must not be negative"},
 		"an unknown object":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.IgnorePaths[0].Object = "Cluster" }, want: `spec.ignorePaths[0].object: Unsupported value: "Cluster": supported values: "Machine", "InfrastructureMachine", "BootstrapConfig"`},
 		"a path of a status": {edit: func(s *v1alpha1.UpdatePolicySpec) { s.IgnorePaths[0].Path = "/status/x" }, want: `spec.ignorePaths[0].path: Invalid value: "/status/x": must be a JSON pointer to a field below /spec, such as /spec/image; a ~ in a name is written ~0, a / is written ~1`},

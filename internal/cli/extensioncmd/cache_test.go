@@ -12,7 +12,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/app"
 )
 
-// TestSlim keeps in the cache what maxInFlight is counted by, and what asks for upgrades in place.
+// TestSlim keeps in the cache what maxInFlight and canary are counted by, and what asks for upgrades in place.
 func TestSlim(t *testing.T) {
 	t.Parallel()
 	slim := slim(app.InPlaceUpgrades{Prefix: "example.com/upgrade-"})
@@ -22,15 +22,15 @@ func TestSlim(t *testing.T) {
 		o.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 		o.Annotations = map[string]string{
-			v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1", "other": "long",
+			v1alpha1.UpdateProgressAnnotation: "{}", v1alpha1.LastUpdateAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1", "other": "long",
 		}
 		return o
 	}
 	for kind, annotations := range map[string]map[string]string{
-		"Machine":                  {v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1"},
+		"Machine":                  {v1alpha1.UpdateProgressAnnotation: "{}", v1alpha1.LastUpdateAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1"},
 		"CustomResourceDefinition": nil,
 		"Cluster": {
-			v1alpha1.UpdateProgressAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1", "other": "long",
+			v1alpha1.UpdateProgressAnnotation: "{}", v1alpha1.LastUpdateAnnotation: "{}", clusterv1.UpdateInProgressAnnotation: "", v1alpha1.InPlaceUpgradeAnnotation: "{}", "example.com/upgrade-to": "revision=1", "other": "long",
 		},
 	} {
 		want := object(kind)

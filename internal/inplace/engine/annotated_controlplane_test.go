@@ -323,7 +323,10 @@ func TestFailedControlPlaneHoldsWorkers(t *testing.T) {
 	}
 	w.add(newMachine("cp", "kcp"), newMachine("worker", ""))
 	w.ask("cp", toVersion)
-	w.until("it failed", func() bool { return w.marks("cp").Status == request.Failed })
+	w.until("it failed", func() bool {
+		u, _ := readRecord[request.Upgrade](w.machine("cp").Annotations)
+		return u.IsFinal()
+	})
 	if got := w.lockHolder(); got != heldBy("cp") {
 		t.Errorf("a failed machine lost the lock: %q", got)
 	}

@@ -86,7 +86,7 @@ func (r *groupRun) readPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.facts.MaxInFlight = selected.Policy.MaxInFlight
+	r.facts.MaxInFlight, r.facts.Canary = selected.Policy.MaxInFlight, selected.Policy.Canary
 	r.facts.CannotRaise = r.cannotRaise(selected, conflict)
 	return r.readMembers(ctx, conflict)
 }
@@ -116,8 +116,8 @@ func (r *groupRun) member(m *clusterv1.Machine, conflict string) request.Member 
 		Name: m.Name, Created: m.CreationTimestamp.Time, Marks: r.keys.marks(m.Annotations), Deleting: !m.DeletionTimestamp.IsZero(),
 		NotReady: notReady(m), NoNode: m.Status.NodeRef.Name == "", Kubelet: kubeletOf(m), Updating: updatedByClusterAPI(m) != "",
 	}
-	if kubelet, noted := notedKubelet(m, member.Marks.Release); noted {
-		member.Kubelet = kubelet // Cluster API notes a new kubelet later.
+	if note, noted := readKubeletNote(m, member.Marks.Release); noted {
+		member.Kubelet, member.Unchanged = note.kubelet, note.unchanged // Cluster API notes a new kubelet later.
 	}
 	member.Spec, _ = version.Parse(m.Spec.Version)
 	var unreadable string

@@ -16,28 +16,42 @@ import (
 // kubeletsAtOnce is how many nodes one reconcile of a group reads, or notes it removes. A workload cluster takes 20 requests a second.
 const kubeletsAtOnce = 100
 
-// kubeletNote is what InPlaceUpgradeKubeletAnnotation says of an option that a machine was brought to.
-func kubeletNote(option string, kubelet version.Version) Patch {
-	note := option + " " + kubelet.String()
+// kubeletNote is what InPlaceUpgradeKubeletAnnotation contains about a machine that has an option.
+type kubeletNote struct {
+	kubelet version.Version
+	// unchanged says that no updater was asked to bring the machine there.
+	unchanged bool
+}
+
+const unchangedSuffix = " unchanged"
+
+func (n kubeletNote) patch(option string) Patch {
+	note := option + " " + n.kubelet.String()
+	if n.unchanged {
+		note += unchangedSuffix
+	}
 	return Patch{v1alpha1.InPlaceUpgradeKubeletAnnotation: &note}
 }
 
-// notedKubelet returns what a machine ran when it was brought to its release; false where no version was noted.
-func notedKubelet(m *clusterv1.Machine, release string) (version.Version, bool) {
+// readKubeletNote returns what a machine ran when it had got its release; false if that was not noted.
+func readKubeletNote(m *clusterv1.Machine, release string) (n kubeletNote, noted bool) {
 	text, noted := strings.CutPrefix(m.Annotations[v1alpha1.InPlaceUpgradeKubeletAnnotation], release+" ")
 	if !noted {
-		return version.Version{}, false
+		return kubeletNote{}, false
 	}
-	kubelet, err := version.Parse(text)
-	return kubelet, err == nil
+	text, n.unchanged = strings.CutSuffix(text, unchangedSuffix)
+	var err error
+	n.kubelet, err = version.Parse(text)
+	return n, err == nil
 }
 
 // noteKubelet returns the change of the annotation that belongs in the write of the end of a machine's upgrade.
-func (r *machineRun) noteKubelet(after request.Marks) Patch {
-	if after.Status != request.Done || after.Release == r.facts.Marks.Release || r.facts.Node.Kubelet.IsZero() {
+func (r *machineRun) noteKubelet(v request.MachineVerdict) Patch {
+	after, kubelet := v.After.Marks, r.facts.Node.Kubelet
+	if after.Status != request.Done || after.Release == r.facts.Marks.Release || kubelet.IsZero() {
 		return nil
 	}
-	return kubeletNote(after.Release, r.facts.Node.Kubelet)
+	return kubeletNote{kubelet: kubelet, unchanged: v.Unchanged}.patch(after.Release)
 }
 
 // noteKubelets notes on each machine of the group what its node reports, where that was not noted at the end of its upgrade: another controller may have
@@ -47,7 +61,7 @@ func (r *groupRun) noteKubelets(ctx context.Context) (changed bool, err error) {
 	asked := 0
 	for i, m := range r.machines {
 		member := &r.facts.Members[i]
-		if _, noted := notedKubelet(m, member.Marks.Release); member.Deleting || noted {
+		if _, noted := readKubeletNote(m, member.Marks.Release); member.Deleting || noted {
 			continue
 		}
 		if asked == kubeletsAtOnce {
@@ -63,7 +77,7 @@ func (r *groupRun) noteKubelets(ctx context.Context) (changed bool, err error) {
 			member.KubeletUnknown = "its node does not exist, or reports no version"
 			continue
 		}
-		if _, err := r.annotate(ctx, m, kubeletNote(member.Marks.Release, node.Kubelet)); err != nil {
+		if _, err := r.annotate(ctx, m, kubeletNote{kubelet: node.Kubelet}.patch(member.Marks.Release)); err != nil {
 			return false, err
 		}
 		changed = true

@@ -122,10 +122,21 @@ func TestEmptyKubeletNote(t *testing.T) {
 	m := &clusterv1.Machine{}
 	for note, want := range map[string]string{
 		toRevision + " ": "", toRevision + " " + wanted: wanted, toRevision: "", "revision=70 " + wanted: "", "": "",
+		toRevision + " " + wanted + " unchanged": wanted, toRevision + " unchanged": "",
 	} {
 		m.Annotations = map[string]string{v1alpha1.InPlaceUpgradeKubeletAnnotation: note}
-		if kubelet, noted := notedKubelet(m, toRevision); kubelet.String() != want || noted != (want != "") {
-			t.Errorf("%q: %s, %t", note, kubelet, noted)
+		read, noted := readKubeletNote(m, toRevision)
+		if noted != (want != "") {
+			t.Errorf("%q: %+v, %t", note, read, noted)
+		}
+		if !noted {
+			continue
+		}
+		if unchanged := strings.HasSuffix(note, " unchanged"); read.kubelet.String() != want || read.unchanged != unchanged {
+			t.Errorf("%q: %+v", note, read)
+		}
+		if again := *read.patch(toRevision)[v1alpha1.InPlaceUpgradeKubeletAnnotation]; again != note {
+			t.Errorf("%q is written as %q", note, again)
 		}
 	}
 }

@@ -210,7 +210,7 @@ func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write
 		return err
 	}
 	maps.Copy(patch, r.protect(v.After.Record))
-	maps.Copy(patch, r.noteKubelet(v.After.Marks))
+	maps.Copy(patch, r.noteKubelet(v))
 	if len(patch) == 0 {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (r *machineRun) Finish(ctx context.Context, _ *inplace.Progress, _ inplace.
 var errOtherUpdate = errors.New("no annotation asks for that")
 
 // Begin is not called: the record of an upgrade exists before the engine carries it on.
-func (r *machineRun) Begin(context.Context, func(int) (bool, error)) (*inplace.Reply, error) {
+func (r *machineRun) Begin(context.Context, func(inplace.Others) (bool, error)) (*inplace.Reply, error) {
 	return nil, errOtherUpdate
 }
 

@@ -127,8 +127,8 @@ func TestPolicy(t *testing.T) {
 			Strategy: v1alpha1.RollingUpdate, Targets: []v1alpha1.UpdateTarget{{ClusterName: "c"}}, SoakSeconds: 7, MaxAttempts: 2, AttemptTimeoutSeconds: 60,
 		}}
 	}
-	base := inplace.Policy{MaxInFlight: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute, Soak: 40 * time.Second, Drain: true}
-	own := inplace.Policy{MaxInFlight: 1, MaxAttempts: 2, AttemptTimeout: time.Minute, Soak: 7 * time.Second}
+	base := inplace.Policy{MaxInFlight: 1, Canary: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute, Soak: 40 * time.Second, Drain: true}
+	own := inplace.Policy{MaxInFlight: 1, Canary: 1, MaxAttempts: 2, AttemptTimeout: time.Minute, Soak: 7 * time.Second}
 	without := func(p inplace.Policy, drain bool) inplace.Policy { p.Drain = drain; return p }
 	for name, tt := range map[string]struct {
 		objects        []client.Object

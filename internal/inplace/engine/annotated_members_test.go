@@ -66,7 +66,7 @@ func (n nodesFunc) Node(ctx context.Context, cluster types.NamespacedName, name 
 // allows, also where another process has let them begin, and that it goes on when the cache has caught up.
 func TestCacheLags(t *testing.T) {
 	t.Parallel()
-	w := newUpgradeWorld(t, inPlaceOnly(2))
+	w := newUpgradeWorld(t, withoutCanary(inPlaceOnly(2)))
 	w.addGroup(deploymentKind, "md", "w-0", "w-1", "w-2", "w-3")
 	w.askGroup(deploymentKind, "md", toVersion)
 	var shown *clusterv1.MachineList

@@ -241,7 +241,8 @@ func TestUpgradesHoldPlaces(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(other)
 			}
-			w := newWorld(t, external(nil), deployment(), machineSet("old", from), machine("a", "new", to), other)
+			keep := external(func(p *v1alpha1.UpdatePolicySpec) { p.Canary = new(int32(0)) })
+			w := newWorld(t, keep, deployment(), machineSet("old", from), machine("a", "new", to), other)
 			s := w.updater("kubelet", 0, versionPatch)
 			s.answer = func(string) inplace.Answer { return inplace.Answer{Outcome: inplace.InProgress} }
 			w.node("a", from)

@@ -12,7 +12,7 @@ import (
 // TestUpdating tells machines that Cluster API updates from others that are held: they are in flight, so that no other one begins beside them.
 func TestUpdating(t *testing.T) {
 	t.Parallel()
-	w := newUpgradeWorld(t, inPlaceOnly(2))
+	w := newUpgradeWorld(t, withoutCanary(inPlaceOnly(2)))
 	w.addGroup(deploymentKind, "md", "idle", "moving", "paused", "updating")
 	w.annotate(w.machine("moving"), map[string]any{clusterv1.PendingAcknowledgeMoveAnnotation: "", clusterv1.PausedAnnotation: ""})
 	w.annotate(w.machine("paused"), map[string]any{clusterv1.PausedAnnotation: ""})

@@ -5,7 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -24,44 +27,163 @@ const InFlightIndex = "windlass.inFlight"
 // unreadablePolicy is the policy of a Machine whose record cannot be read: it may be any.
 const unreadablePolicy = "?"
 
-// IndexInFlight returns what a Machine is found by while it is updated in place: its Cluster and policy.
+// IndexInFlight returns what a Machine of a MachineDeployment is found by: its Cluster and policy, and
+// its group, while it is updated in place; its group and the target of the update that it has ended.
 func IndexInFlight(object client.Object) []string {
 	policy, _, inFlight := updateOf(object)
 	if !inFlight {
 		policy, inFlight = upgradeOf(object)
 	}
-	if _, worker := object.GetLabels()[clusterv1.MachineDeploymentNameLabel]; !worker || !inFlight {
+	if groupName(object) == "" {
 		return nil
 	}
-	return []string{indexValue(object.GetLabels()[clusterv1.ClusterNameLabel], policy)}
+	var values []string
+	if inFlight {
+		values = append(values, policyValue(object, policy), groupValue(object))
+	}
+	if target := settledTarget(object); target != "" {
+		values = append(values, settledValue(object, target))
+	}
+	return values
 }
 
-func indexValue(cluster, policy string) string { return cluster + "/" + policy }
+// groupName is the name of the MachineDeployment of a Machine; empty if it has none.
+func groupName(m metav1.Object) string { return m.GetLabels()[clusterv1.MachineDeploymentNameLabel] }
 
-// inFlight returns a function that reads which machines of the scope are in flight: those with progress on record, the
-// finally failed ones included. A failure so holds its place until a person has looked at it.
-func (r *run) inFlight(ctx context.Context) func() (inplace.Seen[types.UID], error) {
-	return func() (inplace.Seen[types.UID], error) {
-		// Of upgrades that annotations ask for, slots note no begin and no end.
-		found := inplace.Seen[types.UID]{Noted: map[types.UID]string{}, Others: map[types.UID]struct{}{}}
-		for _, policy := range []string{r.policy.Name, unreadablePolicy} {
-			machines := newMachineMetadataList()
-			err := r.Client.List(ctx, machines, client.InNamespace(r.owner.group.Namespace),
-				client.MatchingFields{InFlightIndex: indexValue(r.owner.group.Cluster, policy)}, client.UnsafeDisableDeepCopy)
-			if err != nil {
-				return inplace.Seen[types.UID]{}, fmt.Errorf("listing the Machines in flight of Cluster %s/%s: %w", r.owner.group.Namespace, r.owner.group.Cluster, err)
-			}
-			for i := range machines.Items {
-				m := &machines.Items[i]
-				if _, id, updated := updateOf(m); updated {
-					found.Noted[m.UID] = id
-				} else {
-					found.Others[m.UID] = struct{}{}
-				}
+// The values of InFlightIndex differ by their slashes: no name has one.
+
+func policyValue(m metav1.Object, policy string) string { return capi.ClusterName(m) + "/" + policy }
+func groupValue(m metav1.Object) string                 { return capi.ClusterName(m) + "//" + groupName(m) }
+func settledValue(m metav1.Object, target string) string {
+	return capi.ClusterName(m) + "/" + groupName(m) + "/" + target
+}
+
+// settledTarget is inplace.SettledTarget of a Machine. One that is being deleted, or whose records
+// cannot be read, proves nothing.
+func settledTarget(m client.Object) string {
+	progress, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
+	if err != nil || !m.GetDeletionTimestamp().IsZero() {
+		return ""
+	}
+	last, err := readAnnotation[inplace.Summary](m, v1alpha1.LastUpdateAnnotation)
+	if err != nil {
+		return ""
+	}
+	return inplace.SettledTarget(progress, last)
+}
+
+// listIndexed lists the Machines that the cache shows with a value of InFlightIndex. They must not be
+// changed.
+func (r *run) listIndexed(
+	ctx context.Context, value string, options ...client.ListOption,
+) ([]metav1.PartialObjectMetadata, error) {
+	machines := newMachineMetadataList()
+	options = append(options, client.InNamespace(r.Object.Namespace),
+		client.MatchingFields{InFlightIndex: value}, client.UnsafeDisableDeepCopy)
+	if err := r.Client.List(ctx, machines, options...); err != nil {
+		return nil, fmt.Errorf("listing the Machines in flight of Cluster %s/%s: %w",
+			r.Object.Namespace, capi.ClusterName(r.Object), err)
+	}
+	return machines.Items, nil
+}
+
+// seen returns which of some Machines the cache shows in flight.
+func seen(machines []metav1.PartialObjectMetadata) inplace.Seen[types.UID] {
+	// Of upgrades that annotations ask for, slots note no begin and no end.
+	found := inplace.Seen[types.UID]{Noted: map[types.UID]string{}, Others: map[types.UID]struct{}{}}
+	for i := range machines {
+		m := &machines[i]
+		if _, id, updated := updateOf(m); updated {
+			found.Noted[m.UID] = id
+		} else {
+			found.Others[m.UID] = struct{}{}
+		}
+	}
+	return found
+}
+
+// policyScope names what shares maxInFlight, and groupScope what shares a canary.
+func (r *run) policyScope() string {
+	return r.Object.Namespace + "/" + policyValue(r.Object, r.policy.Name)
+}
+func (r *run) groupScope() string { return r.Object.Namespace + "/" + groupValue(r.Object) }
+
+// withOthers calls decide with the machines that may keep this one from beginning. Machines in flight
+// are those with progress on record, the finally failed ones included: a failure so holds its place
+// until a person has looked at it. decide reports whether this one has begun. Until it returns no other
+// machine of the policy begins.
+func (r *run) withOthers(ctx context.Context, decide func(inplace.Others) (bool, error)) error {
+	inFlight := func() (inplace.Seen[types.UID], error) {
+		machines, err := r.listIndexed(ctx, policyValue(r.Object, r.policy.Name))
+		if err != nil {
+			return inplace.Seen[types.UID]{}, err
+		}
+		unreadable, err := r.listIndexed(ctx, policyValue(r.Object, unreadablePolicy))
+		return seen(slices.Concat(machines, unreadable)), err
+	}
+	return r.slots.Begin(r.policyScope(), r.Object.UID, r.facts.FreshID, r.now(), inFlight,
+		func(n int) (bool, error) { return r.withGroup(ctx, inplace.Others{InFlight: n}, decide) })
+}
+
+// withGroup calls decide with others and the machines of the group. While no machine of the group has
+// settled the update, one that begins is noted for the group, too.
+func (r *run) withGroup(
+	ctx context.Context, others inplace.Others, decide func(inplace.Others) (bool, error),
+) (began bool, err error) {
+	settled, err := r.isSettled(ctx)
+	if err != nil {
+		return false, err
+	}
+	if others.Settled = settled; settled {
+		return decide(others)
+	}
+	inFlight := func() (inplace.Seen[types.UID], error) {
+		machines, err := r.listIndexed(ctx, groupValue(r.Object))
+		var running []metav1.PartialObjectMetadata
+		for i := range machines {
+			m := &machines[i]
+			progress, unreadable := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
+			if m.UID != r.Object.UID && (unreadable != nil || !hasFailed(progress)) {
+				running = append(running, *m)
 			}
 		}
-		return found, nil
+		others.First = firstName(running)
+		return seen(running), err
 	}
+	err = r.slots.Begin(r.groupScope(), r.Object.UID, r.facts.FreshID, r.now(), inFlight,
+		func(n int) (bool, error) {
+			others.Group = n
+			began, err = decide(others)
+			return began, err
+		})
+	return began, err
+}
+
+// firstName is the first name of some Machines; empty if there are none.
+func firstName(machines []metav1.PartialObjectMetadata) string {
+	if len(machines) == 0 {
+		return ""
+	}
+	first := slices.MinFunc(machines, func(a, b metav1.PartialObjectMetadata) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	return "Machine " + first.Name
+}
+
+// isSettled reports whether a machine of the group has ended the update to the same target, or
+// whether that does not matter.
+func (r *run) isSettled(ctx context.Context) (bool, error) {
+	if r.policy.Policy.Canary == 0 {
+		return true, nil
+	}
+	machines, err := r.listIndexed(ctx, settledValue(r.Object, targetOf(r.Object)), client.Limit(1))
+	return len(machines) > 0, err
+}
+
+// endSlot notes that an update of the machine is over.
+func (r *run) endSlot(id string) {
+	r.slots.End(r.policyScope(), r.Object.UID, id, r.facts.Now)
+	r.slots.End(r.groupScope(), r.Object.UID, id, r.facts.Now)
 }
 
 // updateOf reports whether a Machine is updated for Cluster API, as far as that can be read, and
@@ -94,22 +216,25 @@ func upgradeOf(m client.Object) (policy string, upgraded bool) {
 	return u.Progress.Policy, true
 }
 
-// countInFlight counts for a machine that has not begun. Begin counts again: another one may begin
+// countOthers counts for a machine that has not begun. Begin counts again: another one may begin
 // meanwhile.
-func (r *run) countInFlight(ctx context.Context) (err error) {
-	if r.saved == nil && r.policy.Policy.MaxInFlight > 0 && !r.owner.group.ControlPlane {
-		r.facts.InFlight, err = r.slots.Count(r.scope(), r.Object.UID, r.Now(), r.inFlight(ctx))
+func (r *run) countOthers(ctx context.Context) error {
+	if r.saved != nil || r.owner.group.ControlPlane {
+		return nil
 	}
-	return err
+	return r.withOthers(ctx, func(others inplace.Others) (bool, error) {
+		r.facts.Others = others
+		return false, nil
+	})
 }
 
-// queue returns the reply to a machine that finds no slot, and notes that it waits.
+// queue returns the reply to a machine that must wait for others, and notes that it waits.
 func (r *run) queue(w inplace.Wait) inplace.Reply {
-	after := r.slots.Queue(r.scope(), r.Object.UID, r.live.request, r.Now(), r.policy.Policy.MaxInFlight)
+	after := r.slots.Queue(r.policyScope(), r.Object.UID, r.live.request, r.Now(), r.policy.Policy.MaxInFlight)
 	return inplace.Reply{RetryAfter: after, Message: w.Message}
 }
 
-// stillQueued answers a request about a Machine that waits for a slot, while none is free. It makes
+// stillQueued answers a request about a Machine that waits for others, while it must. It makes
 // no request: machines that wait are many, and ask again and again. Nothing is done because of the
 // answer, so the cache is good enough. Where the cache does not tell, or the request is not the one
 // that was compared with the live objects when the Machine found no slot, everything is read.
@@ -134,13 +259,17 @@ func (e *Engine) stillQueued(ctx context.Context, request *runtimehooksv1.Update
 		Machine: Machine{Engine: e, Object: &clusterv1.Machine{ObjectMeta: m.ObjectMeta}},
 		live:    &liveObjects{request: asked}, owner: o,
 	}
-	if r.policy, err = e.selectPolicy(ctx, o.group); err != nil || !r.slots.IsQueued(r.scope(), m.UID, asked, e.Now()) {
+	if r.policy, err = e.selectPolicy(ctx, o.group); err != nil || !r.slots.IsQueued(r.policyScope(), m.UID, asked, e.Now()) {
 		return inplace.Reply{}, false
 	}
-	if err := r.countInFlight(ctx); err != nil || !r.policy.Policy.IsFull(r.facts.InFlight) {
+	if err := r.countOthers(ctx); err != nil {
 		return inplace.Reply{}, false
 	}
-	return r.queue(inplace.Queued(r.policy.Policy)), true
+	queued, waits := inplace.Queued(r.policy.Policy, r.facts.Others)
+	if !waits {
+		return inplace.Reply{}, false
+	}
+	return r.queue(queued), true
 }
 
 // requestDigest identifies a request by all that it holds.

@@ -49,10 +49,11 @@ func (e *Engine) readRun(ctx context.Context, live *liveObjects) (*run, error) {
 // readSlotAndNode reads no node of a machine that finds no slot: such machines are many, and ask again
 // and again.
 func (r *run) readSlotAndNode(ctx context.Context) error {
-	if err := r.countInFlight(ctx); err != nil {
+	if err := r.countOthers(ctx); err != nil {
 		return err
 	}
-	if r.facts.Now = r.now(); !r.facts.Policy.IsFull(r.facts.InFlight) {
+	r.facts.Now = r.now()
+	if _, waits := inplace.Queued(r.facts.Policy, r.facts.Others); !waits {
 		r.Look(ctx)
 	}
 	return nil

@@ -112,12 +112,12 @@ func (e *Engine) lockMarked(
 }
 
 // Begin lets an update begin while no other machine of the same policy can.
-func (r *run) Begin(ctx context.Context, decide func(inFlight int) (bool, error)) (*inplace.Reply, error) {
+func (r *run) Begin(ctx context.Context, decide func(inplace.Others) (bool, error)) (*inplace.Reply, error) {
 	if why := RemediationAsked(r.Object, nil); why != "" {
 		return &inplace.Reply{RetryAfter: pollRemediation, Message: "not started: the machine is marked for remediation:  " + why}, nil
 	}
 	if !r.owner.group.ControlPlane {
-		return nil, r.slots.Begin(r.scope(), r.Object.UID, r.facts.FreshID, r.facts.Now, r.inFlight(ctx), decide)
+		return nil, r.withOthers(ctx, decide)
 	}
 	// Control plane controllers update one Machine at a time by themselves, but look at nothing that annotations ask for.
 	why, err := r.peerUpgraded(ctx)
@@ -127,18 +127,13 @@ func (r *run) Begin(ctx context.Context, decide func(inFlight int) (bool, error)
 	if why != "" {
 		return &inplace.Reply{RetryAfter: pollAnnotated, Message: "not started: " + why}, nil
 	}
-	_, err = decide(0)
+	_, err = decide(inplace.Others{})
 	return nil, err
-}
-
-// scope names what shares maxInFlight.
-func (r *run) scope() string {
-	return r.owner.group.Namespace + "/" + r.owner.group.Cluster + "/" + r.policy.Name
 }
 
 // Complete lets go of the machine's slot: the call that recorded the end may not have lived to do it.
 func (r *run) Complete(context.Context) {
-	r.slots.End(r.scope(), r.Object.UID, r.facts.Last.ID, r.facts.Now)
+	r.endSlot(r.facts.Last.ID)
 }
 
 // Look notes the time and the node as facts.
@@ -211,7 +206,7 @@ func (r *run) Finish(ctx context.Context, before *inplace.Progress, a inplace.Fi
 	if err := r.recordEnd(ctx, a, r.decision); err != nil {
 		return err
 	}
-	r.slots.End(r.scope(), r.Object.UID, a.Summary.ID, r.facts.Now)
+	r.endSlot(a.Summary.ID)
 	r.reportFinished(ctx, r.Object, before, a.Summary)
 	return nil
 }
@@ -231,7 +226,7 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 		return err
 	}
 	if p := r.facts.Progress; p != nil {
-		r.slots.End(r.scope(), r.Object.UID, p.ID, r.facts.Now)
+		r.endSlot(p.ID)
 	}
 	r.reportUnblocked(ctx, r.owner, r.Object)
 	logFor(ctx).Info("Abandoned the update of a machine", "machine", r.name(), "message", a.Message)

@@ -49,6 +49,9 @@ func (s *state) key() string {
 		if s.released {
 			b = fmt.Appendf(b, " %t", m.asked)
 		}
+		if s.canary > 0 {
+			b = fmt.Appendf(b, " %s", m.brought)
+		}
 		if u := m.upgrade; u != nil {
 			b = fmt.Appendf(b, " %s %s %t %t %t", u.Option, u.Reason, u.Cancelled, u.Cordoned, u.Progress == nil)
 			if p := u.Progress; p != nil {
@@ -330,7 +333,7 @@ func unfinished(s state) string {
 			return m.name + " rests with " + m.marks.To + " asked for"
 		case s.released && !m.asked && m.marks.Release == "":
 			return m.name + " rests without its release, and no updater was asked"
-		case m.cordoned && m.marks.Status != request.Failed:
+		case m.cordoned && !m.upgrade.IsFinal():
 			return m.name + " rests cordoned"
 		}
 	}
@@ -387,22 +390,39 @@ func TestExplore(t *testing.T) {
 		budget       budget
 		// released says that the machines have a release on record, asks that the updater is asked.
 		released, asks bool
+		// limit is how many workers may be in flight where a canary goes first; 0 for one, without a canary.
+		limit int
+		// proven says that the first machine has optionA already.
+		proven bool
 	}{
-		"single control plane machine":        {true, 1, budget{crashes: 2, failures: 2, edits: 3, retries: 1, flaps: 1}, false, false},
-		"control plane, crashes":              {true, 3, budget{crashes: 2, edits: 1, failures: 1}, false, false},
-		"control plane, edits":                {true, 2, budget{edits: 3, failures: 1}, false, false},
-		"control plane, failures and retries": {true, 2, budget{failures: 3, retries: 2, edits: 1}, false, false},
-		"workers, crashes":                    {false, 2, budget{crashes: 2, edits: 2}, false, false},
-		"workers, edits":                      {false, 2, budget{edits: 3, failures: 1}, false, false},
-		"worker with a release":               {false, 1, budget{crashes: 1, edits: 2, failures: 1}, true, false},
-		"worker with a release, asked":        {false, 1, budget{crashes: 1, failures: 1, edits: 2}, true, true},
-		"control plane with releases":         {true, 2, budget{edits: 2}, true, false},
-		"workers, flaps":                      {false, 2, budget{flaps: 2, failures: 2, edits: 1}, false, false},
+		"single control plane machine": {controlPlane: true, machines: 1, budget: budget{crashes: 2, failures: 2, edits: 3, retries: 1, flaps: 1}},
+		"control plane, crashes":       {controlPlane: true, machines: 3, budget: budget{crashes: 2, edits: 1, failures: 1}},
+		"control plane, edits":         {controlPlane: true, machines: 2, budget: budget{edits: 3, failures: 1}},
+		"control plane, failures and retries": {
+			controlPlane: true, machines: 2, budget: budget{failures: 3, retries: 2, edits: 1},
+		},
+		"workers, crashes":             {machines: 2, budget: budget{crashes: 2, edits: 2}},
+		"workers, edits":               {machines: 2, budget: budget{edits: 3, failures: 1}},
+		"worker with a release":        {machines: 1, budget: budget{crashes: 1, edits: 2, failures: 1}, released: true},
+		"worker with a release, asked": {machines: 1, budget: budget{crashes: 1, failures: 1, edits: 2}, released: true, asks: true},
+		"control plane with releases":  {controlPlane: true, machines: 2, budget: budget{edits: 2}, released: true},
+		"workers, flaps":               {machines: 2, budget: budget{flaps: 2, failures: 2, edits: 1}},
+		"workers, canary":              {machines: 3, budget: budget{edits: 1, failures: 1}, limit: 3},
+		"workers, canary fails":        {machines: 3, budget: budget{failures: 3, retries: 1}, limit: 2},
+		"workers, canary, crashes":     {machines: 2, budget: budget{crashes: 1, edits: 2}, limit: 2},
+		"workers, another option":      {machines: 3, budget: budget{edits: 1}, limit: 2, proven: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := state{world: newWorld(tt.controlPlane, tt.machines), budget: tt.budget}
 			s.marks.To, s.released, s.asks = optionA, tt.released, tt.asks
+			if tt.limit > 0 {
+				s.limit, s.canary = tt.limit, 1
+			}
+			if tt.proven {
+				s.machines[0].marks = request.Marks{Status: request.Done, Release: optionA}
+				s.machines[0].installed, s.machines[0].brought = optionA, optionA+" "
+			}
 			for i := range s.machines {
 				if tt.released {
 					s.machines[i].marks.Release = s.machines[i].installed

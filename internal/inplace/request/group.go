@@ -150,9 +150,8 @@ func decideMembers(f Group) GroupVerdict {
 	}
 	members := counted(f.Members)
 	for _, m := range members {
-		// It runs, or waits, for what the group no longer wants. It is in flight already, so it gets the new option at once.
 		if given(m, f.Record) && m.Marks.To != f.Record.Option {
-			return f.act(Mark{Member: m.Name, To: f.Record.Option})
+			return f.act(f.supersedeMember(members, m))
 		}
 	}
 	if f.Retry {
@@ -250,8 +249,34 @@ func (f Group) decideNext(members []Member) GroupVerdict {
 		return f.wait(ReasonControlPlaneFirst, "%s; %s", f.count(members), f.ControlPlaneFirst)
 	case flying >= f.limit():
 		return f.wait(ReasonMachines, "%s", f.count(members))
+	case f.holdsBack(members, f.Record.Option, flying):
+		return f.wait(ReasonMachines, "%s; the others begin when a machine has it (canary %d)", f.count(members), f.Canary)
 	}
 	return f.markNext(members, flying)
+}
+
+// supersedeMember returns what happens to a machine that runs, or waits, for what the group no longer
+// wants. It is in flight already, so it gets the new option at once, unless the canary of that is
+// another machine: then what runs is followed to its end first.
+func (f Group) supersedeMember(members []Member, m Member) GroupAction {
+	asked := 0
+	for _, other := range members {
+		if other.Marks.To == f.Record.Option {
+			asked++
+		}
+	}
+	if f.holdsBack(members, f.Record.Option, asked) {
+		return Unmark{Member: m.Name, To: m.Marks.To}
+	}
+	return Mark{Member: m.Name, To: f.Record.Option}
+}
+
+// holdsBack reports whether no machine begins with an option, because so many are on the way to it and
+// no updater has brought one there yet.
+func (f Group) holdsBack(members []Member, option string, underway int) bool {
+	return f.Canary > 0 && underway >= f.Canary && !slices.ContainsFunc(members, func(m Member) bool {
+		return m.Marks.Release == option && !m.Unchanged && !inFlight(m)
+	})
 }
 
 // isLeft reports whether a machine does not have the release yet.
@@ -355,7 +380,8 @@ func decideJoined(f Group) GroupVerdict {
 		return v
 	}
 	members := counted(f.Members)
-	if unplaced(f) || countFlying(members) >= f.limit() {
+	flying := countFlying(members)
+	if unplaced(f) || flying >= f.limit() || f.holdsBack(members, f.Marks.Release, flying) {
 		return v
 	}
 	if i := slices.IndexFunc(members, f.hasJoined); i >= 0 {

@@ -104,6 +104,64 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// TestCanary holds when the machines of a group wait for the first one.
+func TestCanary(t *testing.T) {
+	t.Parallel()
+	has := func(m *request.Member) { m.Marks = request.Marks{Status: request.Done, Release: optionA} }
+	mark := func(name string) request.GroupAction { return request.Mark{Member: name, To: optionA} }
+	waits := request.Wait{After: 15 * time.Second}
+	superseded := func(g *request.Group) {
+		g.Record.Superseded = []string{optionB}
+		g.Members[1].Marks.To, g.Members[2].Marks.To = optionB, optionB
+	}
+	for name, tt := range map[string]struct {
+		edit func(*request.Group)
+		want request.GroupAction
+	}{
+		"the first":           {func(g *request.Group) { g.Members[0].Marks.To = "" }, mark("m0")},
+		"beside the first":    {func(*request.Group) {}, waits},
+		"turned off":          {func(g *request.Group) { g.Canary = 0 }, mark("m1")},
+		"one has it":          {func(g *request.Group) { has(&g.Members[2]) }, mark("m1")},
+		"one had it before":   {func(g *request.Group) { has(&g.Members[2]); g.Members[2].Unchanged = true }, waits},
+		"one has it and goes": {func(g *request.Group) { has(&g.Members[2]); g.Members[2].Deleting = true }, waits},
+		"one gives it up":     {func(g *request.Group) { has(&g.Members[2]); g.Members[2].Marks.To = optionB }, waits},
+		"one has another":     {func(g *request.Group) { g.Members[2].Marks.Release = optionB }, waits},
+		"updated by Cluster API": {func(g *request.Group) {
+			g.Members[0].Marks.To, g.Members[0].Held, g.Members[0].Updating = "", "held", true
+		}, waits},
+		"superseded":              {superseded, request.Unmark{Member: "m1", To: optionB}},
+		"superseded, one has it":  {func(g *request.Group) { superseded(g); has(&g.Members[0]) }, mark("m1")},
+		"superseded, none asked":  {func(g *request.Group) { superseded(g); g.Members[0].Marks.To = "" }, mark("m1")},
+		"superseded, turned off":  {func(g *request.Group) { superseded(g); g.Canary = 0 }, mark("m1")},
+		"joined, with the others": {joining(true), mark("m1")},
+		"joined, all of them":     {joining(false), request.Rest{}},
+	} {
+		g := going(3)
+		g.MaxInFlight, g.Canary, g.Members[0].Marks.To = 3, 1, optionA
+		tt.edit(&g)
+		if diff := cmp.Diff(tt.want, request.DecideGroup(g).Action); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// joining has two machines join a group that has its release, one of which is on the way to it.
+func joining(beside bool) func(*request.Group) {
+	return func(g *request.Group) {
+		*g = ended()
+		g.MaxInFlight, g.Canary, g.Marks.Release, g.Record.Option = 3, 1, optionA, optionA
+		joined := going(3).Members
+		for i := range joined {
+			joined[i].Created = start0.Add(2 * time.Hour)
+		}
+		joined[0].Marks.To = optionA
+		if beside {
+			joined[2].Marks = request.Marks{Status: request.Done, Release: optionA}
+		}
+		g.Members = joined
+	}
+}
+
 // TestGroupFailure holds by which machine a group is stopped, and what people are told to do.
 func TestGroupFailure(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,9 @@ type Member struct {
 	// a machine of which it must be; empty if it is, or need not be yet.
 	Kubelet        version.Version
 	KubeletUnknown string
-	Spec           version.Version
+	// Unchanged says that the machine had its release already: no updater was asked to bring it there.
+	Unchanged bool
+	Spec      version.Version
 }
 
 // Group is what DecideGroup decides on: a MachineDeployment or a control plane.
@@ -77,6 +79,9 @@ type Group struct {
 	Replicas int
 	// MaxInFlight is how many machines are upgraded at once, at least 1. A control plane upgrades one, whatever it says.
 	MaxInFlight int
+	// Canary is how many machines are upgraded at once until one of them has the release; 0 means that
+	// MaxInFlight is the only limit.
+	Canary int
 	// ControlPlaneFirst says, for workers, which upgrade of the control plane is under way or asked for; empty for none.
 	ControlPlaneFirst string
 	// CannotRaise says why the version of the group's spec cannot be raised without machines being replaced; empty if it can.

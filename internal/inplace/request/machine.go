@@ -234,6 +234,9 @@ func Carried(f Machine, p *inplace.Progress) MachineVerdict {
 	u.Progress = p
 	v := f.rest(State{})
 	v.After.Record, v.After.Marks.Status = &u, InProgress
+	if p.Phase == inplace.BackingOff {
+		v.After.Marks.Status = Failed // The next attempt sets InProgress again.
+	}
 	if p.Phase == inplace.Verifying || p.Phase == inplace.Soaking {
 		// From the first request on nobody knows what is installed; see Asked. An attempt that failed
 		// before it, such as one that could not begin, has installed nothing.
@@ -267,6 +270,7 @@ func Finished(f Machine) MachineVerdict {
 	if f.Marks.To == option {
 		v.After.Marks.To = ""
 	}
+	v.Unchanged = f.Upgrade.Progress.Operations == 0
 	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded in place to %s; the kubelet reports %s", option, f.Node.Kubelet)}
 	if f.Topology != "" && !f.ControlPlane && !f.Spec.RunBy(f.Node.Kubelet) {
 		v.Event.Message += fmt.Sprintf(", and the spec says %s: Cluster API refuses another spec.topology.version of Cluster %s until the machine runs that again", f.Spec, f.Topology)

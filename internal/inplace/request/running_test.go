@@ -3,6 +3,7 @@ package request_test
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
@@ -135,9 +136,39 @@ func TestCarried(t *testing.T) {
 		p := *f.Upgrade.Progress
 		p.Phase = tt.phase
 		v := request.Carried(f, &p)
-		failed := v.After.Marks.Status == request.Failed
-		if v.Event.Kind != tt.want || v.After.Marks.LastFailed == "" || failed != (tt.phase == inplace.Failed) {
+		if v.Event.Kind != tt.want || v.After.Marks.LastFailed == "" || v.After.Marks.Status != request.Failed {
 			t.Errorf("%s: %+v %+v", tt.phase, v.After.Marks, v.Event)
 		}
+	}
+}
+
+// TestStatusBetweenAttempts holds what the status annotation contains from attempt to attempt.
+func TestStatusBetweenAttempts(t *testing.T) {
+	d := drive(t, false, 1)
+	d.policy.Drain = false
+	d.machines[0].marks.To = optionA
+	for i, step := range []struct {
+		answer string
+		after  time.Duration
+		want   request.Status
+		failed bool
+	}{
+		{"works", 0, request.InProgress, false},
+		{"fails", time.Second, request.Failed, true},
+		// The next attempt is not due.
+		{"works", time.Second, request.Failed, true},
+		{"works", time.Minute, request.InProgress, true},
+		{"fails", time.Second, request.Failed, true},
+		// No attempt is left.
+		{"works", time.Hour, request.Failed, true},
+	} {
+		d.now = d.now.Add(step.after)
+		d.machineOnce(0, step.answer)
+		if got := d.machines[0].marks; got.Status != step.want || (got.LastFailed != "") != step.failed {
+			t.Errorf("step %d: %+v", i, got)
+		}
+	}
+	if !d.machines[0].upgrade.IsFinal() {
+		t.Errorf("recorded is %+v", d.machines[0].upgrade)
 	}
 }

@@ -224,6 +224,8 @@ type MachineVerdict struct {
 	Event  Event
 	State  State
 	Action Action
+	// Unchanged says of an upgrade that ends that no updater was asked for it.
+	Unchanged bool
 }
 
 // Action is what to do next.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -25,6 +26,8 @@ type machine struct {
 	cordoned bool
 	// asked says that it is recorded that the updater is asked to begin a change.
 	asked bool
+	// brought are the options to which an updater has brought the machine, each followed by a blank.
+	brought string
 }
 
 // world is a group, its machines, and the lock of the control plane.
@@ -32,6 +35,7 @@ type world struct {
 	now          time.Time
 	controlPlane bool
 	limit        int
+	canary       int
 	policy       inplace.Policy
 	marks        request.Marks
 	record       *request.Record
@@ -108,7 +112,22 @@ func (w *world) save(i int, v request.MachineVerdict) {
 		w.violate("%s: failed without a reason", m.name)
 	}
 	m.marks, m.upgrade, m.retry = v.After.Marks, v.After.Record, v.After.Retry
+	w.checkStatus(m)
 	w.check()
+}
+
+// checkStatus: the status annotation is failed between two attempts, and after the last one.
+func (w *world) checkStatus(m *machine) {
+	if m.upgrade == nil || m.upgrade.Progress == nil || m.marks.To == "" || m.marks.To != m.upgrade.Option {
+		return
+	}
+	want := request.InProgress
+	if phase := m.upgrade.Progress.Phase; phase == inplace.BackingOff || phase == inplace.Failed {
+		want = request.Failed
+	}
+	if m.marks.Status != want {
+		w.violate("%s: the status is %q in phase %s", m.name, m.marks.Status, m.upgrade.Progress.Phase)
+	}
 }
 
 // check holds the world against what must never be.
@@ -131,6 +150,26 @@ func (w *world) check() {
 	}
 	if !w.controlPlane && !w.byHand && flying > w.limit {
 		w.violate("%d machines in flight, and %d are allowed", flying, w.limit)
+	}
+	for _, option := range []string{optionA, optionB} {
+		w.checkCanary(option)
+	}
+}
+
+// checkCanary: until an updater has brought one machine to an option, it runs on so many only.
+func (w *world) checkCanary(option string) {
+	begun := 0
+	for i := range w.machines {
+		m := &w.machines[i]
+		if strings.Contains(m.brought, option+" ") {
+			return
+		}
+		if m.running == option || m.upgrade.IsRunning() && m.upgrade.Option == option {
+			begun++
+		}
+	}
+	if w.canary > 0 && !w.byHand && begun > w.canary {
+		w.violate("%d machines are on the way to %s, which none has reached, and the canary is %d", begun, option, w.canary)
 	}
 }
 
@@ -201,6 +240,9 @@ func (m *machine) end(works bool) {
 	if works {
 		m.installed = m.running
 	}
+	if works && !strings.Contains(m.brought, m.running+" ") {
+		m.brought += m.running + " "
+	}
 	m.running = ""
 }
 
@@ -238,7 +280,7 @@ func (m *machine) follow(own bool, answer string) inplace.Answer {
 // group are the group's facts.
 func (w *world) group() request.Group {
 	g := request.Group{
-		Now: w.now, ControlPlane: w.controlPlane, Marks: w.marks, Record: w.record, Retry: w.retry, Spec: current, Replicas: len(w.machines), MaxInFlight: w.limit,
+		Now: w.now, ControlPlane: w.controlPlane, Marks: w.marks, Record: w.record, Retry: w.retry, Spec: current, Replicas: len(w.machines), MaxInFlight: w.limit, Canary: w.canary,
 		CannotRaise: "it is a model",
 	}
 	for i := range w.machines {

@@ -218,6 +218,24 @@ func (k *checker) begins(m *machine) {
 	if scope.max > 0 && len(scope.inFlight) > scope.max {
 		k.violate(m.group.cluster, "%d machines are updated at once; maxInFlight is %d", len(scope.inFlight), scope.max)
 	}
+	k.canary(m.group)
+}
+
+// canary: only so many machines of a group are updated before one has ended the same update.
+func (k *checker) canary(g *group) {
+	running := 0
+	for _, m := range g.machines {
+		failed := m.progress != nil && m.progress.Phase == inplace.Failed
+		if ended := m.last != nil && m.last.Target == g.decision.Target; m.decision == g.decision && (failed || ended) {
+			return
+		}
+		if m.state == updating && m.progress != nil && !failed {
+			running++
+		}
+	}
+	if most := g.update.Policy.Canary; most > 0 && running > most {
+		k.violate(g.cluster, "%d machines of %s are updated at once, and none has ended the update; canary is %d", running, g.name, most)
+	}
 }
 
 // recorded: progress has been recorded.

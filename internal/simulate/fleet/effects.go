@@ -15,15 +15,19 @@ type machineEffects struct {
 
 var _ inplace.Effects = (*machineEffects)(nil)
 
-// Begin counts the machines of the scope that are in flight.
-func (e *machineEffects) Begin(_ context.Context, decide func(int) (bool, error)) (*inplace.Reply, error) {
+// Begin counts the machines of the scope and of the group that are in flight.
+func (e *machineEffects) Begin(
+	_ context.Context, decide func(inplace.Others) (bool, error),
+) (*inplace.Reply, error) {
 	scope := e.m.group.scope
-	if e.m.group.isCP || scope.max == 0 {
-		_, err := decide(0)
+	if e.m.group.isCP || scope.max == 0 && e.m.group.update.Policy.Canary == 0 {
+		_, err := decide(inplace.Others{})
 		return nil, err
 	}
 	seen := func() (inplace.Seen[int32], error) { return e.seen(scope), nil }
-	return nil, e.slots.Begin(scope.name, e.m.id, e.m.freshID(), e.time(), seen, decide)
+	return nil, e.slots.Begin(scope.name, e.m.id, e.m.freshID(), e.time(), seen, func(n int) (bool, error) {
+		return e.beginInGroup(inplace.Others{InFlight: n}, decide)
+	})
 }
 
 // Save records progress.
@@ -46,6 +50,7 @@ func (e *machineEffects) Save(_ context.Context, before, after *inplace.Progress
 		}
 		if before != nil && before.Phase == inplace.Failed {
 			m.retry = false
+			e.countCanary(g, 1, -m.settles())
 		}
 		if after.Phase == inplace.Failed {
 			e.fail(m, after)
@@ -57,9 +62,11 @@ func (e *machineEffects) Save(_ context.Context, before, after *inplace.Progress
 func (s *sim) fail(m *machine, p *inplace.Progress) {
 	m.group.tally.GaveUp++
 	if !m.group.update.Policy.Remediate || p.Unanswered {
+		s.countCanary(m.group, -1, m.settles())
 		return
 	}
 	// Its group deletes it, and makes another one.
+	s.countCanary(m.group, -1, 0)
 	s.leave(m)
 	m.group.updating--
 	s.remove(m)
@@ -81,6 +88,7 @@ func (s *sim) enter(m *machine) {
 	if s.check != nil {
 		s.check.begins(m)
 	}
+	s.countCanary(m.group, 1, 0)
 }
 
 func (s *sim) leave(m *machine) {
@@ -211,6 +219,7 @@ func (e *machineEffects) Finish(_ context.Context, _ *inplace.Progress, end inpl
 			e.check.finishes(m)
 		}
 		if m.progress != nil {
+			e.countCanary(m.group, -1, m.settles())
 			e.leave(m)
 			m.group.tally.Updated++
 		}
@@ -219,7 +228,7 @@ func (e *machineEffects) Finish(_ context.Context, _ *inplace.Progress, end inpl
 		m.group.cluster.note(e.sim, "machine %d: updated to %s", m.id, summary.To)
 	})
 	if err == nil {
-		e.slots.End(e.m.group.scope.name, e.m.id, end.Summary.ID, e.time())
+		e.endSlot(end.Summary.ID)
 	}
 	return err
 }
@@ -229,5 +238,5 @@ func (e *machineEffects) Abandon(context.Context, inplace.AbandonUpdate) error {
 
 // Complete lets go of the machine's slot.
 func (e *machineEffects) Complete(context.Context) {
-	e.slots.End(e.m.group.scope.name, e.m.id, e.m.last.ID, e.time())
+	e.endSlot(e.m.last.ID)
 }

@@ -18,8 +18,21 @@ func (forgetful) Save(context.Context, *inplace.Progress, *inplace.Progress) err
 // crowded counts no other machine.
 type crowded struct{ inplace.Effects }
 
-func (e crowded) Begin(ctx context.Context, decide func(int) (bool, error)) (*inplace.Reply, error) {
-	return e.Effects.Begin(ctx, func(int) (bool, error) { return decide(0) })
+func (e crowded) Begin(ctx context.Context, decide func(inplace.Others) (bool, error)) (*inplace.Reply, error) {
+	return e.Effects.Begin(ctx, func(o inplace.Others) (bool, error) {
+		o.InFlight = 0
+		return decide(o)
+	})
+}
+
+// hurried takes every update for settled.
+type hurried struct{ inplace.Effects }
+
+func (e hurried) Begin(ctx context.Context, decide func(inplace.Others) (bool, error)) (*inplace.Reply, error) {
+	return e.Effects.Begin(ctx, func(o inplace.Others) (bool, error) {
+		o.Settled = true
+		return decide(o)
+	})
 }
 
 // undrained says of every node that it is drained.
@@ -121,6 +134,7 @@ func mutants() map[string]Engine {
 		}},
 		"the progress of a machine is dropped":       withMachine(func(e inplace.Effects) inplace.Effects { return forgetful{e} }),
 		"maxInFlight is not counted":                 withMachine(func(e inplace.Effects) inplace.Effects { return crowded{e} }),
+		"the canary is not alone":                    withMachine(func(e inplace.Effects) inplace.Effects { return hurried{e} }),
 		"what the updater says counts, not the node": {Machine: hasty},
 	}
 }
@@ -128,7 +142,7 @@ func mutants() map[string]Engine {
 // mutated is a fleet in which each of the mutants can do harm, unlike for each seed, with faults.
 func mutated(seed uint64) Config {
 	r := newRandom(seed)
-	c := telco(2+r.IntN(2), 5+r.IntN(5), inPlaceUpdate(1+r.IntN(2)))
+	c := telco(2+r.IntN(2), 5+r.IntN(5), inPlaceUpdate(2))
 	cluster := &c.Clusters[0]
 	cluster.Target, cluster.Source = v(31), offer(27, 31)
 	cluster.ControlPlane.Version, cluster.ControlPlane.MaxSurge = v(27), r.IntN(2)
@@ -139,6 +153,7 @@ func mutated(seed uint64) Config {
 		cluster.Pools[i].Version, cluster.Pools[i].MaxUnavailable = v(27), 3
 	}
 	for i := range cluster.Pools {
+		cluster.Pools[i].Update.Policy.Canary = 1
 		cluster.Pools[i].Update.Timings.UpdateFails = 0.6
 	}
 	// One pool is replaced.

@@ -55,7 +55,7 @@ func (r random) update(controlPlane bool) Update {
 	u.InPlace, u.Guarded = true, r.chance(0.7)
 	u.PolicyName = fmt.Sprintf("policy-%d", r.IntN(2))
 	u.Policy = inplace.Policy{
-		MaxInFlight: r.IntN(4), Drain: r.chance(0.7), Soak: time.Duration(r.IntN(4)) * 30 * time.Second, MaxAttempts: 1 + r.IntN(3),
+		MaxInFlight: r.IntN(4), Canary: r.IntN(2), Drain: r.chance(0.7), Soak: time.Duration(r.IntN(4)) * 30 * time.Second, MaxAttempts: 1 + r.IntN(3),
 		AttemptTimeout: time.Duration(5+r.IntN(5)) * time.Minute, Remediate: r.chance(0.3),
 	}
 	most := r.IntN(3)

@@ -27,6 +27,10 @@ type operation struct {
 	queued  int
 	since   time.Duration
 	queuing time.Duration
+	// held says that only the canary of the group is updated, since a time; holding is how long that has been so.
+	held      bool
+	heldSince time.Duration
+	holding   time.Duration
 	// failed machines wait for a person. Nothing else happens to the group since a time, where it only waits for that; stalled is how long that has been.
 	failed     int
 	stalls     bool
@@ -156,6 +160,7 @@ func (s *sim) endOperation(g *group) {
 		return
 	}
 	op.queue(-op.queued, s.now)
+	op.holdBack(false, s.now)
 	s.stall(g, 0)
 	limit := g.limit(op, s.now)
 	if op.throttling > time.Duration(op.calls)*muchThrottling {
@@ -175,9 +180,11 @@ func (g *group) limit(op *operation, ended time.Duration) string {
 	switch {
 	case g.isCP:
 		return "one machine at a time"
-	case 2*op.queuing > ended-op.began && g.scope.pools > 1:
-		return fmt.Sprintf("maxInFlight %d for %d pools together", g.scope.max, g.scope.pools)
-	case 2*op.queuing > ended-op.began:
+	case 2*op.holding > ended-op.began:
+		return fmt.Sprintf("canary %d", g.update.Policy.Canary)
+	case 2*(op.queuing-op.holding) > ended-op.began && len(g.scope.groups) > 1:
+		return fmt.Sprintf("maxInFlight %d for %d pools together", g.scope.max, len(g.scope.groups))
+	case 2*(op.queuing-op.holding) > ended-op.began:
 		return fmt.Sprintf("maxInFlight %d", g.scope.max)
 	case g.surge == 0 || g.update.InPlace && g.unavailable > 0:
 		return fmt.Sprintf("maxUnavailable %d", MaxUnavailable(g.surge, g.unavailable))

@@ -234,9 +234,9 @@ func (s *sim) postpone(e event) bool {
 	return true
 }
 
-// asksInVain reports whether a machine waits for a slot, and finds none.
+// asksInVain reports whether a machine waits for others, and must wait on.
 func (s *sim) asksInVain(m *machine) bool {
-	return m.queued && len(m.group.scope.inFlight) >= m.group.scope.max
+	return m.queued && (m.group.scope.free() <= 0 || m.group.holdsBack())
 }
 
 var (

@@ -222,37 +222,39 @@ func (s *sim) stopSkipping(m *machine) {
 	}
 }
 
-// enqueue has a machine wait for a slot of its policy. When it asks again is up to the engine's Line. Until a slot is free it asks in vain, which costs no
-// request, so those calls are skipped.
+// enqueue has a machine wait for others. When it asks again is up to the engine's Line. Until a slot is free, and its group's canary has ended, it asks in
+// vain, which costs no request, so those calls are skipped.
 func (s *sim) enqueue(m *machine) {
 	scope := m.group.scope
 	s.askInVain(scope)
 	late := time.Duration(s.uniform(forAsk, m.subject, m.updates) * float64(latest))
-	after := scope.line.Next(s.time(), scope.max) + late
+	after := scope.line.Next(s.time(), max(1, scope.max)) + late
 	if s.exact {
 		s.poll(m, after)
 		return
 	}
 	scope.waiting.push(waiter{at: s.now + after, late: late, id: m.id})
+	m.group.canary.queued++
 	m.gen++
 	s.freed(scope)
 }
 
-// askInVain has those ask whose time has come. No slot was free.
+// askInVain has those ask whose time has come. None could begin.
 func (s *sim) askInVain(scope *scope) {
 	for scope.waiting.n > 0 && scope.waiting.first().at < s.now {
 		w := scope.waiting.pop()
-		w.at += scope.line.Next(s.cfg.Begin.Add(w.at), scope.max) + w.late
+		w.at += scope.line.Next(s.cfg.Begin.Add(w.at), max(1, scope.max)) + w.late
 		scope.waiting.push(w)
 	}
 }
 
-// freed lets those ask that find a slot free, as many as there are.
+// freed lets those ask that find a slot free and are not held back, as many as there are.
 func (s *sim) freed(scope *scope) {
 	s.askInVain(scope)
-	for scope.promised < scope.max-len(scope.inFlight) && scope.waiting.n > 0 {
-		w := scope.waiting.pop()
+	for scope.promised < scope.free() && scope.canBegin() {
+		w := scope.waiting.take(func(w waiter) bool { return !s.machines[w.id].group.holdsBack() })
 		m := s.machines[w.id]
+		m.group.canary.queued--
 		m.promised = true
 		scope.promised++
 		s.poll(m, w.at-s.now)

@@ -36,6 +36,21 @@ func (w *waiters) push(x waiter) {
 // first returns the waiter that asks next. There is one.
 func (w *waiters) first() waiter { return w.ring[w.head] }
 
+// take removes the first waiter for which isNext holds. There is one.
+func (w *waiters) take(isNext func(waiter) bool) waiter {
+	at := func(i int) *waiter { return &w.ring[(w.head+i)&(len(w.ring)-1)] }
+	i := 0
+	for !isNext(*at(i)) {
+		i++
+	}
+	taken := *at(i)
+	for ; i > 0; i-- {
+		*at(i) = *at(i - 1)
+	}
+	w.pop()
+	return taken
+}
+
 func (w *waiters) pop() waiter {
 	x := w.ring[w.head]
 	w.head = (w.head + 1) & (len(w.ring) - 1)

@@ -97,6 +97,8 @@ type group struct {
 	op    *operation
 	scope *scope
 	tally tally
+	// canary is what keeps its machines from beginning besides scope.
+	canary canary
 }
 
 // groupView is what the chain reads of a group, but for what the engine has written itself.
@@ -170,12 +172,12 @@ type work struct {
 type scope struct {
 	name string
 	max  int
-	// pools is how many share it.
-	pools int
+	// groups are those that share it.
+	groups []*group
 	// inFlight are the machines with progress on record, and their updates; shown is what the cache has of that, behind by the pending changes.
 	inFlight, shown map[int32]string
 	pending         []change
-	// waiting are the machines whose calls are skipped while no slot is free, and promised counts those that find one when they ask next. line is the
+	// waiting are the machines whose calls are skipped while they must wait for others, and promised counts those that find a free slot when they ask next. line is the
 	// engine's memory of when they ask.
 	waiting  waiters
 	promised int
@@ -203,7 +205,6 @@ func (s *sim) build() {
 		for j := range cfg.Pools {
 			p := &cfg.Pools[j]
 			g := s.addGroup(c, p.Name, &p.Update)
-			g.scope.pools++
 			g.kind, g.desired, g.surge, g.unavailable, g.minorStep, g.template = cmp.Or(p.Kind, plan.MachineDeployment), p.Replicas, p.MaxSurge, p.MaxUnavailable, p.MaxMinorStep, p.Version
 			s.fill(g, p.Oldest, p.Lagging)
 		}
@@ -225,6 +226,7 @@ func (s *sim) addGroup(c *cluster, name string, u *Update) *group {
 		c.scopes[key] = &scope{name: c.Name + "/" + key, max: u.Policy.MaxInFlight, inFlight: map[int32]string{}, shown: map[int32]string{}}
 	}
 	g.scope = c.scopes[key]
+	g.scope.groups = append(g.scope.groups, g)
 	return g
 }
 
@@ -381,6 +383,7 @@ func (s *sim) setTemplate(g *group, v version.Version) {
 	}
 	g.refused = false
 	s.beginOperation(g, from)
+	s.countCanary(g, 0, -g.canary.settled)
 	s.show(g)
 	s.wakeGroup(g)
 }

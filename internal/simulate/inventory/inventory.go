@@ -235,7 +235,7 @@ func (r *reader) usedPolicies() []scenario.Policy {
 		p := r.policies[name]
 		s := p.selected.Policy
 		into := scenario.Policy{
-			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Drain: new(s.Drain),
+			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Canary: new(s.Canary), Drain: new(s.Drain),
 			Soak: fleet.FixedDuration(s.Soak).String(), MaxAttempts: s.MaxAttempts, AttemptTimeout: fleet.FixedDuration(s.AttemptTimeout).String(), Remediate: s.Remediate,
 		}
 		if p.selected.FallbackReplace {

@@ -99,6 +99,8 @@ func (p Policy) leftOut() []string {
 		text  string
 	}{
 		{p.MaxInFlight > 0, fmt.Sprintf("maxInFlight %d", otherwise.MaxInFlight)},
+		// Without it, one machine is updated at a time all the same.
+		{p.Canary != nil || p.MaxInFlight <= 1, fmt.Sprintf("canary %d", otherwise.Canary)},
 		{p.Drain != nil, fmt.Sprintf("drain %t", otherwise.Drain)},
 		{p.Soak != "", fmt.Sprintf("soak %s", fleet.FixedDuration(otherwise.Soak))},
 		{p.MaxAttempts > 0, fmt.Sprintf("maxAttempts %d", otherwise.MaxAttempts)},

@@ -43,6 +43,7 @@ func TestAssumed(t *testing.T) {
 		onePool = "one pool of a kind is upgraded at a time in a cluster that says nothing else (clusters[].poolsAtOnce)"
 		limits  = "where pools leave them out, maxSurge is 1 and maxUnavailable 0, and with an InPlace policy 0 and 1 (clusters[].pools)"
 		replace = "the policy p leaves out what it has by default: maxInFlight 1, drain false, soak 0s, maxAttempts 3, attemptTimeout 30m (policies)"
+		canary  = "the policy p leaves out what it has by default: canary 1, soak 0s (policies)"
 		some    = "the policy p leaves out what it has by default: maxInFlight 1, soak 0s (policies)"
 		gates   = "\ngates: [{name: g, steps: [{at: BeforeWorkersUpgrade}], windows: [{timeZone: UTC, from: \"22:00\", to: \"05:00\"}]}]"
 		c       = "clusters: [{name: c, from: v1.29.4, to: v1.30.1, "
@@ -51,22 +52,23 @@ func TestAssumed(t *testing.T) {
 		text, line string
 		want       bool
 	}{
-		"gates without begin":            {c + "}]" + gates, begins, true},
-		"gates with begin":               {c + "}]" + gates + "\nbegin: 2026-01-05T08:00:00Z", begins, false},
-		"no gates":                       {c + "}]", begins, false},
-		"creating never takes too long":  {c + "}]\ndurations: {create: 10m, giveUp: 10m}", late, false},
-		"creating may take too long":     {c + "}]\ndurations: {create: 5m..11m, giveUp: 10m}", late, true},
-		"several clusters":               {c + "count: 2}]", all, true},
-		"several clusters, one at once":  {c + "count: 2}]\nclustersAtOnce: 1", all, false},
-		"several clusters and pools":     {c + "count: 2, pools: [{name: md, count: 2, replicas: 1}]}]", all + "; " + onePool, true},
-		"several pools":                  {c + "pools: [{name: md, count: 2, replicas: 1}]}]", onePool, true},
-		"several pools, one at once":     {c + "poolsAtOnce: 1, pools: [{name: md, count: 2, replicas: 1}]}]", onePool, false},
-		"one pool":                       {c + "pools: [{name: md, replicas: 1}]}]", onePool, false},
-		"a pool with one limit":          {c + "pools: [{name: md, replicas: 1, maxSurge: 1}]}]", limits, true},
-		"a pool with both limits":        {c + "pools: [{name: md, replicas: 1, maxSurge: 1, maxUnavailable: 0}]}]", limits, false},
-		"a policy that replaces":         {c + "pools: [{name: md, replicas: 1, policy: p}]}]\npolicies: [{name: p, strategy: Replace}]", replace, false},
-		"a policy that leaves some out":  {c + "controlPlane: {policy: p}}]\npolicies: [{name: p, strategy: InPlace, drain: false, maxAttempts: 3, attemptTimeout: 30m}]", some, true},
-		"an outage is a failure as well": {c + "}]\nfailures: {outageEvery: 1h, outageTakes: 1m}", "no failures are given, so nothing fails (failures)", false},
+		"gates without begin":             {c + "}]" + gates, begins, true},
+		"gates with begin":                {c + "}]" + gates + "\nbegin: 2026-01-05T08:00:00Z", begins, false},
+		"no gates":                        {c + "}]", begins, false},
+		"creating never takes too long":   {c + "}]\ndurations: {create: 10m, giveUp: 10m}", late, false},
+		"creating may take too long":      {c + "}]\ndurations: {create: 5m..11m, giveUp: 10m}", late, true},
+		"several clusters":                {c + "count: 2}]", all, true},
+		"several clusters, one at once":   {c + "count: 2}]\nclustersAtOnce: 1", all, false},
+		"several clusters and pools":      {c + "count: 2, pools: [{name: md, count: 2, replicas: 1}]}]", all + "; " + onePool, true},
+		"several pools":                   {c + "pools: [{name: md, count: 2, replicas: 1}]}]", onePool, true},
+		"several pools, one at once":      {c + "poolsAtOnce: 1, pools: [{name: md, count: 2, replicas: 1}]}]", onePool, false},
+		"one pool":                        {c + "pools: [{name: md, replicas: 1}]}]", onePool, false},
+		"a pool with one limit":           {c + "pools: [{name: md, replicas: 1, maxSurge: 1}]}]", limits, true},
+		"a pool with both limits":         {c + "pools: [{name: md, replicas: 1, maxSurge: 1, maxUnavailable: 0}]}]", limits, false},
+		"a policy that replaces":          {c + "pools: [{name: md, replicas: 1, policy: p}]}]\npolicies: [{name: p, strategy: Replace}]", replace, false},
+		"a policy that leaves some out":   {c + "controlPlane: {policy: p}}]\npolicies: [{name: p, strategy: InPlace, drain: false, maxAttempts: 3, attemptTimeout: 30m}]", some, true},
+		"a policy that leaves canary out": {c + "controlPlane: {policy: p}}]\npolicies: [{name: p, strategy: InPlace, maxInFlight: 2, drain: false, maxAttempts: 3, attemptTimeout: 30m}]", canary, true},
+		"an outage is a failure as well":  {c + "}]\nfailures: {outageEvery: 1h, outageTakes: 1m}", "no failures are given, so nothing fails (failures)", false},
 	} {
 		got := translate(t, tt.text)
 		if told := slices.Contains(got.Assumptions, tt.line); told != tt.want {

@@ -134,6 +134,8 @@ type Policy struct {
 	Fallback string `json:"fallback,omitempty"`
 	// MaxInFlight is how many machines of a cluster's MachineDeployments under this policy are updated at once; 1 by default.
 	MaxInFlight int `json:"maxInFlight,omitempty"`
+	// Canary is 1 if the first machine of each MachineDeployment is updated alone, until its update has finished or failed finally; 0 if not; 1 by default.
+	Canary *int `json:"canary,omitempty"`
 	// Drain has nodes drained before the first updater that needs it; false by default.
 	Drain *bool `json:"drain,omitempty"`
 	// Soak is how long a node must be Ready at the new version before its update counts as done, such as 5m.

@@ -70,6 +70,7 @@ policies:
   strategy: InPlace
   fallback: Replace
   maxInFlight: 4
+  canary: 0
   drain: true
   soak: 2m
   maxAttempts: 5
@@ -106,7 +107,7 @@ costs: {replace: 100, inPlace: 20}
 	}
 	controlPlane := update
 	controlPlane.Timings.Create = fleet.FixedDuration(20 * time.Minute)
-	replaced := fleet.Update{Policy: inplace.Policy{MaxInFlight: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute}, Timings: update.Timings}
+	replaced := fleet.Update{Policy: inplace.Policy{MaxInFlight: 1, Canary: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute}, Timings: update.Timings}
 	replaced.Timings.Updaters = map[string]fleet.Distribution{"": fleet.FixedDuration(4 * time.Minute), "os": fleet.FixedDuration(9 * time.Minute)}
 	update.Domains = []string{"a", "b"}
 	md := fleet.Pool{

@@ -174,6 +174,7 @@ func (t *translation) checkPolicy(path *field.Path, p Policy) {
 		t.problem(field.Forbidden(path.Child("updaters"), "they go with strategy InPlace only: with Replace none is asked"))
 	}
 	t.count(path.Child("maxInFlight"), p.MaxInFlight)
+	t.checkCanary(path.Child("canary"), p.Canary)
 	t.count(path.Child("maxAttempts"), p.MaxAttempts)
 	t.fixed(path.Child("soak"), p.Soak, 0)
 	if t.fixed(path.Child("attemptTimeout"), p.AttemptTimeout, time.Minute) == 0 {
@@ -183,6 +184,12 @@ func (t *translation) checkPolicy(path *field.Path, p Policy) {
 	for i, u := range p.Updaters {
 		t.checkName(path.Child("updaters").Index(i).Child("name"), u.Name)
 		t.count(path.Child("updaters").Index(i).Child("maxMinors"), u.MaxMinors)
+	}
+}
+
+func (t *translation) checkCanary(path *field.Path, canary *int) {
+	if canary != nil && (*canary < 0 || *canary > 1) {
+		t.problem(field.Invalid(path, *canary, "must be 0 or 1"))
 	}
 }
 
@@ -239,6 +246,9 @@ func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, l
 	u.Guarded = u.InPlace && p.Fallback != FallbackReplace
 	if p.MaxInFlight > 0 {
 		u.Policy.MaxInFlight = p.MaxInFlight
+	}
+	if p.Canary != nil {
+		u.Policy.Canary = *p.Canary
 	}
 	if p.MaxAttempts > 0 {
 		u.Policy.MaxAttempts = p.MaxAttempts

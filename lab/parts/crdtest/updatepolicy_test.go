@@ -48,6 +48,9 @@ func TestUpdatePolicies(t *testing.T) {
 		"a MachineDeployment twice":     {spec: inPlace + "  targets: [{machineDeployments: [a, b, a]}]", want: []string{`spec.targets[0].machineDeployments[2]: Duplicate value: "a"`}},
 		"no machine in flight":          {spec: all + "  maxInFlight: 0", want: []string{"spec.maxInFlight: Invalid value: 0"}},
 		"very many in flight":           {spec: all + "  maxInFlight: 10001", want: []string{"spec.maxInFlight: Invalid value: 10001"}},
+		"no canary":                     {spec: all + "  canary: 0"},
+		"a canary of two":               {spec: all + "  canary: 2", want: []string{"spec.canary: Invalid value: 2"}},
+		"a canary below zero":           {spec: all + "  canary: -1", want: []string{"spec.canary: Invalid value: -1"}},
 		"no attempt":                    {spec: all + "  maxAttempts: 0", want: []string{"spec.maxAttempts: Invalid value: 0"}},
 		"no time for an attempt":        {spec: all + "  attemptTimeoutSeconds: 0", want: []string{"spec.attemptTimeoutSeconds: Invalid value: 0"}},
 		"a negative soak":               {spec: all + "  soakSeconds: -1", want: []string{"spec.soakSeconds: Invalid value: -1"}},
@@ -79,7 +82,7 @@ func TestDefaults(t *testing.T) {
 	if problems := newValidator(t, updatePolicies).validate(t, object); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	const want = "map[attemptTimeoutSeconds:1800 maxAttempts:3 maxInFlight:1 onFailure:Wait strategy:RollingUpdate targets:[map[]]]"
+	const want = "map[attemptTimeoutSeconds:1800 canary:1 maxAttempts:3 maxInFlight:1 onFailure:Wait strategy:RollingUpdate targets:[map[]]]"
 	if got := fmt.Sprint(object["spec"]); got != want {
 		t.Errorf("the spec became %s, want %s", got, want)
 	}

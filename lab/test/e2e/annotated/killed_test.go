@@ -76,12 +76,14 @@ func (c *cluster) checkEnd(t *testing.T) {
 	}
 }
 
-// checkOrder replays what was recorded on Machines: the control plane comes first, one machine at a time, then no more workers than the policy says.
+// checkOrder replays what was recorded on Machines: the control plane comes first, one machine at a time, then one worker alone, then no more workers
+// than the policy says.
 func (c *cluster) checkOrder(t *testing.T) {
 	t.Helper()
 	flying := map[bool]map[string]bool{true: {}, false: {}}
 	done := map[string]bool{}
 	most := map[bool]int{}
+	first := false // A worker has the release.
 	for _, s := range c.story.states(c.name) {
 		if s.kind != kindMachine {
 			continue
@@ -93,8 +95,14 @@ func (c *cluster) checkOrder(t *testing.T) {
 				t.Errorf("revision %d: worker %s is upgraded while the control plane has %v", s.revision, s.key.Name, slices.Sorted(maps.Keys(done)))
 			}
 		}
-		if s.controlPlane && s.marks.Release == channel {
-			done[s.key.Name] = true
+		if s.marks.Release == channel {
+			first = first || !s.controlPlane
+			if s.controlPlane {
+				done[s.key.Name] = true
+			}
+		}
+		if beside := len(flying[false]); !first && beside > 1 {
+			t.Errorf("revision %d: %d workers are upgraded, and none has the release", s.revision, beside)
 		}
 		for _, controlPlane := range []bool{true, false} {
 			most[controlPlane] = max(most[controlPlane], len(flying[controlPlane]))

@@ -158,7 +158,7 @@ func (p *plane) testUncovered(ctx context.Context, t *testing.T) {
 }
 
 // testInFlight sees that no more machines than the policy allows are updated at once, over two MachineDeployments both of
-// whose machines Cluster API hands over at the same time.
+// whose machines Cluster API hands over at the same time, and that the first machine of each is updated alone.
 func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const most = 2
@@ -175,6 +175,7 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
 	var mu sync.Mutex
 	under, peak, waited := map[string]bool{}, 0, false
+	canaries := canaries{under: map[string]map[string]bool{}, ended: map[string]bool{}}
 	p.History.OnFact(func(f history.Fact) {
 		m := machineOf(f)
 		if m == nil || !strings.HasPrefix(m.Labels["pool"], flightPrefix) || m.Namespace != poolsCluster {
@@ -183,6 +184,7 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		under[m.Name] = progressOf(m) != nil
+		canaries.note(t, m)
 		now := 0
 		for _, is := range under {
 			if is {
@@ -217,6 +219,30 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 	}
 	if !waited {
 		t.Error("no Machine said that it waits for others")
+	}
+}
+
+// canaries are the machines of each pool that are updated before one of them has ended its update.
+type canaries struct {
+	under map[string]map[string]bool
+	ended map[string]bool
+}
+
+// note takes a change of a Machine.
+func (c canaries) note(t *testing.T, m *clusterv1.Machine) {
+	t.Helper()
+	pool := m.Labels["pool"]
+	if c.under[pool] == nil {
+		c.under[pool] = map[string]bool{}
+	}
+	switch {
+	case progressOf(m) != nil:
+		c.under[pool][m.Name] = true
+	case c.under[pool][m.Name]:
+		c.ended[pool] = true
+	}
+	if n := len(c.under[pool]); n > 1 && !c.ended[pool] {
+		t.Errorf("%d machines of pool %s are updated, and none has ended its update", n, pool)
 	}
 }
 
