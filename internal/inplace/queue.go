@@ -3,6 +3,7 @@ package inplace
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -62,6 +63,19 @@ func Queued(p Policy, o Others) (w Wait, waits bool) {
 		return Wait{}, false
 	}
 	return w, true
+}
+
+// Free returns how many machines of a group may begin next to others, at least 1: the machine that
+// asks has found a slot.
+func (p Policy) Free(o Others) int {
+	free := math.MaxInt
+	if p.MaxInFlight > 0 {
+		free = p.MaxInFlight - o.InFlight
+	}
+	if p.Canary > 0 && !o.Settled {
+		free = min(free, p.Canary-o.Group)
+	}
+	return max(free, 1)
 }
 
 // SettledTarget returns the target of the update that a machine has ended last: it has failed it

@@ -169,8 +169,8 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 	}
 	names := candidates(members, r.key())
 	free := len(names)
-	if most := r.policy.Policy.MaxInFlight; most > 0 && !r.owner.group.ControlPlane {
-		free = min(free, max(most-r.facts.InFlight, 1))
+	if !r.owner.group.ControlPlane {
+		free = min(free, r.policy.Policy.Free(r.facts.Others))
 	}
 	return &port.Candidates{
 		Cluster: r.cluster(), Machines: names, Free: free,
@@ -182,7 +182,7 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 func (r *run) waitForTurn(why string) inplace.Reply {
 	after := inplace.PollQueue
 	if !r.owner.group.ControlPlane {
-		after = r.slots.Queue(r.scope(), r.Object.UID, r.live.request, r.Now(), max(r.policy.Policy.MaxInFlight, 1))
+		after = r.slots.Queue(r.policyScope(), r.Object.UID, r.live.request, r.Now(), max(r.policy.Policy.MaxInFlight, 1))
 	}
 	return inplace.Reply{RetryAfter: after, Message: "not started: " + why}
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// change returns the content of a mutant's file with the change.
+func (m mutant) change(content string) (string, error) {
+	if found := strings.Count(content, m.Old); found != 1 {
+		return "", fmt.Errorf("%s has the text of the mutant %d times, want once: %q", m.File, found, m.Old)
+	}
+	return strings.Replace(content, m.Old, m.New, 1), nil
+}
+
+// run tests a requirement with its mutant, and reports whether the test notices. The files of the
+// repository stay as they are: the compiler gets the changed file as an overlay.
+func (r requirement) run(ctx context.Context, root string, output io.Writer) (noticed bool, err error) {
+	file := filepath.Join(root, r.Mutant.File)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return false, fmt.Errorf("reading the file of mutant %s: %w", r.ID, err)
+	}
+	changed, err := r.Mutant.change(string(content))
+	if err != nil {
+		return false, fmt.Errorf("mutant %s: %w", r.ID, err)
+	}
+	folder, err := os.MkdirTemp("", "windlass-conformance")
+	if err != nil {
+		return false, fmt.Errorf("making a folder for mutant %s: %w", r.ID, err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // What is left is in the system's temporary folder.
+	overlay, err := writeOverlay(folder, file, changed)
+	if err != nil {
+		return false, fmt.Errorf("writing mutant %s: %w", r.ID, err)
+	}
+	module, pattern := moduleOf(r.Test.folder)
+	command := func(arguments ...string) *exec.Cmd {
+		c := exec.CommandContext(ctx, "go", append(arguments, "./"+pattern)...)
+		c.Dir, c.Stdout, c.Stderr = filepath.Join(root, module), output, output
+		return c
+	}
+	// A mutant that does not compile proves nothing.
+	if err := command("test", "-overlay", overlay, "-vet=off", "-run", "^$").Run(); err != nil {
+		return false, fmt.Errorf("mutant %s cannot be tried: %w", r.ID, err)
+	}
+	err = command("test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-run", r.Test.pattern()).Run()
+	if _, failed := errors.AsType[*exec.ExitError](err); failed && ctx.Err() == nil {
+		return true, nil
+	}
+	return false, err
+}
+
+// writeOverlay writes what go's flag -overlay reads.
+func writeOverlay(folder, file, content string) (overlay string, err error) {
+	replacement := filepath.Join(folder, "mutant.go")
+	if err := os.WriteFile(replacement, []byte(content), 0o600); err != nil {
+		return "", err
+	}
+	data, err := json.Marshal(map[string]map[string]string{"Replace": {file: replacement}})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(folder, "overlay.json")
+	return overlay, os.WriteFile(overlay, data, 0o600)
+}
+
+// moduleOf returns the module of a folder of the repository, and the folder in it.
+func moduleOf(folder string) (module, inside string) {
+	for _, module := range []string{"lab/parts", "lab", "test/differential"} {
+		if inside, found := strings.CutPrefix(folder+"/", module+"/"); found {
+			return module, inside
+		}
+	}
+	return ".", folder
+}
+
+// pattern is the value of go test's flag -run for a test.
+func (p place) pattern() string {
+	words := "^" + p.name + "$"
+	if p.subtest == "" {
+		return words
+	}
+	for part := range strings.SplitSeq(p.subtest, "/") {
+		words += "/^" + regexp.QuoteMeta(strings.ReplaceAll(part, " ", "_")) + "$"
+	}
+	return words
+}
