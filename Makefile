@@ -120,9 +120,9 @@ after = $(filter $(1),$(MAKECMDGOALS))
 e2e-chain e2e-inplace kubelets: $(call after,$(LINT_JOBS))
 unit-root: $(call after,kubelets $(LINT_JOBS))
 # What needs processors, one job after another. What other jobs wait for comes first.
-unit-lab: $(call after,e2e-chain e2e-inplace unit-root $(LINT_JOBS))
+trust: $(call after,e2e-chain e2e-inplace unit-root $(LINT_JOBS))
+unit-lab: $(call after,e2e-chain e2e-inplace unit-root trust $(LINT_JOBS))
 unit-parts unit-house differential: $(call after,unit-lab)
-trust: $(call after,e2e-chain e2e-inplace unit-lab unit-parts unit-house differential)
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
 e2e-engine e2e-remediation: $(call after,e2e-chain e2e-inplace)
