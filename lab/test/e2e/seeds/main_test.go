@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,13 @@ const nextVersion = "v1.31.1"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if os.Getenv(kubeletVariable) != "" {
+		if err := setKubelet(context.Background(), flag.Arg(0), flag.Arg(1)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	// Scenarios side by side wait for Cluster API most of the time; the number of processors does not matter.
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err) // The testing package defines it.
@@ -50,13 +58,17 @@ func TestSeeds(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, fmt.Errorf("it took longer than %s", timeout))
 	defer cancel()
 	p := &plane{rig.StartWithExtension(ctx, t, setup.EngineWindlass)}
-	scenarios := p.poolScenarios()
+	upstream := buildUpstream(ctx, t)
+	scenarios := p.poolScenarios(upstream)
 	var pools []rig.Pool
 	for _, s := range scenarios {
 		pools = append(pools, s.pool)
 	}
 	p.CreatePools(ctx, t, rig.PoolsCluster, pools)
+	p.createUpstream(ctx, t, upstream)
 	t.Run("side by side", func(t *testing.T) {
+		t.Run("control plane", func(t *testing.T) { t.Parallel(); p.testControlPlane(ctx, t) })
+		t.Run("upstream extension", func(t *testing.T) { t.Parallel(); p.testUpstreamHooks(ctx, t) })
 		for _, s := range scenarios {
 			t.Run(s.pool.Name, func(t *testing.T) {
 				t.Parallel()
@@ -73,7 +85,7 @@ type poolScenario struct {
 	test func(ctx context.Context, t *testing.T, pool string)
 }
 
-// poolScenarios are in the order in which their pools are created.
-func (p *plane) poolScenarios() []poolScenario {
-	return p.remediationScenarios()
+// poolScenarios are in the order in which their pools are created. upstream is Cluster API's test extension.
+func (p *plane) poolScenarios(upstream string) []poolScenario {
+	return slices.Concat(p.remediationScenarios(), p.policyScenarios(), p.updaterScenarios(upstream))
 }
