@@ -229,8 +229,12 @@ mutants: ## Negate each condition of the packages that decide, or of PACKAGE, an
 	done
 	go run ./test/mutants bin/mutants $(MUTATED)
 
+.PHONY: conformance-mutants
+conformance-mutants: ## Remove each requirement of docs/conformance.md from the code, or those of ID, and fail where its test does not notice.
+	go run ./test/conformance mutants $(ID)
+
 .PHONY: test-long
-test-long: fuzz mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
+test-long: fuzz mutants conformance-mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
 	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
 	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
