@@ -70,6 +70,7 @@ type OperationStats struct {
 	Lied      bool   `json:"lied"`
 }
 
+// Stats reads what the updater has done.
 func (u *Updater) Stats(ctx context.Context, t *testing.T) UpdaterStats {
 	t.Helper()
 	code, body := u.ask(ctx, t, http.MethodGet, "/stats", nil)
