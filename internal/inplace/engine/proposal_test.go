@@ -78,3 +78,29 @@ func TestQuestionHasAllObjects(t *testing.T) {
 		}
 	}
 }
+
+// TestStrategyDecides holds that machines are replaced, though an updater covers the change, unless a
+// policy has the strategy ExternalUpdate.
+func TestStrategyDecides(t *testing.T) {
+	t.Parallel()
+	rolling := external(func(p *v1alpha1.UpdatePolicySpec) { p.Strategy, p.Fallback = v1alpha1.RollingUpdate, "" })
+	elsewhere := external(func(p *v1alpha1.UpdatePolicySpec) {
+		p.Targets = []v1alpha1.UpdateTarget{{ClusterName: "another"}}
+	})
+	for name, tt := range map[string]struct {
+		policy  v1alpha1.UpdatePolicySpec
+		inPlace bool
+	}{
+		"ExternalUpdate": {external(nil), true}, "RollingUpdate": {rolling, false}, "no policy": {elsewhere, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tt.policy, deployment(), machineSet("old", from))
+			w.updater("kubelet", 0, versionPatch)
+			answer, err := w.canUpdateSet(machineSet("old", from), machineSet("new", to))
+			if inPlace := len(answer.Patches.Machine.Data) > 0; err != nil || inPlace != tt.inPlace {
+				t.Errorf("in place: %v, want %v; the answer is %+v, error %v", inPlace, tt.inPlace, answer, err)
+			}
+		})
+	}
+}
