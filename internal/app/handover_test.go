@@ -83,3 +83,49 @@ func TestHandOverIsOfferedTheGroup(t *testing.T) {
 		t.Errorf("the group (-want +got)\n%s", diff)
 	}
 }
+
+// TestHandOverNamesTheControlPlane holds that an offer of a control plane machine names the object that
+// controls the live Machine.
+func TestHandOverNamesTheControlPlane(t *testing.T) {
+	t.Parallel()
+	offered := make(chan updatesv1.HandOverRequest, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request := updatesv1.HandOverRequest{}
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			t.Error(err)
+		}
+		offered <- request
+		_ = json.NewEncoder(w).Encode(updatesv1.HandOverResponse{ // The caller may be gone.
+			APIVersion: updatesv1.APIVersion, Kind: updatesv1.HandOverResponseKind, Accepted: true,
+		})
+	}))
+	t.Cleanup(server.Close)
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	const apiVersion, kind = "controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane"
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "cp-0", Labels: map[string]string{
+			clusterv1.ClusterNameLabel: porttest.UpdaterCluster, clusterv1.MachineControlPlaneLabel: "",
+		},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "cp", UID: "cp", Controller: new(true)}},
+	}}).Build()
+	opened, err := newUpdaterPool(live, "").Open(t.Context(), &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: "u"}, Spec: v1alpha1.UpdaterSpec{
+		Remote: &v1alpha1.RemoteUpdater{
+			Protocol: v1alpha1.HandOverProtocol, URL: server.URL,
+			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := types.NamespacedName{Namespace: "ns", Name: "cp-0"}
+	if _, err := opened.CanUpdateMachine(t.Context(), porttest.CanUpdateMachine(name, porttest.UpdaterFrom, porttest.UpdaterTo)); err != nil {
+		t.Fatal(err)
+	}
+	want := updatesv1.Owner{APIVersion: apiVersion, Kind: kind, Namespace: "ns", Name: "cp"}
+	if diff := cmp.Diff(want, (<-offered).Owner); diff != "" {
+		t.Errorf("the owner (-want +got)\n%s", diff)
+	}
+}

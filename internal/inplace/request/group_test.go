@@ -263,3 +263,14 @@ func TestReachedVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupBegins shows that an upgrade is in progress before the first machine is marked.
+func TestGroupBegins(t *testing.T) {
+	t.Parallel()
+	g := going(2)
+	g.Marks, g.Record = request.Marks{To: optionA, Status: request.Done, Release: optionB}, nil
+	v := request.DecideGroup(g)
+	if diff := cmp.Diff(request.Marks{To: optionA, Status: request.InProgress}, v.After.Marks); diff != "" || v.After.Record == nil {
+		t.Errorf("recorded is %+v (-want +got)\n%s", v.After.Record, diff)
+	}
+}

@@ -172,3 +172,16 @@ func TestStatusBetweenAttempts(t *testing.T) {
 		t.Errorf("recorded is %+v", d.machines[0].upgrade)
 	}
 }
+
+// TestTimeOfFailure holds the form of the time of the last failed attempt, which other programs read.
+func TestTimeOfFailure(t *testing.T) {
+	t.Parallel()
+	f := underWay(inplace.Updating, func(f *request.Machine, _ *request.Upgrade) {
+		f.Now = time.Date(2024, 11, 7, 13, 30, 0, 0, time.FixedZone("", 4*60*60))
+	})
+	p := *f.Upgrade.Progress
+	p.Phase = inplace.BackingOff
+	if got := request.Carried(f, &p).After.Marks.LastFailed; got != "Thu, 07 Nov 2024 09:30:00 +0000" {
+		t.Errorf("the time is %q", got)
+	}
+}
