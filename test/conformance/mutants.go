@@ -45,6 +45,8 @@ func (r requirement) run(ctx context.Context, root string, output *strings.Build
 	command := func(arguments ...string) *exec.Cmd {
 		c := exec.CommandContext(ctx, "go", append(arguments, "./"+pattern)...)
 		c.Dir, c.Stdout, c.Stderr = filepath.Join(root, module), output, output
+		// A random test keeps no input that only the mutant fails.
+		c.Env = append(os.Environ(), "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=1ms")
 		return c
 	}
 	// A mutant that does not compile proves nothing.
