@@ -110,7 +110,7 @@ define jobs
 endef
 LINT_JOBS := lint-root lint-lab lint-rest
 UNIT_JOBS := unit-root unit-lab unit-parts unit-house differential
-E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-remediation e2e-annotated e2e-devplane \
+E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-seeds e2e-annotated e2e-devplane \
 	e2e-hosts trust kubelets
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
 ifdef IN_ORDER
@@ -125,9 +125,9 @@ unit-lab: $(call after,e2e-chain e2e-inplace unit-root trust $(LINT_JOBS))
 unit-parts unit-house differential: $(call after,unit-lab)
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
-e2e-engine e2e-remediation: $(call after,e2e-chain e2e-inplace)
+e2e-engine e2e-seeds: $(call after,e2e-chain e2e-inplace)
 e2e-small: $(call after,e2e-engine)
-e2e-annotated: $(call after,e2e-remediation)
+e2e-annotated: $(call after,e2e-seeds)
 e2e-devplane: $(call after,e2e-annotated trust)
 e2e-hosts: $(call after,e2e-devplane kubelets)
 endif
@@ -167,16 +167,16 @@ E2E := env WINDLASS_E2E=1 WINDLASS_PROGRAMS=$(CURDIR)/bin GOGC=200 \
 e2e-chain:
 	@$(JOB) $(E2E) -v ./test/e2e/chain
 e2e-inplace:
-	@$(JOB) $(E2E) -v -skip '^TestRemediation$$' ./test/e2e/inplace
-e2e-remediation:
-	@$(JOB) $(E2E) -v -run '^TestRemediation$$' ./test/e2e/inplace
+	@$(JOB) $(E2E) -v ./test/e2e/inplace
+e2e-seeds:
+	@$(JOB) $(E2E) -v ./test/e2e/seeds
 e2e-engine:
 	@$(JOB) $(E2E) -v ./test/e2e/engine
 e2e-annotated:
 	@$(JOB) $(E2E) -v ./test/e2e/annotated
 # All packages that are no job of their own.
 e2e-small:
-	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|annotated|devplane|hosts)$$'); \
+	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|annotated|devplane|hosts|seeds)$$'); \
 	$(JOB) $(E2E) -v -p 1 $$packages
 e2e-devplane:
 	@$(JOB) $(E2E) -v ./test/e2e/devplane
@@ -229,8 +229,12 @@ mutants: ## Negate each condition of the packages that decide, or of PACKAGE, an
 	done
 	go run ./test/mutants bin/mutants $(MUTATED)
 
+.PHONY: conformance-mutants
+conformance-mutants: ## Remove each requirement of docs/conformance.md from the code, or those of ID, and fail where its test does not notice.
+	go run ./test/conformance mutants $(ID)
+
 .PHONY: test-long
-test-long: fuzz mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
+test-long: fuzz mutants conformance-mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
 	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
 	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)

@@ -209,6 +209,14 @@ func TestExtension(t *testing.T) {
 		eventually(t, "no conflict on "+name, func() bool { state, _ := api.ready(name); return state == "True Valid" })
 	}
 	eventually(t, "a plan again", func() bool { return strings.Contains(ask("v1.32.1"), plan) })
+	// Cluster API asks often. The answers come from a cache.
+	lists := api.listed()
+	for range 5 {
+		ask("v1.32.1")
+	}
+	if got := api.listed(); got != lists {
+		t.Errorf("5 answers took %d requests, want none", got-lists)
+	}
 	// Each change of state was written once: twice for stable after the first, the same for twin.
 	if _, patches := api.ready("stable"); patches != 5 {
 		t.Errorf("the statuses were written %d times, want 5", patches)

@@ -33,6 +33,7 @@ type graphAPI struct {
 	changed chan struct{}
 	log     []watchEvent
 	asked   map[string]struct{}
+	lists   int
 	patches int
 }
 
@@ -219,11 +220,19 @@ func (f *graphAPI) ready(name string) (state string, patches int) {
 	return strings.TrimSpace(state), f.patches
 }
 
+// listed returns how often the graphs were listed.
+func (f *graphAPI) listed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lists
+}
+
 func (f *graphAPI) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") == "" {
 		f.record("list upgradegraphs")
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		f.lists++
 		list := v1alpha1.UpgradeGraphList{TypeMeta: metav1.TypeMeta{APIVersion: "windlass.dev/v1alpha1", Kind: "UpgradeGraphList"}}
 		list.ResourceVersion = strconv.Itoa(f.version)
 		for _, g := range f.graphs {

@@ -1,6 +1,7 @@
 package inplace_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -37,6 +38,28 @@ func TestLine(t *testing.T) {
 		most := max(slots*int(time.Hour/inplace.PollQueue), machines*int(time.Hour/inplace.LongestQueue))
 		if least := min(machines, slots) * int(time.Hour/inplace.PollQueue) / 2; requests > most || requests < least {
 			t.Errorf("%d machines make %d requests in an hour, want %d to %d", machines, requests, least, most)
+		}
+	}
+}
+
+// TestFree holds how many machines an updater may choose: not more than maxInFlight leaves, and one
+// while no machine of the group has ended the update.
+func TestFree(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy inplace.Policy
+		others inplace.Others
+		want   int
+	}{
+		"no limit":               {want: math.MaxInt},
+		"a limit":                {inplace.Policy{MaxInFlight: 5}, inplace.Others{InFlight: 2}, 3},
+		"the limit is reached":   {inplace.Policy{MaxInFlight: 5}, inplace.Others{InFlight: 5}, 1},
+		"the first of a group":   {inplace.Policy{MaxInFlight: 5, Canary: 1}, inplace.Others{}, 1},
+		"after the first":        {inplace.Policy{MaxInFlight: 5, Canary: 1}, inplace.Others{InFlight: 1, Settled: true}, 4},
+		"the first has no limit": {inplace.Policy{Canary: 1}, inplace.Others{}, 1},
+	} {
+		if got := test.policy.Free(test.others); got != test.want {
+			t.Errorf("%s: %d machines may begin, want %d", name, got, test.want)
 		}
 	}
 }

@@ -308,6 +308,11 @@ func TestComputeRefuses(t *testing.T) {
 			source: plan.Response{ControlPlane: vs("v1.32.0 v1.33.0"), Workers: vs("v1.33.0 v1.32.0")}, rule: plan.RuleOrder, item: "workersUpgrades[1]", version: "v1.32.0", says: "from old to new",
 		},
 		{
+			name: "response: workers list goes back", controlPlane: "v1.30.0", groups: "a=v1.30.0", target: "v1.33.0",
+			source: plan.Response{ControlPlane: vs("v1.31.0 v1.32.0 v1.33.0"), Workers: vs("v1.32.0 v1.31.0 v1.33.0")},
+			rule:   plan.RuleOrder, item: "workersUpgrades[1]", version: "v1.31.0", says: "from old to new",
+		},
+		{
 			name: "response: builds in another order than the control plane's", controlPlane: "v1.31.0", groups: "a=v1.31.0", target: "v1.31.1+c",
 			source: plan.Response{ControlPlane: vs("v1.31.1+a v1.31.1+b v1.31.1+c"), Workers: vs("v1.31.1+b v1.31.1+a v1.31.1+c")},
 			rule:   plan.RuleOrder, item: "workersUpgrades[1]", version: "v1.31.1+a", says: "order of controlPlaneUpgrades",

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +22,7 @@ func (m mutant) change(content string) (string, error) {
 
 // run tests a requirement with its mutant, and reports whether the test notices. The files of the
 // repository stay as they are: the compiler gets the changed file as an overlay.
-func (r requirement) run(ctx context.Context, root string, output io.Writer) (noticed bool, err error) {
+func (r requirement) run(ctx context.Context, root string, output *strings.Builder) (noticed bool, err error) {
 	file := filepath.Join(root, r.Mutant.File)
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -46,15 +45,20 @@ func (r requirement) run(ctx context.Context, root string, output io.Writer) (no
 	command := func(arguments ...string) *exec.Cmd {
 		c := exec.CommandContext(ctx, "go", append(arguments, "./"+pattern)...)
 		c.Dir, c.Stdout, c.Stderr = filepath.Join(root, module), output, output
+		// A random test keeps no input that only the mutant fails.
+		c.Env = append(os.Environ(), "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=1ms")
 		return c
 	}
 	// A mutant that does not compile proves nothing.
-	if err := command("test", "-overlay", overlay, "-vet=off", "-run", "^$").Run(); err != nil {
+	if err := command("test", "-overlay", overlay, "-vet=off", "-c", "-o", os.DevNull).Run(); err != nil {
 		return false, fmt.Errorf("mutant %s cannot be tried: %w", r.ID, err)
 	}
 	err = command("test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-run", r.Test.pattern()).Run()
 	if _, failed := errors.AsType[*exec.ExitError](err); failed && ctx.Err() == nil {
 		return true, nil
+	}
+	if err == nil && strings.Contains(output.String(), "[no tests to run]") {
+		err = fmt.Errorf("requirement %s: no test is named %s", r.ID, r.Test)
 	}
 	return false, err
 }

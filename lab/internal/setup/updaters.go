@@ -31,6 +31,8 @@ type SimulatedUpdater struct {
 	// updater, to which Claims, Duration, FailureRate and StateFile belong.
 	Command []string
 	Dir     string
+	// Protocol is how such an updater is talked to; empty means the default.
+	Protocol v1alpha1.UpdaterProtocol
 	// Order is its place among other Updaters.
 	Order int32
 	// Claims are the fields that it covers, such as machine:/spec/version; none means just that one.
@@ -92,6 +94,7 @@ func (u SimulatedUpdater) object(port uint16, caBundle []byte) *v1alpha1.Updater
 			Order: u.Order,
 			Remote: &v1alpha1.RemoteUpdater{
 				URL: fmt.Sprintf("https://127.0.0.1:%d", port), CABundle: caBundle, TimeoutSeconds: u.TimeoutSeconds, FailurePolicy: u.FailurePolicy,
+				Protocol: u.Protocol,
 			},
 			Selector: u.Selector, Transitions: u.Transitions,
 		},

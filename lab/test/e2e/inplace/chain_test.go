@@ -21,6 +21,7 @@ import (
 	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/agree"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -28,7 +29,7 @@ import (
 type chain struct {
 	*plane
 	scenario demo.Scenario
-	updaters []*updater
+	updaters []*rig.Updater
 	// replicas is how many machines there are.
 	replicas int
 	start    string
@@ -70,13 +71,13 @@ func (p *plane) newChain(ctx context.Context, t *testing.T, workers int32, durat
 	}
 	for _, u := range s.InPlace.Updaters {
 		// Other tests on the plane have updaters of their own.
-		u.Selector = labelled(clusterv1.ClusterNameLabel, s.Cluster.Name)
+		u.Selector = rig.Labelled(clusterv1.ClusterNameLabel, s.Cluster.Name)
 		// The other one is done at once.
 		u.Duration = 0
 		if u.Name == "kubelet" {
 			u.Duration = duration
 		}
-		c.updaters = append(c.updaters, p.updater(ctx, t, u))
+		c.updaters = append(c.updaters, p.NewUpdater(ctx, t, u))
 	}
 	p.applyScenario(ctx, t, s)
 	return c
@@ -87,7 +88,7 @@ func (c *chain) await(ctx context.Context, t *testing.T, v string) {
 	t.Helper()
 	c.History.Await(ctx, t, "waiting for the chain's cluster at "+v, func() string {
 		cluster := &clusterv1.Cluster{}
-		if !c.get(ctx, t, c.scenario.Namespace, c.scenario.Cluster.Name, cluster) {
+		if !c.Cached(ctx, t, c.scenario.Namespace, c.scenario.Cluster.Name, cluster) {
 			return "there is no Cluster"
 		}
 		machines := &clusterv1.MachineList{}
@@ -98,12 +99,12 @@ func (c *chain) await(ctx context.Context, t *testing.T, v string) {
 			return fmt.Sprintf("there are %d machines of %d", len(machines.Items), c.replicas)
 		}
 		for i := range machines.Items {
-			if missing := notAt(&machines.Items[i], v); missing != "" {
+			if missing := rig.NotAt(&machines.Items[i], v); missing != "" {
 				return missing
 			}
 		}
 		hooks := cluster.Annotations[runtimev1.PendingHooksAnnotation]
-		if hooks != "" || conditionOf(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition) != "True" {
+		if hooks != "" || rig.ConditionOf(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition) != "True" {
 			return fmt.Sprintf("the topology is not reconciled (hooks %q): %+v", hooks, cluster.Status.Conditions)
 		}
 		return ""
@@ -114,7 +115,7 @@ func (c *chain) await(ctx context.Context, t *testing.T, v string) {
 func (c *chain) upgrade(ctx context.Context, t *testing.T, to version.Version, kills int) {
 	t.Helper()
 	c.await(ctx, t, c.start)
-	before := c.census(c.scenario.Namespace, nil)
+	before := c.Census(c.scenario.Namespace, nil)
 	c.steps = &stepLog{at: map[types.NamespacedName]string{}, sent: map[types.NamespacedName]int{}}
 	for _, f := range c.History.Machines(c.scenario.Namespace) {
 		c.steps.see(f)
@@ -134,7 +135,7 @@ func (c *chain) upgrade(ctx context.Context, t *testing.T, to version.Version, k
 	if killed < kills {
 		t.Errorf("the extension was killed %d times, want at least %d", killed, kills)
 	}
-	checkCensus(t, before, c.census(c.scenario.Namespace, nil))
+	rig.CheckCensus(t, before, c.Census(c.scenario.Namespace, nil))
 	c.checkSteps(ctx, t, to)
 }
 
@@ -143,7 +144,7 @@ func (c *chain) send(ctx context.Context, t *testing.T, to version.Version) {
 	t.Helper()
 	cluster := c.scenario.Cluster.DeepCopy()
 	cluster.Namespace = c.scenario.Namespace
-	patch(ctx, t, c.client, cluster, map[string]any{"spec": map[string]any{"topology": map[string]any{"version": to.String()}}})
+	rig.Patch(ctx, t, c.Client, cluster, map[string]any{"spec": map[string]any{"topology": map[string]any{"version": to.String()}}})
 }
 
 // simulate goes the rest of the way undisturbed, and compares that with its simulation.
@@ -153,7 +154,7 @@ func (c *chain) simulate(ctx context.Context, t *testing.T, from version.Version
 	before := agree.Cluster{NamespacedName: key, Windlass: c.Programs.Windlass, Kubeconfig: c.KubeconfigPath()}.Record(ctx, t, from.String(), to.String())
 	for _, u := range c.updaters {
 		// KubeadmControlPlane sometimes looks away for 5 s; the longer updates take, the less that is.
-		u.behave(ctx, t, `{"updater": {"duration": "2s"}}`)
+		u.Behave(ctx, t, `{"updater": {"duration": "2s"}}`)
 	}
 	earlier, began := len(c.History.Changes(key)), time.Now()
 	c.send(ctx, t, to)
@@ -169,7 +170,7 @@ func (c *chain) checkSteps(ctx context.Context, t *testing.T, to version.Version
 	c.steps.mu.Lock()
 	defer c.steps.mu.Unlock()
 	for _, u := range c.updaters {
-		done := u.stats(ctx, t)
+		done := u.Stats(ctx, t)
 		for name := range c.steps.at {
 			sent, machine := c.steps.sent[name], done.Machines[name.String()]
 			if sent == 0 || sent > int(minors) {
@@ -178,11 +179,11 @@ func (c *chain) checkSteps(ctx context.Context, t *testing.T, to version.Version
 			// An updater that is asked again to do what is done starts nothing; that it was asked shows in the operations.
 			if machine.Started != sent || machine.Completed != sent || len(machine.Operations) != sent {
 				t.Errorf("updater %s started %d updates of Machine %s and completed %d, want %d of each: %+v",
-					u.name, machine.Started, name, machine.Completed, sent, machine.Operations)
+					u.Name, machine.Started, name, machine.Completed, sent, machine.Operations)
 			}
 		}
 		if len(done.Machines) != len(c.steps.at) {
-			t.Errorf("updater %s was asked about %d machines, want %d", u.name, len(done.Machines), len(c.steps.at))
+			t.Errorf("updater %s was asked about %d machines, want %d", u.Name, len(done.Machines), len(c.steps.at))
 		}
 	}
 }
@@ -250,14 +251,14 @@ func (c *chain) kill(ctx context.Context, t *testing.T) (stop func() int) {
 // are older than spec.rollout.after is replaced machine by machine.
 func (c *chain) refuseRollout(ctx context.Context, t *testing.T) {
 	t.Helper()
-	before := c.census(c.scenario.Namespace, nil)
+	before := c.Census(c.scenario.Namespace, nil)
 	list := &controlplanev1.KubeadmControlPlaneList{}
 	if err := c.History.List(ctx, list, client.InNamespace(c.scenario.Namespace)); err != nil || len(list.Items) != 1 {
 		t.Fatalf("reading the control plane: %v, %d of them", err, len(list.Items))
 	}
 	controlPlane := &list.Items[0]
 	rollout := func(after any) {
-		patch(ctx, t, c.client, controlPlane.DeepCopy(), map[string]any{"spec": map[string]any{"rollout": map[string]any{"after": after}}})
+		rig.Patch(ctx, t, c.Client, controlPlane.DeepCopy(), map[string]any{"spec": map[string]any{"rollout": map[string]any{"after": after}}})
 	}
 	rollout(time.Now().UTC().Format(time.RFC3339))
 	c.History.Await(ctx, t, "waiting until the guard refuses to replace a control plane machine", func() string {
@@ -274,5 +275,18 @@ func (c *chain) refuseRollout(ctx context.Context, t *testing.T) {
 		return fmt.Sprintf("none of %d Events says so", len(events.Items))
 	})
 	rollout(nil)
-	checkCensus(t, before, c.census(c.scenario.Namespace, nil))
+	rig.CheckCensus(t, before, c.Census(c.scenario.Namespace, nil))
+}
+
+// applyScenario applies the objects of a scenario of the demo, and its Cluster.
+func (p *plane) applyScenario(ctx context.Context, t *testing.T, s demo.Scenario) {
+	t.Helper()
+	if err := setup.ApplyAll(ctx, p.Client, s.Namespace, s.Objects); err != nil {
+		t.Fatal(err)
+	}
+	cluster := s.Cluster.DeepCopy()
+	cluster.Namespace = s.Namespace
+	if err := setup.Apply(ctx, p.Client, cluster); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
 // fault is one way in which an updater misbehaves.
@@ -61,27 +62,27 @@ func faultPool(i int) string { return fmt.Sprintf("faults-%d", i) }
 // once the updater behaves, it is completed.
 func (p *plane) testFault(ctx context.Context, t *testing.T, f fault, pool string) {
 	t.Helper()
-	const from, to = firstVersion, "v1.31.1"
-	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool), TimeoutSeconds: 1})
-	misbehave := func() { u.behave(ctx, t, f.behaviour) }
-	behave := func(mode string) { u.behave(ctx, t, fmt.Sprintf(`{"updater": {"mode": %q}}`, mode)) }
+	const from, to = rig.FirstVersion, "v1.31.1"
+	u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: rig.Labelled("pool", pool), TimeoutSeconds: 1})
+	misbehave := func() { u.Behave(ctx, t, f.behaviour) }
+	behave := func(mode string) { u.Behave(ctx, t, fmt.Sprintf(`{"updater": {"mode": %q}}`, mode)) }
 	if f.wrongCA {
 		other := foreignCA(t)
 		var right []byte
-		misbehave = func() { right = u.trust(ctx, t, other) }
-		behave = func(string) { u.trust(ctx, t, right) }
+		misbehave = func() { right = u.Trust(ctx, t, other) }
+		behave = func(string) { u.Trust(ctx, t, right) }
 	}
-	uid := p.onlyMachine(ctx, t, pool).UID
+	uid := p.OnlyMachine(ctx, t, pool).UID
 	// Until it misbehaves, the updater works without end: no update is over before anybody looks.
-	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
+	u.Behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
 	if f.decision != "" {
 		misbehave()
 	}
-	p.send(ctx, t, pool, to)
+	p.Send(ctx, t, pool, to)
 	if f.decision != "" {
-		p.blockedOwner(ctx, t, pool, func(c *metav1.Condition) bool { return c.Reason == f.reason && strings.Contains(c.Message, f.decision) })
-		if m := p.onlyMachine(ctx, t, pool); marked(m) || m.Spec.Version != from {
-			t.Errorf("nothing was decided, but the Machine is at %s, marked as updating: %t", m.Spec.Version, marked(m))
+		p.BlockedOwner(ctx, t, pool, func(c *metav1.Condition) bool { return c.Reason == f.reason && strings.Contains(c.Message, f.decision) })
+		if m := p.OnlyMachine(ctx, t, pool); rig.Marked(m) || m.Spec.Version != from {
+			t.Errorf("nothing was decided, but the Machine is at %s, marked as updating: %t", m.Spec.Version, rig.Marked(m))
 		}
 		next := "Stall"
 		if f.update == "" {
@@ -89,21 +90,21 @@ func (p *plane) testFault(ctx context.Context, t *testing.T, f fault, pool strin
 		}
 		behave(next)
 		// Cluster API asks again at once where the MachineDeployment changes.
-		annotate(ctx, t, p.client, machineDeployment(pool), map[string]any{"example.com/ask-again": to})
+		rig.AnnotateObject(ctx, t, p.Client, rig.MachineDeployment(pool), map[string]any{"example.com/ask-again": to})
 	}
 	if f.update != "" {
 		p.testFaultyUpdate(ctx, t, f, pool, from, misbehave)
 		behave("Normal")
-		u.behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
+		u.Behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
 		p.attemptTimeout(ctx, t, pool, patientSeconds)
-		annotate(ctx, t, p.client, p.onlyMachine(ctx, t, pool), map[string]any{v1alpha1.UpdateRetryAnnotation: ""})
+		rig.AnnotateObject(ctx, t, p.Client, p.OnlyMachine(ctx, t, pool), map[string]any{v1alpha1.UpdateRetryAnnotation: ""})
 	}
-	p.awaitPool(ctx, t, pool, to, 1)
-	m := p.onlyMachine(ctx, t, pool)
+	p.AwaitPool(ctx, t, pool, to, 1)
+	m := p.OnlyMachine(ctx, t, pool)
 	if m.UID != uid {
 		t.Errorf("the Machine is another one")
 	}
-	if c := blocked(m.Status.Conditions); c != nil {
+	if c := rig.Blocked(m.Status.Conditions); c != nil {
 		t.Errorf("the Machine still says that its update does not go on: %+v", c)
 	}
 }
@@ -111,14 +112,14 @@ func (p *plane) testFault(ctx context.Context, t *testing.T, f fault, pool strin
 // testFaultyUpdate has the updater misbehave while it is to update a machine.
 func (p *plane) testFaultyUpdate(ctx context.Context, t *testing.T, f fault, pool, from string, misbehave func()) {
 	t.Helper()
-	p.awaitMachine(ctx, t, pool, "waiting for the updater to work", func(m *clusterv1.Machine) string {
-		if progress := progressOf(m); progress == nil || progress.Phase != inplace.Updating {
+	p.AwaitMachine(ctx, t, pool, "waiting for the updater to work", func(m *clusterv1.Machine) string {
+		if progress := rig.ProgressOf(m); progress == nil || progress.Phase != inplace.Updating {
 			return fmt.Sprintf("the progress is %+v", progress)
 		}
 		return ""
 	})
 	misbehave()
-	p.awaitMachine(ctx, t, pool, "waiting until the Machine says what is wrong", func(m *clusterv1.Machine) string {
+	p.AwaitMachine(ctx, t, pool, "waiting until the Machine says what is wrong", func(m *clusterv1.Machine) string {
 		for _, c := range m.Status.Conditions {
 			if c.Type == clusterv1.MachineUpdatingCondition && strings.Contains(c.Message, f.update) {
 				return ""
@@ -128,11 +129,11 @@ func (p *plane) testFaultyUpdate(ctx context.Context, t *testing.T, f fault, poo
 	})
 	// An edit counts at once: the time of the attempt is over.
 	p.attemptTimeout(ctx, t, pool, 1)
-	m := p.awaitFailed(ctx, t, pool, 1)
-	if !marked(m) || m.Status.NodeInfo.KubeletVersion != from {
-		t.Errorf("the update has failed, but the kubelet is at %s; marked as updating: %t", m.Status.NodeInfo.KubeletVersion, marked(m))
+	m := p.AwaitFailed(ctx, t, pool, 1)
+	if !rig.Marked(m) || m.Status.NodeInfo.KubeletVersion != from {
+		t.Errorf("the update has failed, but the kubelet is at %s; marked as updating: %t", m.Status.NodeInfo.KubeletVersion, rig.Marked(m))
 	}
-	text := blocked(m.Status.Conditions).Message
+	text := rig.Blocked(m.Status.Conditions).Message
 	if !strings.Contains(text, fmt.Sprintf("updater %q", pool)) || !strings.Contains(text, v1alpha1.UpdateRetryAnnotation) {
 		t.Errorf("the Machine does not say which updater failed, and what to do: %s", text)
 	}
@@ -143,8 +144,8 @@ const patientSeconds = 600
 
 func (p *plane) attemptTimeout(ctx context.Context, t *testing.T, pool string, seconds int) {
 	t.Helper()
-	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: poolsCluster, Name: pool}}
-	patch(ctx, t, p.client, policy, map[string]any{"spec": map[string]any{"attemptTimeoutSeconds": seconds}})
+	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: rig.PoolsCluster, Name: pool}}
+	rig.Patch(ctx, t, p.Client, policy, map[string]any{"spec": map[string]any{"attemptTimeoutSeconds": seconds}})
 }
 
 // foreignCA makes a CA that has signed nothing on any plane.

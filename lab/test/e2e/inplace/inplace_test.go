@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -25,19 +24,19 @@ func TestInPlace(t *testing.T) {
 		workers, duration, kills, to = 3, 2*time.Second, manyKills, demo.DefaultTarget()
 	}
 	c := p.newChain(ctx, t, workers, duration)
-	pools := []pool{
+	pools := []rig.Pool{
 		{Name: "retry", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1}},
 		{Name: "uncovered", Replicas: 1, MaxUnavailable: 1},
 		{Name: "drained", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{Drain: true}},
-		{Name: "flight-a", Replicas: 3, MaxUnavailable: 3},
-		{Name: "flight-b", Replicas: 3, MaxUnavailable: 3},
+		{Name: "flight-a", Replicas: 3, MaxUnavailable: 3, NoPolicy: true},
+		{Name: "flight-b", Replicas: 3, MaxUnavailable: 3, NoPolicy: true},
 	}
 	for i := range faults() {
-		pools = append(pools, pool{
+		pools = append(pools, rig.Pool{
 			Name: faultPool(i), Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1, AttemptTimeoutSeconds: patientSeconds},
 		})
 	}
-	p.createPools(ctx, t, poolsCluster, pools)
+	p.CreatePools(ctx, t, rig.PoolsCluster, pools)
 
 	t.Run("chain", func(t *testing.T) { c.upgrade(ctx, t, to, kills) })
 	if to != demo.DefaultTarget() {
@@ -45,9 +44,9 @@ func TestInPlace(t *testing.T) {
 	}
 	t.Run("rollout that no hook is asked about", func(t *testing.T) { c.refuseRollout(ctx, t) })
 	for _, pool := range pools {
-		p.awaitPool(ctx, t, pool.Name, firstVersion, int(pool.Replicas))
+		p.AwaitPool(ctx, t, pool.Name, rig.FirstVersion, int(pool.Replicas))
 	}
-	before := p.census(poolsCluster, nil)
+	before := p.Census(rig.PoolsCluster, nil)
 	t.Run("pools", func(t *testing.T) {
 		for i, f := range faults() {
 			t.Run(f.name, func(t *testing.T) { t.Parallel(); p.testFault(ctx, t, f, faultPool(i)) })
@@ -57,9 +56,5 @@ func TestInPlace(t *testing.T) {
 		t.Run("drain", func(t *testing.T) { t.Parallel(); p.testDrain(ctx, t) })
 		t.Run("in flight", func(t *testing.T) { t.Parallel(); p.testInFlight(ctx, t) })
 	})
-	checkCensus(t, before, p.census(poolsCluster, nil))
-}
-
-func labelled(key, value string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+	rig.CheckCensus(t, before, p.Census(rig.PoolsCluster, nil))
 }

@@ -7,21 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
@@ -56,7 +48,6 @@ func long() bool { return os.Getenv("WINDLASS_LONG") == "1" }
 // plane is a plane on which the extension runs, its guard included.
 type plane struct {
 	*rig.Plane
-	client client.WithWatch
 }
 
 // start starts a plane that ends with the test. Its context ends with the test's time.
@@ -71,29 +62,5 @@ func start(t *testing.T) (context.Context, *plane) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
 	t.Cleanup(cancel)
-	p := &plane{Plane: rig.Start(ctx, t, setup.EngineStock)}
-	p.client = p.Client
-	if err := setup.Register(ctx, p.Plane.Plane, p.Programs.Windlass); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.History.Include(ctx, &clusterv1.MachineSet{}, &eventsv1.Event{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}); err != nil {
-		t.Fatal(err)
-	}
-	return ctx, p
-}
-
-// namespace makes a namespace.
-func (p *plane) namespace(ctx context.Context, t *testing.T, name string) {
-	t.Helper()
-	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// inside is an HTTP client that reaches the plane's own addresses.
-func (p *plane) inside(transport *http.Transport) *http.Client {
-	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return p.DialContext(ctx, network, address)
-	}
-	return &http.Client{Transport: transport}
+	return ctx, &plane{rig.StartWithExtension(ctx, t, setup.EngineStock)}
 }

@@ -3,7 +3,6 @@ package inplace_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,87 +18,45 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
 // flightPrefix begins the names of the pools that share a policy.
 const flightPrefix = "flight-"
 
-// onlyMachine returns a pool's only Machine.
-func (p *plane) onlyMachine(ctx context.Context, t *testing.T, pool string) *clusterv1.Machine {
-	t.Helper()
-	machines := p.machinesOf(ctx, t, poolsCluster, pool)
-	if len(machines) != 1 {
-		t.Fatalf("pool %s has %d machines, want 1", pool, len(machines))
-	}
-	return &machines[0]
-}
-
-// awaitMachine waits until check returns "" for a pool's only Machine.
-func (p *plane) awaitMachine(ctx context.Context, t *testing.T, pool, what string, check func(*clusterv1.Machine) string) *clusterv1.Machine {
-	t.Helper()
-	var found *clusterv1.Machine
-	p.History.Await(ctx, t, what, func() string {
-		machines := p.machinesOf(ctx, t, poolsCluster, pool)
-		if len(machines) != 1 {
-			return fmt.Sprintf("pool %s has %d machines", pool, len(machines))
-		}
-		found = &machines[0]
-		return check(found)
-	})
-	return found
-}
-
-// awaitFailed waits until the update of a pool's only Machine has failed for good, for the n-th time.
-func (p *plane) awaitFailed(ctx context.Context, t *testing.T, pool string, n int) *clusterv1.Machine {
-	t.Helper()
-	return p.awaitMachine(ctx, t, pool, "waiting for the final failure of the update of "+pool, func(m *clusterv1.Machine) string {
-		c, progress := blocked(m.Status.Conditions), progressOf(m)
-		if c == nil || c.Reason != v1alpha1.UpdateFailedReason || progress == nil || progress.Phase != inplace.Failed || progress.Operations < n {
-			return fmt.Sprintf("its condition is %+v, its progress %+v", c, progress)
-		}
-		return ""
-	})
-}
-
-// marked reports whether Cluster API has marked a Machine as updating.
-func marked(m *clusterv1.Machine) bool {
-	_, is := m.Annotations[clusterv1.UpdateInProgressAnnotation]
-	return is
-}
-
 // testRetry sees a failed update wait for a person: one who asks for a retry, then one who asks to abandon it.
 func (p *plane) testRetry(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const pool = "retry"
-	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
-	u.behave(ctx, t, `{"updater": {"mode": "Fail"}}`)
-	p.send(ctx, t, pool, "v1.31.1")
-	m := p.awaitFailed(ctx, t, pool, 1)
-	if text := blocked(m.Status.Conditions).Message; !strings.Contains(text, `updater "retry"`) || !strings.Contains(text, "as it was told to") ||
+	u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: rig.Labelled("pool", pool)})
+	u.Behave(ctx, t, `{"updater": {"mode": "Fail"}}`)
+	p.Send(ctx, t, pool, "v1.31.1")
+	m := p.AwaitFailed(ctx, t, pool, 1)
+	if text := rig.Blocked(m.Status.Conditions).Message; !strings.Contains(text, `updater "retry"`) || !strings.Contains(text, "as it was told to") ||
 		!strings.Contains(text, v1alpha1.UpdateRetryAnnotation) {
 		t.Errorf("the Machine does not say which updater failed, why, and what to do: %s", text)
 	}
 
-	annotate(ctx, t, p.client, m, map[string]any{v1alpha1.UpdateRetryAnnotation: ""})
-	m = p.awaitFailed(ctx, t, pool, 2)
+	rig.AnnotateObject(ctx, t, p.Client, m, map[string]any{v1alpha1.UpdateRetryAnnotation: ""})
+	m = p.AwaitFailed(ctx, t, pool, 2)
 	if _, is := m.Annotations[v1alpha1.UpdateRetryAnnotation]; is {
 		t.Error("the wish for a retry is still there though it was granted")
 	}
 
 	// While the MachineDeployment desires just this version, to abandon the update would make the Machine count as up to date.
-	annotate(ctx, t, p.client, m, map[string]any{v1alpha1.UpdateAbandonAnnotation: ""})
-	u.behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
-	p.send(ctx, t, pool, "v1.31.2")
-	p.awaitPool(ctx, t, pool, "v1.31.2", 1)
-	m = p.onlyMachine(ctx, t, pool)
+	rig.AnnotateObject(ctx, t, p.Client, m, map[string]any{v1alpha1.UpdateAbandonAnnotation: ""})
+	u.Behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
+	p.Send(ctx, t, pool, "v1.31.2")
+	p.AwaitPool(ctx, t, pool, "v1.31.2", 1)
+	m = p.OnlyMachine(ctx, t, pool)
 	if _, is := m.Annotations[v1alpha1.UpdateAbandonAnnotation]; is {
 		t.Error("the wish to abandon the update is still there though it was granted")
 	}
-	if c := blocked(m.Status.Conditions); c != nil {
+	if c := rig.Blocked(m.Status.Conditions); c != nil {
 		t.Errorf("the Machine still says that its update does not go on: %+v", c)
 	}
 	name := client.ObjectKeyFromObject(m).String()
-	if done := u.stats(ctx, t).Machines[name]; done.Completed != 1 || done.Started != 3 {
+	if done := u.Stats(ctx, t).Machines[name]; done.Completed != 1 || done.Started != 3 {
 		t.Errorf("the updater completed %d updates of %d that it started, want 1 of 3: %+v", done.Completed, done.Started, done.Operations)
 	}
 }
@@ -109,21 +65,21 @@ func (p *plane) testRetry(ctx context.Context, t *testing.T) {
 func (p *plane) testUncovered(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const pool = "uncovered"
-	p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
+	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: rig.Labelled("pool", pool)})
 	template := func(name string) {
-		patch(ctx, t, p.client, machineDeployment(pool), map[string]any{
+		rig.Patch(ctx, t, p.Client, rig.MachineDeployment(pool), map[string]any{
 			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"infrastructureRef": map[string]any{"name": name}}}},
 		})
 	}
 	template("worker-slow")
-	c := p.blockedOwner(ctx, t, pool, func(c *metav1.Condition) bool { return c.Reason == v1alpha1.NotCoveredReason })
+	c := p.BlockedOwner(ctx, t, pool, func(c *metav1.Condition) bool { return c.Reason == v1alpha1.NotCoveredReason })
 	const path = "/spec/template/spec/backend/inMemory/vm/provisioning/startupDuration"
 	if !strings.Contains(c.Message, path) {
 		t.Errorf("the MachineDeployment does not name %s: %s", path, c.Message)
 	}
 	p.History.Await(ctx, t, "waiting for the Event", func() string {
 		events := &eventsv1.EventList{}
-		if err := p.History.List(ctx, events, client.InNamespace(poolsCluster)); err != nil {
+		if err := p.History.List(ctx, events, client.InNamespace(rig.PoolsCluster)); err != nil {
 			return err.Error()
 		}
 		for i := range events.Items {
@@ -134,11 +90,11 @@ func (p *plane) testUncovered(ctx context.Context, t *testing.T) {
 		}
 		return fmt.Sprintf("none of %d Events says so", len(events.Items))
 	})
-	m := p.onlyMachine(ctx, t, pool)
-	if marked(m) || m.Status.Phase != string(clusterv1.MachinePhaseRunning) {
-		t.Errorf("the Machine is in phase %s, marked as updating: %t", m.Status.Phase, marked(m))
+	m := p.OnlyMachine(ctx, t, pool)
+	if rig.Marked(m) || m.Status.Phase != string(clusterv1.MachinePhaseRunning) {
+		t.Errorf("the Machine is in phase %s, marked as updating: %t", m.Status.Phase, rig.Marked(m))
 	}
-	err := p.client.Delete(ctx, m.DeepCopy())
+	err := p.Client.Delete(ctx, m.DeepCopy())
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), v1alpha1.AllowReplacementAnnotation) {
 		t.Fatalf("deleting the Machine by hand gave %v, want a refusal that says how to permit it", err)
 	}
@@ -147,14 +103,14 @@ func (p *plane) testUncovered(ctx context.Context, t *testing.T) {
 	template("worker")
 	p.History.Await(ctx, t, "waiting until the MachineDeployment is not blocked any more", func() string {
 		object := &clusterv1.MachineDeployment{}
-		p.get(ctx, t, poolsCluster, pool, object)
-		if c := blocked(object.Status.Conditions); c != nil {
+		p.Cached(ctx, t, rig.PoolsCluster, pool, object)
+		if c := rig.Blocked(object.Status.Conditions); c != nil {
 			return "it says " + c.Message
 		}
 		return ""
 	})
-	p.send(ctx, t, pool, "v1.31.1")
-	p.awaitPool(ctx, t, pool, "v1.31.1", 1)
+	p.Send(ctx, t, pool, "v1.31.1")
+	p.AwaitPool(ctx, t, pool, "v1.31.1", 1)
 }
 
 // testInFlight sees that no more machines than the policy allows are updated at once, over two MachineDeployments both of
@@ -163,27 +119,27 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const most = 2
 	pools := []v1alpha1.MachineDeploymentName{flightPrefix + "a", flightPrefix + "b"}
-	p.createPolicy(ctx, t, poolsCluster, "flight", v1alpha1.UpdatePolicySpec{
-		Strategy: v1alpha1.ExternalUpdate, MaxInFlight: most, Targets: []v1alpha1.UpdateTarget{{ClusterName: poolsCluster, MachineDeployments: pools}},
+	p.CreatePolicy(ctx, t, rig.PoolsCluster, "flight", v1alpha1.UpdatePolicySpec{
+		Strategy: v1alpha1.ExternalUpdate, MaxInFlight: most, Targets: []v1alpha1.UpdateTarget{{ClusterName: rig.PoolsCluster, MachineDeployments: pools}},
 	})
-	u := p.updater(ctx, t, setup.SimulatedUpdater{
+	u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{
 		Name: "flight",
 		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key: "pool", Operator: metav1.LabelSelectorOpIn, Values: []string{string(pools[0]), string(pools[1])},
 		}}},
 	})
-	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
+	u.Behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
 	var mu sync.Mutex
 	under, peak, waited := map[string]bool{}, 0, false
 	canaries := canaries{under: map[string]map[string]bool{}, ended: map[string]bool{}}
 	p.History.OnFact(func(f history.Fact) {
-		m := machineOf(f)
-		if m == nil || !strings.HasPrefix(m.Labels["pool"], flightPrefix) || m.Namespace != poolsCluster {
+		m := rig.MachineOf(f)
+		if m == nil || !strings.HasPrefix(m.Labels["pool"], flightPrefix) || m.Namespace != rig.PoolsCluster {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		under[m.Name] = progressOf(m) != nil
+		under[m.Name] = rig.ProgressOf(m) != nil
 		canaries.note(t, m)
 		now := 0
 		for _, is := range under {
@@ -197,7 +153,7 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 		}
 	})
 	for _, name := range pools {
-		p.send(ctx, t, string(name), "v1.31.1")
+		p.Send(ctx, t, string(name), "v1.31.1")
 	}
 	// Nothing ends before as many as may are under way, and another one waits.
 	p.History.Await(ctx, t, "waiting until the limit is reached", func() string {
@@ -208,9 +164,9 @@ func (p *plane) testInFlight(ctx context.Context, t *testing.T) {
 		}
 		return ""
 	})
-	u.behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
+	u.Behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
 	for _, name := range pools {
-		p.awaitPool(ctx, t, string(name), "v1.31.1", 3)
+		p.AwaitPool(ctx, t, string(name), "v1.31.1", 3)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -236,7 +192,7 @@ func (c canaries) note(t *testing.T, m *clusterv1.Machine) {
 		c.under[pool] = map[string]bool{}
 	}
 	switch {
-	case progressOf(m) != nil:
+	case rig.ProgressOf(m) != nil:
 		c.under[pool][m.Name] = true
 	case c.under[pool][m.Name]:
 		c.ended[pool] = true
@@ -251,9 +207,9 @@ func (c canaries) note(t *testing.T, m *clusterv1.Machine) {
 func (p *plane) testDrain(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const pool = "drained"
-	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool), Transitions: v1alpha1.Transitions{NeedsDrain: true}})
-	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
-	workload := p.workload(ctx, t, poolsCluster)
+	u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: rig.Labelled("pool", pool), Transitions: v1alpha1.Transitions{NeedsDrain: true}})
+	u.Behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
+	workload := p.Workload(ctx, t, rig.PoolsCluster)
 	unschedulable := func(m *clusterv1.Machine) bool {
 		node := &corev1.Node{}
 		if err := workload.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node); err != nil {
@@ -261,12 +217,12 @@ func (p *plane) testDrain(ctx context.Context, t *testing.T) {
 		}
 		return node.Spec.Unschedulable
 	}
-	if unschedulable(p.onlyMachine(ctx, t, pool)) {
+	if unschedulable(p.OnlyMachine(ctx, t, pool)) {
 		t.Fatal("the node is cordoned before its update")
 	}
-	p.send(ctx, t, pool, "v1.31.1")
-	m := p.awaitMachine(ctx, t, pool, "waiting for the updater to work on a drained node", func(m *clusterv1.Machine) string {
-		if progress := progressOf(m); progress == nil || progress.Phase != inplace.Updating || !progress.Cordoned {
+	p.Send(ctx, t, pool, "v1.31.1")
+	m := p.AwaitMachine(ctx, t, pool, "waiting for the updater to work on a drained node", func(m *clusterv1.Machine) string {
+		if progress := rig.ProgressOf(m); progress == nil || progress.Phase != inplace.Updating || !progress.Cordoned {
 			return fmt.Sprintf("the progress is %+v", progress)
 		}
 		return ""
@@ -274,30 +230,9 @@ func (p *plane) testDrain(ctx context.Context, t *testing.T) {
 	if !unschedulable(m) {
 		t.Error("the node is not cordoned while it is being updated")
 	}
-	u.behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
-	p.awaitPool(ctx, t, pool, "v1.31.1", 1)
+	u.Behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
+	p.AwaitPool(ctx, t, pool, "v1.31.1", 1)
 	if unschedulable(m) {
 		t.Error("the node is still cordoned after its update")
 	}
-}
-
-// workload returns a client for a workload cluster, whose API server only the plane's own processes reach directly.
-func (p *plane) workload(ctx context.Context, t *testing.T, cluster string) client.Client {
-	t.Helper()
-	secret := &corev1.Secret{}
-	if err := p.client.Get(ctx, client.ObjectKey{Namespace: cluster, Name: cluster + "-kubeconfig"}, secret); err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return p.DialContext(ctx, network, address)
-	}
-	c, err := client.New(config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

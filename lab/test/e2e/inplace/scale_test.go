@@ -25,6 +25,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
 const (
@@ -41,18 +42,18 @@ func TestHundred(t *testing.T) {
 		t.Skip("set WINDLASS_LONG=1 to update a hundred machines at once")
 	}
 	ctx, p := start(t)
-	many := pool{Name: "many", Replicas: manyMachines, MaxUnavailable: manyMachines, Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: manyMachines}}
-	p.updater(ctx, t, setup.SimulatedUpdater{Name: many.Name, Selector: labelled("pool", many.Name), Duration: 5 * time.Second})
-	p.createPools(ctx, t, poolsCluster, []pool{many})
-	p.awaitPool(ctx, t, many.Name, firstVersion, manyMachines)
+	many := rig.Pool{Name: "many", Replicas: manyMachines, MaxUnavailable: manyMachines, Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: manyMachines}}
+	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: many.Name, Selector: rig.Labelled("pool", many.Name), Duration: 5 * time.Second})
+	p.CreatePools(ctx, t, rig.PoolsCluster, []rig.Pool{many})
+	p.AwaitPool(ctx, t, many.Name, rig.FirstVersion, manyMachines)
 	p.awaitStatus(ctx, t, many.Name, manyMachines)
-	before := p.census(poolsCluster, nil)
+	before := p.Census(rig.PoolsCluster, nil)
 	writes, ours := p.serverWrites(ctx, t), p.extensionWrites(ctx, t)
 	began := time.Now()
-	p.send(ctx, t, many.Name, "v1.31.1")
-	p.awaitPool(ctx, t, many.Name, "v1.31.1", manyMachines)
+	p.Send(ctx, t, many.Name, "v1.31.1")
+	p.AwaitPool(ctx, t, many.Name, "v1.31.1", manyMachines)
 	took := time.Since(began)
-	checkCensus(t, before, p.census(poolsCluster, nil))
+	rig.CheckCensus(t, before, p.Census(rig.PoolsCluster, nil))
 
 	all := difference(p.serverWrites(ctx, t), writes)
 	added := p.extensionWrites(ctx, t) - ours
@@ -75,7 +76,7 @@ func (p *plane) awaitStatus(ctx context.Context, t *testing.T, name string, repl
 	t.Helper()
 	p.History.Await(ctx, t, "waiting for the status of the MachineSets of "+name, func() string {
 		sets := &clusterv1.MachineSetList{}
-		if err := p.History.List(ctx, sets, client.InNamespace(poolsCluster), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: name}); err != nil {
+		if err := p.History.List(ctx, sets, client.InNamespace(rig.PoolsCluster), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: name}); err != nil {
 			return err.Error()
 		}
 		have, available := int32(0), int32(0)
@@ -141,7 +142,7 @@ func (p *plane) extensionWrites(ctx context.Context, t *testing.T) float64 {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	httpClient := p.inside(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}})
+	httpClient := p.Inside(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}})
 	address := fmt.Sprintf("https://127.0.0.1:%d/metrics", p.extension(ctx, t).Ports[setup.MetricsPort])
 	sum := 0.0
 	for _, s := range scrape(ctx, t, httpClient, address, "rest_client_requests_total") {

@@ -12,9 +12,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
@@ -36,6 +39,20 @@ type Plane struct {
 func Start(ctx context.Context, t *testing.T, engine setup.Engine) *Plane {
 	t.Helper()
 	return start(ctx, t, func(executable, _ string) []devplane.Child { return engine.Children(executable) })
+}
+
+// StartWithExtension is Start, with the extension and its guard.
+func StartWithExtension(ctx context.Context, t *testing.T, engine setup.Engine) *Plane {
+	t.Helper()
+	p := Start(ctx, t, engine)
+	if err := setup.Register(ctx, p.Plane, p.Programs.Windlass); err != nil {
+		t.Fatal(err)
+	}
+	err := p.History.Include(ctx, &clusterv1.MachineSet{}, &eventsv1.Event{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // StartAs is Start where the engine's process has a name and arguments of its own; such a plane's engine cannot be switched.

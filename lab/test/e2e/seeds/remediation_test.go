@@ -1,4 +1,4 @@
-package inplace_test
+package seeds_test
 
 import (
 	"context"
@@ -15,13 +15,11 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
-const (
-	// brokenCondition is what the MachineHealthChecks of this test look at.
-	brokenCondition = "example.com/Broken"
-	nextVersion     = "v1.31.1"
-)
+// brokenCondition is what the MachineHealthChecks of this test look at.
+const brokenCondition = "example.com/Broken"
 
 // way is one of the two ways to ask for an update.
 type way struct {
@@ -33,55 +31,49 @@ type way struct {
 	replacement string
 }
 
-// TestRemediation updates machines that MachineHealthChecks look after, both by Cluster API's hooks
-// and by annotation. A machine that turns unhealthy in the middle is replaced after the end, and
-// one whose update failed finally is replaced once.
-//
-//nolint:tparallel // It must not begin beside another plane.
-func TestRemediation(t *testing.T) {
-	ctx, p := start(t)
+// remediationScenarios have machines updated that MachineHealthChecks look after, both by Cluster
+// API's hooks and by annotation. A machine that turns unhealthy in the middle is replaced after the
+// end, and one whose update failed finally is replaced once.
+func (p *plane) remediationScenarios() []poolScenario {
 	ways := []way{
 		{
 			name: "hook", replacement: nextVersion,
 			ask: func(ctx context.Context, t *testing.T, pool string) {
 				t.Helper()
-				p.send(ctx, t, pool, nextVersion)
+				p.Send(ctx, t, pool, nextVersion)
 			},
 			atWork: func(m *clusterv1.Machine) string {
 				return missing(m, v1alpha1.UpdateProgressAnnotation, `"phase":"Updating"`)
 			},
 		},
 		{
-			name: "annotation", replacement: firstVersion,
+			name: "annotation", replacement: rig.FirstVersion,
 			ask: func(ctx context.Context, t *testing.T, pool string) {
 				t.Helper()
 				to := v1alpha1.DefaultInPlaceUpgradePrefix + v1alpha1.InPlaceUpgradeTo
-				annotate(ctx, t, p.client, p.onlyMachine(ctx, t, pool), map[string]any{to: "version=" + nextVersion})
+				rig.AnnotateObject(ctx, t, p.Client, p.OnlyMachine(ctx, t, pool), map[string]any{to: "version=" + nextVersion})
 			},
 			atWork: func(m *clusterv1.Machine) string {
 				return missing(m, v1alpha1.InPlaceUpgradeAnnotation, `"phase":"Updating"`)
 			},
 		},
 	}
-	var pools []pool
+	var scenarios []poolScenario
 	for _, w := range ways {
-		for _, story := range []string{"pauses", "fails"} {
-			pools = append(pools, pool{Name: w.name + "-" + story, Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{
+		for story, test := range map[string]func(context.Context, *testing.T, way, string){"pauses": p.testPauses, "fails": p.testReplacedOnce} {
+			pool := rig.Pool{Name: w.name + "-" + story, Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{
 				Fallback: v1alpha1.FallbackNone, MaxAttempts: 1, OnFailure: v1alpha1.FailureRemediate,
+			}}
+			scenarios = append(scenarios, poolScenario{pool, func(ctx context.Context, t *testing.T, pool string) {
+				t.Helper()
+				if err := p.Client.Create(ctx, healthCheck(pool)); err != nil {
+					t.Fatal(err)
+				}
+				test(ctx, t, w, pool)
 			}})
 		}
 	}
-	p.createPools(ctx, t, poolsCluster, pools)
-	for _, pool := range pools {
-		p.awaitPool(ctx, t, pool.Name, firstVersion, 1)
-		if err := p.client.Create(ctx, healthCheck(pool.Name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, w := range ways {
-		t.Run(w.name+" pauses", func(t *testing.T) { t.Parallel(); p.testPauses(ctx, t, w, w.name+"-pauses") })
-		t.Run(w.name+" fails", func(t *testing.T) { t.Parallel(); p.testReplacedOnce(ctx, t, w, w.name+"-fails") })
-	}
+	return scenarios
 }
 
 func missing(m *clusterv1.Machine, annotation, text string) string {
@@ -95,8 +87,8 @@ func missing(m *clusterv1.Machine, annotation, text string) string {
 // many they are.
 func healthCheck(pool string) *clusterv1.MachineHealthCheck {
 	all := intstr.FromString("100%")
-	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: poolsCluster, Name: pool}}
-	check.Spec.ClusterName, check.Spec.Selector = poolsCluster, *labelled("pool", pool)
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: rig.PoolsCluster, Name: pool}}
+	check.Spec.ClusterName, check.Spec.Selector = rig.PoolsCluster, *rig.Labelled("pool", pool)
 	check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{{Type: brokenCondition, Status: metav1.ConditionTrue, TimeoutSeconds: new(int32(0))}}
 	check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &all
 	return check
@@ -106,22 +98,22 @@ func healthCheck(pool string) *clusterv1.MachineHealthCheck {
 // the update has ended; then it is replaced, once.
 func (p *plane) testPauses(ctx context.Context, t *testing.T, w way, pool string) {
 	t.Helper()
-	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
-	u.behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
-	uid := p.onlyMachine(ctx, t, pool).UID
+	u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: rig.Labelled("pool", pool)})
+	u.Behave(ctx, t, `{"updater": {"mode": "Stall"}}`)
+	uid := p.OnlyMachine(ctx, t, pool).UID
 	w.ask(ctx, t, pool)
-	m := p.awaitMachine(ctx, t, pool, "waiting until the updater of "+pool+" is at work", w.atWork)
+	m := p.AwaitMachine(ctx, t, pool, "waiting until the updater of "+pool+" is at work", w.atWork)
 	p.breakMachine(ctx, t, m)
 	p.awaitHealthCheck(ctx, t, pool)
-	if m = p.onlyMachine(ctx, t, pool); m.UID != uid || !m.DeletionTimestamp.IsZero() || w.atWork(m) != "" {
+	if m = p.OnlyMachine(ctx, t, pool); m.UID != uid || !m.DeletionTimestamp.IsZero() || w.atWork(m) != "" {
 		t.Fatalf("the Machine is replaced in the middle of its update: %s, deleted %v, annotations %v", m.UID, m.DeletionTimestamp, m.Annotations)
 	}
-	if c := conditionOf(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition); c != "" {
+	if c := rig.ConditionOf(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition); c != "" {
 		t.Errorf("its owner was told to replace it: %s is %s", clusterv1.MachineOwnerRemediatedCondition, c)
 	}
-	u.behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
+	u.Behave(ctx, t, `{"updater": {"mode": "Normal"}}`)
 	p.awaitReplaced(ctx, t, pool, uid, w.replacement)
-	if done := u.stats(ctx, t).Machines[poolsCluster+"/"+m.Name].Completed; done != 1 {
+	if done := u.Stats(ctx, t).Machines[rig.PoolsCluster+"/"+m.Name].Completed; done != 1 {
 		t.Errorf("the update was completed %d times before the Machine was replaced", done)
 	}
 }
@@ -130,9 +122,9 @@ func (p *plane) testPauses(ctx context.Context, t *testing.T, w way, pool string
 // stays.
 func (p *plane) testReplacedOnce(ctx context.Context, t *testing.T, w way, pool string) {
 	t.Helper()
-	u := p.updater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: labelled("pool", pool)})
-	u.behave(ctx, t, `{"updater": {"mode": "Fail"}}`)
-	uid := p.onlyMachine(ctx, t, pool).UID
+	u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: rig.Labelled("pool", pool)})
+	u.Behave(ctx, t, `{"updater": {"mode": "Fail"}}`)
+	uid := p.OnlyMachine(ctx, t, pool).UID
 	w.ask(ctx, t, pool)
 	p.awaitReplaced(ctx, t, pool, uid, w.replacement)
 }
@@ -141,16 +133,16 @@ func (p *plane) testReplacedOnce(ctx context.Context, t *testing.T, w way, pool 
 // nothing takes its place.
 func (p *plane) awaitReplaced(ctx context.Context, t *testing.T, pool string, uid types.UID, version string) {
 	t.Helper()
-	p.awaitMachine(ctx, t, pool, "waiting until the machine of "+pool+" is replaced", func(m *clusterv1.Machine) string {
+	p.AwaitMachine(ctx, t, pool, "waiting until the machine of "+pool+" is replaced", func(m *clusterv1.Machine) string {
 		if m.UID == uid {
 			return fmt.Sprintf("it is the same; its annotations are %v, its conditions %+v", m.Annotations, m.Status.Conditions)
 		}
-		return notAt(m, version)
+		return rig.NotAt(m, version)
 	})
 	p.awaitHealthCheck(ctx, t, pool)
-	ever := p.census(poolsCluster, func(m *clusterv1.Machine) bool { return m.Labels["pool"] == pool })
-	if len(ever.all) != 2 || len(ever.deleted) != 1 {
-		t.Errorf("there were %d Machines, and %d of them were deleted, want 2 and 1", len(ever.all), len(ever.deleted))
+	ever := p.Census(rig.PoolsCluster, func(m *clusterv1.Machine) bool { return m.Labels["pool"] == pool })
+	if len(ever.All) != 2 || len(ever.Deleted) != 1 {
+		t.Errorf("there were %d Machines, and %d of them were deleted, want 2 and 1", len(ever.All), len(ever.Deleted))
 	}
 }
 
@@ -164,7 +156,7 @@ func (p *plane) breakMachine(ctx context.Context, t *testing.T, m *clusterv1.Mac
 	object.Object["status"] = map[string]any{"conditions": []any{map[string]any{
 		"type": brokenCondition, "status": "True", "reason": "Broken", "message": "by a test", "lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}}
-	if err := p.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership); err != nil {
+	if err := p.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -175,19 +167,19 @@ func (p *plane) awaitHealthCheck(ctx context.Context, t *testing.T, pool string)
 	t.Helper()
 	for range 2 {
 		check := healthCheck(pool)
-		if err := p.client.Get(ctx, client.ObjectKeyFromObject(check), check); err != nil {
+		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(check), check); err != nil {
 			t.Fatal(err)
 		}
 		const startup = 600
 		seconds := startup + int32(check.Generation)
-		patch(ctx, t, p.client, check, map[string]any{"spec": map[string]any{"checks": map[string]any{"nodeStartupTimeoutSeconds": seconds}}})
+		rig.Patch(ctx, t, p.Client, check, map[string]any{"spec": map[string]any{"checks": map[string]any{"nodeStartupTimeoutSeconds": seconds}}})
 		generation := check.Generation
-		_, err := setup.Await(ctx, p.client, &clusterv1.MachineHealthCheckList{}, func(seen *clusterv1.MachineHealthCheck) string {
+		_, err := setup.Await(ctx, p.Client, &clusterv1.MachineHealthCheckList{}, func(seen *clusterv1.MachineHealthCheck) string {
 			if seen.Status.ObservedGeneration < generation {
 				return fmt.Sprintf("the MachineHealthCheck of %s has not looked at its machines", pool)
 			}
 			return ""
-		}, setup.Named(pool), client.InNamespace(poolsCluster))
+		}, setup.Named(pool), client.InNamespace(rig.PoolsCluster))
 		if err != nil {
 			t.Fatal(err)
 		}

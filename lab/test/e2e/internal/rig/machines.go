@@ -1,4 +1,4 @@
-package inplace_test
+package rig
 
 import (
 	"context"
@@ -18,18 +18,19 @@ import (
 	"github.com/windlass-dev/windlass/lab/internal/history"
 )
 
-// machineOf returns the Machine of a fact; nil where it is about another object.
-func machineOf(f history.Fact) *clusterv1.Machine {
+// MachineOf returns the Machine of a fact; nil where it is about another object.
+func MachineOf(f history.Fact) *clusterv1.Machine {
 	m, _ := f.Object.(*clusterv1.Machine)
 	return m
 }
 
-func progressOf(o client.Object) *inplace.Progress {
-	return annotation[inplace.Progress](o, v1alpha1.UpdateProgressAnnotation)
+// ProgressOf returns how far the update of an object is; nil where there is none.
+func ProgressOf(o client.Object) *inplace.Progress {
+	return Annotation[inplace.Progress](o, v1alpha1.UpdateProgressAnnotation)
 }
 
-// annotation decodes an annotation; nil where there is none, or another than expected.
-func annotation[T any](o client.Object, key string) *T {
+// Annotation decodes an annotation; nil where there is none, or another than expected.
+func Annotation[T any](o client.Object, key string) *T {
 	text, ok := o.GetAnnotations()[key]
 	value := new(T)
 	if !ok || json.Unmarshal([]byte(text), value) != nil {
@@ -38,37 +39,37 @@ func annotation[T any](o client.Object, key string) *T {
 	return value
 }
 
-// census is which Machines there ever were in a namespace, and which of them are deleted or being deleted.
-type census struct{ all, deleted []string }
+// Census is which Machines there ever were in a namespace, and which of them are deleted or being deleted.
+type Census struct{ All, Deleted []string }
 
-// census returns the Machines of a namespace that match. A nil match means all.
-func (p *plane) census(namespace string, match func(*clusterv1.Machine) bool) census {
-	var c census
+// Census returns the Machines of a namespace that match. A nil match means all.
+func (p *Plane) Census(namespace string, match func(*clusterv1.Machine) bool) Census {
+	var c Census
 	for uid, f := range p.History.Machines(namespace) {
-		if match != nil && !match(machineOf(f)) {
+		if match != nil && !match(MachineOf(f)) {
 			continue
 		}
 		name := f.Name + " " + string(uid)
-		c.all = append(c.all, name)
+		c.All = append(c.All, name)
 		if f.Deleting {
-			c.deleted = append(c.deleted, name)
+			c.Deleted = append(c.Deleted, name)
 		}
 	}
-	slices.Sort(c.all)
-	slices.Sort(c.deleted)
+	slices.Sort(c.All)
+	slices.Sort(c.Deleted)
 	return c
 }
 
-// checkCensus fails the test where a Machine was created or deleted.
-func checkCensus(t *testing.T, before, after census) {
+// CheckCensus fails the test where a Machine was created or deleted.
+func CheckCensus(t *testing.T, before, after Census) {
 	t.Helper()
-	if diff := cmp.Diff(before, after, cmp.AllowUnexported(census{})); diff != "" {
+	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("Machines were created or deleted (-before +after):\n%s", diff)
 	}
 }
 
-// get reads an object from the cache; false where it does not exist.
-func (p *plane) get(ctx context.Context, t *testing.T, namespace, name string, object client.Object) bool {
+// Cached reads an object from the cache; false where it does not exist.
+func (p *Plane) Cached(ctx context.Context, t *testing.T, namespace, name string, object client.Object) bool {
 	t.Helper()
 	err := p.History.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
 	if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
@@ -77,8 +78,8 @@ func (p *plane) get(ctx context.Context, t *testing.T, namespace, name string, o
 	return err == nil
 }
 
-// machinesOf lists the Machines of a MachineDeployment, or of the control plane where name is empty, by name.
-func (p *plane) machinesOf(ctx context.Context, t *testing.T, namespace, name string) []clusterv1.Machine {
+// MachinesOf lists the Machines of a MachineDeployment, or of the control plane where name is empty, by name.
+func (p *Plane) MachinesOf(ctx context.Context, t *testing.T, namespace, name string) []clusterv1.Machine {
 	t.Helper()
 	list := &clusterv1.MachineList{}
 	selector := client.ListOption(client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: name})
@@ -97,8 +98,8 @@ func (p *plane) machinesOf(ctx context.Context, t *testing.T, namespace, name st
 	return list.Items
 }
 
-// blocked returns the condition that says why an update does not go on; nil where there is none or it is not True.
-func blocked(conditions []metav1.Condition) *metav1.Condition {
+// Blocked returns the condition that says why an update does not go on; nil where there is none or it is not True.
+func Blocked(conditions []metav1.Condition) *metav1.Condition {
 	c := meta.FindStatusCondition(conditions, v1alpha1.UpdateBlockedCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return nil
