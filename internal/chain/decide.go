@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -176,12 +177,23 @@ func (d *decider) path() (Decision, bool) {
 	case d.s.SourceProblem != "":
 		return d.decide(Wait{}, NoSource, "cannot get the upgrade plan:  %s", d.s.SourceProblem), true
 	case d.problem != nil:
-		return d.decide(Wait{}, NoPath, "there is no upgrade path to %s: %s", d.s.Target, d.problem.Error()), true
+		return d.decide(Wait{}, NoPath, "there is no upgrade path to %s%s: %s", d.s.Target, d.inList(), d.problem.Error()), true
 	case len(d.plan.ControlPlane) == 0 && !d.s.ControlPlane.Version.Equal(d.s.Target):
 		return d.decide(Wait{}, NoPath, "the plan from %s to %s is empty", d.s.ControlPlane.Version, d.s.Target), true
 	default:
 		return Decision{}, false
 	}
+}
+
+// inList names the field whose list of versions has no path to the target. It is empty if the list is
+// not the problem.
+func (d *decider) inList() string {
+	_, listed := d.s.Source.(plan.VersionList)
+	problem, ok := errors.AsType[*plan.Error](d.problem)
+	if !listed || !ok || problem.Rule != plan.RuleMinorMissing && problem.Rule != plan.RuleTargetNotOffered {
+		return ""
+	}
+	return " in ClusterClass spec.kubernetesVersions"
 }
 
 func (d *decider) afterControlPlane() (Decision, bool) {

@@ -81,6 +81,17 @@ func TestDescribe(t *testing.T) {
 		"a hook fails": {
 			at(31, answered(31, time.Second, true)), chain.Condition{Reason: chain.ReconcileFailed, Message: "hook BeforeClusterUpgrade for v1.31.0 failed: no"},
 		},
+		"no way in a list": {
+			at(33, begun, func(s *chain.State) { s.Source = plan.VersionList{v(31), v(33)} }),
+			chain.Condition{Reason: chain.ReconcileFailed, Message: "there is no upgrade path to v1.33.0 in ClusterClass spec.kubernetesVersions: " +
+				"v1.32: the list of versions offers no v1.32 version, and the control plane cannot skip a minor on its way from v1.30.0 to v1.33.0. " +
+				"Fix: add a v1.32 version"},
+		},
+		"no way back in a list": {
+			at(31, begun, func(s *chain.State) { s.Source, s.Target = plan.VersionList{v(29), v(30)}, v(29) }),
+			chain.Condition{Reason: chain.ReconcileFailed, Message: "there is no upgrade path to v1.29.0: target v1.29.0: it is older than " +
+				"the control plane's v1.30.0, and Kubernetes is never downgraded. Fix: choose a version newer than v1.30.0"},
+		},
 		"no way": {
 			at(33, begun, func(s *chain.State) { s.Source = plan.NextMinor{} }),
 			chain.Condition{Reason: chain.ReconcileFailed, Message: "there is no upgrade path to v1.33.0: target v1.33.0: it is 3 minors ahead of the control plane at v1.30.0, and nothing says which versions lie between. " +

@@ -59,6 +59,10 @@ type Chain struct {
 	Brief bool `json:"-"`
 }
 
+// HasPlan reports whether Steps lead to Target. Without a plan, they are only those that are done or
+// running.
+func (c Chain) HasPlan() bool { return c.Reason != chain.NoPath && c.Reason != chain.NoSource }
+
 // Condition is one of an object's conditions.
 type Condition struct {
 	Status  metav1.ConditionStatus `json:"status"`

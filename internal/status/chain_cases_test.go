@@ -223,8 +223,8 @@ func otherTests() []chainTest {
 			"disagreement: the condition TopologyReconciled reports that AfterWorkersUpgrade is blocking, but by the objects this hook is not due: " + notLooked,
 		}},
 		{"no way", with(func(u *upgrade) { begin(u); u.target = "v1.35.0"; u.reason = chain.ClusterUpgrading }), []string{
-			"Held by Windlass: there is no upgrade path to v1.35.0: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",
-			"held by Rule the plan: there is no upgrade path to v1.35.0: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",
+			"Held by Windlass: there is no upgrade path to v1.35.0 in ClusterClass spec.kubernetesVersions: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",
+			"held by Rule the plan: there is no upgrade path to v1.35.0 in ClusterClass spec.kubernetesVersions: target v1.35.0: the list of versions does not offer it. Fix: add v1.35.0 to the list of versions, or choose one of its versions",
 			"eta " + etaNoPlan + " 0s..0s..0s",
 		}},
 		{"a failure", with(func(u *upgrade) { u.reason, u.message = chain.ReconcileFailed, "a patch does not apply" }), []string{

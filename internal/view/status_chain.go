@@ -87,8 +87,12 @@ func describeUpgrade(c *status.Chain, words string, now time.Time) string {
 	if !c.Began.IsZero() {
 		began = fmt.Sprintf("began %s ago and ", formatAge(now, c.Began))
 	}
-	if len(c.Steps) > 0 {
-		progress = fmt.Sprintf("; %d of %s done", countDone(c.Steps), text.CountAre(len(c.Steps), "step"))
+	switch done := countDone(c.Steps); {
+	case len(c.Steps) == 0:
+	case c.HasPlan():
+		progress = fmt.Sprintf("; %d of %s done", done, text.CountAre(len(c.Steps), "step"))
+	default:
+		progress = fmt.Sprintf("; %s done", text.CountAre(done, "step"))
 	}
 	return fmt.Sprintf("The upgrade %sto %s %s%s. It %sis run by %s.", from, c.Target, words, progress, began, engineWords[c.Engine])
 }

@@ -137,6 +137,24 @@ func TestBlockedVerdict(t *testing.T) {
 	}
 }
 
+func TestTreeWithoutPlan(t *testing.T) {
+	steps := []status.Step{{State: status.StepDone}, {State: status.StepRunning}}
+	for _, test := range []struct {
+		chain status.Chain
+		want  string
+		total int
+	}{
+		{status.Chain{Steps: steps}, "1 of 2 steps", 2},
+		{status.Chain{Steps: steps, Reason: "NoPath"}, "1 step done", 0},
+		{status.Chain{Steps: steps, Reason: "NoSource"}, "1 step done", 0},
+	} {
+		got := clusterBranch(status.Report{Chain: &test.chain}, statusNow)
+		if got.text != test.want || got.total != test.total {
+			t.Errorf("%q with a bar of %d, want %q and %d", got.text, got.total, test.want, test.total)
+		}
+	}
+}
+
 func TestChainVerdict(t *testing.T) {
 	to := version.MustParse("v1.33.1")
 	held := func(holds ...status.Hold) status.Chain {
@@ -174,6 +192,14 @@ func TestChainVerdict(t *testing.T) {
 		{
 			held(status.Hold{Kind: status.HeldByAnnotation, By: "a/b"}),
 			"The upgrade to v1.33.1 is held by annotation a/b; 1 of 2 steps are done. It is run by windlass manager.",
+		},
+		{
+			status.Chain{
+				State: status.ChainHeld, Target: to, Engine: status.Windlass, Reason: "NoPath",
+				Steps: []status.Step{{State: status.StepDone}, {State: status.StepRunning}},
+				Holds: []status.Hold{{Kind: status.HeldByRule, By: "the plan"}},
+			},
+			"The upgrade to v1.33.1 is held by the plan; 1 step is done. It is run by windlass manager.",
 		},
 		{
 			held(),

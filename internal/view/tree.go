@@ -88,6 +88,10 @@ func clusterBranch(r status.Report, now time.Time) branch {
 		root.tone = neutral
 		return root
 	}
+	if !r.Chain.HasPlan() {
+		root.text = text.Count(countDone(r.Chain.Steps), "step") + " done"
+		return root
+	}
 	root.done, root.total = countDone(r.Chain.Steps), len(r.Chain.Steps)
 	root.text = fmt.Sprintf("%d of %s", root.done, text.Count(root.total, "step"))
 	if r.Chain.ETA.Known() {

@@ -58,6 +58,8 @@ func TestSeeds(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, fmt.Errorf("it took longer than %s", timeout))
 	defer cancel()
 	p := &plane{rig.StartWithExtension(ctx, t, setup.EngineWindlass)}
+	topologies := p.topologies()
+	p.createTopologies(ctx, t, topologies)
 	upstream := buildUpstream(ctx, t)
 	scenarios := p.poolScenarios(upstream)
 	var pools []rig.Pool
@@ -76,6 +78,7 @@ func TestSeeds(t *testing.T) {
 				s.test(ctx, t, s.pool.Name)
 			})
 		}
+		p.runTopologies(ctx, t, topologies)
 	})
 }
 

@@ -259,11 +259,18 @@ func Marked(m *clusterv1.Machine) bool {
 	return is
 }
 
-// Workload returns a client for a workload cluster, whose API server only the plane's own processes reach directly.
+// Workload is WorkloadOf for a Cluster in the namespace of the same name.
 func (p *Plane) Workload(ctx context.Context, t *testing.T, cluster string) client.Client {
 	t.Helper()
+	return p.WorkloadOf(ctx, t, client.ObjectKey{Namespace: cluster, Name: cluster})
+}
+
+// WorkloadOf returns a client for a workload cluster, whose API server only the plane's own processes reach directly.
+func (p *Plane) WorkloadOf(ctx context.Context, t *testing.T, cluster client.ObjectKey) client.Client {
+	t.Helper()
 	secret := &corev1.Secret{}
-	if err := p.Client.Get(ctx, client.ObjectKey{Namespace: cluster, Name: cluster + "-kubeconfig"}, secret); err != nil {
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
+	if err := p.Client.Get(ctx, key, secret); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
