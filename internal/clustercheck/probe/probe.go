@@ -110,14 +110,41 @@ var fixes = map[clustercheck.ID]string{ //nolint:exhaustive // CleanUp is not tr
 
 func (p *prober) nodes(ctx context.Context) (nodes []corev1.Node, err error) {
 	p.try(ctx, clustercheck.Nodes, func(ctx context.Context) (clustercheck.Finding, error) {
-		var found *corev1.NodeList
-		if found, err = p.Remote.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil {
+		if nodes, err = p.listNodes(ctx); err != nil {
 			return clustercheck.Finding{}, fmt.Errorf("listing the Nodes: %w", err)
 		}
-		nodes = found.Items
 		return clustercheck.CheckNodes(nodes, p.Machines), nil
 	})
 	return nodes, err
+}
+
+const (
+	// nodesPerPage is how many Nodes one request returns: answers of a workload cluster are bounded, and a Node may have
+	// 50 KiB.
+	nodesPerPage = 100
+	// maxNodes is more than Kubernetes supports in a cluster.
+	maxNodes = 10_000
+)
+
+func (p *prober) listNodes(ctx context.Context) ([]corev1.Node, error) {
+	var nodes []corev1.Node
+	options := metav1.ListOptions{Limit: nodesPerPage}
+	for {
+		page, err := p.Remote.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			page.Items[i].Status.Images, page.Items[i].ManagedFields = nil, nil
+		}
+		nodes = append(nodes, page.Items...)
+		switch options.Continue = page.Continue; {
+		case options.Continue == "":
+			return nodes, nil
+		case len(nodes) > maxNodes || len(page.Items) == 0:
+			return nil, fmt.Errorf("the list does not end after %d Nodes", len(nodes))
+		}
+	}
 }
 
 // tryWorkloads makes the checks that create objects.

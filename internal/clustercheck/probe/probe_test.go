@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,7 +30,7 @@ func serve(t *testing.T, handler http.HandlerFunc) probe.Options {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +91,49 @@ func TestLongMessages(t *testing.T) {
 		if len(f.Message) > 1<<12 || strings.ContainsAny(f.Message, "\x1b\n") {
 			t.Errorf("%s has a message of %d bytes: %.40q", f.ID, len(f.Message), f.Message)
 		}
+	}
+}
+
+// TestNodesArePaged holds that Nodes are read in pages, as far as a cluster can have Nodes.
+func TestNodesArePaged(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		pages int
+		want  string
+	}{
+		"three pages": {3, "300 Nodes"},
+		"endless":     {1 << 20, "does not end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			options := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/api/v1/nodes" {
+					refuse(w, "no")
+					return
+				}
+				list := corev1.NodeList{Items: make([]corev1.Node, 100)}
+				list.APIVersion, list.Kind = "v1", "NodeList"
+				for i := range list.Items {
+					list.Items[i].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+				}
+				if int(asked.Add(1)) < tt.pages {
+					list.Continue = "next"
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(list) // The caller may be gone.
+			})
+			options.Timeout = time.Minute
+			findings, err := probe.Run(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range findings {
+				if f.ID == clustercheck.Nodes && !strings.Contains(f.Message, tt.want) {
+					t.Errorf("the Nodes are %s: %s, want %q", f.Outcome, f.Message, tt.want)
+				}
+			}
+		})
 	}
 }
 
