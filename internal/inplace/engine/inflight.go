@@ -239,7 +239,8 @@ func (r *run) countOthers(ctx context.Context) error {
 
 // queue returns the reply to a machine that must wait for others, and notes that it waits.
 func (r *run) queue(w inplace.Wait) inplace.Reply {
-	after := r.slots.Queue(r.policyScope(), r.Object.UID, r.live.request, r.Now(), r.policy.Policy.MaxInFlight)
+	slots := max(r.policy.Policy.MaxInFlight, 1)
+	after := r.slots.Queue(r.policyScope(), r.Object.UID, r.live.request, r.Now(), slots)
 	return inplace.Reply{RetryAfter: after, Message: w.Message}
 }
 
