@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -251,6 +252,87 @@ func TestCancelEndsTheCommand(t *testing.T) {
 	u.running.Wait()
 	if got := r.runs(t); len(got) != 2 {
 		t.Errorf("the command was run %q", got)
+	}
+}
+
+// TestCancelEndsChildrenOfTheCommand cancels an attempt whose command waits for a child. The child must end with it: it would
+// keep changing the host, and its output keep Cancel from returning.
+func TestCancelEndsChildrenOfTheCommand(t *testing.T) {
+	r := start(t, "sleep 600 &\necho $! >>runs\nwait\n")
+	config, err := clientcmd.BuildConfigFromFlags("", r.options.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.options.stateDir = t.TempDir()
+	u, err := newUpdater(t.Context(), r.options, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, declined := u.answer(of(updatesv1.Start, "one", "worker-0")); declined != "" {
+		t.Fatal(declined)
+	}
+	r.awaitRun(t)
+	child, err := strconv.Atoi(r.runs(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) }) // It is there only if the test failed.
+	cancelled := make(chan string, 1)
+	go func() {
+		_, declined := u.answer(of(updatesv1.Cancel, "one", "worker-0"))
+		cancelled <- declined
+	}()
+	select {
+	case declined := <-cancelled:
+		if declined != "" {
+			t.Error(declined)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Cancel waits for the child of the command")
+	}
+	loopback.Eventually(t, "the child ends", func() bool { return !isAlive(child) })
+}
+
+// isAlive reports whether a process runs. One that has ended may still be listed until its parent has read that.
+func isAlive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+// TestVersions holds that what is not a version does not reach the command.
+func TestVersions(t *testing.T) {
+	u := &updater{inventory: []entry{{Machine: "default/a"}}}
+	for _, version := range []string{"", "latest", "--help", "v1.32.1; reboot", "v1.32.1\nv1.32.2"} {
+		request := of(updatesv1.Start, "one", "a")
+		spec, err := json.Marshal(map[string]any{"spec": map[string]any{"version": version}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Desired.Machine.Raw = spec
+		if _, declined := u.answer(request); !strings.Contains(declined, "version") {
+			t.Errorf("%q: it says %q", version, declined)
+		}
+	}
+}
+
+// TestReasonIsBounded holds that the mark of a command that prints much is taken by the API server.
+func TestReasonIsBounded(t *testing.T) {
+	r := start(t, "head -c 300000 /dev/zero | tr '\\0' x\nexit 1\n")
+	config, err := clientcmd.BuildConfigFromFlags("", r.options.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.options.stateDir = t.TempDir()
+	u, err := newUpdater(t.Context(), r.options, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, declined := u.answer(of(updatesv1.Start, "one", "worker-0")); declined != "" {
+		t.Fatal(declined)
+	}
+	u.running.Wait()
+	if mark := r.api.of("default/worker-0")[v1alpha1.UpdateFailedAnnotation]; len(mark) < maxReasonBytes || len(mark) > 2*maxReasonBytes {
+		t.Errorf("the mark has %d bytes: %.200s", len(mark), mark)
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +60,9 @@ type handedOver struct {
 // errCancelled is the cause where Windlass ends an attempt.
 var errCancelled = errors.New("cancelled")
 
+// versionPattern is what Kubernetes versions look like.
+var versionPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]*)?$`)
+
 // start takes a machine over. An operation that is known is accepted, and does not begin again.
 func (u *updater) start(request *updatesv1.HandOverRequest) error {
 	if len(request.Machines) != 1 || request.OperationID == "" || request.Desired == nil {
@@ -72,8 +77,9 @@ func (u *updater) start(request *updatesv1.HandOverRequest) error {
 		return err
 	}
 	version, _ := spec["version"].(string)
-	if version == "" {
-		return fmt.Errorf("the Machine %s has no spec.version", nameOf(machine))
+	if !versionPattern.MatchString(version) {
+		// It becomes an argument of the command. People who can write Machines choose it.
+		return fmt.Errorf("spec.version of the Machine %s is %q, which is no version such as v1.32.1", nameOf(machine), version)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -156,8 +162,7 @@ func (u *updater) runJob(ctx context.Context, j *job) handedOver {
 	if err := u.annotate(ctx, result.Machine, v1alpha1.UpdateMessageAnnotation, message); err != nil {
 		fmt.Fprintln(os.Stderr, "handover:", err) // It is for people; the update need not wait for it.
 	}
-	//nolint:gosec // The command is the user's, the host is from the inventory, and the version from the Machine.
-	output, err := exec.CommandContext(ctx, u.options.command, host, result.Version).CombinedOutput()
+	output, err := u.newCommand(ctx, host, result.Version).CombinedOutput()
 	switch {
 	case errors.Is(context.Cause(ctx), errCancelled):
 		result.Failed = context.Cause(ctx).Error()
@@ -173,16 +178,40 @@ func (u *updater) runJob(ctx context.Context, j *job) handedOver {
 	return result
 }
 
-// lastLine bounds what a condition has to show.
+// waitDelay is how long an ended command is waited for if a process that left its group keeps its output open.
+const waitDelay = 5 * time.Second
+
+// newCommand returns the command that updates a host. The end of ctx ends it with its children: an attempt is not
+// cancelled while a child, such as ssh, still changes the host.
+func (u *updater) newCommand(ctx context.Context, host, version string) *exec.Cmd {
+	//nolint:gosec // The command is the user's, the host is from the inventory, and the version was checked.
+	cmd := exec.CommandContext(ctx, u.options.command, host, version)
+	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, waitDelay
+	cmd.Cancel = func() error {
+		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		if errors.Is(err, syscall.ESRCH) {
+			return os.ErrProcessDone
+		}
+		return err
+	}
+	return cmd
+}
+
+// maxReasonBytes bounds a reason: the API server refuses annotations that are too long.
+const maxReasonBytes = 1 << 10
+
+// lastLine returns the last line of an output, as much of it as a reason may have.
 func lastLine(output []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
-	return lines[len(lines)-1]
+	last := lines[len(lines)-1]
+	return strings.ToValidUTF8(last[:min(len(last), maxReasonBytes)], "")
 }
 
 // retryEvery is how long to wait after the API server did not take a mark.
 const retryEvery = 2 * time.Second
 
-// finish marks the Machine of a job that has ended. It tries until it succeeds, the Machine is gone, or the process ends.
+// finish marks the Machine of a job that has ended. It tries until it succeeds, the Machine is gone, another attempt has
+// taken the place of this one, or the process ends.
 func (u *updater) finish(result handedOver) {
 	key, value := v1alpha1.UpdatedAnnotation, result.Operation
 	switch {
@@ -193,12 +222,22 @@ func (u *updater) finish(result handedOver) {
 	}
 	//nolint:errcheck // It fails only when the process ends; the next one repeats the mark.
 	wait.PollUntilContextCancel(u.work, retryEvery, true, func(ctx context.Context) (bool, error) {
+		if !u.isNewest(result) {
+			return true, nil // Its mark would hide that of the other one, and nobody waits for it.
+		}
 		err := u.annotate(ctx, result.Machine, key, value)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "handover:", err)
 		}
 		return err == nil || apierrors.IsNotFound(err), nil
 	})
+}
+
+// isNewest reports whether a job is the newest of its Machine.
+func (u *updater) isNewest(result handedOver) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.jobs[nameOf(result.Machine)].Operation == result.Operation
 }
 
 // annotate sets an annotation of a Machine.

@@ -149,7 +149,7 @@ func CheckCertificates(certificates []Certificate, least int, now time.Time) Fin
 	})
 	var soon []string
 	for _, c := range sorted {
-		if c.NotAfter.Sub(now) < time.Duration(least)*day {
+		if left := c.NotAfter.Sub(now); left < 0 || int(left/day) < least {
 			soon = append(soon, fmt.Sprintf("%s (%s)", c.Name, remaining(c, now)))
 		}
 	}

@@ -141,6 +141,14 @@ func TestCheckCertificates(t *testing.T) {
 			}
 		})
 	}
+	for least, want := range map[int]clustercheck.Outcome{0: clustercheck.Passed, 1: clustercheck.Failed, 200_000: clustercheck.Failed} {
+		if got := clustercheck.CheckCertificates([]clustercheck.Certificate{expires("a", day-1)}, least, now).Outcome; got != want {
+			t.Errorf("with less than a day left, and %d wanted, it is %s, want %s", least, got, want)
+		}
+	}
+	if got := clustercheck.CheckCertificates([]clustercheck.Certificate{expires("a", -1)}, 0, now).Outcome; got != clustercheck.Failed {
+		t.Errorf("an expired certificate is %s", got)
+	}
 	m, leaving := machine("m", "v1.33.0", "n"), machine("leaving", "v1.33.0", "n")
 	m.Status.CertificatesExpiryDate, leaving.Status.CertificatesExpiryDate = metav1.NewTime(now), metav1.NewTime(now)
 	leaving.DeletionTimestamp = new(metav1.NewTime(now))

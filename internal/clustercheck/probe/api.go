@@ -15,10 +15,39 @@ import (
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 )
 
-func (p *prober) discover(context.Context) (clustercheck.Finding, error) {
+func (p *prober) discover(ctx context.Context) (clustercheck.Finding, error) {
+	api, err := within(ctx, p.readAPI)
+	if err != nil {
+		return clustercheck.Finding{}, err
+	}
+	return clustercheck.CheckAPI(api, p.Version), nil
+}
+
+// within returns what read returns, or an error when ctx ends: requests of client-go's discovery have no
+// context. What read returns later is lost.
+func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		value, err := read()
+		answers <- answer{value, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("the API server did not answer in time: %w", ctx.Err())
+	}
+}
+
+func (p *prober) readAPI() (clustercheck.API, error) {
 	server, err := p.Remote.Discovery().ServerVersion()
 	if err != nil {
-		return clustercheck.Finding{}, fmt.Errorf("asking the API server for its version: %w", err)
+		return clustercheck.API{}, fmt.Errorf("asking the API server for its version: %w", err)
 	}
 	api := clustercheck.API{Version: server.GitVersion}
 	groups, _, err := p.Remote.Discovery().ServerGroupsAndResources()
@@ -29,10 +58,10 @@ func (p *prober) discover(context.Context) (clustercheck.Finding, error) {
 			api.Broken = append(api.Broken, fmt.Sprintf("%s (%v)", group, problem))
 		}
 	case err != nil:
-		return clustercheck.Finding{}, fmt.Errorf("discovering the API groups: %w", err)
+		return clustercheck.API{}, fmt.Errorf("discovering the API groups: %w", err)
 	}
 	api.Groups = len(groups)
-	return clustercheck.CheckAPI(api, p.Version), nil
+	return api, nil
 }
 
 func (p *prober) certificates(ctx context.Context) (clustercheck.Finding, error) {

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -52,16 +53,27 @@ type prober struct {
 	findings  []clustercheck.Finding
 }
 
-// Run makes all checks, one after another. It deletes what it created, also if ctx ends; then the error is that of ctx.
+// Run makes all checks, one after another. It deletes what it created, also if ctx ends; then the error is that of ctx, and
+// tells of what could not be deleted.
 func Run(ctx context.Context, o Options) ([]clustercheck.Finding, error) {
 	p := &prober{Options: o, namespace: "windlass-check-" + o.ID}
 	p.try(ctx, clustercheck.APIDiscovery, p.discover)
 	nodes, unread := p.nodes(ctx)
 	p.try(ctx, clustercheck.Certificates, p.certificates)
 	if p.inNamespace(ctx, func() { p.tryWorkloads(ctx, nodes, unread) }); ctx.Err() != nil {
-		return p.findings, context.Cause(ctx)
+		return p.findings, p.interrupted(context.Cause(ctx))
 	}
 	return p.findings, nil
+}
+
+// interrupted returns the error of a run that was ended by cause.
+func (p *prober) interrupted(cause error) error {
+	for _, f := range p.findings {
+		if f.ID == clustercheck.CleanUp {
+			return fmt.Errorf("%w; %s. Fix: %s", cause, f.Message, f.Fix)
+		}
+	}
+	return cause
 }
 
 // try makes a check within its time.
@@ -72,8 +84,17 @@ func (p *prober) try(ctx context.Context, id clustercheck.ID, check func(context
 	if err != nil {
 		finding = clustercheck.Fail(id, fixes[id], "%v", err)
 	}
-	p.findings = append(p.findings, finding)
+	p.add(finding)
 	return finding.Outcome == clustercheck.Passed
+}
+
+// maxMessageBytes bounds a message: a workload cluster is not trusted to report short errors and names.
+const maxMessageBytes = 2048
+
+// add keeps a finding.
+func (p *prober) add(f clustercheck.Finding) {
+	f.Message = text.Bound(f.Message, maxMessageBytes)
+	p.findings = append(p.findings, f)
 }
 
 // fixes are where to look if a check fails.
@@ -89,14 +110,41 @@ var fixes = map[clustercheck.ID]string{ //nolint:exhaustive // CleanUp is not tr
 
 func (p *prober) nodes(ctx context.Context) (nodes []corev1.Node, err error) {
 	p.try(ctx, clustercheck.Nodes, func(ctx context.Context) (clustercheck.Finding, error) {
-		var found *corev1.NodeList
-		if found, err = p.Remote.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil {
+		if nodes, err = p.listNodes(ctx); err != nil {
 			return clustercheck.Finding{}, fmt.Errorf("listing the Nodes: %w", err)
 		}
-		nodes = found.Items
 		return clustercheck.CheckNodes(nodes, p.Machines), nil
 	})
 	return nodes, err
+}
+
+const (
+	// nodesPerPage is how many Nodes one request returns: answers of a workload cluster are bounded, and a Node may have
+	// 50 KiB.
+	nodesPerPage = 100
+	// maxNodes is more than Kubernetes supports in a cluster.
+	maxNodes = 10_000
+)
+
+func (p *prober) listNodes(ctx context.Context) ([]corev1.Node, error) {
+	var nodes []corev1.Node
+	options := metav1.ListOptions{Limit: nodesPerPage}
+	for {
+		page, err := p.Remote.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			page.Items[i].Status.Images, page.Items[i].ManagedFields = nil, nil
+		}
+		nodes = append(nodes, page.Items...)
+		switch options.Continue = page.Continue; {
+		case options.Continue == "":
+			return nodes, nil
+		case len(nodes) > maxNodes || len(page.Items) == 0:
+			return nil, fmt.Errorf("the list does not end after %d Nodes", len(nodes))
+		}
+	}
 }
 
 // tryWorkloads makes the checks that create objects.
@@ -108,7 +156,7 @@ func (p *prober) tryWorkloads(ctx context.Context, nodes []corev1.Node, unread e
 	}
 	if simulated {
 		for _, id := range []clustercheck.ID{clustercheck.Deployment, clustercheck.Service, clustercheck.Job} {
-			p.findings = append(p.findings, clustercheck.Skip(id, "%s", reason))
+			p.add(clustercheck.Skip(id, "%s", reason))
 		}
 		return
 	}
@@ -116,7 +164,7 @@ func (p *prober) tryWorkloads(ctx context.Context, nodes []corev1.Node, unread e
 	if p.try(ctx, clustercheck.Deployment, func(ctx context.Context) (clustercheck.Finding, error) { return p.rollOut(ctx, tolerations) }) {
 		p.try(ctx, clustercheck.Service, func(ctx context.Context) (clustercheck.Finding, error) { return p.reachService(ctx, tolerations) })
 	} else {
-		p.findings = append(p.findings, clustercheck.Skip(clustercheck.Service, "no Pod of the Deployment can answer"))
+		p.add(clustercheck.Skip(clustercheck.Service, "no Pod of the Deployment can answer"))
 	}
 	p.try(ctx, clustercheck.Job, func(ctx context.Context) (clustercheck.Finding, error) {
 		return clustercheck.Pass(clustercheck.Job, "a Job completed"), p.runJob(ctx, "job", []string{"help"}, tolerations)
@@ -150,15 +198,15 @@ func (p *prober) inNamespace(ctx context.Context, checks func()) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 		defer cancel()
 		if err := ignoreGone(namespaces.Delete(ctx, p.namespace, metav1.DeleteOptions{})); err != nil {
-			p.findings = append(p.findings, clustercheck.Fail(clustercheck.CleanUp,
+			p.add(clustercheck.Fail(clustercheck.CleanUp,
 				"delete it in the workload cluster: kubectl delete namespace "+p.namespace, "deleting Namespace %s: %v", p.namespace, err))
 		}
 	}()
 	if err != nil {
-		p.findings = append(p.findings, clustercheck.Fail(clustercheck.ConfigMapWatch,
+		p.add(clustercheck.Fail(clustercheck.ConfigMapWatch,
 			"look at the rights of the kubeconfig's user, and at the admission webhooks for Namespaces", "creating Namespace %s: %v", p.namespace, err))
 		for _, id := range []clustercheck.ID{clustercheck.Deployment, clustercheck.Service, clustercheck.Job} {
-			p.findings = append(p.findings, clustercheck.Skip(id, "there is no Namespace to try it in"))
+			p.add(clustercheck.Skip(id, "there is no Namespace to try it in"))
 		}
 		return
 	}

@@ -162,9 +162,13 @@ func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.F
 		return inplace.Answer{Message: err.Error()}, nil //nolint:nilerr // The updater was not asked; the message says why.
 	}
 	text := r.facts.Upgrade.Option
-	return r.Ask(ctx, u, objects, Command{
+	command := Command{
 		Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text, Cancel: a.Cancel,
-	})
+	}
+	if p := r.facts.Upgrade.Progress; p != nil && follow == nil {
+		command.Deadline = p.Deadline(r.facts.Policy)
+	}
+	return r.Ask(ctx, u, objects, command)
 }
 
 // serving returns the Updater of a step if it may change the Machine. The name comes from a record that

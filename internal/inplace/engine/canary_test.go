@@ -73,6 +73,9 @@ func (w canaryWorld) put(name, group string, annotations map[string]string) {
 
 const runningProgress = `{"id":"u9","policy":"keep","phase":"Updating","target":"new","steps":[{"updater":"kubelet"}],"operation":"u9-1"}`
 
+// unendedRecord is that of an upgrade that has failed finally, and whose last change may still run.
+const unendedRecord = `{"option":"revision=7","progress":{"id":"x","policy":"keep","phase":"Failed","unended":true,"steps":[{"updater":"k8sd"}],"operation":"x-1"}}`
+
 // TestCanary holds when the machines of a group wait for the first one: until a machine of the group has
 // ended the same update. What others do is read from the Machines, so it also holds for a new process.
 func TestCanary(t *testing.T) {
@@ -120,6 +123,9 @@ func TestCanary(t *testing.T) {
 		"beside an annotated one": {func(w canaryWorld) {
 			w.put("a", "md", map[string]string{v1alpha1.InPlaceUpgradeAnnotation: runningRecord})
 		}, "Machine a"},
+		"beside an annotated one that failed": {func(w canaryWorld) {
+			w.put("a", "md", map[string]string{v1alpha1.InPlaceUpgradeAnnotation: unendedRecord})
+		}, ""},
 		"turned off after the first": {func(w canaryWorld) {
 			w.ask("a")
 			p := &v1alpha1.UpdatePolicy{}
@@ -210,6 +216,24 @@ func TestCanaryIsChanged(t *testing.T) {
 		}
 	}
 	w.untilGroupDone(deploymentKind, "md", toVersion)
+}
+
+// TestAnnotatedAttemptsHaveADeadline holds that an updater learns when the attempt is over, also if an annotation asks for it.
+func TestAnnotatedAttemptsHaveADeadline(t *testing.T) {
+	t.Parallel()
+	w := newUpgradeWorld(t)
+	kubelet, _ := w.register()
+	deadline := ""
+	kubelet.answer = func(r *runtimehooksv1.UpdateMachineRequest) inplace.Answer {
+		deadline = r.Desired.Machine.Annotations[v1alpha1.DeadlineAnnotation]
+		return inplace.Answer{Outcome: inplace.InProgress}
+	}
+	w.add(newMachine("a", ""))
+	w.ask("a", toVersion)
+	w.until("the updater is asked", func() bool { return deadline != "" })
+	if at, err := time.Parse(time.RFC3339, deadline); err != nil || !at.After(w.now) {
+		t.Errorf("the deadline is %q at %s", deadline, w.now)
+	}
 }
 
 // TestStatusBetweenAttempts holds that a Machine shows failed after each failed attempt, and in-progress

@@ -180,9 +180,9 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 
 // waitForTurn returns the reply to a Machine whose turn it is not. Machines of a large group ask one after another.
 func (r *run) waitForTurn(why string) inplace.Reply {
-	after := inplace.PollQueue
-	if !r.owner.group.ControlPlane {
-		after = r.slots.Queue(r.policyScope(), r.Object.UID, r.live.request, r.Now(), max(r.policy.Policy.MaxInFlight, 1))
+	message := "not started: " + why
+	if r.owner.group.ControlPlane {
+		return inplace.Reply{RetryAfter: inplace.PollQueue, Message: message}
 	}
-	return inplace.Reply{RetryAfter: after, Message: "not started: " + why}
+	return r.queue(inplace.Wait{Message: message})
 }

@@ -141,9 +141,7 @@ func (r *run) withGroup(
 		machines, err := r.listIndexed(ctx, groupValue(r.Object))
 		var running []metav1.PartialObjectMetadata
 		for i := range machines {
-			m := &machines[i]
-			progress, unreadable := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
-			if m.UID != r.Object.UID && (unreadable != nil || !hasFailed(progress)) {
+			if m := &machines[i]; m.UID != r.Object.UID && holdsGroup(m) {
 				running = append(running, *m)
 			}
 		}
@@ -157,6 +155,17 @@ func (r *run) withGroup(
 			return began, err
 		})
 	return began, err
+}
+
+// holdsGroup reports whether a Machine in flight can be the canary of its group: one that has failed
+// finally proves nothing any longer until a person acts, whoever asked for its update.
+func holdsGroup(m client.Object) bool {
+	progress, unreadable := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
+	if unreadable != nil || progress != nil && !hasFailed(progress) {
+		return true
+	}
+	upgrade, unreadable := readAnnotation[request.Upgrade](m, v1alpha1.InPlaceUpgradeAnnotation)
+	return unreadable != nil || upgrade != nil && !upgrade.IsFinal()
 }
 
 // firstName is the first name of some Machines; empty if there are none.
@@ -230,7 +239,8 @@ func (r *run) countOthers(ctx context.Context) error {
 
 // queue returns the reply to a machine that must wait for others, and notes that it waits.
 func (r *run) queue(w inplace.Wait) inplace.Reply {
-	after := r.slots.Queue(r.policyScope(), r.Object.UID, r.live.request, r.Now(), r.policy.Policy.MaxInFlight)
+	slots := max(r.policy.Policy.MaxInFlight, 1)
+	after := r.slots.Queue(r.policyScope(), r.Object.UID, r.live.request, r.Now(), slots)
 	return inplace.Reply{RetryAfter: after, Message: w.Message}
 }
 

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -53,7 +54,7 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 	if why := m.Annotations[v1alpha1.CancelAnnotation]; why != "" {
 		return u.cancel(ctx, request, operation, why)
 	}
-	message := orDefault(readMessage(annotations, operation), "handed over; waiting for the mark on the Machine")
+	message := cmp.Or(readMessage(annotations, operation), "handed over; waiting for the mark on the Machine")
 	return u.ensureStarted(ctx, request, operation, message)
 }
 
@@ -66,7 +67,7 @@ func readMarks(annotations map[string]string, operation string) (answer inplace.
 	if !marked {
 		return inplace.Answer{}, false
 	}
-	return updaters.Fails("%s", orDefault(reason, "the updater gave no reason")), true
+	return updaters.Fails("%s", cmp.Or(reason, "the updater gave no reason")), true
 }
 
 // readMessage returns what the implementer has written on the Machine about how an operation goes on; empty for nothing.
@@ -82,13 +83,6 @@ func readAbout(mark, operation string) (text string, about bool) {
 		return "", false
 	}
 	return updaters.CleanMessage(strings.TrimSuffix(text, ":")), true
-}
-
-func orDefault(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // cancel tells the implementer that the attempt must end.
