@@ -116,6 +116,17 @@ func Simulated(nodes []corev1.Node) (reason string, simulated bool) {
 	return fmt.Sprintf("no Pod can run, because the Nodes are simulated (%d): they have no container runtime", len(nodes)), true
 }
 
+// SimulatedAPI reports why an API server cannot be checked: that of Cluster API's in-memory provider
+// has no version, no discovery and no watch that lasts.
+func SimulatedAPI(nodes []corev1.Node) (reason string, simulated bool) {
+	for i := range nodes {
+		if !strings.HasPrefix(nodes[i].Spec.ProviderID, "in-memory://") {
+			return "", false
+		}
+	}
+	return "the API server is simulated, by Cluster API's in-memory provider", len(nodes) > 0
+}
+
 // Certificate is one that was seen.
 type Certificate struct {
 	// Name says whose it is.

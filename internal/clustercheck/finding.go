@@ -66,6 +66,22 @@ func Skip(id ID, format string, arguments ...any) Finding {
 	return Finding{ID: id, Outcome: NotChecked, Message: fmt.Sprintf(format, arguments...)}
 }
 
+// Unreachable are the findings where the API server does not answer: the cluster may work.
+func Unreachable(problem string) []Finding {
+	const fix = "check the way from here to the API server, and the address in the Secret of the kubeconfig; " +
+		"the clusters of windlass-lab are reached only from inside its network namespace"
+	findings := []Finding{Fail(APIDiscovery, fix, "%s: %s", notReached, text.Bound(problem, maxProblemBytes))}
+	for _, id := range []ID{Nodes, Certificates, ConfigMapWatch, Deployment, Service, Job} {
+		findings = append(findings, Skip(id, notReached))
+	}
+	return findings
+}
+
+const (
+	notReached      = "the API server is not reached"
+	maxProblemBytes = 2048
+)
+
 // Worst is Failed if a check failed, else NotChecked if one was not made, else Passed.
 func Worst(findings []Finding) Outcome {
 	worst := Passed
@@ -93,6 +109,9 @@ func Verdict(findings []Finding) string {
 	words := fmt.Sprintf("The cluster works: %s passed", text.Count(len(passed), "check"))
 	if len(failed) > 0 {
 		words = fmt.Sprintf("The cluster does not work: %s failed (%s)", text.Count(len(failed), "check"), strings.Join(failed, ", "))
+	}
+	if len(passed) == 0 && len(failed) == 1 && failed[0] == string(APIDiscovery) {
+		words = "It is not known whether the cluster works: the API server is not reached"
 	}
 	if len(skipped) > 0 {
 		words += fmt.Sprintf("; not checked: %s", strings.Join(skipped, ", "))

@@ -35,7 +35,8 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   Job             a Job completes
 
 What it creates is in one namespace, windlass-check-ID, has the label windlass.dev/check, and is deleted at the end, also
-after an interrupt. On simulated Nodes, which run no containers, Deployment, Service and Job are reported as not checked.
+after an interrupt; if that fails, the check CleanUp says so. On simulated Nodes, which run no containers, Deployment,
+Service and Job are reported as not checked. If the API server is not reached, no check but the first is made.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
 outcome, message, fix}]}; outcome is Passed, Failed or NotChecked. If the Cluster cannot be read it is {error: {rule,

@@ -2,10 +2,12 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -57,8 +59,19 @@ type prober struct {
 // tells of what could not be deleted.
 func Run(ctx context.Context, o Options) ([]clustercheck.Finding, error) {
 	p := &prober{Options: o, namespace: "windlass-check-" + o.ID}
-	p.try(ctx, clustercheck.APIDiscovery, p.discover)
-	nodes, unread := p.nodes(ctx)
+	nodes, unread := p.readNodes(ctx)
+	if unread != nil && !isAnswer(unread) {
+		p.findings = clustercheck.Unreachable(fmt.Sprint(unread))
+		return p.findings, context.Cause(ctx)
+	}
+	if reason, simulated := clustercheck.SimulatedAPI(nodes); simulated {
+		p.add(clustercheck.Skip(clustercheck.APIDiscovery, "%s", reason))
+	} else {
+		p.try(ctx, clustercheck.APIDiscovery, p.discover)
+	}
+	p.try(ctx, clustercheck.Nodes, func(context.Context) (clustercheck.Finding, error) {
+		return clustercheck.CheckNodes(nodes, p.Machines), unread
+	})
 	p.try(ctx, clustercheck.Certificates, p.certificates)
 	if p.inNamespace(ctx, func() { p.tryWorkloads(ctx, nodes, unread) }); ctx.Err() != nil {
 		return p.findings, p.interrupted(context.Cause(ctx))
@@ -99,23 +112,30 @@ func (p *prober) add(f clustercheck.Finding) {
 
 // fixes are where to look if a check fails.
 var fixes = map[clustercheck.ID]string{ //nolint:exhaustive // CleanUp is not tried.
-	clustercheck.APIDiscovery:   "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
-	clustercheck.Nodes:          "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
-	clustercheck.Certificates:   "check that the API server is reached from here, and the Secret CLUSTER-kubeconfig",
+	clustercheck.APIDiscovery:   "look at the API servers, and at the rights of the kubeconfig's user",
+	clustercheck.Nodes:          "look at the API servers, and at the rights of the kubeconfig's user",
+	clustercheck.Certificates:   "look at the API servers, and at what is between them and this machine",
 	clustercheck.ConfigMapWatch: "look at the API servers, at etcd, and at the admission webhooks for ConfigMaps",
 	clustercheck.Deployment:     "look at the kube-controller-manager, the scheduler and the Nodes; choose an image that they can pull with --image",
 	clustercheck.Service:        "look at the cluster's DNS, at kube-proxy and at the network plugin",
 	clustercheck.Job:            "look at the kube-controller-manager, the scheduler and the Nodes",
 }
 
-func (p *prober) nodes(ctx context.Context) (nodes []corev1.Node, err error) {
-	p.try(ctx, clustercheck.Nodes, func(ctx context.Context) (clustercheck.Finding, error) {
-		if nodes, err = p.listNodes(ctx); err != nil {
-			return clustercheck.Finding{}, fmt.Errorf("listing the Nodes: %w", err)
-		}
-		return clustercheck.CheckNodes(nodes, p.Machines), nil
-	})
-	return nodes, err
+// readNodes reads the Nodes within the time of a check.
+func (p *prober) readNodes(ctx context.Context) ([]corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	nodes, err := p.listNodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the Nodes: %w", err)
+	}
+	return nodes, nil
+}
+
+// isAnswer reports whether an error is an API server's own answer, and not that of a connection.
+func isAnswer(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	return answered
 }
 
 const (
@@ -142,14 +162,18 @@ func (p *prober) listNodes(ctx context.Context) ([]corev1.Node, error) {
 		case options.Continue == "":
 			return nodes, nil
 		case len(nodes) > maxNodes || len(page.Items) == 0:
-			return nil, fmt.Errorf("the list does not end after %d Nodes", len(nodes))
+			return nil, apierrors.NewInternalError(fmt.Errorf("the list does not end after %d Nodes", len(nodes)))
 		}
 	}
 }
 
 // tryWorkloads makes the checks that create objects.
 func (p *prober) tryWorkloads(ctx context.Context, nodes []corev1.Node, unread error) {
-	p.try(ctx, clustercheck.ConfigMapWatch, p.watchConfigMap)
+	if reason, simulated := clustercheck.SimulatedAPI(nodes); simulated {
+		p.add(clustercheck.Skip(clustercheck.ConfigMapWatch, "%s", reason))
+	} else {
+		p.try(ctx, clustercheck.ConfigMapWatch, p.watchConfigMap)
+	}
 	reason, simulated := clustercheck.Simulated(nodes)
 	if unread != nil {
 		reason, simulated = "the Nodes could not be read", true

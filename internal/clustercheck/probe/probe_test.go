@@ -153,3 +153,43 @@ func TestInterruptedCleanUp(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// TestUnreachable holds that an API server which is not reached leaves everything unchecked.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	options := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	findings, err := probe.Run(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const verdict = "It is not known whether the cluster works: the API server is not reached; " +
+		"not checked: Nodes, Certificates, ConfigMapWatch, Deployment, Service, Job."
+	if got := clustercheck.Verdict(findings); got != verdict || clustercheck.Worst(findings) != clustercheck.Failed {
+		t.Errorf("the verdict is %q, %s", got, clustercheck.Worst(findings))
+	}
+	if findings[0].Fix == "" || !strings.Contains(findings[0].Message, "listing the Nodes") {
+		t.Errorf("the first finding is %+v", findings[0])
+	}
+}
+
+// TestSimulatedAPI holds that what a simulated API server does not have is not checked.
+func TestSimulatedAPI(t *testing.T) {
+	t.Parallel()
+	options := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes" {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {"name": "n"}, "spec": {"providerID": "in-memory:////n"}}]}`))
+			return
+		}
+		refuse(w, "the path is not known")
+	})
+	findings, err := probe.Run(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		if f.ID == clustercheck.APIDiscovery && f.Outcome != clustercheck.NotChecked {
+			t.Errorf("got %+v", f)
+		}
+	}
+}
