@@ -54,6 +54,24 @@ func TestStartHasADeadline(t *testing.T) {
 	}
 }
 
+// TestFollowStartsNothing holds that an update that nobody asks for any longer is watched to its end, and not handed over.
+func TestFollowStartsNothing(t *testing.T) {
+	t.Parallel()
+	i := newImplementer(t)
+	u := i.connect(t)
+	follow := map[string]string{v1alpha1.InPlaceUpgradeFollowAnnotation: "true"}
+	if got := commanded(t, u, follow); got.Outcome != inplace.InProgress {
+		t.Errorf("before the mark the answer is %+v", got)
+	}
+	i.mark(v1alpha1.UpdatedAnnotation, "op:2")
+	if got := commanded(t, u, follow); got.Outcome != inplace.Finishes {
+		t.Errorf("after the mark the answer is %+v", got)
+	}
+	if asked := i.asked(); len(asked) > 0 {
+		t.Errorf("it was asked %+v", asked)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	cancelled := map[string]string{v1alpha1.CancelAnnotation: "too late"}

@@ -55,6 +55,10 @@ func (u *Updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upd
 		return u.cancel(ctx, request, operation, why)
 	}
 	message := cmp.Or(readMessage(annotations, operation), "handed over; waiting for the mark on the Machine")
+	if m.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] == "true" {
+		// Nothing may begin. An implementer that has not been handed the machine would begin with a Start.
+		return inplace.Answer{Outcome: inplace.InProgress, Message: message, RetryAfter: pollInterval}
+	}
 	return u.ensureStarted(ctx, request, operation, message)
 }
 
