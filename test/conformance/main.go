@@ -48,36 +48,39 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	return errors.New("usage: go run ./test/conformance page | mutants [ID...]")
 }
 
-// tryMutants tries the mutants of requirements whose id begins with one of ids, or of all. It goes on
-// after one that no test notices, and names all of these in the error.
+// tryMutants tries the mutants of the requirements and documents with these ids, or all. It continues
+// after one that no test notices or that cannot be tried, and names all of these in the error.
 func tryMutants(ctx context.Context, root string, documents []document, ids []string, out io.Writer) error {
 	var unnoticed []string
 	tried := 0
 	for _, d := range documents {
 		for _, r := range d.Requirements {
-			selected := len(ids) == 0 || slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(r.ID, id) })
-			if r.Mutant == nil || !selected {
+			isWanted := len(ids) == 0 || slices.Contains(ids, r.ID) || slices.Contains(ids, d.Number)
+			if r.Mutant == nil || !isWanted || ctx.Err() != nil {
 				continue
 			}
 			var output strings.Builder
 			noticed, err := r.run(ctx, root, &output)
 			tried++
-			switch {
-			case err != nil:
-				return fmt.Errorf("%w\n%s", err, output.String())
-			case noticed:
+			if noticed {
 				fmt.Fprintf(out, "%s noticed by %s\n", r.ID, r.Test)
-			default:
+				continue
+			}
+			unnoticed = append(unnoticed, r.ID)
+			if err != nil {
+				fmt.Fprintf(out, "%s: %v\n%s\n", r.ID, err, output.String())
+			} else {
 				fmt.Fprintf(out, "%s NOT noticed by %s\n", r.ID, r.Test)
-				unnoticed = append(unnoticed, r.ID)
 			}
 		}
 	}
 	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case tried == 0:
-		return fmt.Errorf("no requirement with a mutant has an id that begins with %q", ids)
+		return fmt.Errorf("no requirement with a mutant, and no document, has an id of %q. Fix: write 003 or 003-07", ids)
 	case len(unnoticed) > 0:
-		return fmt.Errorf("%d of %d mutants pass their tests: %s", len(unnoticed), tried, strings.Join(unnoticed, ", "))
+		return fmt.Errorf("%d of %d mutants are not noticed: %s", len(unnoticed), tried, strings.Join(unnoticed, ", "))
 	}
 	return nil
 }
