@@ -99,7 +99,7 @@ func newUpdater(ctx context.Context, o options, config *rest.Config) (*updater, 
 	if err != nil {
 		return nil, fmt.Errorf("reading the inventory: %w", err)
 	}
-	u := &updater{work: ctx, options: o, jobs: map[string]*job{}}
+	u := &updater{work: ctx, options: o, jobs: map[string]*job{}, cancelled: map[string]bool{}}
 	if err := json.Unmarshal(content, &u.inventory); err != nil {
 		return nil, fmt.Errorf("reading the inventory: %w", err)
 	}

@@ -247,6 +247,10 @@ func TestCancelEndsTheCommand(t *testing.T) {
 	answer(cancel)
 	r.api.await(t, name, v1alpha1.UpdateFailedAnnotation, "one: cancelled: too late")
 	answer(of(updatesv1.Cancel, "one", "worker-0"))
+	answer(of(updatesv1.Cancel, "late", "worker-0"))
+	if _, declined := u.answer(of(updatesv1.Start, "late", "worker-0")); declined == "" {
+		t.Error("a Start that arrives after its Cancel was accepted")
+	}
 	answer(of(updatesv1.Start, "two", "worker-0"))
 	r.api.await(t, name, v1alpha1.UpdatedAnnotation, "two")
 	u.running.Wait()

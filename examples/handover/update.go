@@ -37,6 +37,8 @@ type updater struct {
 	mu sync.Mutex
 	// jobs are the newest jobs by machine.
 	jobs map[string]*job
+	// cancelled are operations that were cancelled before they were known: their Start may still come.
+	cancelled map[string]bool
 }
 
 // job is an attempt to update a machine.
@@ -83,6 +85,9 @@ func (u *updater) start(request *updatesv1.HandOverRequest) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.cancelled[request.OperationID] {
+		return fmt.Errorf("the operation %s was cancelled before it began", request.OperationID)
+	}
 	if old := u.jobs[nameOf(machine)]; old != nil {
 		if old.Operation == request.OperationID {
 			return nil
@@ -106,8 +111,10 @@ func (u *updater) cancel(operation, reason string) error {
 		if j.Operation == operation {
 			j.cancel(fmt.Errorf("%w: %s", errCancelled, reason))
 			<-j.ended
+			return nil
 		}
 	}
+	u.cancelled[operation] = true
 	return nil
 }
 
