@@ -255,7 +255,7 @@ var rules = []rule{
 		internal/text
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
-		internal/inplace internal/inplace/cover internal/peer
+		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer
 	`},
 	{pkg: "internal/updaters/handover", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/inplace internal/inplace/cover

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
@@ -142,7 +144,11 @@ func checkDiscovery(ctx context.Context, k *kit) outcome {
 	}
 	defer client.Close()
 	response := &runtimehooksv1.DiscoveryResponse{}
-	if err := call(ctx, client, "Discovery", "", map[string]any{}, response); err != nil {
+	switch err := call(ctx, client, "Discovery", "", map[string]any{}, response); {
+	case errors.Is(err, updaters.ErrHandOver):
+		return failed("the answer is a %s: %v. Fix: add --protocol HandOver",
+			updatesv1.HandOverResponseKind, updaters.ErrHandOver)
+	case err != nil:
 		return failed("%v", err)
 	}
 	if response.Status != runtimehooksv1.ResponseStatusSuccess {

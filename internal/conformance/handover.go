@@ -28,8 +28,10 @@ type handOver struct {
 	updater *handover.Updater
 	// present says that the updater answered.
 	present bool
-	started error
-	marked  *inplace.Answer
+	// notOffered is why the offer of the fixture's change was not accepted; empty if it was.
+	notOffered string
+	started    error
+	marked     *inplace.Answer
 }
 
 // handOverPoint is a point and how it is tested.
@@ -150,8 +152,11 @@ func (h *handOver) offer(ctx context.Context) (reason string, err error) {
 }
 
 func checkOffer(ctx context.Context, h *handOver) outcome {
-	switch reason, err := h.offer(ctx); {
+	reason, err := h.offer(ctx)
+	h.notOffered = reason
+	switch {
 	case err != nil:
+		h.notOffered = err.Error()
 		return failed("%v", err)
 	case reason == handover.NoReason:
 		return failed("the offer was declined without a reason")
@@ -272,6 +277,9 @@ func checkStart(ctx context.Context, h *handOver) outcome {
 	if !h.options.AllowUpdates {
 		return skipped("updates were not allowed, or no management cluster was given")
 	}
+	if h.notOffered != "" {
+		return skipped("the offer was not accepted: %s", h.notOffered)
+	}
 	for range 2 {
 		if h.started = h.update(ctx); h.started != nil {
 			return failed("%v", h.started)
@@ -282,6 +290,9 @@ func checkStart(ctx context.Context, h *handOver) outcome {
 
 // begun returns why the update did not begin, as an outcome; ok where it did.
 func (h *handOver) begun() (result outcome, ok bool) {
+	if h.options.AllowUpdates && h.notOffered != "" {
+		return skipped("the offer was not accepted: %s", h.notOffered), false
+	}
 	if !h.options.AllowUpdates || h.started != nil {
 		return skipped("the update did not begin"), false
 	}
@@ -341,6 +352,9 @@ func checkMarked(ctx context.Context, h *handOver) outcome {
 }
 
 func checkStartAgain(ctx context.Context, h *handOver) outcome {
+	if result, ok := h.begun(); !ok {
+		return result
+	}
 	if h.marked == nil {
 		return skipped("the update did not end")
 	}

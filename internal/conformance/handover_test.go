@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -165,5 +166,60 @@ func TestHandOverWithoutUpdates(t *testing.T) {
 	want := []string{"hand-over.start-repeatable", "hand-over.restart", "hand-over.marks", "hand-over.done-again"}
 	if diff := cmp.Diff(want, ids(report, conformance.Skipped)); diff != "" || report.Count(conformance.Fail) > 0 {
 		t.Errorf("skipped (-want +got)\n%s\n%+v", diff, report.Points)
+	}
+}
+
+// TestHandOverDeclinedOffer sends no Start for the fixture's machine after its offer was declined, and gives the reason.
+func TestHandOverDeclinedOffer(t *testing.T) {
+	t.Parallel()
+	var started []updatesv1.ObjectName
+	report := receive(t, &receiver{change: func(_ int, request *updatesv1.HandOverRequest, response *updatesv1.HandOverResponse) {
+		switch request.Phase {
+		case updatesv1.Offer:
+			response.Accepted, response.Reason = false, "frozen"
+		case updatesv1.Start:
+			started = append(started, request.Machines...)
+		case updatesv1.Choose, updatesv1.Cancel:
+		}
+	}})
+	reasons := map[string]string{}
+	for _, point := range report.Points {
+		if point.Status == conformance.Skipped {
+			reasons[point.ID] = point.Reason
+		}
+	}
+	const why = "the offer was not accepted: frozen"
+	want := map[string]string{
+		"hand-over.offer":            "it declines: frozen. Fix: give a change and a Machine that it accepts with --fixture",
+		"hand-over.start-repeatable": why, "hand-over.restart": why, "hand-over.marks": why, "hand-over.done-again": why,
+	}
+	if diff := cmp.Diff(want, reasons); diff != "" || report.Count(conformance.Fail) > 0 {
+		t.Errorf("skipped (-want +got)\n%s\n%+v", diff, report.Points)
+	}
+	if slices.ContainsFunc(started, func(m updatesv1.ObjectName) bool { return m.Name == "worker-0" }) {
+		t.Errorf("a Start was sent for %v", started)
+	}
+}
+
+// TestHandOverWithoutItsProtocol runs the battery of the hooks against a hand-over updater.
+func TestHandOverWithoutItsProtocol(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(&receiver{seen: make(map[updatesv1.Phase]int), annotations: map[string]string{}})
+	t.Cleanup(server.Close)
+	report, err := conformance.Run(t.Context(), conformance.Options{
+		URL: server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed []string
+	for _, point := range report.Points {
+		if point.Status == conformance.Fail {
+			failed = append(failed, point.ID+": "+point.Reason)
+		}
+	}
+	want := []string{"discovery.answers: the answer is a HandOverResponse: this is a hand-over updater. Fix: add --protocol HandOver"}
+	if diff := cmp.Diff(want, failed); diff != "" {
+		t.Errorf("failed (-want +got)\n%s", diff)
 	}
 }

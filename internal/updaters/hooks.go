@@ -3,11 +3,14 @@ package updaters
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 )
 
@@ -17,6 +20,12 @@ func HookPath(hook, handler string) string {
 		Group: runtimehooksv1.GroupVersion.Group, Version: runtimehooksv1.GroupVersion.Version, Hook: hook,
 	}, handler)
 }
+
+// ErrHandOver is the cause of an Error about an updater that was asked by hooks and answered as hand-over updaters do.
+var ErrHandOver = errors.New("this is a hand-over updater")
+
+// handOverResponse is the type of a hand-over updater's answers.
+var handOverResponse = schema.FromAPIVersionAndKind(updatesv1.APIVersion, updatesv1.HandOverResponseKind)
 
 // Call sends the request of a hook, which carries its type, to a handler, and decodes the response.
 // Errors are *Error; a response with the status Failure is one of the class Refused.
@@ -40,8 +49,11 @@ func (c *Client) Call(ctx context.Context, hook, handler string, request any, re
 func (c *Client) checkResponse(hook, below string, response runtimehooksv1.ResponseObject) error {
 	want := runtimehooksv1.GroupVersion.WithKind(hook + "Response")
 	if got := response.GetObjectKind().GroupVersionKind(); !got.Empty() && got != want {
-		return c.Nonsense(below, fmt.Sprintf("the answer is a %s of %s", CleanWord(got.Kind), CleanWord(got.GroupVersion().String())),
-			fmt.Sprintf("answer with a %s of %s", want.Kind, want.GroupVersion()), nil)
+		problem := fmt.Sprintf("the answer is a %s of %s", CleanWord(got.Kind), CleanWord(got.GroupVersion().String()))
+		if got == handOverResponse {
+			return c.Nonsense(below, problem, "set spec.remote.protocol: HandOver in the Updater", ErrHandOver)
+		}
+		return c.Nonsense(below, problem, fmt.Sprintf("answer with a %s of %s", want.Kind, want.GroupVersion()), nil)
 	}
 	switch status := response.GetStatus(); status {
 	case runtimehooksv1.ResponseStatusSuccess:

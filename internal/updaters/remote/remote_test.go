@@ -239,8 +239,10 @@ func TestDiscovery(t *testing.T) {
 			updaters.Nonsense, "two handlers of UpdateMachine: a and b"},
 		"a path for a name": {says(`{"status":"Success","handlers":[` + handler("../../x", "UpdateMachine") + `]}`), updaters.Nonsense, "../../x"},
 		"too many":          {says(`{"status":"Success","handlers":[` + strings.Repeat(handler("a", "X")+",", 300) + handler("a", "X") + `]}`), updaters.Nonsense, "301"},
-		"Failure":           {says(`{"status":"Failure","message":"starting"}`), updaters.Refused, "starting"},
-		"server error":      {status(500), updaters.Nonsense, "500"},
+		"a hand-over updater": {says(`{"apiVersion":"updates.windlass.dev/v1alpha1","kind":"HandOverResponse","accepted":false}`),
+			updaters.Nonsense, "a hand-over updater. Fix: set spec.remote.protocol: HandOver in the Updater"},
+		"Failure":      {says(`{"status":"Failure","message":"starting"}`), updaters.Refused, "starting"},
+		"server error": {status(500), updaters.Nonsense, "500"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
