@@ -78,7 +78,8 @@ func specOf(object runtime.RawExtension) (map[string]any, error) {
 	return fields.Spec, nil
 }
 
-// choose lets machines begin in the order of the inventory, and none while the hold file exists.
+// choose lets machines begin in the order of the inventory, and none while the hold file exists. Windlass begins with a
+// machine anyway after the request's deadline.
 func (u *updater) choose(request *updatesv1.HandOverRequest) ([]updatesv1.ObjectName, error) {
 	if _, err := os.Stat(u.options.holdFile); err == nil {
 		return nil, fmt.Errorf("the file %s exists", u.options.holdFile)

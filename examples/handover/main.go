@@ -49,7 +49,7 @@ func main() {
 		`file with the machines in the order of their updates, as in [{"machine": "default/worker-0", "host": "10.0.0.7"}]`)
 	flag.StringVar(&o.stateDir, "state-dir", "state", "folder for what was handed over")
 	flag.StringVar(&o.command, "command", "./update.sh", "program that updates a host; its arguments are the host and the version")
-	flag.StringVar(&o.holdFile, "hold-file", "hold", "no machine begins while this file exists")
+	flag.StringVar(&o.holdFile, "hold-file", "hold", "choose no machine while this file exists")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)

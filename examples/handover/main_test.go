@@ -169,19 +169,15 @@ func (r *running) runs(t *testing.T) []string {
 
 // The tests of this package do not run in parallel: a script cannot be run while a child that another test forks has it open for writing.
 
-const updateFixture = `
-canUpdateMachine:
-  current: {machine: &old {metadata: {namespace: default, name: worker-0}, spec: {clusterName: c, version: v1.31.4, bootstrap: {}, infrastructureRef: {apiGroup: g, kind: K, name: a}}}}
-  desired: {machine: &new {metadata: {namespace: default, name: worker-0}, spec: {clusterName: c, version: v1.32.1, bootstrap: {}, infrastructureRef: {apiGroup: g, kind: K, name: b}}}}
-updateMachine:
-  desired: {machine: *new}
-`
-
 // TestConformance verifies the example as its author would.
 func TestConformance(t *testing.T) {
 	// The first run waits to be killed by the restart; the second does the work.
 	r := start(t, "echo $1/$2 >>runs\nif test $(wc -l <runs) = 1; then exec sleep 600; fi\n")
-	fixture, err := conformance.ParseFixture([]byte(updateFixture))
+	content, err := os.ReadFile("fixture.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture, err := conformance.ParseFixture(content)
 	if err != nil {
 		t.Fatal(err)
 	}

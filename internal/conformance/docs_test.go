@@ -69,8 +69,15 @@ func TestDocumentation(t *testing.T) {
 // TestHandOverDocumentation checks that each phase is shown in the words of the protocol.
 func TestHandOverDocumentation(t *testing.T) {
 	t.Parallel()
-	phases := make(map[updatesv1.Phase]bool)
-	for _, shown := range blocks(t, "write-a-hand-over-updater.md")["json"] {
+	phases, page := make(map[updatesv1.Phase]bool), blocks(t, "write-a-hand-over-updater.md")
+	updater := &v1alpha1.Updater{}
+	if err := yaml.UnmarshalStrict([]byte(strings.Join(page["yaml"], "---\n")), updater); err != nil {
+		t.Errorf("the Updater: %v", err)
+	}
+	if updater.Spec.Remote == nil || updater.Spec.Remote.Protocol != v1alpha1.HandOverProtocol {
+		t.Errorf("the Updater has remote %+v", updater.Spec.Remote)
+	}
+	for _, shown := range page["json"] {
 		if strings.Contains(shown, updatesv1.HandOverResponseKind) {
 			strict(t, shown, &updatesv1.HandOverResponse{})
 			continue

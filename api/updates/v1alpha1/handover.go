@@ -25,7 +25,8 @@ const (
 	// without machines asks whether the updater is there; any answer is a good one.
 	Offer Phase = "Offer"
 	// Choose asks which of the machines begin now. It must have no effect. The machines are those of the group that Cluster
-	// API has marked and that have not begun. A declined request lets none begin; the same request comes again.
+	// API has marked and that have not begun. A declined request lets none begin until its deadline; the same request comes
+	// again.
 	Choose Phase = "Choose"
 	// Start hands one machine over. An updater that has accepted an operation id before accepts it again, and does not begin
 	// anew: a caller that was restarted asks twice. A Start of the same machine with another id comes when the earlier attempt

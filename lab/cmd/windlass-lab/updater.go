@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/internal/simulated"
@@ -27,6 +28,7 @@ const updaterStartTimeout = time.Minute
 type updaterOptions struct {
 	updater      setup.SimulatedUpdater
 	maxMinors    int32
+	protocol     string
 	behaviour    string
 	delete, list bool
 }
@@ -43,8 +45,8 @@ or the cluster is stopped; "windlass-lab status" shows its process as updater-NA
 UpdatePolicy selects are updated in place. Only machine:/spec/version is really changed, on the simulated
 node. For other fields the updater only records that they were done.
 
-With COMMAND the updater is your own program, as a process of the cluster in this folder. Cluster API's hooks must be served with
-TLS at 127.0.0.1. In the arguments, $(PORT_hooks) becomes the port, $(CERT_DIR) the folder with tls.crt and tls.key, and
+With COMMAND the updater is your own program, as a process of the cluster in this folder. It must serve Cluster API's
+hooks, or with --protocol HandOver hand-over requests, with TLS at 127.0.0.1. In the arguments, $(PORT_hooks) becomes the port, $(CERT_DIR) the folder with tls.crt and tls.key, and
 $(KUBECONFIG) the kubeconfig of the cluster; quote them for the shell. "windlass-lab logs updater-NAME" shows the output.
 
 The cluster has a network of its own, and does not reach an updater that runs outside.
@@ -57,6 +59,8 @@ The cluster has a network of its own, and does not reach an updater that runs ou
   windlass-lab updater files --behaviour '{"updater": {"mode": "Fail"}}'
   windlass-lab updater files --delete
   windlass-lab updater mine -- ./my-updater --port '$(PORT_hooks)' --cert-dir '$(CERT_DIR)'
+  windlass-lab updater mine --protocol HandOver -- ./my-handover --port '$(PORT_hooks)' --cert-dir '$(CERT_DIR)' \
+    --kubeconfig '$(KUBECONFIG)'
   windlass-lab updater --list`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
@@ -77,10 +81,12 @@ The cluster has a network of its own, and does not reach an updater that runs ou
 	flags.DurationVar(&o.updater.Duration, "duration", time.Second, "how long an update takes")
 	flags.Float64Var(&o.updater.FailureRate, "failure-rate", 0, "part of the updates that fail, from 0 to 1")
 	flags.Int32Var(&o.maxMinors, "max-minors", 0, "how many minors it moves a kubelet at once; 0 means any number")
+	flags.StringVar(&o.protocol, "protocol", string(v1alpha1.RuntimeHooksProtocol), `how your own program is asked: "RuntimeHooks" or "HandOver"`)
 	flags.StringVar(&o.behaviour, "behaviour", "", "JSON for the /behaviour of an updater that runs")
 	flags.BoolVar(&o.delete, "delete", false, "unregister the updater and end its process")
 	flags.BoolVar(&o.list, "list", false, "show the registered updaters")
 	cmd.MarkFlagsMutuallyExclusive("behaviour", "delete", "list")
+	cli.CompleteValues(cmd, "protocol", string(v1alpha1.RuntimeHooksProtocol), string(v1alpha1.HandOverProtocol))
 	cmd.AddCommand(newUpdaterServeCommand())
 	return cmd
 }
@@ -104,12 +110,15 @@ func (o *updaterOptions) check(cmd *cobra.Command, args []string) error {
 		return o.checkCommand(cmd)
 	}
 	if o.delete || o.behaviour != "" {
-		for _, name := range []string{"order", "claims", "duration", "failure-rate", "max-minors"} {
+		for _, name := range []string{"order", "claims", "duration", "failure-rate", "max-minors", "protocol"} {
 			if cmd.Flags().Changed(name) {
 				return fmt.Errorf("--%s is for starting an updater. Fix: omit the flag, or delete this updater and start it again", name)
 			}
 		}
 		return nil
+	}
+	if cmd.Flags().Changed("protocol") {
+		return errors.New("--protocol is for your own program, and none is given. Fix: add it, as in: -- ./my-updater")
 	}
 	return o.checkStart()
 }
@@ -120,6 +129,11 @@ func (o *updaterOptions) checkCommand(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s and a command cannot be used together: the flag is for simulated updaters", name)
 		}
+	}
+	switch o.updater.Protocol = v1alpha1.UpdaterProtocol(o.protocol); o.updater.Protocol {
+	case v1alpha1.RuntimeHooksProtocol, v1alpha1.HandOverProtocol:
+	default:
+		return fmt.Errorf("--protocol %q is unknown; use %q or %q", o.protocol, v1alpha1.RuntimeHooksProtocol, v1alpha1.HandOverProtocol)
 	}
 	program, err := exec.LookPath(o.updater.Command[0])
 	if err != nil {

@@ -62,6 +62,8 @@ func TestCommands(t *testing.T) {
 	contains(run(false, "updater", "kubelet", "--delete"), "Updater kubelet is deleted")
 	contains(run(false, "updater", "--list"), "No updater is registered")
 	contains(run(false, "updater", "kubelet", "--claims", "bootstrap:/spec/files"), "Updater kubelet runs and is registered")
+	contains(run(false, append([]string{"updater", "mine", "--protocol", "HandOver", "--"}, handOver(t)...)...), "Updater mine runs and is registered")
+	contains(run(false, "kubectl", "--", "get", "updater", "mine", "-o", "jsonpath={.spec.remote.protocol}"), "HandOver")
 	contains(run(true, "kubectl", "--", "get", "clusters", "none"), "NotFound")
 	contains(run(false, "kubectl", "--", "version"), "Server Version: v1.36.3")
 	contains(run(false, "logs", devplane.CoreManager), "Starting manager")
@@ -73,5 +75,23 @@ func TestCommands(t *testing.T) {
 	}
 	if _, err := os.Stat(state); err == nil {
 		t.Error("the state is left")
+	}
+}
+
+// handOver builds examples/handover, and returns its command on a plane, with an inventory of no machines.
+func handOver(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	program, inventory := filepath.Join(dir, "handover"), filepath.Join(dir, "inventory.json")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "github.com/windlass-dev/windlass/examples/handover")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the example: %v\n%s", err, output)
+	}
+	if err := os.WriteFile(inventory, []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		program, "--port", "$(PORT_hooks)", "--cert-dir", "$(CERT_DIR)", "--kubeconfig", "$(KUBECONFIG)",
+		"--inventory", inventory, "--state-dir", filepath.Join(dir, "state"),
 	}
 }
