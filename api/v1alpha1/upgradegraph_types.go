@@ -39,7 +39,7 @@ type UpgradeGraph struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.blocked) || self.blocked.all(b, !has(b.from) || size(b.from) == 0 || (b.from.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(b.from + '.')) : b.from in self.versions))",fieldPath=".blocked",message="each from must be one of spec.versions, or a minor that one of them belongs to"
 // +kubebuilder:validation:XValidation:rule="!has(self.blocked) || self.blocked.all(b, !has(b.to) || size(b.to) == 0 || (b.to.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(b.to + '.')) : b.to in self.versions))",fieldPath=".blocked",message="each to must be one of spec.versions, or a minor that one of them belongs to"
-// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(w, !has(w.versions) || w.versions.all(m, m.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(m + '.')) : m in self.versions))",fieldPath=".workers",message="each of versions must be one of spec.versions, or a minor that one of them belongs to"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(w, !has(w.versions) || w.versions.all(m, m.matches('^v[0-9]+[.][0-9]+$') ? self.versions.exists(v, v.startsWith(m + '.')) : m in self.versions))",fieldPath=".workers",message="each of the versions in spec.workers must be one of spec.versions, or a minor that one of them belongs to"
 type UpgradeGraphSpec struct {
 	// versions are the versions that clusters may run or go to. A cluster may start from a version that is not listed.
 	// To keep clusters away from a version that some still run, list it and block every step to it.
@@ -98,7 +98,7 @@ type Minor string
 // all versions.
 //
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^v(0|[1-9][0-9]{0,8})[.](0|[1-9][0-9]{0,8})([.](0|[1-9][0-9]{0,8})(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?)?$')",message="must be a version such as v1.31.2, a minor such as v1.31, or empty for any version"
+// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^v(0|[1-9][0-9]{0,8})[.](0|[1-9][0-9]{0,8})([.](0|[1-9][0-9]{0,8})(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?)?$')",message="must be a version such as v1.31.2, or a minor such as v1.31"
 type VersionMatch string
 
 // ClassReference names a ClusterClass.

@@ -29,11 +29,15 @@ func Detail(p *Progress, message string) (detail string, current bool) {
 	return detail, current
 }
 
+// notStarted begins the message of a machine that waits for its turn. An updater may be named behind
+// it: the one that chooses others.
+const notStarted = "not started: "
+
 // AboutStep reports whether a message is about a step of some update, or the end of one: a machine whose update has not begun keeps
 // such a message from an earlier update.
 func AboutStep(message string) bool {
 	for _, words := range []string{`updater "`, "all updaters are done", "updated in place", "node drained"} {
-		if strings.Contains(message, words) {
+		if before, _, found := strings.Cut(message, words); found && !strings.Contains(before, notStarted) {
 			return true
 		}
 	}

@@ -63,8 +63,16 @@ func TestDetail(t *testing.T) {
 			}
 		}
 	}
-	queued := "not started: as many machines as maxInFlight allows (1) are being updated"
-	if AboutStep(queued) {
-		t.Errorf("%q counts as being about a step", queued)
+	for _, queued := range []string{
+		"not started: as many machines as maxInFlight allows (1) are being updated",
+		`In-place update in progress: not started: updater "x" lets no machine begin: night`,
+	} {
+		if AboutStep(queued) {
+			t.Errorf("%q counts as being about a step", queued)
+		}
+	}
+	said := `In-place update in progress: updater "x" (1 of 1), attempt 1: not started: updater "y" is busy`
+	if !AboutStep(said) {
+		t.Errorf("%q counts as being about no step", said)
 	}
 }

@@ -236,7 +236,13 @@ func TestComputeUpdate(t *testing.T) {
 		{"a phase of a newer release", []*clusterv1.Machine{with(func(p *inplace.Progress) { p.Phase = "Dancing" }), measured},
 			want(func(u *Update) { u.Phase, u.Message = "Dancing", "" })},
 		{"queued", []*clusterv1.Machine{machine("m", handed, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", "In-place update in progress: not started"))}, Update{
-			Machine: "m", Group: "md-0", State: Queued, MaxAttempts: 5, To: common.To, Message: "In-place update in progress: not started",
+			Machine: "m", Group: "md-0", State: Queued, MaxAttempts: 5, To: common.To, Message: "not started",
+		}},
+		{"queued behind the updater's choice", []*clusterv1.Machine{machine("m", handed,
+			condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", `In-place update in progress: not started: updater "x" lets no machine begin: night`),
+		)}, Update{
+			Machine: "m", Group: "md-0", State: Queued, MaxAttempts: 5, To: common.To,
+			Message: `not started: updater "x" lets no machine begin: night`,
 		}},
 		{"queued, with the message of the last update", []*clusterv1.Machine{machine("m", handed, inProgress)},
 			Update{Machine: "m", Group: "md-0", State: Queued, MaxAttempts: 5, To: common.To}},

@@ -131,10 +131,12 @@ func (g GroupUpgrade) Count() string {
 	return text
 }
 
-// Text is what a person should read about the upgrade of a group: why it waits or has failed. What else the condition says is in the counts.
+// Text is what a person should read about the upgrade of a group: why it or its other machines wait,
+// or why it has failed. What else the condition says is in the counts.
 func (g GroupUpgrade) Text() string {
 	if g.Reason == request.ReasonMachines {
-		return ""
+		_, why, _ := strings.Cut(g.Message, " in flight; ")
+		return why
 	}
 	return strings.TrimSpace(g.Message)
 }

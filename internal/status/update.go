@@ -154,6 +154,9 @@ func desiredVersion(m *clusterv1.Machine, state State, ofOwner string) version.V
 	return want
 }
 
+// inProgressPrefix is what Cluster API puts before the answer of the hook UpdateMachine.
+const inProgressPrefix = "In-place update in progress: "
+
 // messageOf is what there is to say about an update beyond its progress. What Cluster API says counts only where it is about
 // what goes on now: it asks from time to time, and repeats the last answer in between.
 func messageOf(m *clusterv1.Machine, rec record, state State) string {
@@ -180,7 +183,7 @@ func messageOf(m *clusterv1.Machine, rec record, state State) string {
 	if inplace.AboutStep(c.Message) {
 		return ""
 	}
-	return strings.TrimSpace(c.Message)
+	return strings.TrimSpace(strings.TrimPrefix(c.Message, inProgressPrefix))
 }
 
 // standsStill reports whether a Machine's condition is why its update does not go on. Where progress is recorded, it must be

@@ -70,17 +70,6 @@ func formatBlocked(buffer *strings.Builder, s Screen, blocked []status.Blocked, 
 	})
 }
 
-// formatMessages lists the messages of updates under way, without those that are listed as blocked.
-func formatMessages(buffer *strings.Builder, s Screen, updates []status.Update, blocked []status.Blocked) {
-	isBlocked := func(u status.Update) bool {
-		return slices.ContainsFunc(blocked, func(b status.Blocked) bool { return b.Kind == "Machine" && b.Name == u.Machine })
-	}
-	said := slices.DeleteFunc(slices.Clone(updates), func(u status.Update) bool {
-		return !isWorkedOn(u) || u.Text() == "" || isBlocked(u)
-	})
-	formatList(buffer, s, "Messages", len(said), func(i int) (string, string) { return said[i].Machine, said[i].Text() })
-}
-
 // statusVerdict answers how the upgrade is going, and how many machines are not up to date.
 func statusVerdict(r status.Report, now time.Time) string {
 	var parts []string
@@ -93,28 +82,51 @@ func statusVerdict(r status.Report, now time.Time) string {
 	}
 	parts = append(parts, machinesVerdict(r))
 	words, failed := inPlaceVerdict(r.InPlace)
-	switch {
-	case failed:
-		parts = append([]string{words}, parts...)
-	case words != "":
+	if words != "" && !failed {
 		parts = append(parts, words)
+	}
+	if offSpec := offSpecVerdict(r.OffSpec); offSpec != "" {
+		parts = append([]string{offSpec}, parts...)
+	}
+	if failed {
+		parts = append([]string{words}, parts...)
 	}
 	return strings.Join(parts, " ")
 }
 
+// offSpecVerdict names the machines whose nodes run other versions than their specs; empty for none.
+func offSpecVerdict(offSpec []status.OffSpec) string {
+	if len(offSpec) == 0 {
+		return ""
+	}
+	names := make([]string, len(offSpec))
+	for i, o := range offSpec {
+		names[i] = o.Machine
+	}
+	return fmt.Sprintf("%s at another version than specified: %s.",
+		text.CountAre(len(offSpec), "machine"), joinNames(names))
+}
+
 // describeBlocked names the groups that have blocked updates, and the reasons; empty where there are none.
 func describeBlocked(blocked []status.Blocked) string {
-	const shown = 3
 	var words []string
 	for _, b := range blocked {
 		if word := fmt.Sprintf("%s (%s)", cmp.Or(b.Group, b.Name), b.Reason); !slices.Contains(words, word) {
 			words = append(words, word)
 		}
 	}
-	if more := len(words) - shown; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(words[:shown], ", "), more)
+	return joinNames(words)
+}
+
+// shownInVerdict is how many names the verdict lists.
+const shownInVerdict = 3
+
+// joinNames lists the first names, and how many more there are.
+func joinNames(names []string) string {
+	if more := len(names) - shownInVerdict; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shownInVerdict], ", "), more)
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(names, ", ")
 }
 
 // statusTone is bad where a person must do something, and fair where something is held or under way.
@@ -133,7 +145,7 @@ func statusTone(r status.Report) tone {
 	switch {
 	case failed:
 		result = bad
-	case len(r.Blocked) > 0 || words != "":
+	case len(r.Blocked)+len(r.OffSpec) > 0 || words != "":
 		result = max(result, fair)
 	}
 	for _, g := range r.Groups {
@@ -168,7 +180,7 @@ func machinesVerdict(r status.Report) string {
 	case total.Machines == 0:
 		return fmt.Sprintf("No machine exists; %d missing.", total.Missing)
 	case done == total.Machines && total.Missing == 0:
-		return completeVerdict(r.Chain, done)
+		return completeVerdict(r, done)
 	}
 	parts := []string{fmt.Sprintf("%d of %s up to date", done, text.CountAre(total.Machines, "machine"))}
 	for _, s := range status.States() {
@@ -182,13 +194,19 @@ func machinesVerdict(r status.Report) string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// completeVerdict is for a Cluster whose machines are all up to date. During an upgrade a group may still specify the
-// version from before.
-func completeVerdict(c *status.Chain, machines int) string {
-	if c != nil && c.State != status.ChainUpToDate {
+// completeVerdict is for a Cluster whose Machines all have the specs of their groups. During an
+// upgrade, whoever runs it, the version from before may still be specified.
+func completeVerdict(r status.Report, machines int) string {
+	upgrading := r.Chain != nil && r.Chain.State != status.ChainUpToDate
+	asked, _ := inPlaceVerdict(r.InPlace)
+	switch {
+	case len(r.OffSpec) > 0:
+		return fmt.Sprintf("The specs of all machines are up to date (%d).", machines)
+	case upgrading || asked != "":
 		return fmt.Sprintf("All machines have what their groups specify now (%d).", machines)
+	default:
+		return fmt.Sprintf("All machines are up to date (%d).", machines)
 	}
-	return fmt.Sprintf("All machines are up to date (%d).", machines)
 }
 
 // lasting counts machines whose state lasts a second as what they are for people: a machine that Cluster API has

@@ -59,28 +59,30 @@ func inPlaceVerdict(r *status.InPlaceUpgrades) (words string, anyFailed bool) {
 	if r == nil {
 		return "", false
 	}
-	open, failed := 0, 0
-	add := func(s status.UpgradeState) {
+	open := 0
+	var failed []string
+	add := func(s status.UpgradeState, name string) {
 		if s.IsOpen() {
 			open++
 		}
 		if s == status.UpgradeFailed {
-			failed++
+			failed = append(failed, name)
 		}
 	}
 	for _, g := range r.Groups {
-		add(g.State)
+		add(g.State, g.Name)
 	}
 	for _, m := range r.Machines {
 		if m.ByHand {
-			add(m.State)
+			add(m.State, "Machine "+m.Machine)
 		}
 	}
 	switch {
 	case open == 0:
 		return "", false
-	case failed > 0:
-		return fmt.Sprintf("%d of %s in place by annotation failed.", failed, text.Count(open, "upgrade")), true
+	case len(failed) > 0:
+		return fmt.Sprintf("%d of %s in place by annotation failed: %s.",
+			len(failed), text.Count(open, "upgrade"), joinNames(failed)), true
 	default:
 		return "Annotations ask for " + text.Count(open, "upgrade") + " in place.", false
 	}

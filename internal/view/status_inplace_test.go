@@ -85,7 +85,8 @@ func TestOffSpec(t *testing.T) {
 		wants  []string
 	}{
 		{Wide, []string{
-			"No upgrade is under way: everything is at v1.30.14, except the nodes",
+			"1 machine is at another version than specified: m-1. No upgrade is under way: everything is at v1.30.14, except the nodes",
+			"The specs of all machines are up to date (3).\n",
 			"\nAt other versions than their specs say:\n  Machine m-1\n    runs v1.30.77 by annotation, its spec says v1.30.14; Cluster API takes it for being upgraded",
 		}},
 		{JSON, []string{`"offSpec": [`, `"runs": "v1.30.77"`, `"spec": "v1.30.14"`, `"blocksTopology": true`}},

@@ -50,6 +50,7 @@ func busyReport() status.Report {
 			{Machine: "prod-md-0-c", Group: "md-0", State: status.Updating, Phase: inplace.Soaking, Step: 2, Steps: 2, From: from, To: to,
 				Began: ago(9 * time.Minute), Since: ago(2 * time.Minute), ETA: status.ETA{At: ago(time.Minute), Late: true}},
 			{Machine: "prod-md-0-d", Group: "md-0", State: status.Queued, MaxAttempts: 3, To: to, Message: "not started: 4 of at most 4 machines are being updated"},
+			{Machine: "prod-md-0-d2", Group: "md-0", State: status.Queued, MaxAttempts: 3, To: to, Message: "not started: 4 of at most 4 machines are being updated"},
 			{Machine: "prod-md-0-e", Group: "md-0", State: status.Failed, Phase: inplace.Failed, Updater: "kubeadm", Step: 1, Steps: 1, Attempt: 3, MaxAttempts: 3,
 				From: from, To: to, Began: ago(50 * time.Hour), Since: ago(49 * time.Hour), Operation: "88bb-3", LastError: "updater \"kubeadm\" failed"},
 			{Machine: "prod-md-0-f", Group: "md-0", State: status.Unreadable, To: to},

@@ -33,6 +33,8 @@ type Request struct {
 	// items say where each item was read, source where the versions on offer were; empty for what came from flags.
 	items  map[plan.Item]string
 	Source string
+	// stops says where the rules of where workers stop were read; empty where there are none.
+	stops string
 	// Heading goes before a table.
 	Heading string
 	// Prefix goes before an error that is not about the request itself.
@@ -59,8 +61,11 @@ func (r Request) Locate(err error) error {
 		err = &fixed
 	}
 	where := r.items[fault.Item]
-	if slices.Contains(sourceRules, fault.Rule) {
+	switch {
+	case slices.Contains(sourceRules, fault.Rule):
 		where = r.Source
+	case fault.Rule == plan.RuleNotOnRoute && r.stops != "":
+		where = r.stops
 	}
 	if where == "" && !fault.Rule.BadInput() {
 		where = r.Prefix
@@ -167,7 +172,7 @@ func (r Request) withSource(
 	if err != nil {
 		return Request{}, where.Describe(err)
 	}
-	r.Request.Source, r.Source = source, where.locate(ref)
+	r.Request.Source, r.Source, r.stops = source, where.locate(ref), where.locateStops(ref)
 	if where.set == nil && ref.Kind == "UpgradeGraph" {
 		r.Notes = append(r.Notes, fmt.Sprintf("the extension %q was not called; the plan is made from the UpgradeGraph that serves the class",
 			class.Spec.Upgrade.External.GenerateUpgradePlanExtension))
@@ -191,7 +196,7 @@ func resolveGraph(set *manifest.Set, in Input) (Request, error) {
 	if err != nil {
 		return Request{}, where.Describe(err)
 	}
-	r.Request.Source, r.Source = source, where.locate(ref)
+	r.Request.Source, r.Source, r.stops = source, where.locate(ref), where.locateStops(ref)
 	if slices.ContainsFunc(graph.Spec.Workers, func(w v1alpha1.WorkersRule) bool { return len(w.Classes)+len(w.WorkerClasses) > 0 }) {
 		r.Notes = append(r.Notes, "rules of spec.workers that name classes are left out, because flags do not tell the classes; give the Cluster with -f")
 	}
@@ -240,6 +245,15 @@ func (o Origins) locate(ref snapshot.Ref) string {
 		}
 	}
 	return ref.String()
+}
+
+// locateStops names the rules of where workers stop; empty for a source that has none.
+func (o Origins) locateStops(source snapshot.Ref) string {
+	if source.Kind != "UpgradeGraph" {
+		return ""
+	}
+	source.Field = "spec.workers"
+	return o.locate(source)
 }
 
 // Describe turns the errors of package snapshot into ones that name files, and say how to go on.

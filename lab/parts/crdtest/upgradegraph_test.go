@@ -64,7 +64,7 @@ func TestUpgradeGraphs(t *testing.T) {
 		"a rule without a reason":  {spec: listed + "  workers: [{stops: Fewest}]", want: []string{"spec.workers[0].reason: Required value"}},
 		"a rule without versions":  {spec: listed + "  workers: [{stops: Versions, reason: r}]", want: []string{"spec.workers[0]: Invalid value: set versions with stops: Versions, and only with it"}},
 		"a rule with versions":     {spec: listed + "  workers: [{stops: Fewest, versions: [v1.31], reason: r}]", want: []string{"spec.workers[0]: Invalid value: set versions with stops: Versions, and only with it"}},
-		"a rule of another minor":  {spec: listed + "  workers: [{stops: Versions, versions: [v1.33], reason: r}]", want: []string{"spec.workers: Invalid value: each of versions must be one of spec.versions, or a minor"}},
+		"a rule of another minor":  {spec: listed + "  workers: [{stops: Versions, versions: [v1.33], reason: r}]", want: []string{"spec.workers: Invalid value: each of the versions in spec.workers must be one of spec.versions, or a minor"}},
 		"a rule of an empty match": {spec: listed + `  workers: [{stops: Versions, versions: [""], reason: r}]`, want: []string{"spec.workers[0].versions[0]: "}},
 		"no versions":              {spec: "  classes: []", want: []string{"spec.versions: Required value"}},
 		"no version":               {spec: "  versions: []", want: []string{"spec.versions: Invalid value: 0: spec.versions in body should have at least 1 items"}},
@@ -104,7 +104,7 @@ func TestUpgradeGraphs(t *testing.T) {
 		},
 		"a block that does not parse": {
 			spec: listed + "  blocked: [{from: 1.31.2, reason: r}]", want: []string{
-				"spec.blocked: ", `spec.blocked[0].from: Invalid value: "1.31.2": must be a version such as v1.31.2, a minor such as v1.31, or empty for any version`,
+				"spec.blocked: ", `spec.blocked[0].from: Invalid value: "1.31.2": must be a version such as v1.31.2, or a minor such as v1.31`,
 			},
 		},
 		"a floor of the same minor": {

@@ -1,0 +1,112 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/status"
+)
+
+// TestListMessages checks that machines which wait for the same share a message, and that those which
+// are blocked, or wait for a second only, have none.
+func TestListMessages(t *testing.T) {
+	const first = "not started: Machine a of the group is updated first"
+	update := func(machine string, state status.State, words string) status.Update {
+		return status.Update{Machine: machine, State: state, Message: words}
+	}
+	updates := []status.Update{
+		update("b", status.Queued, first), update("c", status.Queued, "not started: other"),
+		update("d", status.Queued, first), update("e", status.Queued, first), update("f", status.Queued, first),
+		update("g", status.Queued, ""), update("h", status.Marked, "m"), update("i", status.Finished, "f"),
+		{Machine: "a", State: status.Updating, Phase: inplace.Updating, Message: "half way"},
+	}
+	blocked := []status.Blocked{{Kind: "Machine", Name: "f"}, {Kind: "MachineDeployment", Name: "d"}}
+	got, more := listMessages(updates, blocked)
+	want := []message{{"a", "half way", 0}, {"b", first, 2}, {"c", "not started: other", 0}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(message{})); diff != "" || more != 0 {
+		t.Errorf("%d more, (-want +got):\n%s", more, diff)
+	}
+}
+
+// TestMessagesAreBounded checks that a fleet, in which each group waits for its own first machine,
+// fills no screen.
+func TestMessagesAreBounded(t *testing.T) {
+	var r status.Report
+	for i := range shownGroupRows + 7 {
+		for j := range 2 {
+			r.Updates = append(r.Updates, status.Update{
+				Machine: fmt.Sprintf("m-%d-%d", i, j), State: status.Queued, Message: fmt.Sprintf("not started: Machine of group %d", i),
+			})
+		}
+	}
+	var got strings.Builder
+	if err := WriteStatus(&got, Table, narrow, r, statusNow); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(got.String(), "not started"); n != shownGroupRows {
+		t.Errorf("%d messages, want %d:\n%s", n, shownGroupRows, got.String())
+	}
+	for _, want := range []string{"\n  m-0-0 and 1 more machine\n    not started: ", "\n  and 7 more messages; -o wide shows them\n"} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, got.String())
+		}
+	}
+}
+
+// TestVerdictNames checks that the verdict begins with what has failed, and with what is at another
+// version, and does not report that all is well.
+func TestVerdictNames(t *testing.T) {
+	var failed status.InPlaceUpgrades
+	for _, name := range []string{"a", "b", "c", "d"} {
+		failed.Groups = append(failed.Groups, status.GroupUpgrade{Name: name, Asking: status.Asking{State: status.UpgradeFailed}})
+	}
+	one := status.InPlaceUpgrades{
+		Groups:   failed.Groups[:1],
+		Machines: []status.MachineUpgrade{{Machine: "m-9", ByHand: true, Asking: status.Asking{State: status.UpgradeFailed}}},
+	}
+	asked := status.InPlaceUpgrades{Groups: []status.GroupUpgrade{{Name: "a", Asking: status.Asking{State: status.UpgradeRunning}}}}
+	offSpec := []status.OffSpec{{Machine: "m-1"}, {Machine: "m-2"}}
+	for name, test := range map[string]struct {
+		inPlace *status.InPlaceUpgrades
+		offSpec []status.OffSpec
+		want    string
+		tone    tone
+	}{
+		"well": {want: "All machines are up to date (6).", tone: good},
+		"asked": {
+			inPlace: &asked, tone: fair,
+			want: "All machines have what their groups specify now (6). Annotations ask for 1 upgrade in place.",
+		},
+		"failed": {
+			inPlace: &one, tone: bad,
+			want: "2 of 2 upgrades in place by annotation failed: a, Machine m-9. All machines have what their groups specify now (6).",
+		},
+		"many failed": {
+			inPlace: &failed, tone: bad,
+			want: "4 of 4 upgrades in place by annotation failed: a, b, c and 1 more. All machines have what their groups specify now (6).",
+		},
+		"other versions": {
+			offSpec: offSpec, tone: fair,
+			want: "2 machines are at another version than specified: m-1, m-2. The specs of all machines are up to date (6).",
+		},
+		"both": {
+			inPlace: &one, offSpec: offSpec, tone: bad,
+			want: "2 of 2 upgrades in place by annotation failed: a, Machine m-9. " +
+				"2 machines are at another version than specified: m-1, m-2. The specs of all machines are up to date (6).",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := status.Report{Groups: []status.Group{{Machines: 6, Count: upToDate(6)}}, InPlace: test.inPlace, OffSpec: test.offSpec}
+			if got := statusVerdict(r, statusNow); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			if got := statusTone(r); got != test.tone {
+				t.Errorf("tone %v, want %v", got, test.tone)
+			}
+		})
+	}
+}
