@@ -243,6 +243,8 @@ var (
 	BeforeWorkersUpgrade      = Hook{"BeforeWorkersUpgrade", "before-workers-upgrade"}
 	AfterWorkersUpgrade       = Hook{"AfterWorkersUpgrade", "after-workers-upgrade"}
 	AfterClusterUpgrade       = Hook{"AfterClusterUpgrade", "after-cluster-upgrade"}
+
+	GenerateUpgradePlan = Hook{"GenerateUpgradePlan", "generate-upgrade-plan"}
 )
 
 // Path is where a server of hooks serves it.

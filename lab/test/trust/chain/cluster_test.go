@@ -87,24 +87,36 @@ func newCluster(t *testing.T, workers int32) *cluster {
 	plane := wire.Start(t)
 	c := &cluster{Plane: plane, namespace: plane.Namespace(t)}
 	c.extension = newExtension(t, plane, c.namespace, func() string { return c.controlPlane(t).Spec.Version })
-	for document := range strings.SplitSeq(class, "\n---\n") {
+	c.createClass(t, class)
+	c.create(t, "c", first, workers)
+	await(t, c, &controlplanev1.KubeadmControlPlaneList{}, "the control plane exists", func(*controlplanev1.KubeadmControlPlane) bool { return true })
+	return c
+}
+
+// createClass creates a class and its templates, starts the manager, and waits until the class is ready.
+func (c *cluster) createClass(t *testing.T, documents string) {
+	t.Helper()
+	for document := range strings.SplitSeq(documents, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
 			t.Fatal(err)
 		}
 		object.SetNamespace(c.namespace)
-		plane.Create(t, object)
+		c.Create(t, object)
 	}
 	c.start(t)
 	await(t, c, &clusterv1.ClusterClassList{}, "the class is ready", func(class *clusterv1.ClusterClass) bool {
 		return meta.IsStatusConditionTrue(class.Status.Conditions, clusterv1.ClusterClassVariablesReadyCondition)
 	})
-	plane.Create(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "c"}, Spec: clusterv1.ClusterSpec{Topology: clusterv1.Topology{
-		ClassRef: clusterv1.ClusterClassRef{Name: "small"}, Version: first, ControlPlane: clusterv1.ControlPlaneTopology{Replicas: new(int32(1))},
+}
+
+// create creates a Cluster of the class.
+func (c *cluster) create(t *testing.T, name, version string, workers int32) {
+	t.Helper()
+	c.Create(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: clusterv1.ClusterSpec{Topology: clusterv1.Topology{
+		ClassRef: clusterv1.ClusterClassRef{Name: "small"}, Version: version, ControlPlane: clusterv1.ControlPlaneTopology{Replicas: new(int32(1))},
 		Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{Class: "worker", Name: "a", Replicas: &workers}}},
 	}}})
-	await(t, c, &controlplanev1.KubeadmControlPlaneList{}, "the control plane exists", func(*controlplanev1.KubeadmControlPlane) bool { return true })
-	return c
 }
 
 // start starts the manager.

@@ -38,12 +38,21 @@ type extension struct {
 	// blocked are the hooks that ask to be called again; changed is closed and replaced with each call.
 	blocked map[string]bool
 	changed chan struct{}
+	// plans are the answers to GenerateUpgradePlan, by the Cluster's name. Without any, it is not served.
+	plans map[string]runtimehooksv1.GenerateUpgradePlanResponse
 }
 
 // newExtension serves until the test ends, and creates the ExtensionConfig of a namespace.
 func newExtension(t *testing.T, plane *wire.Plane, namespace string, look func() string) *extension {
 	t.Helper()
 	e := &extension{look: look, blocked: map[string]bool{}, changed: make(chan struct{})}
+	e.serve(t, plane, namespace)
+	return e
+}
+
+// serve serves until the test ends, and creates the ExtensionConfig of a namespace.
+func (e *extension) serve(t *testing.T, plane *wire.Plane, namespace string) {
+	t.Helper()
 	authority := loopback.NewAuthority(t, "extension")
 	e.server = httptest.NewUnstartedServer(e)
 	e.server.TLS = authority.Server(t)
@@ -61,7 +70,6 @@ func newExtension(t *testing.T, plane *wire.Plane, namespace string, look func()
 			t.Error(err)
 		}
 	})
-	return e
 }
 
 // ServeHTTP answers a hook.
@@ -73,12 +81,25 @@ func (e *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if e.plans != nil && r.URL.Path == wire.GenerateUpgradePlan.Path() {
+		var request runtimehooksv1.GenerateUpgradePlanRequest
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(e.plans[request.Cluster.Name]) // The caller may be gone.
+		return
+	}
 	if !strings.HasSuffix(r.URL.Path, "/discovery") {
 		http.NotFound(w, r)
 		return
 	}
 	response := runtimehooksv1.DiscoveryResponse{CommonResponse: runtimehooksv1.CommonResponse{Status: runtimehooksv1.ResponseStatusSuccess}}
-	for _, hook := range upgradeHooks {
+	hooks := upgradeHooks
+	if e.plans != nil {
+		hooks = []wire.Hook{wire.GenerateUpgradePlan}
+	}
+	for _, hook := range hooks {
 		response.Handlers = append(response.Handlers, runtimehooksv1.ExtensionHandler{
 			Name: hook.Handler, RequestHook: runtimehooksv1.GroupVersionHook{APIVersion: runtimehooksv1.GroupVersion.String(), Hook: hook.Hook},
 		})
