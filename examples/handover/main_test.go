@@ -216,9 +216,9 @@ func of(phase updatesv1.Phase, operation string, machines ...string) *updatesv1.
 	return request
 }
 
-// TestCancelEndsTheCommand cancels an attempt, and hands the machine over again.
-func TestCancelEndsTheCommand(t *testing.T) {
-	r := start(t, "echo $2 >>runs\nif test $(wc -l <runs) = 1; then exec sleep 600; fi\n")
+// newUpdater makes an updater with a state of its own, in this process.
+func (r *running) newUpdater(t *testing.T) *updater {
+	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", r.options.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -228,6 +228,13 @@ func TestCancelEndsTheCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return u
+}
+
+// TestCancelEndsTheCommand cancels an attempt, and hands the machine over again.
+func TestCancelEndsTheCommand(t *testing.T) {
+	r := start(t, "echo $2 >>runs\nif test $(wc -l <runs) = 1; then exec sleep 600; fi\n")
+	u := r.newUpdater(t)
 	answer := func(request *updatesv1.HandOverRequest) {
 		t.Helper()
 		if _, declined := u.answer(request); declined != "" {
@@ -259,15 +266,7 @@ func TestCancelEndsTheCommand(t *testing.T) {
 // keep changing the host, and its output keep Cancel from returning.
 func TestCancelEndsChildrenOfTheCommand(t *testing.T) {
 	r := start(t, "sleep 600 &\necho $! >>runs\nwait\n")
-	config, err := clientcmd.BuildConfigFromFlags("", r.options.kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.options.stateDir = t.TempDir()
-	u, err := newUpdater(t.Context(), r.options, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := r.newUpdater(t)
 	if _, declined := u.answer(of(updatesv1.Start, "one", "worker-0")); declined != "" {
 		t.Fatal(declined)
 	}
@@ -318,15 +317,7 @@ func TestVersions(t *testing.T) {
 // TestReasonIsBounded holds that the mark of a command that prints much is taken by the API server.
 func TestReasonIsBounded(t *testing.T) {
 	r := start(t, "head -c 300000 /dev/zero | tr '\\0' x\nexit 1\n")
-	config, err := clientcmd.BuildConfigFromFlags("", r.options.kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.options.stateDir = t.TempDir()
-	u, err := newUpdater(t.Context(), r.options, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := r.newUpdater(t)
 	if _, declined := u.answer(of(updatesv1.Start, "one", "worker-0")); declined != "" {
 		t.Fatal(declined)
 	}

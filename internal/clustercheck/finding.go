@@ -110,6 +110,7 @@ func Verdict(findings []Finding) string {
 	if len(failed) > 0 {
 		words = fmt.Sprintf("The cluster does not work: %s failed (%s)", text.Count(len(failed), "check"), strings.Join(failed, ", "))
 	}
+	// These are the findings of Unreachable.
 	if len(passed) == 0 && len(failed) == 1 && failed[0] == string(APIDiscovery) {
 		words = "It is not known whether the cluster works: the API server is not reached"
 	}

@@ -64,11 +64,7 @@ func Run(ctx context.Context, o Options) ([]clustercheck.Finding, error) {
 		p.findings = clustercheck.Unreachable(fmt.Sprint(unread))
 		return p.findings, context.Cause(ctx)
 	}
-	if reason, simulated := clustercheck.SimulatedAPI(nodes); simulated {
-		p.add(clustercheck.Skip(clustercheck.APIDiscovery, "%s", reason))
-	} else {
-		p.try(ctx, clustercheck.APIDiscovery, p.discover)
-	}
+	p.tryAPI(ctx, nodes, clustercheck.APIDiscovery, p.discover)
 	p.try(ctx, clustercheck.Nodes, func(context.Context) (clustercheck.Finding, error) {
 		return clustercheck.CheckNodes(nodes, p.Machines), unread
 	})
@@ -99,6 +95,18 @@ func (p *prober) try(ctx context.Context, id clustercheck.ID, check func(context
 	}
 	p.add(finding)
 	return finding.Outcome == clustercheck.Passed
+}
+
+// tryAPI is try, for a check that a simulated API server cannot pass.
+func (p *prober) tryAPI(
+	ctx context.Context, nodes []corev1.Node, id clustercheck.ID,
+	check func(context.Context) (clustercheck.Finding, error),
+) {
+	if reason, simulated := clustercheck.SimulatedAPI(nodes); simulated {
+		p.add(clustercheck.Skip(id, "%s", reason))
+		return
+	}
+	p.try(ctx, id, check)
 }
 
 // maxMessageBytes bounds a message: a workload cluster is not trusted to report short errors and names.
@@ -169,11 +177,7 @@ func (p *prober) listNodes(ctx context.Context) ([]corev1.Node, error) {
 
 // tryWorkloads makes the checks that create objects.
 func (p *prober) tryWorkloads(ctx context.Context, nodes []corev1.Node, unread error) {
-	if reason, simulated := clustercheck.SimulatedAPI(nodes); simulated {
-		p.add(clustercheck.Skip(clustercheck.ConfigMapWatch, "%s", reason))
-	} else {
-		p.try(ctx, clustercheck.ConfigMapWatch, p.watchConfigMap)
-	}
+	p.tryAPI(ctx, nodes, clustercheck.ConfigMapWatch, p.watchConfigMap)
 	reason, simulated := clustercheck.Simulated(nodes)
 	if unread != nil {
 		reason, simulated = "the Nodes could not be read", true

@@ -42,19 +42,27 @@ var Build = sync.OnceValues(func() (Paths, error) {
 	}
 	paths := In(folder)
 	return paths, errors.Join(
-		build(source, paths.Windlass, "./cmd/windlass"),
-		build(filepath.Join(source, "lab"), paths.Lab, "./cmd/windlass-lab"),
+		Compile(context.Background(), source, paths.Windlass, "./cmd/windlass"),
+		Compile(context.Background(), filepath.Join(source, "lab"), paths.Lab, "./cmd/windlass-lab"),
 	)
 })
 
-func build(module, target, pkg string) error {
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", target, pkg)
+// Compile builds one program into a file. pkg is its package, as the module in the folder names it.
+func Compile(ctx context.Context, module, target, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", target, pkg)
 	cmd.Dir = module
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", filepath.Base(target), err, out)
+		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 	}
 	return nil
 }
+
+// TestExtension is the package of Cluster API's own test extension, and TestExtensionModule the folder
+// of the module that pins it, in the sources.
+const (
+	TestExtension       = "sigs.k8s.io/cluster-api/test/extension"
+	TestExtensionModule = "lab/parts"
+)
 
 // Remove removes what Build has made.
 func Remove() {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/internal/simulated"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
@@ -100,9 +100,8 @@ func (p *plane) testHandOver(ctx context.Context, t *testing.T, pool string) {
 		}
 	}
 	program := filepath.Join(dir, "handover")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", program, "github.com/windlass-dev/windlass/examples/handover")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the example: %v\n%s", err, output)
+	if err := programs.Compile(ctx, ".", program, "github.com/windlass-dev/windlass/examples/handover"); err != nil {
+		t.Fatal(err)
 	}
 	_, err = setup.RegisterUpdater(ctx, p.Plane.Plane, p.Programs.Lab, setup.SimulatedUpdater{
 		Name: pool, Selector: rig.Labelled("pool", pool), Protocol: v1alpha1.HandOverProtocol,

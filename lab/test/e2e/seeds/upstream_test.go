@@ -3,7 +3,6 @@ package seeds_test
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
@@ -51,10 +51,8 @@ func buildUpstream(ctx context.Context, t *testing.T) (program string) {
 		t.Fatal(err)
 	}
 	program = filepath.Join(t.TempDir(), "test-extension")
-	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", program, "sigs.k8s.io/cluster-api/test/extension")
-	command.Dir = filepath.Join(source, "lab", "parts")
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("building Cluster API's test extension: %v\n%s", err, output)
+	if err := programs.Compile(ctx, filepath.Join(source, programs.TestExtensionModule), program, programs.TestExtension); err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

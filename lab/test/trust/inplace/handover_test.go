@@ -27,6 +27,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/test/wire"
 	"github.com/windlass-dev/windlass/test/loopback"
 )
@@ -157,23 +158,23 @@ func buildExample(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(args ...string) string {
-		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir = source
-		output, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("go %v: %v\n%s", args, err, output)
-		}
-		return string(output)
+	const example = "./examples/handover"
+	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports " "}}`, example)
+	list.Dir = source
+	imports, err := list.Output()
+	if err != nil {
+		t.Fatalf("listing what the example imports: %v", err)
 	}
-	for path := range strings.FieldsSeq(run("list", "-f", `{{join .Imports " "}}`, "./examples/handover")) {
+	for path := range strings.FieldsSeq(string(imports)) {
 		const module = "github.com/windlass-dev/windlass/"
 		if strings.HasPrefix(path, module) && !strings.HasPrefix(path, module+"api/") {
 			t.Errorf("the example imports %s", path)
 		}
 	}
 	program := filepath.Join(dir, "handover")
-	run("build", "-buildvcs=false", "-o", program, "./examples/handover")
+	if err := programs.Compile(t.Context(), source, program, example); err != nil {
+		t.Fatal(err)
+	}
 	return program
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,20 +19,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/windlass-dev/windlass/lab/internal/programs"
 )
 
 const (
 	// root is the repository's root.
 	root = "../../../.."
-	// upstream is Cluster API's own test extension. It marshals typed Go objects, so that its patches have /status.
-	upstream = "sigs.k8s.io/cluster-api/test/extension"
 	// port is where the extension listens, in a network namespace of its own.
 	port = "9443"
 	// timeout bounds the start of the extension and the battery; each takes a few seconds.
 	timeout = 2 * time.Minute
 )
 
-// TestUpstreamExtension verifies Cluster API's test extension, built from its module without a change. No point may fail.
+// TestUpstreamExtension verifies Cluster API's test extension, built from its module without a change. No point may fail. It
+// marshals typed Go objects, so that its patches have /status.
 func TestUpstreamExtension(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("WINDLASS_E2E") != "1" {
@@ -39,8 +41,13 @@ func TestUpstreamExtension(t *testing.T) {
 	}
 	dir := t.TempDir()
 	windlass, extension := filepath.Join(dir, "windlass"), filepath.Join(dir, "extension")
-	build(t, root, "./cmd/windlass", windlass)
-	build(t, filepath.Join(root, "lab", "parts"), upstream, extension)
+	err := errors.Join(
+		programs.Compile(t.Context(), root, windlass, "./cmd/windlass"),
+		programs.Compile(t.Context(), filepath.Join(root, programs.TestExtensionModule), extension, programs.TestExtension),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ca := writeFiles(t, dir)
 	pid := start(t, extension, dir)
 
@@ -81,16 +88,6 @@ func TestUpstreamExtension(t *testing.T) {
 		if !strings.Contains(warning, "InfrastructureMachine /status") {
 			t.Errorf("the warning %q does not name /status", warning)
 		}
-	}
-}
-
-// build compiles a program of the module in a directory.
-func build(t *testing.T, module, program, into string) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", into, program)
-	command.Dir = module
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", program, err, output)
 	}
 }
 

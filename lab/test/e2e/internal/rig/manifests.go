@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -203,12 +202,6 @@ func (p *Plane) TryChange(ctx context.Context, key types.NamespacedName, change 
 // Annotate sets annotations of a Cluster; nil removes one.
 func (p *Plane) Annotate(ctx context.Context, t *testing.T, key types.NamespacedName, annotations map[string]any) {
 	t.Helper()
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	if err := p.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, data)); err != nil {
-		t.Fatal(err)
-	}
+	AnnotateObject(ctx, t, p.Client, cluster, annotations)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/internal/simulated"
 )
 
 // Updater is a simulated updater that runs on a plane, and its control.
@@ -48,33 +49,11 @@ func (u *Updater) Behave(ctx context.Context, t *testing.T, behaviour string) {
 	}
 }
 
-// UpdaterStats are the parts of GET /stats that tests look at.
-type UpdaterStats struct {
-	Decisions int                     `json:"decisions"`
-	Machines  map[string]MachineStats `json:"machines"`
-}
-
-// MachineStats are about one machine.
-type MachineStats struct {
-	Started    int                       `json:"started"`
-	Completed  int                       `json:"completed"`
-	Operations map[string]OperationStats `json:"operations"`
-}
-
-// OperationStats are about one operation.
-type OperationStats struct {
-	Asked     int    `json:"asked"`
-	Started   int    `json:"started"`
-	Completed int    `json:"completed"`
-	Failed    string `json:"failed"`
-	Lied      bool   `json:"lied"`
-}
-
 // Stats reads what the updater has done.
-func (u *Updater) Stats(ctx context.Context, t *testing.T) UpdaterStats {
+func (u *Updater) Stats(ctx context.Context, t *testing.T) simulated.Stats {
 	t.Helper()
 	code, body := u.ask(ctx, t, http.MethodGet, "/stats", nil)
-	var s UpdaterStats
+	var s simulated.Stats
 	if err := json.Unmarshal(body, &s); err != nil || code != http.StatusOK {
 		t.Fatalf("updater %s: /stats: %d %v %s", u.Name, code, err, body)
 	}
