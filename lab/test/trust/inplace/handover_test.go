@@ -331,26 +331,25 @@ func editPolicy(t *testing.T, plane *wire.Plane, pool *wire.Pool, patch string) 
 	}
 }
 
-// fails calls UpdateMachine as Cluster API does, until the update has failed, and returns what its Machine shows.
+// fails calls UpdateMachine as Cluster API does, until the update has failed and its Machine shows it, and returns what that shows.
+// The implementer may write its mark at the moment of the failure. The condition then conflicts, and comes with the next call.
 func fails(t *testing.T, extension *wire.Process, pool *wire.Pool, name string) string {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
 		answer := extension.Call(t, wire.UpdateMachine, pool.Update(t, name))
-		if answer.Status == runtimehooksv1.ResponseStatusFailure {
-			break
+		failed := answer.Status == runtimehooksv1.ResponseStatusFailure
+		c := meta.FindStatusCondition(pool.Machine(t, name).Status.Conditions, v1alpha1.UpdateBlockedCondition)
+		switch {
+		case failed && c != nil && c.Reason == v1alpha1.UpdateFailedReason:
+			return c.Message
+		case time.Now().After(deadline), !failed && answer.RetryAfterSeconds == 0:
+			t.Fatalf("UpdateMachine answers %+v, and the condition of Machine %s is %+v", answer, name, c)
+		case !failed:
+			t.Logf("UpdateMachine answers %+v", answer)
+			extension.Wait(t, answer)
 		}
-		if answer.RetryAfterSeconds == 0 || time.Now().After(deadline) {
-			t.Fatalf("UpdateMachine answers %+v", answer)
-		}
-		t.Logf("UpdateMachine answers %+v", answer)
-		extension.Wait(t, answer)
 	}
-	c := meta.FindStatusCondition(pool.Machine(t, name).Status.Conditions, v1alpha1.UpdateBlockedCondition)
-	if c == nil || c.Reason != v1alpha1.UpdateFailedReason {
-		t.Fatalf("the condition of Machine %s is %+v", name, c)
-	}
-	return c.Message
 }
 
 // updatingSince sets the condition by which Cluster API shows since when a Machine is being updated.
