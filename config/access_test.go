@@ -76,6 +76,8 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"*.controlplane.cluster.x-k8s.io":    readAndPatch, "*/status.controlplane.cluster.x-k8s.io": {"patch"},
 		"*.infrastructure.cluster.x-k8s.io": {"get"}, "*.bootstrap.cluster.x-k8s.io": {"get"},
 		"configmaps": {"get", "create", "patch", "delete"},
+		// In its own namespace: the label of the Pod that leads.
+		"pods": {"get", "list", "patch"},
 		"secrets":    {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io":                                    listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io " + v1alpha1.GuardConfigurationName: {"patch"},

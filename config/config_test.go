@@ -4,7 +4,6 @@ package config_test
 
 import (
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -83,6 +83,7 @@ type installation struct {
 	guard           admissionregistrationv1.ValidatingWebhookConfiguration
 	service         corev1.Service
 	deployment      appsv1.Deployment
+	budget          policyv1.PodDisruptionBudget
 	networks        []networkingv1.NetworkPolicy
 	extensionConfig runtimev1.ExtensionConfig
 	certificates    []certificate
@@ -139,6 +140,8 @@ func decode(t *testing.T, manifests string) *installation {
 			into = &i.service
 		case "apps/v1 Deployment":
 			into = &i.deployment
+		case "policy/v1 PodDisruptionBudget":
+			into = &i.budget
 		case "rbac.authorization.k8s.io/v1 Role":
 			into = &i.leaseRole
 		case "rbac.authorization.k8s.io/v1 RoleBinding":
@@ -257,19 +260,33 @@ func checkCRDs(t *testing.T, crds []apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// checkRollout holds that a rollout comes to its end though one replica only is ever Ready: with any availability to keep, the
-// old leader would stay, and the new replicas would wait for it to go.
+// checkRollout holds that both replicas are Ready, so that a rollout and a drain wait for the other one,
+// and that the leader labels its own Pod.
 func checkRollout(t *testing.T, i *installation) {
 	t.Helper()
-	if !slices.Contains(i.deployment.Spec.Template.Spec.Containers[0].Args, "--leader-elect") {
-		t.Error("two replicas serve without electing a leader")
+	container := i.deployment.Spec.Template.Spec.Containers[0]
+	for _, argument := range []string{"--leader-elect", "--pod=$(POD_NAMESPACE)/$(POD_NAME)"} {
+		if !slices.Contains(container.Args, argument) {
+			t.Errorf("the extension runs without %s", argument)
+		}
 	}
-	strategy := i.deployment.Spec.Strategy.RollingUpdate
-	if strategy == nil || strategy.MaxUnavailable == nil || strategy.MaxUnavailable.StrVal != "100%" {
-		t.Errorf("the rollout keeps replicas available: %v", strategy)
+	fields := map[string]string{}
+	for _, e := range container.Env {
+		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
+			fields[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		}
 	}
-	if deadline := i.deployment.Spec.ProgressDeadlineSeconds; deadline == nil || *deadline != math.MaxInt32 {
-		t.Errorf("the rollout fails after %v", deadline)
+	if diff := cmp.Diff(map[string]string{"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}, fields); diff != "" {
+		t.Errorf("what the extension knows of its Pod (-want +got):\n%s", diff)
+	}
+	if spec := i.deployment.Spec; spec.Strategy.RollingUpdate != nil || spec.ProgressDeadlineSeconds != nil || *spec.Replicas != 2 {
+		t.Errorf("the rollout is no usual one of two replicas: %+v", spec)
+	}
+	if i.budget.Spec.MinAvailable.IntValue() != 1 {
+		t.Errorf("the PodDisruptionBudget is %+v", i.budget.Spec)
+	}
+	if container.Name != "manager" {
+		t.Errorf("the container is %q; the Cluster API Operator looks for manager", container.Name)
 	}
 }
 
@@ -311,14 +328,15 @@ func checkGuard(t *testing.T, i *installation, namespace string) {
 func checkPods(t *testing.T, i *installation) {
 	t.Helper()
 	pods := i.deployment.Spec.Template
-	for name, selector := range map[string]*metav1.LabelSelector{"Deployment": i.deployment.Spec.Selector, "NetworkPolicy": &i.networks[0].Spec.PodSelector, "second NetworkPolicy": &i.networks[1].Spec.PodSelector} {
+	for name, selector := range map[string]*metav1.LabelSelector{"Deployment": i.deployment.Spec.Selector, "NetworkPolicy": &i.networks[0].Spec.PodSelector, "second NetworkPolicy": &i.networks[1].Spec.PodSelector, "PodDisruptionBudget": i.budget.Spec.Selector} {
 		s, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil || s.Empty() || !s.Matches(labels.Set(pods.Labels)) {
 			t.Errorf("the %s does not select the pods: %v, %v", name, s, err)
 		}
 	}
-	if s := labels.SelectorFromSet(i.service.Spec.Selector); s.Empty() || !s.Matches(labels.Set(pods.Labels)) {
-		t.Errorf("the Service does not select the pods: %v", s)
+	active := labels.Merge(pods.Labels, labels.Set{v1alpha1.ActiveLabel: "true"})
+	if s := labels.SelectorFromSet(i.service.Spec.Selector); s.Matches(labels.Set(pods.Labels)) || !s.Matches(active) {
+		t.Errorf("the Service does not select the pod that leads, and only that one: %v", s)
 	}
 	container := pods.Spec.Containers[0]
 	ports := map[string]int32{}

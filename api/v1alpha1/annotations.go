@@ -41,6 +41,10 @@ const (
 	GuardDisabled = "disabled"
 )
 
+// ActiveLabel on a Pod, with the value "true", says that it is the replica that serves: Services select
+// it. It leads requests there and gives no right: a replica that does not lead serves nothing.
+const ActiveLabel = "windlass.dev/active"
+
 // GuardConfigurationName is the name of the guard's ValidatingWebhookConfiguration.
 const GuardConfigurationName = "windlass-guard"
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -37,7 +38,7 @@ type options struct {
 	healthAddr, metricsAddr string
 	leaderElect, gates      bool
 	inPlace                 InPlaceFlags
-	namespace               string
+	namespace, pod          string
 	log                     cli.LogOptions
 }
 
@@ -61,8 +62,8 @@ admission webhook that refuses to replace machines if a policy forbids it.
 It answers the lifecycle hooks of upgrades. With them, UpgradeGate objects hold an upgrade until a person approves it,
 a maintenance window is open, or checks of the cluster pass.
 
-It maintains the status of these objects. With --leader-elect, one of several replicas serves and is Ready. Without
-it, run one replica.`,
+It maintains the status of these objects. With --leader-elect, one of several replicas serves, and --pod has a Service
+find it by a label. Without --leader-elect, run one replica.`,
 		Example: `  # In a cluster, with the certificate from a mounted Secret:
   windlass extension --cert-dir /etc/windlass/tls
 
@@ -82,6 +83,7 @@ it, run one replica.`,
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	o.inPlace.AddFlags(flags)
+	flags.StringVar(&o.pod, "pod", "", "the Pod of this replica, as `NAMESPACE/NAME`: it has the label windlass.dev/active=true while this replica serves, and no other does (default: none)")
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.AddFlags(flags)
 	cli.MustRegister(cmd.MarkFlagDirname("cert-dir"))
@@ -123,12 +125,42 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the liveness check: %w", err)
 	}
-	// The hook server starts after the caches have synced, so this stands for both.
-	if err := mgr.AddReadyzCheck("hooks", hooks.Ready); err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
+	if err := o.addReadiness(mgr, hooks); err != nil {
+		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("serving: %w", err)
+	}
+	return nil
+}
+
+// addReadiness makes a replica Ready that waits with full caches, because it can lead at any time, and
+// one that leads once it serves. Requests reach the one with the label.
+func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server) error {
+	synced := &app.Synced{}
+	if err := mgr.Add(synced); err != nil {
+		return fmt.Errorf("adding the check of the caches: %w", err)
+	}
+	ready := func(r *http.Request) error {
+		select {
+		case <-mgr.Elected():
+			return hooks.Ready(r)
+		default:
+			return synced.Ready(r)
+		}
+	}
+	if err := mgr.AddReadyzCheck("hooks", ready); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if o.pod == "" {
+		return nil
+	}
+	active, err := app.NewActivePod(mgr, o.pod, func() error { return hooks.Ready(nil) })
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(active); err != nil {
+		return fmt.Errorf("adding the label of the active Pod: %w", err)
 	}
 	return nil
 }

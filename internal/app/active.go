@@ -1,0 +1,166 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// ActivePod keeps v1alpha1.ActiveLabel on the Pod of the replica that leads, and on no other Pod of its
+// component, so that a Service finds it. A manager runs it on the leader alone.
+type ActivePod struct {
+	// Client reads and writes Pods of one namespace, without a cache.
+	Client client.Client
+	// Pod is this replica's own.
+	Pod types.NamespacedName
+	// Serves returns nil once this replica accepts connections.
+	Serves func() error
+}
+
+// NewActivePod returns the label's keeper for a Pod, as NAMESPACE/NAME.
+func NewActivePod(mgr manager.Manager, pod string, serves func() error) (*ActivePod, error) {
+	namespace, name, found := strings.Cut(pod, "/")
+	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return nil, fmt.Errorf("the Pod %q has no namespace or no name. Fix: write NAMESPACE/NAME", pod)
+	}
+	live, err := client.New(mgr.GetConfig(), client.Options{
+		Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	return &ActivePod{Client: live, Pod: types.NamespacedName{Namespace: namespace, Name: name}, Serves: serves}, nil
+}
+
+// Synced tells that the caches of a manager have synced, on every replica.
+type Synced struct{ is atomic.Bool }
+
+// NeedLeaderElection lets Start run on every replica.
+func (*Synced) NeedLeaderElection() bool { return false }
+
+// Start runs once the caches have synced.
+func (s *Synced) Start(context.Context) error {
+	s.is.Store(true)
+	return nil
+}
+
+// Ready is a healthz.Checker.
+func (s *Synced) Ready(*http.Request) error {
+	if !s.is.Load() {
+		return errors.New("the caches have not synced")
+	}
+	return nil
+}
+
+const (
+	// activeRetry is between two attempts.
+	activeRetry = 100 * time.Millisecond
+	// activeRenew is how often the labels are put right again: people may change them.
+	activeRenew = 30 * time.Second
+	// activeLast bounds the removal of the label at the end.
+	activeLast = 2 * time.Second
+	// componentLabel is what the Pods of a component share.
+	componentLabel = "app.kubernetes.io/component"
+)
+
+// NeedLeaderElection lets Start run on the leader only.
+func (a *ActivePod) NeedLeaderElection() bool { return true }
+
+// Start keeps the label until ctx ends, and then removes it from its own Pod. A process that is killed
+// leaves it there; the next leader removes it.
+func (a *ActivePod) Start(ctx context.Context) error {
+	a.await(ctx, "Waiting until this replica serves", func(context.Context) error { return a.Serves() })
+	for ctx.Err() == nil {
+		a.await(ctx, "The label of the active Pod is not set", a.take)
+		select {
+		case <-ctx.Done():
+		case <-time.After(activeRenew):
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), activeLast)
+	defer cancel()
+	if err := a.label(last, a.Pod.Name, false); err != nil {
+		logf.FromContext(ctx).Error(err, "The label of the active Pod stays until another replica leads", "pod", a.Pod)
+	}
+	return nil
+}
+
+// await calls do until it succeeds or ctx ends. It logs the first error.
+func (a *ActivePod) await(ctx context.Context, what string, do func(context.Context) error) {
+	logged := false
+	_ = wait.PollUntilContextCancel(ctx, activeRetry, true, func(ctx context.Context) (bool, error) { // It ends with ctx only.
+		err := do(ctx)
+		if err != nil && !logged {
+			logged = true
+			logf.FromContext(ctx).Info(what, "pod", a.Pod, "reason", err.Error())
+		}
+		return err == nil, nil
+	})
+}
+
+// take labels this replica's Pod first, so that requests have somewhere to go, and then removes the
+// label from the others.
+func (a *ActivePod) take(ctx context.Context) error {
+	own := newPod()
+	if err := a.Client.Get(ctx, a.Pod, own); err != nil {
+		return fmt.Errorf("reading Pod %s: %w", a.Pod, err)
+	}
+	if own.Labels[v1alpha1.ActiveLabel] != "true" {
+		if err := a.label(ctx, a.Pod.Name, true); err != nil {
+			return err
+		}
+	}
+	marked := &metav1.PartialObjectMetadataList{}
+	marked.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	err := a.Client.List(ctx, marked, client.InNamespace(a.Pod.Namespace),
+		client.HasLabels{v1alpha1.ActiveLabel}, client.MatchingLabels{componentLabel: own.Labels[componentLabel]})
+	if err != nil {
+		return fmt.Errorf("listing the Pods with the label %s in %s: %w", v1alpha1.ActiveLabel, a.Pod.Namespace, err)
+	}
+	var failed []error
+	for i := range marked.Items {
+		if name := marked.Items[i].Name; name != a.Pod.Name {
+			failed = append(failed, a.label(ctx, name, false))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// label sets or removes the label of a Pod. A Pod that is gone has none.
+func (a *ActivePod) label(ctx context.Context, name string, active bool) error {
+	value := "null"
+	if active {
+		value = `"true"`
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.ActiveLabel, value)
+	pod := newPod()
+	pod.Namespace, pod.Name = a.Pod.Namespace, name
+	err := a.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
+	if !active {
+		err = client.IgnoreNotFound(err)
+	}
+	if err != nil {
+		return fmt.Errorf("labelling Pod %s/%s: %w", a.Pod.Namespace, name, err)
+	}
+	return nil
+}
+
+func newPod() *metav1.PartialObjectMetadata {
+	pod := &metav1.PartialObjectMetadata{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	return pod
+}

@@ -1,0 +1,96 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/app"
+)
+
+// TestActivePod has a replica lead that finds the label on a Pod of an earlier leader. It takes the label
+// once it serves, and only from Pods of its component; it sets it again where it is lost, and removes it
+// at the end. Errors of the API server only delay that.
+func TestActivePod(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pod := func(name, component string, active bool) *corev1.Pod {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "windlass-system", Name: name, Labels: map[string]string{"app.kubernetes.io/component": component},
+			}}
+			if active {
+				p.Labels[v1alpha1.ActiveLabel] = "true"
+			}
+			return p
+		}
+		failing, serving := true, false
+		c := fake.NewClientBuilder().WithObjects(
+			pod("a", "extension", false), pod("b", "extension", true), pod("c", "another", true),
+		).WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+				if failing {
+					failing = false
+					return errors.New("the API server is away")
+				}
+				return c.Patch(ctx, o, p, options...)
+			},
+		}).Build()
+		active := func() (names []string) {
+			t.Helper()
+			list := &corev1.PodList{}
+			if err := c.List(t.Context(), list, client.MatchingLabels{v1alpha1.ActiveLabel: "true"}); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range list.Items {
+				names = append(names, p.Name)
+			}
+			slices.Sort(names)
+			return names
+		}
+		check := func(when string, want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, active()); diff != "" {
+				t.Errorf("%s: Pods with the label (-want +got):\n%s", when, diff)
+			}
+		}
+		keeper := &app.ActivePod{
+			Client: c, Pod: types.NamespacedName{Namespace: "windlass-system", Name: "a"},
+			Serves: func() error {
+				if !serving {
+					return errors.New("not yet")
+				}
+				return nil
+			},
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- keeper.Start(ctx) }()
+		time.Sleep(time.Minute) // synctest's clock
+		check("before it serves", "b", "c")
+		serving = true
+		time.Sleep(time.Second)
+		check("once it serves", "a", "c")
+		if err := c.Update(t.Context(), pod("a", "extension", false)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		check("after a person removed it", "a", "c")
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		check("at the end", "c")
+	})
+}
