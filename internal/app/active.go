@@ -126,15 +126,15 @@ func (a *ActivePod) take(ctx context.Context) error {
 	}
 	marked := &metav1.PartialObjectMetadataList{}
 	marked.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	err := a.Client.List(ctx, marked, client.InNamespace(a.Pod.Namespace),
-		client.HasLabels{v1alpha1.ActiveLabel}, client.MatchingLabels{componentLabel: own.Labels[componentLabel]})
+	err := a.Client.List(ctx, marked, client.InNamespace(a.Pod.Namespace), client.HasLabels{v1alpha1.ActiveLabel})
 	if err != nil {
 		return fmt.Errorf("listing the Pods with the label %s in %s: %w", v1alpha1.ActiveLabel, a.Pod.Namespace, err)
 	}
 	var failed []error
 	for i := range marked.Items {
-		if name := marked.Items[i].Name; name != a.Pod.Name {
-			failed = append(failed, a.label(ctx, name, false))
+		other := &marked.Items[i]
+		if other.Name != a.Pod.Name && other.Labels[componentLabel] == own.Labels[componentLabel] {
+			failed = append(failed, a.label(ctx, other.Name, false))
 		}
 	}
 	return errors.Join(failed...)
