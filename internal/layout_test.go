@@ -188,8 +188,8 @@ var rules = []rule{
 	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
-		internal/inplace/request internal/keyed internal/port internal/snapshot internal/text
-		internal/updatepolicy pkg/version
+		internal/inplace/request internal/keyed internal/port internal/recordjson internal/snapshot
+		internal/text internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
@@ -210,6 +210,8 @@ var rules = []rule{
 	{pkg: "internal/port/porttest", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
+	{pkg: "internal/recordjson", kind: pure, imports: ``},
+	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version`},
 	{pkg: "internal/simulate/fleet", kind: pure, imports: `
@@ -232,8 +234,8 @@ var rules = []rule{
 		internal/inplace internal/simulate/fleet pkg/version golang.org/x/sync/errgroup
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/updatepolicy internal/upgradegraph
-		pkg/plan pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/recordjson internal/updatepolicy
+		internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
@@ -268,7 +270,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/updaters/k8sd", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
-		internal/keyed internal/peer internal/port internal/updaters pkg/version
+		internal/keyed internal/peer internal/port internal/recordjson internal/updaters pkg/version
 	`},
 	{pkg: "internal/updaters/k8sd/k8sdtest", kind: effects, imports: ``},
 	{pkg: "internal/updaters/remote", kind: effects, imports: `

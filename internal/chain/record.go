@@ -23,13 +23,13 @@ type Recorded struct {
 // Progress is the way of the upgrade under way, for people to see, and for an estimate of the time
 // that is left. Only Target, At, Generation and the last step's Lacked take part in decisions.
 type Progress struct {
-	From   version.Version `json:"from"`
+	From   version.Version `json:"from" record:"key"`
 	Target version.Version `json:"target"`
 	// At is the version that the control plane had, and Generation is the Cluster's
 	// metadata.generation, when Target was recorded.
 	At         version.Version `json:"at,omitzero"`
 	Generation int64           `json:"generation,omitzero"`
-	Began      time.Time       `json:"began"`
+	Began      time.Time       `json:"began" record:"key"`
 	// Steps are the last steps of the control plane, oldest first; at most MaxSteps.
 	Steps []Step `json:"steps,omitempty"`
 }
@@ -39,8 +39,8 @@ const MaxSteps = 32
 
 // Step is one step of the control plane, and what workers did after it. Times that are zero have not come.
 type Step struct {
-	To    version.Version `json:"to"`
-	Began time.Time       `json:"began"`
+	To    version.Version `json:"to" record:"key"`
+	Began time.Time       `json:"began" record:"key"`
 	// ControlPlane is when AfterControlPlaneUpgrade let the chain pass, Workers when AfterWorkersUpgrade did.
 	ControlPlane time.Time `json:"controlPlane,omitzero"`
 	Workers      time.Time `json:"workers,omitzero"`

@@ -114,8 +114,8 @@ type Group struct {
 
 // Intent announces one step of the control plane. It is recorded when BeforeControlPlaneUpgrade has let the step pass.
 type Intent struct {
-	From version.Version `json:"from"`
-	To   version.Version `json:"to"`
+	From version.Version `json:"from" record:"key"`
+	To   version.Version `json:"to" record:"key"`
 	// Workers says that some group stops at To, so that the hooks around a workers step are called.
 	Workers bool `json:"workers,omitempty"`
 	// Passed is when that was.

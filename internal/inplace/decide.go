@@ -134,6 +134,10 @@ func decide(f Facts) Verdict {
 	if f.Progress == nil {
 		return decideBegin(f)
 	}
+	if f.Progress.IsUnknown() {
+		return refuse(f.Progress, ReasonUnknownPhase, "the recorded phase %q is unknown to this release of Windlass. "+
+			"Fix: upgrade Windlass to the release that recorded it, or set the annotation windlass.dev/update-abandon", f.Progress.Phase)
+	}
 	if why := unusable(f.Progress); why != "" {
 		return refuse(f.Progress, ReasonNoDecision, "cannot use the recorded progress: %s. "+
 			"Fix: remove the annotation windlass.dev/update-progress from the Machine to begin its update again, or set windlass.dev/update-abandon", why)
@@ -162,9 +166,17 @@ func decide(f Facts) Verdict {
 	case Soaking:
 		return decideSoaking(f)
 	case Failed:
-		return decideFailed(f)
 	}
-	return refuse(f.Progress, ReasonDesiredChanged, "the recorded phase %q is unknown to this release of Windlass. Fix: set the annotation windlass.dev/update-abandon", f.Progress.Phase)
+	return decideFailed(f)
+}
+
+// IsUnknown reports whether a newer release has written a phase that this one does not know. An updater may be at work.
+func (p *Progress) IsUnknown() bool {
+	switch p.Phase {
+	case "", Draining, Updating, BackingOff, Verifying, Soaking, Failed:
+		return false
+	}
+	return true
 }
 
 // isChangedMeanwhile reports whether an updater may still be called, but the live objects are not those that the update began with.
@@ -256,8 +268,11 @@ func unusable(p *Progress) string {
 		}
 	case Verifying, Soaking, Failed:
 	}
-	if p.ID == "" {
+	switch {
+	case p.ID == "":
 		return "it has no id"
+	case p.Phase == "":
+		return "it has no phase"
 	}
 	return ""
 }
@@ -450,12 +465,10 @@ func decideFailed(f Facts) Verdict {
 func decideAbandon(f Facts) (Verdict, bool) {
 	p := f.Progress
 	if p != nil && unusable(p) == "" {
-		switch p.Phase {
-		case Updating, Verifying:
-			if p.To == f.Desired || f.Now.Sub(p.Started) <= f.Policy.AttemptTimeout {
-				return Verdict{}, false
-			}
-		case Draining, BackingOff, Soaking, Failed:
+		timeLeft := f.Now.Sub(p.Started) <= f.Policy.AttemptTimeout
+		working := (p.Phase == Updating || p.Phase == Verifying) && (p.To == f.Desired || timeLeft)
+		if working || p.IsUnknown() && timeLeft {
+			return Verdict{}, false
 		}
 	}
 	if !f.OwnerMovedOn {

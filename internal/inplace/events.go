@@ -34,6 +34,8 @@ const (
 	ReasonDesiredChanged Reason = "DesiredChanged"
 	// ReasonTransition: the kubelet is farther from the desired version than an updater can move it at once.
 	ReasonTransition Reason = "Transition"
+	// ReasonUnknownPhase: this release does not know the recorded phase, which a newer one has written.
+	ReasonUnknownPhase Reason = "UnknownPhase"
 	// ReasonFailed: all attempts failed.
 	ReasonFailed Reason = "UpdateFailed"
 )

@@ -18,6 +18,7 @@ func TestUnusableProgress(t *testing.T) {
 		want     string
 	}{
 		"empty":                         {inplace.Progress{}, "it has no id"},
+		"no phase":                      {inplace.Progress{ID: "u", Target: "new", To: newer}, "it has no phase"},
 		"a phase from the future":       {inplace.Progress{ID: "u", Target: "new", To: newer, Phase: "Dreaming"}, `"Dreaming" is unknown to this release`},
 		"draining for no step":          {inplace.Progress{ID: "u", To: newer, Phase: inplace.Draining, Operation: "u-1"}, "phase Draining, but no step is left"},
 		"updating without a step":       {inplace.Progress{ID: "u", To: newer, Phase: inplace.Updating, Operation: "u-1"}, "phase Updating, but no step is left"},

@@ -10,7 +10,7 @@ import (
 
 // Step is one updater's part of an update.
 type Step struct {
-	Updater string `json:"updater"`
+	Updater string `json:"updater" record:"key"`
 	// SetsVersion says that the updater moves the kubelet to the desired version.
 	SetsVersion bool `json:"setsVersion,omitempty"`
 	// NeedsDrain says that the node should be drained before the updater runs, where the policy drains.
@@ -26,7 +26,7 @@ type Step struct {
 // place: yes, by these steps.
 type Decision struct {
 	// ID identifies the decision: it is a digest of everything below but Decided.
-	ID string `json:"id"`
+	ID string `json:"id" record:"key"`
 	// Target is the name of the MachineSet that machines move to; empty for a control plane Machine's own.
 	Target string `json:"target,omitempty"`
 	Steps  []Step `json:"steps"`
@@ -64,7 +64,7 @@ const (
 
 // Finished is a step that has ended well.
 type Finished struct {
-	Updater  string `json:"updater"`
+	Updater  string `json:"updater" record:"key"`
 	Attempts int    `json:"attempts"`
 	// Seconds is from the start of the first attempt to the end of the last.
 	Seconds int64 `json:"seconds"`
@@ -73,7 +73,7 @@ type Finished struct {
 // Progress is how far a machine's update has come. It is recorded on the Machine before each effect.
 type Progress struct {
 	// ID identifies the update; operation ids derive from it.
-	ID string `json:"id"`
+	ID string `json:"id" record:"key"`
 	// Decision is the ID of the Decision that is carried out, and Target its MachineSet.
 	Decision string `json:"decision"`
 	Target   string `json:"target,omitempty"`
@@ -172,7 +172,7 @@ type Owed struct {
 
 // Summary is what stays on a Machine of its last finished update.
 type Summary struct {
-	ID       string          `json:"id"`
+	ID       string          `json:"id" record:"key"`
 	Decision string          `json:"decision"`
 	Target   string          `json:"target,omitempty"`
 	From     version.Version `json:"from,omitzero"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/recordjson"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -42,7 +43,8 @@ func readHooks(cluster *clusterv1.Cluster) chain.Recorded {
 	return chain.Recorded{Pending: Pending(cluster), OKToDelete: mayGo}
 }
 
-// WriteRecorded returns the annotations with r in them. The input is not changed.
+// WriteRecorded returns the annotations with r in them, and with what a newer release has added to these records. The input
+// is not changed.
 func WriteRecorded(annotations map[string]string, r chain.Recorded) (map[string]string, error) {
 	written := make(map[string]string, len(annotations)+4)
 	maps.Copy(written, annotations)
@@ -62,12 +64,12 @@ func WriteRecorded(annotations map[string]string, r chain.Recorded) (map[string]
 	if r.OKToDelete {
 		written[runtimev1.OkToDeleteAnnotation] = ""
 	}
-	intent, err := writeJSON(r.Intent)
+	intent, err := writeJSON(r.Intent, annotations[v1alpha1.ChainIntentAnnotation])
 	if err != nil {
 		return nil, fmt.Errorf("writing the intent: %w", err)
 	}
 	set(v1alpha1.ChainIntentAnnotation, intent)
-	progress, err := writeJSON(r.Chain)
+	progress, err := writeJSON(r.Chain, annotations[v1alpha1.ChainProgressAnnotation])
 	if err != nil {
 		return nil, fmt.Errorf("writing the progress: %w", err)
 	}
@@ -104,10 +106,9 @@ func readJSON[T any](cluster *clusterv1.Cluster, key string, into **T) error {
 	return nil
 }
 
-func writeJSON[T any](value *T) (string, error) {
+func writeJSON[T any](value *T, before string) (string, error) {
 	if value == nil {
 		return "", nil
 	}
-	text, err := json.Marshal(value)
-	return string(text), err
+	return recordjson.Encode(value, before)
 }

@@ -192,7 +192,7 @@ func standsStill(b Blocked, p *inplace.Progress) bool {
 	switch {
 	case p == nil || p.Phase == inplace.Failed:
 		return true
-	case b.Reason == v1alpha1.NoDecisionReason || b.Reason == v1alpha1.DesiredChangedReason:
+	case b.Reason == v1alpha1.NoDecisionReason || b.Reason == v1alpha1.DesiredChangedReason || b.Reason == v1alpha1.UnknownRecordReason:
 		// Conditions have whole seconds.
 		return !b.Since.Before(p.Started.Truncate(time.Second))
 	default:

@@ -73,8 +73,8 @@ type Updater struct {
 
 // Pointer names a field: a JSON pointer from the root of the object, such as /spec/template/spec/version of a MachineSet.
 type Pointer struct {
-	Part Part   `json:"object"`
-	Path string `json:"path"`
+	Part Part   `json:"object" record:"key"`
+	Path string `json:"path" record:"key"`
 }
 
 // Ignore names a field, and all below it, that counts as covered without any updater. Path is as for Machine scope, such as
@@ -92,8 +92,8 @@ type Covered struct {
 // Change is a field that an update changes, with a digest of its desired value. Path is as for Machine scope, so that a
 // Change of a template can be looked up in a Machine's own objects.
 type Change struct {
-	Part   Part   `json:"object"`
-	Path   string `json:"path"`
+	Part   Part   `json:"object" record:"key"`
+	Path   string `json:"path" record:"key"`
 	Digest string `json:"digest"`
 }
 

@@ -89,7 +89,7 @@ func (r *groupRun) carryOn(ctx context.Context) (Result, error) {
 
 // settle records what was decided, and shows it. It reports whether anything had to be recorded.
 func (r *groupRun) settle(ctx context.Context, v request.GroupVerdict) (changed bool, err error) {
-	patch, err := difference(r.keys, r.facts.Recorded(), v.After)
+	patch, err := difference(r.keys, r.object.GetAnnotations(), r.facts.Recorded(), v.After)
 	if err != nil {
 		return false, err
 	}

@@ -87,8 +87,11 @@ func encode[R request.Upgrade | request.Record](k Keys, recorded request.Recorde
 	return out, nil
 }
 
-// difference is what leads from one record to another. A retry is a person's to set: it is only ever removed.
-func difference[R request.Upgrade | request.Record](k Keys, from, to request.Recorded[R]) (Patch, error) {
+// difference is what leads from one record to another, which annotations hold. What a newer release has added there is kept.
+// A retry is a person's to set: it is only ever removed.
+func difference[R request.Upgrade | request.Record](
+	k Keys, annotations map[string]string, from, to request.Recorded[R],
+) (Patch, error) {
 	before, err := encode(k, from)
 	if err != nil {
 		return nil, err
@@ -107,6 +110,9 @@ func difference[R request.Upgrade | request.Record](k Keys, from, to request.Rec
 		if old, had := before[key]; !had || old != value {
 			p[key] = &value
 		}
+	}
+	if p[v1alpha1.InPlaceUpgradeAnnotation] != nil {
+		return p, p.set(annotations, v1alpha1.InPlaceUpgradeAnnotation, to.Record)
 	}
 	return p, nil
 }

@@ -205,7 +205,7 @@ func (r *machineRun) showNow(ctx context.Context, s request.State) error {
 
 // record records what was decided, by Record or RecordBegin, and reports it.
 func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write func(context.Context, Patch) error) error {
-	patch, err := difference(r.keys, r.facts.Recorded(), v.After)
+	patch, err := difference(r.keys, r.Object.Annotations, r.facts.Recorded(), v.After)
 	if err != nil {
 		return err
 	}

@@ -103,6 +103,8 @@ func blockedReason(r inplace.Reason) string {
 		return v1alpha1.DesiredChangedReason
 	case inplace.ReasonTransition:
 		return v1alpha1.NotCoveredReason
+	case inplace.ReasonUnknownPhase:
+		return v1alpha1.UnknownRecordReason
 	case inplace.ReasonQueued, inplace.ReasonDraining, inplace.ReasonUpdating, inplace.ReasonUpdaterUnknown, inplace.ReasonBackingOff,
 		inplace.ReasonVerifying, inplace.ReasonSoaking, inplace.ReasonNodeUnknown:
 	}

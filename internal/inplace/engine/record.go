@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/recordjson"
 )
 
 // maxDecisions is how many decisions an object keeps: one for each desired state, newest first.
@@ -23,16 +24,16 @@ const maxDecisions = 8
 // Patch sets annotations, and removes those that are nil.
 type Patch map[string]*string
 
-func (p Patch) set(key string, value any) error {
-	data, err := json.Marshal(value)
+// set sets an annotation to a record. It keeps what a newer release has added to the record in
+// annotations.
+func (p Patch) set(annotations map[string]string, key string, value any) error {
+	text, err := recordjson.Encode(value, annotations[key])
 	if err != nil {
 		return fmt.Errorf("encoding the annotation %s: %w", key, err)
 	}
-	p.setString(key, string(data))
+	p[key] = &text
 	return nil
 }
-
-func (p Patch) setString(key, value string) { p[key] = &value }
 
 // removeFrom removes a key where the annotations have it.
 func (p Patch) removeFrom(annotations map[string]string, keys ...string) {
@@ -75,7 +76,7 @@ func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inp
 		}
 	}
 	p := Patch{}
-	if err := p.set(v1alpha1.UpdateDecisionsAnnotation, kept); err != nil {
+	if err := p.set(object.GetAnnotations(), v1alpha1.UpdateDecisionsAnnotation, kept); err != nil {
 		return err
 	}
 	return e.fence.Retry(ctx, object, func() error { return e.fence.Annotate(ctx, object, p) })
@@ -84,14 +85,14 @@ func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inp
 // recordProgress puts an update's progress on its Machine, with the protection from remediation that it needs.
 func (m *Machine) recordProgress(ctx context.Context, before, progress *inplace.Progress, policy inplace.Policy) error {
 	p := Patch{}
-	if err := p.set(v1alpha1.UpdateProgressAnnotation, progress); err != nil {
+	if err := p.set(m.Object.Annotations, v1alpha1.UpdateProgressAnnotation, progress); err != nil {
 		return err
 	}
 	names := make([]string, 0, len(progress.Steps))
 	for _, s := range progress.Steps {
 		names = append(names, s.Updater)
 	}
-	if err := p.set(v1alpha1.UpdatePlanAnnotation, names); err != nil {
+	if err := p.set(m.Object.Annotations, v1alpha1.UpdatePlanAnnotation, names); err != nil {
 		return err
 	}
 	maps.Copy(p, m.Protection(before, progress, policy))
@@ -119,7 +120,7 @@ func (m *Machine) withdrawRelease(p Patch) {
 // recordEnd removes all that belongs to a running update.
 func (m *Machine) recordEnd(ctx context.Context, action inplace.Finish, decision *inplace.Decision) error {
 	p := Patch{}
-	if err := p.set(v1alpha1.LastUpdateAnnotation, action.Summary); err != nil {
+	if err := p.set(m.Object.Annotations, v1alpha1.LastUpdateAnnotation, action.Summary); err != nil {
 		return err
 	}
 	if err := setDirty(m.Object, p, action, decision); err != nil {
@@ -134,7 +135,7 @@ func (m *Machine) recordEnd(ctx context.Context, action inplace.Finish, decision
 // the last finished update goes too, because the machine need not be any longer what that update made of it.
 func (m *Machine) recordAbandon(ctx context.Context, owed inplace.Owed) error {
 	p := Patch{}
-	if err := p.set(v1alpha1.UpdateOwedAnnotation, owed); err != nil {
+	if err := p.set(m.Object.Annotations, v1alpha1.UpdateOwedAnnotation, owed); err != nil {
 		return err
 	}
 	m.clearUpdate(p)
@@ -192,5 +193,5 @@ func setDirty(m *clusterv1.Machine, p Patch, action inplace.Finish, decision *in
 	if slices.Equal(before, after) {
 		return nil
 	}
-	return p.set(v1alpha1.DirtyFieldsAnnotation, after)
+	return p.set(m.Annotations, v1alpha1.DirtyFieldsAnnotation, after)
 }

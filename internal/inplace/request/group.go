@@ -26,6 +26,8 @@ func DecideGroup(f Group) GroupVerdict {
 		return f.rest(State{})
 	case f.Unreadable != "":
 		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "cannot read the record of the upgrade: " + f.Unreadable + "; remove the annotation windlass.dev/in-place-upgrade"})
+	case running && !f.Record.Refused && isUnknown(f.Record.Option):
+		return f.wait(ReasonUnknownRecord, unknownRecord, fmt.Sprintf("option %q", f.Record.Option))
 	case f.Marks.To == "" && running:
 		return cancel(f)
 	case f.Marks.To == "":

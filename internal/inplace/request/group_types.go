@@ -10,10 +10,10 @@ import (
 // Record is what is recorded on a group, from before its first machine is marked until the next upgrade.
 type Record struct {
 	// Option is what the group's machines are brought to.
-	Option string `json:"option"`
+	Option string `json:"option" record:"key"`
 	// Superseded are the options that machines may still have been given by this group, the newest last.
 	Superseded []string  `json:"superseded,omitempty"`
-	Began      time.Time `json:"began"`
+	Began      time.Time `json:"began" record:"key"`
 	// Reason and Message say why the upgrade was refused or has failed; empty while it goes on, and after it has ended well.
 	Reason  Reason `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`

@@ -22,6 +22,8 @@ func DecideMachine(f Machine) MachineVerdict {
 	case f.Unreadable != "":
 		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "cannot read the record of the upgrade: " + f.Unreadable +
 			". Fix: check how far the machine is, uncordon its node, then remove the annotation windlass.dev/in-place-upgrade"})
+	case f.Upgrade.unknown() != "":
+		return f.wait(ReasonUnknownRecord, unknownRecord, f.Upgrade.unknown())
 	case f.Upgrade == nil && f.Marks.To != "":
 		return begin(f)
 	case f.Upgrade == nil:

@@ -74,6 +74,17 @@ func ParseOption(text string) (Option, error) {
 	return o, nil
 }
 
+// unknownRecord is the message about an upgrade that runs, and of which a newer release has recorded something.
+const unknownRecord = "the recorded %s of the upgrade is unknown to this release of Windlass. " +
+	"Fix: upgrade Windlass to the release that recorded it, or check how far the machine is, " +
+	"then remove the annotation windlass.dev/in-place-upgrade"
+
+// isUnknown reports whether an option was begun by a newer release: this one begins only what it can read.
+func isUnknown(option string) bool {
+	_, err := ParseOption(option)
+	return err != nil
+}
+
 // parseChannel returns the minor that a channel's track names; zero if it names none.
 func parseChannel(channel string) (version.Minor, error) {
 	if !channelSyntax.MatchString(channel) {

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -24,6 +25,8 @@ const (
 	ReasonNoUpdater Reason = "NoUpdater"
 	// ReasonRecordUnreadable: what is recorded of the upgrade cannot be used.
 	ReasonRecordUnreadable Reason = "RecordUnreadable"
+	// ReasonUnknownRecord: a newer release has recorded an option or a phase that this one does not know.
+	ReasonUnknownRecord Reason = "UnknownRecord"
 	// ReasonPaused: the object or its Cluster is paused.
 	ReasonPaused Reason = "Paused"
 	// ReasonRemediating: the machine is up for remediation.
@@ -71,7 +74,7 @@ type Marks struct {
 // Upgrade is what is recorded on a Machine of its upgrade, from before the first effect.
 type Upgrade struct {
 	// Option is what is carried out. The annotation may ask for something else by now.
-	Option string `json:"option"`
+	Option string `json:"option" record:"key"`
 	// Progress is how far it has come; nil where it was refused before anything was done.
 	Progress *inplace.Progress `json:"progress,omitempty"`
 	// Reason and Message say why it was refused, and At when.
@@ -93,6 +96,19 @@ func (u *Upgrade) IsFinal() bool {
 // seen to end.
 func (u *Upgrade) IsRunning() bool {
 	return u != nil && (!u.IsFinal() || u.isUnended())
+}
+
+// unknown names what a newer release has recorded of an upgrade that runs and this one does not know; empty for nothing.
+func (u *Upgrade) unknown() string {
+	switch {
+	case !u.IsRunning():
+		return ""
+	case isUnknown(u.Option):
+		return fmt.Sprintf("option %q", u.Option)
+	case u.Progress.IsUnknown():
+		return fmt.Sprintf("phase %q", u.Progress.Phase)
+	}
+	return ""
 }
 
 // isUnended reports whether no attempt is under way, and the change of the last one may still run.

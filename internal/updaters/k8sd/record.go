@@ -27,7 +27,7 @@ const (
 // refresh is what v1alpha1.RefreshAnnotation holds. The zero value is that there is none.
 type refresh struct {
 	// Operation is the operation id that it serves.
-	Operation string `json:"operation"`
+	Operation string `json:"operation" record:"key"`
 	// Option is what the snap is refreshed to. It is not known of a change that another controller began.
 	Option string `json:"option"`
 	// Requested is when the request was about to be made.
@@ -53,7 +53,7 @@ func parseRecord(annotations map[string]string) (refresh, error) {
 		err = r.check()
 	}
 	if err != nil {
-		return refresh{}, fmt.Errorf("the annotation %s cannot be used (%w), so nobody knows whether a refresh runs; see to it with `snap changes k8s` on the node that none does, then remove the annotation",
+		return refresh{}, fmt.Errorf("the annotation %s cannot be used (%w), so nobody knows whether a refresh runs. Fix: upgrade Windlass if a newer release wrote it; otherwise see to it with `snap changes k8s` on the node that none does, then remove the annotation",
 			v1alpha1.RefreshAnnotation, err)
 	}
 	return r, nil

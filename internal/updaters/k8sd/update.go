@@ -2,7 +2,6 @@ package k8sd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/recordjson"
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -385,7 +385,7 @@ func (u *Updater) changeIDKey() string { return u.options.Prefix + v1alpha1.InPl
 
 // recordFirst records what is about to be done, unless the Machine has changed since it was read; ok is false where the answer says why not.
 func (u *Updater) recordFirst(ctx context.Context, a attempt, r refresh) (answer inplace.Answer, ok bool) {
-	err := u.write(ctx, a.machine.Name, a.machine.ResourceVersion, r)
+	err := u.write(ctx, a.machine, a.machine.ResourceVersion, r)
 	switch {
 	case apierrors.IsConflict(err):
 		return inProgress("the Machine changed meanwhile; nothing was asked for yet"), false
@@ -399,21 +399,21 @@ func (u *Updater) recordFirst(ctx context.Context, a attempt, r refresh) (answer
 func (u *Updater) recordAfter(ctx context.Context, a attempt, r refresh) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	return u.write(ctx, a.machine.Name, "", r)
+	return u.write(ctx, a.machine, "", r)
 }
 
 // write writes a record, and beside it the change that goes on, as other controllers know it.
-func (u *Updater) write(ctx context.Context, machine types.NamespacedName, resourceVersion string, r refresh) error {
-	content, err := json.Marshal(r)
+func (u *Updater) write(ctx context.Context, machine Machine, resourceVersion string, r refresh) error {
+	content, err := recordjson.Encode(r, machine.Annotations[v1alpha1.RefreshAnnotation])
 	if err != nil {
 		return fmt.Errorf("writing the refresh: %w", err)
 	}
-	changes := map[string]*string{v1alpha1.RefreshAnnotation: new(string(content)), u.changeIDKey(): nil}
+	changes := map[string]*string{v1alpha1.RefreshAnnotation: &content, u.changeIDKey(): nil}
 	if r.State == running {
 		changes[u.changeIDKey()] = &r.ChangeID
 	}
-	if err := u.options.Machines.Annotate(ctx, machine, resourceVersion, changes); err != nil {
-		return fmt.Errorf("annotating Machine %s: %w", machine, err)
+	if err := u.options.Machines.Annotate(ctx, machine.Name, resourceVersion, changes); err != nil {
+		return fmt.Errorf("annotating Machine %s: %w", machine.Name, err)
 	}
 	return nil
 }
