@@ -14,6 +14,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/recordjson/formtest"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -135,6 +136,44 @@ func TestWriteRecorded(t *testing.T) {
 	if got, err = WriteRecorded(nil, chain.Recorded{}); err != nil || got == nil || len(got) > 0 {
 		t.Errorf("nothing recorded is written as %v, %v", got, err)
 	}
+}
+
+// recordedForm is the form of an annotation that WriteRecorded writes and ReadRecorded reads.
+func recordedForm[T any](name, key string, value T, field func(*chain.Recorded) **T) formtest.Form[T] {
+	return formtest.Form[T]{
+		Name: name, Value: value, Maps: []string{"lacked"},
+		Write: func(value T, before string) (string, error) {
+			var r chain.Recorded
+			*field(&r) = &value
+			written, err := WriteRecorded(map[string]string{key: before}, r)
+			return written[key], err
+		},
+		Read: func(text string) (T, error) {
+			c := cluster("v1.33.0", nil, nil)
+			c.Annotations = map[string]string{key: text}
+			r, err := ReadRecorded(c)
+			if err != nil {
+				return value, err
+			}
+			return **field(&r), nil
+		},
+	}
+}
+
+func TestForms(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	recordedForm("chain-intent", v1alpha1.ChainIntentAnnotation,
+		chain.Intent{From: v("v1.31.0"), To: v("v1.32.0"), Workers: true, Passed: at},
+		func(r *chain.Recorded) **chain.Intent { return &r.Intent }).Test(t)
+	recordedForm("chain-progress", v1alpha1.ChainProgressAnnotation,
+		chain.Progress{
+			From: v("v1.31.0"), Target: v("v1.33.0"), At: v("v1.32.0"), Generation: 3, Began: at,
+			Steps: []chain.Step{{
+				To: v("v1.32.0"), Began: at, ControlPlane: at.Add(time.Hour), Workers: at.Add(2 * time.Hour), Lacked: map[string]int32{"md-0": 1},
+			}},
+		},
+		func(r *chain.Recorded) **chain.Progress { return &r.Chain }).Test(t)
 }
 
 // TestReadRecorded reads what other engines, and people, may have written.
