@@ -47,6 +47,36 @@ func TestUnusableProgress(t *testing.T) {
 	}
 }
 
+// TestLaterPhase: an updater may be at work in a phase of a later release, so nothing begins, whatever the
+// Machine's owner asks for by now, and the update is given up only when an attempt's time is over.
+func TestLaterPhase(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*inplace.Facts){
+		"the same update":  func(*inplace.Facts) {},
+		"another decision": func(f *inplace.Facts) { f.Decision.ID = "later" },
+		"another target":   func(f *inplace.Facts) { f.Target = "new" },
+		"another version":  func(f *inplace.Facts) { f.Desired = older },
+		"a retry":          func(f *inplace.Facts) { f.Retry = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := underWay("Dreaming")
+			edit(&f)
+			if v := inplace.Decide(f); outcome(v) != "UnknownPhase" || v.Progress != f.Progress {
+				t.Errorf("%+v", v)
+			}
+			f.Abandon, f.OwnerMovedOn = true, true
+			if v := inplace.Decide(f); outcome(v) != "UnknownPhase" {
+				t.Errorf("it is given up at once: %+v", v)
+			}
+			f.Now = f.Now.Add(f.Policy.AttemptTimeout + 1)
+			if v := inplace.Decide(f); outcome(v) != "something else" {
+				t.Errorf("it cannot be given up: %+v", v)
+			}
+		})
+	}
+}
+
 // TestAnyProgress decides on whatever may stand in an annotation. Nothing panics, and no updater is called without a name for
 // the attempt.
 func TestAnyProgress(t *testing.T) {

@@ -26,8 +26,6 @@ func DecideGroup(f Group) GroupVerdict {
 		return f.rest(State{})
 	case f.Unreadable != "":
 		return f.rest(State{Reason: ReasonRecordUnreadable, Message: "cannot read the record of the upgrade: " + f.Unreadable + "; remove the annotation windlass.dev/in-place-upgrade"})
-	case running && !f.Record.Refused && isUnknown(f.Record.Option):
-		return f.wait(ReasonUnknownRecord, unknownRecord, fmt.Sprintf("option %q", f.Record.Option))
 	case f.Marks.To == "" && running:
 		return cancel(f)
 	case f.Marks.To == "":
@@ -36,6 +34,8 @@ func DecideGroup(f Group) GroupVerdict {
 		return beginGroup(f)
 	case f.Record.Refused:
 		return f.rest(State{Reason: f.Record.Reason, Message: f.Record.Message})
+	case isUnknown(f.Record.Option):
+		return f.wait(ReasonUnknownRecord, unknownRecord, fmt.Sprintf("option %q", f.Record.Option))
 	}
 	return decideMembers(f)
 }

@@ -88,6 +88,10 @@ func TestNext(t *testing.T) {
 		"one that has it broke": {func(g *request.Group) {
 			g.Members[2].Marks, g.Members[2].NotReady = request.Marks{Status: request.Done, Release: optionA}, "flap"
 		}, request.ReasonMachinesHeld, false},
+		"an option of a later release": {func(g *request.Group) {
+			g.Marks.To = "image=v1.31.2"
+			g.Record.Option = g.Marks.To
+		}, request.ReasonUnknownRecord, false},
 		"fewer than replicas": {func(g *request.Group) {
 			g.Replicas = 4
 			for i := range g.Members {
