@@ -77,12 +77,12 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"*.infrastructure.cluster.x-k8s.io": {"get"}, "*.bootstrap.cluster.x-k8s.io": {"get"},
 		"configmaps": {"get", "create", "patch", "delete"},
 		// In its own namespace: the label of the Pod that leads.
-		"pods": {"get", "list", "patch"},
-		"secrets":    {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
+		"pods":    {"get", "list", "patch"},
+		"secrets": {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io":                                    listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io " + v1alpha1.GuardConfigurationName: {"patch"},
-		"events": {"create", "patch"}, "events.events.k8s.io": {"create", "patch"},
-		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update"},
+		"events.events.k8s.io":       {"create", "patch"},
+		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update", "watch"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what the extension may do (-want +got):\n%s", diff)

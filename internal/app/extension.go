@@ -64,6 +64,9 @@ type ExtensionOptions struct {
 	NoGates bool
 	// InPlaceUpgrades are those that annotations ask for.
 	InPlaceUpgrades InPlaceUpgrades
+	// Held returns nil while no other replica can lead. Without, hooks and guard refuse requests. Nil
+	// means that one replica runs.
+	Held func() error
 }
 
 // AddToScheme registers every type that the extension reads or writes.
@@ -105,6 +108,7 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 		Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine,
 		// Of two replicas that carry out updates, each would count only its own.
 		LeaderOnly: true,
+		Wrap:       func(next http.Handler) http.Handler { return hookserver.WhileHeld(o.Held, next) },
 	}
 	if !o.NoGates {
 		served.Gates = gatehooks.New(gatehooks.Options{
@@ -180,7 +184,7 @@ func addGuardServer(mgr manager.Manager, o ExtensionOptions, guard http.Handler)
 	if err != nil {
 		return fmt.Errorf("creating the guard's server: %w", err)
 	}
-	webhooks.Register(guardwebhook.GuardPath, guard)
+	webhooks.Register(guardwebhook.GuardPath, hookserver.WhileHeld(o.Held, guard))
 	if err := mgr.Add(webhooks); err != nil {
 		return fmt.Errorf("adding the guard: %w", err)
 	}

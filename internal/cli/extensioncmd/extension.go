@@ -3,9 +3,11 @@ package extensioncmd
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,7 +30,15 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/serving"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/lease"
 )
+
+// leaseTimes have the next replica serve within 15 s of the last request that a leader answered which
+// is killed or stopped.
+var leaseTimes = lease.Times{Duration: 12 * time.Second, RenewDeadline: 8 * time.Second, RenewEvery: 2 * time.Second}
+
+// leaseName is the lease of the replica that serves.
+const leaseName = "extension.windlass.dev"
 
 // options are the flags of `windlass extension`.
 type options struct {
@@ -114,7 +124,14 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := o.newManager(restConfig, upgrades)
+	lock, err := o.newLock(restConfig)
+	if err != nil {
+		return err
+	}
+	if lock != nil {
+		served.Held = lock.Held
+	}
+	mgr, err := o.newManager(restConfig, upgrades, lock)
 	if err != nil {
 		return err
 	}
@@ -125,7 +142,13 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the liveness check: %w", err)
 	}
-	if err := o.addReadiness(mgr, hooks); err != nil {
+	serves := func() error {
+		if served.Held == nil {
+			return hooks.Ready(nil)
+		}
+		return errors.Join(served.Held(), hooks.Ready(nil))
+	}
+	if err := o.addReadiness(mgr, hooks, serves); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -136,7 +159,7 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 
 // addReadiness makes a replica Ready that waits with full caches, because it can lead at any time, and
 // one that leads once it serves. Requests reach the one with the label.
-func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server) error {
+func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, serves func() error) error {
 	synced := &app.Synced{}
 	if err := mgr.Add(synced); err != nil {
 		return fmt.Errorf("adding the check of the caches: %w", err)
@@ -155,7 +178,7 @@ func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server) er
 	if o.pod == "" {
 		return nil
 	}
-	active, err := app.NewActivePod(mgr, o.pod, func() error { return hooks.Ready(nil) })
+	active, err := app.NewActivePod(mgr, o.pod, serves)
 	if err != nil {
 		return err
 	}
@@ -193,7 +216,15 @@ func (o *options) restConfig() (*rest.Config, error) {
 	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
 }
 
-func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades) (manager.Manager, error) {
+// newLock returns the lock of leader election, and nil without it.
+func (o *options) newLock(restConfig *rest.Config) (*lease.Lock, error) {
+	if !o.leaderElect {
+		return nil, nil //nolint:nilnil // One replica runs.
+	}
+	return lease.New(restConfig, o.namespace, leaseName, leaseTimes)
+}
+
+func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades, lock *lease.Lock) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := app.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -206,20 +237,26 @@ func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrad
 		}
 	}
 	skipNameValidation := true
-	mgr, err := ctrl.NewManager(restConfig, manager.Options{
+	options := manager.Options{
 		Scheme:                 scheme,
 		Metrics:                metrics,
 		HealthProbeBindAddress: o.healthAddr,
-		LeaderElection:         o.leaderElect, LeaderElectionID: "extension.windlass.dev", LeaderElectionNamespace: o.namespace,
-		// The lease is given back once nothing is under way any more, so that the next replica need not wait for its end.
-		LeaderElectionReleaseOnCancel: true,
 		// Managed fields are half of an object, and nothing here looks at them.
 		Cache: cache.Options{DefaultTransform: slim(upgrades)},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
 		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
-	})
+	}
+	if lock != nil {
+		lock.Apply(&options)
+	}
+	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+	}
+	if lock != nil {
+		if err := mgr.Add(lock); err != nil {
+			return nil, fmt.Errorf("adding the lease: %w", err)
+		}
 	}
 	return mgr, nil
 }

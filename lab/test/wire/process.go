@@ -53,7 +53,7 @@ func (p *Plane) Run(t *testing.T, args ...string) *Process {
 	return e
 }
 
-// Launch is Run without the wait: of several replicas with --leader-elect only one becomes ready.
+// Launch is Run without the wait.
 func (p *Plane) Launch(t *testing.T, args ...string) *Process {
 	t.Helper()
 	dir, authority := serving(t)
@@ -206,6 +206,16 @@ func (e *Process) Kill(t *testing.T) {
 		t.Error(err)
 	}
 	<-e.done
+}
+
+// Ended reports whether the process has ended.
+func (e *Process) Ended() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // Log is what the process has written so far.
