@@ -81,7 +81,8 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"secrets": {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io":                                    listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io " + v1alpha1.GuardConfigurationName: {"patch"},
-		"events.events.k8s.io":       {"create", "patch"},
+		"events.events.k8s.io":               {"create", "patch"},
+		"tokenreviews.authentication.k8s.io": {"create"}, "subjectaccessreviews.authorization.k8s.io": {"create"},
 		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update", "watch"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -123,6 +124,7 @@ func checkNetwork(t *testing.T, i *installation) {
 	}
 	ingress, egress := i.networks[at], i.networks[1-at]
 	tcp, hooks, health, guard := corev1.ProtocolTCP, intstr.FromString("hooks"), intstr.FromString("health"), intstr.FromString("guard")
+	metrics := intstr.FromString("metrics")
 	caller := func(namespace string) networkingv1.NetworkPolicyPeer {
 		return networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}}
 	}
@@ -131,7 +133,7 @@ func checkNetwork(t *testing.T, i *installation) {
 			From:  []networkingv1.NetworkPolicyPeer{caller("capi-system"), caller("capi-kubeadm-control-plane-system")},
 			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &hooks}},
 		},
-		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &guard}, {Protocol: &tcp, Port: &health}}},
+		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &guard}, {Protocol: &tcp, Port: &health}, {Protocol: &tcp, Port: &metrics}}},
 	}
 	if diff := cmp.Diff(want, ingress.Spec.Ingress); diff != "" {
 		t.Errorf("the NetworkPolicy lets in (-want +got):\n%s", diff)

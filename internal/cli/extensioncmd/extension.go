@@ -2,7 +2,6 @@ package extensioncmd
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/app"
@@ -42,14 +40,15 @@ const leaseName = "extension.windlass.dev"
 
 // options are the flags of `windlass extension`.
 type options struct {
-	serving                 serving.Flags
-	guardPort               int
-	guardClientCAName       string
-	healthAddr, metricsAddr string
-	leaderElect, gates      bool
-	inPlace                 InPlaceFlags
-	namespace, pod          string
-	log                     cli.LogOptions
+	serving            serving.Flags
+	guardPort          int
+	guardClientCAName  string
+	healthAddr         string
+	diagnostics        serving.Diagnostics
+	leaderElect, gates bool
+	inPlace            InPlaceFlags
+	namespace, pod     string
+	log                cli.LogOptions
 }
 
 // New returns windlass extension.
@@ -78,7 +77,8 @@ find it by a label. Without --leader-elect, run one replica.`,
   windlass extension --cert-dir /etc/windlass/tls
 
   # On this machine, for the management cluster of the current kubeconfig context:
-  windlass extension --bind-address 127.0.0.1 --cert-dir ./certs --health-addr 127.0.0.1:8081`,
+  windlass extension --bind-address 127.0.0.1 --cert-dir ./certs --health-addr 127.0.0.1:8081 \
+    --diagnostics-address 127.0.0.1:8443`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.ErrOrStderr())
@@ -89,7 +89,7 @@ find it by a label. Without --leader-elect, run one replica.`,
 	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have another certificate or none (default: --port)")
 	flags.StringVar(&o.guardClientCAName, "guard-client-ca-name", "", "file in --cert-dir with the CA that must have signed the API servers' client certificates, for --guard-port; read again when it changes (default: API servers need none)")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
-	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to every client (default: none)")
+	o.diagnostics.Add(flags)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	o.inPlace.AddFlags(flags)
@@ -229,12 +229,9 @@ func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrad
 	if err := app.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	metrics := metricsserver.Options{BindAddress: "0"}
-	if o.metricsAddr != "" {
-		metrics = metricsserver.Options{
-			BindAddress: o.metricsAddr, SecureServing: true, CertDir: o.serving.CertDir,
-			CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
-		}
+	metrics, err := o.diagnostics.Options(o.serving.CertDir)
+	if err != nil {
+		return nil, err
 	}
 	skipNameValidation := true
 	options := manager.Options{
