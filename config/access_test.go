@@ -37,7 +37,7 @@ func checkAccess(t *testing.T, i *installation, namespace string) {
 	}
 	checkLeast(t, rules)
 	// The admission policy is about the account that the pods run as.
-	account := fmt.Sprintf("'system:serviceaccount:%s:%s'", namespace, i.account.Name)
+	account := fmt.Sprintf("'^system:serviceaccount:[^:]+:%s$'", i.account.Name)
 	if got := i.policy.Spec.MatchConditions[0].Expression; !strings.Contains(got, account) || i.policyBinding.Spec.PolicyName != i.policy.Name {
 		t.Errorf("the policy %s is about %s, want %s", i.policyBinding.Spec.PolicyName, got, account)
 	}
@@ -81,8 +81,9 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"secrets": {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io":                                    listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io " + v1alpha1.GuardConfigurationName: {"patch"},
-		"events.events.k8s.io":               {"create", "patch"},
-		"tokenreviews.authentication.k8s.io": {"create"}, "subjectaccessreviews.authorization.k8s.io": {"create"},
+		"events.events.k8s.io":                               {"create", "patch"},
+		"extensionconfigs.runtime.cluster.x-k8s.io windlass": {"list", "watch", "patch"},
+		"tokenreviews.authentication.k8s.io":                 {"create"}, "subjectaccessreviews.authorization.k8s.io": {"create"},
 		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update", "watch"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -107,8 +107,8 @@ var rules = []rule{
 		internal/hookserver internal/manifest internal/view
 	`},
 	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
-		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/guard/guardwebhook
-		internal/hookserver internal/lease
+		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/controllers
+		internal/guard/guardwebhook internal/hookserver internal/lease
 	`},
 	{pkg: "internal/cli/logscmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/linuxhost internal/snapshot

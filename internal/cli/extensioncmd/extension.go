@@ -12,12 +12,15 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -26,6 +29,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/app"
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/serving"
+	"github.com/windlass-dev/windlass/internal/controllers"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/lease"
@@ -48,6 +52,7 @@ type options struct {
 	leaderElect, gates bool
 	inPlace            InPlaceFlags
 	namespace, pod     string
+	extensionConfig    string
 	log                cli.LogOptions
 }
 
@@ -94,6 +99,7 @@ find it by a label. Without --leader-elect, run one replica.`,
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	o.inPlace.AddFlags(flags)
 	flags.StringVar(&o.pod, "pod", "", "the Pod of this replica, as `NAMESPACE/NAME`: it has the label windlass.dev/active=true while this replica serves, and no other does (default: none)")
+	flags.StringVar(&o.extensionConfig, "extension-config", "", "name of the ExtensionConfig whose namespaces, of the Service and of the Secret with the CA, are to be that of --pod (default: none is changed)")
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.AddFlags(flags)
 	cli.MustRegister(cmd.MarkFlagDirname("cert-dir"))
@@ -176,6 +182,9 @@ func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, se
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	if o.pod == "" {
+		if o.extensionConfig != "" {
+			return errors.New("--extension-config needs a namespace. Fix: set --pod, too")
+		}
 		return nil
 	}
 	active, err := app.NewActivePod(mgr, o.pod, serves)
@@ -185,7 +194,11 @@ func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, se
 	if err := mgr.Add(active); err != nil {
 		return fmt.Errorf("adding the label of the active Pod: %w", err)
 	}
-	return nil
+	if o.extensionConfig == "" {
+		return nil
+	}
+	registration := &controllers.RegistrationReconciler{Client: mgr.GetClient(), Name: o.extensionConfig, Namespace: active.Pod.Namespace}
+	return registration.SetupWithManager(mgr)
 }
 
 // GuardFlags are the names of the flags about the guard's port.
@@ -239,7 +252,9 @@ func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrad
 		Metrics:                metrics,
 		HealthProbeBindAddress: o.healthAddr,
 		// Managed fields are half of an object, and nothing here looks at them.
-		Cache: cache.Options{DefaultTransform: slim(upgrades)},
+		Cache: cache.Options{DefaultTransform: slim(upgrades), ByObject: map[client.Object]cache.ByObject{
+			&runtimev1.ExtensionConfig{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, o.extensionConfig)},
+		}},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
 		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
 	}
