@@ -37,7 +37,7 @@ func checkAccess(t *testing.T, i *installation, namespace string) {
 	}
 	checkLeast(t, rules)
 	// The admission policy is about the account that the pods run as.
-	account := fmt.Sprintf("'system:serviceaccount:%s:%s'", namespace, i.account.Name)
+	account := fmt.Sprintf("'^system:serviceaccount:[^:]+:%s$'", i.account.Name)
 	if got := i.policy.Spec.MatchConditions[0].Expression; !strings.Contains(got, account) || i.policyBinding.Spec.PolicyName != i.policy.Name {
 		t.Errorf("the policy %s is about %s, want %s", i.policyBinding.Spec.PolicyName, got, account)
 	}
@@ -77,12 +77,14 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"*.infrastructure.cluster.x-k8s.io": {"get"}, "*.bootstrap.cluster.x-k8s.io": {"get"},
 		"configmaps": {"get", "create", "patch", "delete"},
 		// In its own namespace: the label of the Pod that leads.
-		"pods": {"get", "list", "patch"},
-		"secrets":    {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
+		"pods":    {"get", "list", "patch"},
+		"secrets": {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io":                                    listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io " + v1alpha1.GuardConfigurationName: {"patch"},
-		"events": {"create", "patch"}, "events.events.k8s.io": {"create", "patch"},
-		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update"},
+		"events.events.k8s.io":                               {"create", "patch"},
+		"extensionconfigs.runtime.cluster.x-k8s.io windlass": {"list", "watch", "patch"},
+		"tokenreviews.authentication.k8s.io":                 {"create"}, "subjectaccessreviews.authorization.k8s.io": {"create"},
+		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update", "watch"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what the extension may do (-want +got):\n%s", diff)
@@ -123,6 +125,7 @@ func checkNetwork(t *testing.T, i *installation) {
 	}
 	ingress, egress := i.networks[at], i.networks[1-at]
 	tcp, hooks, health, guard := corev1.ProtocolTCP, intstr.FromString("hooks"), intstr.FromString("health"), intstr.FromString("guard")
+	metrics := intstr.FromString("metrics")
 	caller := func(namespace string) networkingv1.NetworkPolicyPeer {
 		return networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}}
 	}
@@ -131,7 +134,7 @@ func checkNetwork(t *testing.T, i *installation) {
 			From:  []networkingv1.NetworkPolicyPeer{caller("capi-system"), caller("capi-kubeadm-control-plane-system")},
 			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &hooks}},
 		},
-		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &guard}, {Protocol: &tcp, Port: &health}}},
+		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &guard}, {Protocol: &tcp, Port: &health}, {Protocol: &tcp, Port: &metrics}}},
 	}
 	if diff := cmp.Diff(want, ingress.Spec.Ingress); diff != "" {
 		t.Errorf("the NetworkPolicy lets in (-want +got):\n%s", diff)

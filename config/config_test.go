@@ -265,7 +265,7 @@ func checkCRDs(t *testing.T, crds []apiextensionsv1.CustomResourceDefinition) {
 func checkRollout(t *testing.T, i *installation) {
 	t.Helper()
 	container := i.deployment.Spec.Template.Spec.Containers[0]
-	for _, argument := range []string{"--leader-elect", "--pod=$(POD_NAMESPACE)/$(POD_NAME)"} {
+	for _, argument := range []string{"--leader-elect", "--pod=$(POD_NAMESPACE)/$(POD_NAME)", "--extension-config=" + i.extensionConfig.Name} {
 		if !slices.Contains(container.Args, argument) {
 			t.Errorf("the extension runs without %s", argument)
 		}

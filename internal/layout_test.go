@@ -81,8 +81,8 @@ var rules = []rule{
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/contract internal/controllers
 		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
-		internal/hookserver internal/inplace/engine internal/inplace/request internal/linuxhost
-		internal/port internal/topology internal/transport/pod internal/transport/ssh
+		internal/hookserver internal/inplace/engine internal/inplace/request internal/lease
+		internal/linuxhost internal/port internal/topology internal/transport/pod internal/transport/ssh
 		internal/updaters internal/updaters/handover internal/updaters/hosts
 		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
 	`},
@@ -107,8 +107,8 @@ var rules = []rule{
 		internal/hookserver internal/manifest internal/view
 	`},
 	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
-		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/guard/guardwebhook
-		internal/hookserver
+		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/controllers
+		internal/guard/guardwebhook internal/hookserver internal/lease
 	`},
 	{pkg: "internal/cli/logscmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/linuxhost internal/snapshot
@@ -199,6 +199,7 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace pkg/version
 	`},
 	{pkg: "internal/keyed", kind: pure, imports: ``},
+	{pkg: "internal/lease", kind: effects, imports: ``},
 	{pkg: "internal/linuxhost", kind: pure, imports: `
 		internal/inplace internal/port internal/text pkg/version embed
 	`},

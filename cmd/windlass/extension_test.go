@@ -164,7 +164,7 @@ func TestExtension(t *testing.T) {
 	}
 	log, done := &lockedBuffer{}, make(chan error, 1)
 	command := windlassCommand(t, log, "extension", "--kubeconfig", api.kubeconfig(t), "--bind-address", "127.0.0.1", "--port", port,
-		"--cert-dir", certDir, "--health-addr", addresses[1], "--metrics-addr", addresses[2], "--log-format", "json")
+		"--cert-dir", certDir, "--health-addr", addresses[1], "--diagnostics-address", addresses[2], "--insecure-diagnostics", "--log-format", "json")
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestExtension(t *testing.T) {
 		t.Errorf("the statuses were written %d times, want 5", patches)
 	}
 
-	if status, body := fetch(t, client, "https://"+addresses[2]+"/metrics", ""); status != http.StatusOK || !strings.Contains(body, "controller_runtime_webhook_requests_total") {
+	if status, body := fetch(t, client, "http://"+addresses[2]+"/metrics", ""); status != http.StatusOK || !strings.Contains(body, "controller_runtime_webhook_requests_total") {
 		t.Errorf("metrics answer %d", status)
 	}
 	if status, _ := fetch(t, client, "http://"+addresses[1]+"/healthz", ""); status != http.StatusOK {

@@ -27,7 +27,7 @@ type ActivePod struct {
 	Client client.Client
 	// Pod is this replica's own.
 	Pod types.NamespacedName
-	// Serves returns nil once this replica accepts connections.
+	// Serves returns nil while this replica answers requests.
 	Serves func() error
 }
 
@@ -70,7 +70,7 @@ const (
 	// activeRetry is between two attempts.
 	activeRetry = 100 * time.Millisecond
 	// activeRenew is how often the labels are put right again: people may change them.
-	activeRenew = 30 * time.Second
+	activeRenew = 10 * time.Second
 	// activeLast bounds the removal of the label at the end.
 	activeLast = 2 * time.Second
 	// componentLabel is what the Pods of a component share.
@@ -113,8 +113,11 @@ func (a *ActivePod) await(ctx context.Context, what string, do func(context.Cont
 }
 
 // take labels this replica's Pod first, so that requests have somewhere to go, and then removes the
-// label from the others.
+// label from the others. A replica that was stopped meanwhile takes no label from the next leader.
 func (a *ActivePod) take(ctx context.Context) error {
+	if err := a.Serves(); err != nil {
+		return err
+	}
 	own := newPod()
 	if err := a.Client.Get(ctx, a.Pod, own); err != nil {
 		return fmt.Errorf("reading Pod %s: %w", a.Pod, err)

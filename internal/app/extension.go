@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -64,11 +65,16 @@ type ExtensionOptions struct {
 	NoGates bool
 	// InPlaceUpgrades are those that annotations ask for.
 	InPlaceUpgrades InPlaceUpgrades
+	// Held returns nil while no other replica can lead. Without, hooks and guard refuse requests. Nil
+	// means that one replica runs.
+	Held func() error
 }
 
 // AddToScheme registers every type that the extension reads or writes.
 func AddToScheme(scheme *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, admissionregistrationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, admissionregistrationv1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("building the scheme: %w", err)
 		}
@@ -105,6 +111,7 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 		Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine,
 		// Of two replicas that carry out updates, each would count only its own.
 		LeaderOnly: true,
+		Wrap:       func(next http.Handler) http.Handler { return hookserver.WhileHeld(o.Held, next) },
 	}
 	if !o.NoGates {
 		served.Gates = gatehooks.New(gatehooks.Options{
@@ -180,7 +187,7 @@ func addGuardServer(mgr manager.Manager, o ExtensionOptions, guard http.Handler)
 	if err != nil {
 		return fmt.Errorf("creating the guard's server: %w", err)
 	}
-	webhooks.Register(guardwebhook.GuardPath, guard)
+	webhooks.Register(guardwebhook.GuardPath, hookserver.WhileHeld(o.Held, guard))
 	if err := mgr.Add(webhooks); err != nil {
 		return fmt.Errorf("adding the guard: %w", err)
 	}

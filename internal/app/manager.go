@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -26,6 +25,7 @@ import (
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/lease"
 	"github.com/windlass-dev/windlass/internal/topology"
 )
 
@@ -57,7 +57,14 @@ func RunManager(ctx context.Context, restConfig *rest.Config, o ManagerOptions) 
 	if err := version.CheckKubernetesVersion(restConfig, minimumKubernetesVersion()); err != nil {
 		return fmt.Errorf("looking at the management cluster at %s: %w", restConfig.Host, err)
 	}
-	mgr, err := o.newManager(restConfig)
+	lock, err := o.newLock(restConfig)
+	if err != nil {
+		return err
+	}
+	if lock != nil {
+		o.Extension.Held = lock.Held
+	}
+	mgr, err := o.newManager(restConfig, lock)
 	if err != nil {
 		return err
 	}
@@ -108,7 +115,7 @@ func (o ManagerOptions) completeRESTConfig(in *rest.Config) *rest.Config {
 	return out
 }
 
-func (o ManagerOptions) newManager(restConfig *rest.Config) (ctrl.Manager, error) {
+func (o ManagerOptions) newManager(restConfig *rest.Config, lock *lease.Lock) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -122,29 +129,43 @@ func (o ManagerOptions) newManager(restConfig *rest.Config) (ctrl.Manager, error
 	}
 	objects := setup.ManagerCacheOptions(scheme, sourceName, o.WatchNamespace, o.SyncPeriod)
 	objects.ByObject[&clusterv1.Machine{}] = cache.ByObject{Transform: SlimMachine(o.Extension.InPlaceUpgrades)}
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+	options := ctrl.Options{
 		Controller: config.Controller{
 			UsePriorityQueue: new(feature.Gates.Enabled(feature.PriorityQueue)),
 			CacheSyncTimeout: cacheSyncTimeout,
 		},
-		Scheme:         scheme,
-		LeaderElection: o.LeaderElection.Enabled, LeaderElectionID: LeaderElectionID, LeaderElectionResourceLock: resourcelock.LeasesResourceLock,
-		LeaseDuration: &o.LeaderElection.LeaseDuration, RenewDeadline: &o.LeaderElection.RenewDeadline, RetryPeriod: &o.LeaderElection.RetryPeriod,
-		// The process ends with the manager, so whoever waits, ours or Cluster API's, may begin at once.
-		LeaderElectionReleaseOnCancel: true,
-		HealthProbeBindAddress:        o.HealthAddress,
-		PprofBindAddress:              o.ProfilerAddress,
-		Metrics:                       *metrics,
-		Cache:                         objects,
-		Client:                        setup.ManagerClientOptions(),
+		Scheme:                 scheme,
+		HealthProbeBindAddress: o.HealthAddress,
+		PprofBindAddress:       o.ProfilerAddress,
+		Metrics:                *metrics,
+		Cache:                  objects,
+		Client:                 setup.ManagerClientOptions(),
 		WebhookServer: crwebhook.NewServer(crwebhook.Options{
 			Host: o.Webhook.BindAddress, Port: o.Webhook.Port, CertDir: o.Webhook.CertDir, CertName: o.Webhook.CertName, KeyName: o.Webhook.KeyName, TLSOpts: tlsOptions,
 		}),
-	})
+	}
+	if lock != nil {
+		lock.Apply(&options)
+	}
+	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
 	}
+	if lock != nil {
+		if err := mgr.Add(lock); err != nil {
+			return nil, fmt.Errorf("adding the lease: %w", err)
+		}
+	}
 	return mgr, nil
+}
+
+// newLock returns the lock of leader election, and nil without it.
+func (o ManagerOptions) newLock(restConfig *rest.Config) (*lease.Lock, error) {
+	l := o.LeaderElection
+	if !l.Enabled {
+		return nil, nil //nolint:nilnil // One replica runs.
+	}
+	return lease.New(restConfig, "", LeaderElectionID, lease.Times{Duration: l.LeaseDuration, RenewDeadline: l.RenewDeadline, RenewEvery: l.RetryPeriod})
 }
 
 // addChecks has every replica count as alive once its webhooks are served, whether it leads or not, and as ready too: a new one that waits for the

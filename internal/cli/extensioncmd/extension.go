@@ -2,44 +2,58 @@ package extensioncmd
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/app"
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/serving"
+	"github.com/windlass-dev/windlass/internal/controllers"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/lease"
 )
+
+// leaseTimes have the next replica serve within 15 s of the last request that a leader answered which
+// is killed or stopped.
+var leaseTimes = lease.Times{Duration: 12 * time.Second, RenewDeadline: 8 * time.Second, RenewEvery: 2 * time.Second}
+
+// leaseName is the lease of the replica that serves.
+const leaseName = "extension.windlass.dev"
 
 // options are the flags of `windlass extension`.
 type options struct {
-	serving                 serving.Flags
-	guardPort               int
-	guardClientCAName       string
-	healthAddr, metricsAddr string
-	leaderElect, gates      bool
-	inPlace                 InPlaceFlags
-	namespace, pod          string
-	log                     cli.LogOptions
+	serving            serving.Flags
+	guardPort          int
+	guardClientCAName  string
+	healthAddr         string
+	diagnostics        serving.Diagnostics
+	leaderElect, gates bool
+	inPlace            InPlaceFlags
+	namespace, pod     string
+	extensionConfig    string
+	log                cli.LogOptions
 }
 
 // New returns windlass extension.
@@ -68,7 +82,8 @@ find it by a label. Without --leader-elect, run one replica.`,
   windlass extension --cert-dir /etc/windlass/tls
 
   # On this machine, for the management cluster of the current kubeconfig context:
-  windlass extension --bind-address 127.0.0.1 --cert-dir ./certs --health-addr 127.0.0.1:8081`,
+  windlass extension --bind-address 127.0.0.1 --cert-dir ./certs --health-addr 127.0.0.1:8081 \
+    --diagnostics-address 127.0.0.1:8443`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.ErrOrStderr())
@@ -79,11 +94,12 @@ find it by a label. Without --leader-elect, run one replica.`,
 	flags.IntVar(&o.guardPort, "guard-port", 0, "port to serve the admission webhook on that guards Machines; needed with --client-ca-name, because API servers have another certificate or none (default: --port)")
 	flags.StringVar(&o.guardClientCAName, "guard-client-ca-name", "", "file in --cert-dir with the CA that must have signed the API servers' client certificates, for --guard-port; read again when it changes (default: API servers need none)")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8081", `address of /healthz and /readyz; "" for none`)
-	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address of /metrics, served over TLS with the same certificate and open to every client (default: none)")
+	o.diagnostics.Add(flags)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	o.inPlace.AddFlags(flags)
 	flags.StringVar(&o.pod, "pod", "", "the Pod of this replica, as `NAMESPACE/NAME`: it has the label windlass.dev/active=true while this replica serves, and no other does (default: none)")
+	flags.StringVar(&o.extensionConfig, "extension-config", "", "name of the ExtensionConfig whose namespaces, of the Service and of the Secret with the CA, are to be that of --pod (default: none is changed)")
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.AddFlags(flags)
 	cli.MustRegister(cmd.MarkFlagDirname("cert-dir"))
@@ -114,7 +130,14 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := o.newManager(restConfig, upgrades)
+	lock, err := o.newLock(restConfig)
+	if err != nil {
+		return err
+	}
+	if lock != nil {
+		served.Held = lock.Held
+	}
+	mgr, err := o.newManager(restConfig, upgrades, lock)
 	if err != nil {
 		return err
 	}
@@ -125,7 +148,13 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the liveness check: %w", err)
 	}
-	if err := o.addReadiness(mgr, hooks); err != nil {
+	serves := func() error {
+		if served.Held == nil {
+			return hooks.Ready(nil)
+		}
+		return errors.Join(served.Held(), hooks.Ready(nil))
+	}
+	if err := o.addReadiness(mgr, hooks, serves); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -136,7 +165,7 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 
 // addReadiness makes a replica Ready that waits with full caches, because it can lead at any time, and
 // one that leads once it serves. Requests reach the one with the label.
-func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server) error {
+func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, serves func() error) error {
 	synced := &app.Synced{}
 	if err := mgr.Add(synced); err != nil {
 		return fmt.Errorf("adding the check of the caches: %w", err)
@@ -153,16 +182,23 @@ func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server) er
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	if o.pod == "" {
+		if o.extensionConfig != "" {
+			return errors.New("--extension-config needs a namespace. Fix: set --pod, too")
+		}
 		return nil
 	}
-	active, err := app.NewActivePod(mgr, o.pod, func() error { return hooks.Ready(nil) })
+	active, err := app.NewActivePod(mgr, o.pod, serves)
 	if err != nil {
 		return err
 	}
 	if err := mgr.Add(active); err != nil {
 		return fmt.Errorf("adding the label of the active Pod: %w", err)
 	}
-	return nil
+	if o.extensionConfig == "" {
+		return nil
+	}
+	registration := &controllers.RegistrationReconciler{Client: mgr.GetClient(), Name: o.extensionConfig, Namespace: active.Pod.Namespace}
+	return registration.SetupWithManager(mgr)
 }
 
 // GuardFlags are the names of the flags about the guard's port.
@@ -193,33 +229,46 @@ func (o *options) restConfig() (*rest.Config, error) {
 	return rest.AddUserAgent(restConfig, "windlass-extension"), nil
 }
 
-func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades) (manager.Manager, error) {
+// newLock returns the lock of leader election, and nil without it.
+func (o *options) newLock(restConfig *rest.Config) (*lease.Lock, error) {
+	if !o.leaderElect {
+		return nil, nil //nolint:nilnil // One replica runs.
+	}
+	return lease.New(restConfig, o.namespace, leaseName, leaseTimes)
+}
+
+func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades, lock *lease.Lock) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := app.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	metrics := metricsserver.Options{BindAddress: "0"}
-	if o.metricsAddr != "" {
-		metrics = metricsserver.Options{
-			BindAddress: o.metricsAddr, SecureServing: true, CertDir: o.serving.CertDir,
-			CertName: hookserver.CertName, KeyName: hookserver.KeyName, TLSOpts: []func(*tls.Config){hookserver.RequireTLS13},
-		}
+	metrics, err := o.diagnostics.Options(o.serving.CertDir)
+	if err != nil {
+		return nil, err
 	}
 	skipNameValidation := true
-	mgr, err := ctrl.NewManager(restConfig, manager.Options{
+	options := manager.Options{
 		Scheme:                 scheme,
 		Metrics:                metrics,
 		HealthProbeBindAddress: o.healthAddr,
-		LeaderElection:         o.leaderElect, LeaderElectionID: "extension.windlass.dev", LeaderElectionNamespace: o.namespace,
-		// The lease is given back once nothing is under way any more, so that the next replica need not wait for its end.
-		LeaderElectionReleaseOnCancel: true,
 		// Managed fields are half of an object, and nothing here looks at them.
-		Cache: cache.Options{DefaultTransform: slim(upgrades)},
+		Cache: cache.Options{DefaultTransform: slim(upgrades), ByObject: map[client.Object]cache.ByObject{
+			&runtimev1.ExtensionConfig{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, o.extensionConfig)},
+		}},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
 		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
-	})
+	}
+	if lock != nil {
+		lock.Apply(&options)
+	}
+	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+	}
+	if lock != nil {
+		if err := mgr.Add(lock); err != nil {
+			return nil, fmt.Errorf("adding the lease: %w", err)
+		}
 	}
 	return mgr, nil
 }

@@ -26,7 +26,7 @@ func Extension(executable string) devplane.Child {
 		Args: []string{
 			"extension", "--kubeconfig", "$(KUBECONFIG)", "--bind-address", "127.0.0.1", "--port", "$(PORT_" + hooksPort + ")",
 			"--cert-dir", "$(CERT_DIR)", "--health-addr", "127.0.0.1:$(PORT_health)",
-			"--metrics-addr", "127.0.0.1:$(PORT_" + MetricsPort + ")",
+			"--diagnostics-address", "127.0.0.1:$(PORT_" + MetricsPort + ")", "--insecure-diagnostics",
 		},
 		Ports: []string{hooksPort, "health", MetricsPort}, ServingCertificate: true,
 		Ready:   devplane.Readiness{URL: "http://127.0.0.1:$(PORT_health)/readyz"},

@@ -34,6 +34,8 @@ type Process struct {
 	Hooks, Guard string
 	// Health is where it serves /healthz and /readyz, as http://127.0.0.1:port.
 	Health string
+	// Diagnostics is where it serves metrics and profiles, as 127.0.0.1:port.
+	Diagnostics string
 	// CertDir holds its serving certificate.
 	CertDir string
 	// Authority signed its serving certificate.
@@ -53,19 +55,19 @@ func (p *Plane) Run(t *testing.T, args ...string) *Process {
 	return e
 }
 
-// Launch is Run without the wait: of several replicas with --leader-elect only one becomes ready.
+// Launch is Run without the wait.
 func (p *Plane) Launch(t *testing.T, args ...string) *Process {
 	t.Helper()
 	dir, authority := serving(t)
-	hooks, guard, health := freePort(t), freePort(t), freePort(t)
+	hooks, guard, health, diagnostics := freePort(t), freePort(t), freePort(t), freePort(t)
 	e := &Process{
-		Hooks: "https://" + hooks, Guard: "https://" + guard, Health: "http://" + health, CertDir: dir, Authority: authority,
+		Hooks: "https://" + hooks, Guard: "https://" + guard, Health: "http://" + health, Diagnostics: diagnostics, CertDir: dir, Authority: authority,
 		log: filepath.Join(t.TempDir(), "windlass.log"), done: make(chan struct{}),
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authority.Pool()}}},
 	}
 	e.start(t, p.Executable, append([]string{
 		"extension", "--kubeconfig", p.Kubeconfig, "--bind-address", "127.0.0.1", "--port", portOf(hooks), "--guard-port", portOf(guard),
-		"--health-addr", health, "--cert-dir", dir, "--log-format", "json",
+		"--health-addr", health, "--diagnostics-address", diagnostics, "--cert-dir", dir, "--log-format", "json",
 	}, args...))
 	return e
 }
@@ -77,7 +79,7 @@ func (p *Plane) RunManager(t *testing.T, args ...string) *Process {
 	dir, authority := serving(t)
 	webhooks, health, diagnostics := freePort(t), freePort(t), freePort(t)
 	e := &Process{
-		Health: "http://" + health, CertDir: dir, Authority: authority, log: filepath.Join(t.TempDir(), "windlass.log"), done: make(chan struct{}),
+		Health: "http://" + health, Diagnostics: diagnostics, CertDir: dir, Authority: authority, log: filepath.Join(t.TempDir(), "windlass.log"), done: make(chan struct{}),
 	}
 	e.start(t, p.Executable, append([]string{
 		"manager", "--kubeconfig", p.Kubeconfig, "--webhook-bind-address", "127.0.0.1", "--webhook-port", portOf(webhooks), "--webhook-cert-dir", dir, "--health-addr", health,
@@ -206,6 +208,16 @@ func (e *Process) Kill(t *testing.T) {
 		t.Error(err)
 	}
 	<-e.done
+}
+
+// Ended reports whether the process has ended.
+func (e *Process) Ended() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // Log is what the process has written so far.

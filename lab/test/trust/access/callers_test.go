@@ -47,7 +47,8 @@ func startExtension(t *testing.T, name string, callers *loopback.Authority) *ext
 	e.process = e.plane.RunInside(t, name, e.plane.Executable, []string{
 		"extension", "--kubeconfig=$(KUBECONFIG)", "--bind-address=127.0.0.1", "--port=$(PORT_hooks)", "--guard-port=$(PORT_guard)",
 		"--health-addr=127.0.0.1:$(PORT_health)", "--cert-dir=" + dir, "--client-ca-name=callers.crt",
-	}, "/readyz", "hooks", "guard")
+		"--diagnostics-address=127.0.0.1:$(PORT_diagnostics)",
+	}, "/readyz", "hooks", "guard", "diagnostics")
 	return e
 }
 

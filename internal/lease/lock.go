@@ -1,0 +1,292 @@
+package lease
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// RetryPeriod is the pause between two attempts of the elector. Attempts are cheap: a Lock calls the API
+// server only if there is something to read or to write.
+const RetryPeriod = 100 * time.Millisecond
+
+// namespaceFile is where a pod finds its namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// Times are those of a lease. Duration must be longer than RenewDeadline, and that longer than RenewEvery.
+type Times struct {
+	// Duration is how long other replicas wait for a silent leader.
+	Duration time.Duration
+	// RenewDeadline is how long after its last renewal a leader may act.
+	RenewDeadline time.Duration
+	// RenewEvery is how often a leader renews the lease.
+	RenewEvery time.Duration
+}
+
+// Lock is a resourcelock.Interface on a Lease, and a manager.Runnable. The elector must be its only user,
+// with RetryPeriod; Held is safe for concurrent use.
+type Lock struct {
+	inner  *resourcelock.LeaseLock
+	leases coordinationv1client.LeaseInterface
+	times  Times
+
+	// record and raw are what the API server returned last, and observed is when they changed. watch
+	// is open from the first wait on.
+	record   *resourcelock.LeaderElectionRecord
+	raw      []byte
+	observed time.Time
+	watch    watch.Interface
+
+	// led is set once this replica has led. It then never waits for the lease again: its process ends.
+	led bool
+	// renewed is when the last successful renewal began; nil while this replica does not lead.
+	renewed atomic.Pointer[time.Time]
+	// lost is closed when another replica holds the lease that this one has held.
+	lost chan struct{}
+}
+
+// check returns an error for times with which two replicas could lead. A Lease counts in whole seconds.
+func (t Times) check() error {
+	if t.RenewEvery <= 0 || t.RenewEvery+2*RetryPeriod >= t.RenewDeadline || t.RenewDeadline >= t.Duration.Truncate(time.Second) {
+		return fmt.Errorf("the lease has a duration of %s, a renew deadline of %s and a retry period of %s. Fix: make each longer than the next",
+			t.Duration, t.RenewDeadline, t.RenewEvery)
+	}
+	return nil
+}
+
+// New returns a Lock on the Lease of a name. An empty namespace means the pod's.
+func New(config *rest.Config, namespace, name string, times Times) (*Lock, error) {
+	if err := times.check(); err != nil {
+		return nil, err
+	}
+	if namespace == "" {
+		content, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return nil, fmt.Errorf("finding the namespace of the lease %s: %w. Fix: name it, because this process runs in no pod", name, err)
+		}
+		namespace = strings.TrimSpace(string(content))
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("naming this replica: %w", err)
+	}
+	config = rest.AddUserAgent(config, "leader-election")
+	config.Timeout = 0 // It would end watches. Every other request has a timeout of its own.
+	client, err := coordinationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	return newLock(client, namespace, name, host+"_"+string(uuid.NewUUID()), times), nil
+}
+
+func newLock(client coordinationv1client.LeasesGetter, namespace, name, identity string, times Times) *Lock {
+	return &Lock{
+		inner: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: client,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		},
+		leases: client.Leases(namespace), times: times, lost: make(chan struct{}),
+	}
+}
+
+// Apply has a manager elect its leader with this lock. Add the lock to the manager, too.
+func (l *Lock) Apply(o *manager.Options) {
+	o.LeaderElection, o.LeaderElectionResourceLockInterface = true, l
+	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &l.times.Duration, &l.times.RenewDeadline, new(RetryPeriod)
+	// The manager releases the lease once nothing is in progress, so that the next replica leads at once.
+	o.LeaderElectionReleaseOnCancel = true
+}
+
+// Held returns nil while this replica leads and no other one can. Call it before an answer that counts only
+// while this replica leads: a process that was stopped learns only later that another one leads.
+func (l *Lock) Held() error {
+	renewed := l.renewed.Load()
+	if renewed == nil {
+		return errors.New("this replica does not lead. Fix: try again; another replica is taking over")
+	}
+	if age := elapsed(*renewed, time.Now()); age >= l.times.RenewDeadline {
+		return fmt.Errorf("this replica has not renewed its lease for %s, so another one may lead. Fix: try again", age.Round(time.Second))
+	}
+	return nil
+}
+
+// elapsed is the longer of two measures. The monotonic clock stands still while a machine is suspended, and
+// the wall clock can be set back.
+func elapsed(since, now time.Time) time.Duration {
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}
+
+// NeedLeaderElection lets Start run on every replica.
+func (l *Lock) NeedLeaderElection() bool { return false }
+
+// Start returns an error when another replica holds the lease that this one has held, which ends the
+// manager. The elector would otherwise try to get the lease back until the renew deadline has passed.
+func (l *Lock) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-l.lost:
+		return fmt.Errorf("another replica holds the lease %s: this one was not able to renew it in time", l.Describe())
+	}
+}
+
+// Identity implements resourcelock.Interface.
+func (l *Lock) Identity() string { return l.inner.Identity() }
+
+// Describe implements resourcelock.Interface.
+func (l *Lock) Describe() string { return l.inner.Describe() }
+
+// RecordEvent implements resourcelock.Interface. The log and the Lease have the same facts.
+func (l *Lock) RecordEvent(string) {}
+
+// Create implements resourcelock.Interface.
+func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(ctx, record, l.inner.Create)
+}
+
+// Update implements resourcelock.Interface. A renewal soon after the last one does nothing.
+func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	renewed := l.renewed.Load()
+	if record.HolderIdentity == l.Identity() && renewed != nil && elapsed(*renewed, time.Now()) < l.times.RenewEvery {
+		return nil
+	}
+	return l.write(ctx, record, l.inner.Update)
+}
+
+// write stores a record. The time of a renewal is that before the request: other replicas see it later, so
+// they wait for longer than this one acts.
+func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, do func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	if record.HolderIdentity != l.Identity() {
+		l.renewed.Store(nil)
+	}
+	now := time.Now()
+	record.RenewTime = metav1.NewTime(now)
+	bounded, cancel := l.bound(ctx)
+	defer cancel()
+	if err := do(bounded, record); err != nil {
+		return err //nolint:wrapcheck // The elector tells errors of the API server apart.
+	}
+	if record.HolderIdentity == l.Identity() {
+		l.led = true
+		l.renewed.Store(&now)
+	}
+	return nil
+}
+
+// bound keeps one slow answer from costing the lease.
+func (l *Lock) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(l.times.RenewDeadline/2, time.Second))
+}
+
+// Get implements resourcelock.Interface. While another replica holds the lease, it first waits until the
+// Lease changes or expires.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	select {
+	case <-l.lost:
+		return l.record, l.raw, nil
+	default:
+	}
+	if !l.led {
+		if err := l.await(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	bounded, cancel := l.bound(ctx)
+	defer cancel()
+	record, raw, err := l.inner.Get(bounded)
+	if apierrors.IsNotFound(err) {
+		l.record, l.raw = nil, nil
+	}
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // The elector tells errors of the API server apart.
+	}
+	if !bytes.Equal(raw, l.raw) {
+		l.record, l.raw, l.observed = record, raw, time.Now()
+	}
+	if l.led && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() {
+		l.renewed.Store(nil)
+		close(l.lost)
+	}
+	return record, raw, nil
+}
+
+// await returns when the Lease may be free or differs from the last one read. It returns an error if ctx
+// ends.
+func (l *Lock) await(ctx context.Context) error {
+	if l.record == nil || l.record.HolderIdentity == "" || l.record.HolderIdentity == l.Identity() {
+		return nil
+	}
+	expiry := time.NewTimer(time.Duration(l.record.LeaseDurationSeconds)*time.Second - time.Since(l.observed))
+	defer expiry.Stop()
+	if l.watch == nil {
+		l.watch = l.open(ctx)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			l.close()
+			return ctx.Err() //nolint:wrapcheck // The elector ignores it.
+		case <-expiry.C:
+			// The watch may be broken: begin a new one, if the lease has not expired.
+			l.close()
+			return nil
+		case event, open := <-l.watch.ResultChan():
+			if !open || event.Type == watch.Error {
+				l.close()
+				return nil
+			}
+			if event.Type == watch.Deleted || l.differs(event) {
+				return nil
+			}
+		}
+	}
+}
+
+// open watches the Lease. Without the right to, or while the API server is away, it returns a watch that
+// ends when the leader is to renew the lease, so that the Lease is read then.
+func (l *Lock) open(ctx context.Context) watch.Interface {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, l.inner.LeaseMeta.Name).String()
+	opened, err := l.leases.Watch(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err == nil {
+		return opened
+	}
+	log.FromContext(ctx).V(1).Info("The lease is not watched", "lease", l.Describe(), "reason", err.Error())
+	pause := watch.NewFake()
+	time.AfterFunc(l.times.RenewEvery, pause.Stop)
+	return pause
+}
+
+func (l *Lock) close() {
+	if l.watch != nil {
+		l.watch.Stop()
+		l.watch = nil
+	}
+}
+
+// differs reports whether an event has another record than the last one read.
+func (l *Lock) differs(event watch.Event) bool {
+	lease, ok := event.Object.(*coordinationv1.Lease)
+	if !ok {
+		return false
+	}
+	raw, err := json.Marshal(resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec))
+	return err != nil || !bytes.Equal(raw, l.raw)
+}
