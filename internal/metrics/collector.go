@@ -25,7 +25,7 @@ const readTimeout = 5 * time.Second
 type Options struct {
 	// Reader reads Clusters from a cache, and, if Upgrades is true, UpgradeGates and the metadata of Machines.
 	Reader client.Reader
-	// Elected is closed once this process leads. Before, it serves no series, so that no two replicas serve the same.
+	// Elected is closed once this process leads. Before, it serves none of a Cluster, so no two replicas serve the same.
 	Elected <-chan struct{}
 	// Upgrades reports whether this process tells of upgrades, gates and machines in flight. Otherwise it serves only
 	// Updates.
@@ -64,18 +64,22 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, g := range gauges() {
 		descs <- g.desc
 	}
+	descs <- leaderDesc
 	descs <- omittedDesc
 	c.Updates.durations.Describe(descs)
 	c.Updates.attempts.Describe(descs)
 }
 
-// Collect serves the series of this moment. Where the cache cannot be read it serves none, and logs why.
+// Collect serves the series of this moment. A process that does not lead, or cannot read its cache, serves none but
+// windlass_leader.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	select {
 	case <-c.Elected:
 	default:
+		metrics <- prometheus.MustNewConstMetric(leaderDesc, prometheus.GaugeValue, 0)
 		return
 	}
+	metrics <- prometheus.MustNewConstMetric(leaderDesc, prometheus.GaugeValue, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	f, err := c.read(ctx)
