@@ -66,8 +66,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 	descs <- leaderDesc
 	descs <- omittedDesc
-	c.Updates.durations.Describe(descs)
-	c.Updates.attempts.Describe(descs)
+	c.Updates.Describe(descs)
 }
 
 // Collect serves the series of this moment. A process that does not lead, or cannot read its cache, serves none but
@@ -92,8 +91,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		exists[client.ObjectKeyFromObject(cluster)] = true
 	}
 	c.Updates.prune(func(cluster types.NamespacedName) bool { return exists[cluster] })
-	c.Updates.durations.Collect(metrics)
-	c.Updates.attempts.Collect(metrics)
+	c.Updates.Collect(metrics)
 	samples := c.compute(f)
 	for _, g := range gauges() {
 		own := samples[g.name]

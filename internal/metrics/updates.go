@@ -46,6 +46,18 @@ func NewUpdates(most int) *Updates {
 	return u
 }
 
+// Describe lists the two families.
+func (u *Updates) Describe(descs chan<- *prometheus.Desc) {
+	u.durations.Describe(descs)
+	u.attempts.Describe(descs)
+}
+
+// Collect serves what was counted.
+func (u *Updates) Collect(metrics chan<- prometheus.Metric) {
+	u.durations.Collect(metrics)
+	u.attempts.Collect(metrics)
+}
+
 // Ended counts an update that has ended. updater is the kind of the last updater that was at work. A negative duration,
 // from a clock that was set back, counts as none.
 func (u *Updates) Ended(cluster types.NamespacedName, updater, result string, took time.Duration) {
