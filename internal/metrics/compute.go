@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"cmp"
 	"encoding/json"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -136,7 +138,7 @@ func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Tim
 		if err == nil && progress == nil && u.IsFinal() {
 			return string(inplace.Failed), u.At
 		}
-	case marked:
+	case marked && !hasArrived(m):
 		return phaseQueued, time.Time{}
 	}
 	switch {
@@ -151,4 +153,15 @@ func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Tim
 	}
 	// People may write annotations; each value would be a series.
 	return phaseUnreadable, time.Time{}
+}
+
+// hasArrived reports whether the last update of a machine brought it to its MachineSet: Cluster API is about to remove the
+// mark. The target of an update is the hash of the MachineSet's template, which begins a label, or else the MachineSet's
+// name. Of a control plane Machine its metadata does not tell; the mark stays there for about a second.
+func hasArrived(m *metav1.PartialObjectMetadata) bool {
+	last := inplace.Summary{}
+	// A record that cannot be read tells of no arrival.
+	err := json.Unmarshal([]byte(m.Annotations[v1alpha1.LastUpdateAnnotation]), &last)
+	hash, _, _ := strings.Cut(m.Labels[clusterv1.MachineDeploymentUniqueLabel], "-")
+	return err == nil && last.Target != "" && last.Target == cmp.Or(hash, m.Labels[clusterv1.MachineSetNameLabel])
 }

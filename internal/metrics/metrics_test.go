@@ -133,6 +133,9 @@ func TestUpgrades(t *testing.T) {
 	progress := func(phase string) string {
 		return fmt.Sprintf(`{"phase":%q,"started":"2026-03-04T11:59:00Z"}`, phase)
 	}
+	arrived := machine("moving", clusterv1.UpdateInProgressAnnotation, "")
+	arrived.Labels[clusterv1.MachineSetNameLabel], arrived.Labels[clusterv1.MachineDeploymentUniqueLabel] = "md-new", "new-abcde"
+	arrived.Annotations[v1alpha1.LastUpdateAnnotation] = `{"target":"new"}`
 	w := newWorld(MaxSets)
 	close(w.elected)
 	w.cache = cache{
@@ -146,6 +149,7 @@ func TestUpgrades(t *testing.T) {
 			machine("moving", clusterv1.UpdateInProgressAnnotation, ""),
 			machine("moving", v1alpha1.UpdateProgressAnnotation, progress("made up")),
 			machine("moving", v1alpha1.LastUpdateAnnotation, "{}"),
+			arrived,
 			machine("unknown", v1alpha1.UpdateProgressAnnotation, progress("Failed")),
 		},
 	}
