@@ -7,7 +7,7 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
-MODULES := . lab lab/parts tools/house test/differential lab/kube/minors
+MODULES := . lab lab/parts tools/house test/differential test/prometheus lab/kube/minors
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
@@ -109,7 +109,7 @@ define jobs
 @rm -rf bin/log; $(MAKE) --no-print-directory --jobs IN_ORDER=yes $(1) || .ci/failures
 endef
 LINT_JOBS := lint-root lint-lab lint-rest
-UNIT_JOBS := unit-root unit-lab unit-parts unit-house differential
+UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-rules differential
 E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-seeds e2e-annotated e2e-devplane \
 	e2e-hosts trust kubelets
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
@@ -122,7 +122,7 @@ unit-root: $(call after,kubelets $(LINT_JOBS))
 # What needs processors, one job after another. What other jobs wait for comes first.
 trust: $(call after,e2e-chain e2e-inplace unit-root $(LINT_JOBS))
 unit-lab: $(call after,e2e-chain e2e-inplace unit-root trust $(LINT_JOBS))
-unit-parts unit-house differential: $(call after,unit-lab)
+unit-parts unit-house unit-rules differential: $(call after,unit-lab)
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
 e2e-engine e2e-seeds: $(call after,e2e-chain e2e-inplace)
@@ -148,6 +148,9 @@ unit-parts:
 	@$(LOW) env -C lab/parts $(UNIT) ./...
 unit-house:
 	@$(LOW) env -C tools/house $(UNIT) ./...
+# Alerts and dashboards, by Prometheus' own engine.
+unit-rules:
+	@$(LOW) env -C test/prometheus $(UNIT) ./...
 differential: ## Show where upstream differs, by class.
 	@$(LOW) env -C test/differential $(UNIT) -v ./...
 
@@ -280,7 +283,7 @@ lint-lab:
 # Without lab/kube/minors: one small program on top of all of a kubelet, which the linter would load
 # whole, for minutes.
 lint-rest:
-	@$(LOW) bash -ec 'for module in lab/parts tools/house test/differential; do \
+	@$(LOW) bash -ec 'for module in lab/parts tools/house test/differential test/prometheus; do \
 		echo "$$module"; (cd "$$module"; $(LINT)); done'
 
 # What .ci/run runs when everything is built.

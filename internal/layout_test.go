@@ -82,9 +82,10 @@ var rules = []rule{
 		api/updates/v1alpha1 api/v1alpha1 internal/contract internal/controllers
 		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace/engine internal/inplace/request internal/lease
-		internal/linuxhost internal/port internal/topology internal/transport/pod internal/transport/ssh
-		internal/updaters internal/updaters/handover internal/updaters/hosts
-		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
+		internal/linuxhost internal/metrics internal/port internal/topology internal/transport/pod
+		internal/transport/ssh internal/updaters internal/updaters/handover
+		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote internal/workload
+		pkg/plan
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
@@ -188,8 +189,8 @@ var rules = []rule{
 	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
-		internal/inplace/request internal/keyed internal/port internal/recordjson internal/snapshot
-		internal/text internal/updatepolicy pkg/version
+		internal/inplace/request internal/keyed internal/metrics internal/port internal/recordjson
+		internal/snapshot internal/text internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
@@ -205,6 +206,10 @@ var rules = []rule{
 	`},
 	{pkg: "internal/manifest", kind: effects, imports: `
 		api/v1alpha1 internal/doctor internal/snapshot pkg/plan pkg/version
+	`},
+	{pkg: "internal/metrics", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
+		internal/status
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
@@ -271,7 +276,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/updaters/k8sd", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
-		internal/keyed internal/peer internal/port internal/recordjson internal/updaters pkg/version
+		internal/keyed internal/peer internal/port internal/recordjson internal/updaters
+		pkg/version
 	`},
 	{pkg: "internal/updaters/k8sd/k8sdtest", kind: effects, imports: ``},
 	{pkg: "internal/updaters/remote", kind: effects, imports: `

@@ -30,6 +30,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/metrics"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
@@ -96,7 +97,11 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 	if err != nil {
 		return nil, nil, err
 	}
-	engine := newEngine(mgr, clients, updaters, o.InPlaceUpgrades)
+	updates := metrics.NewUpdates(metrics.MaxSets)
+	engine := newEngine(mgr, clients, updaters, o.InPlaceUpgrades, updates)
+	if err := addMetrics(mgr, updates, metricsScope{gates: !o.NoGates, machines: true, filter: o.InPlaceUpgrades.WatchFilter}); err != nil {
+		return nil, nil, err
+	}
 	if err := addControllers(mgr, clients, updaters, engine); err != nil {
 		return nil, nil, err
 	}
@@ -154,9 +159,10 @@ func newClients(mgr manager.Manager) (clients, error) {
 	return clients{cached: cached, live: live, kinds: contract.NewWatchable(live, time.Now)}, nil
 }
 
-func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades) *engine.Engine {
+func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades, updates *metrics.Updates) *engine.Engine {
 	return engine.New(engine.Options{
-		Client: c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
+		Metrics: updates,
+		Client:  c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
 		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
 		Prefix: o.prefix(),
 	})

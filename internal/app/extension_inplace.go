@@ -16,6 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/controllers"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/metrics"
 )
 
 // InPlaceUpgrades are the upgrades in place that annotations ask for.
@@ -36,8 +37,8 @@ func (o InPlaceUpgrades) prefix() string {
 func (o InPlaceUpgrades) Check() error { return request.CheckPrefix(o.prefix()) }
 
 // SetUpInPlaceUpgrades adds the upgrades in place that annotations ask for to a manager that does not serve the extension; Setup does so itself. Where
-// Updaters and UpdatePolicies are not installed when the manager starts, there are none.
-func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades) error {
+// Updaters and UpdatePolicies are not installed when the manager starts, there are none. updates counts their results.
+func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades, updates *metrics.Updates) error {
 	if o.Off {
 		return nil
 	}
@@ -57,7 +58,7 @@ func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades) error {
 	if err != nil {
 		return err
 	}
-	return addInPlaceUpgrades(mgr, c, newEngine(mgr, c, updaters, o), o)
+	return addInPlaceUpgrades(mgr, c, newEngine(mgr, c, updaters, o, updates), o)
 }
 
 func addInPlaceUpgrades(mgr manager.Manager, c clients, e *engine.Engine, o InPlaceUpgrades) error {

@@ -44,7 +44,7 @@ func NewLimits(mgr manager.Manager, syncTimeout time.Duration) (*Limits, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Limits{engine: newEngine(mgr, c, updaters, InPlaceUpgrades{})}, nil
+	return &Limits{engine: newEngine(mgr, c, updaters, InPlaceUpgrades{}, nil)}, nil
 }
 
 // GroupMinors returns how many minors the Machines of a MachineDeployment can be moved at once; 0 means any number that skew allows.

@@ -34,7 +34,7 @@ func TestSetUpInPlaceUpgrades(t *testing.T) {
 		"not installed":    {mapper: none},
 		"half of the CRDs": {mapper: half, err: "kubectl apply -k config/crd"},
 	} {
-		err := SetUpInPlaceUpgrades(onlyMapper{mapper: tt.mapper}, tt.options)
+		err := SetUpInPlaceUpgrades(onlyMapper{mapper: tt.mapper}, tt.options, nil)
 		if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v", name, err)
 		}

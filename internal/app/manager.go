@@ -26,6 +26,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/lease"
+	"github.com/windlass-dev/windlass/internal/metrics"
 	"github.com/windlass-dev/windlass/internal/topology"
 )
 
@@ -210,7 +211,11 @@ func checkLeads(elected <-chan struct{}, runs time.Duration) error {
 func (b *builder) addExtension(ctx context.Context) error {
 	b.Extension.InPlaceUpgrades.WatchFilter = b.WatchFilter
 	if b.Extension.Port == 0 {
-		return SetUpInPlaceUpgrades(b.mgr, b.Extension.InPlaceUpgrades)
+		updates := metrics.NewUpdates(metrics.MaxSets)
+		if err := SetUpInPlaceUpgrades(b.mgr, b.Extension.InPlaceUpgrades, updates); err != nil {
+			return err
+		}
+		return b.addMetrics(updates)
 	}
 	hooks, limits, err := SetUpExtension(ctx, b.mgr, b.Extension)
 	if err != nil {

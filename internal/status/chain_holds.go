@@ -20,7 +20,7 @@ const itemPrefix = "\n  * "
 func (c *chainComputation) holds() []Hold {
 	holds, gates := c.ruleHolds(), c.gateHolds()
 	if c.decision.Reason != chain.UpToDate {
-		for _, line := range c.blockingLines() {
+		for _, line := range blockingLines(c.condition) {
 			if hold, isNew := c.conditionHold(line, holds); isNew {
 				holds = append(holds, c.sinceGates(hold, gates))
 			}
@@ -107,13 +107,14 @@ func (c *chainComputation) earliest() time.Time {
 	return at
 }
 
-// blockingLines are the lines of the condition that say that something is blocking, whoever has worded them.
-func (c *chainComputation) blockingLines() []string {
-	if c.condition == nil || c.condition.Status != metav1.ConditionFalse || c.condition.Reason == clusterv1.ClusterTopologyReconciledFailedReason {
+// blockingLines are the lines of the condition that say that something is blocking, whoever has worded them. There are none
+// without a condition.
+func blockingLines(condition *metav1.Condition) []string {
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason == clusterv1.ClusterTopologyReconciledFailedReason {
 		return nil
 	}
 	var blocking []string
-	for line := range strings.SplitSeq(c.condition.Message, itemPrefix) {
+	for line := range strings.SplitSeq(condition.Message, itemPrefix) {
 		if strings.Contains(line, "blocking") || strings.Contains(line, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
 			blocking = append(blocking, line)
 		}

@@ -218,6 +218,9 @@ func (r *machineRun) record(ctx context.Context, v request.MachineVerdict, write
 		return err
 	}
 	r.report(ctx, v)
+	if u := v.After.Record; u != nil {
+		r.measureProgress(ctx, r.Object, r.facts.Facts().Progress, u.Progress)
+	}
 	r.facts = r.facts.With(v.After)
 	return nil
 }
@@ -266,8 +269,13 @@ func (r *machineRun) Call(ctx context.Context, a inplace.Call) (inplace.Answer, 
 }
 
 // Finish records that the release is on the node.
-func (r *machineRun) Finish(ctx context.Context, _ *inplace.Progress, _ inplace.Finish) error {
-	return r.settle(ctx, request.Finished(r.facts))
+func (r *machineRun) Finish(ctx context.Context, before *inplace.Progress, end inplace.Finish) error {
+	err := r.settle(ctx, request.Finished(r.facts))
+	recorded := r.facts.Upgrade == nil
+	if recorded && before != nil && before.Operations > 0 {
+		r.measureFinished(ctx, r.Object, before, end.Summary)
+	}
+	return err
 }
 
 // errOtherUpdate is for what happens to the updates that Cluster API asks for alone.

@@ -13,13 +13,14 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/keyed"
+	"github.com/windlass-dev/windlass/internal/metrics"
 	"github.com/windlass-dev/windlass/internal/port"
 )
 
 // FieldOwner owns the conditions that the engine applies.
 const FieldOwner = client.FieldOwner("windlass-update")
 
-// Options are what an Engine works with. All are needed.
+// Options are what an Engine works with. All but Metrics are needed.
 type Options struct {
 	// Client reads Updaters, UpdatePolicies, Namespaces, Machines of groups that annotations upgrade, and the metadata of Machines, their groups and
 	// Clusters from a cache, which has InFlightIndex, and writes.
@@ -37,6 +38,8 @@ type Options struct {
 	Events events.EventRecorder
 	// Prefix begins the keys of annotations that ask for upgrades in place; empty means the default.
 	Prefix string
+	// Metrics counts results; nil counts nothing.
+	Metrics *metrics.Updates
 }
 
 // Engine serves Cluster API's hooks, and upgrades the machines and groups that annotations name. It is

@@ -63,6 +63,7 @@ func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) er
 	if err := m.recordAbandon(ctx, *inplace.OwedBy(progress, before)); err != nil {
 		return err
 	}
+	e.measureAbandoned(ctx, machine, progress)
 	logFor(ctx).Info("Ended an update whose mark was taken off the Machine", "machine", key.String(), "update", progress.ID, "cordoned", progress.Cordoned)
 	return nil
 }

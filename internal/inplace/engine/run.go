@@ -185,6 +185,7 @@ func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
 	}
 	r.saved, r.facts.Progress = after, after
 	r.reportProgress(ctx, r.Object, before, after)
+	r.measureProgress(ctx, r.Object, before, after)
 	if before != nil && before.Phase == inplace.Failed {
 		r.clearCondition(ctx)
 		r.reportUnblocked(ctx, r.owner, r.Object)
@@ -208,6 +209,7 @@ func (r *run) Finish(ctx context.Context, before *inplace.Progress, a inplace.Fi
 	}
 	r.endSlot(a.Summary.ID)
 	r.reportFinished(ctx, r.Object, before, a.Summary)
+	r.measureFinished(ctx, r.Object, before, a.Summary)
 	return nil
 }
 
@@ -228,6 +230,7 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 	if p := r.facts.Progress; p != nil {
 		r.endSlot(p.ID)
 	}
+	r.measureAbandoned(ctx, r.Object, r.facts.Progress)
 	r.reportUnblocked(ctx, r.owner, r.Object)
 	logFor(ctx).Info("Abandoned the update of a machine", "machine", r.name(), "message", a.Message)
 	r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, AbandonedReason, action, "%s", a.Message)

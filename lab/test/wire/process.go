@@ -59,7 +59,7 @@ func (p *Plane) Run(t *testing.T, args ...string) *Process {
 func (p *Plane) Launch(t *testing.T, args ...string) *Process {
 	t.Helper()
 	dir, authority := serving(t)
-	hooks, guard, health, diagnostics := freePort(t), freePort(t), freePort(t), freePort(t)
+	hooks, guard, health, diagnostics := FreePort(t), FreePort(t), FreePort(t), FreePort(t)
 	e := &Process{
 		Hooks: "https://" + hooks, Guard: "https://" + guard, Health: "http://" + health, Diagnostics: diagnostics, CertDir: dir, Authority: authority,
 		log: filepath.Join(t.TempDir(), "windlass.log"), done: make(chan struct{}),
@@ -77,7 +77,7 @@ func (p *Plane) Launch(t *testing.T, args ...string) *Process {
 func (p *Plane) RunManager(t *testing.T, args ...string) *Process {
 	t.Helper()
 	dir, authority := serving(t)
-	webhooks, health, diagnostics := freePort(t), freePort(t), freePort(t)
+	webhooks, health, diagnostics := FreePort(t), FreePort(t), FreePort(t)
 	e := &Process{
 		Health: "http://" + health, Diagnostics: diagnostics, CertDir: dir, Authority: authority, log: filepath.Join(t.TempDir(), "windlass.log"), done: make(chan struct{}),
 	}
@@ -94,7 +94,7 @@ func (p *Plane) RunManager(t *testing.T, args ...string) *Process {
 func (p *Plane) RunManagerWithExtension(t *testing.T, args ...string) *Process {
 	t.Helper()
 	dir, authority := serving(t)
-	hooks := freePort(t)
+	hooks := FreePort(t)
 	e := p.RunManager(t, append([]string{
 		"--extension-bind-address", "127.0.0.1", "--extension-port", portOf(hooks), "--extension-cert-dir", dir,
 	}, args...)...)
@@ -329,15 +329,15 @@ func tail(log string) string {
 }
 
 // Ports of processes are below those that Linux gives to connections and to listeners on port 0.
-// Rarely does anybody take one between freePort and the start of the process: only tests of other
+// Rarely does anybody take one between FreePort and the start of the process: only tests of other
 // packages choose from the same range.
 const firstPort, lastPort = 20_000, 32_000
 
-// usedPorts are those that freePort has returned.
+// usedPorts are those that FreePort has returned.
 var usedPorts sync.Map
 
-// freePort returns an address of loopback that nobody listens on.
-func freePort(t *testing.T) string {
+// FreePort returns an address of loopback that nobody listens on.
+func FreePort(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort)
@@ -355,7 +355,7 @@ func freePort(t *testing.T) string {
 }
 
 func portOf(address string) string {
-	_, port, _ := net.SplitHostPort(address) // The address is one of freePort.
+	_, port, _ := net.SplitHostPort(address) // The address is one of FreePort.
 	return port
 }
 

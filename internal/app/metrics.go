@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/windlass-dev/windlass/internal/metrics"
+)
+
+// metricsScope says what a process serves metrics of, beside the updates that it counts.
+type metricsScope struct {
+	// upgrades reports whether it serves those of upgrades, gates and machines in flight; nil means always.
+	upgrades func(context.Context) bool
+	// gates and machines say whether its cache has UpgradeGates, and the metadata of Machines.
+	gates, machines bool
+	// filter is the value of the watch label of its Clusters; empty means all.
+	filter string
+}
+
+// addMetrics registers the metrics of Clusters. It can be called once in a process.
+func addMetrics(mgr manager.Manager, updates *metrics.Updates, scope metricsScope) error {
+	if scope.upgrades == nil {
+		scope.upgrades = func(context.Context) bool { return true }
+	}
+	collector := metrics.NewCollector(metrics.Options{
+		Reader: mgr.GetCache(), Elected: mgr.Elected(), Upgrades: scope.upgrades, Gates: scope.gates, Machines: scope.machines, Filter: scope.filter,
+		Updates: updates, Now: time.Now, Log: mgr.GetLogger().WithName("metrics"), Most: metrics.MaxSets,
+	})
+	if err := crmetrics.Registry.Register(collector); err != nil {
+		return fmt.Errorf("registering the metrics of Clusters: %w", err)
+	}
+	return nil
+}
+
+// addMetrics adds those of a manager that does not serve the extension.
+func (b *builder) addMetrics(updates *metrics.Updates) error {
+	installed, err := lookForPolicies(b.mgr.GetRESTMapper())
+	if err != nil {
+		return err
+	}
+	return addMetrics(b.mgr, updates, metricsScope{
+		upgrades: b.tellsOfUpgrades, machines: installed && !b.Extension.InPlaceUpgrades.Off, filter: b.WatchFilter,
+	})
+}
+
+// tellsOfUpgrades reports whether no other process serves the extension. One that does knows gates, and tells of upgrades.
+func (b *builder) tellsOfUpgrades(ctx context.Context) bool {
+	if !feature.Gates.Enabled(feature.RuntimeSDK) {
+		return true
+	}
+	err := b.mgr.GetCache().Get(ctx, client.ObjectKey{Name: b.ExtensionConfig}, &runtimev1.ExtensionConfig{})
+	return apierrors.IsNotFound(err)
+}

@@ -1,0 +1,155 @@
+package metrics
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/keyed"
+)
+
+// readTimeout bounds the reads of a scrape. They are answered by a cache, which makes them wait until it has synced.
+const readTimeout = 5 * time.Second
+
+// Options are what a Collector works with.
+type Options struct {
+	// Reader reads Clusters from a cache, and, if Upgrades is true, UpgradeGates and the metadata of Machines.
+	Reader client.Reader
+	// Elected is closed once this process leads. Before, it serves none of a Cluster, so no two replicas serve the same.
+	Elected <-chan struct{}
+	// Upgrades reports whether this process tells of upgrades, gates and machines in flight. Otherwise it serves only
+	// Updates.
+	Upgrades func(context.Context) bool
+	// Gates and Machines say whether Reader has UpgradeGates, and the metadata of Machines.
+	Gates, Machines bool
+	// Filter is the value of the label clusterv1.WatchLabel of the Clusters that count; empty means all.
+	Filter string
+	// Updates is what this process has counted.
+	Updates *Updates
+	Now     func() time.Time
+	Log     logr.Logger
+	// Most bounds the label sets of each family.
+	Most int
+}
+
+// Collector reads a cache at each scrape, so that a series ends with what it is about. It is safe for concurrent use.
+type Collector struct {
+	Options
+	// holding is since when this process has seen what holds a Cluster, where no object records it.
+	holding *keyed.Once[holdKey]
+}
+
+type holdKey struct {
+	cluster types.UID
+	reason  string
+}
+
+// NewCollector returns a Collector.
+func NewCollector(o Options) *Collector {
+	return &Collector{Options: o, holding: keyed.NewOnce[holdKey](keyed.Forever, 0)}
+}
+
+// Describe lists the families.
+func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, g := range gauges() {
+		descs <- g.desc
+	}
+	descs <- leaderDesc
+	descs <- omittedDesc
+	c.Updates.Describe(descs)
+}
+
+// Collect serves the series of this moment. A process that does not lead, or cannot read its cache, serves none but
+// windlass_leader.
+func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
+	select {
+	case <-c.Elected:
+	default:
+		metrics <- prometheus.MustNewConstMetric(leaderDesc, prometheus.GaugeValue, 0)
+		return
+	}
+	metrics <- prometheus.MustNewConstMetric(leaderDesc, prometheus.GaugeValue, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	f, err := c.read(ctx)
+	if err != nil {
+		c.Log.Error(err, "Reading what metrics tell of")
+		return
+	}
+	exists := make(map[types.NamespacedName]bool, len(f.clusters))
+	for _, cluster := range f.clusters {
+		exists[client.ObjectKeyFromObject(cluster)] = true
+	}
+	c.Updates.prune(func(cluster types.NamespacedName) bool { return exists[cluster] })
+	c.Updates.Collect(metrics)
+	samples := c.compute(f)
+	for _, g := range gauges() {
+		own := samples[g.name]
+		slices.SortFunc(own, func(a, b sample) int { return slices.Compare(a.labels, b.labels) })
+		for _, s := range own[:min(len(own), c.Most)] {
+			metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, s.value, s.labels...)
+		}
+		metrics <- omitted(g.name, max(0, len(own)-c.Most))
+	}
+	metrics <- omitted(durationFamily, c.Updates.omitted(durationFamily))
+	metrics <- omitted(attemptsFamily, c.Updates.omitted(attemptsFamily))
+}
+
+func omitted(family string, sets int) prometheus.Metric {
+	return prometheus.MustNewConstMetric(omittedDesc, prometheus.GaugeValue, float64(sets), family)
+}
+
+// facts are the objects of one scrape. They belong to the cache and are not changed.
+type facts struct {
+	upgrades bool
+	clusters []*clusterv1.Cluster
+	gates    map[string][]*v1alpha1.UpgradeGate
+	machines []metav1.PartialObjectMetadata
+}
+
+func (c *Collector) read(ctx context.Context) (facts, error) {
+	f := facts{upgrades: c.Upgrades(ctx), gates: map[string][]*v1alpha1.UpgradeGate{}}
+	clusters := &clusterv1.ClusterList{}
+	options := []client.ListOption{client.UnsafeDisableDeepCopy}
+	if c.Filter != "" {
+		options = append(options, client.MatchingLabels{clusterv1.WatchLabel: c.Filter})
+	}
+	if err := c.Reader.List(ctx, clusters, options...); err != nil {
+		return f, err
+	}
+	for i := range clusters.Items {
+		f.clusters = append(f.clusters, &clusters.Items[i])
+	}
+	if f.upgrades && c.Gates {
+		gates := &v1alpha1.UpgradeGateList{}
+		if err := c.Reader.List(ctx, gates, client.UnsafeDisableDeepCopy); err != nil {
+			return f, err
+		}
+		for i := range gates.Items {
+			g := &gates.Items[i]
+			f.gates[g.Namespace] = append(f.gates[g.Namespace], g)
+		}
+	}
+	if f.upgrades && c.Machines {
+		machines := &metav1.PartialObjectMetadataList{}
+		machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+		if err := c.Reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+			return f, err
+		}
+		f.machines = machines.Items
+	}
+	slices.SortFunc(f.clusters, func(a, b *clusterv1.Cluster) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return f, nil
+}

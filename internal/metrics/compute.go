@@ -1,0 +1,167 @@
+package metrics
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/status"
+)
+
+// sample is one series of a gauge.
+type sample struct {
+	labels []string
+	value  float64
+}
+
+// samples are the series of each family, by its name.
+type samples map[string][]sample
+
+func (s samples) add(g gauge, cluster types.NamespacedName, value float64, labels ...string) {
+	labels = append([]string{cluster.Namespace, cluster.Name}, labels...)
+	s[g.name] = append(s[g.name], sample{labels: labels, value: value})
+}
+
+// The values of the label phase of windlass_cluster_upgrade_info are two states of `windlass status`.
+const phaseUpgrading, phaseHeld = string(status.ChainUpgrading), string(status.ChainHeld)
+
+// phaseQueued is the phase of a machine whose update waits for its turn, phaseUnreadable that of one whose record cannot
+// be read. The others are those of inplace.Phase.
+const phaseQueued, phaseUnreadable = string(status.Queued), string(status.Unreadable)
+
+// compute returns the series of all gauges, in any order.
+func (c *Collector) compute(f facts) samples {
+	s := samples{}
+	if !f.upgrades {
+		return s
+	}
+	known := map[types.NamespacedName]bool{}
+	for _, cluster := range f.clusters {
+		known[client.ObjectKeyFromObject(cluster)] = true
+	}
+	failedSince := s.addMachines(f.machines, known)
+	held := map[holdKey]bool{}
+	for _, cluster := range f.clusters {
+		key := client.ObjectKeyFromObject(cluster)
+		glance := status.ComputeGlance(cluster, f.gates[cluster.Namespace])
+		if !glance.UnderWay {
+			continue
+		}
+		holds := glance.Holds
+		if since, failed := failedSince[key]; failed {
+			holds = append(holds, status.Hold{Kind: status.HeldByMachines, Since: since})
+		}
+		s.addGlance(key, glance, len(holds) > 0)
+		now := c.Now()
+		for _, h := range holds {
+			k := holdKey{cluster: cluster.UID, reason: string(h.Kind)}
+			held[k] = true
+			lasts := c.holding.Lasts(k, h.By, now)
+			if !h.Since.IsZero() {
+				lasts = now.Sub(h.Since)
+			}
+			s.add(heldFamily, key, max(0, lasts).Seconds(), string(h.Kind))
+		}
+	}
+	c.holding.ForgetFunc(func(k holdKey) bool { return !held[k] })
+	return s
+}
+
+func (s samples) addGlance(key types.NamespacedName, g status.Glance, held bool) {
+	phase := phaseUpgrading
+	if held {
+		phase = phaseHeld
+	}
+	s.add(infoFamily, key, 1, g.From.String(), g.To.String(), phase)
+	if g.Recorded {
+		s.add(stepFamily, key, float64(g.Step))
+	}
+	s.add(leftFamily, key, float64(g.Left))
+	for _, gate := range g.Gates {
+		s.add(gateFamily, key, 1, gate.Gate, string(gate.Hook))
+	}
+}
+
+// addMachines counts the machines under update by phase, and returns since when a machine of a Cluster has failed finally.
+func (s samples) addMachines(
+	machines []metav1.PartialObjectMetadata, known map[types.NamespacedName]bool,
+) map[types.NamespacedName]time.Time {
+	type phaseOf struct {
+		cluster types.NamespacedName
+		phase   string
+	}
+	count, failedSince := map[phaseOf]int{}, map[types.NamespacedName]time.Time{}
+	for i := range machines {
+		m := &machines[i]
+		phase, since := machinePhase(m)
+		cluster := types.NamespacedName{Namespace: m.Namespace, Name: capi.ClusterName(m)}
+		if phase == "" || !known[cluster] {
+			continue
+		}
+		count[phaseOf{cluster, phase}]++
+		first, has := failedSince[cluster]
+		if phase == string(inplace.Failed) && (!has || since.Before(first)) {
+			failedSince[cluster] = since
+		}
+	}
+	for of, n := range count {
+		s.add(updatesFamily, of.cluster, float64(n), of.phase)
+	}
+	return failedSince
+}
+
+// machinePhase returns the phase of a machine's update, and since when it is in it; empty for a machine without one.
+func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Time) {
+	var progress *inplace.Progress
+	text, updated := m.Annotations[v1alpha1.UpdateProgressAnnotation]
+	asked, upgraded := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]
+	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
+	var err error
+	switch {
+	case updated:
+		progress = &inplace.Progress{}
+		err = json.Unmarshal([]byte(text), progress)
+	case upgraded:
+		u := request.Upgrade{}
+		err = json.Unmarshal([]byte(asked), &u)
+		progress = u.Progress
+		if err == nil && progress == nil && u.IsFinal() {
+			return string(inplace.Failed), u.At
+		}
+	case marked && !hasArrived(m):
+		return phaseQueued, time.Time{}
+	}
+	switch {
+	case err != nil:
+		return phaseUnreadable, time.Time{}
+	case progress == nil:
+		return "", time.Time{}
+	}
+	switch progress.Phase {
+	case inplace.Draining, inplace.Updating, inplace.BackingOff, inplace.Verifying, inplace.Soaking, inplace.Failed:
+		return string(progress.Phase), progress.Started
+	}
+	// People may write annotations; each value would be a series.
+	return phaseUnreadable, time.Time{}
+}
+
+// hasArrived reports whether the last update of a machine brought it to its MachineSet: Cluster API is about to remove the
+// mark. The target of an update is the hash of the MachineSet's template, which begins a label, or else the MachineSet's
+// name. Of a control plane Machine its metadata does not tell; the mark stays there for about a second.
+func hasArrived(m *metav1.PartialObjectMetadata) bool {
+	last := inplace.Summary{}
+	// A record that cannot be read tells of no arrival.
+	err := json.Unmarshal([]byte(m.Annotations[v1alpha1.LastUpdateAnnotation]), &last)
+	hash, _, _ := strings.Cut(m.Labels[clusterv1.MachineDeploymentUniqueLabel], "-")
+	return err == nil && last.Target != "" && last.Target == cmp.Or(hash, m.Labels[clusterv1.MachineSetNameLabel])
+}

@@ -1,0 +1,318 @@
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+var start = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// cache answers lists as a cache does: from memory.
+type cache struct {
+	client.Reader
+	clusters []clusterv1.Cluster
+	gates    []v1alpha1.UpgradeGate
+	machines []metav1.PartialObjectMetadata
+	err      error
+}
+
+func (c *cache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *clusterv1.ClusterList:
+		list.Items = c.clusters
+	case *v1alpha1.UpgradeGateList:
+		list.Items = c.gates
+	case *metav1.PartialObjectMetadataList:
+		list.Items = c.machines
+	}
+	return c.err
+}
+
+// world is a Collector with its registry, and a clock.
+type world struct {
+	cache     cache
+	now       time.Time
+	elected   chan struct{}
+	upgrades  bool
+	updates   *Updates
+	collector *Collector
+}
+
+func newWorld(most int) *world {
+	w := &world{now: start, elected: make(chan struct{}), upgrades: true, updates: NewUpdates(most)}
+	w.collector = NewCollector(Options{
+		Reader: &w.cache, Elected: w.elected, Upgrades: func(context.Context) bool { return w.upgrades }, Gates: true, Machines: true,
+		Updates: w.updates, Now: func() time.Time { return w.now }, Log: logr.Discard(), Most: most,
+	})
+	return w
+}
+
+// scrape returns the lines of some families, without buckets.
+func (w *world) scrape(t *testing.T, families ...string) []string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(w.collector)
+	found, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	for _, family := range found {
+		if len(families) > 0 && !slices.Contains(families, family.GetName()) {
+			continue
+		}
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var lines []string
+	for line := range strings.Lines(text.String()) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (w *world) check(t *testing.T, want []string, families ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, w.scrape(t, families...)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func upgrading(name, condition string) clusterv1.Cluster {
+	c := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, UID: types.UID("uid-" + name)}}
+	c.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Version: "v1.32.0"}
+	c.Status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{
+		Versions:    []clusterv1.StatusVersion{{Version: "v1.31.0"}},
+		UpgradePlan: []clusterv1.StatusUpgradePlanVersion{{Version: "v1.32.0"}},
+	}
+	if condition != "" {
+		c.Status.Conditions = []metav1.Condition{{
+			Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse,
+			Reason: clusterv1.ClusterTopologyReconciledClusterUpgradingReason, Message: "Cluster is upgrading to v1.32.0\n  * " + condition,
+		}}
+	}
+	return c
+}
+
+func machine(cluster, annotation, value string) metav1.PartialObjectMetadata {
+	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team-a", Name: "secret-name", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+		Annotations: map[string]string{annotation: value},
+	}}
+}
+
+func TestUpgrades(t *testing.T) {
+	t.Parallel()
+	const hook = "hook BeforeClusterUpgrade for v1.32.0 is blocking: no"
+	gate := v1alpha1.UpgradeGate{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "night"}}
+	gate.Status.Waiting = []v1alpha1.GateWaiting{{ClusterUID: "uid-gated", At: "BeforeClusterUpgrade", Since: metav1.NewTime(start.Add(-time.Hour))}}
+	elsewhere := *gate.DeepCopy()
+	elsewhere.Namespace = "team-b"
+	progress := func(phase string) string {
+		return fmt.Sprintf(`{"phase":%q,"started":"2026-03-04T11:59:00Z"}`, phase)
+	}
+	arrived := machine("moving", clusterv1.UpdateInProgressAnnotation, "")
+	arrived.Labels[clusterv1.MachineSetNameLabel], arrived.Labels[clusterv1.MachineDeploymentUniqueLabel] = "md-new", "new-abcde"
+	arrived.Annotations[v1alpha1.LastUpdateAnnotation] = `{"target":"new"}`
+	w := newWorld(MaxSets)
+	close(w.elected)
+	w.cache = cache{
+		clusters: []clusterv1.Cluster{upgrading("moving", ""), upgrading("gated", hook), upgrading("failing", "")},
+		gates:    []v1alpha1.UpgradeGate{gate, elsewhere},
+		machines: []metav1.PartialObjectMetadata{
+			machine("failing", v1alpha1.UpdateProgressAnnotation, progress("Failed")),
+			machine("failing", v1alpha1.InPlaceUpgradeAnnotation, `{"option":"x","message":"no","at":"2026-03-04T11:00:00Z"}`),
+			machine("moving", v1alpha1.UpdateProgressAnnotation, progress("Draining")),
+			machine("moving", v1alpha1.InPlaceUpgradeAnnotation, `{"option":"x","progress":`+progress("Draining")+`}`),
+			machine("moving", clusterv1.UpdateInProgressAnnotation, ""),
+			machine("moving", v1alpha1.UpdateProgressAnnotation, progress("made up")),
+			machine("moving", v1alpha1.LastUpdateAnnotation, "{}"),
+			arrived,
+			machine("unknown", v1alpha1.UpdateProgressAnnotation, progress("Failed")),
+		},
+	}
+	w.check(t, []string{
+		`windlass_cluster_upgrade_held_seconds{cluster="failing",cluster_namespace="team-a",reason="Machines"} 3600`,
+		`windlass_cluster_upgrade_held_seconds{cluster="gated",cluster_namespace="team-a",reason="UpgradeGate"} 3600`,
+		`windlass_cluster_upgrade_info{cluster="failing",cluster_namespace="team-a",from="v1.31.0",phase="Held",to="v1.32.0"} 1`,
+		`windlass_cluster_upgrade_info{cluster="gated",cluster_namespace="team-a",from="v1.31.0",phase="Held",to="v1.32.0"} 1`,
+		`windlass_cluster_upgrade_info{cluster="moving",cluster_namespace="team-a",from="v1.31.0",phase="Upgrading",to="v1.32.0"} 1`,
+		`windlass_cluster_upgrade_steps_left{cluster="failing",cluster_namespace="team-a"} 1`,
+		`windlass_cluster_upgrade_steps_left{cluster="gated",cluster_namespace="team-a"} 1`,
+		`windlass_cluster_upgrade_steps_left{cluster="moving",cluster_namespace="team-a"} 1`,
+		`windlass_gate_waiting{cluster="gated",cluster_namespace="team-a",gate="night",hook="BeforeClusterUpgrade"} 1`,
+		`windlass_machine_updates{cluster="failing",cluster_namespace="team-a",phase="Failed"} 2`,
+		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Draining"} 2`,
+		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Queued"} 1`,
+		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Unreadable"} 1`,
+	}, infoFamily.name, stepFamily.name, leftFamily.name, heldFamily.name, gateFamily.name, updatesFamily.name)
+	w.upgrades = false
+	w.check(t, nil, infoFamily.name, leftFamily.name, heldFamily.name, gateFamily.name, updatesFamily.name)
+}
+
+// TestHeldSince counts from when this process saw a hook hold a Cluster, and anew for another hook.
+func TestHeldSince(t *testing.T) {
+	t.Parallel()
+	w := newWorld(MaxSets)
+	close(w.elected)
+	for i, step := range []struct{ condition, want string }{
+		{"hook BeforeClusterUpgrade is blocking: a", "0"},
+		{"hook BeforeClusterUpgrade is blocking: b", "60"},
+		{"hook BeforeWorkersUpgrade is blocking: b", "0"},
+		{"", ""},
+		{"hook BeforeWorkersUpgrade is blocking: b", "0"},
+	} {
+		w.now = start.Add(time.Duration(i) * time.Minute)
+		w.cache.clusters = []clusterv1.Cluster{upgrading("c", step.condition)}
+		var want []string
+		if step.want != "" {
+			want = []string{`windlass_cluster_upgrade_held_seconds{cluster="c",cluster_namespace="team-a",reason="Hook"} ` + step.want}
+		}
+		w.check(t, want, heldFamily.name)
+	}
+}
+
+// TestUpdates counts results, and forgets those of Clusters that are gone.
+func TestUpdates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(MaxSets)
+	close(w.elected)
+	w.cache.clusters = []clusterv1.Cluster{upgrading("a", ""), upgrading("b", "")}
+	for _, name := range []string{"a", "b"} {
+		key := types.NamespacedName{Namespace: "team-a", Name: name}
+		w.updates.Attempt(key, "K8sd", Failure)
+		w.updates.Attempt(key, "K8sd", Success)
+		w.updates.Ended(key, "K8sd", Success, 90*time.Second)
+		w.updates.Ended(key, "K8sd", Success, -time.Second)
+	}
+	of := func(name string) []string {
+		return []string{
+			`windlass_machine_update_attempts_total{cluster="` + name + `",cluster_namespace="team-a",result="failure",updater="K8sd"} 1`,
+			`windlass_machine_update_attempts_total{cluster="` + name + `",cluster_namespace="team-a",result="success",updater="K8sd"} 1`,
+		}
+	}
+	w.check(t, slices.Concat(of("a"), of("b")), attemptsFamily)
+	w.cache.clusters = w.cache.clusters[1:]
+	w.check(t, of("b"), attemptsFamily)
+	w.check(t, []string{
+		`windlass_machine_update_duration_seconds_sum{cluster="b",cluster_namespace="team-a",result="success",updater="K8sd"} 90`,
+		`windlass_machine_update_duration_seconds_count{cluster="b",cluster_namespace="team-a",result="success",updater="K8sd"} 2`,
+	}, durationFamily)
+	var none *Updates
+	none.Attempt(types.NamespacedName{}, "", "")
+	none.Ended(types.NamespacedName{}, "", "", 0)
+}
+
+// TestLimit shows what exceeds the limit: gauges leave it out, counters count it without a Cluster, and one metric counts both.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(2)
+	close(w.elected)
+	for _, name := range []string{"d", "c", "b", "a"} {
+		w.cache.clusters = append(w.cache.clusters, upgrading(name, ""))
+		key := types.NamespacedName{Namespace: "team-a", Name: name}
+		w.updates.Attempt(key, "K3s", Success)
+		w.updates.Attempt(key, "K3s", Success)
+	}
+	w.check(t, []string{
+		`windlass_cluster_upgrade_steps_left{cluster="a",cluster_namespace="team-a"} 1`,
+		`windlass_cluster_upgrade_steps_left{cluster="b",cluster_namespace="team-a"} 1`,
+		`windlass_machine_update_attempts_total{cluster="",cluster_namespace="",result="success",updater="K3s"} 4`,
+		`windlass_machine_update_attempts_total{cluster="c",cluster_namespace="team-a",result="success",updater="K3s"} 2`,
+		`windlass_machine_update_attempts_total{cluster="d",cluster_namespace="team-a",result="success",updater="K3s"} 2`,
+	}, leftFamily.name, attemptsFamily)
+	w.check(t, []string{
+		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_held_seconds"} 0`,
+		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_info"} 2`,
+		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_step"} 0`,
+		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_steps_left"} 2`,
+		`windlass_metrics_omitted_label_sets{family="windlass_gate_waiting"} 0`,
+		`windlass_metrics_omitted_label_sets{family="windlass_machine_update_attempts_total"} 2`,
+		`windlass_metrics_omitted_label_sets{family="windlass_machine_update_duration_seconds"} 0`,
+		`windlass_metrics_omitted_label_sets{family="windlass_machine_updates"} 0`,
+	}, "windlass_metrics_omitted_label_sets")
+	// The next one gets the place of one that is gone.
+	w.cache.clusters = w.cache.clusters[2:]
+	w.scrape(t)
+	w.updates.Attempt(types.NamespacedName{Namespace: "team-a", Name: "a"}, "K3s", Success)
+	w.check(t, []string{
+		`windlass_machine_update_attempts_total{cluster="",cluster_namespace="",result="success",updater="K3s"} 4`,
+		`windlass_machine_update_attempts_total{cluster="a",cluster_namespace="team-a",result="success",updater="K3s"} 1`,
+	}, attemptsFamily)
+}
+
+// TestSilence: a process that does not lead, or cannot read its cache, serves no series of a Cluster.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	w := newWorld(MaxSets)
+	w.cache.clusters = []clusterv1.Cluster{upgrading("a", "")}
+	w.check(t, []string{"windlass_leader 0"})
+	close(w.elected)
+	w.cache.err = errors.New("no cache")
+	w.check(t, []string{"windlass_leader 1"})
+}
+
+// TestPage compares docs/reference/metrics.md with what is registered.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	descs := make(chan *prometheus.Desc, 100)
+	newWorld(1).collector.Describe(descs)
+	close(descs)
+	registered := map[string]bool{}
+	for d := range descs {
+		text := d.String()
+		_, text, _ = strings.Cut(text, `fqName: "`)
+		name, rest, _ := strings.Cut(text, `"`)
+		_, rest, _ = strings.Cut(rest, "variableLabels: {")
+		labels, _, _ := strings.Cut(rest, "}")
+		registered[name] = true
+		row := "| `" + name + "` | "
+		at := strings.Index(string(page), row)
+		if at < 0 {
+			t.Errorf("the page has no row of %s", name)
+			continue
+		}
+		line, _, _ := strings.Cut(string(page[at:]), "\n")
+		want := "`" + strings.ReplaceAll(labels, ",", "`, `") + "`"
+		if labels == "" {
+			want = "none"
+		}
+		if listed := strings.Split(line, " | ")[2]; listed != want {
+			t.Errorf("the page gives %s the labels %s; it has %s", name, listed, labels)
+		}
+	}
+	for line := range strings.Lines(string(page)) {
+		name, found := strings.CutPrefix(line, "| `windlass_")
+		name, _, _ = strings.Cut(name, "`")
+		elsewhere := strings.HasPrefix(name, "hook_") || strings.HasPrefix(name, "guard_")
+		if found && !elsewhere && !registered["windlass_"+name] {
+			t.Errorf("the page has a row of windlass_%s, which nobody registers", name)
+		}
+	}
+}
