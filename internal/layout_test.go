@@ -162,14 +162,17 @@ var rules = []rule{
 	`},
 	{pkg: "internal/contract", kind: effects, imports: `internal/capi internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/contract internal/guard internal/inplace/engine
-		internal/snapshot internal/text internal/updatepolicy internal/upgradegraph
+		api/v1alpha1 internal/capi internal/contract internal/gate internal/guard
+		internal/inplace/engine internal/readiness internal/snapshot internal/text
+		internal/updatepolicy internal/upgradegraph
 	`},
 	{pkg: "internal/doctor", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/snapshot internal/status internal/text
 		internal/updatepolicy
 	`},
-	{pkg: "internal/gate", kind: pure, imports: `api/v1alpha1 internal/text pkg/version`},
+	{pkg: "internal/gate", kind: pure, imports: `
+		api/v1alpha1 internal/readiness internal/text pkg/version
+	`},
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/shares internal/snapshot internal/text
 	`},
@@ -216,6 +219,7 @@ var rules = []rule{
 	{pkg: "internal/port/porttest", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
+	{pkg: "internal/readiness", kind: pure, imports: `api/v1alpha1`},
 	{pkg: "internal/recordjson", kind: pure, imports: ``},
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
@@ -260,7 +264,7 @@ var rules = []rule{
 	{pkg: "internal/transport/ssh", kind: effects, imports: `internal/port internal/transport`},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
 		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost
-		internal/text
+		internal/readiness internal/text
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
 		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer
@@ -290,7 +294,9 @@ var rules = []rule{
 		internal/conformance internal/hookserver internal/inplace internal/port
 		internal/port/porttest internal/updaterserver test/loopback
 	`},
-	{pkg: "internal/upgradegraph", kind: pure, imports: `api/v1alpha1 pkg/plan pkg/version`},
+	{pkg: "internal/upgradegraph", kind: pure, imports: `
+		api/v1alpha1 internal/readiness pkg/plan pkg/version
+	`},
 	{pkg: "internal/view", kind: pure, imports: `
 		internal/clustercheck internal/doctor internal/inplace/cover internal/status internal/text
 		pkg/plan pkg/version

@@ -15,7 +15,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=upol,categories=windlass
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move=","visualizer.cluster.x-k8s.io="}
 // +kubebuilder:printcolumn:name="Strategy",type=string,JSONPath=`.spec.strategy`,description="How machines are updated"
 // +kubebuilder:printcolumn:name="Fallback",type=string,JSONPath=`.spec.fallback`,description="What happens where Updaters do not cover a change"
 // +kubebuilder:printcolumn:name="Groups",type=integer,JSONPath=`.status.groupCount`,description="How many groups of machines the policy counts for"
@@ -35,6 +35,7 @@ type UpdatePolicy struct {
 	Spec UpdatePolicySpec `json:"spec,omitzero"`
 	// status says whether the policy can be used, and for which groups it counts.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status UpdatePolicyStatus `json:"status,omitzero"`
 }
 
@@ -212,9 +213,11 @@ const (
 
 // UpdatePolicyStatus is what Windlass found out about a policy.
 type UpdatePolicyStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about; -1 until `windlass extension` has looked at
+	// the object.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
+	// +default=-1
+	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// groupCount is how many groups the policy counts for. It is not set when the spec is not valid.
 	// +optional
@@ -231,7 +234,7 @@ type UpdatePolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Warnings []string `json:"warnings,omitempty"`
-	// conditions are the state of the policy. The known types are Ready and Guarding.
+	// conditions are the state of the policy. The known types are Ready, Stalled and Guarding.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

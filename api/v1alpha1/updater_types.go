@@ -32,6 +32,7 @@ type Updater struct {
 	Spec UpdaterSpec `json:"spec,omitzero"`
 	// status says whether the updater can be asked.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status UpdaterStatus `json:"status,omitzero"`
 }
 
@@ -197,9 +198,11 @@ type Transitions struct {
 
 // UpdaterStatus is what Windlass found out about an updater.
 type UpdaterStatus struct {
-	// observedGeneration is the generation of the spec that the conditions are about.
+	// observedGeneration is the generation of the spec that the conditions are about; -1 until `windlass extension` has looked at
+	// the object.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
+	// +default=-1
+	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// lastRequest is what the updater was last asked. It is written at most once a minute.
 	// +optional
@@ -208,7 +211,7 @@ type UpdaterStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	DigestsSerial int64 `json:"digestsSerial,omitempty"`
-	// conditions are the state of the updater. The known type is Ready.
+	// conditions are the state of the updater. The known types are Ready and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

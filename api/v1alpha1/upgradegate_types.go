@@ -10,12 +10,17 @@ import (
 //
 // Why a Cluster waits is also in its TopologyReconciled condition.
 //
+// Ready says that the gate can be evaluated, not that it is open: a gate that holds a Cluster is Ready.
+//
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ugate,categories=windlass
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move=","visualizer.cluster.x-k8s.io="}
 // +kubebuilder:printcolumn:name="At",type=string,JSONPath=`.spec.steps[0].at`,description="The first of the steps that the gate is at"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the gate can be evaluated"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the gate can or cannot be evaluated"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waitingCount`,description="How many Clusters wait at the gate"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong and how to fix it",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name of an UpgradeGate may have at most 63 characters: conditions contain it with the names of others"
 type UpgradeGate struct {
@@ -28,6 +33,7 @@ type UpgradeGate struct {
 	Spec UpgradeGateSpec `json:"spec,omitzero"`
 	// status says which Clusters wait at the gate, and which steps were approved.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status UpgradeGateStatus `json:"status,omitzero"`
 }
 
@@ -145,6 +151,12 @@ type GateWindow struct {
 
 // UpgradeGateStatus says which Clusters wait at a gate, and which steps were approved.
 type UpgradeGateStatus struct {
+	// observedGeneration is the generation of the spec that the conditions are about; -1 until `windlass extension` has
+	// looked at the object.
+	// +optional
+	// +default=-1
+	// +kubebuilder:validation:Minimum=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// waitingCount is how many Clusters wait at the gate: the length of waiting.
 	// +optional
 	WaitingCount int32 `json:"waitingCount,omitempty"`
@@ -165,7 +177,29 @@ type UpgradeGateStatus struct {
 	// +listMapKey=at
 	// +listMapKey=version
 	Approvals []GateApprovalRecord `json:"approvals,omitempty"`
+	// conditions are the state of the gate. The known types are Ready, Stalled and Waiting.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=6
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// WaitingCondition is the type of the condition of an UpgradeGate that is True while it holds a Cluster. No Cluster waits
+// at a gate that is not asked, so False does not say that the gate would let one pass.
+const WaitingCondition = "Waiting"
+
+// The reasons of an UpgradeGate's conditions.
+const (
+	// UpgradeGateValidReason: the gate can be evaluated.
+	UpgradeGateValidReason = "Valid"
+	// UpgradeGateInvalidReason: the spec does not parse. The gate holds every upgrade that it might be meant for.
+	UpgradeGateInvalidReason = "InvalidSpec"
+	// ClustersWaitReason: at least one Cluster waits.
+	ClustersWaitReason = "ClustersWait"
+	// NoClusterWaitsReason: no Cluster waits.
+	NoClusterWaitsReason = "NoClusterWaits"
+)
 
 // GateWaiting is a Cluster that waits at a gate.
 type GateWaiting struct {

@@ -32,6 +32,7 @@ type UpgradeGraph struct {
 	Spec UpgradeGraphSpec `json:"spec,omitzero"`
 	// status says whether the graph can be used.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status UpgradeGraphStatus `json:"status,omitzero"`
 }
 
@@ -221,9 +222,11 @@ const (
 
 // UpgradeGraphStatus is what the Windlass extension found out about a graph.
 type UpgradeGraphStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about; -1 until `windlass extension` has looked at
+	// the object.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
+	// +default=-1
+	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// oldestVersion is the oldest version on offer. It is not set when the spec is not valid.
@@ -234,7 +237,7 @@ type UpgradeGraphStatus struct {
 	// +optional
 	NewestVersion string `json:"newestVersion,omitempty"`
 
-	// conditions are the state of the graph. The known type is Ready.
+	// conditions are the state of the graph. The known types are Ready and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -245,6 +248,10 @@ type UpgradeGraphStatus struct {
 // ReadyCondition is the type of the condition that says whether an object can be used. While it is False, the upgrades and
 // updates that depend on the faulty part stop with the condition's message.
 const ReadyCondition = "Ready"
+
+// StalledCondition is the type of the condition that says that an object is not Ready until somebody edits its spec. It is
+// there, and True, only while that is so. kstatus then reports Failed instead of InProgress.
+const StalledCondition = "Stalled"
 
 // The reasons of an UpgradeGraph's ReadyCondition.
 const (

@@ -102,7 +102,7 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 	if err := addMetrics(mgr, updates, metricsScope{gates: !o.NoGates, machines: true, filter: o.InPlaceUpgrades.WatchFilter}); err != nil {
 		return nil, nil, err
 	}
-	if err := addControllers(mgr, clients, updaters, engine); err != nil {
+	if err := addControllers(mgr, clients, updaters, engine, o); err != nil {
 		return nil, nil, err
 	}
 	if err := addInPlaceUpgrades(mgr, clients, engine, o.InPlaceUpgrades); err != nil {
@@ -213,10 +213,18 @@ func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
 }
 
 // addControllers adds those that keep the status of our objects.
-func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engine *engine.Engine) error {
+func addControllers(
+	mgr manager.Manager, c clients, updaters *updaterPool, engine *engine.Engine, o ExtensionOptions,
+) error {
 	graphs := &controllers.UpgradeGraphReconciler{Client: c.cached, Now: time.Now}
 	if err := graphs.SetupWithManager(mgr); err != nil {
 		return err
+	}
+	if !o.NoGates {
+		gates := &controllers.UpgradeGateReconciler{Client: c.cached, Now: time.Now}
+		if err := gates.SetupWithManager(mgr); err != nil {
+			return err
+		}
 	}
 	probes := &controllers.UpdaterReconciler{Client: c.cached, Prober: updaters, Now: time.Now}
 	if err := probes.SetupWithManager(mgr); err != nil {

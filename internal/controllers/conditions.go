@@ -4,10 +4,13 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
@@ -21,6 +24,22 @@ const (
 	// timeout bounds one Reconcile.
 	timeout = time.Minute
 )
+
+// writeStatus writes the status of changed, which was computed from before. The result asks for a retry
+// after retryDelay where the cache is behind: the write that came first may be one of metadata or status,
+// which reconciles nothing. An object that is gone is no error.
+func writeStatus(ctx context.Context, c client.Client, before, changed client.Object) (reconcile.Result, error) {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	switch err := c.Status().Patch(ctx, changed, patch); {
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: resyncInterval}, nil
+}
 
 // logReady logs a change of the Ready condition of an object, once.
 func logReady(ctx context.Context, kind string, before, after []metav1.Condition) {

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/readiness"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -67,13 +67,13 @@ func (r *UpdaterReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	if err := r.Client.Get(ctx, request.NamespacedName, &updater); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	ready := r.probe(ctx, &updater)
+	ready, invalid := r.probe(ctx, &updater)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, nil //nolint:nilerr // The process ends, which says nothing about the updater.
 	}
 	changed := updater.DeepCopy()
 	ready.ObservedGeneration, ready.LastTransitionTime = updater.Generation, metav1.NewTime(r.Now())
-	meta.SetStatusCondition(&changed.Status.Conditions, ready)
+	readiness.Set(&changed.Status.Conditions, ready, invalid)
 	changed.Status.ObservedGeneration = updater.Generation
 	if equality.Semantic.DeepEqual(updater.Status, changed.Status) {
 		return reconcile.Result{RequeueAfter: probeInterval}, nil
@@ -90,12 +90,12 @@ func (r *UpdaterReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	return reconcile.Result{RequeueAfter: probeInterval}, nil
 }
 
-// probe asks the updater, unless its spec cannot be used.
-func (r *UpdaterReconciler) probe(ctx context.Context, u *v1alpha1.Updater) metav1.Condition {
+// probe asks the updater, unless its spec is invalid.
+func (r *UpdaterReconciler) probe(ctx context.Context, u *v1alpha1.Updater) (ready metav1.Condition, invalid bool) {
 	if err := updatepolicy.CheckUpdater(u); err != nil {
-		return computeReady(err, nil)
+		return computeReady(err, nil), true
 	}
-	return computeReady(nil, r.Prober.Check(ctx, u.DeepCopy()))
+	return computeReady(nil, r.Prober.Check(ctx, u.DeepCopy())), false
 }
 
 func computeReady(invalid, unreachable error) metav1.Condition {

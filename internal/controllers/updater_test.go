@@ -150,6 +150,9 @@ func TestReconcileInvalid(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := condition("False", "InvalidSpec", `spec.selector: Invalid value: "Is" is not a valid label selector operator`, 7)
+	stalled := want[0]
+	stalled.Type, stalled.Status = "Stalled", metav1.ConditionTrue
+	want = append(want, stalled)
 	if diff := cmp.Diff(want, got.Status.Conditions); diff != "" || p.asked != 0 {
 		t.Errorf("asked %d times, want not at all; conditions (-want +got):\n%s", p.asked, diff)
 	}

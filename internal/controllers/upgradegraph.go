@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,8 +19,8 @@ import (
 
 // UpgradeGraphReconciler computes the status of UpgradeGraphs and writes it where it changed.
 //
-// Every replica runs it, without a leader: the status is a function of the specs, and writes carry the resource version
-// that they were computed from, so that of two replicas that see a change only the first one's write succeeds.
+// It runs on the leader only. A write carries the resourceVersion that it was computed from, so of two processes that both
+// count themselves as leader only the first one's write succeeds.
 type UpgradeGraphReconciler struct {
 	// Client reads from a cache that holds all UpgradeGraphs, and writes to the API server.
 	Client client.Client
@@ -73,17 +72,10 @@ func (r *UpgradeGraphReconciler) Reconcile(ctx context.Context, request reconcil
 	if equality.Semantic.DeepEqual(graph.Status, changed.Status) {
 		return reconcile.Result{RequeueAfter: resyncInterval}, nil
 	}
-	err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(&graph, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, nil
-	}
-	if apierrors.IsConflict(err) {
-		// The cache is behind. The write that came first may be one of metadata or status, which reconciles nothing.
-		return reconcile.Result{RequeueAfter: retryDelay}, nil
-	}
+	result, err := writeStatus(ctx, r.Client, &graph, changed)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("writing the status of UpgradeGraph %q: %w", graph.Name, err)
+		return result, fmt.Errorf("writing the status of UpgradeGraph %q: %w", graph.Name, err)
 	}
 	logReady(ctx, "UpgradeGraph", graph.Status.Conditions, changed.Status.Conditions)
-	return reconcile.Result{RequeueAfter: resyncInterval}, nil
+	return result, nil
 }

@@ -95,8 +95,8 @@ func decideChecks(g Gate, step Step, facts Facts) []Finding {
 		}
 	}
 	for _, check := range g.Checks {
-		if !slices.ContainsFunc(rules, func(r rule) bool { return r.check == check }) {
-			findings = append(findings, Finding{Gate: g.Name, Reason: GateInvalid, Message: fmt.Sprintf("there is no check %q in this version of Windlass", check)})
+		if !isKnown(check) {
+			findings = append(findings, Finding{Gate: g.Name, Reason: GateInvalid, Message: describeUnknown(check)})
 		}
 	}
 	return findings

@@ -75,7 +75,7 @@ func selectsStep(g *v1alpha1.UpgradeGate, step Step) (selected bool, problem str
 		for j, v := range s.Versions {
 			release, err := ParseRelease(string(v))
 			if err != nil {
-				return true, fmt.Sprintf("spec.steps[%d].versions[%d]: %v", i, j, err)
+				return true, describeVersion(i, j, err)
 			}
 			if release.Matches(step.Version) {
 				return true, ""

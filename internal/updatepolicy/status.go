@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/readiness"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -116,10 +117,13 @@ func computeStatus(p *v1alpha1.UpdatePolicy, f *findings, guard Guard, now metav
 		status.Groups = f.groups[:min(len(f.groups), maxGroups)]
 		status.Warnings = f.warnings[:min(len(f.warnings), maxWarnings)]
 	}
-	for _, c := range []metav1.Condition{computeReady(f), computeGuarding(f, guard)} {
+	ready, guarding := computeReady(f), computeGuarding(f, guard)
+	for _, c := range []*metav1.Condition{&ready, &guarding} {
 		c.ObservedGeneration, c.LastTransitionTime = p.Generation, now
-		meta.SetStatusCondition(&status.Conditions, c)
 	}
+	// A conflict can end by an edit of the other policy.
+	readiness.Set(&status.Conditions, ready, f.invalid != nil)
+	meta.SetStatusCondition(&status.Conditions, guarding)
 	return status
 }
 

@@ -209,6 +209,7 @@ func TestComputeStatuses(t *testing.T) {
 		"invalid, and one that is less precise": {policies: []v1alpha1.UpdatePolicy{faulty, keep}, groups: replicas(3), guard: active, want: []v1alpha1.UpdatePolicyStatus{
 			{ObservedGeneration: 3, Conditions: []metav1.Condition{
 				condition("Ready", "False", "InvalidSpec", `spec.targets[0].selector: Invalid value: "Is" is not a valid label selector operator`, now),
+				condition("Stalled", "True", "InvalidSpec", `spec.targets[0].selector: Invalid value: "Is" is not a valid label selector operator`, now),
 				condition("Guarding", "Unknown", "InvalidSpec", "the spec cannot be used, so it is not known which groups to guard", now),
 			}},
 			{ObservedGeneration: 3, GroupCount: new(int32(0)), Conditions: []metav1.Condition{valid, notNeeded}},

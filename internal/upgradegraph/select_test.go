@@ -108,6 +108,11 @@ func TestComputeStatus(t *testing.T) {
 	ready := func(status metav1.ConditionStatus, reason, message string, at metav1.Time) []metav1.Condition {
 		return []metav1.Condition{{Type: "Ready", Status: status, Reason: reason, Message: message, ObservedGeneration: 7, LastTransitionTime: at}}
 	}
+	stalled := func(reason, message string, at metav1.Time) metav1.Condition {
+		c := ready("True", reason, message, at)[0]
+		c.Type = "Stalled"
+		return c
+	}
 	broken := graph("broken")
 	broken.Spec.Floors = []v1alpha1.Floor{{Before: "v1.30", AtLeast: "v1.31.2", Reason: "r"}}
 	invalid := `spec.floors[0].atLeast: Invalid value: "v1.31.2": it must be of a minor older than v1.30: no control plane can reach it before it enters v1.30`
@@ -129,7 +134,8 @@ func TestComputeStatus(t *testing.T) {
 		"no longer valid": {
 			graph:  broken,
 			before: ready("True", "Valid", "", earlier),
-			want:   v1alpha1.UpgradeGraphStatus{ObservedGeneration: 7, Conditions: ready("False", "InvalidSpec", invalid, now)},
+			want: v1alpha1.UpgradeGraphStatus{ObservedGeneration: 7, Conditions: append(
+				ready("False", "InvalidSpec", invalid, now), stalled("InvalidSpec", invalid, now))},
 		},
 		"class served twice": {
 			graph:  graph("one", class("b", "x"), class("a", "")),

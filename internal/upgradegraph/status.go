@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/readiness"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -31,7 +31,7 @@ func ComputeStatus(graph *v1alpha1.UpgradeGraph, all []v1alpha1.UpgradeGraph, no
 			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.UpgradeGraphClassConflictReason, describeConflicts(found)
 		}
 	}
-	meta.SetStatusCondition(&status.Conditions, ready)
+	readiness.Set(&status.Conditions, ready, err != nil)
 	return status
 }
 

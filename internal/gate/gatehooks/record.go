@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,6 +92,7 @@ func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, compute 
 		}
 		wanted := current.DeepCopy()
 		wanted.Status = status
+		wanted.Status = gate.ComputeStatus(wanted, metav1.NewTime(e.Now()))
 		if err := e.Client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{})); err != nil {
 			return fmt.Errorf("writing the status of UpgradeGate %s: %w", g.Name, err)
 		}
