@@ -46,7 +46,7 @@ func (f Form[T]) Test(t *testing.T, options ...cmp.Option) {
 	}
 	forms := readForms(t, f.Name+".json", indented.String()+"\n")
 	for release, text := range forms {
-		t.Run(release, func(t *testing.T) {
+		t.Run(f.Name+" of "+release, func(t *testing.T) {
 			value := f.read(t, text)
 			if release == Release {
 				if diff := cmp.Diff(f.Value, value, options...); diff != "" {
