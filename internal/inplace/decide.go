@@ -134,6 +134,11 @@ func decide(f Facts) Verdict {
 	if f.Progress == nil {
 		return decideBegin(f)
 	}
+	return decideRunning(f)
+}
+
+// decideRunning decides about an update that has begun.
+func decideRunning(f Facts) Verdict {
 	if f.Progress.IsUnknown() {
 		return refuse(f.Progress, ReasonUnknownPhase, "the recorded phase %q is unknown to this release of "+
 			"Windlass. Fix: upgrade Windlass to the release that recorded it, or set the annotation "+

@@ -39,8 +39,7 @@ func TestHostForm(t *testing.T) {
 	}
 	slices.Sort(lines)
 	node := Identity{Node: "m", Authorities: [][]byte{[]byte("ca")}}
-	lines = append(lines, "proof: "+Proof("ns/m", "uid", "kwok://m", node))
-	lines = append(lines, "state: "+StateFolder)
+	lines = append(lines, "proof: "+Proof("ns/m", "uid", "kwok://m", node), "state: "+StateFolder)
 	found := map[string]bool{}
 	for _, file := range scriptFiles(t) {
 		content, err := os.ReadFile(file)

@@ -24,11 +24,10 @@ func Encode(value any, before string) (string, error) {
 		return "", fmt.Errorf("encoding a record: %w", err)
 	}
 	var old, now any
-	if decode([]byte(before), &old) != nil || decode(encoded, &now) != nil {
-		return string(encoded), nil
-	}
 	kept := false
-	keep(reflect.TypeOf(value), old, now, &kept)
+	if decode([]byte(before), &old) == nil && decode(encoded, &now) == nil {
+		keep(reflect.TypeOf(value), old, now, &kept)
+	}
 	if !kept {
 		return string(encoded), nil
 	}

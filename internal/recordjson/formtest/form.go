@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"testing"
+	"testing" //nolint:depguard // Tests alone import this package.
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp" //nolint:depguard // Tests alone import this package.
 )
 
 // Form is the form of a record that is JSON.

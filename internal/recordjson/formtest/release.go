@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"testing"
+	"testing" //nolint:depguard // Tests alone import this package.
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp" //nolint:depguard // Tests alone import this package.
 )
 
 // Release is the release whose forms the writers write, such as v0.1.
