@@ -12,7 +12,8 @@ import (
 
 func TestForm(t *testing.T) {
 	t.Parallel()
-	scope := guard.NewScope(guard.NamespaceEntry("a"), guard.ControlPlaneEntry("b", "c"), guard.MachineDeploymentEntry("b", "c", "md-0"))
+	scope := guard.NewScope(guard.NamespaceEntry("a"), guard.ControlPlaneEntry("b", "c"),
+		guard.MachineDeploymentEntry("b", "c", "md-0"))
 	formtest.Text(t, "guard-scope", scope.Expression("7-host"), func(text string) error {
 		read, writer, ok := guard.ParseExpression(text)
 		if diff := cmp.Diff(scope, read); diff != "" || writer != "7-host" || !ok {

@@ -134,9 +134,15 @@ func decide(f Facts) Verdict {
 	if f.Progress == nil {
 		return decideBegin(f)
 	}
+	return decideRunning(f)
+}
+
+// decideRunning decides about an update that has begun.
+func decideRunning(f Facts) Verdict {
 	if f.Progress.IsUnknown() {
-		return refuse(f.Progress, ReasonUnknownPhase, "the recorded phase %q is unknown to this release of Windlass. "+
-			"Fix: upgrade Windlass to the release that recorded it, or set the annotation windlass.dev/update-abandon", f.Progress.Phase)
+		return refuse(f.Progress, ReasonUnknownPhase, "the recorded phase %q is unknown to this release of "+
+			"Windlass. Fix: upgrade Windlass to the release that recorded it, or set the annotation "+
+			"windlass.dev/update-abandon", f.Progress.Phase)
 	}
 	if why := unusable(f.Progress); why != "" {
 		return refuse(f.Progress, ReasonNoDecision, "cannot use the recorded progress: %s. "+
@@ -170,7 +176,8 @@ func decide(f Facts) Verdict {
 	return decideFailed(f)
 }
 
-// IsUnknown reports whether a newer release has written a phase that this one does not know. An updater may be at work.
+// IsUnknown reports whether a newer release has written a phase that this one does not know. An
+// updater may be at work.
 func (p *Progress) IsUnknown() bool {
 	switch p.Phase {
 	case "", Draining, Updating, BackingOff, Verifying, Soaking, Failed:

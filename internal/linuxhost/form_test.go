@@ -14,28 +14,32 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// hostState matches what scripts name below the folders of the state: a file, or a mark, which is a file of
-// the operation.
+// hostState matches what scripts name below the folders of the state: a file, or a mark, which is a
+// file of the operation.
 var hostState = regexp.MustCompile(`\$(?:STATE|KEEP|OP|job|new)/[a-z][a-z./-]*|\bmark(?:ed)? "?[a-z-]+`)
 
-// TestHostForm: a host keeps what another release has begun on it. A release that looked for an upgrade under
-// another name, or for a mark in another file, would begin it again.
+// TestHostForm: a host keeps what another release has begun on it. A release that looked for an
+// upgrade under another name, or for a mark in another file, would begin it again.
 func TestHostForm(t *testing.T) {
 	t.Parallel()
 	var lines []string
-	for _, d := range []Distribution{Kubeadm, RKE2, K3s} {
+	id := regexp.MustCompile(`(?m)^ID='(.*)'$`)
+	for d, v := range map[Distribution]string{Kubeadm: "v1.36.3", RKE2: "v1.36.3+rke2r1", K3s: "v1.36.3+k3s1"} {
 		g := Goal{
-			Distribution: d, Version: version.MustParse(map[Distribution]string{Kubeadm: "v1.36.3", RKE2: "v1.36.3+rke2r1", K3s: "v1.36.3+k3s1"}[d]),
+			Distribution: d, Version: version.MustParse(v),
 			Digests: digestsOfAll(t), PatchesFolder: "/etc/kubernetes/patches",
-			Files:  []File{{Path: "/etc/kubernetes/a", Owner: "root:root", Permissions: "0600", Content: []byte("a")}},
+			Files: []File{{
+				Path: "/etc/kubernetes/a", Owner: "root:root", Permissions: "0600", Content: []byte("a"),
+			}},
 			Before: []string{"true"}, After: []string{"false"}, KubeletArgs: []Arg{{Name: "v", Value: "2"}},
 		}
-		lines = append(lines, fmt.Sprintf("operation of %s: %s", d, g.Operation()))
 		start := StartScript(g, KubeadmUpgrade, "u1-1", "proof", commandLimit)
-		lines = append(lines, fmt.Sprintf("job of %s: %s", d, regexp.MustCompile(`(?m)^ID='(.*)'$`).FindStringSubmatch(start)[1]))
+		lines = append(lines, fmt.Sprintf("operation of %s: %s", d, g.Operation()),
+			fmt.Sprintf("job of %s: %s", d, id.FindStringSubmatch(start)[1]))
 	}
-	lines = append(lines, "proof: "+Proof("ns/m", "uid", "kwok://m", Identity{Node: "m", Authorities: [][]byte{[]byte("ca")}}))
-	lines = append(lines, "state: "+StateFolder)
+	slices.Sort(lines)
+	node := Identity{Node: "m", Authorities: [][]byte{[]byte("ca")}}
+	lines = append(lines, "proof: "+Proof("ns/m", "uid", "kwok://m", node), "state: "+StateFolder)
 	found := map[string]bool{}
 	for _, file := range scriptFiles(t) {
 		content, err := os.ReadFile(file)

@@ -12,23 +12,22 @@ import (
 // keyTag is the struct tag `record:"key"` of the fields that identify an object of a record.
 const keyTag = "record"
 
-// Encode returns the JSON of value, which takes the place of before. It keeps the fields of before that
-// the type of value does not have: a newer release has written them.
+// Encode returns the JSON of value, which takes the place of before. It keeps the fields of before
+// that the type of value does not have: a newer release has written them.
 //
-// Such a field stays in its object as long as the object is about the same thing, which its fields with
-// the tag `record:"key"` tell. An object without such fields is always about the same thing, except in
-// a list, where it keeps nothing. A before that is empty or no JSON is replaced.
+// Such a field stays in its object as long as the object is about the same thing, which its fields
+// with the tag `record:"key"` tell. An object without such fields is always about the same thing,
+// except in a list, where it keeps nothing. A before that is empty or no JSON is replaced.
 func Encode(value any, before string) (string, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return "", fmt.Errorf("encoding a record: %w", err)
 	}
 	var old, now any
-	if decode([]byte(before), &old) != nil || decode(encoded, &now) != nil {
-		return string(encoded), nil
-	}
 	kept := false
-	keep(reflect.TypeOf(value), old, now, &kept)
+	if decode([]byte(before), &old) == nil && decode(encoded, &now) == nil {
+		keep(reflect.TypeOf(value), old, now, &kept)
+	}
 	if !kept {
 		return string(encoded), nil
 	}
@@ -42,10 +41,11 @@ func Encode(value any, before string) (string, error) {
 func decode(data []byte, into *any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
-	return decoder.Decode(into) //nolint:wrapcheck // Whether there is an error is all that counts.
+	return decoder.Decode(into)
 }
 
-// keep adds to now, the JSON of a t, the fields of old that t does not have, and sets kept if there are any.
+// keep adds to now, the JSON of a t, the fields of old that t does not have, and sets kept if there
+// are any.
 func keep(t reflect.Type, old, now any, kept *bool) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -17,8 +17,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/recordjson/formtest"
 )
 
-// forms are the forms of what Windlass writes and reads again, by the constant of the annotation that holds
-// them, or else by the package.
+// forms are the forms of what Windlass writes and reads again, by the constant of the annotation
+// that holds them, or else by the package.
 var forms = map[string][]string{
 	"UpdatePlanAnnotation":            {"update-plan.json"},
 	"UpdateProgressAnnotation":        {"update-progress.json"},
@@ -61,8 +61,8 @@ var formless = map[string]string{
 	"UpdateLogLabel":           "true", "UpdateLogSuffix": "part of a name", "UpdateLogKey": "for people: lines of text",
 }
 
-// TestEachRecordHasForms fails for a constant that is in neither list, for an entry without a constant, and
-// for a form without an entry.
+// TestEachRecordHasForms fails for a constant that is in neither list, for an entry without a
+// constant, and for a form without an entry.
 func TestEachRecordHasForms(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -90,7 +90,8 @@ func TestEachRecordHasForms(t *testing.T) {
 	}
 	for name := range constants(t) {
 		if !known[name] {
-			t.Errorf("api/v1alpha1.%s is new: is it a record? Fix: write its form with internal/recordjson/formtest and list it in forms, or in formless", name)
+			t.Errorf("api/v1alpha1.%s is new. Fix: list it in formless; if it is a record, "+
+				"write its form with formtest and list it in forms", name)
 		}
 		delete(known, name)
 	}
@@ -101,7 +102,8 @@ func TestEachRecordHasForms(t *testing.T) {
 	}
 }
 
-// constants are those of the files of api/v1alpha1 about annotations and ConfigMaps, without Events.
+// constants are those of the files of api/v1alpha1 about annotations and ConfigMaps, without
+// Events.
 func constants(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("../../api/v1alpha1/annotations*.go")
@@ -127,7 +129,8 @@ func constants(t *testing.T) map[string]bool {
 	return found
 }
 
-// TestReleasedForms: the forms of a release that is out do not change. CHANGELOG.md lists the releases.
+// TestReleasedForms: the forms of a release that is out do not change. CHANGELOG.md lists the
+// releases.
 func TestReleasedForms(t *testing.T) {
 	t.Parallel()
 	changelog, err := os.ReadFile("../../CHANGELOG.md")
@@ -135,7 +138,8 @@ func TestReleasedForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out []string
-	for _, heading := range regexp.MustCompile(`(?m)^## \[?(v\d+\.\d+)\.\d+`).FindAllStringSubmatch(string(changelog), -1) {
+	headings := regexp.MustCompile(`(?m)^## \[?(v\d+\.\d+)\.\d+`)
+	for _, heading := range headings.FindAllStringSubmatch(string(changelog), -1) {
 		out = append(out, heading[1])
 	}
 	formtest.CheckReleased(t, out)

@@ -87,8 +87,8 @@ func encode[R request.Upgrade | request.Record](k Keys, recorded request.Recorde
 	return out, nil
 }
 
-// difference is what leads from one record to another, which annotations hold. What a newer release has added there is kept.
-// A retry is a person's to set: it is only ever removed.
+// difference is what leads from one record to another. annotations hold the first one, and what a
+// newer release has added to it, which is kept. A retry is a person's to set: it is only ever removed.
 func difference[R request.Upgrade | request.Record](
 	k Keys, annotations map[string]string, from, to request.Recorded[R],
 ) (Patch, error) {

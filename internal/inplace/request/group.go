@@ -34,8 +34,6 @@ func DecideGroup(f Group) GroupVerdict {
 		return beginGroup(f)
 	case f.Record.Refused:
 		return f.rest(State{Reason: f.Record.Reason, Message: f.Record.Message})
-	case isUnknown(f.Record.Option):
-		return f.wait(ReasonUnknownRecord, unknownRecord, fmt.Sprintf("option %q", f.Record.Option))
 	}
 	return decideMembers(f)
 }
@@ -241,6 +239,8 @@ func (f Group) decideNext(members []Member) GroupVerdict {
 	left := slices.ContainsFunc(members, f.isLeft)
 	rolled := slices.IndexFunc(members, func(m Member) bool { return !m.Spec.IsZero() && !f.Spec.IsZero() && m.Spec != f.Spec })
 	switch {
+	case isUnknown(f.Record.Option):
+		return f.wait(ReasonUnknownRecord, unknownRecord, fmt.Sprintf("option %q", f.Record.Option))
 	case !left && len(members) >= f.Replicas:
 		return f.end(members)
 	case !left:

@@ -74,12 +74,14 @@ func ParseOption(text string) (Option, error) {
 	return o, nil
 }
 
-// unknownRecord is the message about an upgrade that runs, and of which a newer release has recorded something.
+// unknownRecord is the message about a running upgrade of which a newer release has recorded something
+// that this one does not know.
 const unknownRecord = "the recorded %s of the upgrade is unknown to this release of Windlass. " +
 	"Fix: upgrade Windlass to the release that recorded it, or check how far the machine is, " +
 	"then remove the annotation windlass.dev/in-place-upgrade"
 
-// isUnknown reports whether an option was begun by a newer release: this one begins only what it can read.
+// isUnknown reports whether an option was begun by a newer release: this one begins only what it can
+// read.
 func isUnknown(option string) bool {
 	_, err := ParseOption(option)
 	return err != nil

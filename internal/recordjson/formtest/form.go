@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
-	"testing"
+	"testing" //nolint:depguard // Tests alone import this package.
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp" //nolint:depguard // Tests alone import this package.
 )
 
 // Form is the form of a record that is JSON.
@@ -20,12 +21,13 @@ type Form[T any] struct {
 	Write func(value T, before string) (string, error)
 	// Read is the product's reader.
 	Read func(text string) (T, error)
-	// Once says that the record is never written again, so that it need not keep what a later release adds.
+	// Once says that the record is never written again, so that it need not keep what a later
+	// release adds.
 	Once bool
 	// Maps are the names of objects whose fields are names that people chose.
 	Maps []string
-	// Enums are the names of fields whose values are a list to which a later release may add. Refuses says
-	// that Read fails for other values, because nothing may be done then.
+	// Enums are the names of fields whose values are a list to which a later release may add.
+	// Refuses says that Read fails for other values, because nothing may be done then.
 	Enums   []string
 	Refuses bool
 }
@@ -46,7 +48,7 @@ func (f Form[T]) Test(t *testing.T, options ...cmp.Option) {
 	}
 	forms := readForms(t, f.Name+".json", indented.String()+"\n")
 	for release, text := range forms {
-		t.Run(release, func(t *testing.T) {
+		t.Run(f.Name+" of "+release, func(t *testing.T) {
 			value := f.read(t, text)
 			if release == Release {
 				if diff := cmp.Diff(f.Value, value, options...); diff != "" {
@@ -111,10 +113,8 @@ func (f Form[T]) testEnums(t *testing.T, text string) {
 
 // addFields adds what a later release may add.
 func (f Form[T]) addFields(name string, fields map[string]any) {
-	for _, other := range f.Maps {
-		if name == other {
-			return
-		}
+	if slices.Contains(f.Maps, name) {
+		return
 	}
 	fields["laterRelease"] = map[string]any{"adds": []any{"this", json.Number("1")}}
 }
@@ -186,8 +186,8 @@ func lost(before, after any, path string) []string {
 	return nil
 }
 
-// zeroFields returns the paths of fields that JSON shows and that are zero in v. A type is looked at once on
-// each way down: a record may hold an earlier one of its kind.
+// zeroFields returns the paths of fields that JSON shows and that are zero in v. A type is looked
+// at once on each way down: a record may hold an earlier one of its kind.
 func zeroFields(v reflect.Value, path string, above []reflect.Type) []string {
 	switch v.Kind() { //nolint:exhaustive // Other kinds have no fields.
 	case reflect.Pointer:
@@ -201,10 +201,8 @@ func zeroFields(v reflect.Value, path string, above []reflect.Type) []string {
 		}
 		return paths
 	case reflect.Struct:
-		for _, t := range above {
-			if t == v.Type() {
-				return nil
-			}
+		if slices.Contains(above, v.Type()) {
+			return nil
 		}
 		var paths []string
 		for i := range v.NumField() {
@@ -217,7 +215,8 @@ func zeroFields(v reflect.Value, path string, above []reflect.Type) []string {
 				paths = append(paths, name)
 				continue
 			}
-			paths = append(paths, zeroFields(v.Field(i), name, append(above[:len(above):len(above)], v.Type()))...)
+			inner := zeroFields(v.Field(i), name, append(slices.Clone(above), v.Type()))
+			paths = append(paths, inner...)
 		}
 		return paths
 	}

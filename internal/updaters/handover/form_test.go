@@ -22,7 +22,9 @@ func TestForms(t *testing.T) {
 	i := newImplementer(t)
 	u := i.connect(t)
 	names := []updatesv1.ObjectName{{Namespace: "ns", Name: "m-0"}}
-	raw := func(kind string) runtime.RawExtension { return runtime.RawExtension{Raw: []byte(`{"kind":"` + kind + `"}`)} }
+	raw := func(kind string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: []byte(`{"kind":"` + kind + `"}`)}
+	}
 	objects := &updatesv1.Objects{Machine: raw("Machine"), InfrastructureMachine: raw("I"), BootstrapConfig: raw("B")}
 	compact := cmp.Transformer("compact", func(raw runtime.RawExtension) string {
 		var text bytes.Buffer
