@@ -147,7 +147,7 @@ func CheckManifests(u Upgrade, manifests []Manifest) []clustercheck.Finding {
 		r.fail(named(m.Kind.Kind, m.Namespace, m.Name), useInstead(Removals()[known].Replacement),
 			"its apiVersion %s is removed in %s", m.Kind.GroupVersion(), Removals()[known].Removed)
 	}
-	return r.finish("%s use no API that is removed by %s", text.Count(len(manifests), "object"), u.To.Minor())
+	return r.finish("%s checked: none uses an API that is removed by %s", text.Count(len(manifests), "object"), u.To.Minor())
 }
 
 // Definition is what counts of a CustomResourceDefinition.
@@ -179,5 +179,5 @@ func CheckStored(definitions []Definition) []clustercheck.Finding {
 				"objects may be stored in version %s, %s", text.Bound(v, maxNameBytes), problem)
 		}
 	}
-	return r.finish("%s store objects in versions that they serve", text.Count(len(definitions), "CustomResourceDefinition"))
+	return r.finish("%s checked: objects are stored in versions that are served", text.Count(len(definitions), "CustomResourceDefinition"))
 }

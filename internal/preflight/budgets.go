@@ -35,10 +35,11 @@ func CheckBudgets(budgets []Budget) []clustercheck.Finding {
 				b.DesiredHealthy, b.ExpectedPods)
 		case b.ExpectedPods > 0 && b.Allowed == 0:
 			r.warn(subject, "wait until its Pods are healthy, or look why they are not",
-				"it allows no eviction now: %d Pods are healthy, and %d must be", b.Healthy, b.DesiredHealthy)
+				"it allows no eviction now: %s healthy, and %d must be",
+				text.CountAre(int(b.Healthy), "Pod"), b.DesiredHealthy)
 		}
 	}
-	return r.finish("%s can be satisfied", text.Count(len(budgets), "PodDisruptionBudget"))
+	return r.finish("%s checked: each allows evictions", text.Count(len(budgets), "PodDisruptionBudget"))
 }
 
 // CheckOverlap finds Pods that more than one budget selects.

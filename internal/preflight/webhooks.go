@@ -145,7 +145,7 @@ func CheckBackends(webhooks []Webhook, backends map[types.NamespacedName]Backend
 		checked++
 		checkBackend(&r, w, backends, needed, w.matches(ownPods(w), spaces))
 	}
-	return r.finish("the %s that an upgrade calls can answer while one Node is drained", text.Count(checked, "webhook"))
+	return r.finish("%s that an upgrade calls checked: each can answer while one Node is drained", text.Count(checked, "webhook"))
 }
 
 func checkBackend(r *report, w Webhook, backends map[types.NamespacedName]Backend, needed []request, own bool) {
