@@ -116,8 +116,8 @@ func named(kind, namespace, name string) string {
 	return words + text.Bound(name, maxNameBytes)
 }
 
-// Verdict answers in one sentence whether the upgrade can begin.
-func Verdict(u Upgrade, findings []clustercheck.Finding) string {
+// Verdict answers in one sentence whether the upgrade can begin. omitted are the checks that the user skips.
+func Verdict(u Upgrade, findings []clustercheck.Finding, omitted []string) string {
 	count := func(o clustercheck.Outcome) []string {
 		var ids []string
 		for _, f := range findings {
@@ -142,6 +142,9 @@ func Verdict(u Upgrade, findings []clustercheck.Finding) string {
 	}
 	if len(skipped) > 0 {
 		words += "; not checked: " + strings.Join(skipped, ", ")
+	}
+	if len(omitted) > 0 {
+		words += "; skipped: " + strings.Join(slices.Compact(slices.Sorted(slices.Values(omitted))), ", ")
 	}
 	return words + "."
 }

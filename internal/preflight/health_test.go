@@ -91,18 +91,20 @@ func TestVerdict(t *testing.T) {
 	skipped := clustercheck.Skip(preflight.RoomForDrains, "c")
 	tests := map[string]struct {
 		findings []clustercheck.Finding
+		omitted  []string
 		passed   bool
 		want     string
 	}{
-		"passed":      {[]clustercheck.Finding{passed}, true, "Nothing found that stops the upgrade from v1.31.0 to v1.33.0."},
-		"warned":      {[]clustercheck.Finding{passed, warned, warned}, true, "Nothing found that stops the upgrade from v1.31.0 to v1.33.0; warnings: StoredVersions."},
-		"not checked": {[]clustercheck.Finding{passed, skipped}, false, "Not everything could be checked for the upgrade from v1.31.0 to v1.33.0; not checked: RoomForDrains."},
-		"failed":      {[]clustercheck.Finding{failed, failed, warned, skipped}, false, "Fix what was found before the upgrade from v1.31.0 to v1.33.0: 1 check failed (EtcdHealthy); warnings: StoredVersions; not checked: RoomForDrains."},
+		"passed":      {[]clustercheck.Finding{passed}, nil, true, "Nothing found that stops the upgrade from v1.31.0 to v1.33.0."},
+		"skipped":     {[]clustercheck.Finding{passed}, []string{"Nodes", "EtcdHealthy", "Nodes"}, true, "Nothing found that stops the upgrade from v1.31.0 to v1.33.0; skipped: EtcdHealthy, Nodes."},
+		"warned":      {[]clustercheck.Finding{passed, warned, warned}, nil, true, "Nothing found that stops the upgrade from v1.31.0 to v1.33.0; warnings: StoredVersions."},
+		"not checked": {[]clustercheck.Finding{passed, skipped}, nil, false, "Not everything could be checked for the upgrade from v1.31.0 to v1.33.0; not checked: RoomForDrains."},
+		"failed":      {[]clustercheck.Finding{failed, failed, warned, skipped}, nil, false, "Fix what was found before the upgrade from v1.31.0 to v1.33.0: 1 check failed (EtcdHealthy); warnings: StoredVersions; not checked: RoomForDrains."},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := preflight.Verdict(upgrade("v1.31.0", "v1.33.0"), tt.findings); got != tt.want || preflight.Passed(tt.findings) != tt.passed {
+			if got := preflight.Verdict(upgrade("v1.31.0", "v1.33.0"), tt.findings, tt.omitted); got != tt.want || preflight.Passed(tt.findings) != tt.passed {
 				t.Errorf("got %q, %t", got, preflight.Passed(tt.findings))
 			}
 		})

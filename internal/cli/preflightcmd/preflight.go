@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,8 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   Certificates            certificates of the cluster and of its webhooks do not expire soon
   RoomForDrains           the Pods of a worker Node fit on the others (an estimate by requests, taints and affinity)
 
-A check that could not read something is reported as not checked, with the reason.
+A check that could not read something is reported as not checked, with the reason. --skip omits a check, and the verdict
+names it.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, from, to, verdict, worst, findings:
 [{id, outcome, subject, message, fix}]}; outcome is Passed, Warned, NotChecked or Failed. If the Cluster cannot be read
@@ -69,7 +71,7 @@ const (
 // options are the flags of windlass preflight.
 type options struct {
 	output, to      string
-	files           []string
+	files, skip     []string
 	timeout         time.Duration
 	certificateDays int
 	kube            *genericclioptions.ConfigFlags
@@ -101,6 +103,8 @@ func New() *cobra.Command {
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long each check may take")
 	flags.IntVar(&o.certificateDays, "certificate-days", defaultCertificateDays, "fail if a certificate has fewer than `N` days left")
 	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days")
+	flags.StringArrayVar(&o.skip, "skip", nil, "`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
+	cli.CompleteValues(cmd, "skip", cli.NamesOf(preflight.IDs())...)
 	cli.AddFilesFlag(cmd, &o.files)
 	cli.AddFormatFlag(cmd, &o.output, "the findings", view.PreflightFormats())
 	cli.AddKubeFlags(cmd, o.kube)
@@ -125,6 +129,11 @@ func (o *options) validate() (view.Format, version.Version, error) {
 	case o.certificateDays < 0:
 		return format, to, cli.InputErrorf("--certificate-days", "it must be 0 or more")
 	}
+	for _, id := range o.skip {
+		if !slices.Contains(cli.NamesOf(preflight.IDs()), id) {
+			return format, to, cli.InputErrorf("--skip", "there is no check %q: choose one of %q", id, preflight.IDs())
+		}
+	}
 	return format, to, nil
 }
 
@@ -148,9 +157,10 @@ func (o *options) run(cmd *cobra.Command, format view.Format, to version.Version
 	if err != nil {
 		return err
 	}
+	findings = slices.DeleteFunc(findings, func(f clustercheck.Finding) bool { return slices.Contains(o.skip, string(f.ID)) })
 	report := view.Preflight{
 		Namespace: namespace, Cluster: name, From: inputs.Upgrade.From, To: to,
-		Verdict: preflight.Verdict(inputs.Upgrade, findings), Worst: clustercheck.Worst(findings), Findings: findings,
+		Verdict: preflight.Verdict(inputs.Upgrade, findings, o.skip), Worst: clustercheck.Worst(findings), Findings: findings,
 	}
 	if err := view.WritePreflight(cmd.OutOrStdout(), format, cli.NewScreen(cmd), report); err != nil {
 		return err

@@ -115,7 +115,8 @@ const maxMessageBytes = 2048
 
 // add keeps a finding.
 func (p *prober) add(f clustercheck.Finding) {
-	f.Message = text.Bound(f.Message, maxMessageBytes)
+	f.Message, f.Subject = text.Bound(f.Message, maxMessageBytes), text.Bound(f.Subject, maxMessageBytes)
+	f.Fix = text.Bound(f.Fix, maxMessageBytes)
 	p.findings = append(p.findings, f)
 }
 
