@@ -166,11 +166,12 @@ func checkBackend(r *report, w Webhook, backends map[types.NamespacedName]Backen
 			"no endpoint of %s is ready; %s", service, refused)
 	case b.Nodes == 1 && own:
 		r.fail(w.subject(), "run replicas on two Nodes, and exempt namespace "+w.Service.Namespace+" in namespaceSelector",
-			"all %s of %s are on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back; %s",
-			text.Count(b.Ready, "endpoint"), service, refused)
+			"%s has %s, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back; %s",
+			service, text.Count(b.Ready, "endpoint"), refused)
 	case b.Nodes == 1:
 		r.warn(w.subject(), "run replicas on two Nodes, with a PodDisruptionBudget",
-			"all %s of %s are on one Node, and nothing answers while it is drained; %s", text.Count(b.Ready, "endpoint"), service, refused)
+			"%s has %s, on one Node, and nothing answers while it is drained; %s",
+			service, text.Count(b.Ready, "endpoint"), refused)
 	}
 }
 

@@ -59,9 +59,9 @@ func TestCheckBackends(t *testing.T) {
 		"missing":      {hook(nil), preflight.Backend{Missing: true}, "Failed: " + subject + "Service ops/hook does not exist" + refuses + "Pods of the system on new Nodes"},
 		"not ready":    {hook(nil), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses + "Pods of the system on new Nodes"},
 		"brings itself back": {hook(nil), preflight.Backend{Ready: 1, Nodes: 1}, "Failed: " + subject +
-			"all 1 endpoint of Service ops/hook are on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses + "Pods of the system on new Nodes"},
+			"Service ops/hook has 1 endpoint, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses + "Pods of the system on new Nodes"},
 		"two on one Node": {hook(func(w *preflight.Webhook) { w.NamespaceSelector = except("ops") }), preflight.Backend{Ready: 2, Nodes: 1},
-			"Warned: " + subject + "all 2 endpoints of Service ops/hook are on one Node, and nothing answers while it is drained" + refuses + "Pods of the system on new Nodes"},
+			"Warned: " + subject + "Service ops/hook has 2 endpoints, on one Node, and nothing answers while it is drained" + refuses + "Pods of the system on new Nodes"},
 		"a URL": {hook(func(w *preflight.Webhook) { w.Service = types.NamespacedName{} }), preflight.Backend{},
 			"Warned: " + subject + "it is called by a URL, which is not checked" + refuses + "Pods of the system on new Nodes"},
 		"everything": {hook(all), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses +

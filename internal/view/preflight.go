@@ -22,7 +22,7 @@ func PreflightFormats() []Format { return append(ReportFormats(), HTML) }
 //go:embed preflight.html.tmpl
 var preflightTemplate string
 
-// Preflight is what stands in the way of an upgrade, and the stable interface of `windlass preflight -o json` and
+// Preflight is what would stop or harm an upgrade, and the stable interface of `windlass preflight -o json` and
 // `-o yaml`.
 type Preflight struct {
 	Namespace string `json:"namespace"`

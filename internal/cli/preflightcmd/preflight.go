@@ -51,7 +51,7 @@ With -o json or -o yaml standard output holds one document, {namespace, cluster,
 [{id, outcome, subject, message, fix}]}; outcome is Passed, Warned, NotChecked or Failed. If the Cluster cannot be read
 it is {error: {rule, item, version, message}}. With -o html it is a page for a change ticket.`
 
-const example = `  # What stands in the way of an upgrade by three minors?
+const example = `  # What would stop an upgrade by three minors?
   windlass preflight my-cluster -n my-namespace --to v1.36.1
 
   # Also look at what is going to be applied afterwards
@@ -64,7 +64,7 @@ const example = `  # What stands in the way of an upgrade by three minors?
 var errFound = errors.New("a check failed or could not be made")
 
 const (
-	defaultTimeout         = 3 * time.Minute
+	defaultTimeout         = time.Minute
 	defaultCertificateDays = 30
 )
 

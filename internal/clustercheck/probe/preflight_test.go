@@ -261,7 +261,7 @@ func TestWebhookBackends(t *testing.T) {
 	const refuses = "; its failurePolicy is Fail, so the API server then refuses Pods of the system on new Nodes"
 	want := []string{
 		"Service ops/gone does not exist" + refuses,
-		"all 1 endpoint of Service ops/one are on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses,
+		"Service ops/one has 1 endpoint, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
