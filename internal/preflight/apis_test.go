@@ -144,7 +144,7 @@ func TestCheckManifests(t *testing.T) {
 	manifests := []preflight.Manifest{
 		{Kind: kind(flow, "v1beta3", "FlowSchema"), Name: "fs"},
 		{Kind: kind("batch", "v1beta1", "CronJob"), Namespace: "ns", Name: "cj"},
-		{Kind: kind("apps", "v1", "Deployment"), Namespace: "ns", Name: "d"},
+		{Kind: kind("resource.k8s.io", "v1beta1", "DeviceClass"), Name: "removed-later"},
 		{Kind: kind("example.com", "v1", "Custom"), Namespace: "ns", Name: "c"},
 	}
 	expect(t, []string{

@@ -131,6 +131,8 @@ const (
 	podsPerPage = 200
 	// maxPods is more than Kubernetes supports in a cluster, as are maxObjects of a kind.
 	maxPods, maxObjects = 200_000, 100_000
+	// maxPodBytes bounds what is kept of all Pods: 600 bytes each of 200,000, and more.
+	maxPodBytes = 128 << 20
 )
 
 // podFacts are what counts of all Pods.
@@ -141,6 +143,7 @@ type podFacts struct {
 
 func (s scout) readPods(ctx context.Context) (facts podFacts, err error) {
 	isEtcd := labels.SelectorFromSet(labels.Set{"component": "etcd", "tier": "control-plane"})
+	kept := 0
 	err = s.within(ctx, "Pods", func(ctx context.Context) error {
 		return eachPage(ctx, podsPerPage, maxPods, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
 			page, err := s.Remote.CoreV1().Pods("").List(ctx, o)
@@ -149,6 +152,9 @@ func (s scout) readPods(ctx context.Context) (facts podFacts, err error) {
 			}
 			for i := range page.Items {
 				pod := &page.Items[i]
+				if kept += keptBytes(pod); kept > maxPodBytes {
+					return nil, 0, fmt.Errorf("their labels and scheduling rules have more than %d MiB", maxPodBytes>>20)
+				}
 				if w, ok := preflight.NewWorkload(pod); ok {
 					facts.all = append(facts.all, w)
 				}
@@ -160,6 +166,13 @@ func (s scout) readPods(ctx context.Context) (facts podFacts, err error) {
 		})
 	})
 	return facts, err
+}
+
+// keptBytes is about how much preflight.NewWorkload keeps of a Pod.
+func keptBytes(pod *corev1.Pod) int {
+	meta := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels}
+	spec := corev1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations, Affinity: pod.Spec.Affinity}
+	return meta.Size() + spec.Size()
 }
 
 func isReady(pod *corev1.Pod) bool {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
@@ -26,8 +25,9 @@ import (
 // api is an API server that answers paths from a table and counts requests. Other paths are forbidden.
 type api struct {
 	answers map[string]string
-	// pages are how many pages of Pods there are.
+	// pages are how many pages of Pods there are, and pods is what each contains.
 	pages int
+	pods  string
 
 	mu       sync.Mutex
 	requests map[string]int
@@ -44,15 +44,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic("a preflight changes nothing: " + r.Method + " " + r.URL.Path)
 	case ok:
 		_, _ = w.Write([]byte(answer)) // The caller may be gone.
-	case r.URL.Path == "/api/v1/pods" && a.pages > 0:
-		list := corev1.PodList{Items: make([]corev1.Pod, 200)}
-		for i := range list.Items {
-			list.Items[i].Namespace, list.Items[i].Name = "ns", fmt.Sprintf("p-%d-%d", n, i)
-		}
-		if n < a.pages {
-			list.Continue = "next"
-		}
-		_ = json.NewEncoder(w).Encode(list) // The caller may be gone.
+	case r.URL.Path == "/api/v1/pods" && n < a.pages:
+		_, _ = fmt.Fprintf(w, `{"metadata": {"continue": "next"}, "items": [%s]}`, a.pods) // The caller may be gone.
+	case r.URL.Path == "/api/v1/pods" && n == a.pages:
+		_, _ = fmt.Fprintf(w, `{"items": [%s]}`, a.pods) // The caller may be gone.
 	default:
 		refuse(w, r.URL.Path+" is forbidden")
 	}
@@ -167,17 +162,24 @@ func TestPreflightUnread(t *testing.T) {
 // TestLargeCluster holds that Pods are read once, in pages, and that a list without end is given up.
 func TestLargeCluster(t *testing.T) {
 	t.Parallel()
+	list := func(n int) string {
+		return strings.Repeat(`{"metadata": {"namespace": "ns", "name": "p"}},`, n-1) + "{}"
+	}
 	for name, tt := range map[string]struct {
-		pages, requests int
-		want            clustercheck.Outcome
+		pages    int
+		pods     string
+		requests int
+		want     clustercheck.Outcome
 	}{
-		"20,000 Pods": {100, 100, clustercheck.Passed},
-		"endless":     {1 << 20, 1001, clustercheck.NotChecked},
+		"20,000 Pods": {100, list(200), 100, clustercheck.Passed},
+		// A server need not obey the limit of a page.
+		"endless": {1 << 20, list(2000), 101, clustercheck.NotChecked},
+		"heavy":   {1 << 20, `{"metadata": {"labels": {"a": "` + strings.Repeat("x", 15<<20) + `"}}}`, 9, clustercheck.NotChecked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := newAPI(func(answers map[string]string) { delete(answers, "/api/v1/pods") })
-			server.pages = tt.pages
+			server.pages, server.pods = tt.pages, tt.pods
 			o := look(t, server.ServeHTTP)
 			o.Timeout = time.Minute
 			if got := outcomes(run(t, o))[preflight.BudgetsOverlap]; got != tt.want {
@@ -317,10 +319,10 @@ func TestHostileNames(t *testing.T) {
 		answers["/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] = `{"items": [{"metadata": {"name": "` + name + `"}, "status": {"storedVersions": ["` + name + `"]}}]}`
 		answers["/api/v1/nodes"] = `{"items": [{"metadata": {"name": "` + name + `"}, "status": {"nodeInfo": {"kubeletVersion": "` + name + `"}}}]}`
 		answers["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"] = `{"items": [{"metadata": {"name": "` + name + `"}, "webhooks": [{"name": "` + name +
-			`", "clientConfig": {"service": {"namespace": "ops", "name": "x"}}, "rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]}]}]}`
-		answers["/api/v1/namespaces/ops"] = `{"metadata": {"name": "ops"}}`
-		answers["/api/v1/namespaces/ops/services/x"] = `{"metadata": {"name": "x"}}`
-		answers["/apis/discovery.k8s.io/v1/namespaces/ops/endpointslices"] = emptyList
+			`", "clientConfig": {"service": {"namespace": "ops\u001b[2J", "name": "x"}}, "rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]}]}]}`
+		answers["/api/v1/namespaces/ops\x1b[2J"] = `{"metadata": {"name": "ops"}}`
+		answers["/api/v1/namespaces/ops\x1b[2J/services/x"] = `{"metadata": {"name": "x"}}`
+		answers["/apis/discovery.k8s.io/v1/namespaces/ops\x1b[2J/endpointslices"] = emptyList
 	}).ServeHTTP))
 	for _, f := range findings {
 		for _, said := range []string{f.Subject, f.Message, f.Fix} {
