@@ -36,7 +36,7 @@ type Removal struct {
 var Removals = sync.OnceValue(func() []Removal {
 	var removals []Removal
 	for kind, of := range scheme.Scheme.AllKnownTypes() {
-		removed, ok := reflect.New(of).Interface().(interface{ APILifecycleRemoved() (int, int) })
+		removed, ok := reflect.TypeAssert[interface{ APILifecycleRemoved() (int, int) }](reflect.New(of))
 		if !ok || strings.HasSuffix(kind.Kind, "List") {
 			continue
 		}
@@ -54,7 +54,7 @@ var Removals = sync.OnceValue(func() []Removal {
 })
 
 func newMinor(major, minor int) version.Minor {
-	bounded := func(n int) uint32 { return uint32(min(max(n, 0), math.MaxInt32)) } //nolint:gosec // It is bounded.
+	bounded := func(n int) uint32 { return uint32(min(max(n, 0), math.MaxInt32)) }
 	return version.Minor{Major: bounded(major), Minor: bounded(minor)}
 }
 
@@ -164,7 +164,7 @@ func CheckStored(definitions []Definition) []clustercheck.Finding {
 	r := report{id: StoredVersions}
 	for _, d := range definitions {
 		for _, v := range d.Stored {
-			problem := ""
+			var problem string
 			switch {
 			case !slices.Contains(d.Served, v):
 				problem = "which it does not serve"

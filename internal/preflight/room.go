@@ -23,7 +23,7 @@ type Amount map[corev1.ResourceName]int64
 func (a Amount) add(b Amount) Amount {
 	sum := maps.Clone(a)
 	if sum == nil {
-		sum = Amount{}
+		sum = make(Amount, len(b))
 	}
 	for name, n := range b {
 		sum[name] = saturate(float64(sum[name]) + float64(n))
@@ -53,7 +53,7 @@ func saturate(n float64) int64 { return int64(max(min(n, math.MaxInt64/2), math.
 
 // newAmount converts a list of quantities. Larger ones than an int64 saturate.
 func newAmount(list corev1.ResourceList) Amount {
-	amount := Amount{}
+	amount := make(Amount, len(list))
 	for name, quantity := range list {
 		amount[name] = saturate(quantity.AsApproximateFloat64() * 1000)
 	}
@@ -117,7 +117,7 @@ func CheckRoom(pools []Pool, nodes []corev1.Node, pods []Workload) []clusterchec
 	}
 	f := floor{nodes: nodes, pods: byNode, free: map[string]Amount{}}
 	for i := range nodes {
-		used := Amount{}
+		used := make(Amount)
 		for _, p := range byNode[nodes[i].Name] {
 			used = used.add(p.Requests)
 		}

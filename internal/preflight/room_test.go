@@ -14,7 +14,9 @@ import (
 )
 
 func amount(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	list := make(corev1.ResourceList)
+	list[corev1.ResourceCPU], list[corev1.ResourceMemory] = resource.MustParse(cpu), resource.MustParse(memory)
+	return list
 }
 
 // machine is a Node with room for 10 Pods.
@@ -111,7 +113,7 @@ func TestHostileRequests(t *testing.T) {
 
 func TestEndedPods(t *testing.T) {
 	t.Parallel()
-	for phase, counts := range map[corev1.PodPhase]bool{corev1.PodSucceeded: false, corev1.PodFailed: false, corev1.PodRunning: true, corev1.PodPending: true} {
+	for phase, counts := range map[corev1.PodPhase]bool{corev1.PodSucceeded: false, corev1.PodFailed: false, corev1.PodRunning: true, corev1.PodPending: true, corev1.PodUnknown: true} {
 		if _, ok := preflight.NewWorkload(&corev1.Pod{Status: corev1.PodStatus{Phase: phase}}); ok != counts {
 			t.Errorf("a Pod that is %s counts: %t, want %t", phase, ok, counts)
 		}

@@ -105,20 +105,20 @@ func ruleMatches(rule admissionregistrationv1.RuleWithOperations, r request, exa
 	has := func(items []string, item string) bool {
 		return slices.Contains(items, "*") || slices.Contains(items, item)
 	}
-	if rule.Scope != nil {
-		clusterWide := r.namespace == ""
-		if *rule.Scope == admissionregistrationv1.NamespacedScope && clusterWide ||
-			*rule.Scope == admissionregistrationv1.ClusterScope && !clusterWide {
-			return false
-		}
-	}
 	operation := slices.Contains(rule.Operations, admissionregistrationv1.OperationAll) ||
 		slices.Contains(rule.Operations, r.operation)
-	return operation && has(rule.APIGroups, r.group) && (!exact || has(rule.APIVersions, r.version)) &&
+	return operation && inScope(rule.Scope, r) && has(rule.APIGroups, r.group) && (!exact || has(rule.APIVersions, r.version)) &&
 		slices.ContainsFunc(rule.Resources, func(s string) bool {
 			resource, sub, _ := strings.Cut(s, "/")
 			return (resource == "*" || resource == r.resource) && (sub == "*" || sub == r.subresource)
 		})
+}
+
+func inScope(scope *admissionregistrationv1.ScopeType, r request) bool {
+	if scope == nil || *scope == admissionregistrationv1.AllScopes {
+		return true
+	}
+	return (*scope == admissionregistrationv1.ClusterScope) == (r.namespace == "")
 }
 
 // needed returns the requests of an upgrade that a webhook may refuse.

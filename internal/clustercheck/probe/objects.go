@@ -185,7 +185,7 @@ func (s scout) storedVersions(ctx context.Context) []workload.Certificate {
 					}
 				}
 				found = append(found, d)
-				bundles = append(bundles, workload.ParseBundle("CustomResourceDefinition "+d.Name+" (caBundle)", item.Spec.Conversion.Webhook.ClientConfig.CABundle)...)
+				bundles = append(bundles, newestOf("CustomResourceDefinition "+d.Name, item.Spec.Conversion.Webhook.ClientConfig.CABundle)...)
 			}
 			return page, len(page.Items), nil
 		})

@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/pkg/version"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // api is an API server that answers paths from a table and counts requests. Other paths are forbidden.
@@ -88,7 +90,7 @@ func look(t *testing.T, handler http.HandlerFunc) probe.PreflightOptions {
 }
 
 func outcomes(findings []clustercheck.Finding) map[clustercheck.ID]clustercheck.Outcome {
-	found := map[clustercheck.ID]clustercheck.Outcome{}
+	found := make(map[clustercheck.ID]clustercheck.Outcome)
 	for _, f := range findings {
 		found[f.ID] = f.Outcome
 	}
@@ -270,6 +272,37 @@ func TestWebhookBackends(t *testing.T) {
 	}
 	if server.requests["/api/v1/namespaces/ops/services/soft"] > 0 {
 		t.Error("the backend of a webhook with failurePolicy Ignore is read")
+	}
+}
+
+// TestBundles holds which CAs of webhooks count: of each bundle the one that expires last, and none of a webhook that need
+// not answer.
+func TestBundles(t *testing.T) {
+	t.Parallel()
+	authority := loopback.NewAuthority(t, "test")
+	now := time.Now()
+	old, next := authority.Issue(t, "old", now.Add(time.Hour)).Certificate, authority.Issue(t, "new", now.Add(300*24*time.Hour)).Certificate
+	for name, tt := range map[string]struct {
+		policy string
+		bundle []byte
+		want   clustercheck.Outcome
+	}{
+		"rotated":                   {"Fail", slices.Concat(old, next), clustercheck.Passed},
+		"expires":                   {"Fail", old, clustercheck.Failed},
+		"of one that may be silent": {"Ignore", old, clustercheck.NotChecked},
+		"garbled":                   {"Fail", []byte("no PEM"), clustercheck.NotChecked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := look(t, newAPI(func(answers map[string]string) {
+				answers["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"] = `{"items": [{"metadata": {"name": "c"}, "webhooks": [{"name": "w", "failurePolicy": "` +
+					tt.policy + `", "clientConfig": {"url": "https://x", "caBundle": "` + base64.StdEncoding.EncodeToString(tt.bundle) + `"}}]}]}`
+			}).ServeHTTP)
+			o.CertificateDays = 30
+			if got := outcomes(run(t, o))[clustercheck.Certificates]; got != tt.want {
+				t.Errorf("Certificates is %s, want %s", got, tt.want)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -47,7 +48,7 @@ func (s scout) webhooks(ctx context.Context) []workload.Certificate {
 	return bundles
 }
 
-// readWebhooks reads all webhooks, and returns the CAs that they are trusted by.
+// readWebhooks reads all webhooks, and returns the CAs by which the API server trusts those that must answer.
 func (s scout) readWebhooks(ctx context.Context, found *[]preflight.Webhook) (bundles []workload.Certificate, err error) {
 	registration := s.Remote.AdmissionregistrationV1()
 	add := func(w preflight.Webhook, c admissionregistrationv1.WebhookClientConfig) {
@@ -55,7 +56,9 @@ func (s scout) readWebhooks(ctx context.Context, found *[]preflight.Webhook) (bu
 			w.Service = types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
 		}
 		*found = append(*found, w)
-		bundles = append(bundles, workload.ParseBundle(w.Kind+" "+w.Configuration+" (caBundle)", c.CABundle)...)
+		if w.MustAnswer() {
+			bundles = append(bundles, newestOf(w.Kind+" "+w.Configuration, c.CABundle)...)
+		}
 	}
 	err = eachPage(ctx, configurationsPerPage, maxConfigurations, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
 		page, err := registration.ValidatingWebhookConfigurations().List(ctx, o)
@@ -92,6 +95,15 @@ func (s scout) readWebhooks(ctx context.Context, found *[]preflight.Webhook) (bu
 		}
 		return page, len(page.Items), nil
 	})
+}
+
+// newestOf returns the CA of an object's caBundle that expires last. A bundle may also hold the one that it replaces.
+func newestOf(object string, bundle []byte) []workload.Certificate {
+	all := workload.ParseBundle(object+" (caBundle)", bundle)
+	if len(all) == 0 {
+		return nil
+	}
+	return []workload.Certificate{slices.MaxFunc(all, func(a, b workload.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })}
 }
 
 // readSpaces reads the labels of the namespaces that decide which requests webhooks get. A namespace that does not exist
