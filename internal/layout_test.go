@@ -60,6 +60,10 @@ var pureLibraries = strings.Fields(`
 	k8s.io/apimachinery/pkg/util/sets
 	k8s.io/apimachinery/pkg/util/validation
 	k8s.io/apimachinery/pkg/util/validation/field
+	k8s.io/client-go/kubernetes/scheme
+	k8s.io/component-helpers/resource
+	k8s.io/component-helpers/scheduling/corev1/nodeaffinity
+	sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2
 	sigs.k8s.io/cluster-api/api/core/v1beta2
 	sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1
 	sigs.k8s.io/cluster-api/api/runtime/v1beta2
@@ -128,6 +132,11 @@ var rules = []rule{
 		internal/updaters internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
 		internal/upgradegraph internal/view pkg/plan pkg/version
 	`},
+	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
+		internal/capi internal/cli internal/cli/management internal/clustercheck
+		internal/clustercheck/probe internal/gate internal/manifest internal/preflight
+		internal/snapshot internal/view internal/workload pkg/version
+	`},
 	{pkg: "internal/cli/serving", kind: effects, imports: `internal/hookserver`},
 	{pkg: "internal/cli/simulatecmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/cli/planinput internal/manifest
@@ -154,7 +163,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
-		internal/clustercheck internal/text internal/workload pkg/version
+		internal/clustercheck internal/gate internal/preflight internal/text internal/workload
+		pkg/version
 	`},
 	{pkg: "internal/conformance", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/inplace internal/inplace/cover internal/port
@@ -188,6 +198,7 @@ var rules = []rule{
 		api/v1alpha1 internal/gate internal/inplace internal/inplace/cover internal/keyed
 		internal/text internal/upgradegraph pkg/plan pkg/version
 	`},
+	{pkg: "internal/htmlpage", kind: pure, imports: `embed`},
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
 	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
@@ -219,6 +230,9 @@ var rules = []rule{
 	{pkg: "internal/port/porttest", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
+	{pkg: "internal/preflight", kind: pure, imports: `
+		internal/clustercheck internal/gate internal/text pkg/version
+	`},
 	{pkg: "internal/readiness", kind: pure, imports: `api/v1alpha1`},
 	{pkg: "internal/recordjson", kind: pure, imports: ``},
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
@@ -234,7 +248,7 @@ var rules = []rule{
 		internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/page", kind: pure, imports: `
-		internal/simulate/whatif internal/text embed
+		internal/htmlpage internal/simulate/whatif internal/text embed
 	`},
 	{pkg: "internal/simulate/scenario", kind: pure, imports: `
 		api/v1alpha1 internal/gate internal/inplace internal/simulate/fleet internal/updatepolicy
@@ -298,8 +312,8 @@ var rules = []rule{
 		api/v1alpha1 internal/readiness pkg/plan pkg/version
 	`},
 	{pkg: "internal/view", kind: pure, imports: `
-		internal/clustercheck internal/doctor internal/inplace/cover internal/status internal/text
-		pkg/plan pkg/version
+		internal/clustercheck internal/doctor internal/htmlpage internal/inplace/cover
+		internal/status internal/text pkg/plan pkg/version embed
 	`},
 	{pkg: "internal/workload", kind: effects, imports: `
 		internal/gate internal/inplace internal/keyed internal/peer internal/port internal/shares

@@ -17,6 +17,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/logscmd"
 	"github.com/windlass-dev/windlass/internal/cli/managercmd"
 	"github.com/windlass-dev/windlass/internal/cli/plancmd"
+	"github.com/windlass-dev/windlass/internal/cli/preflightcmd"
 	"github.com/windlass-dev/windlass/internal/cli/simulatecmd"
 	"github.com/windlass-dev/windlass/internal/cli/statuscmd"
 	"github.com/windlass-dev/windlass/internal/cli/updatercmd"
@@ -50,7 +51,7 @@ pipes each row is one line.
 	}
 	cli.AddColorFlag(root)
 	root.AddCommand(
-		approvecmd.New(), checkcmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(),
+		approvecmd.New(), checkcmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(), preflightcmd.New(),
 		simulatecmd.New(), statuscmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),
 	)
 	return root

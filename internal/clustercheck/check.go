@@ -165,7 +165,8 @@ func CheckCertificates(certificates []Certificate, least int, now time.Time) Fin
 		}
 	}
 	if len(soon) > 0 {
-		return Fail(Certificates, "renew them: a rollout of the control plane, or `kubeadm certs renew all` on its machines",
+		return Fail(Certificates, "renew those of the control plane with a rollout of it, or with `kubeadm certs renew all` on its machines, "+
+			"and others with the program that issues them",
 			"certificates with fewer than %d days left: %s", least, list(soon))
 	}
 	return Pass(Certificates, "%s seen; the first to expire is that of %s (%s)",

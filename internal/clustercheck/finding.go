@@ -38,14 +38,19 @@ type Outcome string
 const (
 	Passed Outcome = "Passed"
 	Failed Outcome = "Failed"
+	// Warned: it should be looked at before an upgrade, which may succeed all the same. Only preflights warn.
+	Warned Outcome = "Warned"
 	// NotChecked: it cannot be checked in this cluster, or not after what failed before. It is neither a success nor a failure.
 	NotChecked Outcome = "NotChecked"
 )
 
-// Finding is the outcome of one check. Its JSON is a part of the stable interface of `windlass check cluster`.
+// Finding is the outcome of one check. Its JSON is a part of the stable interface of `windlass check cluster`
+// and `windlass preflight`.
 type Finding struct {
 	ID      ID      `json:"id"`
 	Outcome Outcome `json:"outcome"`
+	// Subject is the object that a preflight is about, such as Node a; empty for a whole check.
+	Subject string `json:"subject,omitempty"`
 	// Message says what is so; Fix what to change, empty where nothing has to be.
 	Message string `json:"message"`
 	Fix     string `json:"fix"`
@@ -66,12 +71,13 @@ func Skip(id ID, format string, arguments ...any) Finding {
 	return Finding{ID: id, Outcome: NotChecked, Message: fmt.Sprintf(format, arguments...)}
 }
 
-// Unreachable are the findings where the API server does not answer: the cluster may work.
-func Unreachable(problem string) []Finding {
+// Unreachable are the findings where the API server does not answer: the cluster may work. others are the checks that
+// are then not made.
+func Unreachable(problem string, others ...ID) []Finding {
 	const fix = "check the way from here to the API server, and the address in the Secret of the kubeconfig; " +
 		"the clusters of windlass-lab are reached only from inside its network namespace"
 	findings := []Finding{Fail(APIDiscovery, fix, "%s: %s", notReached, text.Bound(problem, maxProblemBytes))}
-	for _, id := range []ID{Nodes, Certificates, ConfigMapWatch, Deployment, Service, Job} {
+	for _, id := range others {
 		findings = append(findings, Skip(id, notReached))
 	}
 	return findings
@@ -82,11 +88,12 @@ const (
 	maxProblemBytes = 2048
 )
 
-// Worst is Failed if a check failed, else NotChecked if one was not made, else Passed.
+// Worst is Failed if a check failed, else NotChecked if one was not made, else Warned if one warned, else Passed.
 func Worst(findings []Finding) Outcome {
+	rank := []Outcome{Passed, Warned, NotChecked, Failed}
 	worst := Passed
 	for _, f := range findings {
-		if f.Outcome == Failed || f.Outcome == NotChecked && worst == Passed {
+		if slices.Index(rank, f.Outcome) > slices.Index(rank, worst) {
 			worst = f.Outcome
 		}
 	}
@@ -104,6 +111,7 @@ func Verdict(findings []Finding) string {
 			failed = append(failed, string(f.ID))
 		case NotChecked:
 			skipped = append(skipped, string(f.ID))
+		case Warned:
 		}
 	}
 	words := fmt.Sprintf("The cluster works: %s passed", text.Count(len(passed), "check"))

@@ -128,20 +128,26 @@ func etcdNotHealthy(_ Step, facts Facts) []string {
 	return []string{facts.EtcdProblem}
 }
 
-// deprecatedAPIsInUse leaves out what goes in a later minor only.
 func deprecatedAPIsInUse(step Step, facts Facts) []string {
 	var faults []string
-	for _, a := range facts.DeprecatedAPIs {
-		if !step.Version.Minor().Before(a.Removed) {
-			faults = append(faults, a.String())
-		}
+	for _, a := range RemovedBy(step.Version.Minor(), facts.DeprecatedAPIs) {
+		faults = append(faults, a.String())
 	}
 	return faults
 }
 
-// budgetsNeverSatisfied finds the budgets that want all the pods that there are to be healthy, whether these are or not: with
+// RemovedBy returns the APIs that a minor does not serve. It omits those that only a later one removes.
+func RemovedBy(minor version.Minor, apis []API) []API {
+	return slices.DeleteFunc(slices.Clone(apis), func(a API) bool { return minor.Before(a.Removed) })
+}
+
+// NeverSatisfied reports whether a budget requires all its pods to be healthy, whether these are or not: with
 // maxUnavailable 0, or with minAvailable that is not less than the pods. A budget that waits for a pod to become healthy is not
 // meant: it may well be satisfied soon. One without pods forbids nothing.
+func (b Budget) NeverSatisfied() bool {
+	return b.ExpectedPods > 0 && b.DesiredHealthy >= b.ExpectedPods
+}
+
 func budgetsNeverSatisfied(_ Step, facts Facts) []string {
 	var faults []string
 	for _, b := range facts.Budgets {
@@ -149,7 +155,7 @@ func budgetsNeverSatisfied(_ Step, facts Facts) []string {
 		switch {
 		case b.Problem != "":
 			faults = append(faults, fmt.Sprintf("%s (%s)", name, b.Problem))
-		case b.ExpectedPods > 0 && b.DesiredHealthy >= b.ExpectedPods:
+		case b.NeverSatisfied():
 			// How many pods there are is not said: it may change all the time.
 			faults = append(faults, name)
 		}

@@ -22,24 +22,7 @@ type ClusterCheck struct {
 
 // WriteClusterCheck shows the outcome of all checks.
 func WriteClusterCheck(w io.Writer, f Format, s Screen, c ClusterCheck) error {
-	return show(w, f, c, texts{table: func() string { return clusterCheckTable(s, c) }})
-}
-
-func clusterCheckTable(s Screen, c ClusterCheck) string {
-	rows := make([][]string, 0, len(c.Findings))
-	for _, f := range c.Findings {
-		said := text.Printable(f.Message)
-		if f.Fix != "" {
-			said += ". Fix: " + text.Printable(f.Fix)
-		}
-		rows = append(rows, []string{string(f.ID), describeOutcome(f.Outcome), said})
-	}
-	var buffer strings.Builder
-	tones := map[clustercheck.Outcome]tone{clustercheck.Passed: good, clustercheck.NotChecked: fair, clustercheck.Failed: bad}
-	s.verdict(&buffer, tones[c.Worst], c.Verdict)
-	buffer.WriteString("\n")
-	s.table(&buffer, []string{"Check", "Result", "Finding"}, rows)
-	return buffer.String()
+	return show(w, f, c, texts{table: func() string { return checkTable(s, c.Verdict, c.Worst, c.Findings) }})
 }
 
 func describeOutcome(o clustercheck.Outcome) string {

@@ -124,7 +124,7 @@ func writeDocument(w io.Writer, f Format, document any) error {
 			return fmt.Errorf("encoding the plan: %w", err)
 		}
 		return writeText(w, string(converted))
-	case Table, Wide, Mermaid:
+	case Table, Wide, Mermaid, HTML:
 	}
 	return fmt.Errorf("format %q holds no documents", f)
 }

@@ -74,6 +74,7 @@ func show(w io.Writer, f Format, document any, t texts) error {
 		text = t.wide
 	case Mermaid:
 		text = t.mermaid
+	case HTML:
 	}
 	if text == nil {
 		return fmt.Errorf("format %q does not show this", f)

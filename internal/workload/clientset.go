@@ -75,15 +75,15 @@ func (c *Clientset) Certificates(ctx context.Context) ([]Certificate, error) {
 			found = append(found, Certificate{Name: "the kubeconfig's user", NotAfter: pair.Leaf.NotAfter})
 		}
 	}
-	return append(found, authorities(c.config.CAData)...), nil
+	return append(found, ParseBundle("the cluster's CA", c.config.CAData)...), nil
 }
 
-// authorities are the certificates of a bundle that can be read.
-func authorities(bundle []byte) []Certificate {
+// ParseBundle returns the certificates of a PEM bundle that can be read, under a name.
+func ParseBundle(name string, bundle []byte) []Certificate {
 	var found []Certificate
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		if parsed, err := x509.ParseCertificate(block.Bytes); err == nil {
-			found = append(found, Certificate{Name: "the cluster's CA", NotAfter: parsed.NotAfter})
+			found = append(found, Certificate{Name: name, NotAfter: parsed.NotAfter})
 		}
 	}
 	return found

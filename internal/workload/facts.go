@@ -72,14 +72,18 @@ func (f *Facts) Budgets(ctx context.Context, cluster types.NamespacedName) ([]ga
 	var page policyv1.PodDisruptionBudgetList
 	err := f.list(ctx, cluster, "PodDisruptionBudgets", &page, func() {
 		for i := range page.Items {
-			b := &page.Items[i]
-			budgets = append(budgets, gate.Budget{
-				Namespace: text.Bound(b.Namespace, maxNameBytes), Name: text.Bound(b.Name, maxNameBytes), Problem: computeBudgetProblem(b),
-				ExpectedPods: b.Status.ExpectedPods, DesiredHealthy: b.Status.DesiredHealthy,
-			})
+			budgets = append(budgets, NewBudget(&page.Items[i]))
 		}
 	})
 	return budgets, err
+}
+
+// NewBudget returns what counts of a PodDisruptionBudget.
+func NewBudget(b *policyv1.PodDisruptionBudget) gate.Budget {
+	return gate.Budget{
+		Namespace: text.Bound(b.Namespace, maxNameBytes), Name: text.Bound(b.Name, maxNameBytes), Problem: computeBudgetProblem(b),
+		ExpectedPods: b.Status.ExpectedPods, DesiredHealthy: b.Status.DesiredHealthy,
+	}
 }
 
 // computeBudgetProblem says why the status of a budget cannot be relied on. While it is so, the API server evicts no pod of it.

@@ -61,7 +61,8 @@ func Run(ctx context.Context, o Options) ([]clustercheck.Finding, error) {
 	p := &prober{Options: o, namespace: "windlass-check-" + o.ID}
 	nodes, unread := p.readNodes(ctx)
 	if unread != nil && !isAnswer(unread) {
-		p.findings = clustercheck.Unreachable(fmt.Sprint(unread))
+		p.findings = clustercheck.Unreachable(fmt.Sprint(unread), clustercheck.Nodes, clustercheck.Certificates,
+			clustercheck.ConfigMapWatch, clustercheck.Deployment, clustercheck.Service, clustercheck.Job)
 		return p.findings, context.Cause(ctx)
 	}
 	p.tryAPI(ctx, nodes, clustercheck.APIDiscovery, p.discover)
@@ -114,7 +115,8 @@ const maxMessageBytes = 2048
 
 // add keeps a finding.
 func (p *prober) add(f clustercheck.Finding) {
-	f.Message = text.Bound(f.Message, maxMessageBytes)
+	f.Message, f.Subject = text.Bound(f.Message, maxMessageBytes), text.Bound(f.Subject, maxMessageBytes)
+	f.Fix = text.Bound(f.Fix, maxMessageBytes)
 	p.findings = append(p.findings, f)
 }
 
@@ -156,21 +158,38 @@ const (
 
 func (p *prober) listNodes(ctx context.Context) ([]corev1.Node, error) {
 	var nodes []corev1.Node
-	options := metav1.ListOptions{Limit: nodesPerPage}
-	for {
-		page, err := p.Remote.CoreV1().Nodes().List(ctx, options)
+	err := eachPage(ctx, nodesPerPage, maxNodes, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
+		page, err := p.Remote.CoreV1().Nodes().List(ctx, o)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		for i := range page.Items {
 			page.Items[i].Status.Images, page.Items[i].ManagedFields = nil, nil
 		}
 		nodes = append(nodes, page.Items...)
-		switch options.Continue = page.Continue; {
+		return page, len(page.Items), nil
+	})
+	return nodes, err
+}
+
+// eachPage reads a list in pages of size objects. It fails after most objects, or if a page before the last one is empty.
+// read reads a page, uses it, and returns how many objects it has.
+func eachPage(
+	ctx context.Context, size int64, most int,
+	read func(context.Context, metav1.ListOptions) (metav1.ListInterface, int, error),
+) error {
+	options := metav1.ListOptions{Limit: size}
+	for total := 0; ; {
+		page, n, err := read(ctx, options)
+		if err != nil {
+			return err
+		}
+		total += n
+		switch options.Continue = page.GetContinue(); {
 		case options.Continue == "":
-			return nodes, nil
-		case len(nodes) > maxNodes || len(page.Items) == 0:
-			return nil, apierrors.NewInternalError(fmt.Errorf("the list does not end after %d Nodes", len(nodes)))
+			return nil
+		case total > most || n == 0:
+			return apierrors.NewInternalError(fmt.Errorf("the list does not end after %d objects", total))
 		}
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,21 +120,12 @@ func (e *Engine) readControlPlane(ctx context.Context, cluster *clusterv1.Cluste
 	return object, nil
 }
 
-// readEtcd returns what the control plane object says is wrong with etcd. The KubeadmControlPlane's condition takes the etcd members
-// of all its Machines together, and compares them with etcd's own list.
+// readEtcd returns what the control plane object says is wrong with etcd.
 func (e *Engine) readEtcd(ctx context.Context, cluster *clusterv1.Cluster) (problem string, err error) {
 	object, err := e.readControlPlane(ctx, cluster)
 	if err != nil {
 		return "", err
 	}
-	name := object.GetKind() + " " + object.GetName()
-	condition := capi.FindCondition(object, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
-	switch {
-	case condition == nil:
-		return "", fmt.Errorf("%s has no condition %s, which is that of KubeadmControlPlanes with etcd of their own", name, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
-	case condition.Status == metav1.ConditionTrue:
-		return "", nil
-	default:
-		return text.Bound(fmt.Sprintf("%s says %v: %v", name, condition.Reason, condition.Message), maxReasonBytes), nil
-	}
+	problem, err = capi.EtcdProblem(object)
+	return text.Bound(problem, maxReasonBytes), err
 }

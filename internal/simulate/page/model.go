@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"slices"
 
+	"github.com/windlass-dev/windlass/internal/htmlpage"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
 
@@ -62,7 +63,7 @@ type violation struct {
 
 func computeModel(r whatif.Report) model {
 	m := model{
-		Style: template.CSS(pageStyle), Colours: colourStyle(len(r.Versions)), //nolint:gosec // It is part of the program.
+		Style: htmlpage.Style(), Colours: colourStyle(len(r.Versions)),
 		Title: describeUpgrade(r.Inputs), Subtitle: describeFleet(r.Inputs), Runs: describeRuns(r.Inputs), Comparison: computeComparison(r),
 	}
 	for _, a := range r.Assumptions {

@@ -1,0 +1,205 @@
+package preflightcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/clustercheck/probe"
+	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/internal/workload"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const long = `Preflight looks for what would stop or harm an upgrade of a workload cluster, before it begins. It changes nothing.
+
+Exit codes: 0 no check failed, and all were made; 1 a check failed or could not be made, or a usage or input error.
+Warnings do not count.
+
+It connects with the Secret CLUSTER-kubeconfig of the management cluster, and makes these checks:
+
+  APIDiscovery            the API server runs the control plane's version and serves every API group
+  APIServerReady          /readyz of the API server passes
+  EtcdHealthy             etcd is healthy, as the API server, its Pods and the control plane object report it
+  Nodes                   every Machine has a Node that is Ready, without pressure, at the Machine's version
+  VersionSkew             kubelets may stay beside the control plane while it moves to its next minor
+  RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
+  RemovedAPIsManaged      no manager wrote an object through an API that the upgrade removes (managedFields)
+  RemovedAPIsInManifests  with -f: no object in these files uses an API that the target does not serve
+  StoredVersions          CustomResourceDefinitions store objects in versions that they serve
+  WebhookBackends         webhooks with failurePolicy Fail that an upgrade calls can answer while a Node is drained
+  WebhookScope            these webhooks exempt Nodes and objects of kube-system
+  BudgetsCanBeSatisfied   no PodDisruptionBudget forbids every eviction
+  BudgetsOverlap          no Pod has two PodDisruptionBudgets
+  Certificates            certificates of the cluster and of its webhooks do not expire soon
+  RoomForDrains           the Pods of a worker Node fit on the others (an estimate by requests, taints and affinity)
+
+A check that could not read something is reported as not checked, with the reason. --skip omits a check, and the verdict
+names it.
+
+With -o json or -o yaml standard output holds one document, {namespace, cluster, from, to, verdict, worst, findings:
+[{id, outcome, subject, message, fix}]}; outcome is Passed, Warned, NotChecked or Failed. If the Cluster cannot be read
+it is {error: {rule, item, version, message}}. With -o html it is a page for a change ticket.`
+
+const example = `  # What would stop an upgrade by three minors?
+  windlass preflight my-cluster -n my-namespace --to v1.36.1
+
+  # Also look at what is going to be applied afterwards
+  windlass preflight my-cluster --to v1.36.1 -f manifests/
+
+  # A page for the change ticket
+  windlass preflight my-cluster --to v1.36.1 -o html > preflight.html`
+
+// errFound is why preflight fails where it found something; the findings are shown already.
+var errFound = errors.New("a check failed or could not be made")
+
+const (
+	defaultTimeout         = time.Minute
+	defaultCertificateDays = 30
+)
+
+// options are the flags of windlass preflight.
+type options struct {
+	output, to      string
+	files, skip     []string
+	timeout         time.Duration
+	certificateDays int
+	kube            *genericclioptions.ConfigFlags
+}
+
+// New returns windlass preflight.
+func New() *cobra.Command {
+	o := &options{kube: cli.NewKubeFlags()}
+	cmd := &cobra.Command{
+		Use:               "preflight CLUSTER --to VERSION",
+		Short:             "Find what would stop or harm an upgrade of a workload cluster",
+		Long:              long,
+		Example:           example,
+		Args:              cli.Reported(cli.ClusterArg),
+		ValidArgsFunction: cli.CompleteCluster(o.kube, nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, to, err := o.validate()
+			if err == nil {
+				err = o.run(cmd, format, to, args[0])
+			}
+			if err == nil || errors.Is(err, errFound) {
+				return err
+			}
+			return cli.Report(cmd, format, err)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.to, "to", "", "`VERSION` that the upgrade goes to, such as v1.36.1")
+	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long each check may take")
+	flags.IntVar(&o.certificateDays, "certificate-days", defaultCertificateDays, "fail if a certificate has fewer than `N` days left")
+	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days")
+	flags.StringArrayVar(&o.skip, "skip", nil, "`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
+	cli.CompleteValues(cmd, "skip", cli.NamesOf(preflight.IDs())...)
+	cli.AddFilesFlag(cmd, &o.files)
+	cli.AddFormatFlag(cmd, &o.output, "the findings", view.PreflightFormats())
+	cli.AddKubeFlags(cmd, o.kube)
+	return cmd
+}
+
+// validate returns the format of the report and the target; with an error about the format it is the table.
+func (o *options) validate() (view.Format, version.Version, error) {
+	format, err := view.ParseFormat(o.output, view.PreflightFormats())
+	if err != nil {
+		return view.Table, version.Version{}, cli.WrapInput("--output", err)
+	}
+	if o.to == "" {
+		return format, version.Version{}, cli.InputErrorf("--to", "it is missing. Fix: name the version that the upgrade goes to")
+	}
+	to, err := version.Parse(o.to)
+	switch {
+	case err != nil:
+		return format, version.Version{}, cli.WrapInput("--to", err)
+	case o.timeout <= 0:
+		return format, to, cli.InputErrorf("--timeout", "it must be longer than 0s")
+	case o.certificateDays < 0:
+		return format, to, cli.InputErrorf("--certificate-days", "it must be 0 or more")
+	}
+	for _, id := range o.skip {
+		if !slices.Contains(cli.NamesOf(preflight.IDs()), id) {
+			return format, to, cli.InputErrorf("--skip", "there is no check %q: choose one of %q", id, preflight.IDs())
+		}
+	}
+	return format, to, nil
+}
+
+func (o *options) run(cmd *cobra.Command, format view.Format, to version.Version, name string) error {
+	ctx := cmd.Context()
+	manifests, err := readManifests(o.files, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	m, namespace, err := management.Connect(o.kube)
+	if err != nil {
+		return err
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	inputs, err := o.prepare(ctx, m, key, to)
+	if err != nil {
+		return err
+	}
+	inputs.Manifests = manifests
+	findings, err := probe.Preflight(ctx, inputs)
+	if err != nil {
+		return err
+	}
+	findings = slices.DeleteFunc(findings, func(f clustercheck.Finding) bool { return slices.Contains(o.skip, string(f.ID)) })
+	report := view.Preflight{
+		Namespace: namespace, Cluster: name, From: inputs.Upgrade.From, To: to,
+		Verdict: preflight.Verdict(inputs.Upgrade, findings, o.skip), Worst: clustercheck.Worst(findings), Findings: findings,
+	}
+	if err := view.WritePreflight(cmd.OutOrStdout(), format, cli.NewScreen(cmd), report); err != nil {
+		return err
+	}
+	if !preflight.Passed(findings) {
+		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errFound}
+	}
+	return nil
+}
+
+// prepare reads the management cluster.
+func (o *options) prepare(ctx context.Context, m management.Cluster, key types.NamespacedName, to version.Version) (probe.PreflightOptions, error) {
+	none := probe.PreflightOptions{}
+	objects, err := m.AllObjects(ctx, key)
+	if err != nil {
+		return none, err
+	}
+	live, err := m.NewClient()
+	if err != nil {
+		return none, err
+	}
+	remote, err := workload.New(live, time.Now).Clientset(ctx, key)
+	if err != nil {
+		return none, fmt.Errorf("%w. Fix: wait until the control plane is initialized, and check your right to read this Secret", err)
+	}
+	asked, etcd := fromControlPlane(objects)
+	from, err := startOf(asked, remote)
+	if err != nil {
+		return none, err
+	}
+	if version.Compare(to, from) == version.Less {
+		return none, cli.InputErrorf("--to", "%s is older than %s, which the control plane runs", to, from)
+	}
+	stored, unread := storedCertificates(ctx, m, key)
+	facts := workload.NewFacts(live, time.Now)
+	return probe.PreflightOptions{
+		Remote: remote, Requested: requested(facts, key), Upgrade: preflight.Upgrade{From: from, To: to},
+		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects), EtcdProblem: etcd,
+		Stored: stored, StoredUnread: unread,
+		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
+	}, nil
+}

@@ -1,0 +1,140 @@
+package preflightcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/workload"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// readManifests returns the objects of files; nil where no files were named.
+func readManifests(files []string, stdin io.Reader) ([]preflight.Manifest, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	objects, err := manifest.ReadObjects(files, stdin)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]preflight.Manifest, 0, len(objects))
+	for _, o := range objects {
+		found = append(found, preflight.Manifest{Kind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()})
+	}
+	return found, nil
+}
+
+// fromControlPlane returns the version that the control plane object asks for, zero if none is known, and what it reports
+// to be wrong with etcd.
+func fromControlPlane(objects snapshot.Objects) (asked version.Version, etcd string) {
+	if objects.ControlPlane == nil {
+		return version.Version{}, ""
+	}
+	// A control plane that does not report on etcd has no condition; /readyz then decides.
+	etcd, _ = capi.EtcdProblem(objects.ControlPlane)
+	return capi.VersionAt(objects.ControlPlane, "spec", "version"), etcd
+}
+
+// startOf returns the version that the upgrade starts from.
+func startOf(asked version.Version, remote kubernetes.Interface) (version.Version, error) {
+	if !asked.IsZero() {
+		return asked, nil
+	}
+	info, err := remote.Discovery().ServerVersion()
+	if err != nil {
+		return version.Version{}, fmt.Errorf("asking the API server for its version: %w. "+
+			"Fix: look at the way from here to it, or set the version of the control plane object", err)
+	}
+	runs, err := version.Parse(info.GitVersion)
+	if err != nil {
+		return version.Version{}, fmt.Errorf("the version that the API server reports: %w", err)
+	}
+	return runs, nil
+}
+
+func requested(facts *workload.Facts, key types.NamespacedName) func(context.Context) ([]gate.API, error) {
+	return func(ctx context.Context) ([]gate.API, error) { return facts.DeprecatedAPIs(ctx, key) }
+}
+
+// purposes are the Secrets with certificates that Cluster API's providers create for a Cluster.
+var purposes = []secret.Purpose{secret.ClusterCA, secret.EtcdCA, secret.FrontProxyCA, secret.APIServerEtcdClient}
+
+// storedCertificates returns those of the Cluster's Secrets that exist, and why others could not be read.
+func storedCertificates(ctx context.Context, m management.Cluster, key types.NamespacedName) (found []workload.Certificate, unread string) {
+	for _, purpose := range purposes {
+		name := types.NamespacedName{Namespace: key.Namespace, Name: secret.Name(key.Name, purpose)}
+		object := &corev1.Secret{}
+		err := m.Object(ctx, "Secret", name, object)
+		switch {
+		case err == nil:
+			found = append(found, workload.ParseBundle("Secret "+name.Name, object.Data[secret.TLSCrtDataName])...)
+		case management.IgnoreMissing(err) != nil:
+			unread = err.Error()
+		}
+	}
+	return found, unread
+}
+
+// poolsOf returns the worker Nodes of each MachineDeployment, sorted. Machines of no MachineDeployment are a pool of their
+// own without surge.
+func poolsOf(objects snapshot.Objects) []preflight.Pool {
+	surge := map[string]bool{}
+	for _, md := range objects.MachineDeployments {
+		surge[md.Name] = surges(md)
+	}
+	pools := map[string]*preflight.Pool{}
+	for _, m := range objects.Machines {
+		if capi.IsControlPlane(m) || m.Status.NodeRef.Name == "" || m.DeletionTimestamp != nil {
+			continue
+		}
+		group := m.Labels[clusterv1.MachineDeploymentNameLabel]
+		if pools[group] == nil {
+			name := "MachineDeployment " + group
+			if group == "" {
+				name = "Machines without a MachineDeployment"
+			}
+			pools[group] = &preflight.Pool{Name: name, Surge: surge[group]}
+		}
+		pools[group].Nodes = append(pools[group].Nodes, m.Status.NodeRef.Name)
+	}
+	sorted := make([]preflight.Pool, 0, len(pools))
+	for _, p := range pools {
+		slices.Sort(p.Nodes)
+		sorted = append(sorted, *p)
+	}
+	slices.SortFunc(sorted, func(a, b preflight.Pool) int { return cmp.Compare(a.Name, b.Name) })
+	return sorted
+}
+
+// surges reports whether a rollout adds a machine before it removes one. The default of maxSurge is 1.
+func surges(md *clusterv1.MachineDeployment) bool {
+	strategy := md.Spec.Rollout.Strategy
+	if strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType {
+		return false
+	}
+	if strategy.RollingUpdate.MaxSurge == nil {
+		return true
+	}
+	replicas := int32(1)
+	if md.Spec.Replicas != nil {
+		replicas = *md.Spec.Replicas
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(strategy.RollingUpdate.MaxSurge, int(replicas), true)
+	return err == nil && n > 0
+}

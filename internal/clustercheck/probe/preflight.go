@@ -1,0 +1,218 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/internal/workload"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// PreflightOptions say what is checked before an upgrade. Remote, Requested, Upgrade, Timeout and Now are required.
+type PreflightOptions struct {
+	Remote Remote
+	// Requested returns the APIs that the API server has seen requests for and that a later minor removes.
+	Requested func(context.Context) ([]gate.API, error)
+	Upgrade   preflight.Upgrade
+	// Version is what the control plane object asks for; zero if it is not known.
+	Version  version.Version
+	Machines []*clusterv1.Machine
+	// Pools are the groups of worker Nodes.
+	Pools []preflight.Pool
+	// EtcdProblem is what the control plane object reports of etcd; empty if that is nothing.
+	EtcdProblem string
+	// Stored are certificates of the management cluster, and StoredUnread why some could not be read.
+	Stored       []workload.Certificate
+	StoredUnread string
+	// Manifests are given objects, and nil if none were given.
+	Manifests []preflight.Manifest
+	// Timeout bounds each check, and CertificateDays is how many whole days certificates must have left.
+	Timeout         time.Duration
+	CertificateDays int
+	Now             time.Time
+}
+
+// scout is one preflight.
+type scout struct {
+	*prober
+
+	o PreflightOptions
+}
+
+// Preflight makes the checks of package preflight, one after another. It changes nothing in the cluster. What cannot be
+// read is NotChecked. The error is that of ctx.
+func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding, error) {
+	s := scout{&prober{Options: Options{
+		Remote: o.Remote, Version: o.Version, Machines: o.Machines,
+		Timeout: o.Timeout, CertificateDays: o.CertificateDays, Now: o.Now,
+	}}, o}
+	nodes, unread := s.readNodes(ctx)
+	if unread != nil && !isAnswer(unread) {
+		s.findings = clustercheck.Unreachable(fmt.Sprint(unread), preflight.IDs()[1:]...)
+		s.manifests()
+		return s.findings, context.Cause(ctx)
+	}
+	s.tryAPI(ctx, nodes, clustercheck.APIDiscovery, s.discover)
+	ready, unready := s.readReady(ctx)
+	s.judge(preflight.APIServerReady, unready, func() []clustercheck.Finding { return preflight.CheckReady(ready) })
+	pods, unlisted := s.readPods(ctx)
+	s.etcd(ready, unready, pods.etcd, unlisted)
+	s.judge(clustercheck.Nodes, unread, func() []clustercheck.Finding {
+		return []clustercheck.Finding{clustercheck.CheckNodes(nodes, o.Machines)}
+	})
+	s.judge(preflight.VersionSkew, unread, func() []clustercheck.Finding { return preflight.CheckSkew(o.Upgrade, nodes) })
+	s.removedAPIs(ctx)
+	bundles := s.webhooks(ctx)
+	s.budgets(ctx, pods.all, unlisted)
+	s.certificates(ctx, bundles)
+	s.judge(preflight.RoomForDrains, firstOf(unread, unlisted), func() []clustercheck.Finding {
+		return preflight.CheckRoom(o.Pools, nodes, pods.all)
+	})
+	return s.findings, context.Cause(ctx)
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge adds what a check finds, or that its facts could not be read.
+func (s scout) judge(id clustercheck.ID, unread error, check func() []clustercheck.Finding) {
+	if unread != nil {
+		f := clustercheck.Skip(id, "%v", unread)
+		f.Fix = "look at the rights of the kubeconfig's user, and at the API server"
+		s.add(f)
+		return
+	}
+	for _, f := range check() {
+		s.add(f)
+	}
+}
+
+// within bounds the reading of one check, and says in its error what was read.
+func (s scout) within(ctx context.Context, what string, read func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	if err := read(ctx); err != nil {
+		return fmt.Errorf("reading %s: %w", what, err)
+	}
+	return nil
+}
+
+// readReady asks the API server for its own checks. It answers 500 if one of them fails.
+func (s scout) readReady(ctx context.Context) (ready preflight.Ready, err error) {
+	err = s.within(ctx, "/readyz", func(ctx context.Context) error {
+		answer, err := s.Remote.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx)
+		if ready = preflight.ParseReady(string(answer)); len(ready) > 0 {
+			return nil
+		}
+		return err
+	})
+	return ready, err
+}
+
+const (
+	// podsPerPage keeps a page below the bound of an answer, with Pods of 80 KiB.
+	podsPerPage = 200
+	// maxPods is more than Kubernetes supports in a cluster, as are maxObjects of a kind.
+	maxPods, maxObjects = 200_000, 100_000
+	// maxPodBytes bounds what is kept of all Pods: 600 bytes each of 200,000, and more.
+	maxPodBytes = 128 << 20
+)
+
+// podFacts are what counts of all Pods.
+type podFacts struct {
+	all  []preflight.Workload
+	etcd []preflight.EtcdPod
+}
+
+func (s scout) readPods(ctx context.Context) (facts podFacts, err error) {
+	isEtcd := labels.SelectorFromSet(labels.Set{"component": "etcd", "tier": "control-plane"})
+	kept := 0
+	err = s.within(ctx, "Pods", func(ctx context.Context) error {
+		return eachPage(ctx, podsPerPage, maxPods, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
+			page, err := s.Remote.CoreV1().Pods("").List(ctx, o)
+			if err != nil {
+				return nil, 0, err
+			}
+			for i := range page.Items {
+				pod := &page.Items[i]
+				if kept += keptBytes(pod); kept > maxPodBytes {
+					return nil, 0, fmt.Errorf("their labels and scheduling rules have more than %d MiB", maxPodBytes>>20)
+				}
+				if w, ok := preflight.NewWorkload(pod); ok {
+					facts.all = append(facts.all, w)
+				}
+				if pod.Namespace == metav1.NamespaceSystem && isEtcd.Matches(labels.Set(pod.Labels)) {
+					facts.etcd = append(facts.etcd, preflight.EtcdPod{Name: pod.Name, Ready: isReady(pod)})
+				}
+			}
+			return page, len(page.Items), nil
+		})
+	})
+	return facts, err
+}
+
+// keptBytes is about how much preflight.NewWorkload keeps of a Pod.
+func keptBytes(pod *corev1.Pod) int {
+	meta := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels}
+	spec := corev1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations, Affinity: pod.Spec.Affinity}
+	return meta.Size() + spec.Size()
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (s scout) etcd(ready preflight.Ready, unready error, pods []preflight.EtcdPod, unlisted error) {
+	facts := preflight.Etcd{Ready: ready, Pods: pods, Problem: s.o.EtcdProblem}
+	if unlisted != nil {
+		facts.PodsUnread = text.Bound(fmt.Sprint(unlisted), maxMessageBytes)
+	}
+	s.judge(preflight.EtcdHealthy, unready, func() []clustercheck.Finding { return preflight.CheckEtcd(facts) })
+}
+
+// certificates judges those that a connection shows, that the management cluster stores, and that webhooks trust.
+func (s scout) certificates(ctx context.Context, bundles []workload.Certificate) {
+	var shown []workload.Certificate
+	err := s.within(ctx, "certificates", func(ctx context.Context) (err error) {
+		shown, err = s.Remote.Certificates(ctx)
+		return err
+	})
+	s.judge(clustercheck.Certificates, err, func() []clustercheck.Finding {
+		found := clustercheck.MachineCertificates(s.Machines)
+		for _, c := range slices.Concat(shown, s.o.Stored, bundles) {
+			found = append(found, clustercheck.Certificate{Name: c.Name, NotAfter: c.NotAfter})
+		}
+		findings := []clustercheck.Finding{clustercheck.CheckCertificates(found, s.CertificateDays, s.Now)}
+		if s.o.StoredUnread != "" {
+			findings = append(findings, clustercheck.Skip(clustercheck.Certificates, "%s", s.o.StoredUnread))
+		}
+		return findings
+	})
+}
+
+func (s scout) manifests() {
+	if s.o.Manifests != nil {
+		s.judge(preflight.RemovedAPIsInManifests, nil, func() []clustercheck.Finding {
+			return preflight.CheckManifests(s.o.Upgrade, s.o.Manifests)
+		})
+	}
+}

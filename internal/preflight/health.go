@@ -1,0 +1,130 @@
+package preflight
+
+import (
+	"bufio"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Ready is what /readyz?verbose answers: the names of checks, and whether they pass.
+type Ready map[string]bool
+
+// maxReadyNameBytes bounds the name of a check of /readyz.
+const maxReadyNameBytes = 80
+
+// ParseReady reads an answer such as "[+]ping ok\n[-]etcd failed: reason withheld".
+func ParseReady(answer string) Ready {
+	ready := Ready{}
+	lines := bufio.NewScanner(strings.NewReader(answer))
+	for lines.Scan() {
+		line := lines.Text()
+		for prefix, passed := range map[string]bool{"[+]": true, "[-]": false} {
+			if rest, ok := strings.CutPrefix(line, prefix); ok {
+				name, _, _ := strings.Cut(rest, " ")
+				ready[text.Bound(name, maxReadyNameBytes)] = passed
+			}
+		}
+	}
+	return ready
+}
+
+// failing returns the names of checks that do not pass and that keep accepts, sorted.
+func (r Ready) failing(keep func(name string) bool) []string {
+	var names []string
+	for name, passed := range r {
+		if !passed && keep(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isEtcd reports whether a check of /readyz is about etcd: etcd, etcd-readiness.
+func isEtcd(name string) bool { return strings.HasPrefix(name, "etcd") }
+
+// CheckReady judges an API server by its own checks. Those of etcd are left to CheckEtcd.
+func CheckReady(ready Ready) []clustercheck.Finding {
+	r := report{id: APIServerReady}
+	if failing := ready.failing(func(name string) bool { return !isEtcd(name) }); len(failing) > 0 {
+		r.fail("", "look at the logs of the kube-apiserver", "checks of /readyz that fail: %s", text.JoinSome(failing, shown, ", "))
+	}
+	if len(ready) == 0 {
+		r.add(clustercheck.NotChecked, "", "", "/readyz?verbose names no checks; is this an API server of Kubernetes?")
+	}
+	return r.finish("%s of /readyz pass", text.Count(len(ready), "check"))
+}
+
+// Etcd is what is known of etcd.
+type Etcd struct {
+	Ready Ready
+	// Pods are the Pods of etcd in kube-system, and PodsUnread why they could not be read.
+	Pods       []EtcdPod
+	PodsUnread string
+	// Problem is what the control plane object reports; empty if that is nothing.
+	Problem string
+}
+
+// EtcdPod is a static Pod of etcd.
+type EtcdPod struct {
+	Name  string
+	Ready bool
+}
+
+// CheckEtcd judges etcd. Its members are never asked themselves.
+func CheckEtcd(e Etcd) []clustercheck.Finding {
+	const fix = "restore every member before the upgrade: each control plane machine that is replaced takes one away"
+	r := report{id: EtcdHealthy}
+	if failing := e.Ready.failing(isEtcd); len(failing) > 0 {
+		r.fail("the API server", fix, "it cannot use etcd: %s", strings.Join(failing, ", "))
+	}
+	if e.Problem != "" {
+		r.fail("the control plane object", fix, "%s", e.Problem)
+	}
+	for _, p := range e.Pods {
+		if !p.Ready {
+			r.fail(named("Pod", systemSpace, p.Name), fix, "it is not Ready")
+		}
+	}
+	if e.PodsUnread != "" {
+		r.add(clustercheck.NotChecked, "Pods of etcd", "", "%s", e.PodsUnread)
+	}
+	seen := false
+	for name := range e.Ready {
+		seen = seen || isEtcd(name)
+	}
+	if !seen && len(e.Pods) == 0 && len(r.found) == 0 {
+		r.add(clustercheck.NotChecked, "", "", "neither /readyz nor a Pod in %s shows etcd", systemSpace)
+	}
+	pods := text.Count(len(e.Pods), "Pod") + " of etcd Ready"
+	if len(e.Pods) == 0 {
+		pods = "its Pods are not visible here"
+	}
+	return r.finish("the API server reaches etcd; %s", pods)
+}
+
+// CheckSkew finds kubelets that cannot stay beside the control plane, now or at its next minor.
+func CheckSkew(u Upgrade, nodes []corev1.Node) []clustercheck.Finding {
+	r := report{id: VersionSkew}
+	skew, now := version.KubernetesSkew(), u.From.Minor()
+	for i := range nodes {
+		subject, kubelet := named("Node", "", nodes[i].Name), text.Bound(nodes[i].Status.NodeInfo.KubeletVersion, maxNameBytes)
+		runs, err := version.Parse(kubelet)
+		switch {
+		case err != nil:
+			r.add(clustercheck.NotChecked, subject, "", "its kubelet reports the version %q, which cannot be read", kubelet)
+		case !skew.Allows(runs.Minor(), now):
+			r.fail(subject, "upgrade or replace it first", "its kubelet runs %s, which is not supported beside a control plane at %s", kubelet, u.From)
+		case now.Before(u.To.Minor()) && !skew.Allows(runs.Minor(), now.Next()):
+			r.warn(subject, "let the upgrade stop for workers first (`windlass plan` shows where), or upgrade it now",
+				"its kubelet runs %s, which is not supported beside a control plane at %s, its next minor", kubelet, now.Next())
+		}
+	}
+	return r.finish("%s within the version skew policy", text.CountAre(len(nodes), "Node"))
+}

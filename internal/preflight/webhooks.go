@@ -1,0 +1,217 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/text"
+)
+
+// Webhook is what counts of a validating or mutating webhook.
+type Webhook struct {
+	// Kind is that of the configuration, Configuration its name, and Name that of the webhook in it.
+	Kind, Configuration, Name string
+	// FailurePolicy nil means Fail, and MatchPolicy nil means Equivalent, as in the API.
+	FailurePolicy     *admissionregistrationv1.FailurePolicyType
+	MatchPolicy       *admissionregistrationv1.MatchPolicyType
+	Rules             []admissionregistrationv1.RuleWithOperations
+	NamespaceSelector *metav1.LabelSelector
+	ObjectSelector    *metav1.LabelSelector
+	// Conditional says that CEL match conditions may exempt requests; they are not evaluated.
+	Conditional bool
+	// Service is where the webhook is called, empty for a URL.
+	Service types.NamespacedName
+}
+
+func (w Webhook) subject() string {
+	return named(w.Kind, "", w.Configuration) + ", webhook " + text.Bound(w.Name, maxNameBytes)
+}
+
+// MustAnswer reports whether requests are refused that the webhook does not answer.
+func (w Webhook) MustAnswer() bool {
+	return w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail
+}
+
+// Backend is what is behind the Service of a webhook.
+type Backend struct {
+	// Missing says that the Service does not exist.
+	Missing bool
+	// Ready is how many endpoints are ready, and Nodes on how many Nodes these are.
+	Ready, Nodes int
+}
+
+// request is one that an upgrade makes.
+type request struct {
+	what, group, version, resource, subresource string
+	// namespace is empty for cluster-scoped objects, and anyNamespace for all namespaces.
+	namespace string
+	operation admissionregistrationv1.OperationType
+}
+
+const (
+	anyNamespace = "*"
+	systemSpace  = metav1.NamespaceSystem
+)
+
+// requests are those of kubeadm, of Cluster API's control plane provider, of kubelets that join, and of
+// drains.
+var requests = []request{
+	{"updates of Nodes", "", "v1", "nodes", "", "", admissionregistrationv1.Update},
+	{"new Nodes", "", "v1", "nodes", "", "", admissionregistrationv1.Create},
+	{"the status of Nodes", "", "v1", "nodes", "status", "", admissionregistrationv1.Update},
+	{"certificates of kubelets", "certificates.k8s.io", "v1", "certificatesigningrequests", "", "", admissionregistrationv1.Create},
+	{"heartbeats of Nodes", "coordination.k8s.io", "v1", "leases", "", "kube-node-lease", admissionregistrationv1.Update},
+	{"leader elections of the control plane", "coordination.k8s.io", "v1", "leases", "", systemSpace, admissionregistrationv1.Update},
+	{"the ConfigMaps of kubeadm, kube-proxy and CoreDNS", "", "v1", "configmaps", "", systemSpace, admissionregistrationv1.Update},
+	{"the DaemonSet of kube-proxy", "apps", "v1", "daemonsets", "", systemSpace, admissionregistrationv1.Update},
+	{"the Deployment of CoreDNS", "apps", "v1", "deployments", "", systemSpace, admissionregistrationv1.Update},
+	{"Pods of the system on new Nodes", "", "v1", "pods", "", systemSpace, admissionregistrationv1.Create},
+	{"evictions", "", "v1", "pods", "eviction", anyNamespace, admissionregistrationv1.Create},
+}
+
+// ownPods is the request that brings back a webhook's own Pods.
+func ownPods(w Webhook) request {
+	return request{"its own Pods", "", "v1", "pods", "", w.Service.Namespace, admissionregistrationv1.Create}
+}
+
+// matches reports whether a webhook may be called for a request. Selectors of objects and match
+// conditions count as matching. spaces are the labels of namespaces; one that is missing counts as
+// matching.
+func (w Webhook) matches(r request, spaces map[string]labels.Set) bool {
+	if !slices.ContainsFunc(w.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		exact := w.MatchPolicy != nil && *w.MatchPolicy == admissionregistrationv1.Exact
+		return ruleMatches(rule, r, exact)
+	}) {
+		return false
+	}
+	known, ok := spaces[r.namespace]
+	if !ok || w.NamespaceSelector == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
+	return err != nil || selector.Matches(known)
+}
+
+// ruleMatches is the rule of the API server's predicates. Under the policy Equivalent another version
+// of the resource matches, too.
+func ruleMatches(rule admissionregistrationv1.RuleWithOperations, r request, exact bool) bool {
+	has := func(items []string, item string) bool {
+		return slices.Contains(items, "*") || slices.Contains(items, item)
+	}
+	operation := slices.Contains(rule.Operations, admissionregistrationv1.OperationAll) ||
+		slices.Contains(rule.Operations, r.operation)
+	return operation && inScope(rule.Scope, r) && has(rule.APIGroups, r.group) && (!exact || has(rule.APIVersions, r.version)) &&
+		slices.ContainsFunc(rule.Resources, func(s string) bool {
+			resource, sub, _ := strings.Cut(s, "/")
+			return (resource == "*" || resource == r.resource) && (sub == "*" || sub == r.subresource)
+		})
+}
+
+func inScope(scope *admissionregistrationv1.ScopeType, r request) bool {
+	if scope == nil || *scope == admissionregistrationv1.AllScopes {
+		return true
+	}
+	return (*scope == admissionregistrationv1.ClusterScope) == (r.namespace == "")
+}
+
+// needed returns the requests of an upgrade that a webhook may refuse.
+func (w Webhook) needed(spaces map[string]labels.Set) []request {
+	if !w.MustAnswer() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(requests), func(r request) bool { return !w.matches(r, spaces) })
+}
+
+// Needed reports whether an upgrade makes requests that a webhook may refuse.
+func (w Webhook) Needed(spaces map[string]labels.Set) bool { return len(w.needed(spaces)) > 0 }
+
+// CheckBackends finds webhooks that an upgrade needs and that do not answer, or not while a Node is
+// drained. A backend that is missing in backends was not read.
+func CheckBackends(webhooks []Webhook, backends map[types.NamespacedName]Backend, spaces map[string]labels.Set) []clustercheck.Finding {
+	r := report{id: WebhookBackends}
+	checked := 0
+	for _, w := range webhooks {
+		needed := w.needed(spaces)
+		if len(needed) == 0 {
+			continue
+		}
+		checked++
+		checkBackend(&r, w, backends, needed, w.matches(ownPods(w), spaces))
+	}
+	return r.finish("%s that an upgrade calls checked: each can answer while one Node is drained", text.Count(checked, "webhook"))
+}
+
+func checkBackend(r *report, w Webhook, backends map[types.NamespacedName]Backend, needed []request, own bool) {
+	service := named("Service", w.Service.Namespace, w.Service.Name)
+	refused := "its failurePolicy is Fail, so the API server then refuses " + describe(needed) + w.doubt()
+	b, known := backends[w.Service]
+	switch {
+	case w.Service.Name == "":
+		r.warn(w.subject(), "make sure that it answers during the whole upgrade, or set failurePolicy Ignore",
+			"it is called by a URL, which is not checked; %s", refused)
+	case !known:
+		r.add(clustercheck.NotChecked, w.subject(), "", "the endpoints of %s could not be read", service)
+	case b.Missing:
+		r.fail(w.subject(), "install the webhook's program again, or delete the configuration",
+			"%s does not exist; %s", service, refused)
+	case b.Ready == 0:
+		r.fail(w.subject(), "look at the Pods behind this Service: `kubectl get endpointslices -n "+w.Service.Namespace+"`",
+			"no endpoint of %s is ready; %s", service, refused)
+	case b.Nodes == 1 && own:
+		r.fail(w.subject(), "run replicas on two Nodes, and exempt namespace "+w.Service.Namespace+" in namespaceSelector",
+			"%s has %s, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back; %s",
+			service, text.Count(b.Ready, "endpoint"), refused)
+	case b.Nodes == 1:
+		r.warn(w.subject(), "run replicas on two Nodes, with a PodDisruptionBudget",
+			"%s has %s, on one Node, and nothing answers while it is drained; %s",
+			service, text.Count(b.Ready, "endpoint"), refused)
+	}
+}
+
+// doubt says why a webhook may leave some requests alone after all.
+func (w Webhook) doubt() string {
+	if w.Conditional || w.ObjectSelector != nil && len(w.ObjectSelector.MatchLabels)+len(w.ObjectSelector.MatchExpressions) > 0 {
+		return " (as far as its objectSelector and matchConditions select them, which is not evaluated)"
+	}
+	return ""
+}
+
+// describe names requests.
+func describe(requests []request) string {
+	words := make([]string, 0, len(requests))
+	for _, r := range requests {
+		words = append(words, r.what)
+	}
+	return text.JoinSome(words, shown, ", ")
+}
+
+// shown is how many items a message names.
+const shown = 3
+
+// CheckScope finds webhooks that must answer for objects in kube-system or for Nodes.
+func CheckScope(webhooks []Webhook, spaces map[string]labels.Set) []clustercheck.Finding {
+	r := report{id: WebhookScope}
+	for _, w := range webhooks {
+		system := slices.DeleteFunc(w.needed(spaces), func(q request) bool { return q.namespace == anyNamespace })
+		if len(system) == 0 {
+			continue
+		}
+		fix := fmt.Sprintf("exempt it: namespaceSelector {matchExpressions: [{key: %s, operator: NotIn, values: [%s]}]}",
+			corev1NameLabel, systemSpace)
+		if !slices.ContainsFunc(system, func(q request) bool { return q.namespace != "" }) {
+			fix = "take these resources out of its rules, or set failurePolicy Ignore"
+		}
+		r.warn(w.subject(), fix, "failurePolicy Fail: the cluster cannot repair itself while it does not answer, because it must admit %s%s",
+			describe(system), w.doubt())
+	}
+	return r.finish("no webhook with failurePolicy Fail must admit Nodes or objects of %s", systemSpace)
+}
+
+const corev1NameLabel = "kubernetes.io/metadata.name"

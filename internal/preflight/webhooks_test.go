@@ -1,0 +1,138 @@
+package preflight_test
+
+import (
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/preflight"
+)
+
+func ruleFor(group, resources string, operations ...admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{Operations: operations, Rule: admissionregistrationv1.Rule{
+		APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: strings.Fields(resources),
+	}}
+}
+
+// hook is a webhook for Pods of all namespaces, behind the Service ops/hook.
+func hook(edit func(*preflight.Webhook)) preflight.Webhook {
+	w := preflight.Webhook{
+		Kind: "ValidatingWebhookConfiguration", Configuration: "c", Name: "w", Service: types.NamespacedName{Namespace: "ops", Name: "hook"},
+		Rules: []admissionregistrationv1.RuleWithOperations{ruleFor("", "pods", admissionregistrationv1.Create)},
+	}
+	if edit != nil {
+		edit(&w)
+	}
+	return w
+}
+
+var spaces = map[string]labels.Set{
+	"kube-system":     {"kubernetes.io/metadata.name": "kube-system"},
+	"kube-node-lease": {"kubernetes.io/metadata.name": "kube-node-lease"},
+	"ops":             {"kubernetes.io/metadata.name": "ops"},
+}
+
+func except(names ...string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: names},
+	}}
+}
+
+const subject = "ValidatingWebhookConfiguration c, webhook w: "
+
+func TestCheckBackends(t *testing.T) {
+	t.Parallel()
+	const refuses = "; its failurePolicy is Fail, so the API server then refuses "
+	all := func(w *preflight.Webhook) {
+		w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor("*", "*/*", "*")}
+	}
+	tests := map[string]struct {
+		webhook preflight.Webhook
+		backend preflight.Backend
+		want    string
+	}{
+		"on two Nodes": {hook(nil), preflight.Backend{Ready: 2, Nodes: 2}, "Passed: 1 webhook that an upgrade calls checked: each can answer while one Node is drained"},
+		"missing":      {hook(nil), preflight.Backend{Missing: true}, "Failed: " + subject + "Service ops/hook does not exist" + refuses + "Pods of the system on new Nodes"},
+		"not ready":    {hook(nil), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses + "Pods of the system on new Nodes"},
+		"brings itself back": {hook(nil), preflight.Backend{Ready: 1, Nodes: 1}, "Failed: " + subject +
+			"Service ops/hook has 1 endpoint, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses + "Pods of the system on new Nodes"},
+		"two on one Node": {hook(func(w *preflight.Webhook) { w.NamespaceSelector = except("ops") }), preflight.Backend{Ready: 2, Nodes: 1},
+			"Warned: " + subject + "Service ops/hook has 2 endpoints, on one Node, and nothing answers while it is drained" + refuses + "Pods of the system on new Nodes"},
+		"a URL": {hook(func(w *preflight.Webhook) { w.Service = types.NamespacedName{} }), preflight.Backend{},
+			"Warned: " + subject + "it is called by a URL, which is not checked" + refuses + "Pods of the system on new Nodes"},
+		"everything": {hook(all), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses +
+			"updates of Nodes, new Nodes, the status of Nodes, and 8 more"},
+		"evictions": {hook(func(w *preflight.Webhook) {
+			w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor("", "pods/eviction", admissionregistrationv1.Create)}
+		}), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses + "evictions"},
+		"with an objectSelector": {hook(func(w *preflight.Webhook) {
+			w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		}), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses +
+			"Pods of the system on new Nodes (as far as its objectSelector and matchConditions select them, which is not evaluated)"},
+		"Ignore": {hook(func(w *preflight.Webhook) { w.FailurePolicy = new(admissionregistrationv1.Ignore) }), preflight.Backend{},
+			"Passed: 0 webhooks that an upgrade calls checked: each can answer while one Node is drained"},
+		"nothing that an upgrade does": {hook(func(w *preflight.Webhook) { w.NamespaceSelector = except("kube-system") }), preflight.Backend{},
+			"Passed: 0 webhooks that an upgrade calls checked: each can answer while one Node is drained"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backends := map[types.NamespacedName]preflight.Backend{{Namespace: "ops", Name: "hook"}: tt.backend}
+			expect(t, []string{tt.want}, sayBriefly(preflight.CheckBackends([]preflight.Webhook{tt.webhook}, backends, spaces)))
+		})
+	}
+	expect(t, []string{"NotChecked: " + subject + "the endpoints of Service ops/hook could not be read"},
+		sayBriefly(preflight.CheckBackends([]preflight.Webhook{hook(nil)}, nil, spaces)))
+}
+
+func TestCheckScope(t *testing.T) {
+	t.Parallel()
+	rule := func(group, resources string, operation admissionregistrationv1.OperationType) func(*preflight.Webhook) {
+		return func(w *preflight.Webhook) {
+			w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor(group, resources, operation)}
+		}
+	}
+	scoped := func(s admissionregistrationv1.ScopeType) func(*preflight.Webhook) {
+		return func(w *preflight.Webhook) {
+			rule("", "nodes pods", "*")(w)
+			w.Rules[0].Scope = new(s)
+		}
+	}
+	const passed = "Passed: no webhook with failurePolicy Fail must admit Nodes or objects of kube-system"
+	found := func(what string) string {
+		return "Warned: " + subject + "failurePolicy Fail: the cluster cannot repair itself while it does not answer, because it must admit " + what
+	}
+	tests := map[string]struct {
+		edit func(*preflight.Webhook)
+		want string
+	}{
+		"Pods":              {nil, found("Pods of the system on new Nodes")},
+		"exempt":            {func(w *preflight.Webhook) { w.NamespaceSelector = except("kube-system") }, passed},
+		"evictions":         {rule("", "pods/eviction", "*"), passed},
+		"Leases":            {rule("coordination.k8s.io", "leases", "*"), found("heartbeats of Nodes, leader elections of the control plane")},
+		"another operation": {rule("", "configmaps", admissionregistrationv1.Delete), passed},
+		"another group":     {rule("example.com", "pods", "*"), passed},
+		"cluster scope":     {scoped(admissionregistrationv1.ClusterScope), found("updates of Nodes, new Nodes")},
+		"namespaced scope":  {scoped(admissionregistrationv1.NamespacedScope), found("Pods of the system on new Nodes")},
+		"a subresource":     {rule("", "nodes/status", "*"), found("the status of Nodes")},
+		"all subresources":  {rule("", "nodes/*", "*"), found("updates of Nodes, new Nodes, the status of Nodes")},
+		"an old version":    {func(w *preflight.Webhook) { w.Rules[0].APIVersions = []string{"v1beta1"} }, found("Pods of the system on new Nodes")},
+		"an old version, exactly": {func(w *preflight.Webhook) {
+			w.Rules[0].APIVersions = []string{"v1beta1"}
+			w.MatchPolicy = new(admissionregistrationv1.Exact)
+		}, passed},
+		"a selector without sense": {func(w *preflight.Webhook) {
+			w.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}}}
+		}, found("Pods of the system on new Nodes")},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, []string{tt.want}, sayBriefly(preflight.CheckScope([]preflight.Webhook{hook(tt.edit)}, spaces)))
+		})
+	}
+}
