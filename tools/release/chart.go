@@ -339,19 +339,9 @@ func (m manifests) defaults(image, tag string) (chartDefaults, error) {
 
 // packChart returns the archive of a chart, as `helm package` names it. Unlike Helm's, it depends on the
 // files and the time alone.
-func packChart(files []file, created time.Time) (file, error) {
-	var version string
+func packChart(files []file, version string, created time.Time) (file, error) {
 	inside := make([]file, 0, len(files))
 	for _, f := range files {
-		if f.name == "Chart.yaml" {
-			var metadata struct {
-				Version string `json:"version"`
-			}
-			if err := yaml.Unmarshal(f.content, &metadata); err != nil {
-				return file{}, fmt.Errorf("reading Chart.yaml: %w", err)
-			}
-			version = metadata.Version
-		}
 		f.name = chartName + "/" + f.name
 		inside = append(inside, f)
 	}

@@ -35,9 +35,12 @@ func helmTemplate(t *testing.T, o options, namespace, values string) (map[string
 	if err != nil {
 		return nil, err
 	}
-	manifest := rendered.(*releasev1.Release).Manifest
+	manifest, ok := rendered.(*releasev1.Release)
+	if !ok {
+		t.Fatalf("helm renders a %T", rendered)
+	}
 	out := map[string]map[string]any{}
-	for document := range strings.SplitSeq(manifest, "\n---\n") {
+	for document := range strings.SplitSeq(manifest.Manifest, "\n---\n") {
 		object := map[string]any{}
 		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
 			t.Fatalf("%v in %s", err, document)

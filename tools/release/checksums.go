@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 )
 
 const (
@@ -74,20 +73,17 @@ func parseKey(content []byte) (*ecdsa.PrivateKey, error) {
 // signs that list. One signature covers all files.
 func writeChecksums(o options) error {
 	var list bytes.Buffer
+	written := os.DirFS(o.output)
 	// WalkDir visits in lexical order.
-	err := filepath.WalkDir(o.output, func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(written, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		content, err := os.ReadFile(path)
+		content, err := fs.ReadFile(written, path)
 		if err != nil {
 			return err
 		}
-		relative, err := filepath.Rel(o.output, path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&list, "%x  %s\n", sha256.Sum256(content), filepath.ToSlash(relative))
+		fmt.Fprintf(&list, "%x  %s\n", sha256.Sum256(content), path)
 		return nil
 	})
 	if err != nil {

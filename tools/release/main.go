@@ -26,10 +26,10 @@ const usage = `usage: release all|image|push [flags]
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout); err != nil {
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
-		stop()
 		os.Exit(1)
 	}
 }
@@ -97,12 +97,11 @@ func source(ctx context.Context, root, epoch string) (commit string, created tim
 }
 
 func git(ctx context.Context, root string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd := exec.CommandContext(ctx, "git", args...) //nolint:gosec // the arguments are constants of this file
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, failed.Stderr)
 		}
 		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)

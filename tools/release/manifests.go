@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -33,16 +33,12 @@ type manifests map[string][]byte
 
 func loadManifests(folder string) (manifests, error) {
 	m := manifests{}
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
+	source := os.DirFS(folder)
+	err := fs.WalkDir(source, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".yaml" {
 			return err
 		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(folder, path)
-		m[filepath.ToSlash(relative)] = content
+		m[name], err = fs.ReadFile(source, name)
 		return err
 	})
 	if err != nil {
@@ -54,20 +50,20 @@ func loadManifests(folder string) (manifests, error) {
 // build returns what kustomize builds in a folder after an edit of its kustomization.
 func (m manifests) build(folder string, edit func(*types.Kustomization)) (resmap.ResMap, error) {
 	memory := filesys.MakeFsInMemory()
-	for path, content := range m {
-		if path == folder+"/kustomization.yaml" {
+	for name, content := range m {
+		if name == folder+"/kustomization.yaml" {
 			var kustomization types.Kustomization
 			if err := kustomization.Unmarshal(content); err != nil {
-				return nil, fmt.Errorf("reading config/%s: %w", path, err)
+				return nil, fmt.Errorf("reading config/%s: %w", name, err)
 			}
 			edit(&kustomization)
 			var err error
 			if content, err = yaml.Marshal(kustomization); err != nil {
-				return nil, fmt.Errorf("editing config/%s: %w", path, err)
+				return nil, fmt.Errorf("editing config/%s: %w", name, err)
 			}
 		}
-		if err := memory.WriteFile("/config/"+path, content); err != nil {
-			return nil, fmt.Errorf("copying config/%s: %w", path, err)
+		if err := memory.WriteFile("/config/"+name, content); err != nil {
+			return nil, fmt.Errorf("copying config/%s: %w", name, err)
 		}
 	}
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(memory, "/config/"+folder)

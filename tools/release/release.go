@@ -49,37 +49,10 @@ var versionPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\
 
 // release writes all files of a release. What can be refused without compiling is refused first.
 func release(ctx context.Context, o options) error {
-	if !versionPattern.MatchString(o.version) {
-		return fmt.Errorf("the version %q is not vX.Y.Z. Fix: make release VERSION=v0.1.0", o.version)
-	}
-	if _, err := imageReference(o.image, o.version); err != nil {
-		return err
-	}
-	changelog, err := os.ReadFile(o.changelog)
-	if err != nil {
-		return fmt.Errorf("reading the changelog: %w", err)
-	}
-	notes, err := notesFor(string(changelog), o.version)
+	files, err := rendered(o)
 	if err != nil {
 		return err
 	}
-	manifests, err := loadManifests(filepath.Join(o.root, "config"))
-	if err != nil {
-		return err
-	}
-	files, err := manifests.clusterctl(o.image, o.version)
-	if err != nil {
-		return err
-	}
-	chart, err := manifests.chart(o.image, o.version)
-	if err != nil {
-		return err
-	}
-	packed, err := packChart(chart, o.created)
-	if err != nil {
-		return err
-	}
-	files = append(files, packed, file{name: "release-notes.md", content: []byte(notes)})
 	if err := releaseImage(ctx, o); err != nil {
 		return err
 	}
@@ -96,6 +69,41 @@ func release(ctx context.Context, o options) error {
 		}
 	}
 	return writeChecksums(o)
+}
+
+// rendered returns the files that do not depend on the binaries: notes, manifests and the chart.
+func rendered(o options) ([]file, error) {
+	if !versionPattern.MatchString(o.version) {
+		return nil, fmt.Errorf("the version %q is not vX.Y.Z. Fix: make release VERSION=v0.1.0", o.version)
+	}
+	if _, err := imageReference(o.image, o.version); err != nil {
+		return nil, err
+	}
+	changelog, err := os.ReadFile(o.changelog)
+	if err != nil {
+		return nil, fmt.Errorf("reading the changelog: %w", err)
+	}
+	notes, err := notesFor(string(changelog), o.version)
+	if err != nil {
+		return nil, err
+	}
+	manifests, err := loadManifests(filepath.Join(o.root, "config"))
+	if err != nil {
+		return nil, err
+	}
+	files, err := manifests.clusterctl(o.image, o.version)
+	if err != nil {
+		return nil, err
+	}
+	chart, err := manifests.chart(o.image, o.version)
+	if err != nil {
+		return nil, err
+	}
+	packed, err := packChart(chart, strings.TrimPrefix(o.version, "v"), o.created)
+	if err != nil {
+		return nil, err
+	}
+	return append(files, packed, file{name: "release-notes.md", content: []byte(notes)}), nil
 }
 
 // releaseImage replaces the output folder by the binaries and the image.
