@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,6 +91,12 @@ func TestClusterctl(t *testing.T) {
 				client.ComponentsOptions{TargetNamespace: c.namespace})
 			if err != nil {
 				t.Fatal(err)
+			}
+			page := string(read(t, "../../docs/how-to/install.md"))
+			for _, variable := range generated.Variables() {
+				if !strings.Contains(page, "| `"+variable+"` |") {
+					t.Errorf("docs/how-to/install.md does not explain %s", variable)
+				}
 			}
 			got := map[string]map[string]any{}
 			for _, object := range generated.Objs() {
