@@ -75,8 +75,8 @@ func TestClusterctl(t *testing.T) {
 			},
 		},
 	} {
+		// One after another: all clients of clusterctl in a process share one configuration.
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			path := filepath.Join(t.TempDir(), "clusterctl.yaml")
 			config := fmt.Sprintf("providers:\n- {name: windlass, type: RuntimeExtensionProvider, url: %s}\n%s",
 				filepath.Join(repository, components), c.variables)
