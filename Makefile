@@ -7,7 +7,7 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
-MODULES := . lab lab/parts tools/house test/differential test/prometheus lab/kube/minors
+MODULES := . lab lab/parts tools/house tools/release test/differential test/prometheus lab/kube/minors
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
@@ -56,6 +56,27 @@ host: build host-tools ## Start a Linux host with sshd on this machine, to try `
 build: ## Build bin/windlass and bin/windlass-lab.
 	go build -ldflags '$(LDFLAGS)' -o bin/windlass ./cmd/windlass
 	cd lab && go build -ldflags '$(LDFLAGS)' -o ../bin/windlass-lab ./cmd/windlass-lab
+
+##@ Release
+
+# What is released is written to dist/. docs/how-to/install.md has how to use it.
+# The image's name, with the registry and without a tag.
+IMAGE ?= windlass
+# A file with an ECDSA P-256 private key in PEM; or $$WINDLASS_RELEASE_KEY holds the key itself.
+KEY ?=
+RELEASE = go -C tools/release build -o $(CURDIR)/bin/release . && bin/release $(1) --version $(VERSION) --image $(IMAGE) $(if $(KEY),--key $(KEY))
+
+.PHONY: release
+release: ## Write VERSION=vX.Y.Z of IMAGE=REGISTRY/windlass to dist: binaries, image, SBOMs, manifests, chart, checksums signed with KEY=FILE.
+	$(call RELEASE,all)
+
+.PHONY: image
+image: ## Write the binaries and the image alone to dist, of any commit.
+	$(call RELEASE,image)
+
+.PHONY: push
+push: ## Push the image in dist to IMAGE=REGISTRY/windlass, with the tag VERSION.
+	$(call RELEASE,push)
 
 ##@ Test
 
@@ -109,7 +130,7 @@ define jobs
 @rm -rf bin/log; $(MAKE) --no-print-directory --jobs IN_ORDER=yes $(1) || .ci/failures
 endef
 LINT_JOBS := lint-root lint-lab lint-rest
-UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-rules differential
+UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential
 E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-seeds e2e-annotated e2e-devplane \
 	e2e-hosts trust kubelets
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
@@ -122,7 +143,7 @@ unit-root: $(call after,kubelets $(LINT_JOBS))
 # What needs processors, one job after another. What other jobs wait for comes first.
 trust: $(call after,e2e-chain e2e-inplace unit-root $(LINT_JOBS))
 unit-lab: $(call after,e2e-chain e2e-inplace unit-root trust $(LINT_JOBS))
-unit-parts unit-house unit-rules differential: $(call after,unit-lab)
+unit-parts unit-house unit-release unit-rules differential: $(call after,unit-lab)
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
 e2e-engine e2e-seeds: $(call after,e2e-chain e2e-inplace)
@@ -151,6 +172,8 @@ unit-house:
 # Alerts and dashboards, by Prometheus' own engine.
 unit-rules:
 	@$(LOW) env -C test/prometheus $(UNIT) ./...
+unit-release:
+	@$(LOW) env -C tools/release $(UNIT) ./...
 differential: ## Show where upstream differs, by class.
 	@$(LOW) env -C test/differential $(UNIT) -v ./...
 
@@ -240,6 +263,7 @@ conformance-mutants: ## Remove each requirement of docs/conformance.md from the 
 test-long: fuzz mutants conformance-mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
 	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
+	cd tools/release && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run TestReproducible .
 	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
 
 # The commit that `make house` compares with.
@@ -283,7 +307,7 @@ lint-lab:
 # Without lab/kube/minors: one small program on top of all of a kubelet, which the linter would load
 # whole, for minutes.
 lint-rest:
-	@$(LOW) bash -ec 'for module in lab/parts tools/house test/differential test/prometheus; do \
+	@$(LOW) bash -ec 'for module in lab/parts tools/house tools/release test/differential test/prometheus; do \
 		echo "$$module"; (cd "$$module"; $(LINT)); done'
 
 # What .ci/run runs when everything is built.
@@ -307,4 +331,4 @@ clean: ## Remove what was built and the dev plane's state. Go's caches stay.
 	@for state in lab demo; do \
 		if [ -d ".windlass/$$state" ]; then (cd lab && go run ./cmd/windlass-lab down --state-dir "../.windlass/$$state"); fi; \
 	done
-	rm -rf bin .windlass
+	rm -rf bin dist .windlass

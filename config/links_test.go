@@ -21,7 +21,7 @@ func TestLinks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && path != ".." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin") {
+		if entry.IsDir() && path != ".." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin" || entry.Name() == "dist") {
 			return filepath.SkipDir
 		}
 		if filepath.Ext(path) != ".md" {

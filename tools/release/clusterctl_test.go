@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	operatorv1 "sigs.k8s.io/cluster-api-operator/api/v1alpha2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
+)
+
+// builtBy returns what kustomize builds of the extension after an edit.
+func builtBy(t *testing.T, edit func(*types.Kustomization)) map[string]map[string]any {
+	t.Helper()
+	m, err := loadManifests("../../config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := m.build(extensionFolder, func(k *types.Kustomization) {
+		withImage(types.Image{NewName: testImage, NewTag: testVersion})(k)
+		edit(k)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := objects(built)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]any{}
+	for key, object := range all {
+		out[key] = object.Object
+	}
+	return out
+}
+
+func inNamespace(name string) func(*types.Kustomization) {
+	return func(k *types.Kustomization) { k.Namespace = name }
+}
+
+// TestClusterctl is `clusterctl generate provider --runtime-extension windlass` of a repository on disk.
+func TestClusterctl(t *testing.T) {
+	t.Parallel()
+	o := released(t)
+	repository := filepath.Join(t.TempDir(), "runtime-extension-windlass", testVersion)
+	if err := os.MkdirAll(repository, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const components = "runtime-extension-components.yaml"
+	for _, name := range []string{components, "metadata.yaml"} {
+		if err := os.WriteFile(filepath.Join(repository, name), read(t, o.output, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		variables string
+		namespace string
+		edit      func(*types.Kustomization)
+	}{
+		"defaults":          {edit: func(*types.Kustomization) {}},
+		"another namespace": {namespace: "elsewhere", edit: inNamespace("elsewhere")},
+		"variables": {
+			variables: "WINDLASS_REPLICAS: \"3\"\nWINDLASS_LOG_FORMAT: text\n",
+			edit: func(k *types.Kustomization) {
+				k.Replicas = append(k.Replicas, types.Replica{Name: deployment, Count: 3})
+				k.Patches = append(k.Patches, patchArg(t, "--log-format=json", "--log-format=text"))
+			},
+		},
+	} {
+		// One after another: all clients of clusterctl in a process share one configuration.
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "clusterctl.yaml")
+			config := fmt.Sprintf("providers:\n- {name: windlass, type: RuntimeExtensionProvider, url: %s}\n%s",
+				filepath.Join(repository, components), c.variables)
+			if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			clusterctl, err := client.New(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			generated, err := clusterctl.GenerateProvider(t.Context(), "windlass:"+testVersion, clusterctlv1.RuntimeExtensionProviderType,
+				client.ComponentsOptions{TargetNamespace: c.namespace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			page := string(read(t, "../../docs/how-to/install.md"))
+			for _, variable := range generated.Variables() {
+				if !strings.Contains(page, "| `"+variable+"` |") {
+					t.Errorf("docs/how-to/install.md does not explain %s", variable)
+				}
+			}
+			got := map[string]map[string]any{}
+			for _, object := range generated.Objs() {
+				// What encoding a typed object adds, which means nothing to an API server.
+				delete(object.Object, "status")
+				if strategy, _, _ := unstructured.NestedMap(object.Object, "spec", "strategy"); len(strategy) == 0 {
+					unstructured.RemoveNestedField(object.Object, "spec", "strategy")
+				}
+				got[object.GetKind()+" "+object.GetName()] = object.Object
+			}
+			want := builtBy(t, c.edit)
+			asClusterctl(want, generated.TargetNamespace())
+			if diff := cmp.Diff(normal(t, want), normal(t, got)); diff != "" {
+				t.Errorf("clusterctl generates (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// asClusterctl changes objects as clusterctl does. It labels them all. It takes the kinds that it does
+// not know for namespaced ones; the API server drops such a namespace. It leaves the namespaces inside
+// of an ExtensionConfig unchanged, which the extension corrects when it runs.
+func asClusterctl(all map[string]map[string]any, namespace string) {
+	for _, content := range all {
+		object := unstructured.Unstructured{Object: content}
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[clusterctlv1.ClusterctlLabel], labels[clusterv1.ProviderNameLabel] = "", "runtime-extension-windlass"
+		object.SetLabels(labels)
+		switch object.GetKind() {
+		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+			object.SetNamespace(namespace)
+		case "ExtensionConfig":
+			object.SetNamespace(namespace)
+			object.SetAnnotations(map[string]string{"runtime.cluster.x-k8s.io/inject-ca-from-secret": "windlass-system/windlass-extension-tls"})
+			if err := unstructured.SetNestedField(content, "windlass-system", "spec", "clientConfig", "service", "namespace"); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
+
+// TestOperatorSample: the sample is one that the Cluster API Operator's API server would accept, and it
+// names the container that the components have.
+func TestOperatorSample(t *testing.T) {
+	t.Parallel()
+	var sample operatorv1.RuntimeExtensionProvider
+	if err := yaml.UnmarshalStrict(read(t, "../../config/samples/runtimeextensionprovider.yaml"), &sample); err != nil {
+		t.Fatal(err)
+	}
+	if sample.GroupVersionKind() != operatorv1.GroupVersion.WithKind("RuntimeExtensionProvider") {
+		t.Errorf("the sample is a %s", sample.GroupVersionKind())
+	}
+	fetch := sample.Spec.FetchConfig
+	if fetch == nil || fetch.Selector == nil || fetch.URL != "" || fetch.OCI != "" {
+		t.Errorf("the operator fetches by %+v", fetch)
+	}
+	objects := builtBy(t, func(*types.Kustomization) {})
+	_, container, err := podOf(&unstructured.Unstructured{Object: objects["Deployment "+deployment]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range sample.Spec.Deployment.Containers {
+		if c.Name != container["name"] {
+			t.Errorf("the sample changes the container %s, the Deployment has %s", c.Name, container["name"])
+		}
+	}
+	if namespace := objects["Namespace "+sample.Namespace]; namespace == nil {
+		t.Errorf("the sample installs into %s", sample.Namespace)
+	}
+}
