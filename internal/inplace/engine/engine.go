@@ -37,6 +37,9 @@ type Options struct {
 	Events events.EventRecorder
 	// Prefix begins the keys of annotations that ask for upgrades in place; empty means the default.
 	Prefix string
+	// WatchFilter is the value of the label clusterv1.WatchLabel of objects that the Engine looks for by itself; empty
+	// means all. It serves hooks about all objects.
+	WatchFilter string
 }
 
 // Engine serves Cluster API's hooks, and upgrades the machines and groups that annotations name. It is
