@@ -88,7 +88,7 @@ func New(config *rest.Config, namespace, name string, times Times) (*Lock, error
 	if err != nil {
 		return nil, fmt.Errorf("naming this replica: %w", err)
 	}
-	config = rest.AddUserAgent(config, "leader-election")
+	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	config.Timeout = 0 // It would end watches. Every other request has a timeout of its own.
 	client, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
