@@ -47,7 +47,7 @@ func (o *options) addLeaderFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&l.Enabled, "leader-elect", l.Enabled, "reconcile on one of several replicas at a time, the others waiting; the lease is that of capi-controller-manager, in the pod's namespace, so this works in a pod only")
 	fs.DurationVar(&l.LeaseDuration, "leader-elect-lease-duration", l.LeaseDuration, "how long the others wait for a leader that is silent")
 	fs.DurationVar(&l.RenewDeadline, "leader-elect-renew-deadline", l.RenewDeadline, "how long the leader tries to renew its lease before it gives up")
-	fs.DurationVar(&l.RetryPeriod, "leader-elect-retry-period", l.RetryPeriod, "how long to wait between two attempts")
+	fs.DurationVar(&l.RetryPeriod, "leader-elect-retry-period", l.RetryPeriod, "how often the leader renews its lease")
 }
 
 func (o *options) addReconcilingFlags(fs *pflag.FlagSet) {
