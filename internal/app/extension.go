@@ -66,6 +66,9 @@ type ExtensionOptions struct {
 	NoGates bool
 	// InPlaceUpgrades are those that annotations ask for.
 	InPlaceUpgrades InPlaceUpgrades
+	// NoShared leaves the statuses of UpgradeGraphs, Updaters and UpdatePolicies, and the guard's scope, to another
+	// process. Of all processes of a management cluster, exactly one does them.
+	NoShared bool
 	// Held returns nil while no other replica can lead. Without, hooks and guard refuse requests. Nil
 	// means that one replica runs.
 	Held func() error
@@ -164,7 +167,7 @@ func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceU
 		Metrics: updates,
 		Client:  c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
 		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
-		Prefix: o.prefix(),
+		Prefix: o.prefix(), WatchFilter: o.WatchFilter,
 	})
 }
 
@@ -212,29 +215,12 @@ func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
 	})}, nil
 }
 
-// addControllers adds those that keep the status of our objects.
-func addControllers(
-	mgr manager.Manager, c clients, updaters *updaterPool, engine *engine.Engine, o ExtensionOptions,
-) error {
-	graphs := &controllers.UpgradeGraphReconciler{Client: c.cached, Now: time.Now}
-	if err := graphs.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	if !o.NoGates {
-		gates := &controllers.UpgradeGateReconciler{Client: c.cached, Now: time.Now}
-		if err := gates.SetupWithManager(mgr); err != nil {
+// addControllers adds those that keep the status of our objects, and the sweeper of blocked groups.
+func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engine *engine.Engine, o ExtensionOptions) error {
+	if !o.NoShared {
+		if err := addShared(mgr, c, updaters, o.NoGates); err != nil {
 			return err
 		}
-	}
-	probes := &controllers.UpdaterReconciler{Client: c.cached, Prober: updaters, Now: time.Now}
-	if err := probes.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	policies := &controllers.UpdatePolicyReconciler{
-		Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Now: time.Now, Process: string(uuid.NewUUID()), Propagation: scopePropagation,
-	}
-	if err := policies.SetupWithManager(mgr); err != nil {
-		return err
 	}
 	kinds := []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineDeployment")}
 	_, err := mgr.GetRESTMapper().RESTMapping(kubeadmControlPlane.GroupKind(), kubeadmControlPlane.Version)
@@ -248,6 +234,28 @@ func addControllers(
 		return fmt.Errorf("adding the sweeper of blocked groups: %w", err)
 	}
 	return nil
+}
+
+// addShared adds the controllers of objects that belong to no Cluster.
+func addShared(mgr manager.Manager, c clients, updaters *updaterPool, noGates bool) error {
+	graphs := &controllers.UpgradeGraphReconciler{Client: c.cached, Now: time.Now}
+	if err := graphs.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if !noGates {
+		gates := &controllers.UpgradeGateReconciler{Client: c.cached, Now: time.Now}
+		if err := gates.SetupWithManager(mgr); err != nil {
+			return err
+		}
+	}
+	probes := &controllers.UpdaterReconciler{Client: c.cached, Prober: updaters, Now: time.Now}
+	if err := probes.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	policies := &controllers.UpdatePolicyReconciler{
+		Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Now: time.Now, Process: string(uuid.NewUUID()), Propagation: scopePropagation,
+	}
+	return policies.SetupWithManager(mgr)
 }
 
 // watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds,

@@ -27,7 +27,11 @@ type RegistrationReconciler struct {
 // SetupWithManager registers the Reconciler.
 func (r *RegistrationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	own := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetName() == r.Name })
-	err := ctrl.NewControllerManagedBy(mgr).Named("registration").For(&runtimev1.ExtensionConfig{}).WithEventFilter(own).Complete(r)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("registration").
+		For(&runtimev1.ExtensionConfig{}).
+		WithEventFilter(own).
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of ExtensionConfig %s: %w", r.Name, err)
 	}
@@ -35,7 +39,9 @@ func (r *RegistrationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // Reconcile writes the namespace where it differs.
-func (r *RegistrationReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (r *RegistrationReconciler) Reconcile(
+	ctx context.Context, request reconcile.Request,
+) (reconcile.Result, error) {
 	config := &runtimev1.ExtensionConfig{}
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -45,7 +51,8 @@ func (r *RegistrationReconciler) Reconcile(ctx context.Context, request reconcil
 		return reconcile.Result{}, err
 	}
 	if err := r.Client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("writing the namespace %s to ExtensionConfig %s: %w", r.Namespace, r.Name, err)
+		return reconcile.Result{}, fmt.Errorf("writing the namespace %s to ExtensionConfig %s: %w",
+			r.Namespace, r.Name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("The ExtensionConfig has another namespace now", "namespace", r.Namespace)
 	return reconcile.Result{}, nil
@@ -55,12 +62,17 @@ func (r *RegistrationReconciler) Reconcile(ctx context.Context, request reconcil
 // ExtensionConfig with a URL, or without the annotation, keeps what it has.
 func registrationPatch(config *runtimev1.ExtensionConfig, namespace string) ([]byte, error) {
 	patch := map[string]any{}
-	if config.Spec.ClientConfig.Service.IsDefined() && config.Spec.ClientConfig.Service.Namespace != namespace {
-		patch["spec"] = map[string]any{"clientConfig": map[string]any{"service": map[string]any{"namespace": namespace}}}
+	service := config.Spec.ClientConfig.Service
+	if service.IsDefined() && service.Namespace != namespace {
+		patch["spec"] = map[string]any{
+			"clientConfig": map[string]any{"service": map[string]any{"namespace": namespace}},
+		}
 	}
 	secret := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]
 	if _, name, found := strings.Cut(secret, "/"); found && secret != namespace+"/"+name {
-		patch["metadata"] = map[string]any{"annotations": map[string]any{runtimev1.InjectCAFromSecretAnnotation: namespace + "/" + name}}
+		patch["metadata"] = map[string]any{"annotations": map[string]any{
+			runtimev1.InjectCAFromSecretAnnotation: namespace + "/" + name,
+		}}
 	}
 	if len(patch) == 0 {
 		return nil, nil

@@ -65,9 +65,10 @@ type Lock struct {
 
 // check returns an error for times with which two replicas could lead. A Lease counts in whole seconds.
 func (t Times) check() error {
-	if t.RenewEvery <= 0 || t.RenewEvery+2*RetryPeriod >= t.RenewDeadline || t.RenewDeadline >= t.Duration.Truncate(time.Second) {
-		return fmt.Errorf("the lease has a duration of %s, a renew deadline of %s and a retry period of %s. Fix: make each longer than the next",
-			t.Duration, t.RenewDeadline, t.RenewEvery)
+	late := t.RenewEvery+2*RetryPeriod >= t.RenewDeadline
+	if t.RenewEvery <= 0 || late || t.RenewDeadline >= t.Duration.Truncate(time.Second) {
+		return fmt.Errorf("the lease has a duration of %s, a renew deadline of %s and a retry period of %s. "+
+			"Fix: make each longer than the next", t.Duration, t.RenewDeadline, t.RenewEvery)
 	}
 	return nil
 }
@@ -80,7 +81,8 @@ func New(config *rest.Config, namespace, name string, times Times) (*Lock, error
 	if namespace == "" {
 		content, err := os.ReadFile(namespaceFile)
 		if err != nil {
-			return nil, fmt.Errorf("finding the namespace of the lease %s: %w. Fix: name it, because this process runs in no pod", name, err)
+			return nil, fmt.Errorf("finding the namespace of the lease %s: %w. "+
+				"Fix: name it, because this process runs in no pod", name, err)
 		}
 		namespace = strings.TrimSpace(string(content))
 	}
@@ -88,7 +90,7 @@ func New(config *rest.Config, namespace, name string, times Times) (*Lock, error
 	if err != nil {
 		return nil, fmt.Errorf("naming this replica: %w", err)
 	}
-	config = rest.AddUserAgent(config, "leader-election")
+	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	config.Timeout = 0 // It would end watches. Every other request has a timeout of its own.
 	client, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
@@ -97,7 +99,9 @@ func New(config *rest.Config, namespace, name string, times Times) (*Lock, error
 	return newLock(client, namespace, name, host+"_"+string(uuid.NewUUID()), times), nil
 }
 
-func newLock(client coordinationv1client.LeasesGetter, namespace, name, identity string, times Times) *Lock {
+func newLock(
+	client coordinationv1client.LeasesGetter, namespace, name, identity string, times Times,
+) *Lock {
 	return &Lock{
 		inner: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: client,
@@ -123,7 +127,8 @@ func (l *Lock) Held() error {
 		return errors.New("this replica does not lead. Fix: try again; another replica is taking over")
 	}
 	if age := elapsed(*renewed, time.Now()); age >= l.times.RenewDeadline {
-		return fmt.Errorf("this replica has not renewed its lease for %s, so another one may lead. Fix: try again", age.Round(time.Second))
+		return fmt.Errorf("this replica has not renewed its lease for %s, so another one may lead. "+
+			"Fix: try again", age.Round(time.Second))
 	}
 	return nil
 }
@@ -144,7 +149,8 @@ func (l *Lock) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-l.lost:
-		return fmt.Errorf("another replica holds the lease %s: this one was not able to renew it in time", l.Describe())
+		return fmt.Errorf("another replica holds the lease %s: this one did not renew it in time",
+			l.Describe())
 	}
 }
 
@@ -165,7 +171,8 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 // Update implements resourcelock.Interface. A renewal soon after the last one does nothing.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	renewed := l.renewed.Load()
-	if record.HolderIdentity == l.Identity() && renewed != nil && elapsed(*renewed, time.Now()) < l.times.RenewEvery {
+	young := renewed != nil && elapsed(*renewed, time.Now()) < l.times.RenewEvery
+	if young && record.HolderIdentity == l.Identity() {
 		return nil
 	}
 	return l.write(ctx, record, l.inner.Update)
@@ -173,7 +180,10 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // write stores a record. The time of a renewal is that before the request: other replicas see it later, so
 // they wait for longer than this one acts.
-func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, do func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+func (l *Lock) write(
+	ctx context.Context, record resourcelock.LeaderElectionRecord,
+	do func(context.Context, resourcelock.LeaderElectionRecord) error,
+) error {
 	if record.HolderIdentity != l.Identity() {
 		l.renewed.Store(nil)
 	}

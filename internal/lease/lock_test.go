@@ -264,8 +264,9 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := New(&rest.Config{}, "windlass-system", "lease", times); err != nil {
-		t.Error(err)
+	config := &rest.Config{UserAgent: "manager", Timeout: time.Second}
+	if _, err := New(config, "windlass-system", "lease", times); err != nil || config.UserAgent != "manager" || config.Timeout != time.Second {
+		t.Errorf("the configuration is %v, %v", config, err)
 	}
 	if _, err := New(&rest.Config{}, "", "lease", times); err == nil || !strings.Contains(err.Error(), "Fix:") {
 		t.Errorf("outside of a pod: %v", err)

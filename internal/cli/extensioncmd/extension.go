@@ -44,16 +44,16 @@ const leaseName = "extension.windlass.dev"
 
 // options are the flags of `windlass extension`.
 type options struct {
-	serving            serving.Flags
-	guardPort          int
-	guardClientCAName  string
-	healthAddr         string
-	diagnostics        serving.Diagnostics
-	leaderElect, gates bool
-	inPlace            InPlaceFlags
-	namespace, pod     string
-	extensionConfig    string
-	log                cli.LogOptions
+	serving                      serving.Flags
+	guardPort                    int
+	guardClientCAName            string
+	healthAddr                   string
+	diagnostics                  serving.Diagnostics
+	leaderElect, gates, shared   bool
+	inPlace                      InPlaceFlags
+	namespace, pod               string
+	extensionConfig, watchFilter string
+	log                          cli.LogOptions
 }
 
 // New returns windlass extension.
@@ -99,6 +99,8 @@ find it by a label. Without --leader-elect, run one replica.`,
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	o.inPlace.AddFlags(flags)
 	flags.StringVar(&o.pod, "pod", "", "the Pod of this replica, as `NAMESPACE/NAME`: it has the label windlass.dev/active=true while this replica serves, and no other does (default: none)")
+	flags.StringVar(&o.watchFilter, "watch-filter", "", "value of the label "+clusterv1.WatchLabel+" of the Machines, groups and Clusters that are worked on without a call of a hook (default: all objects)")
+	flags.BoolVar(&o.shared, "shared-objects", true, "maintain the statuses of UpgradeGraphs, Updaters and UpdatePolicies, and the guard's scope; of several extensions with a --watch-filter, exactly one does")
 	flags.StringVar(&o.extensionConfig, "extension-config", "", "name of the ExtensionConfig whose namespaces, of the Service and of the Secret with the CA, are to be that of --pod (default: none is changed)")
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.AddFlags(flags)
@@ -116,12 +118,13 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
+	upgrades.WatchFilter = o.watchFilter
 	if err := o.serving.Check(); err != nil {
 		return err
 	}
 	served := app.ExtensionOptions{
 		BindAddress: o.serving.BindAddress, Port: o.serving.Port, GuardPort: o.guardPort, CertDir: o.serving.CertDir, ClientCAName: o.serving.ClientCAName, GuardClientCAName: o.guardClientCAName,
-		NoGates: !o.gates, InPlaceUpgrades: upgrades,
+		NoGates: !o.gates, InPlaceUpgrades: upgrades, NoShared: !o.shared,
 	}
 	if err := CheckGuard(guardCAFlags, served); err != nil {
 		return err

@@ -47,7 +47,7 @@ func (o *options) addLeaderFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&l.Enabled, "leader-elect", l.Enabled, "reconcile on one of several replicas at a time, the others waiting; the lease is that of capi-controller-manager, in the pod's namespace, so this works in a pod only")
 	fs.DurationVar(&l.LeaseDuration, "leader-elect-lease-duration", l.LeaseDuration, "how long the others wait for a leader that is silent")
 	fs.DurationVar(&l.RenewDeadline, "leader-elect-renew-deadline", l.RenewDeadline, "how long the leader tries to renew its lease before it gives up")
-	fs.DurationVar(&l.RetryPeriod, "leader-elect-retry-period", l.RetryPeriod, "how long to wait between two attempts")
+	fs.DurationVar(&l.RetryPeriod, "leader-elect-retry-period", l.RetryPeriod, "how often the leader renews its lease")
 }
 
 func (o *options) addReconcilingFlags(fs *pflag.FlagSet) {
@@ -134,6 +134,7 @@ func (o *options) addExtensionFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&e.GuardPort, flagExtensionGuard, e.GuardPort, "port of the admission webhook that guards Machines (default: --extension-port)")
 	fs.StringVar(&e.GuardClientCAName, flagExtensionGuardCA, e.GuardClientCAName, "file in --extension-cert-dir with the CA that must have signed the API servers' client certificates, for --extension-guard-port; read again when it changes (default: API servers need none)")
 	fs.BoolVar(&o.gates, "extension-gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --extension-gates=false they hold nothing")
+	fs.BoolVar(&o.shared, "extension-shared-objects", true, "maintain the statuses of UpgradeGraphs, Updaters and UpdatePolicies, and the guard's scope; of several managers with --extension-port and a --watch-filter, exactly one does")
 	o.inPlace.AddFlags(fs)
 	fs.StringVar(&o.manager.ExtensionConfig, "extension-config", o.manager.ExtensionConfig, "name of the ExtensionConfig under which it is registered: this process calls itself directly")
 }

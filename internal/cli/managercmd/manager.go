@@ -24,6 +24,7 @@ type options struct {
 	cluster serving.ClusterFlags
 	logs    *logs.Options
 	gates   bool
+	shared  bool
 	inPlace extensioncmd.InPlaceFlags
 	manager app.ManagerOptions
 }
@@ -112,7 +113,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.manager.Extension.NoGates, o.manager.Extension.InPlaceUpgrades = !o.gates, upgrades
+	o.manager.Extension.NoGates, o.manager.Extension.InPlaceUpgrades, o.manager.Extension.NoShared = !o.gates, upgrades, !o.shared
 	if o.manager.LeaderElection.Enabled {
 		if err := checkInPod(); err != nil {
 			return err

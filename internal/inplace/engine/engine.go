@@ -40,6 +40,9 @@ type Options struct {
 	Prefix string
 	// Metrics counts results; nil counts nothing.
 	Metrics *metrics.Updates
+	// WatchFilter is the value of the label clusterv1.WatchLabel of objects that the Engine looks for by itself; empty
+	// means all. It serves hooks about all objects.
+	WatchFilter string
 }
 
 // Engine serves Cluster API's hooks, and upgrades the machines and groups that annotations name. It is

@@ -23,7 +23,7 @@ func (e *Engine) ClearLeftovers(ctx context.Context) error {
 	}
 	var problems []error
 	for i := range machines.Items {
-		if isLeftover(&machines.Items[i]) {
+		if e.selects(&machines.Items[i]) && isLeftover(&machines.Items[i]) {
 			problems = append(problems, e.clearLeftover(ctx, client.ObjectKeyFromObject(&machines.Items[i])))
 		}
 	}

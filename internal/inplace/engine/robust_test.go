@@ -138,6 +138,12 @@ func TestLeftovers(t *testing.T) {
 	if reply, err := w.update("b"); err != nil || strings.Contains(reply.Message, "not started") {
 		t.Errorf("a leftover holds a place: %+v, %v", reply, err)
 	}
+	// A process of another shard leaves it alone.
+	w.engine.WatchFilter = "another"
+	if err := w.engine.ClearLeftovers(t.Context()); err != nil || !w.has("a", v1alpha1.UpdateProgressAnnotation) {
+		t.Fatalf("a leftover of another shard is cleared: %v", err)
+	}
+	w.engine.WatchFilter = ""
 	if err := w.engine.ClearLeftovers(t.Context()); err != nil {
 		t.Fatal(err)
 	}

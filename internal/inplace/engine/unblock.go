@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -100,8 +101,8 @@ func (e *Engine) FindBlocked(ctx context.Context, kinds []schema.GroupVersionKin
 	return nil
 }
 
-// eachWith calls found with each object of a kind that has a condition; none where the API server does
-// not know the kind.
+// eachWith calls found with each object of a kind that the watch filter selects and that has a condition; none
+// where the API server does not know the kind.
 func (e *Engine) eachWith(ctx context.Context, kind schema.GroupVersionKind, condition string, found func(*unstructured.Unstructured)) error {
 	newList := func() *unstructured.UnstructuredList {
 		list := &unstructured.UnstructuredList{}
@@ -110,7 +111,7 @@ func (e *Engine) eachWith(ctx context.Context, kind schema.GroupVersionKind, con
 	}
 	err := eachPage(ctx, e.Live, newList, func(page *unstructured.UnstructuredList) {
 		for i := range page.Items {
-			if capi.FindCondition(&page.Items[i], condition) != nil {
+			if e.selects(&page.Items[i]) && capi.FindCondition(&page.Items[i], condition) != nil {
 				found(&page.Items[i])
 			}
 		}
@@ -119,6 +120,11 @@ func (e *Engine) eachWith(ctx context.Context, kind schema.GroupVersionKind, con
 		return fmt.Errorf("listing %ss: %w", kind.Kind, err)
 	}
 	return nil
+}
+
+// selects reports whether this process is responsible for an object, by the watch filter.
+func (e *Engine) selects(object client.Object) bool {
+	return e.WatchFilter == "" || object.GetLabels()[clusterv1.WatchLabel] == e.WatchFilter
 }
 
 // Unblock removes the UpdateBlocked condition from MachineDeployments and control plane objects whose machines are all up to

@@ -34,8 +34,13 @@ func TestUnblock(t *testing.T) {
 		t.Fatal("there is no condition")
 	}
 	w.restart()
-	if err := w.engine.FindBlocked(t.Context(), []schema.GroupVersionKind{gvk}); err != nil {
-		t.Fatal(err)
+	// A process of another shard finds nothing.
+	w.engine.WatchFilter = "another"
+	for _, found := range []int{0, 1} {
+		if err := w.engine.FindBlocked(t.Context(), []schema.GroupVersionKind{gvk}); err != nil || len(w.engine.blocked.list()) != found {
+			t.Fatalf("with the filter %q: %v, %v", w.engine.WatchFilter, w.engine.blocked.list(), err)
+		}
+		w.engine.WatchFilter = ""
 	}
 	for _, step := range []struct {
 		upToDate int32

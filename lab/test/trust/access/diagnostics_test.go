@@ -47,7 +47,7 @@ func TestDiagnostics(t *testing.T) {
 			{"/debug/pprof/cmdline", mayNot, http.StatusForbidden}, {"/debug/pprof/cmdline", may, http.StatusOK},
 		} {
 			if got, body := get(t, client, "https://"+p.Diagnostics+tt.path, tt.token); got != tt.want {
-				t.Errorf("%s: %s with the token %q: %d, want %d: %s", name, tt.path, tt.token, got, tt.want, body)
+				t.Errorf("%s: %s with a token of %d bytes: %d, want %d: %.200s", name, tt.path, len(tt.token), got, tt.want, body)
 			}
 		}
 	}

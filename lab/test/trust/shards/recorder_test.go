@@ -1,0 +1,88 @@
+package shards
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/windlass-dev/windlass/lab/test/wire"
+)
+
+// recorder forwards requests of one process to the API server, and keeps which objects it wrote.
+type recorder struct {
+	// plane is the API server behind the recorder.
+	plane *wire.Plane
+
+	mu     sync.Mutex
+	writes []string
+}
+
+func newRecorder(t *testing.T, plane *wire.Plane) *recorder {
+	t.Helper()
+	transport, err := rest.TransportFor(plane.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := url.Parse(plane.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{}
+	forward := &httputil.ReverseProxy{Transport: transport, Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(server) }}
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if request.Method != http.MethodGet {
+			r.mu.Lock()
+			r.writes = append(r.writes, request.URL.Path)
+			r.mu.Unlock()
+		}
+		forward.ServeHTTP(w, request)
+	}))
+	t.Cleanup(listener.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"], config.AuthInfos["u"] = &clientcmdapi.Cluster{Server: listener.URL}, &clientcmdapi.AuthInfo{}
+	config.Contexts["c"], config.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "c"
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	through := *plane
+	through.Kubeconfig = kubeconfig
+	r.plane = &through
+	return r
+}
+
+// written returns the paths of the writes to objects of a namespace.
+func (r *recorder) written(namespace string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.writes), func(path string) bool {
+		return !strings.Contains(path, "/namespaces/"+namespace+"/")
+	})
+}
+
+// forget drops the writes to a kind of objects.
+func (r *recorder) forget(kind string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes = slices.DeleteFunc(r.writes, func(path string) bool { return resource(path) == kind })
+}
+
+// resource returns the plural kind in the path of an object of a namespace.
+func resource(path string) string {
+	_, rest, _ := strings.Cut(path, "/namespaces/")
+	parts := strings.Split(rest, "/")
+	if len(parts) < 2 {
+		return ""
+	}
+	return parts[1]
+}
