@@ -14,7 +14,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 )
 
 // podMonitor and prometheusRule are as much of the Prometheus Operator's types as is used here.
@@ -134,6 +138,26 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	}
 	if diff := cmp.Diff(alerts, sections); diff != "" {
 		t.Errorf("alerts and runbooks differ (-alerts +runbooks)\n%s", diff)
+	}
+}
+
+var selectedPaths = regexp.MustCompile(`webhook=~?"([^"]+)"`)
+
+// TestAlertsSelectPaths: what alerts select is where the guard and the hooks are served.
+func TestAlertsSelectPaths(t *testing.T) {
+	t.Parallel()
+	hook := runtimecatalog.GVHToPath(runtimecatalog.GroupVersionHook{
+		Group: runtimehooksv1.GroupVersion.Group, Version: runtimehooksv1.GroupVersion.Version, Hook: "UpdateMachine",
+	}, "update-machine")
+	found := selectedPaths.FindAllStringSubmatch(readText(t, "prometheus/rules.yaml"), -1)
+	if len(found) == 0 {
+		t.Error("no alert selects a path")
+	}
+	for _, f := range found {
+		selected := regexp.MustCompile("^(?:" + f[1] + ")$")
+		if selected.MatchString("/mutate-x") || !selected.MatchString(guardwebhook.GuardPath) && !selected.MatchString(hook) {
+			t.Errorf("an alert selects %q, neither %s nor %s", f[1], guardwebhook.GuardPath, hook)
+		}
 	}
 }
 

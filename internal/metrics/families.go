@@ -52,7 +52,7 @@ var (
 		"1 for each Cluster that waits at an UpgradeGate, and the hook at which it does.", "gate", "hook")
 	updatesFamily = newGauge("windlass_machine_updates",
 		"Machines whose update in place has begun or waits for its turn, by phase.", "phase")
-	leaderDesc = prometheus.NewDesc("windlass_leader", "1 if this process leads, and serves all other families of Clusters; 0 if it waits.", nil, nil)
+	leaderDesc  = prometheus.NewDesc("windlass_leader", "1 if this process leads, and serves all other families of Clusters; 0 if it waits.", nil, nil)
 	omittedDesc = prometheus.NewDesc("windlass_metrics_omitted_label_sets",
 		"Label sets beyond the limit of a family. Gauges leave them out; counters and histograms count them without a Cluster.",
 		[]string{"family"}, nil)

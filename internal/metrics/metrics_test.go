@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/status"
 )
 
 var start = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -305,6 +307,17 @@ func TestPage(t *testing.T) {
 		}
 		if listed := strings.Split(line, " | ")[2]; listed != want {
 			t.Errorf("the page gives %s the labels %s; it has %s", name, listed, labels)
+		}
+	}
+	for _, value := range []string{
+		Success, Failure, Abandoned, phaseUpgrading, phaseHeld, phaseQueued, phaseUnreadable,
+		string(status.HeldByHook), string(status.HeldByGate), string(status.HeldByAnnotation), string(status.HeldByPause), string(status.HeldByRule),
+		string(status.HeldByMachines), string(status.HeldByFailure), string(inplace.Draining), string(inplace.Updating), string(inplace.BackingOff),
+		string(inplace.Verifying), string(inplace.Soaking), string(inplace.Failed), string(v1alpha1.K8sdUpdater), string(v1alpha1.KubeadmUpdater),
+		string(v1alpha1.RKE2Updater), string(v1alpha1.K3sUpdater), string(v1alpha1.RuntimeHooksProtocol), string(v1alpha1.HandOverProtocol),
+	} {
+		if !strings.Contains(string(page), "`"+value+"`") {
+			t.Errorf("the page does not list the value %s", value)
 		}
 	}
 	for line := range strings.Lines(string(page)) {

@@ -26,10 +26,13 @@ var promql = parser.NewParser(parser.Options{})
 // scraped are the labels that Prometheus adds to every series.
 var scraped = []string{"namespace", "job", "pod", "instance"}
 
+// bounded are labels whose values the page lists.
+var bounded = []string{"reason", "phase", "result", "updater"}
+
 // TestQueriesUseWhatIsServed: rules and dashboard use families and labels of docs/reference/metrics.md only.
 func TestQueriesUseWhatIsServed(t *testing.T) {
 	t.Parallel()
-	families := loadFamilies(t)
+	families, page := loadFamilies(t), string(read(t, "docs/reference/metrics.md"))
 	for _, q := range loadQueries(t) {
 		known := slices.Clone(scraped)
 		expr := parse(t, q)
@@ -53,6 +56,14 @@ func TestQueriesUseWhatIsServed(t *testing.T) {
 			for _, m := range selector.LabelMatchers {
 				if m.Name != labels.MetricName && !slices.Contains(allowed, m.Name) {
 					t.Errorf("%s selects %s by %s, which it does not have", q.where, selector.Name, m.Name)
+				}
+				if !slices.Contains(bounded, m.Name) {
+					continue
+				}
+				for value := range strings.SplitSeq(m.Value, "|") {
+					if !strings.Contains(page, "`"+value+"`") {
+						t.Errorf("%s selects %s by the %s %q, which the page does not list", q.where, selector.Name, m.Name, value)
+					}
 				}
 			}
 			known = append(known, allowed...)
