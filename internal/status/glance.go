@@ -187,7 +187,8 @@ func gatesAt(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) []GateHo
 		}
 	}
 	slices.SortFunc(found, func(a, b GateHold) int {
-		return cmp.Or(cmp.Compare(a.Gate, b.Gate), cmp.Compare(a.Hook, b.Hook))
+		return cmp.Or(cmp.Compare(a.Gate, b.Gate), cmp.Compare(a.Hook, b.Hook), a.Since.Compare(b.Since))
 	})
-	return found
+	// A status that lists a Cluster twice, by another name, must not make two series of it.
+	return slices.CompactFunc(found, func(a, b GateHold) bool { return a.Gate == b.Gate && a.Hook == b.Hook })
 }
