@@ -60,7 +60,8 @@ type prometheusRule struct {
 	} `json:"spec"`
 }
 
-// TestMonitor: the monitor selects the Pods of the extension, and its account may read metrics and nothing else.
+// TestMonitor: the monitor selects the Pods of the extension, and its account may read metrics and
+// nothing else.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	objects, whole := buildOnDisk(t, "prometheus"), decode(t, build(t, unchanged))
@@ -108,7 +109,8 @@ func TestMonitor(t *testing.T) {
 
 var alertHeading = regexp.MustCompile(`(?m)^## (\w+)$`)
 
-// TestAlertsHaveRunbooks: each alert has what people need, and a section of its own in the runbooks; no section is left over.
+// TestAlertsHaveRunbooks: each alert has what people need, and a section of its own in the
+// runbooks; no section is left over.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	t.Parallel()
 	runbooks := readText(t, "../docs/runbooks.md")
@@ -161,7 +163,8 @@ func TestAlertsSelectPaths(t *testing.T) {
 	}
 }
 
-// stateMetrics is the configuration of kube-state-metrics, as its package customresourcestate documents it.
+// stateMetrics is the configuration of kube-state-metrics, as its package customresourcestate
+// documents it.
 type stateMetrics struct {
 	Kind string `json:"kind"`
 	Spec struct {
@@ -192,7 +195,8 @@ type stateMetric struct {
 	List           []string            `json:"list"`
 }
 
-// TestStateMetrics: all our kinds are there, every path is one of the kind's schema, and the role lets them be listed.
+// TestStateMetrics: all our kinds are there, every path is one of the kind's schema, and the role
+// lets them be listed.
 func TestStateMetrics(t *testing.T) {
 	t.Parallel()
 	objects := buildOnDisk(t, "kube-state-metrics")

@@ -227,7 +227,8 @@ func TestUpdates(t *testing.T) {
 	none.Ended(types.NamespacedName{}, "", "", 0)
 }
 
-// TestLimit shows what exceeds the limit: gauges leave it out, counters count it without a Cluster, and one metric counts both.
+// TestLimit shows what exceeds the limit: gauges leave it out, counters count it without a Cluster,
+// and one metric counts both.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(2)
@@ -265,7 +266,8 @@ func TestLimit(t *testing.T) {
 	}, attemptsFamily)
 }
 
-// TestSilence: a process that does not lead, or cannot read its cache, serves no series of a Cluster.
+// TestSilence: a process that does not lead, or cannot read its cache, serves no series of a
+// Cluster.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(MaxSets)

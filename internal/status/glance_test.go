@@ -15,7 +15,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// glanced is a Cluster that goes from v1.30.0 to v1.33.0 beside stock Cluster API. Its control plane is at v1.31.0.
+// glanced is a Cluster that goes from v1.30.0 to v1.33.0 beside stock Cluster API. Its control
+// plane is at v1.31.0.
 func glanced(change func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team-a", Name: "prod", UID: "uid-prod",

@@ -29,7 +29,8 @@ var scraped = []string{"namespace", "job", "pod", "instance"}
 // bounded are labels whose values the page lists.
 var bounded = []string{"reason", "phase", "result", "updater"}
 
-// TestQueriesUseWhatIsServed: rules and dashboard use families and labels of docs/reference/metrics.md only.
+// TestQueriesUseWhatIsServed: rules and dashboard use families and labels of
+// docs/reference/metrics.md only.
 func TestQueriesUseWhatIsServed(t *testing.T) {
 	t.Parallel()
 	families, page := loadFamilies(t), string(read(t, "docs/reference/metrics.md"))
@@ -118,8 +119,9 @@ func TestTemplatesUseWhatAlertsHave(t *testing.T) {
 	}
 }
 
-// healthy are series, one a minute, during which no alert fires: an upgrade moves, another one is held for a while, a gate
-// waits for hours, one replica leads, answers are fast, and few of them fail.
+// healthy are series, one a minute, during which no alert fires: an upgrade moves, another one is
+// held for a while, a gate waits for hours, one replica leads, answers are fast, and few of them
+// fail.
 const healthy = `load 1m
 	windlass_leader{namespace="w",job="j",pod="a"} 1+0x1600
 	windlass_leader{namespace="w",job="j",pod="b"} 0+0x1600
@@ -209,7 +211,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// evaluate evaluates all alerts once a minute, and returns in which minute each of them fired first.
+// evaluate evaluates all alerts once a minute, and returns in which minute each of them fired
+// first.
 func evaluate(t *testing.T, all []rulefmt.Rule, series string, minutes int) map[string]int {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, series)

@@ -9,7 +9,8 @@ import (
 	"github.com/windlass-dev/windlass/test/loopback"
 )
 
-// TestMetrics holds an upgrade by a hook. A manager beside which nobody serves Windlass' extension tells of it, and of its calls.
+// TestMetrics holds an upgrade by a hook. A manager beside which nobody serves Windlass' extension
+// tells of it, and of its calls.
 func TestMetrics(t *testing.T) {
 	c := newCluster(t, 0)
 	c.arrive(t, first)
