@@ -297,7 +297,7 @@ func TestPage(t *testing.T) {
 		labels, _, _ := strings.Cut(rest, "}")
 		registered[name] = true
 		row := "| `" + name + "` | "
-		at := strings.Index(string(page), row)
+		at := bytes.Index(page, []byte(row))
 		if at < 0 {
 			t.Errorf("the page has no row of %s", name)
 			continue
