@@ -1,7 +1,6 @@
 package prometheus
 
 import (
-	"context"
 	"log/slog"
 	"net/url"
 	"regexp"
@@ -55,7 +54,7 @@ func TestQueriesUseWhatIsServed(t *testing.T) {
 				allowed = append(allowed, "le")
 			}
 			for _, m := range selector.LabelMatchers {
-				if m.Name != labels.MetricName && !slices.Contains(allowed, m.Name) {
+				if m.Name != model.MetricNameLabel && !slices.Contains(allowed, m.Name) {
 					t.Errorf("%s selects %s by %s, which it does not have", q.where, selector.Name, m.Name)
 				}
 				if !slices.Contains(bounded, m.Name) {
@@ -224,7 +223,7 @@ func evaluate(t *testing.T, all []rulefmt.Rule, series string, minutes int) map[
 			labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
 		for minute := range minutes {
 			at := time.Unix(0, 0).UTC().Add(time.Duration(minute) * time.Minute)
-			if _, err := rule.Eval(context.Background(), 0, at, rules.EngineQueryFunc(engine, storage), &url.URL{}, 0); err != nil {
+			if _, err := rule.Eval(t.Context(), 0, at, rules.EngineQueryFunc(engine, storage), &url.URL{}, 0); err != nil {
 				t.Fatalf("%s: %v", r.Alert, err)
 			}
 			rule.SetEvaluationTimestamp(at)

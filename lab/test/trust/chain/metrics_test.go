@@ -40,4 +40,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %v (%t), want %v", family, got, found, want)
 		}
 	}
+	// Hooks that are called after the end of the test would fail it.
+	c.extension.block(wire.AfterControlPlaneUpgrade, false)
+	c.awaitTold(t, "ReconcileSucceeded")
 }
