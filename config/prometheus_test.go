@@ -13,7 +13,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 )
 
 // podMonitor and prometheusRule are as much of the Prometheus Operator's types as is used here.
@@ -55,7 +59,8 @@ type prometheusRule struct {
 	} `json:"spec"`
 }
 
-// TestMonitor: the monitor selects the Pods of the extension, and its account may read metrics and nothing else.
+// TestMonitor: the monitor selects the Pods of the extension, and its account may read metrics and
+// nothing else.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	objects, whole := buildOnDisk(t, "prometheus"), decode(t, build(t, unchanged))
@@ -99,7 +104,8 @@ func TestMonitor(t *testing.T) {
 
 var alertHeading = regexp.MustCompile(`(?m)^## (\w+)$`)
 
-// TestAlertsHaveRunbooks: each alert has what people need, and a section of its own in the runbooks; no section is left over.
+// TestAlertsHaveRunbooks: each alert has what people need, and a section of its own in the
+// runbooks; no section is left over.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	t.Parallel()
 	runbooks := readText(t, "../docs/runbooks.md")
@@ -132,7 +138,28 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	}
 }
 
-// stateMetrics is the configuration of kube-state-metrics, as its package customresourcestate documents it.
+var selectedPaths = regexp.MustCompile(`webhook=~?"([^"]+)"`)
+
+// TestAlertsSelectPaths: what alerts select is where the guard and the hooks are served.
+func TestAlertsSelectPaths(t *testing.T) {
+	t.Parallel()
+	hook := runtimecatalog.GVHToPath(runtimecatalog.GroupVersionHook{
+		Group: runtimehooksv1.GroupVersion.Group, Version: runtimehooksv1.GroupVersion.Version, Hook: "UpdateMachine",
+	}, "update-machine")
+	found := selectedPaths.FindAllStringSubmatch(readText(t, "prometheus/rules.yaml"), -1)
+	if len(found) == 0 {
+		t.Error("no alert selects a path")
+	}
+	for _, f := range found {
+		selected := regexp.MustCompile("^(?:" + f[1] + ")$")
+		if selected.MatchString("/mutate-x") || !selected.MatchString(guardwebhook.GuardPath) && !selected.MatchString(hook) {
+			t.Errorf("an alert selects %q, neither %s nor %s", f[1], guardwebhook.GuardPath, hook)
+		}
+	}
+}
+
+// stateMetrics is the configuration of kube-state-metrics, as its package customresourcestate
+// documents it.
 type stateMetrics struct {
 	Kind string `json:"kind"`
 	Spec struct {
@@ -163,7 +190,8 @@ type stateMetric struct {
 	List           []string            `json:"list"`
 }
 
-// TestStateMetrics: all our kinds are there, every path is one of the kind's schema, and the role lets them be listed.
+// TestStateMetrics: all our kinds are there, every path is one of the kind's schema, and the role
+// lets them be listed.
 func TestStateMetrics(t *testing.T) {
 	t.Parallel()
 	objects := buildOnDisk(t, "kube-state-metrics")

@@ -17,7 +17,8 @@ import (
 
 // metricsScope says what a process serves metrics of, beside the updates that it counts.
 type metricsScope struct {
-	// upgrades reports whether it serves those of upgrades, gates and machines in flight; nil means always.
+	// upgrades reports whether it serves those of upgrades, gates and machines in flight; nil means
+	// always.
 	upgrades func(context.Context) bool
 	// gates and machines say whether its cache has UpgradeGates, and the metadata of Machines.
 	gates, machines bool
@@ -31,8 +32,10 @@ func addMetrics(mgr manager.Manager, updates *metrics.Updates, scope metricsScop
 		scope.upgrades = func(context.Context) bool { return true }
 	}
 	collector := metrics.NewCollector(metrics.Options{
-		Reader: mgr.GetCache(), Elected: mgr.Elected(), Upgrades: scope.upgrades, Gates: scope.gates, Machines: scope.machines, Filter: scope.filter,
-		Updates: updates, Now: time.Now, Log: mgr.GetLogger().WithName("metrics"), Most: metrics.MaxSets,
+		Reader: mgr.GetCache(), Elected: mgr.Elected(), Upgrades: scope.upgrades,
+		Gates: scope.gates, Machines: scope.machines, Filter: scope.filter,
+		Updates: updates, Now: time.Now, Log: mgr.GetLogger().WithName("metrics"),
+		Most: metrics.MaxSets,
 	})
 	if err := crmetrics.Registry.Register(collector); err != nil {
 		return fmt.Errorf("registering the metrics of Clusters: %w", err)
@@ -47,15 +50,18 @@ func (b *builder) addMetrics(updates *metrics.Updates) error {
 		return err
 	}
 	return addMetrics(b.mgr, updates, metricsScope{
-		upgrades: b.tellsOfUpgrades, machines: installed && !b.Extension.InPlaceUpgrades.Off, filter: b.WatchFilter,
+		upgrades: b.tellsOfUpgrades, machines: installed && !b.Extension.InPlaceUpgrades.Off,
+		filter: b.WatchFilter,
 	})
 }
 
-// tellsOfUpgrades reports whether no other process serves the extension. One that does knows gates, and tells of upgrades.
+// tellsOfUpgrades reports whether no other process serves the extension. One that does knows gates,
+// and tells of upgrades.
 func (b *builder) tellsOfUpgrades(ctx context.Context) bool {
 	if !feature.Gates.Enabled(feature.RuntimeSDK) {
 		return true
 	}
-	err := b.mgr.GetCache().Get(ctx, client.ObjectKey{Name: b.ExtensionConfig}, &runtimev1.ExtensionConfig{})
+	config := &runtimev1.ExtensionConfig{}
+	err := b.mgr.GetCache().Get(ctx, client.ObjectKey{Name: b.ExtensionConfig}, config)
 	return apierrors.IsNotFound(err)
 }

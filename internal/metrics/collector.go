@@ -18,21 +18,25 @@ import (
 	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
-// readTimeout bounds the reads of a scrape. They are answered by a cache, which makes them wait until it has synced.
+// readTimeout bounds the reads of a scrape. They are answered by a cache, which makes them wait
+// until it has synced.
 const readTimeout = 5 * time.Second
 
 // Options are what a Collector works with.
 type Options struct {
-	// Reader reads Clusters from a cache, and, if Upgrades is true, UpgradeGates and the metadata of Machines.
+	// Reader reads Clusters from a cache, and, if Upgrades is true, UpgradeGates and the metadata
+	// of Machines.
 	Reader client.Reader
-	// Elected is closed once this process leads. Before, it serves none of a Cluster, so no two replicas serve the same.
+	// Elected is closed once this process leads. Before, it serves none of a Cluster, so no two
+	// replicas serve the same.
 	Elected <-chan struct{}
-	// Upgrades reports whether this process tells of upgrades, gates and machines in flight. Otherwise it serves only
-	// Updates.
+	// Upgrades reports whether this process tells of upgrades, gates and machines in flight.
+	// Otherwise it serves only Updates.
 	Upgrades func(context.Context) bool
 	// Gates and Machines say whether Reader has UpgradeGates, and the metadata of Machines.
 	Gates, Machines bool
-	// Filter is the value of the label clusterv1.WatchLabel of the Clusters that count; empty means all.
+	// Filter is the value of the label clusterv1.WatchLabel of the Clusters that count; empty means
+	// all.
 	Filter string
 	// Updates is what this process has counted.
 	Updates *Updates
@@ -42,7 +46,8 @@ type Options struct {
 	Most int
 }
 
-// Collector reads a cache at each scrape, so that a series ends with what it is about. It is safe for concurrent use.
+// Collector reads a cache at each scrape, so that a series ends with what it is about. It is safe
+// for concurrent use.
 type Collector struct {
 	Options
 	// holding is since when this process has seen what holds a Cluster, where no object records it.
@@ -69,8 +74,8 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	c.Updates.Describe(descs)
 }
 
-// Collect serves the series of this moment. A process that does not lead, or cannot read its cache, serves none but
-// windlass_leader.
+// Collect serves the series of this moment. A process that does not lead, or cannot read its cache,
+// serves none but windlass_leader.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	select {
 	case <-c.Elected:
@@ -97,7 +102,8 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		own := samples[g.name]
 		slices.SortFunc(own, func(a, b sample) int { return slices.Compare(a.labels, b.labels) })
 		for _, s := range own[:min(len(own), c.Most)] {
-			metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, s.value, s.labels...)
+			metrics <- prometheus.MustNewConstMetric(
+				g.desc, prometheus.GaugeValue, s.value, s.labels...)
 		}
 		metrics <- omitted(g.name, max(0, len(own)-c.Most))
 	}

@@ -32,11 +32,12 @@ func (s samples) add(g gauge, cluster types.NamespacedName, value float64, label
 	s[g.name] = append(s[g.name], sample{labels: labels, value: value})
 }
 
-// The values of the label phase of windlass_cluster_upgrade_info are two states of `windlass status`.
+// The values of the label phase of windlass_cluster_upgrade_info are two states of `windlass
+// status`.
 const phaseUpgrading, phaseHeld = string(status.ChainUpgrading), string(status.ChainHeld)
 
-// phaseQueued is the phase of a machine whose update waits for its turn, phaseUnreadable that of one whose record cannot
-// be read. The others are those of inplace.Phase.
+// phaseQueued is the phase of a machine whose update waits for its turn, phaseUnreadable that of
+// one whose record cannot be read. The others are those of inplace.Phase.
 const phaseQueued, phaseUnreadable = string(status.Queued), string(status.Unreadable)
 
 // compute returns the series of all gauges, in any order.
@@ -92,7 +93,8 @@ func (s samples) addGlance(key types.NamespacedName, g status.Glance, held bool)
 	}
 }
 
-// addMachines counts the machines under update by phase, and returns since when a machine of a Cluster has failed finally.
+// addMachines counts the machines under update by phase, and returns since when a machine of a
+// Cluster has failed finally.
 func (s samples) addMachines(
 	machines []metav1.PartialObjectMetadata, known map[types.NamespacedName]bool,
 ) map[types.NamespacedName]time.Time {
@@ -120,7 +122,8 @@ func (s samples) addMachines(
 	return failedSince
 }
 
-// machinePhase returns the phase of a machine's update, and since when it is in it; empty for a machine without one.
+// machinePhase returns the phase of a machine's update, and since when it is in it; empty for a
+// machine without one.
 func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Time) {
 	var progress *inplace.Progress
 	text, updated := m.Annotations[v1alpha1.UpdateProgressAnnotation]
@@ -148,20 +151,23 @@ func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Tim
 		return "", time.Time{}
 	}
 	switch progress.Phase {
-	case inplace.Draining, inplace.Updating, inplace.BackingOff, inplace.Verifying, inplace.Soaking, inplace.Failed:
+	case inplace.Draining, inplace.Updating, inplace.BackingOff, inplace.Verifying,
+		inplace.Soaking, inplace.Failed:
 		return string(progress.Phase), progress.Started
 	}
 	// People may write annotations; each value would be a series.
 	return phaseUnreadable, time.Time{}
 }
 
-// hasArrived reports whether the last update of a machine brought it to its MachineSet: Cluster API is about to remove the
-// mark. The target of an update is the hash of the MachineSet's template, which begins a label, or else the MachineSet's
-// name. Of a control plane Machine its metadata does not tell; the mark stays there for about a second.
+// hasArrived reports whether the last update of a machine brought it to its MachineSet: Cluster API
+// is about to remove the mark. The target of an update is the hash of the MachineSet's template,
+// which begins a label, or else the MachineSet's name. Of a control plane Machine its metadata does
+// not tell; the mark stays there for about a second.
 func hasArrived(m *metav1.PartialObjectMetadata) bool {
 	last := inplace.Summary{}
 	// A record that cannot be read tells of no arrival.
 	err := json.Unmarshal([]byte(m.Annotations[v1alpha1.LastUpdateAnnotation]), &last)
 	hash, _, _ := strings.Cut(m.Labels[clusterv1.MachineDeploymentUniqueLabel], "-")
-	return err == nil && last.Target != "" && last.Target == cmp.Or(hash, m.Labels[clusterv1.MachineSetNameLabel])
+	target := cmp.Or(hash, m.Labels[clusterv1.MachineSetNameLabel])
+	return err == nil && last.Target != "" && last.Target == target
 }

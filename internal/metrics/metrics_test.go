@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/status"
 )
 
 var start = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -225,7 +227,8 @@ func TestUpdates(t *testing.T) {
 	none.Ended(types.NamespacedName{}, "", "", 0)
 }
 
-// TestLimit shows what exceeds the limit: gauges leave it out, counters count it without a Cluster, and one metric counts both.
+// TestLimit shows what exceeds the limit: gauges leave it out, counters count it without a Cluster,
+// and one metric counts both.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(2)
@@ -263,7 +266,8 @@ func TestLimit(t *testing.T) {
 	}, attemptsFamily)
 }
 
-// TestSilence: a process that does not lead, or cannot read its cache, serves no series of a Cluster.
+// TestSilence: a process that does not lead, or cannot read its cache, serves no series of a
+// Cluster.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(MaxSets)
@@ -293,7 +297,7 @@ func TestPage(t *testing.T) {
 		labels, _, _ := strings.Cut(rest, "}")
 		registered[name] = true
 		row := "| `" + name + "` | "
-		at := strings.Index(string(page), row)
+		at := bytes.Index(page, []byte(row))
 		if at < 0 {
 			t.Errorf("the page has no row of %s", name)
 			continue
@@ -305,6 +309,17 @@ func TestPage(t *testing.T) {
 		}
 		if listed := strings.Split(line, " | ")[2]; listed != want {
 			t.Errorf("the page gives %s the labels %s; it has %s", name, listed, labels)
+		}
+	}
+	for _, value := range []string{
+		Success, Failure, Abandoned, phaseUpgrading, phaseHeld, phaseQueued, phaseUnreadable,
+		string(status.HeldByHook), string(status.HeldByGate), string(status.HeldByAnnotation), string(status.HeldByPause), string(status.HeldByRule),
+		string(status.HeldByMachines), string(status.HeldByFailure), string(inplace.Draining), string(inplace.Updating), string(inplace.BackingOff),
+		string(inplace.Verifying), string(inplace.Soaking), string(inplace.Failed), string(v1alpha1.K8sdUpdater), string(v1alpha1.KubeadmUpdater),
+		string(v1alpha1.RKE2Updater), string(v1alpha1.K3sUpdater), string(v1alpha1.RuntimeHooksProtocol), string(v1alpha1.HandOverProtocol),
+	} {
+		if !strings.Contains(string(page), "`"+value+"`") {
+			t.Errorf("the page does not list the value %s", value)
 		}
 	}
 	for line := range strings.Lines(string(page)) {

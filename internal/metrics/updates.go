@@ -8,14 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Updates counts updates in place of machines when their results are recorded. A nil one counts nothing. It is safe for
-// concurrent use.
+// Updates counts updates in place of machines when their results are recorded. A nil one counts
+// nothing. It is safe for concurrent use.
 type Updates struct {
 	durations *prometheus.HistogramVec
 	attempts  *prometheus.CounterVec
 
 	mu sync.Mutex
-	// sets are the label sets of each family that have series of their own, and those beyond the limit.
+	// sets are the label sets of each family that have series of their own, and those beyond the
+	// limit.
 	sets, beyond map[string]map[set]struct{}
 	most         int
 }
@@ -32,11 +33,11 @@ func NewUpdates(most int) *Updates {
 	u := &Updates{
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    durationFamily,
-			Help:    "How long updates in place of machines took, from the first record to the result, by kind of updater and result.",
+			Help:    "How long updates in place of machines took, from the first record to the result.",
 			Buckets: durationBuckets,
 		}, labels),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: attemptsFamily, Help: "Attempts of updaters that have ended, by kind of updater and result.",
+			Name: attemptsFamily, Help: "Attempts of updaters that have ended.",
 		}, labels),
 		sets: map[string]map[set]struct{}{}, beyond: map[string]map[set]struct{}{}, most: most,
 	}
@@ -58,8 +59,8 @@ func (u *Updates) Collect(metrics chan<- prometheus.Metric) {
 	u.attempts.Collect(metrics)
 }
 
-// Ended counts an update that has ended. updater is the kind of the last updater that was at work. A negative duration,
-// from a clock that was set back, counts as none.
+// Ended counts an update that has ended. updater is the kind of the last updater that was at work.
+// A negative duration, from a clock that was set back, counts as none.
 func (u *Updates) Ended(cluster types.NamespacedName, updater, result string, took time.Duration) {
 	if u == nil {
 		return
@@ -73,7 +74,8 @@ func (u *Updates) Attempt(cluster types.NamespacedName, updater, result string) 
 	if u == nil {
 		return
 	}
-	u.attempts.With(u.admit(attemptsFamily, set{cluster: cluster, updater: updater, result: result})).Inc()
+	labels := u.admit(attemptsFamily, set{cluster: cluster, updater: updater, result: result})
+	u.attempts.With(labels).Inc()
 }
 
 // admit returns the labels by which a set counts. Beyond the limit it counts without a Cluster.
@@ -88,7 +90,8 @@ func (u *Updates) admit(family string, s set) prometheus.Labels {
 		u.sets[family][s] = struct{}{}
 	}
 	return prometheus.Labels{
-		labelNamespace: s.cluster.Namespace, labelCluster: s.cluster.Name, labelUpdater: s.updater, labelResult: s.result,
+		labelNamespace: s.cluster.Namespace, labelCluster: s.cluster.Name,
+		labelUpdater: s.updater, labelResult: s.result,
 	}
 }
 
@@ -102,7 +105,9 @@ func (u *Updates) prune(exists func(types.NamespacedName) bool) {
 				continue
 			}
 			delete(sets, s)
-			gone := prometheus.Labels{labelNamespace: s.cluster.Namespace, labelCluster: s.cluster.Name}
+			gone := prometheus.Labels{
+				labelNamespace: s.cluster.Namespace, labelCluster: s.cluster.Name,
+			}
 			if family == durationFamily {
 				u.durations.DeletePartialMatch(gone)
 			} else {

@@ -16,19 +16,23 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Glance is what a Cluster and the gates of its namespace show of an upgrade, without any other object. It is cheap
-// enough to be computed for all Clusters. A Chain is exact; a Glance believes the Cluster's status.
+// Glance is what a Cluster and the gates of its namespace show of an upgrade, without any other
+// object. It is cheap enough to be computed for all Clusters. A Chain is exact; a Glance believes
+// the Cluster's status.
 type Glance struct {
-	// UnderWay reports whether the Cluster has a managed topology and is being upgraded. Otherwise the other fields
-	// are zero.
+	// UnderWay reports whether the Cluster has a managed topology and is being upgraded. Otherwise
+	// the other fields are zero.
 	UnderWay bool
-	// From is the version at which the upgrade began where that is recorded, else the oldest version in the Cluster's
-	// status. To is the target. Both are empty where they cannot be parsed.
+	// From is the version at which the upgrade began where that is recorded, else the oldest
+	// version in the Cluster's status. To is the target. Both are empty where they cannot be
+	// parsed.
 	From, To version.Version
-	// Step is the number of the control plane's present step, from 1; 0 before the first. It counts if Recorded.
+	// Step is the number of the control plane's present step, from 1; 0 before the first. It counts
+	// if Recorded.
 	Step     int
 	Recorded bool
-	// Left is how many steps of the control plane follow the present one, by the plan in the Cluster's status.
+	// Left is how many steps of the control plane follow the present one, by the plan in the
+	// Cluster's status.
 	Left int
 	// Holds are sorted by kind, one of a kind. Since is zero where no object records it.
 	Holds []Hold
@@ -53,7 +57,8 @@ func ComputeGlance(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) Gl
 	recorded, _ := snapshot.ReadRecorded(cluster)
 	g := Glance{From: oldest(slices.Concat(controlPlane, workers))}
 	g.To, _ = version.Parse(cluster.Spec.Topology.Version)
-	g.UnderWay = snapshot.Pending(cluster).Has(chain.AfterClusterUpgrade) || recorded.Chain != nil || isOlder(g.From, g.To)
+	g.UnderWay = snapshot.Pending(cluster).Has(chain.AfterClusterUpgrade) ||
+		recorded.Chain != nil || isOlder(g.From, g.To)
 	if !g.UnderWay {
 		return Glance{}
 	}
@@ -68,7 +73,8 @@ func ComputeGlance(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) Gl
 	return g
 }
 
-// reportedVersions are the versions that the Cluster's status lists. Those that cannot be parsed are left out.
+// reportedVersions are the versions that the Cluster's status lists. Those that cannot be parsed
+// are left out.
 func reportedVersions(cluster *clusterv1.Cluster) (controlPlane, workers []version.Version) {
 	parse := func(reported []clusterv1.StatusVersion) []version.Version {
 		var versions []version.Version
@@ -102,13 +108,16 @@ func oldest(versions []version.Version) version.Version {
 	return found
 }
 
-// isPast reports whether the control plane runs a version beyond the recorded steps: another engine took a step since.
+// isPast reports whether the control plane runs a version beyond the recorded steps: another engine
+// took a step since.
 func isPast(p *chain.Progress, controlPlane []version.Version) bool {
 	last := p.From
 	if n := len(p.Steps); n > 0 {
 		last = p.Steps[n-1].To
 	}
-	return slices.ContainsFunc(controlPlane, func(v version.Version) bool { return isOlder(last, v) })
+	return slices.ContainsFunc(controlPlane, func(v version.Version) bool {
+		return isOlder(last, v)
+	})
 }
 
 // glanceHolds lists what holds an upgrade, as far as the Cluster and its gates show it.
@@ -116,7 +125,7 @@ func glanceHolds(cluster *clusterv1.Cluster, gates []GateHold) []Hold {
 	if isPaused(cluster) {
 		return []Hold{{Kind: HeldByPause, Since: pausedSince(cluster)}}
 	}
-	condition := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+	condition := topologyCondition(cluster)
 	if condition == nil || condition.Status != metav1.ConditionFalse {
 		return nil
 	}
@@ -144,6 +153,12 @@ func glanceHolds(cluster *clusterv1.Cluster, gates []GateHold) []Hold {
 	return slices.CompactFunc(holds, func(a, b Hold) bool { return a.Kind == b.Kind })
 }
 
+// topologyCondition is the Cluster's TopologyReconciled; nil where there is none.
+func topologyCondition(cluster *clusterv1.Cluster) *metav1.Condition {
+	return meta.FindStatusCondition(
+		cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+}
+
 func isPaused(cluster *clusterv1.Cluster) bool {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return annotated || cluster.Spec.Paused != nil && *cluster.Spec.Paused
@@ -158,9 +173,12 @@ func pausedSince(cluster *clusterv1.Cluster) time.Time {
 	return c.LastTransitionTime.UTC()
 }
 
-// failureKind tells an upgrade that has no path to its target from other failures. Cluster API has one reason for both.
+// failureKind tells an upgrade that has no path to its target from other failures. Cluster API has
+// one reason for both.
 func failureKind(message string) HoldKind {
-	for _, about := range []string{"upgrade path", "upgrade plan", "GenerateUpgradePlan", "the plan from "} {
+	for _, about := range []string{
+		"upgrade path", "upgrade plan", "GenerateUpgradePlan", "the plan from ",
+	} {
 		if strings.Contains(message, about) {
 			return HeldByRule
 		}
@@ -170,13 +188,15 @@ func failureKind(message string) HoldKind {
 
 // gatesAnswer reports whether a gate holds the Cluster at one of the hooks.
 func gatesAnswer(gates []GateHold, hooks []chain.Hook) bool {
-	return slices.ContainsFunc(gates, func(g GateHold) bool { return slices.Contains(hooks, chain.Hook(g.Hook)) })
+	return slices.ContainsFunc(gates, func(g GateHold) bool {
+		return slices.Contains(hooks, chain.Hook(g.Hook))
+	})
 }
 
-// gatesAt returns the gates that hold the Cluster now. A gate keeps a Cluster in its list until it is asked again, so it
-// counts only if the Cluster's condition names its hook as blocking.
+// gatesAt returns the gates that hold the Cluster now. A gate keeps a Cluster in its list until it
+// is asked again, so it counts only if the Cluster's condition names its hook as blocking.
 func gatesAt(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) []GateHold {
-	condition := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+	condition := topologyCondition(cluster)
 	blocking := hooksIn(strings.Join(blockingLines(condition), itemPrefix))
 	var found []GateHold
 	for _, g := range gates {
@@ -187,7 +207,11 @@ func gatesAt(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) []GateHo
 		}
 	}
 	slices.SortFunc(found, func(a, b GateHold) int {
-		return cmp.Or(cmp.Compare(a.Gate, b.Gate), cmp.Compare(a.Hook, b.Hook))
+		return cmp.Or(cmp.Compare(a.Gate, b.Gate), cmp.Compare(a.Hook, b.Hook),
+			a.Since.Compare(b.Since))
 	})
-	return found
+	// A status that lists a Cluster twice, by another name, must not make two series of it.
+	return slices.CompactFunc(found, func(a, b GateHold) bool {
+		return a.Gate == b.Gate && a.Hook == b.Hook
+	})
 }

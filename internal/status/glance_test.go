@@ -15,7 +15,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// glanced is a Cluster that goes from v1.30.0 to v1.33.0 beside stock Cluster API. Its control plane is at v1.31.0.
+// glanced is a Cluster that goes from v1.30.0 to v1.33.0 beside stock Cluster API. Its control
+// plane is at v1.31.0.
 func glanced(change func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team-a", Name: "prod", UID: "uid-prod",
@@ -59,6 +60,10 @@ func TestComputeGlance(t *testing.T) {
 			Waiting: []v1alpha1.GateWaiting{{ClusterUID: uid, At: at, Since: metav1.NewTime(after(since))}},
 		}}
 	}
+	twice := wait("early", "uid-prod", "BeforeWorkersUpgrade", time.Minute)
+	twice.Status.Waiting = append(twice.Status.Waiting, v1alpha1.GateWaiting{
+		Cluster: "forged", ClusterUID: "uid-prod", At: "BeforeWorkersUpgrade", Since: metav1.NewTime(after(time.Hour)),
+	})
 	const hook = "BeforeWorkersUpgrade"
 	blocking := func(c *clusterv1.Cluster) {
 		upgrades(c, "ClusterUpgrading", "Cluster is upgrading to v1.33.0\n  * Following hooks are blocking upgrade: "+hook+": no\n  * x")
@@ -100,7 +105,7 @@ func TestComputeGlance(t *testing.T) {
 		"paused by annotation": {func(c *clusterv1.Cluster) { c.Annotations[clusterv1.PausedAnnotation] = "" }, nil, held(Hold{Kind: HeldByPause})},
 		"a hook":               {blocking, nil, held(Hold{Kind: HeldByHook, By: hook})},
 		"a gate": {blocking, []*v1alpha1.UpgradeGate{
-			wait("late", "uid-prod", hook, time.Hour), wait("early", "uid-prod", hook, time.Minute),
+			wait("late", "uid-prod", hook, time.Hour), twice,
 			wait("other-hook", "uid-prod", "BeforeClusterUpgrade", time.Second), wait("other-cluster", "uid-other", hook, time.Second),
 		}, with(func(g *Glance) {
 			g.Holds = []Hold{{Kind: HeldByGate, By: "early", Since: after(time.Minute)}}

@@ -22,7 +22,8 @@ func read(t *testing.T, path string) []byte {
 	return content
 }
 
-// loadRules reads the rules as Prometheus does, which refuses unknown fields, bad expressions and bad templates.
+// loadRules reads the rules as Prometheus does, which refuses unknown fields, bad expressions and
+// bad templates.
 func loadRules(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	var object struct {
@@ -80,7 +81,8 @@ func loadQueries(t *testing.T) []query {
 	return queries
 }
 
-// family is a row of docs/reference/metrics.md, which other tests compare with what the programs serve.
+// family is a row of docs/reference/metrics.md, which other tests compare with what the programs
+// serve.
 type family struct {
 	histogram bool
 	labels    map[string]bool

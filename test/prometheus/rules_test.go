@@ -1,7 +1,6 @@
 package prometheus
 
 import (
-	"context"
 	"log/slog"
 	"net/url"
 	"regexp"
@@ -26,10 +25,14 @@ var promql = parser.NewParser(parser.Options{})
 // scraped are the labels that Prometheus adds to every series.
 var scraped = []string{"namespace", "job", "pod", "instance"}
 
-// TestQueriesUseWhatIsServed: rules and dashboard use families and labels of docs/reference/metrics.md only.
+// bounded are labels whose values the page lists.
+var bounded = []string{"reason", "phase", "result", "updater"}
+
+// TestQueriesUseWhatIsServed: rules and dashboard use families and labels of
+// docs/reference/metrics.md only.
 func TestQueriesUseWhatIsServed(t *testing.T) {
 	t.Parallel()
-	families := loadFamilies(t)
+	families, page := loadFamilies(t), string(read(t, "docs/reference/metrics.md"))
 	for _, q := range loadQueries(t) {
 		known := slices.Clone(scraped)
 		expr := parse(t, q)
@@ -51,8 +54,16 @@ func TestQueriesUseWhatIsServed(t *testing.T) {
 				allowed = append(allowed, "le")
 			}
 			for _, m := range selector.LabelMatchers {
-				if m.Name != labels.MetricName && !slices.Contains(allowed, m.Name) {
+				if m.Name != model.MetricNameLabel && !slices.Contains(allowed, m.Name) {
 					t.Errorf("%s selects %s by %s, which it does not have", q.where, selector.Name, m.Name)
+				}
+				if !slices.Contains(bounded, m.Name) {
+					continue
+				}
+				for value := range strings.SplitSeq(m.Value, "|") {
+					if !strings.Contains(page, "`"+value+"`") {
+						t.Errorf("%s selects %s by the %s %q, which the page does not list", q.where, selector.Name, m.Name, value)
+					}
 				}
 			}
 			known = append(known, allowed...)
@@ -107,8 +118,9 @@ func TestTemplatesUseWhatAlertsHave(t *testing.T) {
 	}
 }
 
-// healthy are series, one a minute, during which no alert fires: an upgrade moves, another one is held for a while, a gate
-// waits for hours, one replica leads, answers are fast, and few of them fail.
+// healthy are series, one a minute, during which no alert fires: an upgrade moves, another one is
+// held for a while, a gate waits for hours, one replica leads, answers are fast, and few of them
+// fail.
 const healthy = `load 1m
 	windlass_leader{namespace="w",job="j",pod="a"} 1+0x1600
 	windlass_leader{namespace="w",job="j",pod="b"} 0+0x1600
@@ -198,7 +210,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// evaluate evaluates all alerts once a minute, and returns in which minute each of them fired first.
+// evaluate evaluates all alerts once a minute, and returns in which minute each of them fired
+// first.
 func evaluate(t *testing.T, all []rulefmt.Rule, series string, minutes int) map[string]int {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, series)
@@ -210,7 +223,7 @@ func evaluate(t *testing.T, all []rulefmt.Rule, series string, minutes int) map[
 			labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
 		for minute := range minutes {
 			at := time.Unix(0, 0).UTC().Add(time.Duration(minute) * time.Minute)
-			if _, err := rule.Eval(context.Background(), 0, at, rules.EngineQueryFunc(engine, storage), &url.URL{}, 0); err != nil {
+			if _, err := rule.Eval(t.Context(), 0, at, rules.EngineQueryFunc(engine, storage), &url.URL{}, 0); err != nil {
 				t.Fatalf("%s: %v", r.Alert, err)
 			}
 			rule.SetEvaluationTimestamp(at)

@@ -16,9 +16,11 @@ import (
 // unknownUpdater is the kind of an Updater that cannot be read: it may be gone.
 const unknownUpdater = "Unknown"
 
-// measureProgress counts the attempts that ended between two records of a machine's update, and its final failure. Records
-// are written once, so nothing is counted twice.
-func (e *Engine) measureProgress(ctx context.Context, m *clusterv1.Machine, before, after *inplace.Progress) {
+// measureProgress counts the attempts that ended between two records of a machine's update, and its
+// final failure. Records are written once, so nothing is counted twice.
+func (e *Engine) measureProgress(
+	ctx context.Context, m *clusterv1.Machine, before, after *inplace.Progress,
+) {
 	if e.Metrics == nil || after == nil {
 		return
 	}
@@ -30,7 +32,8 @@ func (e *Engine) measureProgress(ctx context.Context, m *clusterv1.Machine, befo
 		e.Metrics.Attempt(clusterOf(m), e.updaterKind(ctx, f.Updater), metrics.Success)
 	}
 	ended := after.Phase == inplace.BackingOff || after.Phase == inplace.Failed
-	if !ended || was.Phase == after.Phase && was.Operation == after.Operation || len(after.Steps) == 0 {
+	counted := was.Phase == after.Phase && was.Operation == after.Operation
+	if !ended || counted || len(after.Steps) == 0 {
 		return
 	}
 	kind := e.updaterKind(ctx, after.Steps[0].Updater)
@@ -41,7 +44,9 @@ func (e *Engine) measureProgress(ctx context.Context, m *clusterv1.Machine, befo
 }
 
 // measureFinished counts an update that ended well.
-func (e *Engine) measureFinished(ctx context.Context, m *clusterv1.Machine, before *inplace.Progress, s inplace.Summary) {
+func (e *Engine) measureFinished(
+	ctx context.Context, m *clusterv1.Machine, before *inplace.Progress, s inplace.Summary,
+) {
 	if e.Metrics == nil {
 		return
 	}
@@ -65,7 +70,8 @@ func (e *Engine) measureAbandoned(ctx context.Context, m *clusterv1.Machine, p *
 	e.Metrics.Ended(clusterOf(m), kind, metrics.Abandoned, e.Now().Sub(p.Began))
 }
 
-// updaterKind is a value of a bounded set: a kind of updater in Windlass, or the protocol of one outside.
+// updaterKind is a value of a bounded set: a kind of updater in Windlass, or the protocol of one
+// outside.
 func (e *Engine) updaterKind(ctx context.Context, name string) string {
 	u := &v1alpha1.Updater{}
 	switch err := e.Client.Get(ctx, client.ObjectKey{Name: name}, u); {

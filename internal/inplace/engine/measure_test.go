@@ -17,7 +17,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/metrics"
 )
 
-// counted returns what was counted: for attempts how many, for durations how many and how long together.
+// counted returns what was counted: for attempts how many, for durations how many and how long
+// together.
 func counted(t *testing.T, u *metrics.Updates) []string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -52,8 +53,8 @@ func checkCounted(t *testing.T, when string, u *metrics.Updates, want ...string)
 	}
 }
 
-// TestMeasure has an update fail finally, be retried, and be given up, and another one succeed at the second attempt. Each result
-// counts once, however often Cluster API asks.
+// TestMeasure has an update fail finally, be retried, and be given up, and another one succeed at
+// the second attempt. Each result counts once, however often Cluster API asks.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
 	w, s := moving(t, external(nil))
@@ -110,7 +111,9 @@ func TestMeasureAbandoned(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 	}
 	found := counted(t, w.engine.Metrics)
-	if !slices.ContainsFunc(found, func(line string) bool { return strings.HasPrefix(line, "duration_seconds c ns abandoned RuntimeHooks 1 1h") }) {
+	if !slices.ContainsFunc(found, func(line string) bool {
+		return strings.HasPrefix(line, "duration_seconds c ns abandoned RuntimeHooks 1 1h")
+	}) {
 		t.Errorf("counted: %q", found)
 	}
 }

@@ -52,8 +52,8 @@ func (f Families) Labels(name string) []string {
 	return names
 }
 
-// Value returns the value of the only series of a gauge or counter, or of the number of observations of a histogram, whose
-// labels have these values, and whether there is one.
+// Value returns the value of the only series of a gauge or counter, or of the number of
+// observations of a histogram, whose labels have these values, and whether there is one.
 func (f Families) Value(name string, labels map[string]string) (float64, bool) {
 	for _, m := range f[name].GetMetric() {
 		matches := 0

@@ -9,7 +9,8 @@ import (
 	"github.com/windlass-dev/windlass/test/loopback"
 )
 
-// TestMetrics holds an upgrade by a hook. A manager beside which nobody serves Windlass' extension tells of it, and of its calls.
+// TestMetrics holds an upgrade by a hook. A manager beside which nobody serves Windlass' extension
+// tells of it, and of its calls.
 func TestMetrics(t *testing.T) {
 	c := newCluster(t, 0)
 	c.arrive(t, first)
@@ -39,4 +40,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %v (%t), want %v", family, got, found, want)
 		}
 	}
+	// Hooks that are called after the end of the test would fail it.
+	c.extension.block(wire.AfterControlPlaneUpgrade, false)
+	c.awaitTold(t, "ReconcileSucceeded")
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/windlass-dev/windlass/test/loopback"
 )
 
-// TestMetrics updates a machine, holds a Cluster at a gate, and has the guard refuse a Machine. The extension then serves every
-// family that docs/reference/metrics.md lists, but for those of the manager's calls. The series of a Cluster end with it.
+// TestMetrics updates a machine, holds a Cluster at a gate, and has the guard refuse a Machine. The
+// extension then serves every family that docs/reference/metrics.md lists, but for those of the
+// manager's calls. The series of a Cluster end with it.
 func TestMetrics(t *testing.T) {
 	plane := wire.Start(t)
 	pool := plane.NewPool(t, "a", "b")
@@ -90,7 +91,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// holdCluster creates a Cluster that waits at a gate in the middle of its upgrade, as stock Cluster API and Windlass leave it.
+// holdCluster creates a Cluster that waits at a gate in the middle of its upgrade, as stock Cluster
+// API and Windlass leave it.
 func holdCluster(t *testing.T, plane *wire.Plane, namespace string) {
 	t.Helper()
 	since := metav1.NewTime(time.Now().Add(-2 * time.Hour).Truncate(time.Second))
