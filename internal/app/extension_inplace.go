@@ -82,7 +82,8 @@ func SlimMachine(o InPlaceUpgrades) toolscache.TransformFunc {
 		if ok && machine.Kind == "Machine" {
 			slimMetadata(machine, prefix,
 				v1alpha1.UpdateProgressAnnotation, v1alpha1.LastUpdateAnnotation, clusterv1.UpdateInProgressAnnotation,
-				v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation)
+				v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation,
+				engine.BlockMoveAnnotation)
 		}
 		return object, nil
 	}

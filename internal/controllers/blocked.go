@@ -19,6 +19,7 @@ type Unblocker interface {
 	ClearLeftovers(ctx context.Context) error
 	FindBlocked(ctx context.Context, kinds []schema.GroupVersionKind) error
 	Unblock(ctx context.Context) error
+	FollowPaused(ctx context.Context) error
 }
 
 // BlockedSweeper looks at blocked objects. It is a manager.Runnable that runs on the leader only.
@@ -54,5 +55,5 @@ func (s *BlockedSweeper) sweep(ctx context.Context, found *bool) error {
 		}
 		*found = true
 	}
-	return errors.Join(s.Unblocker.Unblock(ctx), s.Unblocker.ClearLeftovers(ctx))
+	return errors.Join(s.Unblocker.Unblock(ctx), s.Unblocker.ClearLeftovers(ctx), s.Unblocker.FollowPaused(ctx))
 }

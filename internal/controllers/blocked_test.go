@@ -34,6 +34,7 @@ func (r *recorder) Unblock(context.Context) error {
 }
 
 func (r *recorder) ClearLeftovers(context.Context) error { return r.call("clear") }
+func (r *recorder) FollowPaused(context.Context) error   { return r.call("follow") }
 
 func blockedSweeper(r *recorder) *BlockedSweeper {
 	return &BlockedSweeper{Unblocker: r, Kinds: []schema.GroupVersionKind{{Kind: "MachineDeployment"}}}
@@ -55,7 +56,7 @@ func TestSweep(t *testing.T) {
 	if err := s.sweep(t.Context(), &found); err != nil {
 		t.Error(err)
 	}
-	want := []string{"find MachineDeployment", "find MachineDeployment", "unblock", "clear", "unblock", "clear"}
+	want := []string{"find MachineDeployment", "find MachineDeployment", "unblock", "clear", "follow", "unblock", "clear", "follow"}
 	if diff := cmp.Diff(want, r.calls); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -31,10 +31,11 @@ func topologyOf(cluster *clusterv1.Cluster, object metav1.Object) string {
 	return ""
 }
 
-// isOrphaned reports whether nothing recorded accounts for the protection from remediation that this project gave a Machine: a
-// person has removed the record.
+// isOrphaned reports whether nothing recorded accounts for the protection from remediation or from a move that this
+// project gave a Machine: a person has removed the record.
 func isOrphaned(m metav1.Object) bool {
-	return has(m, v1alpha1.RemediationPausedAnnotation) && !has(m, v1alpha1.InPlaceUpgradeAnnotation) && !has(m, v1alpha1.UpdateProgressAnnotation)
+	protected := has(m, v1alpha1.RemediationPausedAnnotation) || blocksMove(m.GetAnnotations())
+	return protected && !has(m, v1alpha1.InPlaceUpgradeAnnotation) && !has(m, v1alpha1.UpdateProgressAnnotation)
 }
 
 // progressOf is the progress of an upgrade; nil where none has begun.

@@ -20,16 +20,16 @@ func NewKeys(prefix string) Keys {
 	}
 }
 
-// all are those keys, those that only this project writes and reads, and those of remediation.
+// all are those keys, those that only this project writes and reads, and those of protection.
 func (k Keys) all() []string {
 	return append([]string{
-		k.To, k.Status, k.Release, k.ChangeID, k.LastFailed, v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation,
+		BlockMoveAnnotation, k.To, k.Status, k.Release, k.ChangeID, k.LastFailed, v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.UpdateRetryAnnotation, v1alpha1.InPlaceUpgradeDrainAnnotation,
 	}, remediationKeys...)
 }
 
-// Marked reports whether an object with these annotations has ever been asked for an upgrade, or is protected from remediation by this project.
+// Marked reports whether an object with these annotations has ever been asked for an upgrade, or is protected by this project.
 func (k Keys) Marked(annotations map[string]string) bool {
-	if _, protected := annotations[v1alpha1.RemediationPausedAnnotation]; protected {
+	if _, protected := annotations[v1alpha1.RemediationPausedAnnotation]; protected || blocksMove(annotations) {
 		return true
 	}
 	for _, key := range []string{k.To, k.Status, k.Release, k.ChangeID, v1alpha1.InPlaceUpgradeAnnotation} {

@@ -229,7 +229,8 @@ func (w *world) checkHalves(t *testing.T, workers ...*worker) {
 	}
 	m := w.machine("a")
 	for _, key := range []string{
-		v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateProgressAnnotation, clusterv1.MachineSkipRemediationAnnotation, v1alpha1.RemediationPausedAnnotation,
+		v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateProgressAnnotation, clusterv1.MachineSkipRemediationAnnotation,
+		v1alpha1.RemediationPausedAnnotation, BlockMoveAnnotation,
 	} {
 		if _, ok := m.Annotations[key]; ok {
 			t.Errorf("annotation %s is left", key)

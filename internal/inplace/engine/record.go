@@ -153,10 +153,12 @@ func (m *Machine) clearUpdate(p Patch) {
 	maps.Copy(p, m.Protection(before, nil, inplace.Policy{}))
 }
 
-// Protection returns the changes of the protection from remediation that belong in the write that takes the record
-// of an update from before to after; nil is no update.
+// Protection returns the changes of the protection from remediation and from `clusterctl move` that belong in the
+// write that takes the record of an update from before to after; nil is no update.
 func (m *Machine) Protection(before, after *inplace.Progress, policy inplace.Policy) Patch {
-	return ChangeRemediation(m.Object.Annotations, before, after, policy, RemediationHeld(m.Object) != "")
+	p := changeMove(m.Object.Annotations, after)
+	maps.Copy(p, ChangeRemediation(m.Object.Annotations, before, after, policy, RemediationHeld(m.Object) != ""))
+	return p
 }
 
 // DirtyField is a field that a Machine's objects carry, but that was not applied to the running machine.

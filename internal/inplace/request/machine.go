@@ -84,7 +84,8 @@ func (f Machine) finalState() State {
 func decideRunning(f Machine) MachineVerdict {
 	u := *f.Upgrade
 	switch {
-	case f.Paused:
+	case f.Paused && u.Progress.Phase != inplace.Updating:
+		// A change that runs on the node is followed to its end, so that a paused Cluster can be moved.
 		return f.wait(ReasonPaused, "the machine or its Cluster is paused; the upgrade continues when it is unpaused")
 	case f.Remediation != "":
 		return f.wait(ReasonRemediating, "the upgrade waits for the machine's remediation:  %s", f.Remediation)

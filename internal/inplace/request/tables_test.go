@@ -139,7 +139,12 @@ func TestLeftAlone(t *testing.T) {
 	running.Upgrade = &request.Upgrade{Option: "version=v1.31.2", Progress: &inplace.Progress{ID: "u", Phase: inplace.Updating, Steps: []inplace.Step{{Updater: "u"}}, Operation: "u-1"}}
 	for name, edit := range map[string]func(*request.Machine){
 		"deleting": func(f *request.Machine) { f.Deleting = true }, "unreadable": func(f *request.Machine) { f.Unreadable = "no JSON" },
-		"paused": func(f *request.Machine) { f.Paused = true }, "up for remediation": func(f *request.Machine) { f.Remediation = "its owner replaces it" },
+		"paused, no change runs": func(f *request.Machine) {
+			drains := *f.Upgrade.Progress
+			drains.Phase = inplace.Draining
+			f.Paused, f.Upgrade = true, &request.Upgrade{Option: "version=v1.31.2", Progress: &drains}
+		},
+		"up for remediation": func(f *request.Machine) { f.Remediation = "its owner replaces it" },
 	} {
 		f := running
 		edit(&f)
@@ -151,6 +156,17 @@ func TestLeftAlone(t *testing.T) {
 		if diff := cmp.Diff(request.Recorded[request.Upgrade]{Marks: f.Marks, Record: f.Upgrade}, v.After); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// TestPausedWhileChangeRuns follows the change of a paused machine: the end lifts what keeps its Cluster from being moved.
+func TestPausedWhileChangeRuns(t *testing.T) {
+	t.Parallel()
+	f := well()
+	f.Paused, f.Marks.To = true, "version=v1.31.2"
+	f.Upgrade = &request.Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{ID: "u", Phase: inplace.Updating, Steps: []inplace.Step{{Updater: "u"}}, Operation: "u-1"}}
+	if v := request.DecideMachine(f); v.Action != (request.Run{}) {
+		t.Errorf("it is not followed: %#v", v)
 	}
 }
 

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+)
+
+const (
+	// BlockMoveAnnotation on an object keeps `clusterctl move` from moving its Cluster, whatever the value.
+	// Source: cmd/clusterctl/api/v1alpha3 of Cluster API.
+	BlockMoveAnnotation = "clusterctl.cluster.x-k8s.io/block-move"
+	// blockMoveValue tells our annotation from one of others, which stays.
+	blockMoveValue = "windlass.dev/update"
+)
+
+// changeMove returns the change of a Machine's annotations that belongs in the write that records an
+// update as after; nil is no update. While an updater may be at work, the Machine must not be moved: the
+// updater reports the end to this management cluster only. In the other phases nothing runs, and the
+// record, which moves with the Machine, is enough to continue elsewhere.
+func changeMove(annotations map[string]string, after *inplace.Progress) Patch {
+	p := Patch{}
+	value, blocked := annotations[BlockMoveAnnotation]
+	running := after != nil && after.Phase == inplace.Updating
+	switch {
+	case running && !blocked:
+		p.setString(BlockMoveAnnotation, blockMoveValue)
+	case !running && value == blockMoveValue:
+		p[BlockMoveAnnotation] = nil
+	}
+	return p
+}
+
+// blocksMove reports whether a Machine has our annotation.
+func blocksMove(annotations map[string]string) bool {
+	return annotations[BlockMoveAnnotation] == blockMoveValue
+}
+
+// FollowPaused carries on the updates of paused Machines that block `clusterctl move`, until their
+// updaters have ended. Cluster API pauses a Cluster before it waits for the annotation to go, and calls
+// no hook about a paused Machine. An update that Cluster API does not ask for follows its own annotation.
+func (e *Engine) FollowPaused(ctx context.Context) error {
+	machines := newMachineMetadataList()
+	if err := e.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing Machines: %w", err)
+	}
+	var problems []error
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		if !blocksMove(m.Annotations) || !has(m, v1alpha1.UpdateProgressAnnotation) || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		problems = append(problems, e.followPaused(ctx, m))
+	}
+	return errors.Join(problems...)
+}
+
+func (e *Engine) followPaused(ctx context.Context, m *metav1.PartialObjectMetadata) error {
+	key := client.ObjectKeyFromObject(m)
+	cluster := &clusterv1.Cluster{}
+	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}
+	if err := e.Client.Get(ctx, name, cluster); err != nil {
+		return fmt.Errorf("reading Cluster %s of Machine %s: %w", name, key, client.IgnoreNotFound(err))
+	}
+	if !isPaused(cluster, m) {
+		return nil
+	}
+	request, err := e.liveRequest(ctx, key)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	_, err = e.UpdateMachine(ctx, request)
+	_, isRefused := errors.AsType[*RefusedError](err)
+	_, isUnasked := errors.AsType[*UnaskedError](err)
+	if isRefused || isUnasked {
+		return nil // The Machine shows why its update stands still, or Cluster API has taken its marks away.
+	}
+	return err
+}
+
+// liveRequest returns the UpdateMachine request that Cluster API would send about a Machine.
+func (e *Engine) liveRequest(ctx context.Context, key types.NamespacedName) (*runtimehooksv1.UpdateMachineRequest, error) {
+	machine := &clusterv1.Machine{}
+	if err := e.Live.Get(ctx, key, machine); err != nil {
+		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
+	}
+	infrastructure, err := e.ReadReferenced(ctx, key.Namespace, machine.Spec.InfrastructureRef)
+	if err != nil {
+		return nil, err
+	}
+	bootstrap, err := e.ReadReferenced(ctx, key.Namespace, machine.Spec.Bootstrap.ConfigRef)
+	if apierrors.IsNotFound(err) {
+		bootstrap, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	request := &runtimehooksv1.UpdateMachineRequest{}
+	request.Desired.Machine = *machine
+	request.Desired.Machine.Status = clusterv1.MachineStatus{}
+	for _, part := range []struct {
+		into *runtime.RawExtension
+		live *unstructured.Unstructured
+	}{{&request.Desired.InfrastructureMachine, infrastructure}, {&request.Desired.BootstrapConfig, bootstrap}} {
+		if part.into.Raw, err = SentObject(part.live); err != nil {
+			return nil, err
+		}
+	}
+	return request, nil
+}
