@@ -236,6 +236,30 @@ func checkInstallation(t *testing.T, i *installation, namespace string) {
 	checkGuard(t, i, namespace)
 }
 
+// checkReadable checks what tools read of a kind: kubectl its category and columns, Cluster API's visualizer its label, and kstatus
+// that nobody has looked at a new object.
+func checkReadable(t *testing.T, crd apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	if names := crd.Spec.Names; !slices.Equal(names.Categories, []string{"windlass"}) || len(names.ShortNames) != 1 {
+		t.Errorf("the CustomResourceDefinition %s has the categories %q and the short names %q", crd.Name, names.Categories, names.ShortNames)
+	}
+	// The visualizer shows objects of such kinds beside their Cluster; a cluster-scoped object belongs to none.
+	if _, ok := crd.Labels["visualizer.cluster.x-k8s.io"]; ok != (crd.Spec.Scope == apiextensionsv1.NamespaceScoped) {
+		t.Errorf("the CustomResourceDefinition %s has the label of the visualizer: %t", crd.Name, ok)
+	}
+	for _, v := range crd.Spec.Versions {
+		for _, column := range []string{"Ready", "Reason", "Message", "Age"} {
+			if !slices.ContainsFunc(v.AdditionalPrinterColumns, func(c apiextensionsv1.CustomResourceColumnDefinition) bool { return c.Name == column }) {
+				t.Errorf("the CustomResourceDefinition %s has no column %s", crd.Name, column)
+			}
+		}
+		status := v.Schema.OpenAPIV3Schema.Properties["status"]
+		if status.Default == nil || string(status.Properties["observedGeneration"].Default.Raw) != "-1" {
+			t.Errorf("the CustomResourceDefinition %s does not begin with observedGeneration -1", crd.Name)
+		}
+	}
+}
+
 func checkCRDs(t *testing.T, crds []apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	got := map[string]apiextensionsv1.ResourceScope{}
@@ -250,6 +274,7 @@ func checkCRDs(t *testing.T, crds []apiextensionsv1.CustomResourceDefinition) {
 		if crd.Namespace != "" {
 			t.Errorf("the CustomResourceDefinition %s, which is cluster-scoped, has the namespace %q", crd.Name, crd.Namespace)
 		}
+		checkReadable(t, crd)
 	}
 	want := map[string]apiextensionsv1.ResourceScope{
 		"upgradegraphs.windlass.dev": apiextensionsv1.ClusterScoped, "updaters.windlass.dev": apiextensionsv1.ClusterScoped,

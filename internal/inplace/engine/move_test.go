@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -36,10 +37,7 @@ func TestChangeMove(t *testing.T) {
 			after = nil
 		}
 		for _, before := range []map[string]string{{}, ours, persons} {
-			got := map[string]string{}
-			for key, value := range before {
-				got[key] = value
-			}
+			got := maps.Clone(before)
 			for key, value := range changeMove(before, after) {
 				if delete(got, key); value != nil {
 					got[key] = *value
@@ -159,4 +157,3 @@ func TestBlockGoesWithUpdate(t *testing.T) {
 		})
 	}
 }
-

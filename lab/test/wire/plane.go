@@ -106,14 +106,32 @@ func Start(t *testing.T) *Plane {
 	if os.Getenv("WINDLASS_E2E") != "1" {
 		t.Skip("set WINDLASS_E2E=1 to run tests beside a real API server")
 	}
-	begin.Do(func() {
-		authority := loopback.NewAuthority(t, "api-servers")
-		one, failed = start(context.WithoutCancel(t.Context()), authority, authority.Issue(t, "api-server", time.Now().Add(time.Hour)))
-	})
+	begin.Do(func() { one, failed = startFor(t) })
 	if failed != nil {
 		t.Fatal(failed)
 	}
 	return one.plane
+}
+
+// StartSecond starts a plane beside that of Start. It ends with the test.
+func StartSecond(t *testing.T) *Plane {
+	t.Helper()
+	second, err := startFor(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := second.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return second.plane
+}
+
+func startFor(t *testing.T) (shared, error) {
+	t.Helper()
+	authority := loopback.NewAuthority(t, "api-servers")
+	return start(context.WithoutCancel(t.Context()), authority, authority.Issue(t, "api-server", time.Now().Add(time.Hour)))
 }
 
 func start(ctx context.Context, authority *loopback.Authority, identity loopback.Identity) (shared, error) {

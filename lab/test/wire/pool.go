@@ -78,6 +78,13 @@ func (p *Plane) NewPool(t *testing.T, machines ...string) *Pool {
 	return pool
 }
 
+// On returns the pool as another plane has it.
+func (p *Pool) On(plane *Plane) *Pool {
+	moved := *p
+	moved.plane = plane
+	return &moved
+}
+
 // Question is CanUpdateMachineSet as Cluster API asks it about the machines of the old MachineSet.
 func (p *Pool) Question(t *testing.T) *runtimehooksv1.CanUpdateMachineSetRequest {
 	t.Helper()

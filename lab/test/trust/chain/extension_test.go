@@ -31,8 +31,9 @@ type extension struct {
 	// look says where the control plane is when a hook is called.
 	look func() string
 
-	server *httptest.Server
-	mu     sync.Mutex
+	server    *httptest.Server
+	authority *loopback.Authority
+	mu        sync.Mutex
 	// journal has no entry twice in a row, because hooks that block are called again and again.
 	journal []string
 	// blocked are the hooks that ask to be called again; changed is closed and replaced with each call.
@@ -53,13 +54,19 @@ func newExtension(t *testing.T, plane *wire.Plane, namespace string, look func()
 // serve serves until the test ends, and creates the ExtensionConfig of a namespace.
 func (e *extension) serve(t *testing.T, plane *wire.Plane, namespace string) {
 	t.Helper()
-	authority := loopback.NewAuthority(t, "extension")
+	e.authority = loopback.NewAuthority(t, "extension")
 	e.server = httptest.NewUnstartedServer(e)
-	e.server.TLS = authority.Server(t)
+	e.server.TLS = e.authority.Server(t)
 	e.server.StartTLS()
 	t.Cleanup(e.server.Close)
+	e.register(t, plane, namespace)
+}
+
+// register creates the ExtensionConfig of a namespace.
+func (e *extension) register(t *testing.T, plane *wire.Plane, namespace string) {
+	t.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: runtimev1.ExtensionConfigSpec{
-		ClientConfig:      runtimev1.ClientConfig{URL: e.server.URL, CABundle: authority.PEM},
+		ClientConfig:      runtimev1.ClientConfig{URL: e.server.URL, CABundle: e.authority.PEM},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 	}}
 	plane.Create(t, config)
