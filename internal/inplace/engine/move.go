@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,9 @@ const (
 	BlockMoveAnnotation = "clusterctl.cluster.x-k8s.io/block-move"
 	// blockMoveValue tells our annotation from one of others, which stays.
 	blockMoveValue = "windlass.dev/update"
+	// followedAtOnce is how many updates of paused Machines are followed at once: an updater may take
+	// most of a call's time to answer, and clusterctl waits for minutes only.
+	followedAtOnce = 8
 )
 
 // changeMove returns the change of a Machine's annotations that belongs in the write that records an
@@ -56,14 +60,20 @@ func (e *Engine) FollowPaused(ctx context.Context) error {
 	if err := e.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
 	}
-	var problems []error
+	var group errgroup.Group
+	group.SetLimit(followedAtOnce)
+	problems := make([]error, len(machines.Items))
 	for i := range machines.Items {
 		m := &machines.Items[i]
 		if !blocksMove(m.Annotations) || !has(m, v1alpha1.UpdateProgressAnnotation) || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
-		problems = append(problems, e.followPaused(ctx, m))
+		group.Go(func() error {
+			problems[i] = e.followPaused(ctx, m)
+			return nil // One fault must not hide others.
+		})
 	}
+	_ = group.Wait() // The errors are in problems.
 	return errors.Join(problems...)
 }
 

@@ -17,6 +17,8 @@ import (
 const (
 	skip      = clusterv1.MachineSkipRemediationAnnotation
 	remediate = clusterv1.RemediateMachineAnnotation
+	// blockMove keeps clusterctl from moving the Cluster.
+	blockMove = "clusterctl.cluster.x-k8s.io/block-move"
 )
 
 func has(m *clusterv1.Machine, key string) bool {
@@ -25,7 +27,7 @@ func has(m *clusterv1.Machine, key string) bool {
 }
 
 // isProtected waits until an updater is at work, and checks that no MachineHealthCheck looks at the
-// Machine then.
+// Machine then, and that clusterctl does not move it.
 func isProtected(m *clusterv1.Machine) string {
 	if why := updating(m); why != "" {
 		return why
@@ -33,15 +35,33 @@ func isProtected(m *clusterv1.Machine) string {
 	if !has(m, skip) {
 		return "its updater is at work, and remediation is not paused: " + describe(m)
 	}
+	if !has(m, blockMove) {
+		return "its updater is at work, and its Cluster can be moved: " + describe(m)
+	}
 	return ""
 }
 
 // isFree waits until no upgrade is recorded, and remediation is as it was before.
 func isFree(m *clusterv1.Machine) string {
-	if has(m, skip) || has(m, v1alpha1.RemediationPausedAnnotation) || has(m, remediate) || has(m, v1alpha1.InPlaceUpgradeAnnotation) {
-		return describe(m)
+	for _, key := range []string{
+		skip, v1alpha1.RemediationPausedAnnotation, remediate, v1alpha1.InPlaceUpgradeAnnotation,
+		blockMove,
+	} {
+		if has(m, key) {
+			return describe(m)
+		}
 	}
 	return ""
+}
+
+// pause pauses the Cluster of a pool, as clusterctl does before it moves one.
+func pause(t *testing.T, plane *wire.Plane, pool *wire.Pool, paused bool) {
+	t.Helper()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: wire.ClusterName}}
+	patch := fmt.Appendf(nil, `{"spec": {"paused": %t}}`, paused)
+	if err := plane.Client.Patch(t.Context(), cluster, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestRemediationIsPaused: no MachineHealthCheck looks at a Machine from the record of its upgrade
@@ -71,6 +91,18 @@ func TestRemediationIsPaused(t *testing.T) {
 			awaitMachine(t, plane, pool.Namespace, "a", "is protected again", isProtected)
 			finish()
 		}, isFree},
+		{"the Cluster is paused", func(t *testing.T, pool *wire.Pool, finish func()) {
+			t.Helper()
+			pause(t, plane, pool, true)
+			finish()
+			awaitMachine(t, plane, pool.Namespace, "a", "can be moved", func(m *clusterv1.Machine) string {
+				if has(m, blockMove) {
+					return describe(m)
+				}
+				return ""
+			})
+			pause(t, plane, pool, false)
+		}, isDone},
 		{"the process dies", func(t *testing.T, _ *wire.Pool, finish func()) {
 			t.Helper()
 			extension.Kill(t)
