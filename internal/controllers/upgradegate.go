@@ -17,8 +17,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/gate"
 )
 
-// UpgradeGateReconciler writes the conditions of UpgradeGates when their spec changes. Package gatehooks
-// writes who waits, and computes the conditions in the same write. Both run on the leader only.
+// UpgradeGateReconciler writes the conditions of UpgradeGates when their spec changes. Package
+// gatehooks writes who waits, and computes the conditions in the same write. Both run on the leader
+// only.
 type UpgradeGateReconciler struct {
 	// Client reads from a cache that holds all UpgradeGates, and writes to the API server.
 	Client client.Client
@@ -39,7 +40,9 @@ func (r *UpgradeGateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // Reconcile brings the conditions of one gate up to date.
-func (r *UpgradeGateReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (r *UpgradeGateReconciler) Reconcile(
+	ctx context.Context, request reconcile.Request,
+) (reconcile.Result, error) {
 	var g v1alpha1.UpgradeGate
 	if err := r.Client.Get(ctx, request.NamespacedName, &g); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// ComputeStatus returns the status of a gate with the conditions that follow from its spec and from who
-// waits. now becomes the time of a condition that changes; one that does not keeps its own.
+// ComputeStatus returns the status of a gate with the conditions that follow from its spec and from
+// who waits. now becomes the time of a condition that changes; one that does not keeps its own.
 func ComputeStatus(g *v1alpha1.UpgradeGate, now metav1.Time) v1alpha1.UpgradeGateStatus {
 	status := *g.Status.DeepCopy()
 	status.ObservedGeneration = g.Generation
@@ -34,7 +34,8 @@ func ComputeStatus(g *v1alpha1.UpgradeGate, now metav1.Time) v1alpha1.UpgradeGat
 const (
 	// maxConditionBytes bounds the message of a condition.
 	maxConditionBytes = 1024
-	// maxNamed is how many Clusters that wait a condition names. Each change of its message is a write.
+	// maxNamed is how many Clusters that wait a condition names. Each change of its message is a
+	// write.
 	maxNamed = 5
 )
 
@@ -54,8 +55,8 @@ func computeWaitingCondition(g *v1alpha1.UpgradeGate, now metav1.Time) metav1.Co
 	return c
 }
 
-// findProblem says why a gate cannot be evaluated; empty if it can. A gate is asked about some Clusters
-// and steps only, so a fault may be in a part that no question has reached yet.
+// findProblem says why a gate cannot be evaluated; empty if it can. A gate is asked about some
+// Clusters and steps only, so a fault may be in a part that no question has reached yet.
 func findProblem(g *v1alpha1.UpgradeGate) string {
 	if _, problem := SelectsCluster(g, Cluster{}); problem != "" {
 		return problem

@@ -7,8 +7,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// Set sets a condition of type Ready. invalid says that it is False until somebody edits the object's
-// spec; Stalled then has the same reason and message, and is removed otherwise.
+// Set sets a condition of type Ready. invalid says that it is False until somebody edits the
+// object's spec; Stalled then has the same reason and message, and is removed otherwise.
 func Set(conditions *[]metav1.Condition, ready metav1.Condition, invalid bool) {
 	meta.SetStatusCondition(conditions, ready)
 	if !invalid {

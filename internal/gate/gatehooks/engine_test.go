@@ -209,6 +209,9 @@ func TestLifeOfAGate(t *testing.T) {
 	if diff := cmp.Diff(first, w.ask(t, workers)); diff != "" || w.writes != 1 {
 		t.Errorf("%d writes; asked again it answers (-first +then):\n%s", w.writes, diff)
 	}
+	if !meta.IsStatusConditionTrue(w.status(t).Conditions, v1alpha1.WaitingCondition) || !meta.IsStatusConditionTrue(w.status(t).Conditions, v1alpha1.ReadyCondition) {
+		t.Errorf("the gate that holds a Cluster has the conditions %+v", w.status(t).Conditions)
+	}
 	waiting := w.status(t).Waiting
 	want := []v1alpha1.GateWaiting{{
 		Cluster: "prod", ClusterUID: "u1", At: "BeforeWorkersUpgrade", Version: "v1.32.4", Since: metav1.NewTime(start), Message: needsApproval,
@@ -228,6 +231,9 @@ func TestLifeOfAGate(t *testing.T) {
 	w.conflicts = 2
 	if got := w.ask(t, workers); len(got.Findings) > 0 || got.RetryAfter != 0 {
 		t.Errorf("approved, and held: %+v", got)
+	}
+	if !meta.IsStatusConditionFalse(w.status(t).Conditions, v1alpha1.WaitingCondition) {
+		t.Errorf("the gate that holds nothing any longer has the conditions %+v", w.status(t).Conditions)
 	}
 	if got := w.status(t); len(got.Waiting) != 0 || got.WaitingCount != 0 || len(got.Approvals) != 1 {
 		t.Errorf("recorded: %+v", got)

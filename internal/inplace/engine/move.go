@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// BlockMoveAnnotation on an object keeps `clusterctl move` from moving its Cluster, whatever the value.
-	// Source: cmd/clusterctl/api/v1alpha3 of Cluster API.
+	// BlockMoveAnnotation on an object keeps `clusterctl move` from moving its Cluster, whatever the
+	// value. Source: cmd/clusterctl/api/v1alpha3 of Cluster API.
 	BlockMoveAnnotation = "clusterctl.cluster.x-k8s.io/block-move"
 	// blockMoveValue tells our annotation from one of others, which stays.
 	blockMoveValue = "windlass.dev/update"
@@ -30,18 +30,17 @@ const (
 	followedAtOnce = 8
 )
 
-// changeMove returns the change of a Machine's annotations that belongs in the write that records an
-// update as after; nil is no update. While an updater may be at work, the Machine must not be moved: the
-// updater reports the end to this management cluster only. In the other phases nothing runs, and the
-// record, which moves with the Machine, is enough to continue elsewhere.
+// changeMove returns the change of a Machine's annotations that belongs in the write that records
+// an update as after; nil is no update. While an updater may be at work, the Machine must not be
+// moved: the updater reports the end to this management cluster only. In the other phases nothing
+// runs, and the record, which moves with the Machine, is enough to continue elsewhere.
 func changeMove(annotations map[string]string, after *inplace.Progress) Patch {
 	p := Patch{}
 	value, blocked := annotations[BlockMoveAnnotation]
 	running := after != nil && after.Phase == inplace.Updating
 	switch {
 	case running && !blocked:
-		ours := blockMoveValue
-		p[BlockMoveAnnotation] = &ours
+		p[BlockMoveAnnotation] = new(blockMoveValue)
 	case !running && value == blockMoveValue:
 		p[BlockMoveAnnotation] = nil
 	}
@@ -54,8 +53,9 @@ func blocksMove(annotations map[string]string) bool {
 }
 
 // FollowPaused carries on the updates of paused Machines that block `clusterctl move`, until their
-// updaters have ended. Cluster API pauses a Cluster before it waits for the annotation to go, and calls
-// no hook about a paused Machine. An update that Cluster API does not ask for follows its own annotation.
+// updaters have ended. Cluster API pauses a Cluster before it waits for the annotation to go, and
+// calls no hook about a paused Machine. An update that Cluster API does not ask for follows its own
+// annotation.
 func (e *Engine) FollowPaused(ctx context.Context) error {
 	machines := newMachineMetadataList()
 	if err := e.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
@@ -66,7 +66,8 @@ func (e *Engine) FollowPaused(ctx context.Context) error {
 	problems := make([]error, len(machines.Items))
 	for i := range machines.Items {
 		m := &machines.Items[i]
-		if !blocksMove(m.Annotations) || !has(m, v1alpha1.UpdateProgressAnnotation) || !m.DeletionTimestamp.IsZero() {
+		follows := blocksMove(m.Annotations) && has(m, v1alpha1.UpdateProgressAnnotation)
+		if !follows || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
 		group.Go(func() error {
@@ -102,7 +103,9 @@ func (e *Engine) followPaused(ctx context.Context, m *metav1.PartialObjectMetada
 }
 
 // liveRequest returns the UpdateMachine request that Cluster API would send about a Machine.
-func (e *Engine) liveRequest(ctx context.Context, key types.NamespacedName) (*runtimehooksv1.UpdateMachineRequest, error) {
+func (e *Engine) liveRequest(
+	ctx context.Context, key types.NamespacedName,
+) (*runtimehooksv1.UpdateMachineRequest, error) {
 	machine := &clusterv1.Machine{}
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
@@ -124,7 +127,10 @@ func (e *Engine) liveRequest(ctx context.Context, key types.NamespacedName) (*ru
 	for _, part := range []struct {
 		into *runtime.RawExtension
 		live *unstructured.Unstructured
-	}{{&request.Desired.InfrastructureMachine, infrastructure}, {&request.Desired.BootstrapConfig, bootstrap}} {
+	}{
+		{&request.Desired.InfrastructureMachine, infrastructure},
+		{&request.Desired.BootstrapConfig, bootstrap},
+	} {
 		if part.into.Raw, err = SentObject(part.live); err != nil {
 			return nil, err
 		}

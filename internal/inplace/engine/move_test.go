@@ -63,8 +63,8 @@ func (w *world) pause(paused bool) {
 	w.must(w.client.Update(w.Context(), cluster))
 }
 
-// TestMoveDuringUpdate has `clusterctl move` wait for the updater of a machine. The Cluster is paused then, so that Cluster API
-// does not call; the engine asks the updater by itself.
+// TestMoveDuringUpdate has `clusterctl move` wait for the updater of a machine. The Cluster is
+// paused then, so that Cluster API does not call; the engine asks the updater by itself.
 func TestMoveDuringUpdate(t *testing.T) {
 	t.Parallel()
 	w, s := moving(t, external(nil))

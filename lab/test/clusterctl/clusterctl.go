@@ -15,8 +15,8 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/wire"
 )
 
-// Move is `clusterctl move` of a namespace. It blocks for as long as objects block the move, for six
-// minutes at most.
+// Move is `clusterctl move` of a namespace. It blocks for as long as objects block the move, for
+// six minutes at most.
 func Move(t *testing.T, from, to *wire.Plane, namespace string) error {
 	t.Helper()
 	label(t, from)
@@ -34,8 +34,8 @@ func Move(t *testing.T, from, to *wire.Plane, namespace string) error {
 	})
 }
 
-// label does what `clusterctl init` does to the CustomResourceDefinitions of Cluster API, by which a move
-// finds its kinds. Those of Windlass must have their labels without it.
+// label does what `clusterctl init` does to the CustomResourceDefinitions of Cluster API, by which
+// a move finds its kinds. Those of Windlass must have their labels without it.
 func label(t *testing.T, plane *wire.Plane) {
 	t.Helper()
 	crds := &apiextensionsv1.CustomResourceDefinitionList{}

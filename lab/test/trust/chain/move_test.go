@@ -21,8 +21,9 @@ import (
 // third is where the chain of TestMove ends.
 const third = "v1.33.0"
 
-// TestMove moves a Cluster to another management cluster with clusterctl in the middle of a chain: AfterControlPlaneUpgrade of the
-// first minor holds it. The manager there continues with the hook that blocks. It repeats no step, and our objects have moved too.
+// TestMove moves a Cluster to another management cluster with clusterctl in the middle of a chain:
+// AfterControlPlaneUpgrade of the first minor holds it. The manager there continues with the hook
+// that blocks. It repeats no step, and our objects have moved too.
 func TestMove(t *testing.T) {
 	source, target := wire.Start(t), wire.StartSecond(t)
 	c := &cluster{Plane: source, namespace: source.Namespace(t)}
@@ -45,7 +46,8 @@ func TestMove(t *testing.T) {
 	c.awaitTold(t, "hook AfterControlPlaneUpgrade for "+second+" is blocking")
 	before := c.read(t)
 
-	// The manager there runs already, as it does where `clusterctl init` has prepared the management cluster.
+	// The manager there runs already, as it does where `clusterctl init` has prepared the management
+	// cluster.
 	moved := &cluster{Plane: target, namespace: c.namespace, extension: c.extension}
 	c.extension.register(t, target, c.namespace)
 	moved.start(t)
@@ -94,8 +96,8 @@ func (c *cluster) read(t *testing.T) *clusterv1.Cluster {
 	return object
 }
 
-// provision does what the providers of infrastructure and of the control plane do to a Cluster that exists, and waits until
-// the Cluster shows it: clusterctl moves nothing before.
+// provision does what the providers of infrastructure and of the control plane do to a Cluster that
+// exists, and waits until the Cluster shows it: clusterctl moves nothing before.
 func (c *cluster) provision(t *testing.T, version string) {
 	t.Helper()
 	ref := c.read(t).Spec.InfrastructureRef
@@ -134,7 +136,8 @@ func (c *cluster) createOurs(t *testing.T) []client.Object {
 	return objects
 }
 
-// checkMoved checks that our objects are on the target, and that those of the Cluster's namespace have left the source.
+// checkMoved checks that our objects are on the target, and that those of the Cluster's namespace
+// have left the source.
 func checkMoved(t *testing.T, source, target *wire.Plane, ours []client.Object) {
 	t.Helper()
 	for _, object := range ours {

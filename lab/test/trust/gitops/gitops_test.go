@@ -1,4 +1,5 @@
-// Package gitops holds what tools that wait for objects of this project read from a real API server.
+// Package gitops holds what tools that wait for objects of this project read from a real API
+// server.
 package gitops
 
 import (
@@ -196,7 +197,8 @@ func (w *world) check(t *testing.T, when, name string, want status.Status) {
 	}
 }
 
-// await waits until the extension has looked at an object and found a reason for its condition Ready.
+// await waits until the extension has looked at an object and found a reason for its condition
+// Ready.
 func (w *world) await(t *testing.T, name, reason string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -225,8 +227,9 @@ func ready(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// TestWaiting has kstatus, and the health scripts for Argo CD, read the status of objects of all kinds: before the extension runs,
-// after it has looked, while a Cluster waits at a gate, and after what was wrong has been repaired.
+// TestWaiting has kstatus, and the health scripts for Argo CD, read the status of objects of all
+// kinds: before the extension runs, after it has looked, while a Cluster waits at a gate, and after
+// what was wrong has been repaired.
 func TestWaiting(t *testing.T) {
 	w := newWorld(t)
 	for name, o := range w.objects {

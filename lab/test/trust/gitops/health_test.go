@@ -37,7 +37,8 @@ func readScripts(t *testing.T) map[string]string {
 	return config.Data
 }
 
-// runScript runs a health script as Argo CD does: the object is the global obj, and the result is a table.
+// runScript runs a health script as Argo CD does: the object is the global obj, and the result is a
+// table.
 func runScript(t *testing.T, script string, object *unstructured.Unstructured) (health, message string) {
 	t.Helper()
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})

@@ -20,9 +20,10 @@ import (
 // blockMove is the annotation that keeps clusterctl waiting.
 const blockMove = "clusterctl.cluster.x-k8s.io/block-move"
 
-// TestMoveWaits moves a Cluster with clusterctl while an updater changes a machine. clusterctl pauses the Cluster, so nobody calls the
-// hook any longer, and waits. The extension follows the updater to its end, and the Cluster moves. On the other plane the update is
-// completed from its record, and the updater is asked nothing more.
+// TestMoveWaits moves a Cluster with clusterctl while an updater changes a machine. clusterctl
+// pauses the Cluster, so nobody calls the hook any longer, and waits. The extension follows the
+// updater to its end, and the Cluster moves. On the other plane the update is completed from its
+// record, and the updater is asked nothing more.
 func TestMoveWaits(t *testing.T) {
 	source, target := wire.Start(t), wire.StartSecond(t)
 	pool := source.NewPool(t, "a")
@@ -49,7 +50,8 @@ func TestMoveWaits(t *testing.T) {
 	if _, blocked := pool.Machine(t, "a").Annotations[blockMove]; !blocked {
 		t.Fatalf("the Machine can be moved while its updater is at work: %v", pool.Machine(t, "a").Annotations)
 	}
-	// A process that is killed leaves the annotation with the record, and the next one continues with both.
+	// A process that is killed leaves the annotation with the record, and the next one continues with
+	// both.
 	extension.Kill(t)
 	source.Run(t)
 
@@ -96,8 +98,8 @@ func awaitPaused(t *testing.T, plane *wire.Plane, pool *wire.Pool) {
 	}
 }
 
-// adopt gives the objects of a pool the owners that Cluster API's controllers give them, and the Cluster the status that clusterctl
-// requires: it moves what belongs to a Cluster.
+// adopt gives the objects of a pool the owners that Cluster API's controllers give them, and the
+// Cluster the status that clusterctl requires: it moves what belongs to a Cluster.
 func adopt(t *testing.T, plane *wire.Plane, pool *wire.Pool) {
 	t.Helper()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: wire.ClusterName}}
