@@ -49,9 +49,12 @@ func (w *world) worker(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-worker"}}
 	w.plane.CreateForTest(t, node)
 	node.Status = *w.node.Status.DeepCopy()
-	node.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10"),
+	node.Status.Allocatable = make(corev1.ResourceList)
+	for name, quantity := range map[string]string{"cpu": "4", "memory": "8Gi", "pods": "10"} {
+		node.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(quantity)
 	}
+	requests := make(corev1.ResourceList)
+	requests[corev1.ResourceCPU] = resource.MustParse("2")
 	if err := w.plane.Client.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,7 @@ func (w *world) worker(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web", Labels: map[string]string{"app": w.namespace}},
 		// Without a grace period, because no kubelet ends the Pod.
 		Spec: corev1.PodSpec{NodeName: node.Name, TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{
-			Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
+			Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: requests},
 		}}},
 	})
 }
