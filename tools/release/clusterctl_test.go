@@ -47,8 +47,10 @@ func inNamespace(name string) func(*types.Kustomization) {
 }
 
 // TestClusterctl is `clusterctl generate provider --runtime-extension windlass` of a repository on disk.
+//
+// It runs alone, and its cases one after another: all clients of clusterctl in a process share one
+// configuration.
 func TestClusterctl(t *testing.T) {
-	t.Parallel()
 	o := released(t)
 	repository := filepath.Join(t.TempDir(), "runtime-extension-windlass", testVersion)
 	if err := os.MkdirAll(repository, 0o755); err != nil {
@@ -75,7 +77,6 @@ func TestClusterctl(t *testing.T) {
 			},
 		},
 	} {
-		// One after another: all clients of clusterctl in a process share one configuration.
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "clusterctl.yaml")
 			config := fmt.Sprintf("providers:\n- {name: windlass, type: RuntimeExtensionProvider, url: %s}\n%s",
