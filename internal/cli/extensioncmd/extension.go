@@ -255,11 +255,14 @@ func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrad
 		Metrics:                metrics,
 		HealthProbeBindAddress: o.healthAddr,
 		// Managed fields are half of an object, and nothing here looks at them.
-		Cache: cache.Options{DefaultTransform: slim(upgrades), ByObject: map[client.Object]cache.ByObject{
-			&runtimev1.ExtensionConfig{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, o.extensionConfig)},
-		}},
+		Cache: cache.Options{DefaultTransform: slim(upgrades)},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
 		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
+	}
+	if o.extensionConfig != "" {
+		options.Cache.ByObject = map[client.Object]cache.ByObject{
+			&runtimev1.ExtensionConfig{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, o.extensionConfig)},
+		}
 	}
 	if lock != nil {
 		lock.Apply(&options)

@@ -24,10 +24,10 @@ const (
 	maxConflicts = 5
 	// freshFor is how long an object counts as unchanged after it was read or written.
 	freshFor = 3 * time.Second
-	// effectWithin is how long after that an effect must have ended. Another process leads 13 s after
-	// this one was frozen at the earliest, if the lease lasts for 15 s and was renewed every 2 s until
+	// effectWithin is how long after that an effect must have ended. Another process leads 10 s after
+	// this one was frozen at the earliest, if the lease lasts for 12 s and was renewed every 2 s until
 	// then. It can lead earlier where renewals failed before, or flags make the lease shorter.
-	effectWithin = 12 * time.Second
+	effectWithin = 9 * time.Second
 )
 
 // staleError reports that an object is no longer what was decided on. Nothing was written.
