@@ -35,6 +35,14 @@ func ReadRecorded(cluster *clusterv1.Cluster) (chain.Recorded, error) {
 	return r, nil
 }
 
+// ReadLastUpgrade reads the last upgrade that a Cluster has recorded; nil where it has none. Nothing is
+// decided by it, so ReadRecorded leaves it out. The error is a *FieldError.
+func ReadLastUpgrade(cluster *clusterv1.Cluster) (*chain.Past, error) {
+	var last *chain.Past
+	err := readJSON(cluster, v1alpha1.LastUpgradeAnnotation, &last)
+	return last, err
+}
+
 // readHooks reads what is recorded about hooks, which cannot be malformed.
 func readHooks(cluster *clusterv1.Cluster) chain.Recorded {
 	annotations := cluster.GetAnnotations()
@@ -72,6 +80,13 @@ func WriteRecorded(annotations map[string]string, r chain.Recorded) (map[string]
 		return nil, fmt.Errorf("writing the progress: %w", err)
 	}
 	set(v1alpha1.ChainProgressAnnotation, progress)
+	if r.Last != nil {
+		last, err := writeJSON(r.Last)
+		if err != nil {
+			return nil, fmt.Errorf("writing the last upgrade: %w", err)
+		}
+		set(v1alpha1.LastUpgradeAnnotation, last)
+	}
 	return written, nil
 }
 

@@ -118,6 +118,7 @@ func TestWriteRecorded(t *testing.T) {
 		Intent:      &chain.Intent{From: v("v1.31.0"), To: v("v1.32.0"), Workers: true},
 		Chain:       &chain.Progress{From: v("v1.31.0"), Target: v("v1.33.0"), Began: time.Unix(0, 0).UTC()},
 		UpgradeStep: v("v1.31.0"), OKToDelete: true,
+		Last: &chain.Past{Progress: chain.Progress{From: v("v1.30.0"), Target: v("v1.31.0"), Began: time.Unix(0, 0).UTC()}, Ended: time.Unix(60, 0).UTC()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +129,7 @@ func TestWriteRecorded(t *testing.T) {
 		clusterv1.ClusterTopologyUpgradeStepAnnotation: "v1.31.0",
 		v1alpha1.ChainIntentAnnotation:                 `{"from":"v1.31.0","to":"v1.32.0","workers":true}`,
 		v1alpha1.ChainProgressAnnotation:               `{"from":"v1.31.0","target":"v1.33.0","began":"1970-01-01T00:00:00Z"}`,
+		v1alpha1.LastUpgradeAnnotation:                 `{"from":"v1.30.0","target":"v1.31.0","began":"1970-01-01T00:00:00Z","ended":"1970-01-01T00:01:00Z"}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
