@@ -81,6 +81,7 @@ func Number(x float64) string {
 	return grouped.String()
 }
 
+// Integer is a whole number, with a comma for thousands.
 func Integer(n int) string { return Number(float64(n)) }
 
 // Decimal has two digits after the point below 10, one below 100.
