@@ -95,6 +95,10 @@ var rules = []rule{
 	{pkg: "internal/chain", kind: pure, imports: `
 		internal/keyed internal/text pkg/plan pkg/version
 	`},
+	{pkg: "internal/changereport", kind: pure, imports: `
+		api/v1alpha1 internal/chain internal/gate internal/inplace internal/snapshot
+		internal/status internal/text pkg/plan pkg/version
+	`},
 	{pkg: "internal/cli", kind: effects, imports: `
 		api/v1alpha1 internal/cli/management internal/inplace/request internal/manifest
 		internal/text internal/view pkg/plan
@@ -119,7 +123,9 @@ var rules = []rule{
 		api/v1alpha1 internal/cli internal/cli/management internal/linuxhost internal/snapshot
 		internal/status
 	`},
-	{pkg: "internal/cli/management", kind: effects, imports: `api/v1alpha1 internal/snapshot`},
+	{pkg: "internal/cli/management", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/snapshot internal/status
+	`},
 	{pkg: "internal/cli/managercmd", kind: effects, imports: `
 		internal/app internal/cli internal/cli/extensioncmd internal/cli/serving
 	`},
@@ -137,6 +143,9 @@ var rules = []rule{
 		internal/clustercheck/probe internal/gate internal/manifest internal/preflight
 		internal/snapshot internal/view internal/workload pkg/version
 	`},
+	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
+		internal/changereport internal/cli internal/cli/management internal/view
+	`},
 	{pkg: "internal/cli/serving", kind: effects, imports: `internal/hookserver`},
 	{pkg: "internal/cli/simulatecmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/cli/planinput internal/manifest
@@ -144,8 +153,7 @@ var rules = []rule{
 		internal/simulate/scenario internal/simulate/whatif internal/view pkg/plan
 	`},
 	{pkg: "internal/cli/statuscmd", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/snapshot
-		internal/status internal/view
+		api/v1alpha1 internal/cli internal/cli/management internal/status internal/view
 	`},
 	{pkg: "internal/cli/updatercmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/conformance internal/linuxhost
@@ -198,7 +206,8 @@ var rules = []rule{
 		api/v1alpha1 internal/gate internal/inplace internal/inplace/cover internal/keyed
 		internal/text internal/upgradegraph pkg/plan pkg/version
 	`},
-	{pkg: "internal/htmlpage", kind: pure, imports: `embed`},
+	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
+	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
 	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
@@ -312,8 +321,9 @@ var rules = []rule{
 		api/v1alpha1 internal/readiness pkg/plan pkg/version
 	`},
 	{pkg: "internal/view", kind: pure, imports: `
-		internal/clustercheck internal/doctor internal/htmlpage internal/inplace/cover
-		internal/status internal/text pkg/plan pkg/version embed
+		internal/changereport internal/clustercheck internal/doctor internal/gate
+		internal/htmlpage internal/inplace/cover internal/status internal/text pkg/plan
+		pkg/version embed
 	`},
 	{pkg: "internal/workload", kind: effects, imports: `
 		internal/gate internal/inplace internal/keyed internal/peer internal/port internal/shares

@@ -8,6 +8,9 @@ const (
 	// ChainProgressAnnotation on a Cluster is the way of the upgrade under way: from where, to where, and when each step was. It goes
 	// with the upgrade.
 	ChainProgressAnnotation = "windlass.dev/chain-progress"
+	// LastUpgradeAnnotation on a Cluster is the way of the last upgrade that the manager has ended: what ChainProgressAnnotation was, and when
+	// the upgrade ended. It holds JSON, for `windlass report`. It is written together with the removal of ChainProgressAnnotation.
+	LastUpgradeAnnotation = "windlass.dev/last-upgrade"
 	// ChainStepAnnotation on a control plane object is the version to which the manager has raised it last. It is written together
 	// with the object's version. Another engine removes it, and so it tells whose step the present version is.
 	ChainStepAnnotation = "windlass.dev/chain-step"

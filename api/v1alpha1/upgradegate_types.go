@@ -177,12 +177,56 @@ type UpgradeGateStatus struct {
 	// +listMapKey=at
 	// +listMapKey=version
 	Approvals []GateApprovalRecord `json:"approvals,omitempty"`
+	// passed are steps that the gate let pass after a Cluster had waited there, and, from the end of an upgrade on, steps that were
+	// approved and at which the Cluster never waited. They are in the order in which they were recorded. They are for reports: nothing is
+	// decided by them. Where the list is full, the oldest are removed.
+	// +optional
+	// +kubebuilder:validation:MaxItems=200
+	// +listType=atomic
+	Passed []GatePassed `json:"passed,omitempty"`
 	// conditions are the state of the gate. The known types are Ready, Stalled and Waiting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=6
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// GatePassed is a step of a Cluster that a gate let pass.
+type GatePassed struct {
+	// cluster is the name of the Cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Cluster string `json:"cluster,omitempty"`
+	// clusterUID is the uid of the Cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	ClusterUID string `json:"clusterUID,omitempty"`
+	// at is the lifecycle hook that the gate let pass.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	At GateHook `json:"at,omitempty"`
+	// version is the version that the step leads to, or has led to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version,omitempty"`
+	// since is when the Cluster was first held at this step; absent if the gate did not hold it.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// time is when the gate let the step pass; absent if the gate did not hold it.
+	// +optional
+	Time metav1.Time `json:"time,omitzero"`
+	// approvedBy is the by of the approval that counted then; absent if none did.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	ApprovedBy string `json:"approvedBy,omitempty"`
+	// approvedTime is the time of the approval that counted then; absent if none did.
+	// +optional
+	ApprovedTime metav1.Time `json:"approvedTime,omitzero"`
 }
 
 // WaitingCondition is the type of the condition of an UpgradeGate that is True while it holds a Cluster. No Cluster waits

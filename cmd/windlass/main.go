@@ -18,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/managercmd"
 	"github.com/windlass-dev/windlass/internal/cli/plancmd"
 	"github.com/windlass-dev/windlass/internal/cli/preflightcmd"
+	"github.com/windlass-dev/windlass/internal/cli/reportcmd"
 	"github.com/windlass-dev/windlass/internal/cli/simulatecmd"
 	"github.com/windlass-dev/windlass/internal/cli/statuscmd"
 	"github.com/windlass-dev/windlass/internal/cli/updatercmd"
@@ -52,7 +53,7 @@ pipes each row is one line.
 	cli.AddColorFlag(root)
 	root.AddCommand(
 		approvecmd.New(), checkcmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(), preflightcmd.New(),
-		simulatecmd.New(), statuscmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),
+		reportcmd.New(), simulatecmd.New(), statuscmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),
 	)
 	return root
 }

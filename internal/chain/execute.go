@@ -79,7 +79,8 @@ func (e execution) apply(ctx context.Context, stamp version.Version) error {
 
 // record writes r, and with it the upgrade step that belongs to the control plane's version. Nothing is written where nothing changes.
 func (e execution) record(ctx context.Context, r Record) (Outcome, error) {
-	next := r.Apply(e.recorded, e.decision.Objects.ControlPlane.Version, e.now)
+	at := e.decision.Objects.ControlPlane.Version
+	next := r.plan(r.Apply(e.recorded, at, e.now), e.decision.Plan, at, e.now)
 	if e.decision.Objects.Leave {
 		next.UpgradeStep = e.recorded.UpgradeStep // Nothing is known of the control plane.
 	}

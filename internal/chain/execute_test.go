@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -20,6 +21,7 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // effects write down what they are asked for.
 type effects struct {
 	log                             []string
+	recorded                        chain.Recorded
 	reply                           chain.Reply
 	failApply, failRecord, failCall error
 }
@@ -29,8 +31,8 @@ func (e *effects) Apply(_ context.Context, _ chain.Objects, stamp version.Versio
 	return e.failApply
 }
 
-func (e *effects) Record(context.Context, chain.Recorded) error {
-	e.log = append(e.log, "record")
+func (e *effects) Record(_ context.Context, recorded chain.Recorded) error {
+	e.log, e.recorded = append(e.log, "record"), recorded
 	return e.failRecord
 }
 
@@ -155,4 +157,32 @@ func TestWaitsAreBounded(t *testing.T) {
 			t.Fatalf("%+v, %v", outcome, err)
 		}
 	})
+}
+
+// The plan is recorded with the target that it leads to, and stays.
+func TestPlanIsRecorded(t *testing.T) {
+	t.Parallel()
+	var e effects
+	run := func(recorded chain.Recorded, r chain.Record, stops ...version.Version) *chain.Planned {
+		d := chain.Decision{Action: chain.Note{Record: r}, Plan: plan.Plan{
+			ControlPlane: stops, Groups: []plan.GroupPlan{{Name: "a", Upgrades: stops[len(stops)-1:]}},
+		}}
+		d.Objects.ControlPlane.Version = v(30)
+		if _, err := chain.Execute(t.Context(), chain.State{}, recorded, d, epoch, &e); err != nil {
+			t.Fatal(err)
+		}
+		return e.recorded.Chain.Planned
+	}
+	begin := chain.Record{Add: []chain.Hook{chain.AfterClusterUpgrade}, ChainTarget: v(32)}
+	want := &chain.Planned{Made: epoch, ControlPlane: []version.Version{v(31), v(32)}, Workers: []version.Version{v(32)}}
+	if diff := cmp.Diff(want, run(chain.Recorded{}, begin, v(31), v(32))); diff != "" {
+		t.Errorf("at the beginning (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, run(e.recorded, chain.Record{Add: []chain.Hook{chain.AfterControlPlaneUpgrade}}, v(32))); diff != "" {
+		t.Errorf("after a step (-want +got):\n%s", diff)
+	}
+	want = &chain.Planned{Made: epoch, ControlPlane: []version.Version{v(33)}, Workers: []version.Version{v(33)}}
+	if diff := cmp.Diff(want, run(e.recorded, chain.Record{ChainTarget: v(33)}, v(33))); diff != "" {
+		t.Errorf("after a change of the target (-want +got):\n%s", diff)
+	}
 }

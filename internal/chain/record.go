@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -18,6 +19,9 @@ type Recorded struct {
 	// UpgradeStep is the version of the control plane's step that is under way, zero when no upgrade is. Other controllers of
 	// Cluster API read it: they create machines of that version though it is not the target.
 	UpgradeStep version.Version
+	// Last is the way of the last upgrade that this engine has ended. It is set by the write that ends
+	// an upgrade, and never read for a decision; nil leaves what the Cluster has.
+	Last *Past
 }
 
 // Progress is the way of the upgrade under way, for people to see, and for an estimate of the time
@@ -30,8 +34,25 @@ type Progress struct {
 	At         version.Version `json:"at,omitzero"`
 	Generation int64           `json:"generation,omitzero"`
 	Began      time.Time       `json:"began" record:"key"`
+	// Planned is the plan that counted when Target was recorded; nil where Windlass did not record plans
+	// yet.
+	Planned *Planned `json:"planned,omitempty"`
 	// Steps are the last steps of the control plane, oldest first; at most MaxSteps.
 	Steps []Step `json:"steps,omitempty"`
+}
+
+// Planned is which versions an upgrade was planned to stop at, from the control plane's version then.
+type Planned struct {
+	Made         time.Time         `json:"made"`
+	ControlPlane []version.Version `json:"controlPlane,omitempty"`
+	// Workers are the stops of at least one group, in the order of the control plane's.
+	Workers []version.Version `json:"workers,omitempty"`
+}
+
+// Past is the way of an upgrade that has ended: AfterClusterUpgrade let it pass.
+type Past struct {
+	Progress
+	Ended time.Time `json:"ended"`
 }
 
 // MaxSteps bounds how many steps a Progress holds.
@@ -62,7 +83,11 @@ func (r Record) Apply(to Recorded, controlPlane version.Version, now time.Time) 
 	case r.ClearIntent:
 		to.Intent = nil
 	}
-	to.Chain = r.progress(to.Chain, controlPlane, now.UTC().Truncate(time.Second))
+	now = now.UTC().Truncate(time.Second)
+	if to.Chain != nil && slices.Contains(r.Remove, AfterClusterUpgrade) {
+		to.Last = to.Chain.ended(now)
+	}
+	to.Chain = r.progress(to.Chain, controlPlane, now)
 	to.OKToDelete = to.OKToDelete || r.OKToDelete
 	to.UpgradeStep = version.Version{}
 	if to.Pending.Has(AfterClusterUpgrade) {
@@ -90,6 +115,30 @@ func (r Record) progress(old *Progress, controlPlane version.Version, now time.T
 	}
 	p.Steps = r.steps(p.Steps, controlPlane, now)
 	return &p
+}
+
+// ended is what remains of the way when its upgrade has ended.
+func (p *Progress) ended(now time.Time) *Past {
+	past := Past{Progress: *p, Ended: now}
+	past.Steps = slices.Clone(p.Steps)
+	for i := range past.Steps {
+		past.Steps[i].Lacked = nil
+	}
+	return &past
+}
+
+// plan records the plan that counts from now on, if r begins an upgrade or changes its target.
+func (r Record) plan(to Recorded, p plan.Plan, controlPlane version.Version, now time.Time) Recorded {
+	if r.ChainTarget.IsZero() || to.Chain == nil {
+		return to
+	}
+	way := *to.Chain
+	way.Planned = &Planned{
+		Made: now.UTC().Truncate(time.Second), ControlPlane: slices.Clone(p.ControlPlane),
+		Workers: WorkersUpgrades(controlPlane, p),
+	}
+	to.Chain = &way
+	return to
 }
 
 // steps returns the steps after r. It changes the elements of the steps before.
@@ -125,7 +174,7 @@ func (r Record) passed(step *Step, now time.Time) {
 	}
 }
 
-// Equal reports whether r and o say the same.
+// Equal reports whether r and o say the same, Last apart: it changes only together with Chain.
 func (r Recorded) Equal(o Recorded) bool {
 	sameIntent := r.Intent == nil && o.Intent == nil || r.Intent != nil && o.Intent != nil && r.Intent.equal(*o.Intent)
 	return slices.Equal(r.Pending, o.Pending) && sameIntent && r.Chain.equal(o.Chain) && r.OKToDelete == o.OKToDelete && r.UpgradeStep == o.UpgradeStep
@@ -140,7 +189,14 @@ func (p *Progress) equal(o *Progress) bool {
 		return p == o
 	}
 	sameWay := p.From == o.From && p.Target == o.Target && p.At == o.At && p.Generation == o.Generation && p.Began.Equal(o.Began)
-	return sameWay && slices.EqualFunc(p.Steps, o.Steps, Step.equal)
+	return sameWay && p.Planned.equal(o.Planned) && slices.EqualFunc(p.Steps, o.Steps, Step.equal)
+}
+
+func (p *Planned) equal(o *Planned) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return p.Made.Equal(o.Made) && slices.Equal(p.ControlPlane, o.ControlPlane) && slices.Equal(p.Workers, o.Workers)
 }
 
 func (s Step) equal(o Step) bool {

@@ -87,6 +87,11 @@ func TestRecord(t *testing.T) {
 		"the end": {
 			old:    chain.Recorded{Pending: underWay[:1], UpgradeStep: v(32), Chain: way, Intent: intent},
 			record: chain.Record{Remove: underWay[:1], ClearChainTarget: true, ClearIntent: true}, controlPlane: v(32),
+			want: chain.Recorded{Last: &chain.Past{Progress: *way, Ended: now}},
+		},
+		"an end that another engine came to": {
+			old:    chain.Recorded{Chain: way, Intent: intent},
+			record: chain.Record{ClearChainTarget: true, ClearIntent: true}, controlPlane: v(32),
 		},
 		"deletion": {record: chain.Record{OKToDelete: true}, want: chain.Recorded{OKToDelete: true}},
 	} {

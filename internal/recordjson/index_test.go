@@ -28,6 +28,7 @@ var forms = map[string][]string{
 	"UpdateOwedAnnotation":            {"update-owed.json"},
 	"ChainIntentAnnotation":           {"chain-intent.json"},
 	"ChainProgressAnnotation":         {"chain-progress.json"},
+	"LastUpgradeAnnotation":           {"last-upgrade.json"},
 	"InPlaceUpgradeAnnotation":        {"in-place-upgrade-machine.json", "in-place-upgrade-group.json"},
 	"InPlaceUpgradeKubeletAnnotation": {"in-place-upgrade-kubelet.txt"},
 	"InPlaceUpgradeLockKey":           {"in-place-upgrade-lock.json"},

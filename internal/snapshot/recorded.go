@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -34,6 +35,14 @@ func ReadRecorded(cluster *clusterv1.Cluster) (chain.Recorded, error) {
 		return chain.Recorded{}, &FieldError{Ref: annotationRef(cluster, clusterv1.ClusterTopologyUpgradeStepAnnotation), Problem: err.Error() + ". Fix: remove it; the controller writes it again", Err: err}
 	}
 	return r, nil
+}
+
+// ReadLastUpgrade reads the last upgrade that a Cluster has recorded; nil where it has none. Nothing is
+// decided by it, so ReadRecorded leaves it out. The error is a *FieldError.
+func ReadLastUpgrade(cluster *clusterv1.Cluster) (*chain.Past, error) {
+	var last *chain.Past
+	err := readJSON(cluster, v1alpha1.LastUpgradeAnnotation, &last)
+	return last, err
 }
 
 // readHooks reads what is recorded about hooks, which cannot be malformed.
@@ -74,6 +83,15 @@ func WriteRecorded(annotations map[string]string, r chain.Recorded) (map[string]
 		return nil, fmt.Errorf("writing the progress: %w", err)
 	}
 	set(v1alpha1.ChainProgressAnnotation, progress)
+	if r.Last != nil {
+		// What a newer release has added to the progress goes with it.
+		before := cmp.Or(annotations[v1alpha1.ChainProgressAnnotation], annotations[v1alpha1.LastUpgradeAnnotation])
+		last, err := writeJSON(r.Last, before)
+		if err != nil {
+			return nil, fmt.Errorf("writing the last upgrade: %w", err)
+		}
+		set(v1alpha1.LastUpgradeAnnotation, last)
+	}
 	return written, nil
 }
 

@@ -119,6 +119,7 @@ func TestWriteRecorded(t *testing.T) {
 		Intent:      &chain.Intent{From: v("v1.31.0"), To: v("v1.32.0"), Workers: true},
 		Chain:       &chain.Progress{From: v("v1.31.0"), Target: v("v1.33.0"), Began: time.Unix(0, 0).UTC()},
 		UpgradeStep: v("v1.31.0"), OKToDelete: true,
+		Last: &chain.Past{Progress: chain.Progress{From: v("v1.30.0"), Target: v("v1.31.0"), Began: time.Unix(0, 0).UTC()}, Ended: time.Unix(60, 0).UTC()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +130,7 @@ func TestWriteRecorded(t *testing.T) {
 		clusterv1.ClusterTopologyUpgradeStepAnnotation: "v1.31.0",
 		v1alpha1.ChainIntentAnnotation:                 `{"from":"v1.31.0","to":"v1.32.0","workers":true}`,
 		v1alpha1.ChainProgressAnnotation:               `{"from":"v1.31.0","target":"v1.33.0","began":"1970-01-01T00:00:00Z"}`,
+		v1alpha1.LastUpgradeAnnotation:                 `{"from":"v1.30.0","target":"v1.31.0","began":"1970-01-01T00:00:00Z","ended":"1970-01-01T00:01:00Z"}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
@@ -169,11 +171,32 @@ func TestForms(t *testing.T) {
 	recordedForm("chain-progress", v1alpha1.ChainProgressAnnotation,
 		chain.Progress{
 			From: v("v1.31.0"), Target: v("v1.33.0"), At: v("v1.32.0"), Generation: 3, Began: at,
+			Planned: &chain.Planned{Made: at, ControlPlane: []version.Version{v("v1.32.0"), v("v1.33.0")}, Workers: []version.Version{v("v1.33.0")}},
 			Steps: []chain.Step{{
 				To: v("v1.32.0"), Began: at, ControlPlane: at.Add(time.Hour), Workers: at.Add(2 * time.Hour), Lacked: map[string]int32{"md-0": 1},
 			}},
 		},
 		func(r *chain.Recorded) **chain.Progress { return &r.Chain }).Test(t)
+	last := recordedForm("last-upgrade", v1alpha1.LastUpgradeAnnotation,
+		chain.Past{
+			Progress: chain.Progress{
+				From: v("v1.31.0"), Target: v("v1.33.0"), At: v("v1.32.0"), Generation: 3, Began: at,
+				Planned: &chain.Planned{Made: at, ControlPlane: []version.Version{v("v1.32.0")}, Workers: []version.Version{v("v1.33.0")}},
+				Steps:   []chain.Step{{To: v("v1.32.0"), Began: at, ControlPlane: at.Add(time.Hour), Workers: at.Add(2 * time.Hour), Lacked: map[string]int32{"md-0": 1}}},
+			},
+			Ended: at.Add(3 * time.Hour),
+		},
+		func(r *chain.Recorded) **chain.Past { return &r.Last })
+	last.Read = func(text string) (chain.Past, error) {
+		c := cluster("v1.33.0", nil, nil)
+		c.Annotations = map[string]string{v1alpha1.LastUpgradeAnnotation: text}
+		read, err := ReadLastUpgrade(c)
+		if err != nil {
+			return chain.Past{}, err
+		}
+		return *read, nil
+	}
+	last.Test(t)
 }
 
 // TestReadRecorded reads what other engines, and people, may have written.

@@ -46,20 +46,32 @@ func (c *chainComputation) isUnderWay() bool {
 
 // recordedSteps are the steps that are done. The last one is not while machines are on their way.
 func (c *chainComputation) recordedSteps(p chain.Progress) []Step {
+	if len(p.Steps) == chain.MaxSteps {
+		c.notKnown = append(c.notKnown, "steps before the first one shown: only the last steps are recorded")
+	}
+	done := DoneSteps(p)
+	if last := len(done) - 1; last >= 0 && done[last].Kind == plan.ControlPlaneUpgrade && c.state.ControlPlane.Upgrading {
+		done = done[:last]
+	}
+	return done
+}
+
+// DoneSteps are the steps that a way has, in order. The version that the first one came from is zero
+// where steps before it may have been dropped.
+func DoneSteps(p chain.Progress) []Step {
 	var done []Step
 	from := p.From
 	if len(p.Steps) == chain.MaxSteps {
-		// Older ones may have been dropped.
 		from = version.Version{}
-		c.notKnown = append(c.notKnown, "steps before the first one shown: only the last steps are recorded")
 	}
-	for i, s := range p.Steps {
-		last := i == len(p.Steps)-1
-		if !last || !c.state.ControlPlane.Upgrading {
-			done = append(done, Step{State: StepDone, Kind: plan.ControlPlaneUpgrade, From: from, To: s.To, Began: s.Began.UTC(), Ended: s.ControlPlane.UTC()})
-		}
+	for _, s := range p.Steps {
+		done = append(done, Step{
+			State: StepDone, Kind: plan.ControlPlaneUpgrade, From: from, To: s.To, Began: s.Began.UTC(), Ended: s.ControlPlane.UTC(),
+		})
 		if !s.Workers.IsZero() {
-			done = append(done, Step{State: StepDone, Kind: plan.WorkersUpgrade, To: s.To, Began: s.ControlPlane.UTC(), Ended: s.Workers.UTC()})
+			done = append(done, Step{
+				State: StepDone, Kind: plan.WorkersUpgrade, To: s.To, Began: s.ControlPlane.UTC(), Ended: s.Workers.UTC(),
+			})
 		}
 		from = s.To
 	}

@@ -63,6 +63,14 @@ func readRecord(m *clusterv1.Machine) record {
 	return r
 }
 
+// ReadUpdate returns what a Machine has recorded of its update in place: the progress of the one under
+// way, and the summary of the last one that ended. Both are nil where nothing is recorded, or where it
+// cannot be read.
+func ReadUpdate(m *clusterv1.Machine) (*inplace.Progress, *inplace.Summary) {
+	r := readRecord(m)
+	return r.progress, r.summary
+}
+
 // decode returns nil for an annotation that is not there.
 func decode[T any](m *clusterv1.Machine, annotation string) (*T, error) {
 	text, found := m.Annotations[annotation]

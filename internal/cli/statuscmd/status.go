@@ -104,14 +104,14 @@ func (o *options) run(cmd *cobra.Command, name string, format view.Format) error
 	if o.watch {
 		return watch(cmd.Context(), m, key, newScreen(cmd, format))
 	}
-	facts, err := fetchFacts(cmd.Context(), m, key)
+	facts, err := m.StatusFacts(cmd.Context(), key)
 	if err != nil {
 		return err
 	}
-	if err := fetchUpgradeContext(cmd.Context(), m, &facts); err != nil {
+	if err := m.ReadUpgradeContext(cmd.Context(), &facts); err != nil {
 		return err
 	}
-	if err := fetchLock(cmd.Context(), m, &facts); err != nil {
+	if err := m.ReadLock(cmd.Context(), &facts); err != nil {
 		return err
 	}
 	now := time.Now()

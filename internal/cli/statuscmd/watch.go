@@ -164,7 +164,7 @@ func frame(text string, rows int) string {
 // watch shows a Cluster's status until an upgrade is done or ctx ends, which is no error, or the Cluster cannot be read any more.
 func watch(ctx context.Context, m management.Cluster, key types.NamespacedName, screen *screen) error {
 	// Once without the cache: what cannot be read at all is said in the usual words, and the kind of control plane is known.
-	facts, err := fetchFacts(ctx, m, key)
+	facts, err := m.StatusFacts(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ type reader struct {
 
 // read reads a Cluster. While an outage lasts, what is not watched is what it was before.
 func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) {
-	f, err := fetchFacts(ctx, r.cached, r.key)
+	f, err := r.cached.StatusFacts(ctx, r.key)
 	if err != nil {
 		return f, err
 	}
@@ -290,14 +290,14 @@ func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) 
 
 // readLive reads what is not watched into f, unless it is younger than contextAge.
 func (r *reader) readLive(ctx context.Context, f *status.Facts, now time.Time) error {
-	if err := fetchLock(ctx, r.live, f); err != nil || f.Upgrade == nil {
+	if err := r.live.ReadLock(ctx, f); err != nil || f.Upgrade == nil {
 		return err
 	}
 	if r.upgrade != nil && now.Sub(r.readAt) < contextAge {
 		f.Upgrade = new(*r.upgrade)
 		return nil
 	}
-	if err := fetchUpgradeContext(ctx, r.live, f); err != nil {
+	if err := r.live.ReadUpgradeContext(ctx, f); err != nil {
 		return err
 	}
 	r.upgrade, r.readAt = f.Upgrade, now

@@ -238,6 +238,13 @@ func TestLifeOfAGate(t *testing.T) {
 	if got := w.status(t); len(got.Waiting) != 0 || got.WaitingCount != 0 || len(got.Approvals) != 1 {
 		t.Errorf("recorded: %+v", got)
 	}
+	passed := []v1alpha1.GatePassed{{
+		Cluster: "prod", ClusterUID: "u1", At: "BeforeWorkersUpgrade", Version: "v1.32.4", Since: metav1.NewTime(start),
+		Time: metav1.NewTime(w.now), ApprovedBy: "jane", ApprovedTime: metav1.NewTime(w.now),
+	}}
+	if diff := cmp.Diff(passed, w.status(t).Passed, cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
+		t.Errorf("recorded as passed (-want +got):\n%s", diff)
+	}
 	later := gate.Step{Hook: gate.BeforeWorkersUpgrade, Version: version.MustParse("v1.33.1")}
 	if got := w.ask(t, later); len(got.Findings) != 1 {
 		t.Errorf("the next step needs no approval: %+v", got)
@@ -270,6 +277,13 @@ func TestEndOfAnUpgrade(t *testing.T) {
 	w.conflicts = 0
 	if got := w.ask(t, last); len(got.Findings) != 0 || len(w.status(t).Approvals) != 0 {
 		t.Errorf("%+v, and approvals %+v", got, w.status(t).Approvals)
+	}
+	// A report tells who approved a step that the gate never held.
+	passed := []v1alpha1.GatePassed{{
+		Cluster: "prod", ClusterUID: "u1", At: "BeforeWorkersUpgrade", Version: "v1.32.4", ApprovedBy: "jane", ApprovedTime: metav1.NewTime(start),
+	}}
+	if diff := cmp.Diff(passed, w.status(t).Passed, cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
+		t.Errorf("recorded as passed (-want +got):\n%s", diff)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,14 +41,18 @@ func (e *Engine) record(ctx context.Context, gates []v1alpha1.UpgradeGate, a ask
 			}
 		}
 		now := e.Now()
-		problems = append(problems, e.recordAt(ctx, g, func(status v1alpha1.UpgradeGateStatus) (v1alpha1.UpgradeGateStatus, bool) {
-			before := len(status.Approvals)
+		problems = append(problems, e.recordAt(ctx, g, func(g *v1alpha1.UpgradeGate) (v1alpha1.UpgradeGateStatus, bool) {
+			status := g.Status
+			if message == "" {
+				status.Passed = gate.ComputePassed(g, a.cluster, a.step, ends(a.step, a.verdict), exists, now)
+			}
 			status.Approvals = gate.ComputeExisting(status.Approvals, exists, now)
 			if ends(a.step, a.verdict) {
 				status.Approvals = gate.ComputeEnded(status.Approvals, a.cluster, a.step)
 			}
 			status, changed := gate.ComputeWaiting(status, a.cluster, a.step, message, exists, now)
-			return status, changed || len(status.Approvals) != before
+			changed = changed || len(status.Approvals) != len(g.Status.Approvals) || !slices.Equal(status.Passed, g.Status.Passed)
+			return status, changed
 		}))
 	}
 	return errors.Join(problems...)
@@ -73,8 +78,8 @@ func (e *Engine) readClusters(ctx context.Context, namespace string) (func(name,
 
 // recordAt writes the status of one gate, if it is not so already. Approvals are written by others at the same time, so a write is
 // made for the status that was read only.
-func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, compute func(v1alpha1.UpgradeGateStatus) (v1alpha1.UpgradeGateStatus, bool)) error {
-	if _, changed := compute(g.Status); !changed {
+func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, compute func(*v1alpha1.UpgradeGate) (v1alpha1.UpgradeGateStatus, bool)) error {
+	if _, changed := compute(g); !changed {
 		return nil
 	}
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -86,7 +91,7 @@ func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, compute 
 		if err != nil {
 			return fmt.Errorf("reading UpgradeGate %s: %w", g.Name, err)
 		}
-		status, changed := compute(current.Status)
+		status, changed := compute(&current)
 		if !changed {
 			return nil
 		}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/htmlpage"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
 
@@ -345,8 +346,8 @@ func checkPicture(t *testing.T, m measured, r whatif.Report, picture image.Image
 	// What is in flight is drawn up to the highest number, on an axis that ends at the next tick.
 	flight := m.Areas[len(m.Areas)-1]
 	median := r.Variants[0].Median
-	_, top := machineTicks(float64(median.MaxInFlight))
-	near(t, "the peak of what is in flight", flight.Layers[0].Top, (1-float64(median.MaxInFlight)/top)*plotWidth)
+	_, top := htmlpage.MachineTicks(float64(median.MaxInFlight))
+	near(t, "the peak of what is in flight", flight.Layers[0].Top, (1-float64(median.MaxInFlight)/top)*htmlpage.PlotWidth)
 }
 
 // checkVersions counts pixels of the chart of machines by version: each version covers as much of it as machines had it for how long.
@@ -361,7 +362,7 @@ func checkVersions(t *testing.T, m measured, r whatif.Report, at func(x, y float
 	for _, p := range charts.Machines {
 		most = max(most, sum(p.Counts))
 	}
-	_, top := machineTicks(most)
+	_, top := htmlpage.MachineTicks(most)
 	end := r.Variants[0].Median.DurationSeconds
 	total := (area.SVG.Width - 2) * (area.SVG.Height - 2)
 	for i, layer := range area.Layers {

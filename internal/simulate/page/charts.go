@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/htmlpage"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
 
-// The size of a plot's coordinates. Its height is that on the screen; its width is stretched to what there is.
+// The heights of charts, on the screen; the width of a plot is htmlpage.PlotWidth, stretched to what there is.
 const (
-	plotWidth  = 1000
 	plotHeight = 220
 	rowHeight  = 18
 	// rowMargin is left free above and below bars.
@@ -23,36 +23,18 @@ const (
 type plot struct {
 	ID, Label string
 	Height    int
-	Time      []tick
-	Values    []tick
+	Time      []htmlpage.Tick
+	Values    []htmlpage.Tick
 	Layers    []layer
 }
 
 // layer is a shape of a plot. Line is drawn around it where it is set.
 type layer struct{ Class, Path, Line, Title string }
 
-// timeline is a chart of what happened to each group.
-type timeline struct {
-	ID, Label string
-	Time      []tick
-	Rows      []timelineRow
-}
-
-type timelineRow struct {
-	Name, Note, Label string
-	Height            int
-	Bars              []timelineBar
-}
-
-type timelineBar struct {
-	X, Width, Class, Title string
-	Y, Height              int
-}
-
 // comparison is a chart of how long the variants take.
 type comparison struct {
 	Label string
-	Time  []tick
+	Time  []htmlpage.Tick
 	Rows  []comparisonRow
 }
 
@@ -68,20 +50,20 @@ func computeComparison(r whatif.Report) comparison {
 	end := 0.0
 	for _, v := range r.Variants {
 		if v.Duration != nil {
-			end = max(end, finite(v.Duration.P90Seconds), finite(v.Duration.P50Seconds))
+			end = max(end, htmlpage.Finite(v.Duration.P90Seconds), htmlpage.Finite(v.Duration.P50Seconds))
 		}
 	}
-	c := comparison{Time: timeTicks(end), Label: "How long each variant takes: a bar to the median, and a line from the 10th to the 90th percentile."}
+	c := comparison{Time: htmlpage.TimeTicks(end), Label: "How long each variant takes: a bar to the median, and a line from the 10th to the 90th percentile."}
 	for i, v := range r.Variants {
-		row := comparisonRow{Name: name(v.Name), First: i == 0, Value: "not completed"}
+		row := comparisonRow{Name: htmlpage.Name(v.Name), First: i == 0, Value: "not completed"}
 		if d := v.Duration; d != nil {
-			low, high := finite(d.P10Seconds), max(finite(d.P90Seconds), finite(d.P10Seconds))
-			row.Some, row.Value = true, bind(duration(d.P50Seconds))
-			row.P50, row.P10, row.P90, row.Spread = share(d.P50Seconds, end), share(low, end), share(high, end), share(high-low, end)
-			row.Title = fmt.Sprintf("%s: p10 %s, p50 %s, p90 %s over %s", name(v.Name), duration(low), duration(d.P50Seconds), duration(high), count(d.Runs, "completed run"))
+			low, high := htmlpage.Finite(d.P10Seconds), max(htmlpage.Finite(d.P90Seconds), htmlpage.Finite(d.P10Seconds))
+			row.Some, row.Value = true, htmlpage.Bind(htmlpage.Duration(d.P50Seconds))
+			row.P50, row.P10, row.P90, row.Spread = htmlpage.Share(d.P50Seconds, end), htmlpage.Share(low, end), htmlpage.Share(high, end), htmlpage.Share(high-low, end)
+			row.Title = fmt.Sprintf("%s: p10 %s, p50 %s, p90 %s over %s", htmlpage.Name(v.Name), htmlpage.Duration(low), htmlpage.Duration(d.P50Seconds), htmlpage.Duration(high), htmlpage.Count(d.Runs, "completed run"))
 			row.Note = compareToFirst(r, i)
 		}
-		row.Label = name(v.Name) + ": " + row.Value
+		row.Label = htmlpage.Name(v.Name) + ": " + row.Value
 		if row.Title != "" {
 			row.Label = row.Title
 		}
@@ -93,18 +75,18 @@ func computeComparison(r whatif.Report) comparison {
 // compareToFirst says how a variant's median differs from that of the first one.
 func compareToFirst(r whatif.Report, i int) string {
 	first, d := r.Variants[0].Duration, r.Variants[i].Duration
-	if i == 0 || first == nil || finite(first.P50Seconds) == 0 {
+	if i == 0 || first == nil || htmlpage.Finite(first.P50Seconds) == 0 {
 		return ""
 	}
-	switch ratio := finite(d.P50Seconds) / finite(first.P50Seconds); {
+	switch ratio := htmlpage.Finite(d.P50Seconds) / htmlpage.Finite(first.P50Seconds); {
 	case ratio > 0.995 && ratio < 1.005:
 		return "the same"
 	case ratio > 10:
 		return "more than 10 times as long"
 	case ratio > 1:
-		return bind("+" + number((ratio-1)*100) + " %")
+		return htmlpage.Bind("+" + htmlpage.Number((ratio-1)*100) + " %")
 	default:
-		return bind("\u2212" + number((1-ratio)*100) + " %")
+		return htmlpage.Bind("\u2212" + htmlpage.Number((1-ratio)*100) + " %")
 	}
 }
 
@@ -112,11 +94,11 @@ func compareToFirst(r whatif.Report, i int) string {
 type palette []string
 
 // class is the class of a version's colour.
-func (p palette) class(version string) string { return colourClass(slices.Index(p, version)) }
+func (p palette) class(version string) string { return htmlpage.ColourClass(slices.Index(p, version)) }
 
-func computeTimeline(id string, m whatif.Median, clusters int, colours palette) timeline {
+func computeTimeline(id string, m whatif.Median, clusters int, colours palette) htmlpage.Timeline {
 	end := endOf(m)
-	t := timeline{ID: id, Time: timeTicks(end), Label: "When the machines of each group went to which version"}
+	t := htmlpage.Timeline{ID: id, Time: htmlpage.TimeTicks(end), Label: "When the machines of each group went to which version"}
 	for _, row := range m.Charts.Timeline {
 		t.Rows = append(t.Rows, computeTimelineRow(row, end, clusters, colours))
 	}
@@ -125,25 +107,25 @@ func computeTimeline(id string, m whatif.Median, clusters int, colours palette) 
 
 // endOf is where the time axis of a run ends.
 func endOf(m whatif.Median) float64 {
-	end := finite(m.DurationSeconds)
+	end := htmlpage.Finite(m.DurationSeconds)
 	for _, row := range m.Charts.Timeline {
 		for _, bar := range row.Bars {
-			end = max(end, finite(bar.EndedSeconds))
+			end = max(end, htmlpage.Finite(bar.EndedSeconds))
 		}
 	}
 	if n := len(m.Charts.InFlight); n > 0 {
-		end = max(end, finite(m.Charts.InFlight[n-1].AtSeconds))
+		end = max(end, htmlpage.Finite(m.Charts.InFlight[n-1].AtSeconds))
 	}
 	if n := len(m.Charts.Machines); n > 0 {
-		end = max(end, finite(m.Charts.Machines[n-1].AtSeconds))
+		end = max(end, htmlpage.Finite(m.Charts.Machines[n-1].AtSeconds))
 	}
 	return end
 }
 
-func computeTimelineRow(row whatif.Row, end float64, clusters int, colours palette) timelineRow {
-	drawn := timelineRow{Name: describeRow(row, clusters), Height: rowHeight}
+func computeTimelineRow(row whatif.Row, end float64, clusters int, colours palette) htmlpage.TimelineRow {
+	drawn := htmlpage.TimelineRow{Name: describeRow(row, clusters), Height: rowHeight}
 	if row.Groups > 1 {
-		drawn.Note = "\u00d7" + bind(integer(row.Groups))
+		drawn.Note = "\u00d7" + htmlpage.Bind(htmlpage.Integer(row.Groups))
 	}
 	lanes := computeLanes(row.Bars)
 	n := 1
@@ -152,14 +134,14 @@ func computeTimelineRow(row whatif.Row, end float64, clusters int, colours palet
 	}
 	said := make([]string, 0, len(row.Bars))
 	for i, bar := range row.Bars {
-		began, ended := finite(bar.BeganSeconds), max(finite(bar.EndedSeconds), finite(bar.BeganSeconds))
+		began, ended := htmlpage.Finite(bar.BeganSeconds), max(htmlpage.Finite(bar.EndedSeconds), htmlpage.Finite(bar.BeganSeconds))
 		title := describeBar(bar)
 		class := "hold"
 		if row.Kind != whatif.Wait {
 			class = colours.class(bar.To)
 		}
-		drawn.Bars = append(drawn.Bars, timelineBar{
-			X: share(began, end), Width: share(ended-began, end), Class: class, Title: drawn.Name + ": " + title, Y: rowMargin + lanes[i]*barHeight/n, Height: barHeight / n,
+		drawn.Bars = append(drawn.Bars, htmlpage.TimelineBar{
+			X: htmlpage.Share(began, end), Width: htmlpage.Share(ended-began, end), Class: class, Title: drawn.Name + ": " + title, Y: rowMargin + lanes[i]*barHeight/n, Height: barHeight / n,
 		})
 		said = append(said, title)
 	}
@@ -172,12 +154,12 @@ func computeLanes(bars []whatif.Bar) []int {
 	lanes := make([]int, len(bars))
 	var ends []float64
 	for i, b := range bars {
-		lane := slices.IndexFunc(ends, func(end float64) bool { return end <= finite(b.BeganSeconds) })
+		lane := slices.IndexFunc(ends, func(end float64) bool { return end <= htmlpage.Finite(b.BeganSeconds) })
 		switch {
 		case lane >= 0:
-			ends[lane] = finite(b.EndedSeconds)
+			ends[lane] = htmlpage.Finite(b.EndedSeconds)
 		case len(ends) < maxLanes:
-			lane, ends = len(ends), append(ends, finite(b.EndedSeconds))
+			lane, ends = len(ends), append(ends, htmlpage.Finite(b.EndedSeconds))
 		default:
 			lane = maxLanes - 1
 		}
@@ -189,9 +171,9 @@ func computeLanes(bars []whatif.Bar) []int {
 func describeRow(row whatif.Row, clusters int) string {
 	cluster := ""
 	if clusters > 1 {
-		cluster = name(row.Cluster)
+		cluster = htmlpage.Name(row.Cluster)
 		if row.LastCluster != row.Cluster {
-			cluster += " \u2026 " + name(row.LastCluster)
+			cluster += " \u2026 " + htmlpage.Name(row.LastCluster)
 		}
 	}
 	var group string
@@ -203,9 +185,9 @@ func describeRow(row whatif.Row, clusters int) string {
 	case row.LastCluster != row.Cluster:
 		group = "pools"
 	case row.LastName != row.Name:
-		group = name(row.Name) + " \u2026 " + name(row.LastName)
+		group = htmlpage.Name(row.Name) + " \u2026 " + htmlpage.Name(row.LastName)
 	default:
-		group = name(row.Name)
+		group = htmlpage.Name(row.Name)
 	}
 	if cluster == "" {
 		return group
@@ -215,18 +197,18 @@ func describeRow(row whatif.Row, clusters int) string {
 
 func describeBar(b whatif.Bar) string {
 	var said string
-	when := fmt.Sprintf("from %s to %s", duration(b.BeganSeconds), duration(b.EndedSeconds))
+	when := fmt.Sprintf("from %s to %s", htmlpage.Duration(b.BeganSeconds), htmlpage.Duration(b.EndedSeconds))
 	if b.Method == "" {
 		said = "held " + when
 	} else {
-		said = "to " + name(b.To)
+		said = "to " + htmlpage.Name(b.To)
 		if b.From != "" {
-			said = name(b.From) + " to " + name(b.To)
+			said = htmlpage.Name(b.From) + " to " + htmlpage.Name(b.To)
 		}
 		said += " " + when + describeMethod(b.Method)
 	}
 	if b.Limit != "" {
-		said += ", " + words(b.Limit)
+		said += ", " + htmlpage.Words(b.Limit)
 	}
 	return said
 }
@@ -251,15 +233,15 @@ func computeVersions(id string, m whatif.Median, colours palette) plot {
 	for _, p := range charts.Machines {
 		most = max(most, sum(p.Counts))
 	}
-	values, top := machineTicks(most)
-	p := plot{ID: id, Height: plotHeight, Time: timeTicks(end), Values: values, Label: "Machines by version over time"}
+	values, top := htmlpage.MachineTicks(most)
+	p := plot{ID: id, Height: plotHeight, Time: htmlpage.TimeTicks(end), Values: values, Label: "Machines by version over time"}
 	if len(charts.Machines) == 0 {
 		return p
 	}
 	for i, v := range charts.Versions {
 		steps := make([]step, 0, len(charts.Machines))
 		for _, point := range charts.Machines {
-			steps = append(steps, step{finite(point.AtSeconds), sum(point.Counts[min(i, len(point.Counts)):])})
+			steps = append(steps, step{htmlpage.Finite(point.AtSeconds), sum(point.Counts[min(i, len(point.Counts)):])})
 		}
 		path := drawSteps(steps, end, top)
 		p.Layers = append(p.Layers, layer{Class: colours.class(v), Path: path.area, Title: describeVersion(charts, i)})
@@ -272,34 +254,34 @@ func describeVersion(charts whatif.Charts, i int) string {
 		if i >= len(p.Counts) {
 			return "0"
 		}
-		return integer(p.Counts[i])
+		return htmlpage.Integer(p.Counts[i])
 	}
 	if len(charts.Machines) == 0 {
-		return name(charts.Versions[i])
+		return htmlpage.Name(charts.Versions[i])
 	}
-	return fmt.Sprintf("%s: %s machines at the beginning, %s at the end", name(charts.Versions[i]), count(charts.Machines[0]), count(charts.Machines[len(charts.Machines)-1]))
+	return fmt.Sprintf("%s: %s machines at the beginning, %s at the end", htmlpage.Name(charts.Versions[i]), count(charts.Machines[0]), count(charts.Machines[len(charts.Machines)-1]))
 }
 
 func sum(counts []int) float64 {
 	n := 0.0
 	for _, c := range counts {
-		n += finite(float64(c))
+		n += htmlpage.Finite(float64(c))
 	}
-	return finite(n)
+	return htmlpage.Finite(n)
 }
 
 // computeInFlight draws how many machines were in flight. Without layers there is nothing to draw, as in computeVersions.
 func computeInFlight(id string, m whatif.Median) plot {
-	end, most := endOf(m), finite(float64(m.MaxInFlight))
+	end, most := endOf(m), htmlpage.Finite(float64(m.MaxInFlight))
 	steps := make([]step, 0, len(m.Charts.InFlight))
 	for _, point := range m.Charts.InFlight {
-		steps = append(steps, step{finite(point.AtSeconds), finite(float64(point.Machines))})
-		most = max(most, finite(float64(point.Machines)))
+		steps = append(steps, step{htmlpage.Finite(point.AtSeconds), htmlpage.Finite(float64(point.Machines))})
+		most = max(most, htmlpage.Finite(float64(point.Machines)))
 	}
-	values, top := machineTicks(most)
-	p := plot{ID: id, Height: plotHeight / 2, Time: timeTicks(end), Values: values, Label: fmt.Sprintf("Machines in flight over time, at most %s", number(most))}
+	values, top := htmlpage.MachineTicks(most)
+	p := plot{ID: id, Height: plotHeight / 2, Time: htmlpage.TimeTicks(end), Values: values, Label: fmt.Sprintf("Machines in flight over time, at most %s", htmlpage.Number(most))}
 	if path := drawSteps(steps, end, top); path.line != "" {
-		p.Layers = []layer{{Class: "flight", Path: path.area, Line: path.line, Title: fmt.Sprintf("Machines in flight: at most %s at once", number(most))}}
+		p.Layers = []layer{{Class: "flight", Path: path.area, Line: path.line, Title: fmt.Sprintf("Machines in flight: at most %s at once", htmlpage.Number(most))}}
 	}
 	return p
 }
@@ -309,23 +291,23 @@ type step struct{ at, value float64 }
 
 type drawn struct{ area, line string }
 
-// drawSteps draws values that stay until the next one, and the last one until the end; on a plot of plotWidth by plotWidth units, which is stretched.
+// drawSteps draws values that stay until the next one, and the last one until the end; on a plot of htmlpage.PlotWidth by htmlpage.PlotWidth units, which is stretched.
 func drawSteps(steps []step, end, top float64) drawn {
 	if len(steps) == 0 {
 		return drawn{}
 	}
-	y := func(value float64) string { return fixed((1-part(value, top))*plotWidth, 1) }
+	y := func(value float64) string { return htmlpage.Fixed((1-htmlpage.Part(value, top))*htmlpage.PlotWidth, 1) }
 	var line strings.Builder
 	first := steps[0]
-	at, last := unit(first.at, end), y(first.value)
+	at, last := htmlpage.Unit(first.at, end), y(first.value)
 	line.WriteString("M" + at + " " + last)
 	from := at
 	for _, s := range steps[1:] {
 		if next := y(s.value); next != last {
-			at, last = unit(s.at, end), next
+			at, last = htmlpage.Unit(s.at, end), next
 			line.WriteString("H" + at + "V" + last)
 		}
 	}
-	line.WriteString("H" + unit(end, end))
-	return drawn{line: line.String(), area: line.String() + fmt.Sprintf("V%dH%sZ", plotWidth, from)}
+	line.WriteString("H" + htmlpage.Unit(end, end))
+	return drawn{line: line.String(), area: line.String() + fmt.Sprintf("V%dH%sZ", htmlpage.PlotWidth, from)}
 }

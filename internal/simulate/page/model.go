@@ -39,8 +39,6 @@ type figures struct {
 
 type headline struct{ Label, Value, Note string }
 
-type legendEntry struct{ Class, Name string }
-
 // variant is what is shown of one variant.
 type variant struct {
 	ID, Name, Description, Sentence, MedianNote string
@@ -48,9 +46,9 @@ type variant struct {
 	Outcome                                     string
 	Unfinished                                  []string
 	Violation                                   *violation
-	Timeline                                    timeline
+	Timeline                                    htmlpage.Timeline
 	Versions, InFlight                          plot
-	Legend, TimelineLegend                      []legendEntry
+	Legend, TimelineLegend                      []htmlpage.LegendEntry
 	Shares                                      [][]string
 	Worst                                       [][]string
 	MoreGroups                                  string
@@ -63,11 +61,11 @@ type violation struct {
 
 func computeModel(r whatif.Report) model {
 	m := model{
-		Style: htmlpage.Style(), Colours: colourStyle(len(r.Versions)),
+		Style: htmlpage.Style(), Colours: htmlpage.ColourStyle(len(r.Versions)),
 		Title: describeUpgrade(r.Inputs), Subtitle: describeFleet(r.Inputs), Runs: describeRuns(r.Inputs), Comparison: computeComparison(r),
 	}
 	for _, a := range r.Assumptions {
-		m.Assumptions = append(m.Assumptions, sentence(a))
+		m.Assumptions = append(m.Assumptions, htmlpage.Sentence(a))
 	}
 	m.GroupHead = []string{"Group", "Machines", "Stops", "Updated", "Replaced", "Drained", "Failed", "Down at most", "Machine-hours down"}
 	m.Durations = figures{Label: "How long each variant takes", Head: []string{"Variant", "Completed", "p10", "p50", "p90", "Shortest", "Longest"}}
@@ -89,18 +87,18 @@ func computeModel(r whatif.Report) model {
 
 func describeUpgrade(in whatif.Inputs) string {
 	if len(in.From) == 0 || len(in.To) == 0 {
-		return "Upgrade of " + count(in.Machines, "machine")
+		return "Upgrade of " + htmlpage.Count(in.Machines, "machine")
 	}
-	return fmt.Sprintf("Upgrade of %s from %s to %s", bind(count(in.Machines, "machine")), list(in.From), list(in.To))
+	return fmt.Sprintf("Upgrade of %s from %s to %s", htmlpage.Bind(htmlpage.Count(in.Machines, "machine")), htmlpage.List(in.From), htmlpage.List(in.To))
 }
 
 func describeFleet(in whatif.Inputs) string {
-	return fmt.Sprintf("%s, %s, %s of control planes and %s of workers", count(in.Clusters, "cluster"), count(in.Pools, "pool"),
-		count(in.ControlPlaneMachines, "machine"), integer(in.Machines-in.ControlPlaneMachines))
+	return fmt.Sprintf("%s, %s, %s of control planes and %s of workers", htmlpage.Count(in.Clusters, "cluster"), htmlpage.Count(in.Pools, "pool"),
+		htmlpage.Count(in.ControlPlaneMachines, "machine"), htmlpage.Integer(in.Machines-in.ControlPlaneMachines))
 }
 
 func describeRuns(in whatif.Inputs) string {
-	text := fmt.Sprintf("%s of each variant, with the same seeds: %d to %d", count(in.Runs, "run"), in.Seed, in.Seed+uint64(max(in.Runs-1, 0)))
+	text := fmt.Sprintf("%s of each variant, with the same seeds: %d to %d", htmlpage.Count(in.Runs, "run"), in.Seed, in.Seed+uint64(max(in.Runs-1, 0)))
 	if in.Runs == 1 {
 		text = fmt.Sprintf("1 run of each variant, with seed %d", in.Seed)
 	}
@@ -116,21 +114,21 @@ func describeRuns(in whatif.Inputs) string {
 func computeHeadlines(in whatif.Inputs, v whatif.Result) []headline {
 	took := headline{Label: "Duration", Value: "not completed", Note: "no run ended"}
 	if d := v.Duration; d != nil {
-		took.Value, took.Note = bind(duration(d.P50Seconds)), "of the only completed run"
+		took.Value, took.Note = htmlpage.Bind(htmlpage.Duration(d.P50Seconds)), "of the only completed run"
 		if d.Runs > 1 && mostUnfinished(in, v) {
-			took.Note = fmt.Sprintf("median of only %s of %s", integer(d.Runs), bind(count(in.Runs, "run")))
+			took.Note = fmt.Sprintf("median of only %s of %s", htmlpage.Integer(d.Runs), htmlpage.Bind(htmlpage.Count(in.Runs, "run")))
 		} else if d.Runs > 1 {
-			took.Note = fmt.Sprintf("median; p10 %s, p90 %s", bind(duration(d.P10Seconds)), bind(duration(d.P90Seconds)))
+			took.Note = fmt.Sprintf("median; p10 %s, p90 %s", htmlpage.Bind(htmlpage.Duration(d.P10Seconds)), htmlpage.Bind(htmlpage.Duration(d.P90Seconds)))
 		}
 	}
 	m := v.Median
 	return []headline{
 		took,
-		{"Runs completed", bind(integer(v.Outcomes.Completed) + " of " + integer(in.Runs)), describeUnfinished(v.Outcomes)},
-		{"Machines in flight", integer(m.MaxInFlight), "at most, at once"},
-		{"Machines down", bind(hours(m.DownSeconds) + " h"), "added up over all machines"},
-		{"Disruptions", integer(m.Updated + m.Replaced), fmt.Sprintf("%s updated, %s replaced", bind(integer(m.Updated)), bind(integer(m.Replaced)))},
-		{"API writes", integer(m.Writes.Engine + m.Writes.Others), fmt.Sprintf("%s by Windlass, %s by Cluster API (estimated)", bind(integer(m.Writes.Engine)), bind(integer(m.Writes.Others)))},
+		{"Runs completed", htmlpage.Bind(htmlpage.Integer(v.Outcomes.Completed) + " of " + htmlpage.Integer(in.Runs)), describeUnfinished(v.Outcomes)},
+		{"Machines in flight", htmlpage.Integer(m.MaxInFlight), "at most, at once"},
+		{"Machines down", htmlpage.Bind(htmlpage.Hours(m.DownSeconds) + " h"), "added up over all machines"},
+		{"Disruptions", htmlpage.Integer(m.Updated + m.Replaced), fmt.Sprintf("%s updated, %s replaced", htmlpage.Bind(htmlpage.Integer(m.Updated)), htmlpage.Bind(htmlpage.Integer(m.Replaced)))},
+		{"API writes", htmlpage.Integer(m.Writes.Engine + m.Writes.Others), fmt.Sprintf("%s by Windlass, %s by Cluster API (estimated)", htmlpage.Bind(htmlpage.Integer(m.Writes.Engine)), htmlpage.Bind(htmlpage.Integer(m.Writes.Others)))},
 	}
 }
 
@@ -141,13 +139,13 @@ func describeUnfinished(o whatif.Outcomes) string {
 		what string
 	}{{o.Stuck, "stuck"}, {o.GivenUp, "given up"}, {o.Violated, "violated an invariant"}} {
 		if c.n > 0 {
-			said = append(said, integer(c.n)+" "+c.what)
+			said = append(said, htmlpage.Integer(c.n)+" "+c.what)
 		}
 	}
 	if len(said) == 0 {
 		return "none got stuck"
 	}
-	return list(said)
+	return htmlpage.List(said)
 }
 
 // computeWarnings are what a reader must not miss.
@@ -155,18 +153,18 @@ func computeWarnings(r whatif.Report) []string {
 	var said []string
 	for _, v := range r.Variants {
 		if n := v.Outcomes.Violated; n > 0 {
-			said = append(said, fmt.Sprintf("%s: an invariant did not hold in %s. Do not upgrade this way.", name(v.Name), count(n, "run")))
+			said = append(said, fmt.Sprintf("%s: an invariant did not hold in %s. Do not upgrade this way.", htmlpage.Name(v.Name), htmlpage.Count(n, "run")))
 		}
 	}
 	if first := r.Variants[0]; first.Outcomes.Stuck+first.Outcomes.GivenUp > 0 {
-		text := fmt.Sprintf("%s: %s of %s did not end.", name(first.Name), integer(first.Outcomes.Stuck+first.Outcomes.GivenUp), count(r.Inputs.Runs, "run"))
+		text := fmt.Sprintf("%s: %s of %s did not end.", htmlpage.Name(first.Name), htmlpage.Integer(first.Outcomes.Stuck+first.Outcomes.GivenUp), htmlpage.Count(r.Inputs.Runs, "run"))
 		if len(first.Unfinished) > 0 && first.Unfinished[0].Why != "" {
-			text += " The most frequent reason: " + words(first.Unfinished[0].Why)
+			text += " The most frequent reason: " + htmlpage.Words(first.Unfinished[0].Why)
 		}
 		said = append(said, text)
 	}
 	if text := describeSurvivors(r.Inputs, r.Variants[0]); text != "" {
-		said = append(said, name(r.Variants[0].Name)+": "+text)
+		said = append(said, htmlpage.Name(r.Variants[0].Name)+": "+text)
 	}
 	return said
 }
@@ -174,18 +172,18 @@ func computeWarnings(r whatif.Report) []string {
 func computeVariant(r whatif.Report, v whatif.Result, i int, colours palette) variant {
 	id := fmt.Sprintf("variant%d", i)
 	shown := variant{
-		ID: id, Name: name(v.Name), Description: words(v.Description), Open: i == 0, Sentence: describePath(v.Median),
+		ID: id, Name: htmlpage.Name(v.Name), Description: htmlpage.Words(v.Description), Open: i == 0, Sentence: describePath(v.Median),
 		Trouble:  v.Outcomes.Stuck+v.Outcomes.GivenUp+v.Outcomes.Violated > 0,
-		Outcome:  fmt.Sprintf("%s of %s completed, %s", integer(v.Outcomes.Completed), count(r.Inputs.Runs, "run"), describeUnfinished(v.Outcomes)),
+		Outcome:  fmt.Sprintf("%s of %s completed, %s", htmlpage.Integer(v.Outcomes.Completed), htmlpage.Count(r.Inputs.Runs, "run"), describeUnfinished(v.Outcomes)),
 		Timeline: computeTimeline(id+"t", v.Median, r.Inputs.Clusters, colours), Versions: computeVersions(id+"v", v.Median, colours), InFlight: computeInFlight(id+"f", v.Median),
 		MedianNote: describeMedian(v),
 	}
 	for _, version := range v.Median.Charts.Versions {
-		shown.Legend = append(shown.Legend, legendEntry{colours.class(version), name(version)})
+		shown.Legend = append(shown.Legend, htmlpage.LegendEntry{Class: colours.class(version), Name: htmlpage.Name(version)})
 	}
 	shown.TimelineLegend = selectLegend(shown.Legend, v.Median)
 	if slices.ContainsFunc(v.Median.Charts.Timeline, func(row whatif.Row) bool { return row.Kind == whatif.Wait }) {
-		shown.TimelineLegend = append(shown.TimelineLegend, legendEntry{"hold", "held by gates"})
+		shown.TimelineLegend = append(shown.TimelineLegend, htmlpage.LegendEntry{Class: "hold", Name: "held by gates"})
 	}
 	shown.Unfinished = describeReasons(v)
 	if text := describeSurvivors(r.Inputs, v); text != "" {
@@ -194,7 +192,7 @@ func computeVariant(r whatif.Report, v whatif.Result, i int, colours palette) va
 	if v.Violation != nil {
 		shown.Violation = &violation{Text: describeViolation(*v.Violation)}
 		for _, line := range v.Violation.Trace {
-			shown.Violation.Trace = append(shown.Violation.Trace, words(line))
+			shown.Violation.Trace = append(shown.Violation.Trace, htmlpage.Words(line))
 		}
 	}
 	for _, s := range v.Median.CriticalPath.Shares[:min(len(v.Median.CriticalPath.Shares), maxWorst)] {
@@ -205,36 +203,36 @@ func computeVariant(r whatif.Report, v whatif.Result, i int, colours palette) va
 		shown.Worst = append(shown.Worst, groupCells(g, r.Inputs.Clusters))
 	}
 	if more := len(v.Median.Groups) - len(worst); more > 0 {
-		shown.MoreGroups = fmt.Sprintf("%s more are in the report as JSON.", integer(more))
+		shown.MoreGroups = fmt.Sprintf("%s more are in the report as JSON.", htmlpage.Integer(more))
 	}
 	return shown
 }
 
 // selectLegend returns the entries of versions that something in the timeline goes to.
-func selectLegend(all []legendEntry, m whatif.Median) []legendEntry {
+func selectLegend(all []htmlpage.LegendEntry, m whatif.Median) []htmlpage.LegendEntry {
 	used := make(map[string]bool)
 	for _, row := range m.Charts.Timeline {
 		for _, bar := range row.Bars {
-			used[name(bar.To)] = true
+			used[htmlpage.Name(bar.To)] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(e legendEntry) bool { return !used[e.Name] })
+	return slices.DeleteFunc(slices.Clone(all), func(e htmlpage.LegendEntry) bool { return !used[e.Name] })
 }
 
 func describeMedian(v whatif.Result) string {
 	if v.Duration == nil {
 		return fmt.Sprintf("No run was completed. Charts and tables show the first one, with seed %d.", v.Median.Seed)
 	}
-	return fmt.Sprintf("Charts and tables show the run with the median duration, that of seed %d: %s.", v.Median.Seed, bind(duration(v.Median.DurationSeconds)))
+	return fmt.Sprintf("Charts and tables show the run with the median duration, that of seed %d: %s.", v.Median.Seed, htmlpage.Bind(htmlpage.Duration(v.Median.DurationSeconds)))
 }
 
 // selectWorst returns the groups whose machines were down for the longest; none where no machine ever was.
 func selectWorst(groups []whatif.Group) []whatif.Group {
 	sorted := slices.Clone(groups)
 	slices.SortStableFunc(sorted, func(a, b whatif.Group) int {
-		return cmp.Or(cmp.Compare(finite(b.DownSeconds), finite(a.DownSeconds)), cmp.Compare(b.Disruptions, a.Disruptions))
+		return cmp.Or(cmp.Compare(htmlpage.Finite(b.DownSeconds), htmlpage.Finite(a.DownSeconds)), cmp.Compare(b.Disruptions, a.Disruptions))
 	})
-	if len(sorted) == 0 || finite(sorted[0].DownSeconds) == 0 {
+	if len(sorted) == 0 || htmlpage.Finite(sorted[0].DownSeconds) == 0 {
 		return nil
 	}
 	return sorted[:min(len(sorted), maxWorst)]
@@ -242,13 +240,13 @@ func selectWorst(groups []whatif.Group) []whatif.Group {
 
 // durationCells are a row of the table of how long variants take, costCells of that of what they cost.
 func durationCells(r whatif.Report, v whatif.Result) []string {
-	cells := []string{name(v.Name), bind(integer(v.Outcomes.Completed) + " of " + integer(r.Inputs.Runs))}
+	cells := []string{htmlpage.Name(v.Name), htmlpage.Bind(htmlpage.Integer(v.Outcomes.Completed) + " of " + htmlpage.Integer(r.Inputs.Runs))}
 	if v.Duration == nil {
 		return append(cells, "\u2013", "\u2013", "\u2013", "\u2013", "\u2013")
 	}
 	d := *v.Duration
 	for _, s := range []float64{d.P10Seconds, d.P50Seconds, d.P90Seconds, d.MinSeconds, d.MaxSeconds} {
-		cells = append(cells, bind(duration(s)))
+		cells = append(cells, htmlpage.Bind(htmlpage.Duration(s)))
 	}
 	return cells
 }
@@ -256,33 +254,33 @@ func durationCells(r whatif.Report, v whatif.Result) []string {
 func costCells(v whatif.Result) []string {
 	m := v.Median
 	return []string{
-		name(v.Name), hours(m.DownSeconds), integer(m.Updated), integer(m.Replaced), integer(m.Drained), integer(m.Failed), integer(m.MaxInFlight),
-		integer(m.Writes.Engine + m.Writes.Others), decimal(finite(m.Writes.EnginePerMachine) + finite(m.Writes.OthersPerMachine)),
+		htmlpage.Name(v.Name), htmlpage.Hours(m.DownSeconds), htmlpage.Integer(m.Updated), htmlpage.Integer(m.Replaced), htmlpage.Integer(m.Drained), htmlpage.Integer(m.Failed), htmlpage.Integer(m.MaxInFlight),
+		htmlpage.Integer(m.Writes.Engine + m.Writes.Others), htmlpage.Decimal(htmlpage.Finite(m.Writes.EnginePerMachine) + htmlpage.Finite(m.Writes.OthersPerMachine)),
 	}
 }
 
 func shareCells(s whatif.Share, clusters int) []string {
 	what := map[whatif.Kind]string{whatif.ControlPlane: "control planes", whatif.Pool: "pools", whatif.Wait: "waiting"}[s.Kind]
-	limit := words(s.Limit)
+	limit := htmlpage.Words(s.Limit)
 	if s.Groups == 1 && s.Kind != whatif.Wait {
 		what = groupName(s.LongestCluster, s.Longest, clusters)
 	} else if s.Kind != whatif.Wait {
-		what = bind(integer(s.Groups)) + " " + what
+		what = htmlpage.Bind(htmlpage.Integer(s.Groups)) + " " + what
 	}
-	return []string{what, limit, bind(duration(s.Seconds)), bind(percent(s.Share))}
+	return []string{what, limit, htmlpage.Bind(htmlpage.Duration(s.Seconds)), htmlpage.Bind(htmlpage.Percent(s.Share))}
 }
 
 func groupName(cluster, group string, clusters int) string {
 	if clusters > 1 {
-		return name(cluster) + ": " + name(group)
+		return htmlpage.Name(cluster) + ": " + htmlpage.Name(group)
 	}
-	return name(group)
+	return htmlpage.Name(group)
 }
 
 // groupCells are a row of the table of the groups that are disrupted most.
 func groupCells(g whatif.Group, clusters int) []string {
 	return []string{
-		groupName(g.Cluster, g.Group, clusters), integer(g.Machines), integer(g.Stops), integer(g.Updated), integer(g.Replaced), integer(g.Drained), integer(g.Failed),
-		integer(g.MaxDown), hours(g.DownSeconds),
+		groupName(g.Cluster, g.Group, clusters), htmlpage.Integer(g.Machines), htmlpage.Integer(g.Stops), htmlpage.Integer(g.Updated), htmlpage.Integer(g.Replaced), htmlpage.Integer(g.Drained), htmlpage.Integer(g.Failed),
+		htmlpage.Integer(g.MaxDown), htmlpage.Hours(g.DownSeconds),
 	}
 }

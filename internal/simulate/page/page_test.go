@@ -3,15 +3,11 @@ package page
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -19,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/windlass-dev/windlass/internal/htmlpage/htmlpagetest"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
 
@@ -144,77 +141,8 @@ func TestLargeReportIsSmall(t *testing.T) {
 	}
 }
 
-// checkPage reports what is wrong with a page as a document: elements that no template has, attributes that could do something, numbers that are none.
-func checkPage(page string) error {
-	decoder := xml.NewDecoder(strings.NewReader(page))
-	decoder.Strict, decoder.AutoClose, decoder.Entity = false, []string{"meta", "br"}, xml.HTMLEntity
-	var open []string
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			if len(open) > 0 {
-				return fmt.Errorf("%q are not closed", open)
-			}
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("no document: %w", err)
-		}
-		switch element := token.(type) {
-		case xml.StartElement:
-			open = append(open, element.Name.Local)
-			if err := checkElement(element); err != nil {
-				return err
-			}
-		case xml.EndElement:
-			if len(open) == 0 || open[len(open)-1] != element.Name.Local {
-				return fmt.Errorf("</%s> closes %q", element.Name.Local, open)
-			}
-			open = open[:len(open)-1]
-		}
-	}
-}
-
-const knownElements = " html head meta title style body svg defs pattern rect main header p h1 h2 h3 br div dl dt dd section ul ol li figure figcaption g line use text path small table thead tbody tr th td details summary "
-
-const knownAttributes = " lang charset http-equiv content name class width height aria-hidden aria-label id patternUnits patternTransform role x x1 x2 y y1 y2 dy d href text-anchor viewBox preserveAspectRatio rx tabindex scope open "
-
-// noNumber is what a number must not be printed as. Infinity begins in the way Go prints it.
-var noNumber = regexp.MustCompile(`NaN|Inf|e[+-]\d`)
-
-func checkElement(element xml.StartElement) error {
-	if !strings.Contains(knownElements, " "+element.Name.Local+" ") {
-		return fmt.Errorf("an element <%s>", element.Name.Local)
-	}
-	for _, a := range element.Attr {
-		if !strings.Contains(knownAttributes, " "+a.Name.Local+" ") {
-			return fmt.Errorf("<%s> has an attribute %s=%q", element.Name.Local, a.Name.Local, a.Value)
-		}
-		switch a.Name.Local {
-		case "href":
-			if !strings.HasPrefix(a.Value, "#") {
-				return fmt.Errorf("a reference to %q", a.Value)
-			}
-		case "x", "x1", "x2", "y", "y1", "y2", "width", "height", "d":
-			if noNumber.MatchString(a.Value) || strings.Contains(a.Value, "-") {
-				return fmt.Errorf("<%s> has %s=%q", element.Name.Local, a.Name.Local, a.Value)
-			}
-		}
-	}
-	return nil
-}
-
-// A test of the test: what breaks out of a page is found.
-func TestCheckPage(t *testing.T) {
-	for _, broken := range []string{
-		`<p><script>x</script></p>`, `<p onclick="x">`, `<svg><use href="https://example.org/x"/></svg>`, `<rect width="NaN%"/>`, `<path d="M0 +Inf"/>`, `<rect x="-3%"/>`,
-		`<p>`, `<line x1="1e+20"/>`, `<p></div>`,
-	} {
-		if err := checkPage(broken); err == nil {
-			t.Errorf("nothing wrong is found with %s", broken)
-		}
-	}
-	if err := checkPage(render(t, HTML, smallReport())); err != nil {
+func TestPageIsADocument(t *testing.T) {
+	if err := htmlpagetest.Check(render(t, HTML, smallReport())); err != nil {
 		t.Error(err)
 	}
 }
@@ -291,7 +219,7 @@ func TestNothingBreaksOut(t *testing.T) {
 		if err := HTML(&page, r); err != nil {
 			t.Fatalf("HTML: %v", err)
 		}
-		if err := checkPage(page.String()); err != nil {
+		if err := htmlpagetest.Check(page.String()); err != nil {
 			t.Fatal(err)
 		}
 		if err := narrow(&table, r); err != nil {
@@ -301,54 +229,4 @@ func TestNothingBreaksOut(t *testing.T) {
 			t.Fatalf("the table has %q", table.String()[bad:min(bad+10, table.Len())])
 		}
 	})
-}
-
-func TestFormats(t *testing.T) {
-	for seconds, want := range map[float64]string{
-		0: "0 s", 0.2: "< 1 s", 59.4: "59 s", 60: "1 min", 61: "1 min 1 s", 3599.6: "1 h", 3660: "1 h 1 min", 47.99 * hour: "47 h 59 min", 2 * day: "2 d", 49.5 * hour: "2 d 2 h",
-		1234567 * day: "1,234,567 d", -5: "0 s", math.Inf(1): "1,157,407,407 d 10 h", math.NaN(): "0 s",
-	} {
-		if got := duration(seconds); got != want && !math.IsNaN(seconds) {
-			t.Errorf("%v seconds are %q, want %q", seconds, got, want)
-		}
-	}
-	for x, want := range map[float64]string{0: "0.00", 9.999: "10.0", 99.96: "100", 1234.5: "1,235", 3.14159: "3.14"} {
-		if got := decimal(x); got != want {
-			t.Errorf("%v is %q, want %q", x, got, want)
-		}
-	}
-	for x, want := range map[float64]string{0: "0 %", 0.001: "< 1 %", 0.57: "57 %", 7: "100 %"} {
-		if got := percent(x); got != want {
-			t.Errorf("a share of %v is %q, want %q", x, got, want)
-		}
-	}
-}
-
-// Ticks are round, in order and on the axis, and not more than there is room for.
-func TestTicks(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		end := rapid.Float64Range(0, 1e10).Draw(t, "end")
-		ticks := timeTicks(end)
-		narrow := 0
-		for _, tick := range ticks {
-			if !tick.Wide {
-				narrow++
-			}
-		}
-		if len(ticks) > wideTicks+1 || narrow > narrowTicks+1 || end >= 1 && narrow < 2 {
-			t.Fatalf("%d ticks up to %v, %d on narrow screens: %v", len(ticks), end, narrow, ticks)
-		}
-		most := rapid.Float64Range(0, 1e9).Draw(t, "most")
-		values, top := machineTicks(most)
-		if top < most || top < 1 || len(values) < 2 || len(values) > valueTicks+2 || values[0].At != "100%" || values[len(values)-1].At != "0%" {
-			t.Fatalf("up to %v: %v, top %v", most, values, top)
-		}
-	})
-	var texts []string
-	for _, tick := range timeTicks(24.2 * hour) {
-		texts = append(texts, tick.Text)
-	}
-	if got, want := strings.Join(texts, ","), "0,3\u00a0h,6\u00a0h,9\u00a0h,12\u00a0h,15\u00a0h,18\u00a0h,21\u00a0h,24\u00a0h"; got != want {
-		t.Errorf("ticks of a day: %s, want %s", got, want)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/htmlpage"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -30,7 +31,7 @@ func Table(w io.Writer, width int, r whatif.Report) error {
 	if len(r.Assumptions) > 0 {
 		out.WriteString("\nAssumed:\n")
 		for _, a := range r.Assumptions {
-			out.item(sentence(a))
+			out.item(htmlpage.Sentence(a))
 		}
 	}
 	if _, err := io.WriteString(w, out.String()); err != nil {
@@ -50,19 +51,19 @@ func describeVerdict(r whatif.Report) string {
 	case first.Duration == nil || completed == 0:
 		verdict = "The upgrade does not complete in any run."
 	case runs == 1:
-		verdict = fmt.Sprintf("The upgrade takes %s in the only run.", duration(first.Duration.P50Seconds))
+		verdict = fmt.Sprintf("The upgrade takes %s in the only run.", htmlpage.Duration(first.Duration.P50Seconds))
 	case completed < runs:
 		verdict = fmt.Sprintf("The upgrade does not complete in %s of %s. Completed runs take %s (median); 9 of 10 of them take at most %s.",
-			integer(runs-completed), count(runs, "run"), duration(first.Duration.P50Seconds), duration(first.Duration.P90Seconds))
+			htmlpage.Integer(runs-completed), htmlpage.Count(runs, "run"), htmlpage.Duration(first.Duration.P50Seconds), htmlpage.Duration(first.Duration.P90Seconds))
 	default:
 		verdict = fmt.Sprintf("The upgrade takes %s (median); 9 of 10 runs take at most %s.",
-			duration(first.Duration.P50Seconds), duration(first.Duration.P90Seconds))
+			htmlpage.Duration(first.Duration.P50Seconds), htmlpage.Duration(first.Duration.P90Seconds))
 	}
 	fastest := slices.MinFunc(r.Variants, func(a, b whatif.Result) int {
 		return cmp.Compare(median(a, runs), median(b, runs))
 	})
 	if m := median(fastest, runs); m < median(first, runs) {
-		verdict += fmt.Sprintf(" The fastest variant, %s, takes %s.", name(fastest.Name), duration(m))
+		verdict += fmt.Sprintf(" The fastest variant, %s, takes %s.", htmlpage.Name(fastest.Name), htmlpage.Duration(m))
 	}
 	return verdict
 }
@@ -93,10 +94,10 @@ func (out *tableWriter) variants(r whatif.Report) {
 	var survivors, paths []string
 	for _, v := range r.Variants {
 		if s := describeSurvivors(r.Inputs, v); s != "" {
-			survivors = append(survivors, name(v.Name)+": "+s)
+			survivors = append(survivors, htmlpage.Name(v.Name)+": "+s)
 		}
 		if s := describePath(v.Median); s != "" {
-			paths = append(paths, name(v.Name)+": "+s)
+			paths = append(paths, htmlpage.Name(v.Name)+": "+s)
 		}
 	}
 	out.items("Few runs were completed:", survivors)
@@ -120,10 +121,10 @@ func (out *tableWriter) unfinished(r whatif.Report) {
 	var said []string
 	for _, v := range r.Variants {
 		for _, reason := range describeReasons(v) {
-			said = append(said, name(v.Name)+": "+reason)
+			said = append(said, htmlpage.Name(v.Name)+": "+reason)
 		}
 		if v.Violation != nil {
-			said = append(said, name(v.Name)+": an invariant did not hold. "+plain(describeViolation(*v.Violation)))
+			said = append(said, htmlpage.Name(v.Name)+": an invariant did not hold. "+plain(describeViolation(*v.Violation)))
 		}
 	}
 	out.items("Not completed:", said)
@@ -139,7 +140,7 @@ func (out *tableWriter) first(r whatif.Report) {
 	for _, g := range groups {
 		rows = append(rows, groupCells(g, r.Inputs.Clusters))
 	}
-	fmt.Fprintf(out, "\nGroups whose machines are down for the longest, %s, seed %d:\n", name(r.Variants[0].Name), r.Variants[0].Median.Seed)
+	fmt.Fprintf(out, "\nGroups whose machines are down for the longest, %s, seed %d:\n", htmlpage.Name(r.Variants[0].Name), r.Variants[0].Median.Seed)
 	out.figures([]string{"Group", "Machines", "Stops", "Updated", "Replaced", "Failed", "At most", "Down (h)"}, rows, []int{0, 1, 2, 3, 4, 6, 7, 8})
 }
 

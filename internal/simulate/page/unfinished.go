@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 
+	"github.com/windlass-dev/windlass/internal/htmlpage"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
 
@@ -15,21 +16,21 @@ func describeReasons(v whatif.Result) []string {
 		others -= u.Runs
 	}
 	if len(said) > 0 && others > 0 {
-		said = append(said, "and "+count(others, "more run")+" for other reasons")
+		said = append(said, "and "+htmlpage.Count(others, "more run")+" for other reasons")
 	}
 	return said
 }
 
 func describeReason(u whatif.Unfinished) string {
-	why := words(u.Why)
+	why := htmlpage.Words(u.Why)
 	if why == "" {
 		why = "nothing is known of why"
 	}
 	at := ""
 	if u.Machine != "" {
-		at = " at machine " + name(u.Machine)
+		at = " at machine " + htmlpage.Name(u.Machine)
 	}
-	return fmt.Sprintf("%s %s, the first with seed %d%s: %s", count(u.Runs, "run"), describeOutcome(u.Outcome), u.Seed, at, why)
+	return fmt.Sprintf("%s %s, the first with seed %d%s: %s", htmlpage.Count(u.Runs, "run"), describeOutcome(u.Outcome), u.Seed, at, why)
 }
 
 func describeOutcome(outcome string) string {
@@ -41,12 +42,12 @@ func describeOutcome(outcome string) string {
 	case "Violated":
 		return "violated an invariant"
 	default:
-		return name(outcome)
+		return htmlpage.Name(outcome)
 	}
 }
 
 func describeViolation(v whatif.Violation) string {
-	return fmt.Sprintf("With seed %d, after %s, in cluster %s: %s", v.Seed, bind(duration(v.AtSeconds)), name(v.Cluster), words(v.Problem))
+	return fmt.Sprintf("With seed %d, after %s, in cluster %s: %s", v.Seed, htmlpage.Bind(htmlpage.Duration(v.AtSeconds)), htmlpage.Name(v.Cluster), htmlpage.Words(v.Problem))
 }
 
 // mostUnfinished reports whether fewer than half of the runs were completed: then what is known of those is no longer what is to be expected.
@@ -57,15 +58,15 @@ func describeSurvivors(in whatif.Inputs, v whatif.Result) string {
 	if !mostUnfinished(in, v) {
 		return ""
 	}
-	runs := count(in.Runs, "run")
-	of := fmt.Sprintf("only %s of %s were completed; durations are of these, and all else is of one of them", integer(v.Outcomes.Completed), runs)
+	runs := htmlpage.Count(in.Runs, "run")
+	of := fmt.Sprintf("only %s of %s were completed; durations are of these, and all else is of one of them", htmlpage.Integer(v.Outcomes.Completed), runs)
 	switch v.Outcomes.Completed {
 	case 0:
 		of = fmt.Sprintf("none of %s was completed; all numbers are of the first", runs)
 	case 1:
 		of = fmt.Sprintf("only 1 of %s was completed; all numbers are of this one", runs)
 	}
-	return fmt.Sprintf("%s. Over all runs: %s; per run, %s attempts failed and %s machines gave up (mean).", of, describeUnfinished(v.Outcomes), decimal(v.PerRun.Failed), decimal(v.PerRun.GaveUp))
+	return fmt.Sprintf("%s. Over all runs: %s; per run, %s attempts failed and %s machines gave up (mean).", of, describeUnfinished(v.Outcomes), htmlpage.Decimal(v.PerRun.Failed), htmlpage.Decimal(v.PerRun.GaveUp))
 }
 
 // describePath says where the time of a run went, if there is anything to say.
@@ -73,5 +74,5 @@ func describePath(m whatif.Median) string {
 	if m.CriticalPath.Sentence == "" && m.Outcome == "Completed" && m.DurationSeconds == 0 && m.Updated+m.Replaced == 0 {
 		return "nothing had to be done"
 	}
-	return words(m.CriticalPath.Sentence)
+	return htmlpage.Words(m.CriticalPath.Sentence)
 }

@@ -80,6 +80,7 @@ func TestSeeds(t *testing.T) {
 		}
 		p.runTopologies(ctx, t, topologies)
 	})
+	p.checkPoolsReport(ctx, t)
 }
 
 // poolScenario is a pool, and what happens to it once its machines are ready.

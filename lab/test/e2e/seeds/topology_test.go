@@ -116,7 +116,8 @@ func (c topology) testApproval(ctx context.Context, t *testing.T) {
 		}
 	}
 
-	held := c.revision(ctx, t)
+	held, machines := c.revision(ctx, t), c.machines()
+	c.checkHeldReport(ctx, t, approval)
 	c.require(ctx, t, unknown, checks(etcdHealthy))
 	c.windlass(ctx, t, "approve")
 	me := &authenticationv1.SelfSubjectReview{}
@@ -130,6 +131,7 @@ func (c topology) testApproval(ctx context.Context, t *testing.T) {
 	c.checkPassed(ctx, t, held)
 	// The end of the upgrade has removed the approval, so that it does not count for the next one.
 	c.checkApprovals(ctx, t, approval)
+	c.checkReport(ctx, t, approval, me.Status.UserInfo.Username, machines)
 }
 
 // testWindow holds the step of a control plane by two gates: the window of one is closed, and the
@@ -351,21 +353,27 @@ func (c topology) require(
 }
 
 // awaitHeld waits until the Cluster's condition has the reason why the Cluster waits at a gate, and
-// checks that the status of the gate has it, too.
+// until the status of the gate has it, too.
 func (c topology) awaitHeld(ctx context.Context, t *testing.T, h hold, reason string) {
 	t.Helper()
 	c.awaitCondition(ctx, t, clusterv1.ClusterTopologyReconciledClusterUpgradingReason,
 		fmt.Sprintf("gate %s: %s: %s", h.gate.Name, h.at, reason))
+	// A status that could not be written in time is written with the next question.
 	want := []v1alpha1.GateWaiting{{
 		Cluster: c.key.Name, ClusterUID: c.uid(), At: h.at.name, Version: gatedTo,
 	}}
-	got := c.status(ctx, t, h).Waiting
 	ignored := cmpopts.IgnoreFields(v1alpha1.GateWaiting{}, "Since", "Message")
-	if diff := cmp.Diff(want, got, ignored); diff != "" {
-		t.Fatalf("who waits at gate %s (-want +got):\n%s", h.gate.Name, diff)
-	}
-	if !strings.Contains(got[0].Message, reason) {
-		t.Errorf("gate %s has the message %q, want %q", h.gate.Name, got[0].Message, reason)
+	_, err := setup.Await(ctx, c.Client, &v1alpha1.UpgradeGateList{}, func(g *v1alpha1.UpgradeGate) string {
+		if diff := cmp.Diff(want, g.Status.Waiting, ignored); diff != "" {
+			return fmt.Sprintf("who waits at gate %s (-want +got):\n%s", g.Name, diff)
+		}
+		if !strings.Contains(g.Status.Waiting[0].Message, reason) {
+			return fmt.Sprintf("gate %s has the message %q, want %q", g.Name, g.Status.Waiting[0].Message, reason)
+		}
+		return ""
+	}, client.InNamespace(h.gate.Namespace), setup.Named(h.gate.Name))
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

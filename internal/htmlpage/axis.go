@@ -1,4 +1,4 @@
-package page
+package htmlpage
 
 import (
 	"math"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// tick is a place of an axis.
-type tick struct {
+// Tick is a place of an axis.
+type Tick struct {
 	// At is where it is, such as "12.5%"; Unit the same of 1000 units of a plot.
 	At, Unit string
 	Text     string
@@ -16,6 +16,9 @@ type tick struct {
 	// Wide says that there is only room for it on wide screens.
 	Wide bool
 }
+
+// PlotWidth is how many units a plot is wide, and high; it is stretched to what there is.
+const PlotWidth = 1000
 
 // How many ticks there are at most, besides the one at zero.
 const (
@@ -59,10 +62,10 @@ func decade(x float64) float64 {
 	return 10 * power
 }
 
-// timeTicks are those of an axis from 0 to end seconds.
-func timeTicks(end float64) []tick {
-	ticks := []tick{{At: "0%", Unit: "0", Text: "0", Anchor: "start"}}
-	end = finite(end)
+// TimeTicks are those of an axis from 0 to end seconds.
+func TimeTicks(end float64) []Tick {
+	ticks := []Tick{{At: "0%", Unit: "0", Text: "0", Anchor: "start"}}
+	end = Finite(end)
 	if end == 0 {
 		return ticks
 	}
@@ -70,7 +73,7 @@ func timeTicks(end float64) []tick {
 	step := timeStep(end, wideTicks, narrow)
 	for i := 1; float64(i)*step <= end; i++ {
 		at := float64(i) * step
-		t := tick{At: share(at, end), Unit: unit(at, end), Text: timeText(at, step), Anchor: "middle", Wide: math.Mod(at, narrow) != 0}
+		t := Tick{At: Share(at, end), Unit: Unit(at, end), Text: timeText(at, step), Anchor: "middle", Wide: math.Mod(at, narrow) != 0}
 		if at/end > 0.95 {
 			t.Anchor = "end"
 		}
@@ -83,45 +86,45 @@ func timeTicks(end float64) []tick {
 func timeText(at, step float64) string {
 	switch {
 	case step >= day:
-		return bind(number(at/day) + " d")
+		return Bind(Number(at/day) + " d")
 	case step >= hour:
-		return bind(number(at/hour) + " h")
+		return Bind(Number(at/hour) + " h")
 	case step >= minute:
-		return bind(number(at/minute) + " min")
+		return Bind(Number(at/minute) + " min")
 	default:
-		return bind(number(at) + " s")
+		return Bind(Number(at) + " s")
 	}
 }
 
-// valueTicks are those of an axis of machines, from the bottom up, and the value at its top: at least most, and at least 1.
-func machineTicks(most float64) (ticks []tick, top float64) {
-	most = max(math.Ceil(finite(most)), 1)
+// MachineTicks are those of an axis of machines, from the bottom up, and the value at its top: at least most, and at least 1.
+func MachineTicks(most float64) (ticks []Tick, top float64) {
+	most = max(math.Ceil(Finite(most)), 1)
 	step := max(decade(most/valueTicks), 1)
 	top = math.Ceil(most/step) * step
 	for i := 0; float64(i)*step <= top; i++ {
 		at := float64(i) * step
-		ticks = append(ticks, tick{At: share(top-at, top), Text: number(at)})
+		ticks = append(ticks, Tick{At: Share(top-at, top), Text: Number(at)})
 	}
 	return ticks, top
 }
 
-// share is a place between 0 and end as a percentage.
-func share(at, end float64) string { return fixed(part(at, end)*100, 2) + "%" }
+// Share is a place between 0 and end as a percentage.
+func Share(at, end float64) string { return Fixed(Part(at, end)*100, 2) + "%" }
 
-// unit is a place between 0 and end as one of plotWidth.
-func unit(at, end float64) string { return fixed(part(at, end)*plotWidth, 1) }
+// Unit is a place between 0 and end as one of PlotWidth.
+func Unit(at, end float64) string { return Fixed(Part(at, end)*PlotWidth, 1) }
 
-// part is a as a part of b, from 0 to 1.
-func part(a, b float64) float64 {
-	a, b = finite(a), finite(b)
+// Part is a as a part of b, from 0 to 1.
+func Part(a, b float64) float64 {
+	a, b = Finite(a), Finite(b)
 	if b == 0 {
 		return 0
 	}
 	return min(a/b, 1)
 }
 
-// fixed has at most so many digits after the point.
-func fixed(x float64, digits int) string {
+// Fixed has at most so many digits after the point.
+func Fixed(x float64, digits int) string {
 	s := strconv.FormatFloat(x, 'f', digits, 64)
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")

@@ -1,4 +1,4 @@
-package page
+package htmlpage
 
 import (
 	"fmt"
@@ -25,17 +25,17 @@ const (
 	day    = 24 * hour
 )
 
-// finite is x, or the nearest number that can be drawn.
-func finite(x float64) float64 {
+// Finite is x, or the nearest number that can be drawn.
+func Finite(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
 	}
 	return min(max(x, 0), maxNumber)
 }
 
-// duration is a number of seconds in the two largest units that matter.
-func duration(seconds float64) string {
-	s := math.Round(finite(seconds))
+// Duration is a number of seconds in the two largest units that matter.
+func Duration(seconds float64) string {
+	s := math.Round(Finite(seconds))
 	switch {
 	case s >= 2*day:
 		return twoUnits(math.Round(s/hour), 24, "d", "h")
@@ -46,7 +46,7 @@ func duration(seconds float64) string {
 	case s == 0 && seconds > 0:
 		return "< 1 s"
 	default:
-		return number(s) + " s"
+		return Number(s) + " s"
 	}
 }
 
@@ -54,23 +54,23 @@ func duration(seconds float64) string {
 func twoUnits(n, many float64, large, small string) string {
 	whole, rest := math.Floor(n/many), math.Mod(n, many)
 	if rest == 0 {
-		return number(whole) + " " + large
+		return Number(whole) + " " + large
 	}
-	return number(whole) + " " + large + " " + number(rest) + " " + small
+	return Number(whole) + " " + large + " " + Number(rest) + " " + small
 }
 
-// hours is a number of seconds as hours, with one digit after the point below 10.
-func hours(seconds float64) string {
-	h := finite(seconds) / hour
+// Hours is a number of seconds as hours, with one digit after the point below 10.
+func Hours(seconds float64) string {
+	h := Finite(seconds) / hour
 	if h < 9.95 && h > 0 {
 		return strconv.FormatFloat(h, 'f', 1, 64)
 	}
-	return number(h)
+	return Number(h)
 }
 
-// number is rounded, with a comma for thousands.
-func number(x float64) string {
-	digits := strconv.FormatFloat(math.Round(finite(x)), 'f', 0, 64)
+// Number is rounded, with a comma for thousands.
+func Number(x float64) string {
+	digits := strconv.FormatFloat(math.Round(Finite(x)), 'f', 0, 64)
 	var grouped strings.Builder
 	for i, d := range digits {
 		if i > 0 && (len(digits)-i)%3 == 0 {
@@ -81,51 +81,52 @@ func number(x float64) string {
 	return grouped.String()
 }
 
-func integer(n int) string { return number(float64(n)) }
+// Integer is a whole number, with a comma for thousands.
+func Integer(n int) string { return Number(float64(n)) }
 
-// decimal has two digits after the point below 10, one below 100.
-func decimal(x float64) string {
-	switch x = finite(x); {
+// Decimal has two digits after the point below 10, one below 100.
+func Decimal(x float64) string {
+	switch x = Finite(x); {
 	case x < 9.995:
 		return strconv.FormatFloat(x, 'f', 2, 64)
 	case x < 99.95:
 		return strconv.FormatFloat(x, 'f', 1, 64)
 	default:
-		return number(x)
+		return Number(x)
 	}
 }
 
-// percent is a part of 1.
-func percent(x float64) string {
-	x = min(finite(x), 1)
+// Percent is a part of 1.
+func Percent(x float64) string {
+	x = min(Finite(x), 1)
 	if x > 0 && x < 0.005 {
 		return "< 1 %"
 	}
-	return number(x*100) + " %"
+	return Number(x*100) + " %"
 }
 
-// count is a number with what is counted.
-func count(n int, what string) string {
+// Count is a number with what is counted.
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return integer(n) + " " + what + "s"
+	return Integer(n) + " " + what + "s"
 }
 
-// name is a name from outside as one line that says something.
-func name(s string) string {
+// Name is a name from outside as one line that says something.
+func Name(s string) string {
 	if s = text.Bound(s, maxName); s == "" {
 		return "(no name)"
 	}
 	return s
 }
 
-// words are a text from outside, as one line.
-func words(s string) string { return text.Bound(s, maxText) }
+// Words are a text from outside, as one line.
+func Words(s string) string { return text.Bound(s, maxText) }
 
-// sentence makes words from outside begin and end as a sentence does.
-func sentence(s string) string {
-	s = words(s)
+// Sentence makes words from outside begin and end as a sentence does.
+func Sentence(s string) string {
+	s = Words(s)
 	first, size := utf8.DecodeRuneInString(s)
 	if size == 0 {
 		return s
@@ -137,15 +138,15 @@ func sentence(s string) string {
 	return s + "."
 }
 
-// list is a list of words in a sentence.
-func list(items []string) string {
+// List is a list of words in a sentence.
+func List(items []string) string {
 	const most = 4
 	shown := make([]string, 0, most)
 	for i, s := range items {
 		if i == most-1 && len(items) > most {
 			return strings.Join(shown, ", ") + fmt.Sprintf(" and %d more", len(items)-i)
 		}
-		shown = append(shown, name(s))
+		shown = append(shown, Name(s))
 	}
 	if len(shown) < 2 {
 		return strings.Join(shown, "")
@@ -153,5 +154,5 @@ func list(items []string) string {
 	return strings.Join(shown[:len(shown)-1], ", ") + " and " + shown[len(shown)-1]
 }
 
-// bind keeps numbers and their units on one line.
-func bind(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
+// Bind keeps numbers and their units on one line.
+func Bind(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }

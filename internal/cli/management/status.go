@@ -1,4 +1,4 @@
-package statuscmd
+package management
 
 import (
 	"context"
@@ -14,13 +14,12 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
-// fetchFacts reads the objects that a status is computed from.
-func fetchFacts(ctx context.Context, m management.Cluster, key types.NamespacedName) (status.Facts, error) {
+// StatusFacts reads the objects that a status is computed from.
+func (m Cluster) StatusFacts(ctx context.Context, key types.NamespacedName) (status.Facts, error) {
 	f := status.Facts{Prefix: m.Prefix}
 	var err error
 	if f.Objects, err = m.AllObjects(ctx, key); err != nil {
@@ -33,9 +32,9 @@ func fetchFacts(ctx context.Context, m management.Cluster, key types.NamespacedN
 	return f, err
 }
 
-// fetchLock reads the control plane's lock into f where an annotation asks for the upgrade of one of its machines. Who may read the Cluster may often not
+// ReadLock reads the control plane's lock into f where an annotation asks for the upgrade of one of its machines. Who may read the Cluster may often not
 // read ConfigMaps: then it is left out.
-func fetchLock(ctx context.Context, m management.Cluster, f *status.Facts) error {
+func (m Cluster) ReadLock(ctx context.Context, f *status.Facts) error {
 	marked := func(c *clusterv1.Machine) bool {
 		controlPlane := capi.IsControlPlane(c)
 		return controlPlane && slices.ContainsFunc(slices.Collect(maps.Keys(c.Annotations)), func(key string) bool {
@@ -51,38 +50,38 @@ func fetchLock(ctx context.Context, m management.Cluster, f *status.Facts) error
 	if err == nil {
 		f.Lock = lock
 	}
-	return ignoreForbidden(management.IgnoreMissing(err))
+	return IgnoreForbidden(IgnoreMissing(err))
 }
 
-// fetchUpgradeContext reads what says how the upgrade of a Cluster with a managed topology goes on, and who holds it, into f. Who may
+// ReadUpgradeContext reads what says how the upgrade of a Cluster with a managed topology goes on, and who holds it, into f. Who may
 // read the Cluster may often not read all of this: what is forbidden is left out, and for the plan that is said.
-func fetchUpgradeContext(ctx context.Context, m management.Cluster, f *status.Facts) error {
+func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error {
 	if f.Upgrade == nil {
 		return nil
 	}
-	if err := fetchPlanSource(ctx, m, f); err != nil {
+	if err := m.readPlanSource(ctx, f); err != nil {
 		return err
 	}
-	if err := fetchEngine(ctx, m, f); err != nil {
+	if err := m.readEngine(ctx, f); err != nil {
 		return err
 	}
 	var err error
 	f.Upgrade.Gates, err = m.UpgradeGates(ctx, f.Cluster.Namespace)
-	if err := ignoreForbidden(err); err != nil {
+	if err := IgnoreForbidden(err); err != nil {
 		return err
 	}
 	key := client.ObjectKeyFromObject(f.Cluster)
-	f.Upgrade.MachineSets, err = management.List[*clusterv1.MachineSet, clusterv1.MachineSetList](
-		ctx, m, "MachineSets", management.InCluster(key))
-	if err := ignoreForbidden(management.IgnoreMissing(err)); err != nil {
+	f.Upgrade.MachineSets, err = List[*clusterv1.MachineSet, clusterv1.MachineSetList](
+		ctx, m, "MachineSets", InCluster(key))
+	if err := IgnoreForbidden(IgnoreMissing(err)); err != nil {
 		return err
 	}
-	f.Upgrade.Events, err = listEvents(ctx, m, f.Cluster)
-	return ignoreForbidden(management.IgnoreMissing(err))
+	f.Upgrade.Events, err = m.clusterEvents(ctx, f.Cluster)
+	return IgnoreForbidden(IgnoreMissing(err))
 }
 
-// fetchEngine reads which engine says that it drives the Cluster.
-func fetchEngine(ctx context.Context, m management.Cluster, f *status.Facts) error {
+// readEngine reads which engine says that it drives the Cluster.
+func (m Cluster) readEngine(ctx context.Context, f *status.Facts) error {
 	f.Upgrade.Engine = ""
 	ref := f.Cluster.Spec.InfrastructureRef
 	if !ref.IsDefined() {
@@ -92,14 +91,14 @@ func fetchEngine(ctx context.Context, m management.Cluster, f *status.Facts) err
 	if err == nil {
 		f.Upgrade.Engine = object.GetAnnotations()[v1alpha1.EngineAnnotation]
 	}
-	return ignoreForbidden(management.IgnoreMissing(err))
+	return IgnoreForbidden(IgnoreMissing(err))
 }
 
-// fetchPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.
-func fetchPlanSource(ctx context.Context, m management.Cluster, f *status.Facts) error {
+// readPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.
+func (m Cluster) readPlanSource(ctx context.Context, f *status.Facts) error {
 	f.Upgrade.Source, f.Upgrade.SourceProblem = nil, ""
 	class, graphs, err := m.Source(ctx, f.Cluster)
-	if ignoreForbidden(management.IgnoreMissing(err)) != nil {
+	if IgnoreForbidden(IgnoreMissing(err)) != nil {
 		return err
 	}
 	if err == nil {
@@ -111,10 +110,10 @@ func fetchPlanSource(ctx context.Context, m management.Cluster, f *status.Facts)
 	return nil
 }
 
-// listEvents returns the Events that are about a Cluster.
-func listEvents(ctx context.Context, m management.Cluster, cluster *clusterv1.Cluster) ([]corev1.Event, error) {
-	found, err := management.List[*corev1.Event, corev1.EventList](ctx, m, "Events", management.Scope{
-		Where: management.InCluster(client.ObjectKeyFromObject(cluster)).Where,
+// clusterEvents returns the Events that are about a Cluster.
+func (m Cluster) clusterEvents(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Event, error) {
+	found, err := List[*corev1.Event, corev1.EventList](ctx, m, "Events", Scope{
+		Where: InCluster(client.ObjectKeyFromObject(cluster)).Where,
 		Options: []client.ListOption{
 			client.InNamespace(cluster.Namespace),
 			client.MatchingFields{"involvedObject.kind": "Cluster", "involvedObject.name": cluster.Name},
@@ -129,8 +128,8 @@ func listEvents(ctx context.Context, m management.Cluster, cluster *clusterv1.Cl
 	return about, err
 }
 
-// ignoreForbidden returns nil for the error of an object that the user may not read.
-func ignoreForbidden(err error) error {
+// IgnoreForbidden returns nil for the error of an object that the user may not read.
+func IgnoreForbidden(err error) error {
 	if apierrors.IsForbidden(err) {
 		return nil
 	}

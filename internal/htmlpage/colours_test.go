@@ -1,4 +1,4 @@
-package page
+package htmlpage
 
 import (
 	"fmt"
@@ -60,4 +60,13 @@ func TestVersionsCanBeToldApart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// linear is the light of a channel of sRGB, from 0 to 1.
+func linear(channel uint8) float64 {
+	c := float64(channel) / 255
+	if c <= 0.04045 {
+		return c / 12.92
+	}
+	return math.Pow((c+0.055)/1.055, 2.4)
 }

@@ -1,4 +1,4 @@
-package page
+package htmlpage
 
 import (
 	"fmt"
@@ -54,8 +54,8 @@ func (c rgb) hex() string {
 	return fmt.Sprintf("#%02x%02x%02x", int(math.Round(c[0])), int(math.Round(c[1])), int(math.Round(c[2])))
 }
 
-// colourStyle defines the classes v0, v1 and so on of n versions.
-func colourStyle(n int) template.CSS {
+// ColourStyle defines the classes v0, v1 and so on of n versions.
+func ColourStyle(n int) template.CSS {
 	n = min(n, maxColours)
 	var css strings.Builder
 	write := func(anchors []rgb) {
@@ -74,7 +74,7 @@ func colourStyle(n int) template.CSS {
 	return template.CSS(css.String()) //nolint:gosec // Nothing in it comes from outside.
 }
 
-// colourClass is the class of a version, given its place among all. One that has none is drawn as the oldest is.
-func colourClass(i int) string {
+// ColourClass is the class of a version, given its place among all. One that has none is drawn as the oldest is.
+func ColourClass(i int) string {
 	return fmt.Sprintf("v%d", min(max(i, 0), maxColours-1))
 }
