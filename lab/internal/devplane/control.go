@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -243,6 +245,7 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 	}
 	status := ChildStatus{Ports: map[string]uint16{}}
 	var stockArgs []string
+	var account types.NamespacedName
 	values := map[string]string{"KUBECONFIG": s.layout.insideKubeconfig(), "CA_FILE": s.layout.ca()}
 	if child.Replaces != "" {
 		place, err := s.place(child.Replaces)
@@ -253,7 +256,10 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 		values["WEBHOOK_CERT_DIR"] = place.certDir
 		values["HEALTH_PORT"] = strconv.Itoa(int(place.ports[portHealth]))
 		maps.Copy(status.Ports, place.ports)
-		stockArgs = place.args
+		stockArgs, account = place.args, place.account
+	}
+	if child.ServiceAccount.Name != "" {
+		account = child.ServiceAccount
 	}
 	for _, name := range child.Ports {
 		port, err := s.ports.pick(childPort)
@@ -271,6 +277,16 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 		status.CertDir = dir
 		values["CERT_DIR"] = dir
 	}
+	if account.Name == "" && len(child.Objects) > 0 {
+		return ChildStatus{}, fmt.Errorf("%q has Objects and no ServiceAccount: set one", child.Name)
+	}
+	if account.Name != "" {
+		login, err := s.authenticate(ctx, child.Name, account, child.Objects)
+		if err != nil {
+			return ChildStatus{}, err
+		}
+		values["KUBECONFIG"] = login
+	}
 	expanded, err := expandChild(child, values)
 	if err != nil {
 		return ChildStatus{}, err
@@ -279,6 +295,9 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 		expanded.Args = append(expanded.Args, stockArgs...) // expandAll has made a new slice
 	}
 	expanded.Env = s.environment(expanded)
+	if account.Name != "" {
+		expanded.Env = append(expanded.Env, "KUBECONFIG="+values["KUBECONFIG"])
+	}
 	return s.children.add(ctx, expanded, status)
 }
 
