@@ -70,18 +70,18 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"upgradegraphs.windlass.dev": listAndWatch, "updaters.windlass.dev": read, "updatepolicies.windlass.dev": listAndWatch,
 		"upgradegraphs/status.windlass.dev": {"patch"}, "updaters/status.windlass.dev": {"patch"}, "updatepolicies/status.windlass.dev": {"patch"},
 		"upgradegates.windlass.dev": read, "upgradegates/status.windlass.dev": {"patch"},
-		"clusters.cluster.x-k8s.io": read, "machinedeployments.cluster.x-k8s.io": readAndPatch, "machinesets.cluster.x-k8s.io": readAndPatch, "machines.cluster.x-k8s.io": readAndPatch,
+		"clusters.cluster.x-k8s.io": read, "machinedeployments.cluster.x-k8s.io": readAndPatch, "machinesets.cluster.x-k8s.io": {"get", "list", "patch"}, "machines.cluster.x-k8s.io": readAndPatch,
 		"machines/status.cluster.x-k8s.io": {"patch"}, "machinedeployments/status.cluster.x-k8s.io": {"patch"},
 		"machinedrainrules.cluster.x-k8s.io": {"list"},
 		"*.controlplane.cluster.x-k8s.io":    readAndPatch, "*/status.controlplane.cluster.x-k8s.io": {"patch"},
 		"*.infrastructure.cluster.x-k8s.io": {"get"}, "*.bootstrap.cluster.x-k8s.io": {"get"},
 		"configmaps": {"get", "create", "patch", "delete"},
 		// In its own namespace: the label of the Pod that leads.
-		"pods": {"get", "list", "patch"},
-		"secrets":    {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
+		"pods":    {"get", "list", "patch"},
+		"secrets": {"get"}, "namespaces": listAndWatch, "customresourcedefinitions.apiextensions.k8s.io": listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io":                                    listAndWatch,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io " + v1alpha1.GuardConfigurationName: {"patch"},
-		"events": {"create", "patch"}, "events.events.k8s.io": {"create", "patch"},
+		"events": {"create"}, "events.events.k8s.io": {"create", "patch"},
 		"leases.coordination.k8s.io": {"create"}, "leases.coordination.k8s.io extension.windlass.dev": {"get", "update"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
