@@ -52,11 +52,11 @@ type Grant struct {
 
 // String returns "ClusterRole windlass-extension: patch machines/status.cluster.x-k8s.io".
 func (g Grant) String() string {
-	text := g.Role + ": " + strings.Join(g.Rule.Verbs, " ")
+	words := append([]string{g.Role + ":"}, g.Rule.Verbs...)
 	for i, resource := range g.Rule.Resources {
-		text += " " + resourceName(resource, g.Rule.APIGroups[i])
+		words = append(words, resourceName(resource, g.Rule.APIGroups[i]))
 	}
-	return strings.Join(slices.Concat([]string{text}, g.Rule.ResourceNames, g.Rule.NonResourceURLs), " ")
+	return strings.Join(slices.Concat(words, g.Rule.ResourceNames, g.Rule.NonResourceURLs), " ")
 }
 
 func resourceName(resource, group string) string {
