@@ -70,7 +70,7 @@ func checkLeast(t *testing.T, rules []rbacv1.PolicyRule) {
 		"upgradegraphs.windlass.dev": listAndWatch, "updaters.windlass.dev": read, "updatepolicies.windlass.dev": listAndWatch,
 		"upgradegraphs/status.windlass.dev": {"patch"}, "updaters/status.windlass.dev": {"patch"}, "updatepolicies/status.windlass.dev": {"patch"},
 		"upgradegates.windlass.dev": read, "upgradegates/status.windlass.dev": {"patch"},
-		"clusters.cluster.x-k8s.io": read, "machinedeployments.cluster.x-k8s.io": readAndPatch, "machinesets.cluster.x-k8s.io": readAndPatch, "machines.cluster.x-k8s.io": readAndPatch,
+		"clusters.cluster.x-k8s.io": read, "machinedeployments.cluster.x-k8s.io": readAndPatch, "machinesets.cluster.x-k8s.io": {"get", "list", "patch"}, "machines.cluster.x-k8s.io": readAndPatch,
 		"machines/status.cluster.x-k8s.io": {"patch"}, "machinedeployments/status.cluster.x-k8s.io": {"patch"},
 		"machinedrainrules.cluster.x-k8s.io": {"list"},
 		"*.controlplane.cluster.x-k8s.io":    readAndPatch, "*/status.controlplane.cluster.x-k8s.io": {"patch"},

@@ -36,7 +36,11 @@ type podMonitor struct {
 				Credentials corev1.SecretKeySelector `json:"credentials"`
 			} `json:"authorization"`
 			TLSConfig struct {
-				InsecureSkipVerify bool `json:"insecureSkipVerify"`
+				InsecureSkipVerify bool   `json:"insecureSkipVerify"`
+				ServerName         string `json:"serverName"`
+				CA                 struct {
+					Secret corev1.SecretKeySelector `json:"secret"`
+				} `json:"ca"`
 			} `json:"tlsConfig"`
 		} `json:"podMetricsEndpoints"`
 	} `json:"spec"`
@@ -77,6 +81,11 @@ func TestMonitor(t *testing.T) {
 	served := slices.ContainsFunc(pods.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == endpoint.Port })
 	if endpoint.Scheme != "https" || !served {
 		t.Errorf("the monitor scrapes %s at %s; the Pods have the ports %v", endpoint.Port, endpoint.Scheme, pods.Spec.Containers[0].Ports)
+	}
+	tls, installed := endpoint.TLSConfig, build(t, unchanged)
+	if tls.InsecureSkipVerify || tls.CA.Secret.Key != "ca.crt" || !strings.Contains(installed, "- "+tls.ServerName+"\n") ||
+		!strings.Contains(installed, "secretName: "+tls.CA.Secret.Name+"\n") {
+		t.Errorf("the monitor verifies the extension by %+v, which is not its certificate", tls)
 	}
 	secret := decodeOne[corev1.Secret](t, objects, "Secret "+endpoint.Authorization.Credentials.Name)
 	account := decodeOne[corev1.ServiceAccount](t, objects, "ServiceAccount windlass-metrics-reader")

@@ -21,6 +21,7 @@ require (
 	k8s.io/cli-runtime v0.36.3 // indirect
 	k8s.io/client-go v0.36.3
 	k8s.io/component-base v0.36.3 // indirect
+	k8s.io/component-helpers v0.36.3
 	k8s.io/klog/v2 v2.140.0
 	k8s.io/streaming v0.36.3 // indirect
 	pgregory.net/rapid v1.3.0

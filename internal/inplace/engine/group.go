@@ -64,8 +64,13 @@ func (e *Engine) ReadController(ctx context.Context, meta metav1.Object) (*metav
 		err := e.ReadProvided(ctx, kind, key, object)
 		return object, err
 	}
+	// Only a Machine that has lost a label leads to a MachineSet: a cache of all MachineSets would cost more than this read.
+	var reader client.Reader = e.Client
+	if kind == capi.MachineSetKind.GroupKind() {
+		reader = e.Live
+	}
 	object := metadataOf(clusterv1.GroupVersion.WithKind(kind.Kind))
-	if err := e.Client.Get(ctx, key, object); err != nil {
+	if err := reader.Get(ctx, key, object); err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	}
 	return object, nil

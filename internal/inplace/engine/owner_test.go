@@ -5,15 +5,38 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 )
+
+// TestMachineSetIsReadLive reads the MachineSet of a Machine that has lost its label without a cache of
+// MachineSets: the extension has no right to watch them.
+func TestMachineSetIsReadLive(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ms"}}
+	e := New(Options{
+		Client: fake.NewClientBuilder().WithScheme(scheme).Build(),
+		Live:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).Build(),
+	})
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", Controller: new(true)},
+	}}}
+	if owner, err := e.ReadController(t.Context(), machine); err != nil || owner.Name != "ms" {
+		t.Errorf("the owner is %+v, %v", owner, err)
+	}
+}
 
 // TestOwnerChangesMeanwhile has Cluster API write the status of a MachineDeployment just before a
 // condition is written to it. The condition is about a failure that is reported once.

@@ -35,8 +35,9 @@ func (f *engineFlag) configure(config *devplane.Config, opts *labOptions) error 
 	if err != nil {
 		return err
 	}
-	config.Children = append(config.Children, f.Children(paths.Windlass)...)
-	return nil
+	children, err := f.Children(paths.Windlass)
+	config.Children = append(config.Children, children...)
+	return err
 }
 
 func newEngineCommand(opts *labOptions) *cobra.Command {

@@ -26,7 +26,7 @@ const (
 	kubectlBinary = "kubectl"
 	assetsFile    = "assets.json"
 	// assetsFormat changes when Build's output changes although its input does not.
-	assetsFormat = "1"
+	assetsFormat = "2"
 
 	kubernetesModule = "k8s.io/kubernetes"
 	clusterAPIModule = "sigs.k8s.io/cluster-api"
@@ -91,6 +91,9 @@ type managerAssets struct {
 	FeatureGates []string           `json:"featureGates"`
 	CRDs         []crdAsset         `json:"crds"`
 	Webhooks     manifests.Webhooks `json:"webhooks"`
+	// Access is where the core manager has its rights from: its ServiceAccount and roles. The other
+	// managers have all rights.
+	Access []json.RawMessage `json:"access,omitempty"`
 }
 
 // crdAsset keeps the object encoded: there are megabytes of it, and Start only passes it on.

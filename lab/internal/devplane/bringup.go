@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -103,6 +104,13 @@ func (s *supervisor) startAPIServer(ctx context.Context, version string) error {
 		return err
 	}
 	child := computeAPIServer(s.config, s.layout, port, os.Getenv("GOGC"))
+	if s.config.Audit {
+		audit, err := enableAudit(s.layout)
+		if err != nil {
+			return err
+		}
+		child.Args = append(child.Args, audit...)
+	}
 	child.Env = s.environment(child)
 	_, err = s.children.add(ctx, child, ChildStatus{Ports: map[string]uint16{"https": port}, CertDir: s.layout.certDir(APIServer)})
 	if err != nil {
@@ -125,7 +133,7 @@ func (s *supervisor) startManagers(ctx context.Context, api *api, built assets) 
 		if placement == placeEmpty {
 			continue
 		}
-		child, status, err := s.preparePlace(manager)
+		child, status, err := s.preparePlace(ctx, manager)
 		if err != nil {
 			return errors.Join(err, group.Wait())
 		}
@@ -149,7 +157,7 @@ func (s *supervisor) startManagers(ctx context.Context, api *api, built assets) 
 }
 
 // preparePlace makes what a manager needs: ports, a serving certificate for its webhooks, a kubeconfig. It returns the manager's process.
-func (s *supervisor) preparePlace(manager managerAssets) (Child, ChildStatus, error) {
+func (s *supervisor) preparePlace(ctx context.Context, manager managerAssets) (Child, ChildStatus, error) {
 	ports, err := s.ports.managerPorts()
 	if err != nil {
 		return Child{}, ChildStatus{}, err
@@ -158,15 +166,29 @@ func (s *supervisor) preparePlace(manager managerAssets) (Child, ChildStatus, er
 	if err != nil {
 		return Child{}, ChildStatus{}, err
 	}
-	if err := s.creds.client(s.layout.clientKubeconfig(manager.Name), s.creds.server, manager.Name); err != nil {
+	account, err := s.preparePlaceLogin(ctx, manager)
+	if err != nil {
 		return Child{}, ChildStatus{}, err
 	}
 	child := computeManager(manager, s.config, s.layout, ports)
 	s.mu.Lock()
-	s.places[manager.Name] = place{ports: ports, certDir: dir, args: child.Args}
+	s.places[manager.Name] = place{ports: ports, certDir: dir, args: child.Args, account: account}
 	s.mu.Unlock()
 	child.Env = s.environment(child)
 	return child, ChildStatus{Ports: ports, CertDir: dir}, nil
+}
+
+// preparePlaceLogin makes the kubeconfig of a stock manager: with a token for its ServiceAccount, which it
+// returns, or with all rights.
+func (s *supervisor) preparePlaceLogin(ctx context.Context, manager managerAssets) (account types.NamespacedName, err error) {
+	if len(manager.Access) == 0 {
+		return account, s.creds.client(s.layout.clientKubeconfig(manager.Name), s.creds.server, manager.Name)
+	}
+	if account, err = computeAccount(manager.Access); err != nil {
+		return account, fmt.Errorf("reading the ServiceAccount of %s: %w", manager.Name, err)
+	}
+	_, err = s.authenticate(ctx, manager.Name, account, manager.Access)
+	return account, err
 }
 
 // api is the API server as the supervisor uses it.
@@ -175,13 +197,22 @@ type api struct {
 	discovery discovery.DiscoveryInterface
 }
 
-func (s *supervisor) newAPI() (*api, error) {
+// adminConfig leads to the API server with all rights.
+func (s *supervisor) adminConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", s.layout.insideKubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("loading the supervisor's kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = clientQPS, clientQPS
 	config.UserAgent = fieldManager
+	return config, nil
+}
+
+func (s *supervisor) newAPI() (*api, error) {
+	config, err := s.adminConfig()
+	if err != nil {
+		return nil, err
+	}
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
 	"github.com/windlass-dev/windlass/lab/internal/devplane/internal/manifests"
 )
 
@@ -271,6 +273,12 @@ func (b *builder) collect(ctx context.Context, modules map[string]module) error 
 		}
 		if manager.Webhooks, err = manifests.ReadWebhooks(source.name, webhooks); err != nil {
 			return fmt.Errorf("reading the webhooks of %s: %w", source.name, err)
+		}
+		if source.name == CoreManager {
+			manager.Access, err = Render(filesys.MakeFsOnDisk(), filepath.Join(dir, "default"), AccessKinds...)
+			if err != nil {
+				return fmt.Errorf("reading the roles of %s: %w", source.name, err)
+			}
 		}
 		out.Managers = append(out.Managers, manager)
 	}

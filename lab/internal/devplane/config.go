@@ -1,6 +1,7 @@
 package devplane
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Config describes a plane to [Start]. StateDir and AssetsDir are required; every other zero value is a sensible default.
@@ -44,6 +47,8 @@ type Config struct {
 	// AdmissionConfig is the path of an AdmissionConfiguration for the API server, absolute; empty means
 	// none. It can name the client certificate that webhooks are called with.
 	AdmissionConfig string `json:",omitempty"`
+	// Audit records the requests of ServiceAccounts, as [Plane.AuditLog] returns them.
+	Audit bool `json:",omitempty"`
 	// Children are started, in order, once the stock managers are healthy. Each must be ready before the next starts.
 	Children []Child `json:",omitempty"`
 	// LogLevel is the -v of the stock managers. Default: 2.
@@ -108,7 +113,7 @@ type Veth struct {
 // Child is a process that the supervisor runs inside the plane beside the stock parts.
 //
 // In Args, Env and Ready.URL these references are replaced, as in a Pod's args: $(KUBECONFIG), a kubeconfig for the API server as seen from
-// inside, with full rights; $(CERT_DIR), the directory with tls.crt and tls.key (see ServingCertificate); $(CA_FILE), the CA of
+// inside, with full rights, or those of ServiceAccount; $(CERT_DIR), the directory with tls.crt and tls.key (see ServingCertificate); $(CA_FILE), the CA of
 // all serving certificates; $(PORT_x), the port x of Ports; $(WEBHOOK_PORT), $(WEBHOOK_CERT_DIR) and $(HEALTH_PORT), see Replaces
 // and StockArgs. An unknown reference is an error.
 type Child struct {
@@ -125,6 +130,12 @@ type Child struct {
 	// StockArgs appends the arguments of the manager that Replaces names, for a child that has the same flags: ports, certificates,
 	// kubeconfig, feature gates and log level are then the same. It is healthy where that would be, at $(HEALTH_PORT).
 	StockArgs bool `json:",omitempty"`
+	// Objects are encoded objects of built-in kinds that are applied before the child starts for the first
+	// time. The child starts once its ServiceAccount, or that of the manager that Replaces names, has the
+	// rights of all roles among them.
+	Objects []json.RawMessage `json:",omitempty"`
+	// ServiceAccount is whose token the child's kubeconfig has. The zero value means full rights.
+	ServiceAccount types.NamespacedName
 	// Env is added to the environment that all children get: PATH, HOME and TMPDIR (the state directory), KUBECONFIG.
 	Env []string `json:",omitempty"`
 	// Ports names ports to be picked for the child. A port stays the same when the child is started again.

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -242,26 +244,20 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 		return ChildStatus{}, errTaken(child.Name)
 	}
 	status := ChildStatus{Ports: map[string]uint16{}}
-	var stockArgs []string
 	values := map[string]string{"KUBECONFIG": s.layout.insideKubeconfig(), "CA_FILE": s.layout.ca()}
+	var taken place
 	if child.Replaces != "" {
-		place, err := s.place(child.Replaces)
-		if err != nil {
+		var err error
+		if taken, err = s.place(child.Replaces); err != nil {
 			return ChildStatus{}, err
 		}
-		values["WEBHOOK_PORT"] = strconv.Itoa(int(place.ports[portWebhook]))
-		values["WEBHOOK_CERT_DIR"] = place.certDir
-		values["HEALTH_PORT"] = strconv.Itoa(int(place.ports[portHealth]))
-		maps.Copy(status.Ports, place.ports)
-		stockArgs = place.args
+		values["WEBHOOK_PORT"] = strconv.Itoa(int(taken.ports[portWebhook]))
+		values["WEBHOOK_CERT_DIR"] = taken.certDir
+		values["HEALTH_PORT"] = strconv.Itoa(int(taken.ports[portHealth]))
+		maps.Copy(status.Ports, taken.ports)
 	}
-	for _, name := range child.Ports {
-		port, err := s.ports.pick(childPort)
-		if err != nil {
-			return ChildStatus{}, err
-		}
-		status.Ports[name] = port
-		values["PORT_"+name] = strconv.Itoa(int(port))
+	if err := s.pickPorts(child, status.Ports, values); err != nil {
+		return ChildStatus{}, err
 	}
 	if child.ServingCertificate {
 		dir, err := creds.serving(child.Name)
@@ -271,15 +267,50 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 		status.CertDir = dir
 		values["CERT_DIR"] = dir
 	}
+	if err := s.logIn(ctx, child, taken.account, values); err != nil {
+		return ChildStatus{}, err
+	}
 	expanded, err := expandChild(child, values)
 	if err != nil {
 		return ChildStatus{}, err
 	}
 	if expanded.StockArgs {
-		expanded.Args = append(expanded.Args, stockArgs...) // expandAll has made a new slice
+		expanded.Args = append(expanded.Args, taken.args...) // expandAll has made a new slice
 	}
+	expanded.Env = append([]string{"KUBECONFIG=" + values["KUBECONFIG"]}, expanded.Env...)
 	expanded.Env = s.environment(expanded)
 	return s.children.add(ctx, expanded, status)
+}
+
+// pickPorts picks the ports that a child asks for.
+func (s *supervisor) pickPorts(child Child, ports map[string]uint16, values map[string]string) error {
+	for _, name := range child.Ports {
+		port, err := s.ports.pick(childPort)
+		if err != nil {
+			return err
+		}
+		ports[name] = port
+		values["PORT_"+name] = strconv.Itoa(int(port))
+	}
+	return nil
+}
+
+// logIn makes the kubeconfig of a child that acts as a ServiceAccount: its own, or that of the manager that it
+// replaces, which may be none.
+func (s *supervisor) logIn(ctx context.Context, child Child, replaced types.NamespacedName, values map[string]string) error {
+	account := child.ServiceAccount
+	if account.Name == "" {
+		account = replaced
+	}
+	if account.Name == "" && len(child.Objects) > 0 {
+		return fmt.Errorf("%q has Objects and no ServiceAccount: set one", child.Name)
+	}
+	if account.Name == "" {
+		return nil
+	}
+	login, err := s.authenticate(ctx, child.Name, account, child.Objects)
+	values["KUBECONFIG"] = login
+	return err
 }
 
 // place is what a stock manager shares with the child that replaces it. It is an error while somebody is in it.

@@ -69,7 +69,9 @@ func (c *credentials) client(path, server, user string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("making the directory of a kubeconfig: %w", err)
 	}
-	data, err := clientcmd.Write(kubeconfig(server, user, c.ca.PEM(), pair))
+	data, err := clientcmd.Write(kubeconfig(server, user, c.ca.PEM(), clientcmdapi.AuthInfo{
+		ClientCertificateData: pair.Cert, ClientKeyData: pair.Key,
+	}))
 	if err != nil {
 		return fmt.Errorf("encoding a kubeconfig: %w", err)
 	}
@@ -101,11 +103,11 @@ func (c *credentials) tlsConfig() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}}, nil
 }
 
-func kubeconfig(server, user string, ca []byte, pair pki.Pair) clientcmdapi.Config {
+func kubeconfig(server, user string, ca []byte, login clientcmdapi.AuthInfo) clientcmdapi.Config {
 	const name = "windlass-dev"
 	return clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: server, CertificateAuthorityData: ca}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: pair.Cert, ClientKeyData: pair.Key}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: &login},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: user}},
 		CurrentContext: name,
 	}

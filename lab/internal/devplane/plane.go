@@ -400,6 +400,10 @@ func (p *Plane) AssetsDir() (string, error) {
 	return config.Config.AssetsDir, nil
 }
 
+// AuditLog is the file in which the API server records the requests of ServiceAccounts, one audit event a
+// line, before it answers them. See Config.Audit.
+func (p *Plane) AuditLog() string { return p.layout.auditLog() }
+
 // Kubectl returns a command for the built kubectl that talks to the plane. The caller sets its input and output.
 func (p *Plane) Kubectl(ctx context.Context, assetsDir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(assetsDir, binDir, kubectlBinary), args...) //nolint:gosec // G204: running the user's kubectl command is the point

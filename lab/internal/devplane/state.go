@@ -34,7 +34,9 @@ func (l layout) logs() string { return filepath.Join(l.dir, "logs") }
 func (l layout) log(name string) string {
 	return filepath.Join(l.logs(), name+".log")
 }
-func (l layout) temp() string { return filepath.Join(l.dir, "tmp") }
+func (l layout) auditPolicy() string { return filepath.Join(l.certDir(APIServer), "audit-policy.yaml") }
+func (l layout) auditLog() string    { return filepath.Join(l.logs(), "audit.log") }
+func (l layout) temp() string        { return filepath.Join(l.dir, "tmp") }
 
 // volatile lists everything but the lock, which outlives a cleaning.
 func (l layout) volatile() []string {

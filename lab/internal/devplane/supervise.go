@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/windlass-dev/windlass/lab/internal/devplane/internal/procs"
 )
 
@@ -70,6 +72,8 @@ type place struct {
 	ports   map[string]uint16
 	certDir string
 	args    []string
+	// account is the manager's ServiceAccount; empty for one with all rights.
+	account types.NamespacedName
 }
 
 func newSupervisor(stateDir string) (*supervisor, error) {

@@ -46,20 +46,23 @@ func (e Engine) Workers() plan.Workers {
 }
 
 // Children are what a plane's configuration needs for the engine. executable is the windlass binary.
-func (e Engine) Children(executable string) []devplane.Child {
-	if e == EngineWindlass {
-		return []devplane.Child{Manager(executable)}
+func (e Engine) Children(executable string) ([]devplane.Child, error) {
+	if e != EngineWindlass {
+		return nil, nil
 	}
-	return nil
+	manager, err := Manager(executable)
+	return []devplane.Child{manager}, err
 }
 
-// Manager describes "windlass manager" as a process of a plane, in the place of the stock core manager and with its arguments. It does
-// not serve the extension, which has a process of its own there and stays when the engine is changed.
-func Manager(executable string) devplane.Child {
+// Manager describes "windlass manager" as a process of a plane, in the place of the stock core manager and with its arguments,
+// its ServiceAccount, and the rights that config/manager adds. It does not serve the extension, which has a process of its own
+// there and stays when the engine is changed.
+func Manager(executable string) (devplane.Child, error) {
+	access, err := ManagerAccess()
 	return devplane.Child{
 		Name: ManagerName, Path: executable, Args: []string{"manager"}, Replaces: devplane.CoreManager, StockArgs: true,
-		Ready: devplane.Readiness{URL: "http://127.0.0.1:$(HEALTH_PORT)/readyz"},
-	}
+		Objects: access, Ready: devplane.Readiness{URL: "http://127.0.0.1:$(HEALTH_PORT)/readyz"},
+	}, err
 }
 
 // RunningEngine returns the engine whose process runs; none where neither does.
@@ -104,7 +107,10 @@ func SwitchEngine(ctx context.Context, plane *devplane.Plane, executable string,
 	if known(to.Child()) {
 		_, err = plane.StartChild(ctx, to.Child())
 	} else {
-		_, err = plane.AddChild(ctx, Manager(executable))
+		var manager devplane.Child
+		if manager, err = Manager(executable); err == nil {
+			_, err = plane.AddChild(ctx, manager)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("starting the engine %s: %w", to, err)

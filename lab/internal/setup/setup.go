@@ -19,8 +19,9 @@ import (
 // ExtensionName is the name of the ExtensionConfig, and of the extension's process on the plane.
 const ExtensionName = "windlass"
 
-// Extension describes "windlass extension" as a process of a plane.
-func Extension(executable string) devplane.Child {
+// Extension describes "windlass extension" as a process of a plane, with the ServiceAccount and the rights of config/default.
+func Extension(executable string) (devplane.Child, error) {
+	access, err := ExtensionAccess()
 	return devplane.Child{
 		Name: ExtensionName, Path: executable,
 		Args: []string{
@@ -31,12 +32,22 @@ func Extension(executable string) devplane.Child {
 		Ports: []string{hooksPort, "health", MetricsPort}, ServingCertificate: true,
 		Ready:   devplane.Readiness{URL: "http://127.0.0.1:$(PORT_health)/readyz"},
 		Restart: devplane.RestartAlways,
-	}
+		Objects: access, ServiceAccount: ExtensionAccount,
+	}, err
 }
 
 // Register installs the project's CRDs on a plane, runs the extension there, registers its hooks with Cluster API and its guard
 // with the API server, and waits until Cluster API knows the hooks. executable is the windlass binary.
 func Register(ctx context.Context, plane *devplane.Plane, executable string) error {
+	extension, err := Extension(executable)
+	if err != nil {
+		return err
+	}
+	return RegisterAs(ctx, plane, extension)
+}
+
+// RegisterAs is Register for a process that Extension described, with further arguments or objects.
+func RegisterAs(ctx context.Context, plane *devplane.Plane, extension devplane.Child) error {
 	c, err := Connect(plane)
 	if err != nil {
 		return err
@@ -44,7 +55,7 @@ func Register(ctx context.Context, plane *devplane.Plane, executable string) err
 	if err := installCRDs(ctx, c); err != nil {
 		return err
 	}
-	child, err := plane.AddChild(ctx, Extension(executable))
+	child, err := plane.AddChild(ctx, extension)
 	if err != nil {
 		return fmt.Errorf("starting the extension: %w", err)
 	}

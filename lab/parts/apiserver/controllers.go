@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/namespace"
 )
@@ -31,7 +32,8 @@ const (
 	readyPollPeriod = 50 * time.Millisecond
 )
 
-// runControllers waits for the API server and then runs the garbage collector and the namespace controller until ctx ends.
+// runControllers waits for the API server and then runs the garbage collector, the namespace controller and the
+// aggregation of ClusterRoles until ctx ends.
 func runControllers(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -66,6 +68,7 @@ func runControllers(ctx context.Context, kubeconfig string) error {
 	}
 	namespaces := namespace.NewNamespaceController(ctx, client, metadataClient, client.Discovery().ServerPreferredNamespacedResources,
 		shared.Core().V1().Namespaces(), namespaceResync, corev1.FinalizerKubernetes)
+	roles := clusterroleaggregation.NewClusterRoleAggregation(shared.Rbac().V1().ClusterRoles(), client.RbacV1())
 	rules, err := newDrainRules(config, shared.Core().V1().Namespaces().Informer())
 	if err != nil {
 		return err
@@ -74,9 +77,10 @@ func runControllers(ctx context.Context, kubeconfig string) error {
 	metadataInformers.Start(ctx.Done())
 	close(started)
 
-	klog.InfoS("Running the garbage collector, the namespace controller and the drain rules")
+	klog.InfoS("Running the garbage collector, the namespace controller, the aggregation of roles and the drain rules")
 	var group sync.WaitGroup
 	group.Go(func() { rules.run(ctx) })
+	group.Go(func() { roles.Run(ctx, 1) })
 	group.Go(func() { namespaces.Run(ctx, controllerWorkers) })
 	group.Go(func() { collector.Sync(ctx, client.Discovery(), discoveryPeriod) })
 	group.Go(func() { collector.Run(ctx, controllerWorkers, discoveryPeriod) })

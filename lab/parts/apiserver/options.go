@@ -19,6 +19,8 @@ type options struct {
 	serviceAccount string
 	kubeconfig     string
 	admission      string
+	auditPolicy    string
+	auditLog       string
 	verbosity      int
 }
 
@@ -35,6 +37,8 @@ func parseOptions(args []string) (options, error) {
 	fs.StringVar(&o.serviceAccount, "service-account-key-file", "", "absolute path of the key that signs service account tokens")
 	fs.StringVar(&o.kubeconfig, "controllers-kubeconfig", "", "absolute path of the kubeconfig for the garbage collector and the namespace controller")
 	fs.StringVar(&o.admission, "admission-control-config-file", "", "absolute path of an AdmissionConfiguration")
+	fs.StringVar(&o.auditPolicy, "audit-policy-file", "", "absolute path of an audit Policy")
+	fs.StringVar(&o.auditLog, "audit-log-path", "", "absolute path of the file that requests of the audit policy are recorded in")
 	fs.IntVarP(&o.verbosity, "v", "v", 1, "log level")
 	if err := fs.Parse(args); err != nil {
 		return options{}, fmt.Errorf("parsing flags: %w", err)
@@ -76,6 +80,9 @@ func (o options) apiServerArgs() []string {
 	}
 	if o.admission != "" {
 		args = append(args, "--admission-control-config-file="+o.admission)
+	}
+	if o.auditPolicy != "" {
+		args = append(args, "--audit-policy-file="+o.auditPolicy, "--audit-log-path="+o.auditLog)
 	}
 	return args
 }

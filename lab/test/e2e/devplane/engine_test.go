@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +27,10 @@ func TestEngines(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	config := b.config(t)
-	config.Children = setup.EngineWindlass.Children(b.Windlass)
+	var err error
+	if config.Children, err = setup.EngineWindlass.Children(b.Windlass); err != nil {
+		t.Fatal(err)
+	}
 	plane := start(t, config)
 	c := newClient(t, plane)
 	running := func(want setup.Engine) {
@@ -80,7 +86,11 @@ func TestManagerServesTheExtension(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	manager := setup.Manager(b.Windlass)
+	manager, err := setup.Manager(b.Windlass)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager.Objects = append(manager.Objects, bindExtensionRoles(t)...)
 	manager.Ports, manager.ServingCertificate = []string{"hooks"}, true
 	manager.Args = append(manager.Args, "--extension-port=$(PORT_hooks)", "--extension-bind-address=127.0.0.1", "--extension-cert-dir=$(CERT_DIR)", "--extension-config=in-process")
 	status, err := plane.AddChild(t.Context(), manager)
@@ -119,6 +129,27 @@ func TestManagerServesTheExtension(t *testing.T) {
 	if data, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(data), hookserver.GenerateUpgradePlanHandler) {
 		t.Errorf("discovery answers %s: %s, %v", response.Status, data, err)
 	}
+}
+
+// bindExtensionRoles gives the manager's ServiceAccount the extension's ClusterRoles, as config/README.md has an operator do.
+func bindExtensionRoles(t *testing.T) []json.RawMessage {
+	t.Helper()
+	var bindings []json.RawMessage
+	for _, role := range []string{"windlass-extension", "windlass-extension-namespaced", "windlass-extension-providers"} {
+		data, err := json.Marshal(rbacv1.ClusterRoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: role + "-in-the-manager"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{
+				Kind: rbacv1.ServiceAccountKind, Namespace: setup.ManagerAccount.Namespace, Name: setup.ManagerAccount.Name,
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bindings = append(bindings, data)
+	}
+	return bindings
 }
 
 const extensionConfigVersion = "runtime.cluster.x-k8s.io/v1beta2"

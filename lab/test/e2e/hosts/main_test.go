@@ -4,6 +4,7 @@ package hosts_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +47,12 @@ func TestHosts(t *testing.T) {
 	t.Run("on hosts", func(t *testing.T) {
 		t.Run("worker", func(t *testing.T) { t.Parallel(); p.testWorker(ctx, t) })
 		t.Run("machine", func(t *testing.T) { t.Parallel(); p.testMachine(ctx, t) })
+		t.Run("class", func(t *testing.T) { t.Parallel(); p.testClass(ctx, t) })
+		t.Run("annotated", func(t *testing.T) { t.Parallel(); p.testAnnotated(ctx, t) })
 	})
+	t.Run("registration", func(t *testing.T) { p.testRegistration(ctx, t) })
+	t.Run("diagnostics", func(t *testing.T) { p.testDiagnostics(ctx, t) })
+	t.Run("rights", func(t *testing.T) { p.checkRights(t) })
 }
 
 // plane is a plane with the extension, and the cluster of the hosts' nodes on it.
@@ -53,6 +60,10 @@ type plane struct {
 	*devplane.Plane
 	programs.Paths
 	client client.WithWatch
+	// rig is the same plane, for Clusters of simulated machines.
+	rig *rig.Plane
+	// access has the objects that the ServiceAccounts of both programs have their rights from.
+	access map[types.NamespacedName][]json.RawMessage
 	ca     *authority
 	// port is that of the API server, on 127.0.0.1 here and in the hosts.
 	port     int
@@ -81,22 +92,26 @@ func start(t *testing.T) (context.Context, *plane) {
 		StateDir: state, AssetsDir: devplane.DefaultOutDir(repository), SupervisorPath: paths.Lab,
 		// The extension connects to the hosts, to which this machine's network leads, and not a plane's own.
 		Isolation: devplane.IsolationNone,
-		Without:   []string{devplane.KubeadmControlPlaneManager, devplane.InMemoryManager},
+		Audit:     true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rig.Stop(t, p.Plane, state) })
-	rig.LogFailure(t, state, setup.ExtensionName)
+	rig.CheckRefusals(t, p.Plane)
+	rig.LogFailure(t, state, setup.ExtensionName, setup.ManagerName)
 	if p.client, err = setup.Connect(p.Plane); err != nil {
 		t.Fatal(err)
 	}
 	p.port = portOf(t, p.RESTConfig())
 	p.ca = newAuthority(t)
 	p.trust(t, filepath.Join(state, "certs", "ca.crt"))
-	if err := setup.Register(ctx, p.Plane, paths.Windlass); err != nil {
-		t.Fatal(err)
+	p.rig = &rig.Plane{
+		Plane: p.Plane, Client: p.client, StateDir: state, Programs: paths,
+		History: rig.Follow(ctx, t, p.RESTConfig(), p.client.Scheme()),
 	}
+	p.install(ctx, t)
+	p.addUpdaters(ctx, t)
 	p.makeCluster(ctx, t)
 	p.awaitTrust(ctx, t)
 	return ctx, p

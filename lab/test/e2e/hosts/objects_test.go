@@ -4,6 +4,10 @@ package hosts_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"strings"
 	"testing"
 	"text/template"
@@ -19,6 +23,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
 // providerVersion is that of the kinds that an infrastructure provider and a control plane provider would bring.
@@ -165,16 +170,34 @@ const loginSecret = "hosts"
 // createRules says that, and by whom, machines of the cluster are updated in place.
 func (p *plane) createRules(ctx context.Context, t *testing.T, cluster string) {
 	t.Helper()
+	const digests = "digests"
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publicKey := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}))
+	manifest := "# windlass-manifest v1 serial=1 expires=2099-01-01T00:00:00Z\n" + p.to.digests()
 	p.create(ctx, t,
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: digests},
+			Data: map[string]string{
+				"SHA256SUMS": manifest, "SHA256SUMS.sig": base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(manifest))),
+			},
+		},
 		&v1alpha1.Updater{
 			ObjectMeta: metav1.ObjectMeta{Name: "kubeadm"},
 			Spec: v1alpha1.UpdaterSpec{
 				InProcess: &v1alpha1.InProcessUpdater{Kind: v1alpha1.KubeadmUpdater, Host: &v1alpha1.HostConfig{
 					SSH:                 &v1alpha1.HostSSH{User: hosts.Ops, SecretName: loginSecret},
 					AllowedPathPrefixes: []string{configFile},
-					Binaries:            v1alpha1.HostBinaries{HostFolder: mirror, Digests: v1alpha1.HostDigests{Manifest: p.to.digests()}},
+					Binaries:            v1alpha1.HostBinaries{HostFolder: mirror, Digests: v1alpha1.HostDigests{ConfigMapName: digests, PublicKey: publicKey}},
 				}},
-				Transitions: v1alpha1.Transitions{MaxMinors: 1, NeedsDrain: true},
+				Transitions:       v1alpha1.Transitions{MaxMinors: 1, NeedsDrain: true},
+				NamespaceSelector: rig.Labelled(corev1.LabelMetadataName, cluster),
 			},
 		},
 		&v1alpha1.UpdatePolicy{

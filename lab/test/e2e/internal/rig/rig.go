@@ -38,7 +38,7 @@ type Plane struct {
 // Start starts a plane that ends with the test.
 func Start(ctx context.Context, t *testing.T, engine setup.Engine) *Plane {
 	t.Helper()
-	return start(ctx, t, func(executable, _ string) []devplane.Child { return engine.Children(executable) })
+	return start(ctx, t, func(executable, _ string) ([]devplane.Child, error) { return engine.Children(executable) })
 }
 
 // StartWithExtension is Start, with the extension and its guard.
@@ -58,17 +58,17 @@ func StartWithExtension(ctx context.Context, t *testing.T, engine setup.Engine) 
 // StartAs is Start where the engine's process has a name and arguments of its own; such a plane's engine cannot be switched.
 func StartAs(ctx context.Context, t *testing.T, engine setup.Engine, name string, args ...string) *Plane {
 	t.Helper()
-	return start(ctx, t, func(executable, assets string) []devplane.Child {
-		child := setup.Manager(executable)
+	return start(ctx, t, func(executable, assets string) ([]devplane.Child, error) {
+		child, err := setup.Manager(executable)
 		if engine == setup.EngineStock {
 			child.Path, child.Args = filepath.Join(assets, "bin", devplane.CoreManager), nil
 		}
 		child.Name, child.Args = name, append(child.Args, args...)
-		return []devplane.Child{child}
+		return []devplane.Child{child}, err
 	})
 }
 
-func start(ctx context.Context, t *testing.T, children func(executable, assets string) []devplane.Child) *Plane {
+func start(ctx context.Context, t *testing.T, children func(executable, assets string) ([]devplane.Child, error)) *Plane {
 	t.Helper()
 	paths, err := programs.Build()
 	if err != nil {
@@ -84,14 +84,19 @@ func start(ctx context.Context, t *testing.T, children func(executable, assets s
 	}
 	state := filepath.Join(t.TempDir(), "state")
 	assets := devplane.DefaultOutDir(source)
+	processes, err := children(paths.Windlass, assets)
+	if err != nil {
+		t.Fatal(err)
+	}
 	started, err := devplane.Start(ctx, devplane.Config{
-		StateDir: state, AssetsDir: assets, SupervisorPath: paths.Lab, Children: children(paths.Windlass, assets),
+		StateDir: state, AssetsDir: assets, SupervisorPath: paths.Lab, Children: processes, Audit: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	//nolint:contextcheck // The test's own context has ended when the plane is stopped.
 	t.Cleanup(func() { Stop(t, started, state) })
+	CheckRefusals(t, started)
 	LogFailure(t, state, setup.ManagerName, setup.ExtensionName)
 	c, err := setup.Connect(started)
 	if err != nil {
