@@ -77,15 +77,15 @@ func TestActivePod(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- keeper.Start(ctx) }()
-		time.Sleep(time.Minute) // synctest's clock
+		time.Sleep(time.Minute) //nolint:forbidigo // synctest's clock.
 		check("before it serves", "b", "c")
 		serving = true
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // synctest's clock.
 		check("once it serves", "a", "c")
 		if err := c.Update(t.Context(), pod("a", "extension", false)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // synctest's clock.
 		check("after a person removed it", "a", "c")
 		cancel()
 		if err := <-ended; err != nil {

@@ -263,7 +263,7 @@ func (l *Lock) await(ctx context.Context) error {
 				l.close()
 				return nil
 			}
-			if event.Type == watch.Deleted || l.differs(event) {
+			if l.differs(event) {
 				return nil
 			}
 		}
@@ -291,8 +291,11 @@ func (l *Lock) close() {
 	}
 }
 
-// differs reports whether an event has another record than the last one read.
+// differs reports whether an event has another record than the last one read, or none.
 func (l *Lock) differs(event watch.Event) bool {
+	if event.Type == watch.Deleted {
+		return true
+	}
 	lease, ok := event.Object.(*coordinationv1.Lease)
 	if !ok {
 		return false

@@ -109,7 +109,7 @@ func (r *replica) awaitLead(t *testing.T) time.Duration {
 
 // pass lets time pass.
 func pass(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(d) //nolint:forbidigo // synctest's clock.
 	synctest.Wait()
 }
 

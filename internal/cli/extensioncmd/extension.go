@@ -114,19 +114,8 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err := o.log.Apply(logs); err != nil {
 		return err
 	}
-	upgrades, err := o.inPlace.Check()
+	served, err := o.served()
 	if err != nil {
-		return err
-	}
-	upgrades.WatchFilter = o.watchFilter
-	if err := o.serving.Check(); err != nil {
-		return err
-	}
-	served := app.ExtensionOptions{
-		BindAddress: o.serving.BindAddress, Port: o.serving.Port, GuardPort: o.guardPort, CertDir: o.serving.CertDir, ClientCAName: o.serving.ClientCAName, GuardClientCAName: o.guardClientCAName,
-		NoGates: !o.gates, InPlaceUpgrades: upgrades, NoShared: !o.shared,
-	}
-	if err := CheckGuard(guardCAFlags, served); err != nil {
 		return err
 	}
 	restConfig, err := o.restConfig()
@@ -140,7 +129,7 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if lock != nil {
 		served.Held = lock.Held
 	}
-	mgr, err := o.newManager(restConfig, upgrades, lock)
+	mgr, err := o.newManager(restConfig, served.InPlaceUpgrades, lock)
 	if err != nil {
 		return err
 	}
@@ -148,22 +137,45 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the liveness check: %w", err)
-	}
-	serves := func() error {
-		if served.Held == nil {
-			return hooks.Ready(nil)
-		}
-		return errors.Join(served.Held(), hooks.Ready(nil))
-	}
-	if err := o.addReadiness(mgr, hooks, serves); err != nil {
+	if err := o.addChecks(mgr, hooks, served.Held); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("serving: %w", err)
 	}
 	return nil
+}
+
+// served checks the flags about what is served.
+func (o *options) served() (app.ExtensionOptions, error) {
+	upgrades, err := o.inPlace.Check()
+	if err != nil {
+		return app.ExtensionOptions{}, err
+	}
+	upgrades.WatchFilter = o.watchFilter
+	if err := o.serving.Check(); err != nil {
+		return app.ExtensionOptions{}, err
+	}
+	served := app.ExtensionOptions{
+		BindAddress: o.serving.BindAddress, Port: o.serving.Port, GuardPort: o.guardPort,
+		CertDir: o.serving.CertDir, ClientCAName: o.serving.ClientCAName, GuardClientCAName: o.guardClientCAName,
+		NoGates: !o.gates, InPlaceUpgrades: upgrades, NoShared: !o.shared,
+	}
+	return served, CheckGuard(guardCAFlags, served)
+}
+
+// addChecks adds the probes, and what finds the replica that leads. held is nil without leader election.
+func (o *options) addChecks(mgr manager.Manager, hooks *hookserver.Server, held func() error) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the liveness check: %w", err)
+	}
+	serves := func() error {
+		if held == nil {
+			return hooks.Ready(nil)
+		}
+		return errors.Join(held(), hooks.Ready(nil))
+	}
+	return o.addReadiness(mgr, hooks, serves)
 }
 
 // addReadiness makes a replica Ready that waits with full caches, because it can lead at any time, and

@@ -1,0 +1,256 @@
+package internal_test
+
+// rules has one rule per package, in the order of go list.
+var rules = []rule{
+	{pkg: "api/updates/v1alpha1", kind: pure, imports: ``},
+	{pkg: "api/v1alpha1", kind: pure, imports: ``},
+	{pkg: "pkg/plan", kind: pure, imports: `pkg/version`},
+	{pkg: "pkg/version", kind: pure, imports: ``},
+	{pkg: "internal/app", kind: effects, imports: `
+		api/updates/v1alpha1 api/v1alpha1 internal/contract internal/controllers
+		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
+		internal/hookserver internal/inplace/engine internal/inplace/request internal/lease
+		internal/linuxhost internal/metrics internal/port internal/topology internal/transport/pod
+		internal/transport/ssh internal/updaters internal/updaters/handover
+		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote internal/workload
+		pkg/plan
+	`},
+	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
+	{pkg: "internal/chain", kind: pure, imports: `
+		internal/keyed internal/text pkg/plan pkg/version
+	`},
+	{pkg: "internal/changereport", kind: pure, imports: `
+		api/v1alpha1 internal/chain internal/gate internal/inplace internal/snapshot
+		internal/status internal/text pkg/plan pkg/version
+	`},
+	{pkg: "internal/cli", kind: effects, imports: `
+		api/v1alpha1 internal/cli/management internal/inplace/request internal/manifest
+		internal/text internal/view pkg/plan
+	`},
+	{pkg: "internal/cli/approvecmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/gate internal/snapshot
+		internal/text
+	`},
+	{pkg: "internal/cli/checkcmd", kind: effects, imports: `
+		internal/capi internal/cli internal/cli/management internal/clustercheck
+		internal/clustercheck/probe internal/view internal/workload pkg/version
+	`},
+	{pkg: "internal/cli/doctorcmd", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/doctor
+		internal/hookserver internal/manifest internal/view
+	`},
+	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
+		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/controllers
+		internal/guard/guardwebhook internal/hookserver internal/lease
+	`},
+	{pkg: "internal/cli/logscmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/linuxhost internal/snapshot
+		internal/status
+	`},
+	{pkg: "internal/cli/management", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/snapshot internal/status
+	`},
+	{pkg: "internal/cli/managercmd", kind: effects, imports: `
+		internal/app internal/cli internal/cli/extensioncmd internal/cli/serving
+	`},
+	{pkg: "internal/cli/plancmd", kind: effects, imports: `
+		internal/cli internal/cli/planinput internal/manifest internal/view pkg/plan
+	`},
+	{pkg: "internal/cli/planinput", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/inplace/cover
+		internal/inplace/preview internal/manifest internal/port internal/snapshot
+		internal/updaters internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
+		internal/upgradegraph internal/view pkg/plan pkg/version
+	`},
+	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
+		internal/capi internal/cli internal/cli/management internal/clustercheck
+		internal/clustercheck/probe internal/gate internal/manifest internal/preflight
+		internal/snapshot internal/view internal/workload pkg/version
+	`},
+	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
+		internal/changereport internal/cli internal/cli/management internal/view
+	`},
+	{pkg: "internal/cli/serving", kind: effects, imports: `internal/hookserver`},
+	{pkg: "internal/cli/simulatecmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/cli/planinput internal/manifest
+		internal/simulate/fleet internal/simulate/inventory internal/simulate/page
+		internal/simulate/scenario internal/simulate/whatif internal/view pkg/plan
+	`},
+	{pkg: "internal/cli/statuscmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/status internal/view
+	`},
+	{pkg: "internal/cli/updatercmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/conformance internal/linuxhost
+		internal/port internal/text internal/transport/ssh internal/updaters/hosts internal/view
+		internal/workload pkg/version
+	`},
+	{pkg: "internal/cli/upgradecmd", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/inplace
+		internal/inplace/request internal/snapshot internal/status internal/text internal/view
+		pkg/version
+	`},
+	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
+		internal/chain internal/cli internal/cli/planinput internal/simulate/explore
+		internal/snapshot internal/view pkg/plan pkg/version
+	`},
+	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
+	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
+		internal/clustercheck internal/gate internal/preflight internal/text internal/workload
+		pkg/version
+	`},
+	{pkg: "internal/conformance", kind: effects, imports: `
+		api/updates/v1alpha1 api/v1alpha1 internal/inplace internal/inplace/cover internal/port
+		internal/text internal/updaters internal/updaters/handover
+	`},
+	{pkg: "internal/contract", kind: effects, imports: `internal/capi internal/keyed`},
+	{pkg: "internal/controllers", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/contract internal/gate internal/guard
+		internal/inplace/engine internal/readiness internal/snapshot internal/text
+		internal/updatepolicy internal/upgradegraph
+	`},
+	{pkg: "internal/doctor", kind: pure, imports: `
+		api/v1alpha1 internal/capi internal/snapshot internal/status internal/text
+		internal/updatepolicy
+	`},
+	{pkg: "internal/gate", kind: pure, imports: `
+		api/v1alpha1 internal/readiness internal/text pkg/version
+	`},
+	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/gate internal/shares internal/snapshot internal/text
+	`},
+	{pkg: "internal/guard", kind: pure, imports: ``},
+	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard internal/shares
+		internal/snapshot internal/text internal/updatepolicy pkg/version
+	`},
+	{pkg: "internal/hookclient", kind: effects, imports: `
+		internal/keyed internal/peer internal/text
+	`},
+	{pkg: "internal/hookserver", kind: effects, imports: `
+		api/v1alpha1 internal/gate internal/inplace internal/inplace/cover internal/keyed
+		internal/text internal/upgradegraph pkg/plan pkg/version
+	`},
+	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
+	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
+	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
+	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
+	{pkg: "internal/inplace/engine", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
+		internal/inplace/request internal/keyed internal/metrics internal/port internal/recordjson
+		internal/snapshot internal/text internal/updatepolicy pkg/version
+	`},
+	{pkg: "internal/inplace/preview", kind: effects, imports: `
+		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
+		internal/snapshot internal/updatepolicy pkg/version
+	`},
+	{pkg: "internal/inplace/request", kind: pure, imports: `
+		api/v1alpha1 internal/inplace pkg/version
+	`},
+	{pkg: "internal/keyed", kind: pure, imports: ``},
+	{pkg: "internal/lease", kind: effects, imports: ``},
+	{pkg: "internal/linuxhost", kind: pure, imports: `
+		internal/inplace internal/port internal/text pkg/version embed
+	`},
+	{pkg: "internal/manifest", kind: effects, imports: `
+		api/v1alpha1 internal/doctor internal/snapshot pkg/plan pkg/version
+	`},
+	{pkg: "internal/metrics", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
+		internal/status
+	`},
+	{pkg: "internal/peer", kind: effects, imports: ``},
+	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
+	{pkg: "internal/port/porttest", kind: effects, imports: `
+		api/v1alpha1 internal/inplace internal/port pkg/version
+	`},
+	{pkg: "internal/preflight", kind: pure, imports: `
+		internal/clustercheck internal/gate internal/text pkg/version
+	`},
+	{pkg: "internal/readiness", kind: pure, imports: `api/v1alpha1`},
+	{pkg: "internal/recordjson", kind: pure, imports: ``},
+	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
+	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
+	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version`},
+	{pkg: "internal/simulate/fleet", kind: pure, imports: `
+		internal/chain internal/gate internal/guard internal/inplace pkg/plan pkg/version
+		math/rand/v2
+	`},
+	{pkg: "internal/simulate/inventory", kind: pure, imports: `
+		api/v1alpha1 internal/capi internal/gate internal/inplace internal/inplace/cover
+		internal/simulate/fleet internal/simulate/scenario internal/snapshot internal/text
+		internal/updatepolicy pkg/plan pkg/version
+	`},
+	{pkg: "internal/simulate/page", kind: pure, imports: `
+		internal/htmlpage internal/simulate/whatif internal/text embed
+	`},
+	{pkg: "internal/simulate/scenario", kind: pure, imports: `
+		api/v1alpha1 internal/gate internal/inplace internal/simulate/fleet internal/updatepolicy
+		pkg/plan pkg/version
+	`},
+	{pkg: "internal/simulate/whatif", kind: pure, imports: `
+		internal/inplace internal/simulate/fleet pkg/version golang.org/x/sync/errgroup
+	`},
+	{pkg: "internal/snapshot", kind: pure, imports: `
+		api/v1alpha1 internal/capi internal/chain internal/recordjson internal/updatepolicy
+		internal/upgradegraph pkg/plan pkg/version
+	`},
+	{pkg: "internal/status", kind: pure, imports: `
+		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
+		internal/inplace/request internal/snapshot internal/text internal/updatepolicy pkg/plan
+		pkg/version
+	`},
+	{pkg: "internal/text", kind: pure, imports: ``},
+	{pkg: "internal/topology", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/chain internal/contract internal/keyed
+		internal/snapshot internal/text pkg/plan pkg/version
+	`},
+	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
+	{pkg: "internal/transport/pod", kind: effects, imports: `
+		internal/peer internal/port internal/transport
+	`},
+	{pkg: "internal/transport/ssh", kind: effects, imports: `internal/port internal/transport`},
+	{pkg: "internal/updatepolicy", kind: pure, imports: `
+		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost
+		internal/readiness internal/text
+	`},
+	{pkg: "internal/updaters", kind: effects, imports: `
+		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer
+	`},
+	{pkg: "internal/updaters/handover", kind: effects, imports: `
+		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/inplace internal/inplace/cover
+		internal/keyed internal/port internal/updaters
+	`},
+	{pkg: "internal/updaters/hosts", kind: effects, imports: `
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
+		internal/keyed internal/linuxhost internal/port internal/text internal/updaters
+		pkg/version
+	`},
+	{pkg: "internal/updaters/k8sd", kind: effects, imports: `
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
+		internal/keyed internal/peer internal/port internal/recordjson internal/updaters
+		pkg/version
+	`},
+	{pkg: "internal/updaters/k8sd/k8sdtest", kind: effects, imports: ``},
+	{pkg: "internal/updaters/remote", kind: effects, imports: `
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/port internal/updaters
+	`},
+	{pkg: "internal/updaterserver", kind: effects, imports: `
+		internal/hookserver internal/inplace internal/inplace/cover internal/port
+	`},
+	{pkg: "internal/updaterserver/servertest", kind: effects, imports: `
+		internal/conformance internal/hookserver internal/inplace internal/port
+		internal/port/porttest internal/updaterserver test/loopback
+	`},
+	{pkg: "internal/upgradegraph", kind: pure, imports: `
+		api/v1alpha1 internal/readiness pkg/plan pkg/version
+	`},
+	{pkg: "internal/view", kind: pure, imports: `
+		internal/changereport internal/clustercheck internal/doctor internal/gate
+		internal/htmlpage internal/inplace/cover internal/status internal/text pkg/plan
+		pkg/version embed
+	`},
+	{pkg: "internal/workload", kind: effects, imports: `
+		internal/gate internal/inplace internal/keyed internal/peer internal/port internal/shares
+		internal/text pkg/version
+	`},
+}
