@@ -114,6 +114,7 @@ func (p *plane) install(ctx context.Context, t *testing.T) {
 
 // testRegistration has the extension write its own namespace where another one stands.
 func (p *plane) testRegistration(ctx context.Context, t *testing.T) {
+	t.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: setup.ExtensionName}}
 	p.patch(ctx, t, config, map[string]any{"metadata": map[string]any{
 		"annotations": map[string]any{runtimev1.InjectCAFromSecretAnnotation: "elsewhere/ca"},
@@ -130,6 +131,7 @@ func (p *plane) testRegistration(ctx context.Context, t *testing.T) {
 
 // testDiagnostics asks the extension for metrics with the token of an account that may not get them.
 func (p *plane) testDiagnostics(ctx context.Context, t *testing.T) {
+	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: annotatedCluster, Name: "tenant"}}
 	p.create(ctx, t, account)
 	token := &authenticationv1.TokenRequest{}

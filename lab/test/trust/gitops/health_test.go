@@ -15,6 +15,8 @@ import (
 )
 
 // argoHealth is the health in Argo CD that means the same as a status of kstatus.
+//
+//nolint:exhaustive // Our kinds never have the other statuses.
 var argoHealth = map[status.Status]string{
 	status.CurrentStatus: "Healthy", status.InProgressStatus: "Progressing", status.FailedStatus: "Degraded",
 }
