@@ -112,9 +112,13 @@ func (p *plane) install(ctx context.Context, t *testing.T) {
 	}
 }
 
-// testRegistration has the extension write its own namespace where another one stands.
+// testRegistration has the extension write its own namespace where another one stands, after it was
+// killed: it waits for its own lease then.
 func (p *plane) testRegistration(ctx context.Context, t *testing.T) {
 	t.Helper()
+	if _, err := p.KillChild(ctx, setup.ExtensionName); err != nil {
+		t.Fatal(err)
+	}
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: setup.ExtensionName}}
 	p.patch(ctx, t, config, map[string]any{"metadata": map[string]any{
 		"annotations": map[string]any{runtimev1.InjectCAFromSecretAnnotation: "elsewhere/ca"},
