@@ -179,18 +179,22 @@ func (o *options) addChecks(mgr manager.Manager, hooks *hookserver.Server, held 
 }
 
 // addReadiness makes a replica Ready that waits with full caches, because it can lead at any time, and
-// one that leads once it serves. Requests reach the one with the label.
+// one that leads once it serves. Requests reach the one with the label. Without leader election nobody
+// waits, so Ready means that it serves.
 func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, serves func() error) error {
-	synced := &app.Synced{}
-	if err := mgr.Add(synced); err != nil {
-		return fmt.Errorf("adding the check of the caches: %w", err)
-	}
-	ready := func(r *http.Request) error {
-		select {
-		case <-mgr.Elected():
-			return hooks.Ready(r)
-		default:
-			return synced.Ready(r)
+	ready := hooks.Ready
+	if o.leaderElect {
+		synced := &app.Synced{}
+		if err := mgr.Add(synced); err != nil {
+			return fmt.Errorf("adding the check of the caches: %w", err)
+		}
+		ready = func(r *http.Request) error {
+			select {
+			case <-mgr.Elected():
+				return hooks.Ready(r)
+			default:
+				return synced.Ready(r)
+			}
 		}
 	}
 	if err := mgr.AddReadyzCheck("hooks", ready); err != nil {
