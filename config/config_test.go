@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -307,12 +308,32 @@ func checkRollout(t *testing.T, i *installation) {
 	if spec := i.deployment.Spec; spec.Strategy.RollingUpdate != nil || spec.ProgressDeadlineSeconds != nil || *spec.Replicas != 2 {
 		t.Errorf("the rollout is no usual one of two replicas: %+v", spec)
 	}
-	if i.budget.Spec.MinAvailable.IntValue() != 1 {
-		t.Errorf("the PodDisruptionBudget is %+v", i.budget.Spec)
+	for replicas := 1; replicas <= 3; replicas++ {
+		if got := disruptionsAllowed(t, i.budget.Spec, replicas); got != 1 {
+			t.Errorf("of %d replicas that are Ready, %d may be evicted at a time, want 1", replicas, got)
+		}
 	}
 	if container.Name != "manager" {
 		t.Errorf("the container is %q; the Cluster API Operator looks for manager", container.Name)
 	}
+}
+
+// disruptionsAllowed returns how many Pods may be evicted while all replicas are Ready, as Kubernetes'
+// disruption controller computes it.
+func disruptionsAllowed(t *testing.T, budget policyv1.PodDisruptionBudgetSpec, replicas int) int {
+	t.Helper()
+	threshold := budget.MinAvailable
+	if budget.MaxUnavailable != nil {
+		threshold = budget.MaxUnavailable
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(threshold, replicas, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if budget.MaxUnavailable != nil {
+		return min(n, replicas)
+	}
+	return max(replicas-n, 0)
 }
 
 func checkGuard(t *testing.T, i *installation, namespace string) {
