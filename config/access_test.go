@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -36,10 +37,33 @@ func checkAccess(t *testing.T, i *installation, namespace string) {
 		rules = append(rules, role.Rules...)
 	}
 	checkLeast(t, rules)
-	// The admission policy is about the account that the pods run as.
+	checkPolicies(t, i)
+}
+
+// checkPolicies checks that the admission policies are about the account that the pods run as, in any
+// namespace, and that each is in force.
+func checkPolicies(t *testing.T, i *installation) {
+	t.Helper()
 	account := fmt.Sprintf("'^system:serviceaccount:[^:]+:%s$'", i.account.Name)
-	if got := i.policy.Spec.MatchConditions[0].Expression; !strings.Contains(got, account) || i.policyBinding.Spec.PolicyName != i.policy.Name {
-		t.Errorf("the policy %s is about %s, want %s", i.policyBinding.Spec.PolicyName, got, account)
+	var names []string
+	for k, policy := range i.policies {
+		names = append(names, policy.Name)
+		spec := policy.Spec
+		if got := spec.MatchConditions; len(got) != 1 || !strings.Contains(got[0].Expression, account) {
+			t.Errorf("the policy %s is about %v, want %s", policy.Name, got, account)
+		}
+		if spec.FailurePolicy == nil || *spec.FailurePolicy != admissionregistrationv1.Fail || policy.Namespace != "" {
+			t.Errorf("the policy %s is %+v in namespace %q", policy.Name, spec, policy.Namespace)
+		}
+		want := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}
+		if diff := cmp.Diff(want, i.policyBindings[k].Spec); diff != "" || i.policyBindings[k].Namespace != "" {
+			t.Errorf("the binding of the policy %s (-want +got):\n%s", policy.Name, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"windlass-extension-configmaps", "windlass-extension-pods"}, names); diff != "" {
+		t.Errorf("the admission policies (-want +got):\n%s", diff)
 	}
 }
 

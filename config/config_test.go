@@ -77,8 +77,8 @@ type installation struct {
 	account         corev1.ServiceAccount
 	roles           []rbacv1.ClusterRole
 	bindings        []rbacv1.ClusterRoleBinding
-	policy          admissionregistrationv1.ValidatingAdmissionPolicy
-	policyBinding   admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	policies        []admissionregistrationv1.ValidatingAdmissionPolicy
+	policyBindings  []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	leaseRole       rbacv1.Role
 	leaseBinding    rbacv1.RoleBinding
 	guard           admissionregistrationv1.ValidatingWebhookConfiguration
@@ -153,9 +153,11 @@ func decode(t *testing.T, manifests string) *installation {
 			i.networks = append(i.networks, networkingv1.NetworkPolicy{})
 			into = &i.networks[len(i.networks)-1]
 		case "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy":
-			into = &i.policy
+			i.policies = append(i.policies, admissionregistrationv1.ValidatingAdmissionPolicy{})
+			into = &i.policies[len(i.policies)-1]
 		case "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding":
-			into = &i.policyBinding
+			i.policyBindings = append(i.policyBindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+			into = &i.policyBindings[len(i.policyBindings)-1]
 		case "rbac.authorization.k8s.io/v1 ClusterRole":
 			i.roles = append(i.roles, rbacv1.ClusterRole{})
 			into = &i.roles[len(i.roles)-1]
@@ -220,8 +222,7 @@ func checkInstallation(t *testing.T, i *installation, namespace string) {
 	}
 	// An API server drops such a namespace, and tools that compare what they apply with what is stored never come to rest.
 	for name, got := range map[string]string{
-		"Namespace": i.namespace.Namespace, "ValidatingAdmissionPolicy": i.policy.Namespace, "ValidatingAdmissionPolicyBinding": i.policyBinding.Namespace,
-		"ExtensionConfig": i.extensionConfig.Namespace, "ValidatingWebhookConfiguration": i.guard.Namespace,
+		"Namespace": i.namespace.Namespace, "ExtensionConfig": i.extensionConfig.Namespace, "ValidatingWebhookConfiguration": i.guard.Namespace,
 	} {
 		if got != "" {
 			t.Errorf("the %s, which is cluster-scoped, has the namespace %q", name, got)

@@ -8,12 +8,15 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/test/wire"
 )
 
@@ -40,7 +43,9 @@ func TestConfigMaps(t *testing.T) {
 	plane.Install(t, "default", "", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	extension := impersonate(t, plane)
 	log := map[string]string{"windlass.dev/update-log": "true"}
-	awaitPolicy(t, extension, namespace)
+	awaitPolicy(t, "windlass-extension-configmaps", func() error {
+		return extension.Create(t.Context(), configMap(namespace, "probe", nil), client.DryRunAll)
+	})
 
 	create := func(name string, labels map[string]string) error {
 		return extension.Create(t.Context(), configMap(namespace, name, labels))
@@ -89,15 +94,79 @@ func TestConfigMaps(t *testing.T) {
 	}
 }
 
-// awaitPolicy waits until the API server applies the policy: it reads policies asynchronously.
-func awaitPolicy(t *testing.T, extension client.Client, namespace string) {
+// TestPods changes Pods as the extension, which RBAC lets patch all Pods of its namespace.
+func TestPods(t *testing.T) {
+	plane := wire.Start(t)
+	namespace := plane.Namespace(t)
+	plane.Install(t, "default", "", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "patch-pods"}
+	plane.Create(t, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods", "pods/ephemeralcontainers"}, Verbs: []string{"get", "patch"}},
+	}})
+	plane.Create(t, &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: wire.Account}},
+	})
+	extension := impersonate(t, plane)
+	plain := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plain"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "a"}}},
+	}
+	labelled := plain.DeepCopy()
+	labelled.Name, labelled.Labels = "labelled", map[string]string{"app": "a", v1alpha1.ActiveLabel: "true"}
+	plane.Create(t, plain)
+	plane.Create(t, labelled)
+	mergePatch := func(pod *corev1.Pod, patch string) error {
+		return extension.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	checkMay(t, plane, namespace, "pods", "patch", true)
+	const refusal, image = "the extension changes nothing of a Pod but the label", `{"spec":{"containers":[{"name":"manager","image":"b"}]}}`
+	awaitPolicy(t, refusal, func() error {
+		return extension.Patch(t.Context(), plain.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(image)), client.DryRunAll)
+	})
+	for what, patch := range map[string]string{
+		"the image":          image,
+		"a deadline":         `{"spec":{"activeDeadlineSeconds":1}}`,
+		"another label":      `{"metadata":{"labels":{"windlass.dev/active":"true","app":"b"}}}`,
+		"a new label":        `{"metadata":{"labels":{"b":"b"}}}`,
+		"a label's removal":  `{"metadata":{"labels":{"app":null}}}`,
+		"the labels removed": `{"metadata":{"labels":null}}`,
+		"an annotation":      `{"metadata":{"annotations":{"a":"b"}}}`,
+		"a finalizer":        `{"metadata":{"finalizers":["windlass.dev/a"]}}`,
+		"an owner":           `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"a"}]}}`,
+	} {
+		if err := mergePatch(labelled, patch); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), refusal) {
+			t.Errorf("changing %s: %v", what, err)
+		}
+	}
+	debug := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"ephemeralContainers":[{"name":"a","image":"a"}]}}`))
+	err := extension.SubResource("ephemeralcontainers").Patch(t.Context(), labelled.DeepCopy(), debug)
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), refusal) {
+		t.Errorf("adding an ephemeral container: %v", err)
+	}
+	for _, pod := range []*corev1.Pod{plain, labelled} {
+		for _, value := range []string{`"true"`, "null"} {
+			if err := mergePatch(pod, `{"metadata":{"labels":{"windlass.dev/active":`+value+`}}}`); err != nil {
+				t.Errorf("setting the label of %s to %s: %v", pod.Name, value, err)
+			}
+		}
+	}
+	// Others are not concerned.
+	if err := plane.Client.Patch(t.Context(), plain, client.RawPatch(types.MergePatchType, []byte(image))); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitPolicy waits until the API server refuses a request with a text: it reads policies
+// asynchronously.
+func awaitPolicy(t *testing.T, text string, request func() error) {
 	t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	deadline := time.After(time.Minute)
 	for {
-		err := extension.Create(t.Context(), configMap(namespace, "probe", nil), client.DryRunAll)
-		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "windlass-extension-configmaps") {
+		err := request()
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), text) {
 			return
 		}
 		select {
