@@ -149,7 +149,6 @@ func checkNetwork(t *testing.T, i *installation) {
 	}
 	ingress, egress := i.networks[at], i.networks[1-at]
 	tcp, hooks, health, guard := corev1.ProtocolTCP, intstr.FromString("hooks"), intstr.FromString("health"), intstr.FromString("guard")
-	metrics := intstr.FromString("metrics")
 	caller := func(namespace string) networkingv1.NetworkPolicyPeer {
 		return networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}}
 	}
@@ -158,7 +157,7 @@ func checkNetwork(t *testing.T, i *installation) {
 			From:  []networkingv1.NetworkPolicyPeer{caller("capi-system"), caller("capi-kubeadm-control-plane-system")},
 			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &hooks}},
 		},
-		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &guard}, {Protocol: &tcp, Port: &health}, {Protocol: &tcp, Port: &metrics}}},
+		{Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &guard}, {Protocol: &tcp, Port: &health}}},
 	}
 	if diff := cmp.Diff(want, ingress.Spec.Ingress); diff != "" {
 		t.Errorf("the NetworkPolicy lets in (-want +got):\n%s", diff)

@@ -9,10 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/yaml"
@@ -111,6 +113,28 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
+// TestMetricsPort: the metrics port is open to labelled namespaces, and the base opens it to nobody.
+func TestMetricsPort(t *testing.T) {
+	t.Parallel()
+	policy := decodeOne[networkingv1.NetworkPolicy](t, buildOnDisk(t, "prometheus"), "NetworkPolicy windlass-extension-metrics")
+	whole := decode(t, build(t, unchanged))
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	if err != nil || policy.Namespace != whole.deployment.Namespace || !selector.Matches(labels.Set(whole.deployment.Spec.Template.Labels)) {
+		t.Errorf("the policy in %s selects %s, %v", policy.Namespace, selector, err)
+	}
+	tcp, metrics := corev1.ProtocolTCP, intstr.FromString("metrics")
+	want := []networkingv1.NetworkPolicyIngressRule{{
+		From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"windlass.dev/metrics": "true"}}}},
+		Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &metrics}},
+	}}
+	if diff := cmp.Diff(want, policy.Spec.Ingress); diff != "" {
+		t.Errorf("the policy lets in (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(readText(t, "../docs/how-to/watch-upgrades.md"), "windlass.dev/metrics=true") {
+		t.Error("docs/how-to/watch-upgrades.md does not name the label")
+	}
+}
+
 var alertHeading = regexp.MustCompile(`(?m)^## (\w+)$`)
 
 // TestAlertsHaveRunbooks: each alert has what people need, and a section of its own in the
@@ -205,9 +229,14 @@ func TestStateMetrics(t *testing.T) {
 	t.Parallel()
 	objects := buildOnDisk(t, "kube-state-metrics")
 	var config stateMetrics
-	content := decodeOne[corev1.ConfigMap](t, objects, "ConfigMap windlass-kube-state-metrics").Data["config.yaml"]
-	if err := yaml.UnmarshalStrict([]byte(content), &config); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(readText(t, "kube-state-metrics/config.yaml")), &config); err != nil {
 		t.Fatal(err)
+	}
+	// Its namespace is not known here, and a Pod mounts only ConfigMaps of its own.
+	page := readText(t, "../docs/how-to/watch-upgrades.md")
+	const command = "kubectl -n NAMESPACE create configmap windlass-kube-state-metrics \\\n  --from-file=config/kube-state-metrics/config.yaml\n"
+	if !strings.Contains(page, command) || len(objects) != 1 {
+		t.Errorf("docs/how-to/watch-upgrades.md lacks %q, or the kustomization has more than the role: %d objects", command, len(objects))
 	}
 	var got, resources []string
 	crds := decode(t, build(t, unchanged)).crds
