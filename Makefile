@@ -64,7 +64,9 @@ build: ## Build bin/windlass and bin/windlass-lab.
 IMAGE ?= windlass
 # A file with an ECDSA P-256 private key in PEM; or $$WINDLASS_RELEASE_KEY holds the key itself.
 KEY ?=
-RELEASE = go -C tools/release build -o $(CURDIR)/bin/release . && bin/release $(1) --version $(VERSION) --image $(IMAGE) $(if $(KEY),--key $(KEY))
+# UNSIGNED=yes writes a release without a key and a signature.
+UNSIGNED ?=
+RELEASE = go -C tools/release build -o $(CURDIR)/bin/release . && bin/release $(1) --version $(VERSION) --image $(IMAGE) $(if $(KEY),--key $(KEY)) $(if $(UNSIGNED),--unsigned)
 
 .PHONY: release
 release: ## Write VERSION=vX.Y.Z of IMAGE=REGISTRY/windlass to dist: binaries, image, SBOMs, manifests, chart, checksums signed with KEY=FILE.

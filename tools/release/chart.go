@@ -67,7 +67,7 @@ var chartComponents = []component{
 var chartFiles embed.FS
 
 // chart returns the files of the Helm chart, with paths below the chart's folder.
-func (m manifests) chart(image, tag string) ([]file, error) {
+func (m manifests) chart(image types.Image) ([]file, error) {
 	base, err := m.marked()
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (m manifests) chart(image, tag string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := m.defaults(image, tag)
+	values, err := m.defaults(image)
 	if err != nil {
 		return nil, err
 	}
@@ -281,17 +281,17 @@ const keepAnnotation = "helm.sh/resource-policy"
 
 // chartDefaults fills the files in chart/.
 type chartDefaults struct {
-	Image, AppVersion, Version string
-	Replicas                   int64
-	GoMemLimit, Resources      string
-	Namespace                  string
+	Image, AppVersion, Version, Digest string
+	Replicas                           int64
+	GoMemLimit, Resources              string
+	Namespace                          string
 	// Reserved are the flags that the Deployment sets and that must fit its other fields, for a regular
 	// expression. A flag that clusterctl has a variable for can be repeated: its last value counts.
 	Reserved string
 }
 
 // defaults reads the values of the base.
-func (m manifests) defaults(image, tag string) (chartDefaults, error) {
+func (m manifests) defaults(image types.Image) (chartDefaults, error) {
 	built, err := m.build(extensionFolder, func(*types.Kustomization) {})
 	if err != nil {
 		return chartDefaults{}, err
@@ -332,7 +332,8 @@ func (m manifests) defaults(image, tag string) (chartDefaults, error) {
 		}
 	}
 	return chartDefaults{
-		Image: image, AppVersion: tag, Version: strings.TrimPrefix(tag, "v"), Replicas: count, GoMemLimit: fmt.Sprint(limit["value"]),
+		Image: image.NewName, AppVersion: image.NewTag, Version: strings.TrimPrefix(image.NewTag, "v"), Digest: image.Digest,
+		Replicas: count, GoMemLimit: fmt.Sprint(limit["value"]),
 		Resources: string(resources), Namespace: d.GetNamespace(), Reserved: strings.Join(reserved, "|"),
 	}, nil
 }

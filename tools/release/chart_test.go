@@ -111,6 +111,22 @@ func TestChart(t *testing.T) {
 			values: "image: {digest: sha256:" + strings.Repeat("a", 64) + "}",
 			edits:  []func(*types.Kustomization){withImage(types.Image{NewName: testImage, Digest: "sha256:" + strings.Repeat("a", 64)})},
 		},
+		"tag and digest": {
+			values: "image: {tag: v9, digest: sha256:" + strings.Repeat("a", 64) + "}",
+			edits: []func(*types.Kustomization){withImage(types.Image{
+				NewName: testImage, NewTag: "v9", Digest: "sha256:" + strings.Repeat("a", 64),
+			})},
+		},
+		"tag": {
+			values: "image: {tag: v9}",
+			edits:  []func(*types.Kustomization){withImage(types.Image{NewName: testImage, NewTag: "v9"})},
+		},
+		"mirror": {
+			values: "image: {repository: mirror.example.com/windlass}",
+			edits: []func(*types.Kustomization){withImage(types.Image{
+				NewName: "mirror.example.com/windlass", NewTag: testVersion, Digest: releasedImage(t).Digest,
+			})},
+		},
 		"imagePullSecrets": {
 			values: "imagePullSecrets: [{name: a}, {name: b}]",
 			edits:  []func(*types.Kustomization){patched(`[{"op": "add", "path": "/spec/template/spec/imagePullSecrets", "value": [{"name": "a"}, {"name": "b"}]}]`)},
@@ -234,10 +250,12 @@ func TestChartRefuses(t *testing.T) {
 		"extraArgs: [verbosity=4]":            "/extraArgs/0",
 		"extraArgs: [--port=1]":               "/extraArgs/0",
 		"extraArgs: [--leader-elect]":         "/extraArgs/0",
-		"extraArgs: --verbosity=4":            "/extraArgs",
-		"clientCertificates: \"true\"":        "/clientCertificates",
-		"namespaces: [a, a]":                  "/namespaces",
-		"namespaces: all":                     "/namespaces",
+		// Ports and policies name the port.
+		"extraArgs: [\"--diagnostics-address=:1\"]": "/extraArgs/0",
+		"extraArgs: --verbosity=4":                  "/extraArgs",
+		"clientCertificates: \"true\"":              "/clientCertificates",
+		"namespaces: [a, a]":                        "/namespaces",
+		"namespaces: all":                           "/namespaces",
 	} {
 		_, err := helmTemplate(t, o, "default", values)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "schema") {

@@ -47,7 +47,9 @@ func TestChecksums(t *testing.T) {
 	}
 	files := []string{
 		".", checksumsFile, signatureFile, imageFolder, digestFile, "manager-components.yaml", "metadata.yaml", "release-notes.md",
-		"runtime-extension-components.yaml", "windlass-0.1.0.tgz", host.binary(), host.binary() + ".spdx.json", publicKeyFile,
+		"runtime-extension-components.yaml", "windlass-0.1.0.tgz", "windlass-darwin-amd64", "windlass-darwin-amd64.spdx.json",
+		"windlass-darwin-arm64", "windlass-darwin-arm64.spdx.json", "windlass-linux-amd64", "windlass-linux-amd64.spdx.json",
+		"windlass-linux-arm64", "windlass-linux-arm64.spdx.json", publicKeyFile,
 	}
 	if diff := cmp.Diff(files, top); diff != "" {
 		t.Errorf("files of the release (-want +got):\n%s", diff)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// builtBy returns what kustomize builds of the extension after an edit.
+// releasedImage is the image of the release, as manifests name it.
+func releasedImage(t *testing.T) types.Image {
+	t.Helper()
+	digest := strings.TrimSpace(string(read(t, released(t).output, digestFile)))
+	return types.Image{NewName: testImage, NewTag: testVersion, Digest: digest}
+}
+
+// builtBy returns what kustomize builds of the extension, with the image of the release, after an edit.
 func builtBy(t *testing.T, edit func(*types.Kustomization)) map[string]map[string]any {
 	t.Helper()
 	m, err := loadManifests("../../config")
@@ -25,7 +33,7 @@ func builtBy(t *testing.T, edit func(*types.Kustomization)) map[string]map[strin
 		t.Fatal(err)
 	}
 	built, err := m.build(extensionFolder, func(k *types.Kustomization) {
-		withImage(types.Image{NewName: testImage, NewTag: testVersion})(k)
+		withImage(releasedImage(t))(k)
 		edit(k)
 	})
 	if err != nil {
@@ -70,17 +78,20 @@ func TestClusterctl(t *testing.T) {
 		"defaults":          {edit: func(*types.Kustomization) {}},
 		"another namespace": {namespace: "elsewhere", edit: inNamespace("elsewhere")},
 		"variables": {
-			variables: "WINDLASS_REPLICAS: \"3\"\nWINDLASS_LOG_FORMAT: text\n",
+			variables: "WINDLASS_REPLICAS: \"3\"\nWINDLASS_LOG_FORMAT: text\nWINDLASS_VERBOSITY: \"4\"\nWINDLASS_INSECURE_DIAGNOSTICS: \"true\"\n",
 			edit: func(k *types.Kustomization) {
 				k.Replicas = append(k.Replicas, types.Replica{Name: deployment, Count: 3})
-				k.Patches = append(k.Patches, patchArg(t, "--log-format=json", "--log-format=text"))
+				k.Patches = append(k.Patches, patchArg(t, "--log-format=json", "--log-format=text"),
+					patchArg(t, "--verbosity=0", "--verbosity=4"), patchArg(t, "--insecure-diagnostics=false", "--insecure-diagnostics=true"))
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "clusterctl.yaml")
-			config := fmt.Sprintf("providers:\n- {name: windlass, type: RuntimeExtensionProvider, url: %s}\n%s",
-				filepath.Join(repository, components), c.variables)
+			// The page has the URL with a variable of the environment.
+			t.Setenv("REPOSITORY", repository)
+			config := fmt.Sprintf("providers:\n- {name: windlass, type: RuntimeExtensionProvider, url: \"${REPOSITORY}/%s\"}\n%s",
+				components, c.variables)
 			if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -92,6 +103,9 @@ func TestClusterctl(t *testing.T) {
 				client.ComponentsOptions{TargetNamespace: c.namespace})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if got, want := generated.Images(), []string{testImage + ":" + testVersion + "@" + releasedImage(t).Digest}; !slices.Equal(got, want) {
+				t.Errorf("the images are %q, want %q", got, want)
 			}
 			page := string(read(t, "../../docs/how-to/install.md"))
 			for _, variable := range generated.Variables() {
@@ -114,6 +128,16 @@ func TestClusterctl(t *testing.T) {
 				t.Errorf("clusterctl generates (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestManagerImage: the manager's components name the image by its digest, too.
+func TestManagerImage(t *testing.T) {
+	t.Parallel()
+	image := releasedImage(t)
+	components := string(read(t, released(t).output, "manager-components.yaml"))
+	if want := "image: " + testImage + ":" + testVersion + "@" + image.Digest + "\n"; !strings.Contains(components, want) {
+		t.Errorf("manager-components.yaml has no %q", want)
 	}
 }
 

@@ -29,6 +29,8 @@ const (
 	imageFolder = "image"
 	// digestFile holds the digest of the image's index, for manifests that pin it.
 	digestFile = "image-digest.txt"
+	// refName is the annotation of the layout's entry with the version.
+	refName = "org.opencontainers.image.ref.name"
 	// bundleFile is where Go's crypto/x509 looks for the system's CAs on Linux first.
 	bundleFile = "etc/ssl/certs/ca-certificates.crt"
 	// user is the user and group of the pods in config/.
@@ -74,7 +76,7 @@ func writeImage(o options, binaries map[platform]string) (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("writing the image: %w", err)
 	}
-	tag := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": o.version})
+	tag := layout.WithAnnotations(map[string]string{refName: o.version})
 	if err := target.AppendIndex(annotated, tag); err != nil {
 		return v1.Hash{}, fmt.Errorf("writing the image: %w", err)
 	}
@@ -151,7 +153,8 @@ func imageReference(image, version string) (name.Tag, error) {
 	return tag, nil
 }
 
-// push pushes the image of the output folder. Credentials are those of `docker login`.
+// push pushes the image of the output folder, which must be of the version, and the one whose digest the
+// release names. Credentials are those of `docker login`.
 func push(ctx context.Context, o options) error {
 	ref, err := imageReference(o.image, o.version)
 	if err != nil {
@@ -166,13 +169,25 @@ func push(ctx context.Context, o options) error {
 	if err != nil || len(manifest.Manifests) != 1 {
 		return fmt.Errorf("reading the image in %s: want one entry, got %+v, %w", folder, manifest, err)
 	}
-	index, err := entries.ImageIndex(manifest.Manifests[0].Digest)
+	entry := manifest.Manifests[0]
+	named, err := os.ReadFile(filepath.Join(o.output, digestFile))
+	if err != nil {
+		return fmt.Errorf("reading the digest of the image: %w. Fix: make release or make image first", err)
+	}
+	if version := entry.Annotations[refName]; version != o.version {
+		return fmt.Errorf("the image in %s is of version %q, not %s. Fix: make release VERSION=%s, or push with VERSION=%s",
+			folder, version, o.version, o.version, version)
+	}
+	if digest := strings.TrimSpace(string(named)); digest != entry.Digest.String() {
+		return fmt.Errorf("the image in %s is %s, but %s names %s. Fix: make release again", folder, entry.Digest, digestFile, digest)
+	}
+	index, err := entries.ImageIndex(entry.Digest)
 	if err != nil {
 		return fmt.Errorf("reading the image in %s: %w", folder, err)
 	}
 	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		return fmt.Errorf("pushing %s: %w", ref, err)
 	}
-	fmt.Fprintf(o.log, "pushed %s@%s\n", ref, manifest.Manifests[0].Digest)
+	fmt.Fprintf(o.log, "pushed %s@%s\n", ref, entry.Digest)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,14 @@ func TestImage(t *testing.T) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
+	}
+	var platforms []platform
+	for _, m := range manifest.Manifests {
+		platforms = append(platforms, platform{m.Platform.OS, m.Platform.Architecture})
+	}
+	wantPlatforms := []platform{{"linux", "amd64"}, {"linux", "arm64"}}
+	if diff := cmp.Diff(wantPlatforms, platforms, cmp.AllowUnexported(platform{})); diff != "" {
+		t.Errorf("the platforms of the image (-want +got):\n%s", diff)
 	}
 	if media, err := image.MediaType(); manifest.MediaType != types.OCIImageIndex || media != types.OCIManifestSchema1 || err != nil {
 		t.Errorf("the media types are %s and %s, %v", manifest.MediaType, media, err)
@@ -135,34 +144,48 @@ func checkFiles(t *testing.T, image v1.Image, created time.Time) {
 	}
 }
 
-// TestImageReproducible: the image depends on the program and the time of the commit alone.
+// TestImageReproducible: the image depends on the program and the time of the commit alone. It packs the
+// stub, which is small.
 func TestImageReproducible(t *testing.T) {
 	t.Parallel()
-	released := strings.TrimSpace(string(read(t, released(t).output, digestFile)))
-	for _, later := range []time.Duration{0, time.Second} {
+	digests := make([]string, 0, 3)
+	for _, later := range []time.Duration{0, 0, time.Second} {
 		o, err := testOptions(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.created = o.created.Add(later)
-		if err := releaseImage(t.Context(), o); err != nil {
+		o.platforms = slices.DeleteFunc(slices.Clone(releasePlatforms), func(p platform) bool { return p == host })
+		digest, err := releaseImage(t.Context(), o)
+		if err != nil {
 			t.Fatal(err)
 		}
-		digest := strings.TrimSpace(string(read(t, o.output, digestFile)))
-		if (digest == released) != (later == 0) {
-			t.Errorf("built again %v later, the image is %s, before %s", later, digest, released)
-		}
+		digests = append(digests, digest.String())
+	}
+	if digests[0] != digests[1] || digests[1] == digests[2] {
+		t.Errorf("built twice, and again of a later commit, the images are %q", digests)
 	}
 }
 
 func TestPushRefused(t *testing.T) {
 	t.Parallel()
 	o := released(t)
+	// The image of a release, beside the digest of another one.
+	other := t.TempDir()
+	if err := os.Symlink(filepath.Join(o.output, imageFolder), filepath.Join(other, imageFolder)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(other, digestFile), []byte("sha256:"+strings.Repeat("a", 64)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const image = "127.0.0.1:1/windlass"
 	for name, c := range map[string]struct{ image, version, output, want string }{
-		"no registry":  {"windlass", testVersion, o.output, "it has no registry. Fix: IMAGE=REGISTRY/windlass"},
-		"no tag":       {"127.0.0.1:1/windlass", "not a tag", o.output, "Fix: IMAGE=REGISTRY/windlass VERSION=v0.1.0"},
-		"no answer":    {"127.0.0.1:1/windlass", testVersion, o.output, "pushing 127.0.0.1:1/windlass:v0.1.0"},
-		"not released": {"127.0.0.1:1/windlass", testVersion, t.TempDir(), "Fix: make release"},
+		"no registry":     {"windlass", testVersion, o.output, "it has no registry. Fix: IMAGE=REGISTRY/windlass"},
+		"no tag":          {image, "not a tag", o.output, "Fix: IMAGE=REGISTRY/windlass VERSION=v0.1.0"},
+		"no answer":       {image, testVersion, o.output, "pushing 127.0.0.1:1/windlass:v0.1.0"},
+		"not released":    {image, testVersion, t.TempDir(), "Fix: make release"},
+		"another version": {image, "v0.2.0", o.output, `is of version "v0.1.0", not v0.2.0`},
+		"another digest":  {image, testVersion, other, "image-digest.txt names sha256:aaa"},
 	} {
 		refused := o
 		refused.image, refused.version, refused.output = c.image, c.version, c.output

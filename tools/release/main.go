@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	flags.StringVar(&o.version, "version", "", "version of the release, vX.Y.Z")
 	flags.StringVar(&o.image, "image", defaultImage, "name of the image, without a tag")
 	keyFile := flags.String("key", "", "file with the ECDSA P-256 private key, in PEM (default: $"+keyVariable+")")
+	flags.BoolVar(&o.unsigned, "unsigned", false, "write a release without a signature if there is no key")
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
@@ -65,7 +66,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	case "all":
 		return release(ctx, o)
 	case "image":
-		return releaseImage(ctx, o)
+		_, err := releaseImage(ctx, o)
+		return err
 	}
 	return errors.New(usage)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -85,13 +84,12 @@ func withImage(image types.Image) func(*types.Kustomization) {
 // and its name.
 type variable struct{ before, name string }
 
-// variables lists the variables of the extension's components. Flags that the Deployment does not have
-// are skipped.
+// variables lists the variables of the extension's components. The Deployment must have all of them. A
+// port is none: other objects name it, too.
 var variables = []variable{
 	{"replicas: ", "WINDLASS_REPLICAS"},
 	{"- --log-format=", "WINDLASS_LOG_FORMAT"},
 	{"- --verbosity=", "WINDLASS_VERBOSITY"},
-	{"- --diagnostics-address=", "WINDLASS_DIAGNOSTICS_ADDRESS"},
 	{"- --insecure-diagnostics=", "WINDLASS_INSECURE_DIAGNOSTICS"},
 }
 
@@ -101,15 +99,8 @@ func isVariable(before string) bool {
 
 // clusterctl returns the files of clusterctl's repository, and the components of the manager, which
 // clusterctl does not install.
-func (m manifests) clusterctl(image, tag string) ([]file, error) {
-	metadata, ok := m[metadataFile]
-	if !ok {
-		return nil, errors.New("reading the manifests: config/" + metadataFile + " is missing")
-	}
-	if err := checkSeries(metadata, tag); err != nil {
-		return nil, err
-	}
-	edit := withImage(types.Image{NewName: image, NewTag: tag})
+func (m manifests) clusterctl(image types.Image) ([]file, error) {
+	edit := withImage(image)
 	extension, err := m.build(extensionFolder, edit)
 	if err != nil {
 		return nil, err
@@ -122,7 +113,9 @@ func (m manifests) clusterctl(image, tag string) ([]file, error) {
 		}
 		text := string(content)
 		if r.GetKind() == "Deployment" {
-			text = withVariables(text)
+			if text, err = withVariables(text); err != nil {
+				return nil, err
+			}
 		}
 		if i > 0 {
 			components.WriteString("---\n")
@@ -138,23 +131,25 @@ func (m manifests) clusterctl(image, tag string) ([]file, error) {
 		return nil, fmt.Errorf("writing the manager's components: %w", err)
 	}
 	return []file{
-		{name: "metadata.yaml", content: metadata},
+		{name: "metadata.yaml", content: m[metadataFile]},
 		{name: "runtime-extension-components.yaml", content: components.Bytes()},
 		{name: "manager-components.yaml", content: managerComponents},
 	}, nil
 }
 
 // withVariables replaces values in a Deployment by variables with these values as defaults.
-func withVariables(text string) string {
+func withVariables(text string) (string, error) {
 	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		for _, v := range variables {
-			if value, ok := strings.CutPrefix(strings.TrimSpace(line), v.before); ok {
-				lines[i] = strings.TrimSuffix(line, value) + "${" + v.name + ":=" + value + "}"
-			}
+	for _, v := range variables {
+		i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), v.before) })
+		if i < 0 {
+			return "", fmt.Errorf("the Deployment %s has no line %q for the variable %s. Fix: add it to config/extension", deployment,
+				v.before, v.name)
 		}
+		_, value, _ := strings.Cut(lines[i], v.before)
+		lines[i] = strings.TrimSuffix(lines[i], value) + "${" + v.name + ":=" + value + "}"
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(lines, "\n"), nil
 }
 
 // checkSeries returns an error if clusterctl would not find the contract of a version.

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,15 +53,47 @@ var program = sync.OnceValues(func() (string, error) {
 	return target, goBuild("../..", "v0.0.0-test")(context.Background(), host, target)
 })
 
-// testOptions are those of a release of the one program, with a key of its own.
+// stubSource is a small program that a C compiler would link to libc, because of package net.
+const stubSource = `package main
+
+import (
+	"fmt"
+	"net"
+)
+
+var buildVersion string
+
+func main() { fmt.Println("stub", buildVersion, net.IPv4len) }
+`
+
+// stub is a small program for this machine, compiled as a release compiles.
+var stub = sync.OnceValues(func() (string, error) {
+	root, target := filepath.Join(folder, "stub"), filepath.Join(folder, "stub-program")
+	err := errors.Join(
+		os.MkdirAll(filepath.Join(root, "cmd", "windlass"), 0o755),
+		os.WriteFile(filepath.Join(root, "go.mod"), []byte("module example.com/stub\n"), 0o600),
+		os.WriteFile(filepath.Join(root, "cmd", "windlass", "main.go"), []byte(stubSource), 0o600),
+	)
+	if err != nil {
+		return "", err
+	}
+	return target, goBuild(root, testVersion)(context.Background(), host, target)
+})
+
+// testOptions are those of a release of all platforms, with a key of its own. The program is windlass for
+// this machine, and the stub for all others.
 func testOptions(output string) (options, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return options{}, err
 	}
 	changelog := filepath.Join(folder, "CHANGELOG.md")
-	compile := func(_ context.Context, _ platform, target string) error {
-		built, err := program()
+	compile := func(_ context.Context, p platform, target string) error {
+		source := stub
+		if p == host {
+			source = program
+		}
+		built, err := source()
 		if err != nil {
 			return err
 		}
@@ -72,7 +106,7 @@ func testOptions(output string) (options, error) {
 	return options{
 		root: "../..", changelog: changelog, output: output, version: testVersion, image: testImage,
 		commit: testCommit, created: time.Unix(1_790_000_000, 0).UTC(), key: key,
-		platforms: []platform{host}, compile: compile, log: io.Discard,
+		platforms: releasePlatforms, compile: compile, log: io.Discard,
 	}, os.WriteFile(changelog, []byte("# Changelog\n\n## Unreleased\n\n- Later.\n\n## v0.1.0\n\n- First.\n"), 0o600)
 }
 
@@ -136,7 +170,8 @@ func TestRefused(t *testing.T) {
 		"no registry":           {func(o *options) { o.image = "windlass" }, "Fix: IMAGE=REGISTRY/windlass"},
 		"no notes":              {func(o *options) { o.version = "v0.1.1" }, "CHANGELOG.md has no notes for v0.1.1"},
 		"no series":             {func(o *options) { o.version = "v0.99.0" }, "Fix: add {major: 0, minor: 99}"},
-		"folder of other files": {func(o *options) { o.output = filepath.Dir(o.changelog) }, "has files, and none is of a release"},
+		"no key":                {func(o *options) { o.key = nil }, "Fix: KEY=FILE or $WINDLASS_RELEASE_KEY, or UNSIGNED=yes"},
+		"folder of other files": {func(o *options) { o.output = filepath.Dir(o.changelog) }, "its entry CHANGELOG.md is not of a release"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,6 +192,83 @@ func TestRefused(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestEmptyFolder: a folder is removed only if all its entries are of a release, and one is a program.
+func TestEmptyFolder(t *testing.T) {
+	t.Parallel()
+	all := []string{
+		"windlass-darwin-amd64", "windlass-linux-arm64", "windlass-linux-arm64.spdx.json", "image", "image-digest.txt", "metadata.yaml",
+		"runtime-extension-components.yaml", "manager-components.yaml", "windlass-0.1.0.tgz", "release-notes.md", "checksums.txt",
+		"checksums.txt.sig", "windlass.pub",
+	}
+	for name, c := range map[string]struct {
+		entries []string
+		want    string
+	}{
+		"empty":                 {},
+		"release":               {entries: all},
+		"interrupted release":   {entries: []string{"windlass-linux-amd64"}},
+		"release and a note":    {append(slices.Clone(all), "windlass-notes"), "its entry windlass-notes is not of a release"},
+		"release and sources":   {append(slices.Clone(all), ".git"), "its entry .git is not of a release"},
+		"sources":               {[]string{"image", "metadata.yaml"}, "it has no program of a release"},
+		"name before a program": {[]string{"old-windlass-linux-amd64"}, "is not of a release"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			for _, e := range c.entries {
+				if err := os.WriteFile(filepath.Join(folder, e), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := emptyFolder(folder)
+			left, readErr := os.ReadDir(folder)
+			if readErr != nil {
+				t.Fatal(readErr)
+			}
+			if c.want == "" && (err != nil || len(left) > 0) {
+				t.Errorf("%d entries are left, %v", len(left), err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || len(left) != len(c.entries)) {
+				t.Errorf("%d of %d entries are left: %v, want %q", len(left), len(c.entries), err, c.want)
+			}
+		})
+	}
+}
+
+// TestStatic: a program runs without libc, as the image has none, whether or not there is a C compiler.
+func TestStatic(t *testing.T) {
+	t.Parallel()
+	if host.os != "linux" {
+		t.Skip("needs Linux: it looks into an ELF file")
+	}
+	built, err := stub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkStatic(t, built, host)
+	out, err := exec.CommandContext(t.Context(), built).CombinedOutput()
+	if got, want := strings.TrimSpace(string(out)), "stub "+testVersion+" 4"; err != nil || got != want {
+		t.Errorf("the program prints %q, %v, want %q", got, err, want)
+	}
+}
+
+// checkStatic checks that a program for Linux is of its platform and needs no dynamic linker.
+func checkStatic(t *testing.T, path string, p platform) {
+	t.Helper()
+	parsed, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = parsed.Close() }()
+	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+	if parsed.Machine != machines[p.arch] {
+		t.Errorf("%s is for %s, want %s", path, parsed.Machine, p.arch)
+	}
+	if slices.ContainsFunc(parsed.Progs, func(s *elf.Prog) bool { return s.Type == elf.PT_INTERP }) {
+		t.Errorf("%s needs a dynamic linker", path)
 	}
 }
 
@@ -233,11 +345,17 @@ func TestReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.root, o.platforms, o.compile, o.key = root, releasePlatforms, goBuild(root, testVersion), nil
+		o.unsigned = true
 		if root == copied {
 			t.Setenv("GOCACHE", filepath.Join(t.TempDir(), "cache"))
 		}
 		if err := release(t.Context(), o); err != nil {
 			t.Fatal(err)
+		}
+		for _, p := range o.platforms {
+			if p.os == "linux" {
+				checkStatic(t, filepath.Join(o.output, p.binary()), p)
+			}
 		}
 		sums = append(sums, string(read(t, o.output, checksumsFile)))
 		t.Logf("from %s:\n%s", root, sums[len(sums)-1])

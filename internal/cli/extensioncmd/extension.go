@@ -100,7 +100,7 @@ find it by a label. Without --leader-elect, run one replica.`,
 	o.inPlace.AddFlags(flags)
 	flags.StringVar(&o.pod, "pod", "", "the Pod of this replica, as `NAMESPACE/NAME`: it has the label windlass.dev/active=true while this replica serves, and no other does (default: none)")
 	flags.StringVar(&o.watchFilter, "watch-filter", "", "value of the label "+clusterv1.WatchLabel+" of the Machines, groups and Clusters that are worked on without a call of a hook (default: all objects)")
-	flags.BoolVar(&o.shared, "shared-objects", true, "maintain the statuses of UpgradeGraphs, Updaters and UpdatePolicies, and the guard's scope; of several extensions with a --watch-filter, exactly one does")
+	flags.BoolVar(&o.shared, "shared-objects", true, "maintain the statuses of UpgradeGraphs, UpgradeGates, Updaters and UpdatePolicies, and the guard's scope; of several extensions with a --watch-filter, exactly one does")
 	flags.StringVar(&o.extensionConfig, "extension-config", "", "name of the ExtensionConfig whose namespaces, of the Service and of the Secret with the CA, are to be that of --pod (default: none is changed)")
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease for --leader-elect (default: the pod's)")
 	o.log.AddFlags(flags)

@@ -134,7 +134,7 @@ func (o *options) addExtensionFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&e.GuardPort, flagExtensionGuard, e.GuardPort, "port of the admission webhook that guards Machines (default: --extension-port)")
 	fs.StringVar(&e.GuardClientCAName, flagExtensionGuardCA, e.GuardClientCAName, "file in --extension-cert-dir with the CA that must have signed the API servers' client certificates, for --extension-guard-port; read again when it changes (default: API servers need none)")
 	fs.BoolVar(&o.gates, "extension-gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --extension-gates=false they hold nothing")
-	fs.BoolVar(&o.shared, "extension-shared-objects", true, "maintain the statuses of UpgradeGraphs, Updaters and UpdatePolicies, and the guard's scope; of several managers with --extension-port and a --watch-filter, exactly one does")
+	fs.BoolVar(&o.shared, "extension-shared-objects", true, "maintain the statuses of UpgradeGraphs, UpgradeGates, Updaters and UpdatePolicies, and the guard's scope; of several managers with --extension-port and a --watch-filter, exactly one does")
 	o.inPlace.AddFlags(fs)
 	fs.StringVar(&o.manager.ExtensionConfig, "extension-config", o.manager.ExtensionConfig, "name of the ExtensionConfig under which it is registered: this process calls itself directly")
 }

@@ -1,3 +1,4 @@
 {{- define "windlass.image" -}}
-{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- $image := .Values.image -}}
+{{ $image.repository }}{{ if $image.tag }}:{{ $image.tag }}{{ else if not $image.digest }}:{{ .Chart.AppVersion }}@<< .Digest >>{{ end }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
