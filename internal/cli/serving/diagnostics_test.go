@@ -62,7 +62,7 @@ func TestReviewsAreLimited(t *testing.T) {
 		if got := server.count.Load(); got != reviewsAtOnce {
 			t.Errorf("%d tokens cause %d reviews at once, want %d", callers, got, reviewsAtOnce)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		if got := server.count.Load(); got != reviewsAtOnce+reviewsPerSecond {
 			t.Errorf("they cause %d reviews within a second, want %d", got, reviewsAtOnce+reviewsPerSecond)
