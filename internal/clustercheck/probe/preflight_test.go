@@ -262,7 +262,8 @@ func TestWebhookBackends(t *testing.T) {
 			got = append(got, f.Message)
 		}
 	}
-	const refuses = "; its failurePolicy is Fail, so the API server then refuses Pods of the system on new Nodes"
+	const refuses = "; its failurePolicy is Fail, so the API server then refuses " +
+		"Pods of the system on new Nodes, deletions of evicted Pods, Pods that replace evicted ones"
 	want := []string{
 		"Service ops/gone does not exist" + refuses,
 		"Service ops/one has 1 endpoint, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses,
