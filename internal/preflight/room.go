@@ -68,8 +68,10 @@ type Workload struct {
 	Node string
 	// Requests includes one Pod.
 	Requests Amount
-	// Stays says that a drain leaves it: it is of a DaemonSet, or static.
+	// Stays reports that a drain leaves it: it is of a DaemonSet, or static.
 	Stays bool
+	// Pending reports that no container runs yet, and Ending that it is being deleted.
+	Pending, Ending bool
 	// Tolerations and Affinity say where it may run.
 	Tolerations []corev1.Toleration
 	Affinity    nodeaffinity.RequiredNodeAffinity
@@ -81,10 +83,11 @@ func NewWorkload(pod *corev1.Pod) (w Workload, ok bool) {
 		return Workload{}, false
 	}
 	w = Workload{
-		Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels, Node: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations,
-		Affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
+		Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels, Node: pod.Spec.NodeName,
+		Tolerations: pod.Spec.Tolerations, Affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
 		Requests: newAmount(resource.PodRequests(pod, resource.PodResourcesOptions{})),
 		Stays:    pod.Annotations[corev1.MirrorPodAnnotationKey] != "",
+		Pending:  pod.Status.Phase == corev1.PodPending, Ending: pod.DeletionTimestamp != nil,
 	}
 	w.Requests[corev1.ResourcePods] = 1000
 	for _, owner := range pod.OwnerReferences {

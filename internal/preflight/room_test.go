@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/preflight"
 )
@@ -139,7 +140,8 @@ func TestCheckBudgets(t *testing.T) {
 		budget("unknown", gate.Budget{Problem: "its pods cannot be counted: SyncFailed"}, "a=b", 0),
 	}
 	expect(t, []string{
-		"Failed: PodDisruptionBudget ns/never: it requires 2 healthy Pods and selects 2, so that no eviction is ever allowed and a drain waits indefinitely",
+		"Failed: PodDisruptionBudget ns/never: it requires 2 healthy Pods and selects 2, so that no eviction is ever allowed; " +
+			"a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one",
 		"Failed: PodDisruptionBudget ns/unknown: its pods cannot be counted: SyncFailed; until then no Pod of it is evicted",
 		"Warned: PodDisruptionBudget ns/waits: it allows no eviction now: 1 Pod is healthy, and 2 must be",
 	}, sayBriefly(preflight.CheckBudgets(budgets)))
@@ -151,12 +153,33 @@ func TestCheckOverlap(t *testing.T) {
 	budgets := []preflight.Budget{
 		budget("web", gate.Budget{}, "app=web", 0), budget("all", gate.Budget{}, "", 0), budget("none", gate.Budget{}, "app=other", 0),
 	}
-	of := func(namespace, name, app string) preflight.Workload {
-		return preflight.Workload{Namespace: namespace, Name: name, Labels: labels.Set{"app": app}}
+	of := func(namespace, name, app string, edit func(*corev1.Pod)) preflight.Workload {
+		return pod(t, name, "node", "1", "1Gi", func(p *corev1.Pod) {
+			p.Namespace, p.Labels, p.Status.Phase = namespace, map[string]string{"app": app}, corev1.PodRunning
+			if edit != nil {
+				edit(p)
+			}
+		})
 	}
-	pods := []preflight.Workload{of("ns", "b", "web"), of("ns", "a", "web"), of("ns", "c", "db"), of("other", "d", "web")}
+	pods := []preflight.Workload{
+		of("ns", "b", "web", nil), of("ns", "a", "web", nil), of("ns", "c", "db", nil), of("other", "d", "web", nil),
+	}
 	expect(t, []string{
 		"Failed: PodDisruptionBudgets ns/all, web: they select the same 2 Pods (a, b), and the API server answers evictions of a Pod with two budgets with an error (500)",
 	}, sayBriefly(preflight.CheckOverlap(budgets, pods)))
-	expect(t, []string{"Passed: no Pod has more than one PodDisruptionBudget"}, sayBriefly(preflight.CheckOverlap(budgets[:1], pods)))
+	expect(t, []string{"Passed: no Pod that a drain evicts has more than one PodDisruptionBudget"},
+		sayBriefly(preflight.CheckOverlap(budgets[:1], pods)))
+	for name, edit := range map[string]func(*corev1.Pod){
+		"of a DaemonSet": func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+		},
+		"static":        func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
+		"pending":       func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending },
+		"being deleted": func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) },
+	} {
+		found := preflight.CheckOverlap(budgets, []preflight.Workload{of("ns", "a", "web", edit)})
+		if found[0].Outcome != clustercheck.Passed {
+			t.Errorf("a Pod that is %s: %+v", name, found)
+		}
+	}
 }

@@ -69,13 +69,19 @@ func (w *world) worker(t *testing.T) {
 			Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node.Name}},
 		},
 	)
-	w.plane.CreateForTest(t, &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web", Labels: map[string]string{"app": w.namespace}},
 		// Without a grace period, because no kubelet ends the Pod.
 		Spec: corev1.PodSpec{NodeName: node.Name, TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{
 			Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: requests},
 		}}},
-	})
+	}
+	w.plane.CreateForTest(t, pod)
+	// The API server asks no PodDisruptionBudget about a Pod that is pending.
+	pod.Status.Phase = corev1.PodRunning
+	if err := w.plane.Client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // faults creates an object for each rule that a real API server can break without controllers.
