@@ -332,14 +332,42 @@ func TestSilentPreflight(t *testing.T) {
 	}
 }
 
-// TestUnreachablePreflight holds that nothing passes where the API server is not reached.
+// TestUnreachablePreflight holds that only manifests are judged where the API server is not reached,
+// and each check is reported once.
 func TestUnreachablePreflight(t *testing.T) {
 	t.Parallel()
-	findings := run(t, look(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	for i, f := range findings {
-		if want := map[bool]clustercheck.Outcome{true: clustercheck.Failed, false: clustercheck.NotChecked}[i == 0]; f.Outcome != want {
-			t.Errorf("%s is %s, want %s", f.ID, f.Outcome, want)
-		}
+	o := look(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	manifests := func(id clustercheck.ID) bool { return id == preflight.RemovedAPIsInManifests }
+	without := slices.DeleteFunc(preflight.IDs(), manifests)
+	for name, tt := range map[string]struct {
+		manifests []preflight.Manifest
+		want      []clustercheck.ID
+	}{
+		"without manifests": {nil, without},
+		"with manifests":    {[]preflight.Manifest{}, append(slices.Clone(without), preflight.RemovedAPIsInManifests)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := o
+			o.Manifests = tt.manifests
+			var ids []clustercheck.ID
+			for i, f := range run(t, o) {
+				ids = append(ids, f.ID)
+				want := clustercheck.NotChecked
+				switch {
+				case i == 0:
+					want = clustercheck.Failed
+				case manifests(f.ID):
+					want = clustercheck.Passed
+				}
+				if f.Outcome != want {
+					t.Errorf("%s is %s, want %s", f.ID, f.Outcome, want)
+				}
+			}
+			if diff := cmp.Diff(tt.want, ids); diff != "" {
+				t.Errorf("checks (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
