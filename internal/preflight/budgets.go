@@ -31,9 +31,10 @@ func CheckBudgets(budgets []Budget) []clustercheck.Finding {
 			r.fail(subject, "look at the kube-controller-manager and at what its Pods belong to",
 				"%s; until then no Pod of it is evicted", b.Problem)
 		case b.NeverSatisfied():
-			r.fail(subject, "allow one disruption: maxUnavailable 1, or a smaller minAvailable, or one more replica",
-				"it requires %d healthy Pods and selects %d, so that no eviction is ever allowed; a drain waits "+
-					"until its timeout (nodeDrainTimeoutSeconds), indefinitely without one",
+			r.fail(subject,
+				"allow one disruption: maxUnavailable 1, or a smaller minAvailable, or one more replica",
+				"it requires %d healthy Pods and selects %d, so that no eviction is ever allowed; "+
+					"a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one",
 				b.DesiredHealthy, b.ExpectedPods)
 		case b.ExpectedPods > 0 && b.Allowed == 0:
 			r.warn(subject, "wait until its Pods are healthy, or look why they are not",
@@ -41,7 +42,8 @@ func CheckBudgets(budgets []Budget) []clustercheck.Finding {
 				text.CountAre(int(b.Healthy), "Pod"), b.DesiredHealthy)
 		}
 	}
-	return r.finish("%s checked: each allows evictions", text.Count(len(budgets), "PodDisruptionBudget"))
+	return r.finish("%s checked: each allows evictions",
+		text.Count(len(budgets), "PodDisruptionBudget"))
 }
 
 // CheckOverlap finds Pods that drains evict and that more than one budget selects. The API server

@@ -70,10 +70,10 @@ func TestCheckSkew(t *testing.T) {
 		nodes   []corev1.Node
 		want    []string
 	}{
-		"supported":         {upgrade("v1.31.0", "v1.32.0"), nodes[:1], []string{"Passed: 1 Node is within the version skew policy"}},
-		"at the limit":      {upgrade("v1.31.0", "v1.33.0"), nodes, []string{"Warned: Node b: its kubelet runs v1.28.3, which is not supported beside a control plane at v1.32, its next minor"}},
-		"a patch":           {upgrade("v1.31.0", "v1.31.9"), nodes, []string{"Passed: 2 Nodes are within the version skew policy"}},
-		"beyond and newer":  {upgrade("v1.30.0", "v1.31.0"), append(nodes, kubelet("c", "v1.26.0")), []string{"Failed: Node a: its kubelet runs v1.31.0, which is not supported beside a control plane at v1.30.0", "Failed: Node c: its kubelet runs v1.26.0, which is not supported beside a control plane at v1.30.0"}},
+		"supported":          {upgrade("v1.31.0", "v1.32.0"), nodes[:1], []string{"Passed: 1 Node is within the version skew policy"}},
+		"at the limit":       {upgrade("v1.31.0", "v1.33.0"), nodes, []string{"Warned: Node b: its kubelet runs v1.28.3, which is not supported beside a control plane at v1.32, its next minor"}},
+		"a patch":            {upgrade("v1.31.0", "v1.31.9"), nodes, []string{"Passed: 2 Nodes are within the version skew policy"}},
+		"beyond and newer":   {upgrade("v1.30.0", "v1.31.0"), append(nodes, kubelet("c", "v1.26.0")), []string{"Failed: Node a: its kubelet runs v1.31.0, which is not supported beside a control plane at v1.30.0", "Failed: Node c: its kubelet runs v1.26.0, which is not supported beside a control plane at v1.30.0"}},
 		"an invalid version": {upgrade("v1.31.0", "v1.32.0"), []corev1.Node{kubelet("x", "fake")}, []string{`NotChecked: Node x: its kubelet reports the version "fake", which cannot be read`}},
 	}
 	for name, tt := range tests {

@@ -73,7 +73,7 @@ type Workload struct {
 	Stays bool
 	// Pending reports that no container runs yet, and Ending that it is being deleted.
 	Pending, Ending bool
-	// Tolerations and Affinity say where it may run.
+	// Tolerations and Affinity limit where it may run.
 	Tolerations []corev1.Toleration
 	Affinity    nodeaffinity.RequiredNodeAffinity
 }
@@ -110,9 +110,9 @@ type Pool struct {
 // maxDrained bounds how many Nodes of a pool are judged: those that request the most.
 const maxDrained = 10
 
-// CheckRoom estimates for each pool whether the Pods of a Node fit on the others, by requests, taints,
-// node selectors and required node affinity. It knows no topology spread, Pod affinity, volumes, host
-// ports or priorities, and no autoscaler.
+// CheckRoom estimates for each pool whether the Pods of a Node fit on the others, by requests,
+// taints, node selectors and required node affinity. It knows no topology spread, Pod affinity,
+// volumes, host ports or priorities, and no autoscaler.
 func CheckRoom(pools []Pool, nodes []corev1.Node, pods []Workload) []clustercheck.Finding {
 	r := report{id: RoomForDrains}
 	byNode := map[string][]Workload{}
@@ -143,7 +143,8 @@ func CheckRoom(pools []Pool, nodes []corev1.Node, pods []Workload) []clusterchec
 	if drained == 0 && len(pools) == 0 {
 		r.add(clustercheck.Passed, "", "", "there are no worker Nodes to drain")
 	}
-	return r.finish("estimate: the Pods of each Node that was judged (%d, the fullest of each pool) fit elsewhere", drained)
+	return r.finish("estimate: the Pods of each Node that was judged "+
+		"(%d, the fullest of each pool) fit elsewhere", drained)
 }
 
 // fit is "1 Pod fits" or "2 Pods fit".

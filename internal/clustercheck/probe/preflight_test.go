@@ -276,6 +276,43 @@ func TestWebhookBackends(t *testing.T) {
 	}
 }
 
+// TestKindsOfWebhooks holds that validating and mutating webhooks are read alike.
+func TestKindsOfWebhooks(t *testing.T) {
+	t.Parallel()
+	const list = `{"items": [{"metadata": {"name": "c"}, "webhooks": [
+		{"name": "exempt", "clientConfig": {"url": "https://x"},
+		 "namespaceSelector": {"matchLabels": {"a": "b"}},
+		 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"]}]},
+		{"name": "old", "clientConfig": {"url": "https://x"}, "matchPolicy": "Exact",
+		 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v0"], "resources": ["nodes"]}]},
+		{"name": "object", "clientConfig": {"url": "https://x"}, "objectSelector": {"matchLabels": {"a": "b"}},
+		 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"]}]},
+		{"name": "condition", "clientConfig": {"url": "https://x"}, "matchConditions": [{"name": "c", "expression": "true"}],
+		 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"]}]}
+	]}]}`
+	const refuses = "it is called by a URL, which is not checked; its failurePolicy is Fail, so the API server then " +
+		"refuses updates of Nodes, new Nodes, deletions of Nodes " +
+		"(as far as its objectSelector and matchConditions select them, which is not evaluated)"
+	for _, kind := range []string{"Validating", "Mutating"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			path := "/apis/admissionregistration.k8s.io/v1/" + strings.ToLower(kind) + "webhookconfigurations"
+			server := newAPI(func(answers map[string]string) { answers[path] = list })
+			got := map[string]string{}
+			for _, f := range run(t, look(t, server.ServeHTTP)) {
+				if f.ID == preflight.WebhookBackends {
+					got[f.Subject] = f.Message
+				}
+			}
+			subject := kind + "WebhookConfiguration c, webhook "
+			want := map[string]string{subject + "object": refuses, subject + "condition": refuses}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestBundles holds which CAs of webhooks count: of each bundle the one that expires last, and none of a webhook that need
 // not answer.
 func TestBundles(t *testing.T) {
