@@ -57,7 +57,7 @@ func kind(group, v, k string) schema.GroupVersionKind {
 
 const flow = "flowcontrol.apiserver.k8s.io"
 
-// TestRemovals holds what k8s.io/api tells, and how far back.
+// TestRemovals holds which removals k8s.io/api contains, and how far back.
 func TestRemovals(t *testing.T) {
 	t.Parallel()
 	first := version.Minor{Major: 1, Minor: 99}
