@@ -24,6 +24,6 @@ func EtcdProblem(object *unstructured.Unstructured) (problem string, err error) 
 	case condition.Status == metav1.ConditionTrue:
 		return "", nil
 	default:
-		return fmt.Sprintf("%s says %v: %v", name, condition.Reason, condition.Message), nil
+		return fmt.Sprintf("%s reports %v: %v", name, condition.Reason, condition.Message), nil
 	}
 }

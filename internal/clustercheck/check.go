@@ -129,7 +129,7 @@ func SimulatedAPI(nodes []corev1.Node) (reason string, simulated bool) {
 
 // Certificate is one that was seen.
 type Certificate struct {
-	// Name says whose it is.
+	// Name is that of its owner.
 	Name     string
 	NotAfter time.Time
 }

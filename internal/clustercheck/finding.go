@@ -51,7 +51,7 @@ type Finding struct {
 	Outcome Outcome `json:"outcome"`
 	// Subject is the object that a preflight is about, such as Node a; empty for a whole check.
 	Subject string `json:"subject,omitempty"`
-	// Message says what is so; Fix what to change, empty where nothing has to be.
+	// Message is what was found, and Fix what to change; empty if nothing has to be changed.
 	Message string `json:"message"`
 	Fix     string `json:"fix"`
 }

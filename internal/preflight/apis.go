@@ -63,7 +63,7 @@ func (u Upgrade) Removals() []Removal {
 	return slices.DeleteFunc(slices.Clone(Removals()), func(r Removal) bool { return !u.removes(r.Removed) })
 }
 
-// useInstead says what to use instead of an API.
+// useInstead is the fix for an API that is removed: its replacement, if Kubernetes names one.
 func useInstead(replacement schema.GroupVersionKind) string {
 	if replacement.Empty() {
 		return "stop using it: see https://kubernetes.io/docs/reference/using-api/deprecation-guide/"
@@ -136,16 +136,39 @@ type Manifest struct {
 	Namespace, Name string
 }
 
-// CheckManifests finds the objects that the target does not serve.
+// elsewhere are the groups of Kubernetes without types in k8s.io/api, and the version that stays;
+// it is empty for a group that is removed.
+var elsewhere = map[string]string{
+	"apiextensions.k8s.io":     "v1",
+	"apiregistration.k8s.io":   "v1",
+	"auditregistration.k8s.io": "",
+	"settings.k8s.io":          "",
+}
+
+// isUnknown reports whether a kind is of a group of Kubernetes, and k8s.io/api has no type of it.
+func isUnknown(kind schema.GroupVersionKind) bool {
+	if stays, ok := elsewhere[kind.Group]; ok {
+		return kind.Version != stays
+	}
+	return scheme.Scheme.IsGroupRegistered(kind.Group) && !scheme.Scheme.Recognizes(kind)
+}
+
+// CheckManifests finds the objects that the target does not serve. An object of Kubernetes whose
+// type is unknown is NotChecked.
 func CheckManifests(u Upgrade, manifests []Manifest) []clustercheck.Finding {
 	r := report{id: RemovedAPIsInManifests}
 	for _, m := range manifests {
+		subject := named(m.Kind.Kind, m.Namespace, m.Name)
 		known := slices.IndexFunc(Removals(), func(r Removal) bool { return r.Kind == m.Kind })
-		if known < 0 || u.To.Minor().Before(Removals()[known].Removed) {
-			continue
+		switch {
+		case isUnknown(m.Kind):
+			r.add(clustercheck.NotChecked, subject, useInstead(schema.GroupVersionKind{}),
+				"k8s.io/api, as Windlass is built with it, has no %s: it is removed, or newer",
+				text.Bound(apiVersion(m.Kind), maxNameBytes))
+		case known >= 0 && !u.To.Minor().Before(Removals()[known].Removed):
+			r.fail(subject, useInstead(Removals()[known].Replacement),
+				"its apiVersion %s is removed in %s", m.Kind.GroupVersion(), Removals()[known].Removed)
 		}
-		r.fail(named(m.Kind.Kind, m.Namespace, m.Name), useInstead(Removals()[known].Replacement),
-			"its apiVersion %s is removed in %s", m.Kind.GroupVersion(), Removals()[known].Removed)
 	}
 	return r.finish("%s checked: none uses an API that is removed by %s", text.Count(len(manifests), "object"), u.To.Minor())
 }
@@ -175,7 +198,7 @@ func CheckStored(definitions []Definition) []clustercheck.Finding {
 			}
 			r.warn(named("CustomResourceDefinition", "", d.Name),
 				"write all its objects again (StorageVersionMigration), and remove the version from status.storedVersions; "+
-					"until then, an operator without this version does not install",
+					"until then, an operator release without this version cannot be installed",
 				"objects may be stored in version %s, %s", text.Bound(v, maxNameBytes), problem)
 		}
 	}

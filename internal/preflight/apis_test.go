@@ -57,7 +57,7 @@ func kind(group, v, k string) schema.GroupVersionKind {
 
 const flow = "flowcontrol.apiserver.k8s.io"
 
-// TestRemovals holds what k8s.io/api tells, and how far back.
+// TestRemovals holds which removals k8s.io/api contains, and how far back.
 func TestRemovals(t *testing.T) {
 	t.Parallel()
 	first := version.Minor{Major: 1, Minor: 99}
@@ -146,12 +146,15 @@ func TestCheckManifests(t *testing.T) {
 		{Kind: kind("batch", "v1beta1", "CronJob"), Namespace: "ns", Name: "cj"},
 		{Kind: kind("resource.k8s.io", "v1beta1", "DeviceClass"), Name: "removed-later"},
 		{Kind: kind("example.com", "v1", "Custom"), Namespace: "ns", Name: "c"},
+		{Kind: kind("gateway.networking.k8s.io", "v1", "Gateway"), Name: "gw"},
+		{Kind: kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), Name: "crd"},
+		{Kind: kind("", "v1", "ConfigMap"), Name: "cm"},
 	}
 	expect(t, []string{
 		"Failed: CronJob ns/cj: its apiVersion batch/v1beta1 is removed in v1.25. Fix: use batch/v1 CronJob",
 		"Failed: FlowSchema fs: its apiVersion flowcontrol.apiserver.k8s.io/v1beta3 is removed in v1.32. Fix: use flowcontrol.apiserver.k8s.io/v1 FlowSchema",
 	}, say(preflight.CheckManifests(upgrade("v1.30.0", "v1.33.0"), manifests)))
-	expect(t, []string{"Passed: 2 objects checked: none uses an API that is removed by v1.33"}, say(preflight.CheckManifests(upgrade("v1.30.0", "v1.33.0"), manifests[2:])))
+	expect(t, []string{"Passed: 5 objects checked: none uses an API that is removed by v1.33"}, say(preflight.CheckManifests(upgrade("v1.30.0", "v1.33.0"), manifests[2:])))
 }
 
 func TestCheckStored(t *testing.T) {
@@ -167,6 +170,31 @@ func TestCheckStored(t *testing.T) {
 		"Warned: CustomResourceDefinition unserved: objects may be stored in version v1alpha1, which it does not serve",
 	}, sayBriefly(preflight.CheckStored(definitions)))
 	expect(t, []string{"Passed: 1 CustomResourceDefinition checked: objects are stored in versions that are served"}, say(preflight.CheckStored(definitions[:1])))
+}
+
+// TestUnknownManifests holds that an API of Kubernetes whose types are gone does not pass.
+func TestUnknownManifests(t *testing.T) {
+	t.Parallel()
+	for _, k := range []schema.GroupVersionKind{
+		kind("policy", "v1beta1", "PodSecurityPolicy"),
+		kind("extensions", "v1beta1", "PodSecurityPolicy"),
+		kind("autoscaling", "v2beta2", "HorizontalPodAutoscaler"),
+		kind("batch", "v2alpha1", "CronJob"),
+		kind("", "v1", "Pods"),
+		kind("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"),
+		kind("apiregistration.k8s.io", "v1beta1", "APIService"),
+		kind("auditregistration.k8s.io", "v1alpha1", "AuditSink"),
+		kind("settings.k8s.io", "v1alpha1", "PodPreset"),
+	} {
+		t.Run(k.String(), func(t *testing.T) {
+			t.Parallel()
+			manifests := []preflight.Manifest{{Kind: k, Name: "old"}}
+			found := preflight.CheckManifests(upgrade("v1.32.0", "v1.33.0"), manifests)
+			want := "k8s.io/api, as Windlass is built with it, has no " + k.GroupVersion().String() +
+				" " + k.Kind + ": it is removed, or newer"
+			expect(t, []string{"NotChecked: " + k.Kind + " old: " + want}, sayBriefly(found))
+		})
+	}
 }
 
 // TestBoundedFindings holds that a check reports no more than people read.

@@ -32,7 +32,8 @@ const (
 	WebhookScope clustercheck.ID = "WebhookScope"
 	// BudgetsCanBeSatisfied: no PodDisruptionBudget forbids every eviction.
 	BudgetsCanBeSatisfied clustercheck.ID = "BudgetsCanBeSatisfied"
-	// BudgetsOverlap: no Pod has two PodDisruptionBudgets. The API server evicts no such Pod.
+	// BudgetsOverlap: no Pod that a drain evicts has two PodDisruptionBudgets. The API server evicts
+	// no such Pod.
 	BudgetsOverlap clustercheck.ID = "BudgetsOverlap"
 	// RoomForDrains: the Pods of a Node fit on the other Nodes.
 	RoomForDrains clustercheck.ID = "RoomForDrains"

@@ -42,11 +42,11 @@ func TestCheckEtcd(t *testing.T) {
 		"nothing known": {preflight.Etcd{Ready: preflight.Ready{"ping": true}}, []string{"NotChecked: neither /readyz nor a Pod in kube-system shows etcd"}},
 		"unread":        {preflight.Etcd{Ready: good, PodsUnread: "no"}, []string{"NotChecked: Pods of etcd: no"}},
 		"all that can be wrong": {
-			preflight.Etcd{Ready: preflight.Ready{"etcd": false, "etcd-readiness": false}, Pods: []preflight.EtcdPod{{"etcd-b", false}, {"etcd-a", true}}, Problem: "KubeadmControlPlane cp says NotHealthy: m"},
+			preflight.Etcd{Ready: preflight.Ready{"etcd": false, "etcd-readiness": false}, Pods: []preflight.EtcdPod{{"etcd-b", false}, {"etcd-a", true}}, Problem: "KubeadmControlPlane cp reports NotHealthy: m"},
 			[]string{
 				"Failed: Pod kube-system/etcd-b: it is not Ready",
 				"Failed: the API server: it cannot use etcd: etcd, etcd-readiness",
-				"Failed: the control plane object: KubeadmControlPlane cp says NotHealthy: m",
+				"Failed: the control plane object: KubeadmControlPlane cp reports NotHealthy: m",
 			},
 		},
 	}
@@ -70,11 +70,11 @@ func TestCheckSkew(t *testing.T) {
 		nodes   []corev1.Node
 		want    []string
 	}{
-		"supported":         {upgrade("v1.31.0", "v1.32.0"), nodes[:1], []string{"Passed: 1 Node is within the version skew policy"}},
-		"at the limit":      {upgrade("v1.31.0", "v1.33.0"), nodes, []string{"Warned: Node b: its kubelet runs v1.28.3, which is not supported beside a control plane at v1.32, its next minor"}},
-		"a patch":           {upgrade("v1.31.0", "v1.31.9"), nodes, []string{"Passed: 2 Nodes are within the version skew policy"}},
-		"beyond and newer":  {upgrade("v1.30.0", "v1.31.0"), append(nodes, kubelet("c", "v1.26.0")), []string{"Failed: Node a: its kubelet runs v1.31.0, which is not supported beside a control plane at v1.30.0", "Failed: Node c: its kubelet runs v1.26.0, which is not supported beside a control plane at v1.30.0"}},
-		"one without sense": {upgrade("v1.31.0", "v1.32.0"), []corev1.Node{kubelet("x", "fake")}, []string{`NotChecked: Node x: its kubelet reports the version "fake", which cannot be read`}},
+		"supported":          {upgrade("v1.31.0", "v1.32.0"), nodes[:1], []string{"Passed: 1 Node is within the version skew policy"}},
+		"at the limit":       {upgrade("v1.31.0", "v1.33.0"), nodes, []string{"Warned: Node b: its kubelet runs v1.28.3, which is not supported beside a control plane at v1.32, its next minor"}},
+		"a patch":            {upgrade("v1.31.0", "v1.31.9"), nodes, []string{"Passed: 2 Nodes are within the version skew policy"}},
+		"beyond and newer":   {upgrade("v1.30.0", "v1.31.0"), append(nodes, kubelet("c", "v1.26.0")), []string{"Failed: Node a: its kubelet runs v1.31.0, which is not supported beside a control plane at v1.30.0", "Failed: Node c: its kubelet runs v1.26.0, which is not supported beside a control plane at v1.30.0"}},
+		"an invalid version": {upgrade("v1.31.0", "v1.32.0"), []corev1.Node{kubelet("x", "fake")}, []string{`NotChecked: Node x: its kubelet reports the version "fake", which cannot be read`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/resource"
@@ -68,9 +69,11 @@ type Workload struct {
 	Node string
 	// Requests includes one Pod.
 	Requests Amount
-	// Stays says that a drain leaves it: it is of a DaemonSet, or static.
+	// Stays reports that a drain leaves it: it is of a DaemonSet, or static.
 	Stays bool
-	// Tolerations and Affinity say where it may run.
+	// Pending reports that no container runs yet, and Ending that it is being deleted.
+	Pending, Ending bool
+	// Tolerations and Affinity limit where it may run.
 	Tolerations []corev1.Toleration
 	Affinity    nodeaffinity.RequiredNodeAffinity
 }
@@ -81,10 +84,11 @@ func NewWorkload(pod *corev1.Pod) (w Workload, ok bool) {
 		return Workload{}, false
 	}
 	w = Workload{
-		Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels, Node: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations,
-		Affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
+		Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels, Node: pod.Spec.NodeName,
+		Tolerations: pod.Spec.Tolerations, Affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
 		Requests: newAmount(resource.PodRequests(pod, resource.PodResourcesOptions{})),
 		Stays:    pod.Annotations[corev1.MirrorPodAnnotationKey] != "",
+		Pending:  pod.Status.Phase == corev1.PodPending, Ending: pod.DeletionTimestamp != nil,
 	}
 	w.Requests[corev1.ResourcePods] = 1000
 	for _, owner := range pod.OwnerReferences {
@@ -99,16 +103,16 @@ func NewWorkload(pod *corev1.Pod) (w Workload, ok bool) {
 type Pool struct {
 	Name  string
 	Nodes []string
-	// Surge says that a new machine joins before an old one is drained.
+	// Surge reports that a new machine joins before an old one is drained.
 	Surge bool
 }
 
 // maxDrained bounds how many Nodes of a pool are judged: those that request the most.
 const maxDrained = 10
 
-// CheckRoom estimates for each pool whether the Pods of a Node fit on the others, by requests, taints,
-// node selectors and required node affinity. It knows no topology spread, Pod affinity, volumes, host
-// ports or priorities, and no autoscaler.
+// CheckRoom estimates for each pool whether the Pods of a Node fit on the others, by requests,
+// taints, node selectors and required node affinity. It knows no topology spread, Pod affinity,
+// volumes, host ports or priorities, and no autoscaler.
 func CheckRoom(pools []Pool, nodes []corev1.Node, pods []Workload) []clustercheck.Finding {
 	r := report{id: RoomForDrains}
 	byNode := map[string][]Workload{}
@@ -128,9 +132,10 @@ func CheckRoom(pools []Pool, nodes []corev1.Node, pods []Workload) []clusterchec
 		for _, name := range f.largest(pool.Nodes) {
 			drained++
 			if left := f.drain(name, pool.Surge); len(left) > 0 {
-				r.warn(named("Node", "", name), "add a Node, let its MachineDeployment surge, or lower requests",
-					"estimate: if it is drained, %s of %s %s no room elsewhere (%s)", text.Count(len(left), "Pod"),
-					pool.Name, have(len(left)), text.JoinSome(left, shown, ", "))
+				r.warn(named("Node", "", name),
+					"add a Node, let its MachineDeployment surge, or lower requests",
+					"estimate: if this Node of %s is drained, %s on no other Node: %s",
+					pool.Name, fit(len(left)), text.JoinSome(left, shown, ", "))
 				break
 			}
 		}
@@ -138,14 +143,16 @@ func CheckRoom(pools []Pool, nodes []corev1.Node, pods []Workload) []clusterchec
 	if drained == 0 && len(pools) == 0 {
 		r.add(clustercheck.Passed, "", "", "there are no worker Nodes to drain")
 	}
-	return r.finish("estimate: the Pods of each Node that was judged (%d, the fullest of each pool) fit elsewhere", drained)
+	return r.finish("estimate: the Pods of each Node that was judged "+
+		"(%d, the fullest of each pool) fit elsewhere", drained)
 }
 
-func have(n int) string {
+// fit is "1 Pod fits" or "2 Pods fit".
+func fit(n int) string {
 	if n == 1 {
-		return "has"
+		return "1 Pod fits"
 	}
-	return "have"
+	return text.Count(n, "Pod") + " fit"
 }
 
 // floor is where Pods run.
@@ -195,8 +202,8 @@ func (f floor) drain(name string, surge bool) []string {
 		case n.Name != name && !n.Spec.Unschedulable && n.DeletionTimestamp == nil:
 			targets = append(targets, target{n, n.Name})
 		case n.Name == name && surge:
-			// A new machine is like the old one, with nothing on it but what stays.
-			targets = append(targets, target{n, ""})
+			// A new machine is like the old one, with nothing on it but what stays. It is not cordoned.
+			targets = append(targets, target{uncordoned(n), ""})
 			free[""] = free[name]
 			for _, p := range f.moving(name) {
 				free[""] = free[""].add(p.Requests)
@@ -204,7 +211,9 @@ func (f floor) drain(name string, surge bool) []string {
 		}
 	}
 	for _, p := range f.moving(name) {
-		at := slices.IndexFunc(targets, func(t target) bool { return free[t.free].fits(p.Requests) && mayRun(p, t.node) })
+		at := slices.IndexFunc(targets, func(t target) bool {
+			return free[t.free].fits(p.Requests) && mayRun(p, t.node)
+		})
 		if at < 0 {
 			left = append(left, text.Bound(p.Namespace+"/"+p.Name, maxNameBytes))
 			continue
@@ -221,22 +230,23 @@ type target struct {
 	free string
 }
 
+// uncordoned returns a copy of a Node without the taint of a cordon.
+func uncordoned(node *corev1.Node) *corev1.Node {
+	n := node.DeepCopy()
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeUnschedulable
+	})
+	return n
+}
+
 // mayRun reports whether a Pod may run on a Node, whatever room it has.
 func mayRun(p Workload, node *corev1.Node) bool {
 	if matches, err := p.Affinity.Match(node); err != nil || !matches {
 		return false
 	}
 	return !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Tolerations, func(o corev1.Toleration) bool {
-			return tolerates(o, t)
-		})
+		tolerated := func(o corev1.Toleration) bool { return o.ToleratesTaint(logr.Discard(), &t, true) }
+		return t.Effect != corev1.TaintEffectPreferNoSchedule &&
+			!slices.ContainsFunc(p.Tolerations, tolerated)
 	})
-}
-
-// tolerates is the scheduler's rule. The helper of Kubernetes takes a logger.
-func tolerates(o corev1.Toleration, t corev1.Taint) bool {
-	if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
-		return false
-	}
-	return o.Operator == corev1.TolerationOpExists || o.Key != "" && o.Value == t.Value
 }

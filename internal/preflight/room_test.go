@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/preflight"
 )
@@ -50,11 +51,29 @@ func TestCheckRoom(t *testing.T) {
 	pool := []preflight.Pool{{Name: "MachineDeployment md", Nodes: []string{"a", "b"}}}
 	const fits = "Passed: estimate: the Pods of each Node that was judged (2, the fullest of each pool) fit elsewhere"
 	left := func(n int, words string) string {
-		verb := map[bool]string{true: "1 Pod of MachineDeployment md has", false: fmt.Sprintf("%d Pods of MachineDeployment md have", n)}[n == 1]
-		return "Warned: Node a: estimate: if it is drained, " + verb + " no room elsewhere (" + words + ")"
+		verb := map[bool]string{true: "1 Pod fits", false: fmt.Sprintf("%d Pods fit", n)}[n == 1]
+		return "Warned: Node a: estimate: if this Node of MachineDeployment md is drained, " + verb + " on no other Node: " + words
 	}
 	owned := func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+	}
+	cordon := func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		n.Spec.Taints = []corev1.Taint{
+			{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+		}
+	}
+	numeric := func(value string) corev1.Node {
+		return machine("b", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "k", Value: value, Effect: corev1.TaintEffectNoSchedule}}
+		})
+	}
+	below := func(n int) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{
+				{Key: "k", Operator: corev1.TolerationOpLt, Value: fmt.Sprint(n)},
+			}
+		}
 	}
 	tests := map[string]struct {
 		nodes []corev1.Node
@@ -73,7 +92,7 @@ func TestCheckRoom(t *testing.T) {
 		"what stays": {pods: []preflight.Workload{
 			pod(t, "d", "a", "3", "5Gi", owned), pod(t, "q", "b", "2", "1Gi", nil),
 			pod(t, "m", "a", "1", "1Gi", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }),
-		}, want: "Warned: Node b: estimate: if it is drained, 1 Pod of MachineDeployment md has no room elsewhere (ns/q)"},
+		}, want: "Warned: Node b: estimate: if this Node of MachineDeployment md is drained, 1 Pod fits on no other Node: ns/q"},
 		"a taint": {nodes: []corev1.Node{machine("a", nil), machine("b", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}}
 		})}, pods: []preflight.Workload{pod(t, "p", "a", "1", "1Gi", nil)}, want: left(1, "ns/p")},
@@ -82,6 +101,19 @@ func TestCheckRoom(t *testing.T) {
 		})}, pods: []preflight.Workload{pod(t, "p", "a", "1", "1Gi", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpEqual, Value: "v"}}
 		})}, want: fits},
+		"a new machine for a cordoned one": {
+			nodes: []corev1.Node{machine("a", cordon), machine("b", nil)},
+			pods:  []preflight.Workload{pod(t, "p", "a", "3", "2Gi", nil), pod(t, "q", "b", "2", "1Gi", nil)},
+			surge: true, want: fits,
+		},
+		"a numeric taint that is tolerated": {
+			nodes: []corev1.Node{machine("a", nil), numeric("5")},
+			pods:  []preflight.Workload{pod(t, "p", "a", "1", "1Gi", below(6))}, want: fits,
+		},
+		"a numeric taint that is not tolerated": {
+			nodes: []corev1.Node{machine("a", nil), numeric("5")},
+			pods:  []preflight.Workload{pod(t, "p", "a", "1", "1Gi", below(5))}, want: left(1, "ns/p"),
+		},
 		"a node selector": {pods: []preflight.Workload{pod(t, "p", "a", "1", "1Gi", func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"zone": "a"}
 		})}, want: left(1, "ns/p")},
@@ -108,7 +140,7 @@ func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	pods := []preflight.Workload{pod(t, "p", "a", "9e18", "9E", nil), pod(t, "q", "a", "9e18", "9E", nil)}
 	found := preflight.CheckRoom([]preflight.Pool{{Name: "p", Nodes: []string{"a"}}}, []corev1.Node{machine("a", nil), machine("b", nil)}, pods)
-	expect(t, []string{"Warned: Node a: estimate: if it is drained, 2 Pods of p have no room elsewhere (ns/p, ns/q)"}, sayBriefly(found))
+	expect(t, []string{"Warned: Node a: estimate: if this Node of p is drained, 2 Pods fit on no other Node: ns/p, ns/q"}, sayBriefly(found))
 }
 
 func TestEndedPods(t *testing.T) {
@@ -139,7 +171,8 @@ func TestCheckBudgets(t *testing.T) {
 		budget("unknown", gate.Budget{Problem: "its pods cannot be counted: SyncFailed"}, "a=b", 0),
 	}
 	expect(t, []string{
-		"Failed: PodDisruptionBudget ns/never: it requires 2 healthy Pods and selects 2, so that no eviction is ever allowed and a drain waits indefinitely",
+		"Failed: PodDisruptionBudget ns/never: it requires 2 healthy Pods and selects 2, so that no eviction is ever allowed; " +
+			"a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one",
 		"Failed: PodDisruptionBudget ns/unknown: its pods cannot be counted: SyncFailed; until then no Pod of it is evicted",
 		"Warned: PodDisruptionBudget ns/waits: it allows no eviction now: 1 Pod is healthy, and 2 must be",
 	}, sayBriefly(preflight.CheckBudgets(budgets)))
@@ -151,12 +184,33 @@ func TestCheckOverlap(t *testing.T) {
 	budgets := []preflight.Budget{
 		budget("web", gate.Budget{}, "app=web", 0), budget("all", gate.Budget{}, "", 0), budget("none", gate.Budget{}, "app=other", 0),
 	}
-	of := func(namespace, name, app string) preflight.Workload {
-		return preflight.Workload{Namespace: namespace, Name: name, Labels: labels.Set{"app": app}}
+	of := func(namespace, name, app string, edit func(*corev1.Pod)) preflight.Workload {
+		return pod(t, name, "node", "1", "1Gi", func(p *corev1.Pod) {
+			p.Namespace, p.Labels, p.Status.Phase = namespace, map[string]string{"app": app}, corev1.PodRunning
+			if edit != nil {
+				edit(p)
+			}
+		})
 	}
-	pods := []preflight.Workload{of("ns", "b", "web"), of("ns", "a", "web"), of("ns", "c", "db"), of("other", "d", "web")}
+	pods := []preflight.Workload{
+		of("ns", "b", "web", nil), of("ns", "a", "web", nil), of("ns", "c", "db", nil), of("other", "d", "web", nil),
+	}
 	expect(t, []string{
 		"Failed: PodDisruptionBudgets ns/all, web: they select the same 2 Pods (a, b), and the API server answers evictions of a Pod with two budgets with an error (500)",
 	}, sayBriefly(preflight.CheckOverlap(budgets, pods)))
-	expect(t, []string{"Passed: no Pod has more than one PodDisruptionBudget"}, sayBriefly(preflight.CheckOverlap(budgets[:1], pods)))
+	expect(t, []string{"Passed: no Pod that a drain evicts has more than one PodDisruptionBudget"},
+		sayBriefly(preflight.CheckOverlap(budgets[:1], pods)))
+	for name, edit := range map[string]func(*corev1.Pod){
+		"of a DaemonSet": func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+		},
+		"static":        func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
+		"pending":       func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending },
+		"being deleted": func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) },
+	} {
+		found := preflight.CheckOverlap(budgets, []preflight.Workload{of("ns", "a", "web", edit)})
+		if found[0].Outcome != clustercheck.Passed {
+			t.Errorf("a Pod that is %s: %+v", name, found)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +25,7 @@ type Webhook struct {
 	Rules             []admissionregistrationv1.RuleWithOperations
 	NamespaceSelector *metav1.LabelSelector
 	ObjectSelector    *metav1.LabelSelector
-	// Conditional says that CEL match conditions may exempt requests; they are not evaluated.
+	// Conditional reports that CEL match conditions may exempt requests; they are not evaluated.
 	Conditional bool
 	// Service is where the webhook is called, empty for a URL.
 	Service types.NamespacedName
@@ -41,7 +42,7 @@ func (w Webhook) MustAnswer() bool {
 
 // Backend is what is behind the Service of a webhook.
 type Backend struct {
-	// Missing says that the Service does not exist.
+	// Missing reports that the Service does not exist.
 	Missing bool
 	// Ready is how many endpoints are ready, and Nodes on how many Nodes these are.
 	Ready, Nodes int
@@ -58,27 +59,68 @@ type request struct {
 const (
 	anyNamespace = "*"
 	systemSpace  = metav1.NamespaceSystem
+	leaseSpace   = corev1.NamespaceNodeLease
 )
 
-// requests are those of kubeadm, of Cluster API's control plane provider, of kubelets that join, and of
-// drains.
+// The operations of requests. Patches are updates.
+const (
+	creates = admissionregistrationv1.Create
+	updates = admissionregistrationv1.Update
+	deletes = admissionregistrationv1.Delete
+)
+
+// The API groups and a resource of requests.
+const (
+	signing      = "certificates.k8s.io"
+	requested    = "certificatesigningrequests"
+	coordination = "coordination.k8s.io"
+	rbac         = "rbac.authorization.k8s.io"
+	storage      = "storage.k8s.io"
+)
+
+// requests are those of kubeadm, of Cluster API and its control plane provider, of kubelets, of
+// drains, and of the controllers that start the drained Pods elsewhere.
 var requests = []request{
-	{"updates of Nodes", "", "v1", "nodes", "", "", admissionregistrationv1.Update},
-	{"new Nodes", "", "v1", "nodes", "", "", admissionregistrationv1.Create},
-	{"the status of Nodes", "", "v1", "nodes", "status", "", admissionregistrationv1.Update},
-	{"certificates of kubelets", "certificates.k8s.io", "v1", "certificatesigningrequests", "", "", admissionregistrationv1.Create},
-	{"heartbeats of Nodes", "coordination.k8s.io", "v1", "leases", "", "kube-node-lease", admissionregistrationv1.Update},
-	{"leader elections of the control plane", "coordination.k8s.io", "v1", "leases", "", systemSpace, admissionregistrationv1.Update},
-	{"the ConfigMaps of kubeadm, kube-proxy and CoreDNS", "", "v1", "configmaps", "", systemSpace, admissionregistrationv1.Update},
-	{"the DaemonSet of kube-proxy", "apps", "v1", "daemonsets", "", systemSpace, admissionregistrationv1.Update},
-	{"the Deployment of CoreDNS", "apps", "v1", "deployments", "", systemSpace, admissionregistrationv1.Update},
-	{"Pods of the system on new Nodes", "", "v1", "pods", "", systemSpace, admissionregistrationv1.Create},
-	{"evictions", "", "v1", "pods", "eviction", anyNamespace, admissionregistrationv1.Create},
+	{"updates of Nodes", "", "v1", "nodes", "", "", updates},
+	{"new Nodes", "", "v1", "nodes", "", "", creates},
+	{"deletions of Nodes", "", "v1", "nodes", "", "", deletes},
+	{"the status of Nodes", "", "v1", "nodes", "status", "", updates},
+	{"tokens of Nodes that join", "", "v1", "secrets", "", systemSpace, creates},
+	{"certificates of kubelets", signing, "v1", requested, "", "", creates},
+	{"approvals of certificates", signing, "v1", requested, "approval", "", updates},
+	{"signed certificates", signing, "v1", requested, "status", "", updates},
+	{"Leases of new Nodes", coordination, "v1", "leases", "", leaseSpace, creates},
+	{"heartbeats of Nodes", coordination, "v1", "leases", "", leaseSpace, updates},
+	{"leader elections of the control plane", coordination, "v1", "leases", "", systemSpace, updates},
+	{
+		"the ConfigMaps of kubeadm, kube-proxy and CoreDNS",
+		"", "v1", "configmaps", "", systemSpace, updates,
+	},
+	{"the DaemonSet of kube-proxy", "apps", "v1", "daemonsets", "", systemSpace, updates},
+	{"the Deployment of CoreDNS", "apps", "v1", "deployments", "", systemSpace, updates},
+	{"new Roles of kubeadm", rbac, "v1", "roles", "", systemSpace, creates},
+	{"Roles of kubeadm", rbac, "v1", "roles", "", systemSpace, updates},
+	{"new RoleBindings of kubeadm", rbac, "v1", "rolebindings", "", systemSpace, creates},
+	{"RoleBindings of kubeadm", rbac, "v1", "rolebindings", "", systemSpace, updates},
+	{"new ClusterRoles of kubeadm", rbac, "v1", "clusterroles", "", "", creates},
+	{"ClusterRoles of kubeadm and CoreDNS", rbac, "v1", "clusterroles", "", "", updates},
+	{"new ClusterRoleBindings of kubeadm", rbac, "v1", "clusterrolebindings", "", "", creates},
+	{"ClusterRoleBindings of kubeadm", rbac, "v1", "clusterrolebindings", "", "", updates},
+	{"Pods of the system on new Nodes", "", "v1", "pods", "", systemSpace, creates},
+	{"evictions", "", "v1", "pods", "eviction", anyNamespace, creates},
+	{"deletions of evicted Pods", "", "v1", "pods", "", anyNamespace, deletes},
+	{"the status of Pods", "", "v1", "pods", "status", anyNamespace, updates},
+	{"Pods that replace evicted ones", "", "v1", "pods", "", anyNamespace, creates},
+	{"bindings of Pods to Nodes", "", "v1", "pods", "binding", anyNamespace, creates},
+	{"tokens that Pods mount", "", "v1", "serviceaccounts", "token", anyNamespace, creates},
+	{"attachments of volumes", storage, "v1", "volumeattachments", "", "", creates},
+	{"detachments of volumes", storage, "v1", "volumeattachments", "", "", deletes},
+	{"the status of volume attachments", storage, "v1", "volumeattachments", "status", "", updates},
 }
 
 // ownPods is the request that brings back a webhook's own Pods.
 func ownPods(w Webhook) request {
-	return request{"its own Pods", "", "v1", "pods", "", w.Service.Namespace, admissionregistrationv1.Create}
+	return request{"its own Pods", "", "v1", "pods", "", w.Service.Namespace, creates}
 }
 
 // matches reports whether a webhook may be called for a request. Selectors of objects and match
@@ -99,15 +141,16 @@ func (w Webhook) matches(r request, spaces map[string]labels.Set) bool {
 	return err != nil || selector.Matches(known)
 }
 
-// ruleMatches is the rule of the API server's predicates. Under the policy Equivalent another version
-// of the resource matches, too.
+// ruleMatches is the rule of the API server's predicates. Under the policy Equivalent another
+// version of the resource matches, too.
 func ruleMatches(rule admissionregistrationv1.RuleWithOperations, r request, exact bool) bool {
 	has := func(items []string, item string) bool {
 		return slices.Contains(items, "*") || slices.Contains(items, item)
 	}
 	operation := slices.Contains(rule.Operations, admissionregistrationv1.OperationAll) ||
 		slices.Contains(rule.Operations, r.operation)
-	return operation && inScope(rule.Scope, r) && has(rule.APIGroups, r.group) && (!exact || has(rule.APIVersions, r.version)) &&
+	return operation && inScope(rule.Scope, r) && has(rule.APIGroups, r.group) &&
+		(!exact || has(rule.APIVersions, r.version)) &&
 		slices.ContainsFunc(rule.Resources, func(s string) bool {
 			resource, sub, _ := strings.Cut(s, "/")
 			return (resource == "*" || resource == r.resource) && (sub == "*" || sub == r.subresource)
@@ -126,7 +169,9 @@ func (w Webhook) needed(spaces map[string]labels.Set) []request {
 	if !w.MustAnswer() {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(requests), func(r request) bool { return !w.matches(r, spaces) })
+	return slices.DeleteFunc(slices.Clone(requests), func(r request) bool {
+		return !w.matches(r, spaces)
+	})
 }
 
 // Needed reports whether an upgrade makes requests that a webhook may refuse.
@@ -134,7 +179,9 @@ func (w Webhook) Needed(spaces map[string]labels.Set) bool { return len(w.needed
 
 // CheckBackends finds webhooks that an upgrade needs and that do not answer, or not while a Node is
 // drained. A backend that is missing in backends was not read.
-func CheckBackends(webhooks []Webhook, backends map[types.NamespacedName]Backend, spaces map[string]labels.Set) []clustercheck.Finding {
+func CheckBackends(
+	webhooks []Webhook, backends map[types.NamespacedName]Backend, spaces map[string]labels.Set,
+) []clustercheck.Finding {
 	r := report{id: WebhookBackends}
 	checked := 0
 	for _, w := range webhooks {
@@ -145,28 +192,41 @@ func CheckBackends(webhooks []Webhook, backends map[types.NamespacedName]Backend
 		checked++
 		checkBackend(&r, w, backends, needed, w.matches(ownPods(w), spaces))
 	}
-	return r.finish("%s that an upgrade calls checked: each can answer while one Node is drained", text.Count(checked, "webhook"))
+	return r.finish("%s that an upgrade calls checked: each can answer while one Node is drained",
+		text.Count(checked, "webhook"))
 }
 
-func checkBackend(r *report, w Webhook, backends map[types.NamespacedName]Backend, needed []request, own bool) {
+// checkBackend judges the backend of one webhook. own reports whether it must admit its own Pods.
+func checkBackend(
+	r *report, w Webhook, backends map[types.NamespacedName]Backend, needed []request, own bool,
+) {
 	service := named("Service", w.Service.Namespace, w.Service.Name)
-	refused := "its failurePolicy is Fail, so the API server then refuses " + describe(needed) + w.doubt()
+	refused := "its failurePolicy is Fail, so the API server then refuses " +
+		describe(needed) + w.doubt()
 	b, known := backends[w.Service]
 	switch {
 	case w.Service.Name == "":
-		r.warn(w.subject(), "make sure that it answers during the whole upgrade, or set failurePolicy Ignore",
+		r.warn(w.subject(),
+			"make sure that it answers during the whole upgrade, or set failurePolicy Ignore",
 			"it is called by a URL, which is not checked; %s", refused)
 	case !known:
-		r.add(clustercheck.NotChecked, w.subject(), "", "the endpoints of %s could not be read", service)
+		r.add(clustercheck.NotChecked, w.subject(), "", "the endpoints of %s could not be read",
+			service)
 	case b.Missing:
-		r.fail(w.subject(), "install the webhook's program again, or delete the configuration",
+		r.fail(w.subject(),
+			"install the webhook's program again, or delete the configuration",
 			"%s does not exist; %s", service, refused)
 	case b.Ready == 0:
-		r.fail(w.subject(), "look at the Pods behind this Service: `kubectl get endpointslices -n "+w.Service.Namespace+"`",
+		r.fail(w.subject(),
+			"look at the Pods behind this Service: `kubectl get endpointslices -n "+
+				w.Service.Namespace+"`",
 			"no endpoint of %s is ready; %s", service, refused)
 	case b.Nodes == 1 && own:
-		r.fail(w.subject(), "run replicas on two Nodes, and exempt namespace "+w.Service.Namespace+" in namespaceSelector",
-			"%s has %s, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back; %s",
+		r.fail(w.subject(),
+			"run replicas on two Nodes, and exempt namespace "+w.Service.Namespace+
+				" in namespaceSelector",
+			"%s has %s, on one Node, and it must admit its own Pods: "+
+				"when this Node is drained, nothing brings it back; %s",
 			service, text.Count(b.Ready, "endpoint"), refused)
 	case b.Nodes == 1:
 		r.warn(w.subject(), "run replicas on two Nodes, with a PodDisruptionBudget",
@@ -175,10 +235,12 @@ func checkBackend(r *report, w Webhook, backends map[types.NamespacedName]Backen
 	}
 }
 
-// doubt says why a webhook may leave some requests alone after all.
+// doubt is why a webhook may exempt some of the requests; empty if it exempts none.
 func (w Webhook) doubt() string {
-	if w.Conditional || w.ObjectSelector != nil && len(w.ObjectSelector.MatchLabels)+len(w.ObjectSelector.MatchExpressions) > 0 {
-		return " (as far as its objectSelector and matchConditions select them, which is not evaluated)"
+	s := w.ObjectSelector
+	if w.Conditional || s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+		return " (as far as its objectSelector and matchConditions select them, " +
+			"which is not evaluated)"
 	}
 	return ""
 }
@@ -195,23 +257,27 @@ func describe(requests []request) string {
 // shown is how many items a message names.
 const shown = 3
 
-// CheckScope finds webhooks that must answer for objects in kube-system or for Nodes.
+// CheckScope finds webhooks that must answer for cluster-scoped objects or for those in kube-system
+// and kube-node-lease.
 func CheckScope(webhooks []Webhook, spaces map[string]labels.Set) []clustercheck.Finding {
 	r := report{id: WebhookScope}
 	for _, w := range webhooks {
-		system := slices.DeleteFunc(w.needed(spaces), func(q request) bool { return q.namespace == anyNamespace })
+		system := slices.DeleteFunc(w.needed(spaces), func(q request) bool {
+			return q.namespace == anyNamespace
+		})
 		if len(system) == 0 {
 			continue
 		}
-		fix := fmt.Sprintf("exempt it: namespaceSelector {matchExpressions: [{key: %s, operator: NotIn, values: [%s]}]}",
-			corev1NameLabel, systemSpace)
+		fix := fmt.Sprintf("exempt it: namespaceSelector {matchExpressions: "+
+			"[{key: %s, operator: NotIn, values: [%s]}]}",
+			corev1.LabelMetadataName, systemSpace)
 		if !slices.ContainsFunc(system, func(q request) bool { return q.namespace != "" }) {
 			fix = "take these resources out of its rules, or set failurePolicy Ignore"
 		}
-		r.warn(w.subject(), fix, "failurePolicy Fail: the cluster cannot repair itself while it does not answer, because it must admit %s%s",
+		r.warn(w.subject(), fix,
+			"failurePolicy Fail: the cluster cannot repair itself while it does not answer, "+
+				"because it must admit %s%s",
 			describe(system), w.doubt())
 	}
-	return r.finish("no webhook with failurePolicy Fail must admit Nodes or objects of %s", systemSpace)
+	return r.finish("no webhook with failurePolicy Fail must admit system objects in an upgrade")
 }
-
-const corev1NameLabel = "kubernetes.io/metadata.name"

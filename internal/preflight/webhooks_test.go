@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/preflight"
 )
 
@@ -46,6 +47,7 @@ const subject = "ValidatingWebhookConfiguration c, webhook w: "
 
 func TestCheckBackends(t *testing.T) {
 	t.Parallel()
+	const podsOf = "Pods of the system on new Nodes, Pods that replace evicted ones"
 	const refuses = "; its failurePolicy is Fail, so the API server then refuses "
 	all := func(w *preflight.Webhook) {
 		w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor("*", "*/*", "*")}
@@ -56,27 +58,35 @@ func TestCheckBackends(t *testing.T) {
 		want    string
 	}{
 		"on two Nodes": {hook(nil), preflight.Backend{Ready: 2, Nodes: 2}, "Passed: 1 webhook that an upgrade calls checked: each can answer while one Node is drained"},
-		"missing":      {hook(nil), preflight.Backend{Missing: true}, "Failed: " + subject + "Service ops/hook does not exist" + refuses + "Pods of the system on new Nodes"},
-		"not ready":    {hook(nil), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses + "Pods of the system on new Nodes"},
+		"missing":      {hook(nil), preflight.Backend{Missing: true}, "Failed: " + subject + "Service ops/hook does not exist" + refuses + podsOf},
+		"not ready":    {hook(nil), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses + podsOf},
 		"brings itself back": {hook(nil), preflight.Backend{Ready: 1, Nodes: 1}, "Failed: " + subject +
-			"Service ops/hook has 1 endpoint, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses + "Pods of the system on new Nodes"},
+			"Service ops/hook has 1 endpoint, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses + podsOf},
 		"two on one Node": {hook(func(w *preflight.Webhook) { w.NamespaceSelector = except("ops") }), preflight.Backend{Ready: 2, Nodes: 1},
-			"Warned: " + subject + "Service ops/hook has 2 endpoints, on one Node, and nothing answers while it is drained" + refuses + "Pods of the system on new Nodes"},
+			"Warned: " + subject + "Service ops/hook has 2 endpoints, on one Node, and nothing answers while it is drained" + refuses + podsOf},
 		"a URL": {hook(func(w *preflight.Webhook) { w.Service = types.NamespacedName{} }), preflight.Backend{},
-			"Warned: " + subject + "it is called by a URL, which is not checked" + refuses + "Pods of the system on new Nodes"},
+			"Warned: " + subject + "it is called by a URL, which is not checked" + refuses + podsOf},
 		"everything": {hook(all), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses +
-			"updates of Nodes, new Nodes, the status of Nodes, and 8 more"},
+			"updates of Nodes, new Nodes, deletions of Nodes, and 29 more"},
 		"evictions": {hook(func(w *preflight.Webhook) {
 			w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor("", "pods/eviction", admissionregistrationv1.Create)}
 		}), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses + "evictions"},
 		"with an objectSelector": {hook(func(w *preflight.Webhook) {
 			w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		}), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses +
-			"Pods of the system on new Nodes (as far as its objectSelector and matchConditions select them, which is not evaluated)"},
+			podsOf + " (as far as its objectSelector and matchConditions select them, which is not evaluated)"},
 		"Ignore": {hook(func(w *preflight.Webhook) { w.FailurePolicy = new(admissionregistrationv1.Ignore) }), preflight.Backend{},
 			"Passed: 0 webhooks that an upgrade calls checked: each can answer while one Node is drained"},
-		"nothing that an upgrade does": {hook(func(w *preflight.Webhook) { w.NamespaceSelector = except("kube-system") }), preflight.Backend{},
-			"Passed: 0 webhooks that an upgrade calls checked: each can answer while one Node is drained"},
+		"Pods outside of the system": {
+			hook(func(w *preflight.Webhook) { w.NamespaceSelector = except("kube-system") }), preflight.Backend{},
+			"Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses + "Pods that replace evicted ones",
+		},
+		"nothing that an upgrade does": {
+			hook(func(w *preflight.Webhook) {
+				w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor("", "services", "*")}
+			}), preflight.Backend{},
+			"Passed: 0 webhooks that an upgrade calls checked: each can answer while one Node is drained",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +112,7 @@ func TestCheckScope(t *testing.T) {
 			w.Rules[0].Scope = new(s)
 		}
 	}
-	const passed = "Passed: no webhook with failurePolicy Fail must admit Nodes or objects of kube-system"
+	const passed = "Passed: no webhook with failurePolicy Fail must admit system objects in an upgrade"
 	found := func(what string) string {
 		return "Warned: " + subject + "failurePolicy Fail: the cluster cannot repair itself while it does not answer, because it must admit " + what
 	}
@@ -113,19 +123,19 @@ func TestCheckScope(t *testing.T) {
 		"Pods":              {nil, found("Pods of the system on new Nodes")},
 		"exempt":            {func(w *preflight.Webhook) { w.NamespaceSelector = except("kube-system") }, passed},
 		"evictions":         {rule("", "pods/eviction", "*"), passed},
-		"Leases":            {rule("coordination.k8s.io", "leases", "*"), found("heartbeats of Nodes, leader elections of the control plane")},
+		"Leases":            {rule("coordination.k8s.io", "leases", "*"), found("Leases of new Nodes, heartbeats of Nodes, leader elections of the control plane")},
 		"another operation": {rule("", "configmaps", admissionregistrationv1.Delete), passed},
 		"another group":     {rule("example.com", "pods", "*"), passed},
-		"cluster scope":     {scoped(admissionregistrationv1.ClusterScope), found("updates of Nodes, new Nodes")},
+		"cluster scope":     {scoped(admissionregistrationv1.ClusterScope), found("updates of Nodes, new Nodes, deletions of Nodes")},
 		"namespaced scope":  {scoped(admissionregistrationv1.NamespacedScope), found("Pods of the system on new Nodes")},
 		"a subresource":     {rule("", "nodes/status", "*"), found("the status of Nodes")},
-		"all subresources":  {rule("", "nodes/*", "*"), found("updates of Nodes, new Nodes, the status of Nodes")},
+		"all subresources":  {rule("", "nodes/*", "*"), found("updates of Nodes, new Nodes, deletions of Nodes, and 1 more")},
 		"an old version":    {func(w *preflight.Webhook) { w.Rules[0].APIVersions = []string{"v1beta1"} }, found("Pods of the system on new Nodes")},
 		"an old version, exactly": {func(w *preflight.Webhook) {
 			w.Rules[0].APIVersions = []string{"v1beta1"}
 			w.MatchPolicy = new(admissionregistrationv1.Exact)
 		}, passed},
-		"a selector without sense": {func(w *preflight.Webhook) {
+		"an invalid selector": {func(w *preflight.Webhook) {
 			w.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}}}
 		}, found("Pods of the system on new Nodes")},
 	}
@@ -133,6 +143,56 @@ func TestCheckScope(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			expect(t, []string{tt.want}, sayBriefly(preflight.CheckScope([]preflight.Webhook{hook(tt.edit)}, spaces)))
+		})
+	}
+}
+
+// TestRequests holds which requests of an upgrade a webhook can refuse, each by a webhook for it alone.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	const create, update = admissionregistrationv1.Create, admissionregistrationv1.Update
+	const rbac = "rbac.authorization.k8s.io"
+	tests := map[string]struct {
+		group, resource string
+		operation       admissionregistrationv1.OperationType
+		// system reports that the request is about a system object.
+		system bool
+	}{
+		"deletions of Nodes":                 {"", "nodes", admissionregistrationv1.Delete, true},
+		"tokens of Nodes that join":          {"", "secrets", create, true},
+		"approvals of certificates":          {"certificates.k8s.io", "certificatesigningrequests/approval", update, true},
+		"signed certificates":                {"certificates.k8s.io", "certificatesigningrequests/status", update, true},
+		"Leases of new Nodes":                {"coordination.k8s.io", "leases", create, true},
+		"new Roles of kubeadm":               {rbac, "roles", create, true},
+		"Roles of kubeadm":                   {rbac, "roles", update, true},
+		"new RoleBindings of kubeadm":        {rbac, "rolebindings", create, true},
+		"RoleBindings of kubeadm":            {rbac, "rolebindings", update, true},
+		"new ClusterRoles of kubeadm":        {rbac, "clusterroles", create, true},
+		"ClusterRoles of kubeadm":            {rbac, "clusterroles", update, true},
+		"new ClusterRoleBindings of kubeadm": {rbac, "clusterrolebindings", create, true},
+		"ClusterRoleBindings of kubeadm":     {rbac, "clusterrolebindings", update, true},
+		"deletions of evicted Pods":          {"", "pods", admissionregistrationv1.Delete, false},
+		"the status of Pods":                 {"", "pods/status", update, false},
+		"bindings of Pods to Nodes":          {"", "pods/binding", create, false},
+		"tokens that Pods mount":             {"", "serviceaccounts/token", create, false},
+		"attachments of volumes":             {"storage.k8s.io", "volumeattachments", create, true},
+		"detachments of volumes":             {"storage.k8s.io", "volumeattachments", admissionregistrationv1.Delete, true},
+		"the status of volume attachments":   {"storage.k8s.io", "volumeattachments/status", update, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			webhooks := []preflight.Webhook{hook(func(w *preflight.Webhook) {
+				w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor(tt.group, tt.resource, tt.operation)}
+			})}
+			backends := map[types.NamespacedName]preflight.Backend{{Namespace: "ops", Name: "hook"}: {Missing: true}}
+			f := preflight.CheckBackends(webhooks, backends, spaces)[0]
+			if f.Outcome != clustercheck.Failed || !strings.Contains(f.Message, "then refuses "+name) {
+				t.Errorf("got %+v", f)
+			}
+			if got := preflight.CheckScope(webhooks, spaces)[0].Outcome == clustercheck.Warned; got != tt.system {
+				t.Errorf("about a system object: %t, want %t", got, tt.system)
+			}
 		})
 	}
 }

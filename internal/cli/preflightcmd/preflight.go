@@ -21,35 +21,37 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-const long = `Preflight looks for what would stop or harm an upgrade of a workload cluster, before it begins. It changes nothing.
+const long = `Preflight looks for what would stop or harm an upgrade of a workload cluster, before it
+begins. It changes nothing.
 
-Exit codes: 0 no check failed, and all were made; 1 a check failed or could not be made, or a usage or input error.
-Warnings do not count.
+Exit codes: 0 no check failed, and all were made; 1 a check failed or could not be made, or a usage
+or input error. Warnings do not count.
 
 It connects with the Secret CLUSTER-kubeconfig of the management cluster, and makes these checks:
 
   APIDiscovery            the API server runs the control plane's version and serves every API group
   APIServerReady          /readyz of the API server passes
-  EtcdHealthy             etcd is healthy, as the API server, its Pods and the control plane object report it
-  Nodes                   every Machine has a Node that is Ready, without pressure, at the Machine's version
-  VersionSkew             kubelets may stay beside the control plane while it moves to its next minor
+  EtcdHealthy             etcd is healthy: the API server, its Pods, the control plane object
+  Nodes                   every Machine has a Node: Ready, without pressure, at its version
+  VersionSkew             kubelets may stay beside the next minor of the control plane
   RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
-  RemovedAPIsManaged      no manager wrote an object through an API that the upgrade removes (managedFields)
-  RemovedAPIsInManifests  with -f: no object in these files uses an API that the target does not serve
+  RemovedAPIsManaged      managedFields name no API that the upgrade removes
+  RemovedAPIsInManifests  with -f: no object uses an API that the target does not serve
   StoredVersions          CustomResourceDefinitions store objects in versions that they serve
-  WebhookBackends         webhooks with failurePolicy Fail that an upgrade calls can answer while a Node is drained
-  WebhookScope            these webhooks exempt Nodes and objects of kube-system
+  WebhookBackends         webhooks with failurePolicy Fail can answer while a Node is drained
+  WebhookScope            these webhooks exempt system objects
   BudgetsCanBeSatisfied   no PodDisruptionBudget forbids every eviction
-  BudgetsOverlap          no Pod has two PodDisruptionBudgets
+  BudgetsOverlap          no Pod that a drain evicts has two PodDisruptionBudgets
   Certificates            certificates of the cluster and of its webhooks do not expire soon
-  RoomForDrains           the Pods of a worker Node fit on the others (an estimate by requests, taints and affinity)
+  RoomForDrains           the Pods of a worker Node fit on the others (an estimate)
 
-A check that could not read something is reported as not checked, with the reason. --skip omits a check, and the verdict
-names it.
+A check that could not read something is reported as not checked, with the reason. --skip omits a
+check, and the verdict names it.
 
-With -o json or -o yaml standard output holds one document, {namespace, cluster, from, to, verdict, worst, findings:
-[{id, outcome, subject, message, fix}]}; outcome is Passed, Warned, NotChecked or Failed. If the Cluster cannot be read
-it is {error: {rule, item, version, message}}. With -o html it is a page for a change ticket.`
+With -o json or -o yaml standard output is one document, {namespace, cluster, from, to, verdict,
+worst, findings: [{id, outcome, subject, message, fix}]}; outcome is Passed, Warned, NotChecked or
+Failed. If the Cluster cannot be read it is {error: {rule, item, version, message}}. With -o html it
+is a page for a change ticket.`
 
 const example = `  # What would stop an upgrade by three minors?
   windlass preflight my-cluster -n my-namespace --to v1.36.1
@@ -101,9 +103,11 @@ func New() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.to, "to", "", "`VERSION` that the upgrade goes to, such as v1.36.1")
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long each check may take")
-	flags.IntVar(&o.certificateDays, "certificate-days", defaultCertificateDays, "fail if a certificate has fewer than `N` days left")
+	flags.IntVar(&o.certificateDays, "certificate-days", defaultCertificateDays,
+		"fail if a certificate has fewer than `N` days left")
 	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days")
-	flags.StringArrayVar(&o.skip, "skip", nil, "`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
+	flags.StringArrayVar(&o.skip, "skip", nil,
+		"`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
 	cli.CompleteValues(cmd, "skip", cli.NamesOf(preflight.IDs())...)
 	cli.AddFilesFlag(cmd, &o.files)
 	cli.AddFormatFlag(cmd, &o.output, "the findings", view.PreflightFormats())
@@ -111,14 +115,16 @@ func New() *cobra.Command {
 	return cmd
 }
 
-// validate returns the format of the report and the target; with an error about the format it is the table.
+// validate returns the format of the report and the target; with an error about the format it is
+// the table.
 func (o *options) validate() (view.Format, version.Version, error) {
 	format, err := view.ParseFormat(o.output, view.PreflightFormats())
 	if err != nil {
 		return view.Table, version.Version{}, cli.WrapInput("--output", err)
 	}
 	if o.to == "" {
-		return format, version.Version{}, cli.InputErrorf("--to", "it is missing. Fix: name the version that the upgrade goes to")
+		return format, version.Version{}, cli.InputErrorf("--to",
+			"it is missing. Fix: name the version that the upgrade goes to")
 	}
 	to, err := version.Parse(o.to)
 	switch {
@@ -131,13 +137,16 @@ func (o *options) validate() (view.Format, version.Version, error) {
 	}
 	for _, id := range o.skip {
 		if !slices.Contains(cli.NamesOf(preflight.IDs()), id) {
-			return format, to, cli.InputErrorf("--skip", "there is no check %q: choose one of %q", id, preflight.IDs())
+			return format, to, cli.InputErrorf("--skip", "there is no check %q: choose one of %q",
+				id, preflight.IDs())
 		}
 	}
 	return format, to, nil
 }
 
-func (o *options) run(cmd *cobra.Command, format view.Format, to version.Version, name string) error {
+func (o *options) run(
+	cmd *cobra.Command, format view.Format, to version.Version, name string,
+) error {
 	ctx := cmd.Context()
 	manifests, err := readManifests(o.files, cmd.InOrStdin())
 	if err != nil {
@@ -157,10 +166,13 @@ func (o *options) run(cmd *cobra.Command, format view.Format, to version.Version
 	if err != nil {
 		return err
 	}
-	findings = slices.DeleteFunc(findings, func(f clustercheck.Finding) bool { return slices.Contains(o.skip, string(f.ID)) })
+	findings = slices.DeleteFunc(findings, func(f clustercheck.Finding) bool {
+		return slices.Contains(o.skip, string(f.ID))
+	})
 	report := view.Preflight{
 		Namespace: namespace, Cluster: name, From: inputs.Upgrade.From, To: to,
-		Verdict: preflight.Verdict(inputs.Upgrade, findings, o.skip), Worst: clustercheck.Worst(findings), Findings: findings,
+		Verdict: preflight.Verdict(inputs.Upgrade, findings, o.skip),
+		Worst:   clustercheck.Worst(findings), Findings: findings,
 	}
 	if err := view.WritePreflight(cmd.OutOrStdout(), format, cli.NewScreen(cmd), report); err != nil {
 		return err
@@ -172,7 +184,9 @@ func (o *options) run(cmd *cobra.Command, format view.Format, to version.Version
 }
 
 // prepare reads the management cluster.
-func (o *options) prepare(ctx context.Context, m management.Cluster, key types.NamespacedName, to version.Version) (probe.PreflightOptions, error) {
+func (o *options) prepare(
+	ctx context.Context, m management.Cluster, key types.NamespacedName, to version.Version,
+) (probe.PreflightOptions, error) {
 	none := probe.PreflightOptions{}
 	objects, err := m.AllObjects(ctx, key)
 	if err != nil {
@@ -184,7 +198,8 @@ func (o *options) prepare(ctx context.Context, m management.Cluster, key types.N
 	}
 	remote, err := workload.New(live, time.Now).Clientset(ctx, key)
 	if err != nil {
-		return none, fmt.Errorf("%w. Fix: wait until the control plane is initialized, and check your right to read this Secret", err)
+		return none, fmt.Errorf("%w. Fix: wait until the control plane is initialized, "+
+			"and check your right to read this Secret", err)
 	}
 	asked, etcd := fromControlPlane(objects)
 	from, err := startOf(asked, remote)
@@ -192,7 +207,8 @@ func (o *options) prepare(ctx context.Context, m management.Cluster, key types.N
 		return none, err
 	}
 	if version.Compare(to, from) == version.Less {
-		return none, cli.InputErrorf("--to", "%s is older than %s, which the control plane runs", to, from)
+		return none, cli.InputErrorf("--to", "%s is older than %s, which the control plane runs",
+			to, from)
 	}
 	stored, unread := storedCertificates(ctx, m, key)
 	facts := workload.NewFacts(live, time.Now)

@@ -35,13 +35,15 @@ func readManifests(files []string, stdin io.Reader) ([]preflight.Manifest, error
 	}
 	found := make([]preflight.Manifest, 0, len(objects))
 	for _, o := range objects {
-		found = append(found, preflight.Manifest{Kind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()})
+		found = append(found, preflight.Manifest{
+			Kind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
+		})
 	}
 	return found, nil
 }
 
-// fromControlPlane returns the version that the control plane object asks for, zero if none is known, and what it reports
-// to be wrong with etcd.
+// fromControlPlane returns the version of the control plane object's spec, zero if none is known,
+// and what it reports to be wrong with etcd.
 func fromControlPlane(objects snapshot.Objects) (asked version.Version, etcd string) {
 	if objects.ControlPlane == nil {
 		return version.Version{}, ""
@@ -68,22 +70,30 @@ func startOf(asked version.Version, remote kubernetes.Interface) (version.Versio
 	return runs, nil
 }
 
-func requested(facts *workload.Facts, key types.NamespacedName) func(context.Context) ([]gate.API, error) {
+func requested(
+	facts *workload.Facts, key types.NamespacedName,
+) func(context.Context) ([]gate.API, error) {
 	return func(ctx context.Context) ([]gate.API, error) { return facts.DeprecatedAPIs(ctx, key) }
 }
 
 // purposes are the Secrets with certificates that Cluster API's providers create for a Cluster.
-var purposes = []secret.Purpose{secret.ClusterCA, secret.EtcdCA, secret.FrontProxyCA, secret.APIServerEtcdClient}
+var purposes = []secret.Purpose{
+	secret.ClusterCA, secret.EtcdCA, secret.FrontProxyCA, secret.APIServerEtcdClient,
+}
 
-// storedCertificates returns those of the Cluster's Secrets that exist, and why others could not be read.
-func storedCertificates(ctx context.Context, m management.Cluster, key types.NamespacedName) (found []workload.Certificate, unread string) {
+// storedCertificates returns those of the Cluster's Secrets that exist, and why others could not be
+// read.
+func storedCertificates(
+	ctx context.Context, m management.Cluster, key types.NamespacedName,
+) (found []workload.Certificate, unread string) {
 	for _, purpose := range purposes {
 		name := types.NamespacedName{Namespace: key.Namespace, Name: secret.Name(key.Name, purpose)}
 		object := &corev1.Secret{}
 		err := m.Object(ctx, "Secret", name, object)
 		switch {
 		case err == nil:
-			found = append(found, workload.ParseBundle("Secret "+name.Name, object.Data[secret.TLSCrtDataName])...)
+			bundle := object.Data[secret.TLSCrtDataName]
+			found = append(found, workload.ParseBundle("Secret "+name.Name, bundle)...)
 		case management.IgnoreMissing(err) != nil:
 			unread = err.Error()
 		}
@@ -91,8 +101,8 @@ func storedCertificates(ctx context.Context, m management.Cluster, key types.Nam
 	return found, unread
 }
 
-// poolsOf returns the worker Nodes of each MachineDeployment, sorted. Machines of no MachineDeployment are a pool of their
-// own without surge.
+// poolsOf returns the worker Nodes of each MachineDeployment, sorted. Machines of no
+// MachineDeployment are a pool of their own without surge.
 func poolsOf(objects snapshot.Objects) []preflight.Pool {
 	surge := map[string]bool{}
 	for _, md := range objects.MachineDeployments {
@@ -118,11 +128,14 @@ func poolsOf(objects snapshot.Objects) []preflight.Pool {
 		slices.Sort(p.Nodes)
 		sorted = append(sorted, *p)
 	}
-	slices.SortFunc(sorted, func(a, b preflight.Pool) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(sorted, func(a, b preflight.Pool) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return sorted
 }
 
-// surges reports whether a rollout adds a machine before it removes one. The default of maxSurge is 1.
+// surges reports whether a rollout adds a machine before it removes one. The default of maxSurge is
+// 1.
 func surges(md *clusterv1.MachineDeployment) bool {
 	strategy := md.Spec.Rollout.Strategy
 	if strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType {
@@ -135,6 +148,7 @@ func surges(md *clusterv1.MachineDeployment) bool {
 	if md.Spec.Replicas != nil {
 		replicas = *md.Spec.Replicas
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(strategy.RollingUpdate.MaxSurge, int(replicas), true)
+	most := strategy.RollingUpdate.MaxSurge
+	n, err := intstr.GetScaledValueFromIntOrPercent(most, int(replicas), true)
 	return err == nil && n > 0
 }

@@ -30,7 +30,7 @@ const (
 	app = "app.kubernetes.io/name"
 	// nobody is a user that every image can run as.
 	nobody = 65534
-	// maxReasonBytes bounds what a Pod says of itself.
+	// maxReasonBytes bounds the reason that a Pod reports.
 	maxReasonBytes = 200
 )
 
@@ -131,7 +131,8 @@ func (p *prober) runJob(ctx context.Context, name string, arguments []string, to
 	})
 }
 
-// poll asks until done, and says after the time of ctx what keeps the Pods of an app.
+// poll calls done until it returns true. After the time of ctx, the error is why the Pods of an app
+// do not run.
 func (p *prober) poll(ctx context.Context, name, problem string, done func(context.Context) (bool, error)) error {
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, done)
 	if err == nil || !wait.Interrupted(err) {
@@ -146,7 +147,7 @@ func (p *prober) poll(ctx context.Context, name, problem string, done func(conte
 	return fmt.Errorf("%s within %s: %s", problem, p.Timeout, whyNot(pods.Items))
 }
 
-// whyNot says what keeps Pods from running.
+// whyNot returns why Pods do not run.
 func whyNot(pods []corev1.Pod) string {
 	if len(pods) == 0 {
 		return "it has no Pods"

@@ -19,10 +19,12 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// PreflightOptions say what is checked before an upgrade. Remote, Requested, Upgrade, Timeout and Now are required.
+// PreflightOptions are the inputs of a preflight. Remote, Requested, Upgrade, Timeout and Now are
+// required.
 type PreflightOptions struct {
 	Remote Remote
-	// Requested returns the APIs that the API server has seen requests for and that a later minor removes.
+	// Requested returns the APIs that the API server has seen requests for and that a later minor
+	// removes.
 	Requested func(context.Context) ([]gate.API, error)
 	Upgrade   preflight.Upgrade
 	// Version is what the control plane object asks for; zero if it is not known.
@@ -37,7 +39,8 @@ type PreflightOptions struct {
 	StoredUnread string
 	// Manifests are given objects, and nil if none were given.
 	Manifests []preflight.Manifest
-	// Timeout bounds each check, and CertificateDays is how many whole days certificates must have left.
+	// Timeout bounds each check, and CertificateDays is how many whole days certificates must have
+	// left.
 	Timeout         time.Duration
 	CertificateDays int
 	Now             time.Time
@@ -50,8 +53,8 @@ type scout struct {
 	o PreflightOptions
 }
 
-// Preflight makes the checks of package preflight, one after another. It changes nothing in the cluster. What cannot be
-// read is NotChecked. The error is that of ctx.
+// Preflight makes the checks of package preflight, one after another. It changes nothing in the
+// cluster. A check is NotChecked if it cannot read its objects. The error is that of ctx.
 func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding, error) {
 	s := scout{&prober{Options: Options{
 		Remote: o.Remote, Version: o.Version, Machines: o.Machines,
@@ -59,19 +62,27 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	}}, o}
 	nodes, unread := s.readNodes(ctx)
 	if unread != nil && !isAnswer(unread) {
-		s.findings = clustercheck.Unreachable(fmt.Sprint(unread), preflight.IDs()[1:]...)
+		// Manifests are judged without the API server.
+		others := slices.DeleteFunc(preflight.IDs()[1:], func(id clustercheck.ID) bool {
+			return id == preflight.RemovedAPIsInManifests
+		})
+		s.findings = clustercheck.Unreachable(fmt.Sprint(unread), others...)
 		s.manifests()
 		return s.findings, context.Cause(ctx)
 	}
 	s.tryAPI(ctx, nodes, clustercheck.APIDiscovery, s.discover)
 	ready, unready := s.readReady(ctx)
-	s.judge(preflight.APIServerReady, unready, func() []clustercheck.Finding { return preflight.CheckReady(ready) })
+	s.judge(preflight.APIServerReady, unready, func() []clustercheck.Finding {
+		return preflight.CheckReady(ready)
+	})
 	pods, unlisted := s.readPods(ctx)
 	s.etcd(ready, unready, pods.etcd, unlisted)
 	s.judge(clustercheck.Nodes, unread, func() []clustercheck.Finding {
 		return []clustercheck.Finding{clustercheck.CheckNodes(nodes, o.Machines)}
 	})
-	s.judge(preflight.VersionSkew, unread, func() []clustercheck.Finding { return preflight.CheckSkew(o.Upgrade, nodes) })
+	s.judge(preflight.VersionSkew, unread, func() []clustercheck.Finding {
+		return preflight.CheckSkew(o.Upgrade, nodes)
+	})
 	s.removedAPIs(ctx)
 	bundles := s.webhooks(ctx)
 	s.budgets(ctx, pods.all, unlisted)
@@ -104,8 +115,10 @@ func (s scout) judge(id clustercheck.ID, unread error, check func() []clusterche
 	}
 }
 
-// within bounds the reading of one check, and says in its error what was read.
-func (s scout) within(ctx context.Context, what string, read func(context.Context) error) error {
+// within bounds the reading of one check. Its error names what was read.
+func (s scout) within(
+	ctx context.Context, what string, read func(context.Context) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	if err := read(ctx); err != nil {
@@ -117,7 +130,8 @@ func (s scout) within(ctx context.Context, what string, read func(context.Contex
 // readReady asks the API server for its own checks. It answers 500 if one of them fails.
 func (s scout) readReady(ctx context.Context) (ready preflight.Ready, err error) {
 	err = s.within(ctx, "/readyz", func(ctx context.Context) error {
-		answer, err := s.Remote.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx)
+		request := s.Remote.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "")
+		answer, err := request.DoRaw(ctx)
 		if ready = preflight.ParseReady(string(answer)); len(ready) > 0 {
 			return nil
 		}
@@ -145,7 +159,9 @@ func (s scout) readPods(ctx context.Context) (facts podFacts, err error) {
 	isEtcd := labels.SelectorFromSet(labels.Set{"component": "etcd", "tier": "control-plane"})
 	kept := 0
 	err = s.within(ctx, "Pods", func(ctx context.Context) error {
-		return eachPage(ctx, podsPerPage, maxPods, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
+		return eachPage(ctx, podsPerPage, maxPods, func(
+			ctx context.Context, o metav1.ListOptions,
+		) (metav1.ListInterface, int, error) {
 			page, err := s.Remote.CoreV1().Pods("").List(ctx, o)
 			if err != nil {
 				return nil, 0, err
@@ -153,13 +169,15 @@ func (s scout) readPods(ctx context.Context) (facts podFacts, err error) {
 			for i := range page.Items {
 				pod := &page.Items[i]
 				if kept += keptBytes(pod); kept > maxPodBytes {
-					return nil, 0, fmt.Errorf("their labels and scheduling rules have more than %d MiB", maxPodBytes>>20)
+					return nil, 0, fmt.Errorf("their labels and scheduling rules have more than %d MiB",
+						maxPodBytes>>20)
 				}
 				if w, ok := preflight.NewWorkload(pod); ok {
 					facts.all = append(facts.all, w)
 				}
 				if pod.Namespace == metav1.NamespaceSystem && isEtcd.Matches(labels.Set(pod.Labels)) {
-					facts.etcd = append(facts.etcd, preflight.EtcdPod{Name: pod.Name, Ready: isReady(pod)})
+					etcd := preflight.EtcdPod{Name: pod.Name, Ready: isReady(pod)}
+					facts.etcd = append(facts.etcd, etcd)
 				}
 			}
 			return page, len(page.Items), nil
@@ -171,7 +189,10 @@ func (s scout) readPods(ctx context.Context) (facts podFacts, err error) {
 // keptBytes is about how much preflight.NewWorkload keeps of a Pod.
 func keptBytes(pod *corev1.Pod) int {
 	meta := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels}
-	spec := corev1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations, Affinity: pod.Spec.Affinity}
+	spec := corev1.PodSpec{
+		NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations,
+		Affinity: pod.Spec.Affinity,
+	}
 	return meta.Size() + spec.Size()
 }
 
@@ -181,15 +202,20 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-func (s scout) etcd(ready preflight.Ready, unready error, pods []preflight.EtcdPod, unlisted error) {
+func (s scout) etcd(
+	ready preflight.Ready, unready error, pods []preflight.EtcdPod, unlisted error,
+) {
 	facts := preflight.Etcd{Ready: ready, Pods: pods, Problem: s.o.EtcdProblem}
 	if unlisted != nil {
 		facts.PodsUnread = text.Bound(fmt.Sprint(unlisted), maxMessageBytes)
 	}
-	s.judge(preflight.EtcdHealthy, unready, func() []clustercheck.Finding { return preflight.CheckEtcd(facts) })
+	s.judge(preflight.EtcdHealthy, unready, func() []clustercheck.Finding {
+		return preflight.CheckEtcd(facts)
+	})
 }
 
-// certificates judges those that a connection shows, that the management cluster stores, and that webhooks trust.
+// certificates judges those that a connection shows, that the management cluster stores, and that
+// webhooks trust.
 func (s scout) certificates(ctx context.Context, bundles []workload.Certificate) {
 	var shown []workload.Certificate
 	err := s.within(ctx, "certificates", func(ctx context.Context) (err error) {
@@ -201,9 +227,12 @@ func (s scout) certificates(ctx context.Context, bundles []workload.Certificate)
 		for _, c := range slices.Concat(shown, s.o.Stored, bundles) {
 			found = append(found, clustercheck.Certificate{Name: c.Name, NotAfter: c.NotAfter})
 		}
-		findings := []clustercheck.Finding{clustercheck.CheckCertificates(found, s.CertificateDays, s.Now)}
+		findings := []clustercheck.Finding{
+			clustercheck.CheckCertificates(found, s.CertificateDays, s.Now),
+		}
 		if s.o.StoredUnread != "" {
-			findings = append(findings, clustercheck.Skip(clustercheck.Certificates, "%s", s.o.StoredUnread))
+			unread := clustercheck.Skip(clustercheck.Certificates, "%s", s.o.StoredUnread)
+			findings = append(findings, unread)
 		}
 		return findings
 	})

@@ -262,7 +262,8 @@ func TestWebhookBackends(t *testing.T) {
 			got = append(got, f.Message)
 		}
 	}
-	const refuses = "; its failurePolicy is Fail, so the API server then refuses Pods of the system on new Nodes"
+	const refuses = "; its failurePolicy is Fail, so the API server then refuses " +
+		"Pods of the system on new Nodes, deletions of evicted Pods, Pods that replace evicted ones"
 	want := []string{
 		"Service ops/gone does not exist" + refuses,
 		"Service ops/one has 1 endpoint, on one Node, and it must admit its own Pods: when this Node is drained, nothing brings it back" + refuses,
@@ -272,6 +273,43 @@ func TestWebhookBackends(t *testing.T) {
 	}
 	if server.requests["/api/v1/namespaces/ops/services/soft"] > 0 {
 		t.Error("the backend of a webhook with failurePolicy Ignore is read")
+	}
+}
+
+// TestKindsOfWebhooks holds that validating and mutating webhooks are read alike.
+func TestKindsOfWebhooks(t *testing.T) {
+	t.Parallel()
+	const list = `{"items": [{"metadata": {"name": "c"}, "webhooks": [
+		{"name": "exempt", "clientConfig": {"url": "https://x"},
+		 "namespaceSelector": {"matchLabels": {"a": "b"}},
+		 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"]}]},
+		{"name": "old", "clientConfig": {"url": "https://x"}, "matchPolicy": "Exact",
+		 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v0"], "resources": ["nodes"]}]},
+		{"name": "object", "clientConfig": {"url": "https://x"}, "objectSelector": {"matchLabels": {"a": "b"}},
+		 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"]}]},
+		{"name": "condition", "clientConfig": {"url": "https://x"}, "matchConditions": [{"name": "c", "expression": "true"}],
+		 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"]}]}
+	]}]}`
+	const refuses = "it is called by a URL, which is not checked; its failurePolicy is Fail, so the API server then " +
+		"refuses updates of Nodes, new Nodes, deletions of Nodes " +
+		"(as far as its objectSelector and matchConditions select them, which is not evaluated)"
+	for _, kind := range []string{"Validating", "Mutating"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			path := "/apis/admissionregistration.k8s.io/v1/" + strings.ToLower(kind) + "webhookconfigurations"
+			server := newAPI(func(answers map[string]string) { answers[path] = list })
+			got := map[string]string{}
+			for _, f := range run(t, look(t, server.ServeHTTP)) {
+				if f.ID == preflight.WebhookBackends {
+					got[f.Subject] = f.Message
+				}
+			}
+			subject := kind + "WebhookConfiguration c, webhook "
+			want := map[string]string{subject + "object": refuses, subject + "condition": refuses}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -331,14 +369,42 @@ func TestSilentPreflight(t *testing.T) {
 	}
 }
 
-// TestUnreachablePreflight holds that nothing passes where the API server is not reached.
+// TestUnreachablePreflight holds that only manifests are judged where the API server is not reached,
+// and each check is reported once.
 func TestUnreachablePreflight(t *testing.T) {
 	t.Parallel()
-	findings := run(t, look(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	for i, f := range findings {
-		if want := map[bool]clustercheck.Outcome{true: clustercheck.Failed, false: clustercheck.NotChecked}[i == 0]; f.Outcome != want {
-			t.Errorf("%s is %s, want %s", f.ID, f.Outcome, want)
-		}
+	o := look(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	manifests := func(id clustercheck.ID) bool { return id == preflight.RemovedAPIsInManifests }
+	without := slices.DeleteFunc(preflight.IDs(), manifests)
+	for name, tt := range map[string]struct {
+		manifests []preflight.Manifest
+		want      []clustercheck.ID
+	}{
+		"without manifests": {nil, without},
+		"with manifests":    {[]preflight.Manifest{}, append(slices.Clone(without), preflight.RemovedAPIsInManifests)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := o
+			o.Manifests = tt.manifests
+			var ids []clustercheck.ID
+			for i, f := range run(t, o) {
+				ids = append(ids, f.ID)
+				want := clustercheck.NotChecked
+				switch {
+				case i == 0:
+					want = clustercheck.Failed
+				case manifests(f.ID):
+					want = clustercheck.Passed
+				}
+				if f.Outcome != want {
+					t.Errorf("%s is %s, want %s", f.ID, f.Outcome, want)
+				}
+			}
+			if diff := cmp.Diff(tt.want, ids); diff != "" {
+				t.Errorf("checks (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -25,7 +25,7 @@ type Remote interface {
 	Certificates(ctx context.Context) ([]workload.Certificate, error)
 }
 
-// Options say what is checked. All fields but Version are required.
+// Options are the inputs of all checks. All fields but Version are required.
 type Options struct {
 	Remote Remote
 	// Version is what the control plane object asks for; zero if it is not known.
@@ -55,8 +55,8 @@ type prober struct {
 	findings  []clustercheck.Finding
 }
 
-// Run makes all checks, one after another. It deletes what it created, also if ctx ends; then the error is that of ctx, and
-// tells of what could not be deleted.
+// Run makes all checks, one after another. It deletes the objects that it created, also if ctx ends;
+// then the error is that of ctx, and names the objects that could not be deleted.
 func Run(ctx context.Context, o Options) ([]clustercheck.Finding, error) {
 	p := &prober{Options: o, namespace: "windlass-check-" + o.ID}
 	nodes, unread := p.readNodes(ctx)

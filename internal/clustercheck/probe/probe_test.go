@@ -137,7 +137,7 @@ func TestNodesArePaged(t *testing.T) {
 	}
 }
 
-// TestInterruptedCleanUp holds that an interrupted run tells of the namespace that it could not delete.
+// TestInterruptedCleanUp holds that an interrupted run reports the namespace that it could not delete.
 func TestInterruptedCleanUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,11 +20,13 @@ const (
 	configurationsPerPage = 50
 	// maxConfigurations bounds the webhook configurations of a kind.
 	maxConfigurations = 5000
-	// slicesPerPage is how many EndpointSlices of a Service are read at once; one has up to 1,000 endpoints.
+	// slicesPerPage is how many EndpointSlices of a Service are read at once; one has up to 1,000
+	// endpoints.
 	slicesPerPage = 20
 )
 
-// webhooks judges StoredVersions and webhooks, and returns the CAs that the API server trusts for webhooks.
+// webhooks judges StoredVersions and webhooks, and returns the CAs that the API server trusts for
+// webhooks.
 func (s scout) webhooks(ctx context.Context) []workload.Certificate {
 	bundles := s.storedVersions(ctx)
 	var found []preflight.Webhook
@@ -43,35 +46,47 @@ func (s scout) webhooks(ctx context.Context) []workload.Certificate {
 			return err
 		})
 	}
-	s.judge(preflight.WebhookBackends, err, func() []clustercheck.Finding { return preflight.CheckBackends(found, backends, spaces) })
-	s.judge(preflight.WebhookScope, err, func() []clustercheck.Finding { return preflight.CheckScope(found, spaces) })
+	s.judge(preflight.WebhookBackends, err, func() []clustercheck.Finding {
+		return preflight.CheckBackends(found, backends, spaces)
+	})
+	s.judge(preflight.WebhookScope, err, func() []clustercheck.Finding {
+		return preflight.CheckScope(found, spaces)
+	})
 	return bundles
 }
 
-// readWebhooks reads all webhooks, and returns the CAs by which the API server trusts those that must answer.
-func (s scout) readWebhooks(ctx context.Context, found *[]preflight.Webhook) (bundles []workload.Certificate, err error) {
+// readWebhooks reads all webhooks, and returns the CAs by which the API server trusts those that
+// must answer.
+func (s scout) readWebhooks(
+	ctx context.Context, found *[]preflight.Webhook,
+) (bundles []workload.Certificate, err error) {
 	registration := s.Remote.AdmissionregistrationV1()
-	add := func(w preflight.Webhook, c admissionregistrationv1.WebhookClientConfig) {
-		if c.Service != nil {
-			w.Service = types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
+	add := func(kind, configuration string, w admissionregistrationv1.ValidatingWebhook) {
+		webhook := preflight.Webhook{
+			Kind: kind, Configuration: configuration, Name: w.Name,
+			FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, Rules: w.Rules,
+			NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+			Conditional: len(w.MatchConditions) > 0,
 		}
-		*found = append(*found, w)
-		if w.MustAnswer() {
-			bundles = append(bundles, newestOf(w.Kind+" "+w.Configuration, c.CABundle)...)
+		if c := w.ClientConfig.Service; c != nil {
+			webhook.Service = types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+		}
+		*found = append(*found, webhook)
+		if webhook.MustAnswer() {
+			object := kind + " " + configuration
+			bundles = append(bundles, newestOf(object, w.ClientConfig.CABundle)...)
 		}
 	}
-	err = eachPage(ctx, configurationsPerPage, maxConfigurations, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
+	err = eachPage(ctx, configurationsPerPage, maxConfigurations, func(
+		ctx context.Context, o metav1.ListOptions,
+	) (metav1.ListInterface, int, error) {
 		page, err := registration.ValidatingWebhookConfigurations().List(ctx, o)
 		if err != nil {
 			return nil, 0, err
 		}
 		for _, c := range page.Items {
 			for _, w := range c.Webhooks {
-				add(preflight.Webhook{
-					Kind: "ValidatingWebhookConfiguration", Configuration: c.Name, Name: w.Name, FailurePolicy: w.FailurePolicy,
-					MatchPolicy: w.MatchPolicy, Rules: w.Rules, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
-					Conditional: len(w.MatchConditions) > 0,
-				}, w.ClientConfig)
+				add("ValidatingWebhookConfiguration", c.Name, w)
 			}
 		}
 		return page, len(page.Items), nil
@@ -79,38 +94,53 @@ func (s scout) readWebhooks(ctx context.Context, found *[]preflight.Webhook) (bu
 	if err != nil {
 		return bundles, err
 	}
-	return bundles, eachPage(ctx, configurationsPerPage, maxConfigurations, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
+	err = eachPage(ctx, configurationsPerPage, maxConfigurations, func(
+		ctx context.Context, o metav1.ListOptions,
+	) (metav1.ListInterface, int, error) {
 		page, err := registration.MutatingWebhookConfigurations().List(ctx, o)
 		if err != nil {
 			return nil, 0, err
 		}
 		for _, c := range page.Items {
 			for _, w := range c.Webhooks {
-				add(preflight.Webhook{
-					Kind: "MutatingWebhookConfiguration", Configuration: c.Name, Name: w.Name, FailurePolicy: w.FailurePolicy,
-					MatchPolicy: w.MatchPolicy, Rules: w.Rules, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
-					Conditional: len(w.MatchConditions) > 0,
-				}, w.ClientConfig)
+				add("MutatingWebhookConfiguration", c.Name, asValidating(w))
 			}
 		}
 		return page, len(page.Items), nil
 	})
+	return bundles, err
 }
 
-// newestOf returns the CA of an object's caBundle that expires last. A bundle may also hold the one that it replaces.
+// asValidating returns the fields that both kinds of webhooks have and that a preflight uses.
+func asValidating(
+	w admissionregistrationv1.MutatingWebhook,
+) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
+		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+		MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector,
+		ObjectSelector: w.ObjectSelector, MatchConditions: w.MatchConditions,
+	}
+}
+
+// newestOf returns the CA of an object's caBundle that expires last. A bundle may also contain the
+// one that it replaces.
 func newestOf(object string, bundle []byte) []workload.Certificate {
 	all := workload.ParseBundle(object+" (caBundle)", bundle)
 	if len(all) == 0 {
 		return nil
 	}
-	return []workload.Certificate{slices.MaxFunc(all, func(a, b workload.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })}
+	return []workload.Certificate{slices.MaxFunc(all, func(a, b workload.Certificate) int {
+		return a.NotAfter.Compare(b.NotAfter)
+	})}
 }
 
-// readSpaces reads the labels of the namespaces that decide which requests webhooks get. A namespace that does not exist
-// is missing.
-func (s scout) readSpaces(ctx context.Context, webhooks []preflight.Webhook) (map[string]labels.Set, error) {
+// readSpaces reads the labels of the namespaces that decide which requests webhooks get. A
+// namespace that does not exist is missing.
+func (s scout) readSpaces(
+	ctx context.Context, webhooks []preflight.Webhook,
+) (map[string]labels.Set, error) {
 	spaces := map[string]labels.Set{}
-	names := []string{metav1.NamespaceSystem, "kube-node-lease"}
+	names := []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease}
 	for _, w := range webhooks {
 		if w.MustAnswer() && w.Service.Namespace != "" {
 			names = append(names, w.Service.Namespace)
@@ -150,7 +180,9 @@ func (s scout) readBackends(
 	return backends, nil
 }
 
-func (s scout) readBackend(ctx context.Context, service types.NamespacedName) (preflight.Backend, error) {
+func (s scout) readBackend(
+	ctx context.Context, service types.NamespacedName,
+) (preflight.Backend, error) {
 	var b preflight.Backend
 	_, err := s.Remote.CoreV1().Services(service.Namespace).Get(ctx, service.Name, metav1.GetOptions{})
 	if found, err := exists(err); err != nil || !found {
@@ -158,8 +190,11 @@ func (s scout) readBackend(ctx context.Context, service types.NamespacedName) (p
 	}
 	// An endpoint without a Node counts as one of its own.
 	nodes, endpoints := map[string]bool{}, map[string]bool{}
-	err = eachPage(ctx, slicesPerPage, maxObjects, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
-		o.LabelSelector = labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service.Name}).String()
+	ofService := labels.Set{discoveryv1.LabelServiceName: service.Name}
+	err = eachPage(ctx, slicesPerPage, maxObjects, func(
+		ctx context.Context, o metav1.ListOptions,
+	) (metav1.ListInterface, int, error) {
+		o.LabelSelector = labels.SelectorFromSet(ofService).String()
 		page, err := s.Remote.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, o)
 		if err != nil {
 			return nil, 0, err

@@ -306,7 +306,7 @@ func TestChecks(t *testing.T) {
 			asked: map[string]int{"budgets": 1}},
 		"a healthy etcd":                      {gate: checks("EtcdHealthy"), object: controlPlane(conditions, map[string]any{"type": "Available"}, etcd("True"))},
 		"a healthy etcd, told as it was once": {gate: checks("EtcdHealthy"), object: controlPlane([]string{"status", "v1beta2", "conditions"}, etcd("True"))},
-		"an etcd that is not":                 {gate: checks("EtcdHealthy"), object: controlPlane(conditions, etcd("False")), want: "etcd is not healthy: KubeadmControlPlane cp says NotHealthy: * Machine m:   * member is down"},
+		"an etcd that is not":                 {gate: checks("EtcdHealthy"), object: controlPlane(conditions, etcd("False")), want: "etcd is not healthy: KubeadmControlPlane cp reports NotHealthy: * Machine m:   * member is down"},
 		"an etcd that is not known":           {gate: checks("EtcdHealthy"), object: controlPlane(conditions, etcd("Unknown")), want: "etcd is not healthy: "},
 		"an etcd that nobody tells of":        {gate: checks("EtcdHealthy"), object: controlPlane(conditions), want: "cannot check EtcdHealthy: KubeadmControlPlane cp has no condition EtcdClusterHealthy"},
 		"nothing is looked at before the approval": {gate: func(g *v1alpha1.UpgradeGate) { approval(g); checks("NodesReady")(g) },

@@ -69,13 +69,19 @@ func (w *world) worker(t *testing.T) {
 			Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node.Name}},
 		},
 	)
-	w.plane.CreateForTest(t, &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web", Labels: map[string]string{"app": w.namespace}},
 		// Without a grace period, because no kubelet ends the Pod.
 		Spec: corev1.PodSpec{NodeName: node.Name, TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{
 			Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: requests},
 		}}},
-	})
+	}
+	w.plane.CreateForTest(t, pod)
+	// The API server asks no PodDisruptionBudget about a Pod that is pending.
+	pod.Status.Phase = corev1.PodRunning
+	if err := w.plane.Client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // faults creates an object for each rule that a real API server can break without controllers.
@@ -225,7 +231,8 @@ func TestPreflightPasses(t *testing.T) {
 	}
 }
 
-// TestPreflightGate runs the recipe of the documentation: the upgrade is approved only if the preflight passes.
+// TestPreflightGate runs the recipe of the documentation: it approves the version that was checked, if the preflight passes.
+// The Cluster waits for another version, which stays unapproved.
 func TestPreflightGate(t *testing.T) {
 	w := newWorld(t, "")
 	document, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "how-to", "preflight-an-upgrade.md"))
@@ -238,20 +245,46 @@ func TestPreflightGate(t *testing.T) {
 	}
 	gate.Namespace = w.namespace
 	w.plane.Create(t, gate)
-	// No engine runs that would wait at the gate, so the step is approved in advance.
-	recipe := strings.NewReplacer("my-namespace", w.namespace, "--to v1.36.1", "--certificate-days 0 --skip "+young+" --to "+w.version,
-		"--gate preflight", `--gate preflight --step "before cluster `+w.version+`"`).Replace(block(t, string(document), "sh"))
-	approved := func() int {
+	w.waitFor(t, gate, "v1.99.0")
+	// The target is the version of this plane, which is too young for one check.
+	recipe := strings.NewReplacer("my-namespace", w.namespace,
+		"--to v1.36.1", "--to "+w.version+" --certificate-days 0 --skip "+young, "v1.36.1", w.version,
+	).Replace(block(t, string(document), "sh"))
+	approved := func() []string {
 		w.plane.Get(t, gate)
-		return len(gate.Status.Approvals)
+		versions := []string{}
+		for _, a := range gate.Status.Approvals {
+			versions = append(versions, a.Version)
+		}
+		return versions
 	}
-	w.setKubelet(t, "v1.2.3")
-	if output, err := w.command(t.Context(), "sh", "-c", recipe).CombinedOutput(); err == nil || approved() != 0 {
-		t.Fatalf("with a Node at another version: %v, %d approvals\n%s", err, approved(), output)
+	for _, tt := range []struct {
+		name, kubelet string
+		passes        bool
+		want          []string
+	}{
+		{"with a Node at another version", "v1.2.3", false, []string{}},
+		{"without faults", w.version, true, []string{w.version}},
+	} {
+		w.setKubelet(t, tt.kubelet)
+		output, err := w.command(t.Context(), "sh", "-c", recipe).CombinedOutput()
+		if diff := cmp.Diff(tt.want, approved()); diff != "" || (err == nil) != tt.passes {
+			t.Errorf("%s: %v, approved versions (-want +got):\n%s\n%s", tt.name, err, diff, output)
+		}
 	}
-	w.setKubelet(t, w.version)
-	if output, err := w.command(t.Context(), "sh", "-c", recipe).CombinedOutput(); err != nil || approved() != 1 {
-		t.Fatalf("with a cluster without faults: %v, %d approvals\n%s", err, approved(), output)
+}
+
+// waitFor records that the Cluster waits at a gate before its upgrade to a version. No extension runs that would record it.
+func (w *world) waitFor(t *testing.T, gate *v1alpha1.UpgradeGate, version string) {
+	t.Helper()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "my-cluster"}}
+	w.plane.Get(t, cluster)
+	gate.Status.Waiting = []v1alpha1.GateWaiting{{
+		Cluster: cluster.Name, ClusterUID: string(cluster.UID), At: "BeforeClusterUpgrade", Version: version,
+		Message: "it needs approval", Since: metav1.Now(),
+	}}
+	if err := w.plane.Client.Status().Update(t.Context(), gate); err != nil {
+		t.Fatal(err)
 	}
 }
 
