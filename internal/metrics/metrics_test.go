@@ -136,7 +136,10 @@ func TestUpgrades(t *testing.T) {
 		return fmt.Sprintf(`{"phase":%q,"started":"2026-03-04T11:59:00Z"}`, phase)
 	}
 	arrived := machine("moving", clusterv1.UpdateInProgressAnnotation, "")
-	arrived.Labels[clusterv1.MachineSetNameLabel], arrived.Labels[clusterv1.MachineDeploymentUniqueLabel] = "md-new", "new-abcde"
+	arrived.OwnerReferences = []metav1.OwnerReference{
+		{Kind: "MachineSet", Name: "md-new", Controller: new(true)},
+	}
+	arrived.Labels[clusterv1.MachineDeploymentUniqueLabel] = "new-abcde"
 	arrived.Annotations[v1alpha1.LastUpdateAnnotation] = `{"target":"new"}`
 	w := newWorld(MaxSets)
 	close(w.elected)
