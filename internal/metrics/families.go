@@ -14,6 +14,15 @@ const (
 	labelResult    = "result"
 )
 
+// Role is what a process serves, the value of the label serves of windlass_leader.
+type Role string
+
+// Roles. A manager that serves the extension, too, has the role Extension.
+const (
+	Extension Role = "extension"
+	Manager   Role = "manager"
+)
+
 // Results of attempts and of updates.
 const (
 	Success   = "success"
@@ -59,7 +68,8 @@ var (
 	updatesFamily = newGauge("windlass_machine_updates",
 		"Machines whose update in place has begun or waits for its turn, by phase.", "phase")
 	leaderDesc = prometheus.NewDesc("windlass_leader",
-		"1 if this process leads; 0 if it waits, and serves no series of a Cluster.", nil, nil)
+		"1 if this process leads; 0 if it waits, and serves no series of a Cluster.",
+		[]string{"serves"}, nil)
 	omittedDesc = prometheus.NewDesc("windlass_metrics_omitted_label_sets",
 		"Label sets beyond the limit of a family: gauges omit them, others count them without a Cluster.",
 		[]string{"family"}, nil)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ type world struct {
 func newWorld(most int) *world {
 	w := &world{now: start, elected: make(chan struct{}), upgrades: true, updates: NewUpdates(most)}
 	w.collector = NewCollector(Options{
-		Reader: &w.cache, Elected: w.elected, Upgrades: func(context.Context) bool { return w.upgrades }, Gates: true, Machines: true,
+		Reader: &w.cache, Serves: Extension, Elected: w.elected, Upgrades: func(context.Context) bool { return w.upgrades }, Gates: true, Machines: true,
 		Updates: w.updates, Now: func() time.Time { return w.now }, Log: logr.Discard(), Most: most,
 	})
 	return w
@@ -230,6 +231,59 @@ func TestUpdates(t *testing.T) {
 	none.Ended(types.NamespacedName{}, "", "", 0)
 }
 
+// TestFilter: gauges show the Clusters of the filter; a hook that was asked about a Machine of
+// another Cluster counts as long as that Cluster exists.
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(MaxSets)
+	close(w.elected)
+	w.collector.Filter = "shard"
+	own, other := upgrading("own", ""), upgrading("other", "")
+	own.Labels = map[string]string{clusterv1.WatchLabel: "shard"}
+	w.cache.clusters = []clusterv1.Cluster{own, other}
+	for _, name := range []string{"own", "other", "gone"} {
+		w.updates.Attempt(types.NamespacedName{Namespace: "team-a", Name: name}, "K3s", Success)
+	}
+	of := func(family, cluster, more string) string {
+		return family + `{cluster="` + cluster + `",cluster_namespace="team-a"` + more + `} 1`
+	}
+	w.check(t, []string{
+		of(leftFamily.name, "own", ""),
+		of(attemptsFamily, "other", `,result="success",updater="K3s"`),
+		of(attemptsFamily, "own", `,result="success",updater="K3s"`),
+	}, leftFamily.name, attemptsFamily)
+}
+
+// TestPruneWhileCounting: a series that is counted during a scrape is pruned by that scrape or by a
+// later one.
+func TestPruneWhileCounting(t *testing.T) {
+	t.Parallel()
+	u, done := NewUpdates(MaxSets), make(chan struct{})
+	gone := func(types.NamespacedName) bool { return false }
+	go func() {
+		defer close(done)
+		for i := range 5_000 {
+			name := types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}
+			u.Attempt(name, "K3s", Success)
+		}
+	}()
+	for counting := true; counting; {
+		select {
+		case <-done:
+			counting = false
+		default:
+			u.prune(gone)
+		}
+	}
+	u.prune(gone)
+	series := make(chan prometheus.Metric, 5_000)
+	u.attempts.Collect(series)
+	left := prometheus.Labels{labelNamespace: "", labelCluster: ""}
+	if extra := len(series) - u.attempts.DeletePartialMatch(left); extra > 0 {
+		t.Errorf("%d series of Clusters that are gone stay", extra)
+	}
+}
+
 // TestLimit shows what exceeds the limit: gauges leave it out, counters count it without a Cluster,
 // and one metric counts both.
 func TestLimit(t *testing.T) {
@@ -259,12 +313,19 @@ func TestLimit(t *testing.T) {
 		`windlass_metrics_omitted_label_sets{family="windlass_machine_update_duration_seconds"} 0`,
 		`windlass_metrics_omitted_label_sets{family="windlass_machine_updates"} 0`,
 	}, "windlass_metrics_omitted_label_sets")
+	// Without scrapes the sets beyond the limit are bounded, too.
+	for i := range 10 {
+		w.updates.Attempt(types.NamespacedName{Name: strconv.Itoa(i)}, "K3s", Success)
+	}
+	if n := w.updates.omitted(attemptsFamily); n != 2 {
+		t.Errorf("%d label sets beyond the limit are remembered, want 2", n)
+	}
 	// The next one gets the place of one that is gone.
 	w.cache.clusters = w.cache.clusters[2:]
 	w.scrape(t)
 	w.updates.Attempt(types.NamespacedName{Namespace: "team-a", Name: "a"}, "K3s", Success)
 	w.check(t, []string{
-		`windlass_machine_update_attempts_total{cluster="",cluster_namespace="",result="success",updater="K3s"} 4`,
+		`windlass_machine_update_attempts_total{cluster="",cluster_namespace="",result="success",updater="K3s"} 14`,
 		`windlass_machine_update_attempts_total{cluster="a",cluster_namespace="team-a",result="success",updater="K3s"} 1`,
 	}, attemptsFamily)
 }
@@ -275,10 +336,10 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(MaxSets)
 	w.cache.clusters = []clusterv1.Cluster{upgrading("a", "")}
-	w.check(t, []string{"windlass_leader 0"})
+	w.check(t, []string{`windlass_leader{serves="extension"} 0`})
 	close(w.elected)
 	w.cache.err = errors.New("no cache")
-	w.check(t, []string{"windlass_leader 1"})
+	w.check(t, []string{`windlass_leader{serves="extension"} 1`})
 }
 
 // TestPage compares docs/reference/metrics.md with what is registered.

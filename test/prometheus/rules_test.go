@@ -26,7 +26,7 @@ var promql = parser.NewParser(parser.Options{})
 var scraped = []string{"namespace", "job", "pod", "instance"}
 
 // bounded are labels whose values the page lists.
-var bounded = []string{"reason", "phase", "result", "updater"}
+var bounded = []string{"reason", "phase", "result", "updater", "serves"}
 
 // TestQueriesUseWhatIsServed: rules and dashboard use families and labels of
 // docs/reference/metrics.md only.
@@ -122,8 +122,8 @@ func TestTemplatesUseWhatAlertsHave(t *testing.T) {
 // held for a while, a gate waits for hours, one replica leads, answers are fast, and few of them
 // fail.
 const healthy = `load 1m
-	windlass_leader{namespace="w",job="j",pod="a"} 1+0x1600
-	windlass_leader{namespace="w",job="j",pod="b"} 0+0x1600
+	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 1+0x1600
+	windlass_leader{namespace="w",job="j",serves="extension",pod="b"} 0+0x1600
 	windlass_cluster_upgrade_info{cluster_namespace="n",cluster="c",from="v1.31.0",to="v1.32.0",phase="Upgrading"} 1+0x1600
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="c",reason="Hook"} 0+60x50 _x1550
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="c",reason="Rule"} 0+60x9 _x1591
@@ -140,7 +140,7 @@ const healthy = `load 1m
 `
 
 const leads = `
-	windlass_leader{namespace="w",job="j",pod="a"} 1+0x1600`
+	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 1+0x1600`
 
 // broken has series for each alert during which it, and it alone, fires, and from which minute.
 var broken = map[string][]struct {
@@ -163,10 +163,20 @@ var broken = map[string][]struct {
 	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Failed"} 1+0x1600`, 5}},
 	"WindlassNobodyLeads": {
 		{`
-	windlass_leader{namespace="w",job="j",pod="a"} 0+0x1600
-	windlass_leader{namespace="w",job="j",pod="b"} 0+0x1600`, 2},
+	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 0+0x1600
+	windlass_leader{namespace="w",job="j",serves="extension",pod="b"} 0+0x1600`, 2},
 		{`
-	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Updating"} 1+0x1600`, 2},
+	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Updating"} 1+0x10`, 2},
+		// The extension was never seen; a manager leads.
+		{`
+	windlass_leader{namespace="c",job="m",serves="manager",pod="m"} 1+0x1600`, 2},
+		// The extension is gone; a manager leads.
+		{`
+	windlass_leader{namespace="c",job="m",serves="manager",pod="m"} 1+0x1600
+	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 1+0x100 stale`, 103},
+		// The extension of one shard is gone.
+		{leads + `
+	windlass_leader{namespace="shard",job="j",serves="extension",pod="a"} 1+0x100 stale`, 103},
 	},
 	"WindlassAnswersFail": {{leads + `
 	controller_runtime_webhook_requests_total{namespace="w",webhook="/guard-machine",code="200"} 0+60x1600
