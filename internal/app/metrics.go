@@ -45,6 +45,14 @@ func addMetrics(mgr manager.Manager, updates *metrics.Updates, scope metricsScop
 	return nil
 }
 
+// addActive registers the metric of the label of the active Pod. It can be called once in a process.
+func addActive(labelled func() bool) error {
+	if err := crmetrics.Registry.Register(metrics.NewActive(labelled)); err != nil {
+		return fmt.Errorf("registering the metric of the active Pod: %w", err)
+	}
+	return nil
+}
+
 // addMetrics registers the metrics of a manager that does not serve the extension.
 func (b *builder) addMetrics(updates *metrics.Updates) error {
 	installed, err := lookForPolicies(b.mgr.GetRESTMapper())

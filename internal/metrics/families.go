@@ -75,6 +75,20 @@ var (
 		[]string{"family"}, nil)
 )
 
+// NewActive returns the metric of the label by which a Service finds the replica that leads.
+// labelled reports whether this process leads and its Pod has the label.
+func NewActive(labelled func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "windlass_active",
+		Help: "1 if this process leads and its Pod has the label by which the Service finds it.",
+	}, func() float64 {
+		if labelled() {
+			return 1
+		}
+		return 0
+	})
+}
+
 // gauges are all of them, in the order in which they are shown.
 func gauges() []gauge {
 	return []gauge{infoFamily, stepFamily, leftFamily, heldFamily, gateFamily, updatesFamily}

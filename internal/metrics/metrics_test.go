@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -342,6 +343,19 @@ func TestSilence(t *testing.T) {
 	w.check(t, []string{`windlass_leader{serves="extension"} 1`})
 }
 
+// TestActive serves whether the Pod has its label.
+func TestActive(t *testing.T) {
+	t.Parallel()
+	labelled := false
+	active := NewActive(func() bool { return labelled })
+	for _, want := range []float64{0, 1} {
+		if got := testutil.ToFloat64(active); got != want {
+			t.Errorf("labelled: %t: windlass_active is %v, want %v", labelled, got, want)
+		}
+		labelled = true
+	}
+}
+
 // TestPage compares docs/reference/metrics.md with what is registered.
 func TestPage(t *testing.T) {
 	t.Parallel()
@@ -351,6 +365,7 @@ func TestPage(t *testing.T) {
 	}
 	descs := make(chan *prometheus.Desc, 100)
 	newWorld(1).collector.Describe(descs)
+	NewActive(nil).Describe(descs)
 	close(descs)
 	registered := map[string]bool{}
 	for d := range descs {

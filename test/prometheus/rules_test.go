@@ -124,6 +124,8 @@ func TestTemplatesUseWhatAlertsHave(t *testing.T) {
 const healthy = `load 1m
 	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 1+0x1600
 	windlass_leader{namespace="w",job="j",serves="extension",pod="b"} 0+0x1600
+	windlass_active{namespace="w",job="j",pod="a"} 1+0x1600
+	windlass_active{namespace="w",job="j",pod="b"} 0+0x1600
 	windlass_cluster_upgrade_info{cluster_namespace="n",cluster="c",from="v1.31.0",to="v1.32.0",phase="Upgrading"} 1+0x1600
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="c",reason="Hook"} 0+60x50 _x1550
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="c",reason="Rule"} 0+60x9 _x1591
@@ -178,6 +180,9 @@ var broken = map[string][]struct {
 		{leads + `
 	windlass_leader{namespace="shard",job="j",serves="extension",pod="a"} 1+0x100 stale`, 103},
 	},
+	"WindlassNoActivePod": {{leads + `
+	windlass_active{namespace="w",job="j",pod="a"} 0+0x1600
+	windlass_active{namespace="w",job="j",pod="b"} 0+0x1600`, 2}},
 	"WindlassAnswersFail": {{leads + `
 	controller_runtime_webhook_requests_total{namespace="w",webhook="/guard-machine",code="200"} 0+60x1600
 	controller_runtime_webhook_requests_total{namespace="w",webhook="/guard-machine",code="500"} 0+6x1600`, 11}},
