@@ -86,6 +86,7 @@ func (s samples) addGlance(key types.NamespacedName, g status.Glance, held bool)
 		s.add(stepFamily, key, float64(g.Step))
 	}
 	s.add(leftFamily, key, float64(g.Left))
+	s.add(upToDateFamily, key, float64(g.UpToDate))
 	for _, gate := range g.Gates {
 		s.add(gateFamily, key, 1, gate.Gate, string(gate.Hook))
 	}

@@ -60,6 +60,8 @@ var (
 		"Number of the control plane's present step, from 1. Only windlass manager records it.")
 	leftFamily = newGauge("windlass_cluster_upgrade_steps_left",
 		"Steps of the control plane that follow the present one.")
+	upToDateFamily = newGauge("windlass_cluster_machines_up_to_date",
+		"Machines that Cluster API counts as up to date, of a Cluster that is being upgraded.")
 	heldFamily = newGauge("windlass_cluster_upgrade_held_seconds",
 		"How long what holds the upgrade has held it, by what sort of thing it is.", "reason")
 	gateFamily = newGauge("windlass_gate_waiting",
@@ -89,7 +91,9 @@ func NewActive(labelled func() bool) prometheus.Collector {
 	})
 }
 
-// gauges are all of them, in the order in which they are shown.
+// gauges returns all gauges of Clusters.
 func gauges() []gauge {
-	return []gauge{infoFamily, stepFamily, leftFamily, heldFamily, gateFamily, updatesFamily}
+	return []gauge{
+		infoFamily, stepFamily, leftFamily, upToDateFamily, heldFamily, gateFamily, updatesFamily,
+	}
 }

@@ -108,8 +108,9 @@ func upgrading(name, condition string) clusterv1.Cluster {
 	c := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, UID: types.UID("uid-" + name)}}
 	c.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Version: "v1.32.0"}
 	c.Status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{
-		Versions:    []clusterv1.StatusVersion{{Version: "v1.31.0"}},
-		UpgradePlan: []clusterv1.StatusUpgradePlanVersion{{Version: "v1.32.0"}},
+		Versions:         []clusterv1.StatusVersion{{Version: "v1.31.0"}},
+		UpgradePlan:      []clusterv1.StatusUpgradePlanVersion{{Version: "v1.32.0"}},
+		UpToDateReplicas: new(int32(2)),
 	}
 	if condition != "" {
 		c.Status.Conditions = []metav1.Condition{{
@@ -161,6 +162,9 @@ func TestUpgrades(t *testing.T) {
 		},
 	}
 	w.check(t, []string{
+		`windlass_cluster_machines_up_to_date{cluster="failing",cluster_namespace="team-a"} 2`,
+		`windlass_cluster_machines_up_to_date{cluster="gated",cluster_namespace="team-a"} 2`,
+		`windlass_cluster_machines_up_to_date{cluster="moving",cluster_namespace="team-a"} 2`,
 		`windlass_cluster_upgrade_held_seconds{cluster="failing",cluster_namespace="team-a",reason="Machines"} 3600`,
 		`windlass_cluster_upgrade_held_seconds{cluster="gated",cluster_namespace="team-a",reason="UpgradeGate"} 3600`,
 		`windlass_cluster_upgrade_info{cluster="failing",cluster_namespace="team-a",from="v1.31.0",phase="Held",to="v1.32.0"} 1`,
@@ -174,7 +178,8 @@ func TestUpgrades(t *testing.T) {
 		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Draining"} 2`,
 		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Queued"} 1`,
 		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Unreadable"} 1`,
-	}, infoFamily.name, stepFamily.name, leftFamily.name, heldFamily.name, gateFamily.name, updatesFamily.name)
+	}, infoFamily.name, stepFamily.name, leftFamily.name, upToDateFamily.name, heldFamily.name,
+		gateFamily.name, updatesFamily.name)
 	w.upgrades = false
 	w.check(t, nil, infoFamily.name, leftFamily.name, heldFamily.name, gateFamily.name, updatesFamily.name)
 }
@@ -305,6 +310,7 @@ func TestLimit(t *testing.T) {
 		`windlass_machine_update_attempts_total{cluster="d",cluster_namespace="team-a",result="success",updater="K3s"} 2`,
 	}, leftFamily.name, attemptsFamily)
 	w.check(t, []string{
+		`windlass_metrics_omitted_label_sets{family="windlass_cluster_machines_up_to_date"} 2`,
 		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_held_seconds"} 0`,
 		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_info"} 2`,
 		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_step"} 0`,
