@@ -29,7 +29,12 @@ type ActivePod struct {
 	Pod types.NamespacedName
 	// Serves returns nil while this replica answers requests.
 	Serves func() error
+
+	labelled atomic.Bool
 }
+
+// Labelled reports whether this replica leads and the last check found or set the labels.
+func (a *ActivePod) Labelled() bool { return a.labelled.Load() }
 
 // NewActivePod returns the label's keeper for a Pod, as NAMESPACE/NAME.
 func NewActivePod(mgr manager.Manager, pod string, serves func() error) (*ActivePod, error) {
@@ -43,7 +48,10 @@ func NewActivePod(mgr manager.Manager, pod string, serves func() error) (*Active
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
-	return &ActivePod{Client: live, Pod: types.NamespacedName{Namespace: namespace, Name: name}, Serves: serves}, nil
+	active := &ActivePod{
+		Client: live, Pod: types.NamespacedName{Namespace: namespace, Name: name}, Serves: serves,
+	}
+	return active, addActive(active.Labelled)
 }
 
 // Synced tells that the caches of a manager have synced, on every replica.
@@ -85,12 +93,17 @@ func (a *ActivePod) NeedLeaderElection() bool { return true }
 func (a *ActivePod) Start(ctx context.Context) error {
 	a.await(ctx, "Waiting until this replica serves", func(context.Context) error { return a.Serves() })
 	for ctx.Err() == nil {
-		a.await(ctx, "The label of the active Pod is not set", a.take)
+		a.await(ctx, "The label of the active Pod is not set", func(ctx context.Context) error {
+			err := a.take(ctx)
+			a.labelled.Store(err == nil)
+			return err
+		})
 		select {
 		case <-ctx.Done():
 		case <-time.After(activeRenew):
 		}
 	}
+	a.labelled.Store(false)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), activeLast)
 	defer cancel()
 	if err := a.label(last, a.Pod.Name, false); err != nil {

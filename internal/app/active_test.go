@@ -35,11 +35,14 @@ func TestActivePod(t *testing.T) {
 			}
 			return p
 		}
-		failing, serving := true, false
+		failing, refused, serving := true, false, false
 		c := fake.NewClientBuilder().WithObjects(
 			pod("a", "extension", false), pod("b", "extension", true), pod("c", "another", true),
 		).WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+				if refused {
+					return errors.New("a policy denies it")
+				}
 				if failing {
 					failing = false
 					return errors.New("the API server is away")
@@ -65,7 +68,14 @@ func TestActivePod(t *testing.T) {
 				t.Errorf("%s: Pods with the label (-want +got):\n%s", when, diff)
 			}
 		}
-		keeper := &app.ActivePod{
+		var keeper *app.ActivePod
+		checkLabelled := func(when string, want bool) {
+			t.Helper()
+			if got := keeper.Labelled(); got != want {
+				t.Errorf("%s: Labelled is %t, want %t", when, got, want)
+			}
+		}
+		keeper = &app.ActivePod{
 			Client: c, Pod: types.NamespacedName{Namespace: "windlass-system", Name: "a"},
 			Serves: func() error {
 				if !serving {
@@ -79,18 +89,30 @@ func TestActivePod(t *testing.T) {
 		go func() { ended <- keeper.Start(ctx) }()
 		time.Sleep(time.Minute) //nolint:forbidigo // synctest's clock.
 		check("before it serves", "b", "c")
+		checkLabelled("before it serves", false)
 		serving = true
 		time.Sleep(time.Second) //nolint:forbidigo // synctest's clock.
 		check("once it serves", "a", "c")
+		checkLabelled("once it serves", true)
 		if err := c.Update(t.Context(), pod("a", "extension", false)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute) //nolint:forbidigo // synctest's clock.
 		check("after a person removed it", "a", "c")
+		refused = true
+		if err := c.Update(t.Context(), pod("a", "extension", false)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // synctest's clock.
+		checkLabelled("while its patches are refused", false)
+		refused = false
+		time.Sleep(time.Minute) //nolint:forbidigo // synctest's clock.
+		checkLabelled("once they are allowed", true)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 		check("at the end", "c")
+		checkLabelled("at the end", false)
 	})
 }

@@ -102,7 +102,11 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 	}
 	updates := metrics.NewUpdates(metrics.MaxSets)
 	engine := newEngine(mgr, clients, updaters, o.InPlaceUpgrades, updates)
-	if err := addMetrics(mgr, updates, metricsScope{gates: !o.NoGates, machines: true, filter: o.InPlaceUpgrades.WatchFilter}); err != nil {
+	scope := metricsScope{
+		serves: metrics.Extension, gates: !o.NoGates, machines: true,
+		filter: o.InPlaceUpgrades.WatchFilter,
+	}
+	if err := addMetrics(mgr, updates, scope); err != nil {
 		return nil, nil, err
 	}
 	if err := addControllers(mgr, clients, updaters, engine, o); err != nil {

@@ -15,12 +15,13 @@ import (
 	"github.com/windlass-dev/windlass/internal/metrics"
 )
 
-// metricsScope says what a process serves metrics of, beside the updates that it counts.
+// metricsScope selects the metrics that a process serves beside the updates that it counts.
 type metricsScope struct {
-	// upgrades reports whether it serves those of upgrades, gates and machines in flight; nil means
-	// always.
+	serves metrics.Role
+	// upgrades reports whether it serves metrics of upgrades, gates and machines in flight; nil
+	// means always.
 	upgrades func(context.Context) bool
-	// gates and machines say whether its cache has UpgradeGates, and the metadata of Machines.
+	// gates and machines report whether its cache has UpgradeGates, and the metadata of Machines.
 	gates, machines bool
 	// filter is the value of the watch label of its Clusters; empty means all.
 	filter string
@@ -32,8 +33,9 @@ func addMetrics(mgr manager.Manager, updates *metrics.Updates, scope metricsScop
 		scope.upgrades = func(context.Context) bool { return true }
 	}
 	collector := metrics.NewCollector(metrics.Options{
-		Reader: mgr.GetCache(), Elected: mgr.Elected(), Upgrades: scope.upgrades,
-		Gates: scope.gates, Machines: scope.machines, Filter: scope.filter,
+		Reader: mgr.GetCache(), Serves: scope.serves, Elected: mgr.Elected(),
+		Upgrades: scope.upgrades,
+		Gates:    scope.gates, Machines: scope.machines, Filter: scope.filter,
 		Updates: updates, Now: time.Now, Log: mgr.GetLogger().WithName("metrics"),
 		Most: metrics.MaxSets,
 	})
@@ -43,21 +45,30 @@ func addMetrics(mgr manager.Manager, updates *metrics.Updates, scope metricsScop
 	return nil
 }
 
-// addMetrics adds those of a manager that does not serve the extension.
+// addActive registers the metric of the label of the active Pod. It can be called once in a process.
+func addActive(labelled func() bool) error {
+	if err := crmetrics.Registry.Register(metrics.NewActive(labelled)); err != nil {
+		return fmt.Errorf("registering the metric of the active Pod: %w", err)
+	}
+	return nil
+}
+
+// addMetrics registers the metrics of a manager that does not serve the extension.
 func (b *builder) addMetrics(updates *metrics.Updates) error {
 	installed, err := lookForPolicies(b.mgr.GetRESTMapper())
 	if err != nil {
 		return err
 	}
 	return addMetrics(b.mgr, updates, metricsScope{
-		upgrades: b.tellsOfUpgrades, machines: installed && !b.Extension.InPlaceUpgrades.Off,
-		filter: b.WatchFilter,
+		serves: metrics.Manager, upgrades: b.servesUpgrades,
+		machines: installed && !b.Extension.InPlaceUpgrades.Off,
+		filter:   b.WatchFilter,
 	})
 }
 
-// tellsOfUpgrades reports whether no other process serves the extension. One that does knows gates,
-// and tells of upgrades.
-func (b *builder) tellsOfUpgrades(ctx context.Context) bool {
+// servesUpgrades reports whether this process serves metrics of upgrades: whether no other process
+// serves the extension, which knows gates.
+func (b *builder) servesUpgrades(ctx context.Context) bool {
 	if !feature.Gates.Enabled(feature.RuntimeSDK) {
 		return true
 	}

@@ -14,7 +14,9 @@ import (
 
 // Compute returns the report at a time.
 func Compute(f Facts, now time.Time) Report {
-	c := computation{facts: f, status: status.Compute(f.Facts, now), now: now.UTC().Truncate(time.Second)}
+	c := computation{
+		facts: f, status: status.Compute(f.Facts, now), now: now.UTC().Truncate(time.Second),
+	}
 	r := Report{
 		Namespace: c.status.Namespace, Cluster: c.status.Cluster, Time: c.now, Upgrade: c.findUpgrade(),
 		Evidence: listEvidence(),
@@ -66,7 +68,8 @@ func (c *computation) findUpgrade() *Upgrade {
 		return c.lastUpgrade(s)
 	}
 	u := &Upgrade{
-		State: Running, Engine: s.Engine, From: s.From, Target: s.Target, Began: s.Began, Now: s.Now, Holds: s.Holds, ETA: s.ETA,
+		State: Running, Engine: s.Engine, From: s.From, Target: s.Target, Began: s.Began,
+		Now: s.Now, Holds: s.Holds, ETA: s.ETA,
 	}
 	if s.State == status.ChainHeld || s.State == status.ChainPaused {
 		u.State = Held
@@ -99,7 +102,8 @@ func (c *computation) lastUpgrade(s *status.Chain) *Upgrade {
 	}
 	c.way = &last.Progress
 	return &Upgrade{
-		State: Ended, Engine: status.Windlass, From: last.From, Target: last.Target, Began: last.Began.UTC(),
+		State: Ended, Engine: status.Windlass,
+		From: last.From, Target: last.Target, Began: last.Began.UTC(),
 		Ended: last.Ended.UTC(), Planned: c.planned(),
 	}
 }

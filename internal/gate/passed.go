@@ -12,17 +12,19 @@ import (
 // maxPassed is a bound of the API.
 const maxPassed = 200
 
-// ComputePassed returns the steps that a gate has let pass, after it was asked about a step of a Cluster
-// and let it pass. A step is added if the Cluster waited there. ended reports that this is the last step
-// of an upgrade: its approvals are about to be removed, and those of steps that the gate never held are
-// added. Where there is something to add, Clusters that do not exist any more leave. The result is that
-// of the gate itself where nothing changes.
+// ComputePassed returns the list of passed steps of a gate that has just let a Cluster pass a step.
+// It adds the step if the Cluster waited there. If ended is true, the step is the last one of an
+// upgrade, and the gate's approvals for the Cluster are about to be removed: ComputePassed also adds
+// approved steps at which the gate never held the Cluster. If it adds a step, it removes the steps
+// of Clusters that do not exist. Otherwise it returns the gate's own list.
 func ComputePassed(
-	g *v1alpha1.UpgradeGate, c Cluster, step Step, ended bool, exists func(name, uid string) bool, now time.Time,
+	g *v1alpha1.UpgradeGate, c Cluster, step Step, ended bool,
+	exists func(name, uid string) bool, now time.Time,
 ) []v1alpha1.GatePassed {
 	passed := addWaited(g, c, step, now)
 	for _, a := range g.Status.Approvals {
-		if ended && a.ClusterUID == c.UID && !isFor(c, step)(a) && !IsOutdated(g, a) && !covers(a, passed) {
+		other := a.ClusterUID == c.UID && !isFor(c, step)(a)
+		if ended && other && !IsOutdated(g, a) && !covers(a, passed) {
 			passed = append(passed, v1alpha1.GatePassed{
 				Cluster: a.Cluster, ClusterUID: a.ClusterUID, At: a.At, Version: a.Version,
 				ApprovedBy: a.By, ApprovedTime: a.Time,
@@ -32,7 +34,9 @@ func ComputePassed(
 	if slices.Equal(passed, g.Status.Passed) {
 		return g.Status.Passed
 	}
-	passed = slices.DeleteFunc(passed, func(p v1alpha1.GatePassed) bool { return !exists(p.Cluster, p.ClusterUID) })
+	passed = slices.DeleteFunc(passed, func(p v1alpha1.GatePassed) bool {
+		return !exists(p.Cluster, p.ClusterUID)
+	})
 	return passed[max(0, len(passed)-maxPassed):]
 }
 
@@ -44,8 +48,8 @@ func covers(a v1alpha1.GateApprovalRecord, passed []v1alpha1.GatePassed) bool {
 	})
 }
 
-// addWaited returns the steps that passed with this one, if the Cluster waited there. One that passed
-// before, because other gates still held it, keeps since when it was held.
+// addWaited returns the passed steps, with this one if the Cluster waited there. A step that passed
+// before, while other gates still held the Cluster, keeps its first Since.
 func addWaited(g *v1alpha1.UpgradeGate, c Cluster, step Step, now time.Time) []v1alpha1.GatePassed {
 	passed := slices.Clone(g.Status.Passed)
 	for _, w := range g.Status.Waiting {

@@ -18,8 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
-// readTimeout bounds the reads of a scrape. They are answered by a cache, which makes them wait
-// until it has synced.
+// readTimeout bounds the reads of a scrape. A cache answers them once it has synced.
 const readTimeout = 5 * time.Second
 
 // Options are what a Collector works with.
@@ -27,16 +26,18 @@ type Options struct {
 	// Reader reads Clusters from a cache, and, if Upgrades is true, UpgradeGates and the metadata
 	// of Machines.
 	Reader client.Reader
-	// Elected is closed once this process leads. Before, it serves none of a Cluster, so no two
-	// replicas serve the same.
+	// Serves is the value of the label serves of windlass_leader.
+	Serves Role
+	// Elected is closed once this process leads. Before, it serves no series of a Cluster, so no
+	// two replicas serve the same one.
 	Elected <-chan struct{}
-	// Upgrades reports whether this process tells of upgrades, gates and machines in flight.
+	// Upgrades reports whether this process serves upgrades, gates and machines in flight.
 	// Otherwise it serves only Updates.
 	Upgrades func(context.Context) bool
-	// Gates and Machines say whether Reader has UpgradeGates, and the metadata of Machines.
+	// Gates and Machines report whether Reader has UpgradeGates, and the metadata of Machines.
 	Gates, Machines bool
-	// Filter is the value of the label clusterv1.WatchLabel of the Clusters that count; empty means
-	// all.
+	// Filter is the value of the label clusterv1.WatchLabel of the Clusters that gauges show; empty
+	// means all. Updates count for all Clusters: a hook may ask about any Machine.
 	Filter string
 	// Updates is what this process has counted.
 	Updates *Updates
@@ -46,11 +47,11 @@ type Options struct {
 	Most int
 }
 
-// Collector reads a cache at each scrape, so that a series ends with what it is about. It is safe
+// Collector reads a cache at each scrape, so the series of an object end with the object. It is safe
 // for concurrent use.
 type Collector struct {
 	Options
-	// holding is since when this process has seen what holds a Cluster, where no object records it.
+	// holding has the time at which this process first saw a hold that no object records.
 	holding *keyed.Once[holdKey]
 }
 
@@ -77,25 +78,25 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 // Collect serves the series of this moment. A process that does not lead, or cannot read its cache,
 // serves none but windlass_leader.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
+	leader := func(value float64) {
+		metrics <- prometheus.MustNewConstMetric(
+			leaderDesc, prometheus.GaugeValue, value, string(c.Serves))
+	}
 	select {
 	case <-c.Elected:
 	default:
-		metrics <- prometheus.MustNewConstMetric(leaderDesc, prometheus.GaugeValue, 0)
+		leader(0)
 		return
 	}
-	metrics <- prometheus.MustNewConstMetric(leaderDesc, prometheus.GaugeValue, 1)
+	leader(1)
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	f, err := c.read(ctx)
 	if err != nil {
-		c.Log.Error(err, "Reading what metrics tell of")
+		c.Log.Error(err, "Reading the objects of metrics")
 		return
 	}
-	exists := make(map[types.NamespacedName]bool, len(f.clusters))
-	for _, cluster := range f.clusters {
-		exists[client.ObjectKeyFromObject(cluster)] = true
-	}
-	c.Updates.prune(func(cluster types.NamespacedName) bool { return exists[cluster] })
+	c.Updates.prune(func(cluster types.NamespacedName) bool { return f.exists[cluster] })
 	c.Updates.Collect(metrics)
 	samples := c.compute(f)
 	for _, g := range gauges() {
@@ -118,23 +119,28 @@ func omitted(family string, sets int) prometheus.Metric {
 // facts are the objects of one scrape. They belong to the cache and are not changed.
 type facts struct {
 	upgrades bool
+	// exists has all Clusters, clusters those that the filter selects.
+	exists   map[types.NamespacedName]bool
 	clusters []*clusterv1.Cluster
 	gates    map[string][]*v1alpha1.UpgradeGate
 	machines []metav1.PartialObjectMetadata
 }
 
 func (c *Collector) read(ctx context.Context) (facts, error) {
-	f := facts{upgrades: c.Upgrades(ctx), gates: map[string][]*v1alpha1.UpgradeGate{}}
-	clusters := &clusterv1.ClusterList{}
-	options := []client.ListOption{client.UnsafeDisableDeepCopy}
-	if c.Filter != "" {
-		options = append(options, client.MatchingLabels{clusterv1.WatchLabel: c.Filter})
+	f := facts{
+		upgrades: c.Upgrades(ctx), exists: map[types.NamespacedName]bool{},
+		gates: map[string][]*v1alpha1.UpgradeGate{},
 	}
-	if err := c.Reader.List(ctx, clusters, options...); err != nil {
+	clusters := &clusterv1.ClusterList{}
+	if err := c.Reader.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
 		return f, err
 	}
 	for i := range clusters.Items {
-		f.clusters = append(f.clusters, &clusters.Items[i])
+		cluster := &clusters.Items[i]
+		f.exists[client.ObjectKeyFromObject(cluster)] = true
+		if c.Filter == "" || cluster.Labels[clusterv1.WatchLabel] == c.Filter {
+			f.clusters = append(f.clusters, cluster)
+		}
 	}
 	if f.upgrades && c.Gates {
 		gates := &v1alpha1.UpgradeGateList{}

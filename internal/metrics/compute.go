@@ -1,9 +1,7 @@
 package metrics
 
 import (
-	"cmp"
 	"encoding/json"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +86,7 @@ func (s samples) addGlance(key types.NamespacedName, g status.Glance, held bool)
 		s.add(stepFamily, key, float64(g.Step))
 	}
 	s.add(leftFamily, key, float64(g.Left))
+	s.add(upToDateFamily, key, float64(g.UpToDate))
 	for _, gate := range g.Gates {
 		s.add(gateFamily, key, 1, gate.Gate, string(gate.Hook))
 	}
@@ -160,14 +159,11 @@ func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Tim
 }
 
 // hasArrived reports whether the last update of a machine brought it to its MachineSet: Cluster API
-// is about to remove the mark. The target of an update is the hash of the MachineSet's template,
-// which begins a label, or else the MachineSet's name. Of a control plane Machine its metadata does
-// not tell; the mark stays there for about a second.
+// is about to remove the mark. The metadata of a control plane Machine does not show it; the mark
+// stays there for about a second.
 func hasArrived(m *metav1.PartialObjectMetadata) bool {
 	last := inplace.Summary{}
-	// A record that cannot be read tells of no arrival.
+	// A record that cannot be read counts as no arrival.
 	err := json.Unmarshal([]byte(m.Annotations[v1alpha1.LastUpdateAnnotation]), &last)
-	hash, _, _ := strings.Cut(m.Labels[clusterv1.MachineDeploymentUniqueLabel], "-")
-	target := cmp.Or(hash, m.Labels[clusterv1.MachineSetNameLabel])
-	return err == nil && last.Target != "" && last.Target == target
+	return err == nil && last.Target != "" && last.Target == status.TargetOf(m)
 }

@@ -14,6 +14,15 @@ const (
 	labelResult    = "result"
 )
 
+// Role is what a process serves, the value of the label serves of windlass_leader.
+type Role string
+
+// Roles. A manager that serves the extension, too, has the role Extension.
+const (
+	Extension Role = "extension"
+	Manager   Role = "manager"
+)
+
 // Results of attempts and of updates.
 const (
 	Success   = "success"
@@ -51,6 +60,8 @@ var (
 		"Number of the control plane's present step, from 1. Only windlass manager records it.")
 	leftFamily = newGauge("windlass_cluster_upgrade_steps_left",
 		"Steps of the control plane that follow the present one.")
+	upToDateFamily = newGauge("windlass_cluster_machines_up_to_date",
+		"Machines that Cluster API counts as up to date, of a Cluster that is being upgraded.")
 	heldFamily = newGauge("windlass_cluster_upgrade_held_seconds",
 		"How long what holds the upgrade has held it, by what sort of thing it is.", "reason")
 	gateFamily = newGauge("windlass_gate_waiting",
@@ -59,13 +70,30 @@ var (
 	updatesFamily = newGauge("windlass_machine_updates",
 		"Machines whose update in place has begun or waits for its turn, by phase.", "phase")
 	leaderDesc = prometheus.NewDesc("windlass_leader",
-		"1 if this process leads; 0 if it waits, and serves no series of a Cluster.", nil, nil)
+		"1 if this process leads; 0 if it waits, and serves no series of a Cluster.",
+		[]string{"serves"}, nil)
 	omittedDesc = prometheus.NewDesc("windlass_metrics_omitted_label_sets",
 		"Label sets beyond the limit of a family: gauges omit them, others count them without a Cluster.",
 		[]string{"family"}, nil)
 )
 
-// gauges are all of them, in the order in which they are shown.
+// NewActive returns the metric of the label by which a Service finds the replica that leads.
+// labelled reports whether this process leads and its Pod has the label.
+func NewActive(labelled func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "windlass_active",
+		Help: "1 if this process leads and its Pod has the label by which the Service finds it.",
+	}, func() float64 {
+		if labelled() {
+			return 1
+		}
+		return 0
+	})
+}
+
+// gauges returns all gauges of Clusters.
 func gauges() []gauge {
-	return []gauge{infoFamily, stepFamily, leftFamily, heldFamily, gateFamily, updatesFamily}
+	return []gauge{
+		infoFamily, stepFamily, leftFamily, upToDateFamily, heldFamily, gateFamily, updatesFamily,
+	}
 }

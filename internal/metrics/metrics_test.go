@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,7 +63,7 @@ type world struct {
 func newWorld(most int) *world {
 	w := &world{now: start, elected: make(chan struct{}), upgrades: true, updates: NewUpdates(most)}
 	w.collector = NewCollector(Options{
-		Reader: &w.cache, Elected: w.elected, Upgrades: func(context.Context) bool { return w.upgrades }, Gates: true, Machines: true,
+		Reader: &w.cache, Serves: Extension, Elected: w.elected, Upgrades: func(context.Context) bool { return w.upgrades }, Gates: true, Machines: true,
 		Updates: w.updates, Now: func() time.Time { return w.now }, Log: logr.Discard(), Most: most,
 	})
 	return w
@@ -106,8 +108,9 @@ func upgrading(name, condition string) clusterv1.Cluster {
 	c := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, UID: types.UID("uid-" + name)}}
 	c.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Version: "v1.32.0"}
 	c.Status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{
-		Versions:    []clusterv1.StatusVersion{{Version: "v1.31.0"}},
-		UpgradePlan: []clusterv1.StatusUpgradePlanVersion{{Version: "v1.32.0"}},
+		Versions:         []clusterv1.StatusVersion{{Version: "v1.31.0"}},
+		UpgradePlan:      []clusterv1.StatusUpgradePlanVersion{{Version: "v1.32.0"}},
+		UpToDateReplicas: new(int32(2)),
 	}
 	if condition != "" {
 		c.Status.Conditions = []metav1.Condition{{
@@ -136,7 +139,10 @@ func TestUpgrades(t *testing.T) {
 		return fmt.Sprintf(`{"phase":%q,"started":"2026-03-04T11:59:00Z"}`, phase)
 	}
 	arrived := machine("moving", clusterv1.UpdateInProgressAnnotation, "")
-	arrived.Labels[clusterv1.MachineSetNameLabel], arrived.Labels[clusterv1.MachineDeploymentUniqueLabel] = "md-new", "new-abcde"
+	arrived.OwnerReferences = []metav1.OwnerReference{
+		{Kind: "MachineSet", Name: "md-new", Controller: new(true)},
+	}
+	arrived.Labels[clusterv1.MachineDeploymentUniqueLabel] = "new-abcde"
 	arrived.Annotations[v1alpha1.LastUpdateAnnotation] = `{"target":"new"}`
 	w := newWorld(MaxSets)
 	close(w.elected)
@@ -156,6 +162,9 @@ func TestUpgrades(t *testing.T) {
 		},
 	}
 	w.check(t, []string{
+		`windlass_cluster_machines_up_to_date{cluster="failing",cluster_namespace="team-a"} 2`,
+		`windlass_cluster_machines_up_to_date{cluster="gated",cluster_namespace="team-a"} 2`,
+		`windlass_cluster_machines_up_to_date{cluster="moving",cluster_namespace="team-a"} 2`,
 		`windlass_cluster_upgrade_held_seconds{cluster="failing",cluster_namespace="team-a",reason="Machines"} 3600`,
 		`windlass_cluster_upgrade_held_seconds{cluster="gated",cluster_namespace="team-a",reason="UpgradeGate"} 3600`,
 		`windlass_cluster_upgrade_info{cluster="failing",cluster_namespace="team-a",from="v1.31.0",phase="Held",to="v1.32.0"} 1`,
@@ -169,7 +178,8 @@ func TestUpgrades(t *testing.T) {
 		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Draining"} 2`,
 		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Queued"} 1`,
 		`windlass_machine_updates{cluster="moving",cluster_namespace="team-a",phase="Unreadable"} 1`,
-	}, infoFamily.name, stepFamily.name, leftFamily.name, heldFamily.name, gateFamily.name, updatesFamily.name)
+	}, infoFamily.name, stepFamily.name, leftFamily.name, upToDateFamily.name, heldFamily.name,
+		gateFamily.name, updatesFamily.name)
 	w.upgrades = false
 	w.check(t, nil, infoFamily.name, leftFamily.name, heldFamily.name, gateFamily.name, updatesFamily.name)
 }
@@ -227,6 +237,59 @@ func TestUpdates(t *testing.T) {
 	none.Ended(types.NamespacedName{}, "", "", 0)
 }
 
+// TestFilter: gauges show the Clusters of the filter; a hook that was asked about a Machine of
+// another Cluster counts as long as that Cluster exists.
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(MaxSets)
+	close(w.elected)
+	w.collector.Filter = "shard"
+	own, other := upgrading("own", ""), upgrading("other", "")
+	own.Labels = map[string]string{clusterv1.WatchLabel: "shard"}
+	w.cache.clusters = []clusterv1.Cluster{own, other}
+	for _, name := range []string{"own", "other", "gone"} {
+		w.updates.Attempt(types.NamespacedName{Namespace: "team-a", Name: name}, "K3s", Success)
+	}
+	of := func(family, cluster, more string) string {
+		return family + `{cluster="` + cluster + `",cluster_namespace="team-a"` + more + `} 1`
+	}
+	w.check(t, []string{
+		of(leftFamily.name, "own", ""),
+		of(attemptsFamily, "other", `,result="success",updater="K3s"`),
+		of(attemptsFamily, "own", `,result="success",updater="K3s"`),
+	}, leftFamily.name, attemptsFamily)
+}
+
+// TestPruneWhileCounting: a series that is counted during a scrape is pruned by that scrape or by a
+// later one.
+func TestPruneWhileCounting(t *testing.T) {
+	t.Parallel()
+	u, done := NewUpdates(MaxSets), make(chan struct{})
+	gone := func(types.NamespacedName) bool { return false }
+	go func() {
+		defer close(done)
+		for i := range 5_000 {
+			name := types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}
+			u.Attempt(name, "K3s", Success)
+		}
+	}()
+	for counting := true; counting; {
+		select {
+		case <-done:
+			counting = false
+		default:
+			u.prune(gone)
+		}
+	}
+	u.prune(gone)
+	series := make(chan prometheus.Metric, 5_000)
+	u.attempts.Collect(series)
+	left := prometheus.Labels{labelNamespace: "", labelCluster: ""}
+	if extra := len(series) - u.attempts.DeletePartialMatch(left); extra > 0 {
+		t.Errorf("%d series of Clusters that are gone stay", extra)
+	}
+}
+
 // TestLimit shows what exceeds the limit: gauges leave it out, counters count it without a Cluster,
 // and one metric counts both.
 func TestLimit(t *testing.T) {
@@ -247,6 +310,7 @@ func TestLimit(t *testing.T) {
 		`windlass_machine_update_attempts_total{cluster="d",cluster_namespace="team-a",result="success",updater="K3s"} 2`,
 	}, leftFamily.name, attemptsFamily)
 	w.check(t, []string{
+		`windlass_metrics_omitted_label_sets{family="windlass_cluster_machines_up_to_date"} 2`,
 		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_held_seconds"} 0`,
 		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_info"} 2`,
 		`windlass_metrics_omitted_label_sets{family="windlass_cluster_upgrade_step"} 0`,
@@ -256,12 +320,19 @@ func TestLimit(t *testing.T) {
 		`windlass_metrics_omitted_label_sets{family="windlass_machine_update_duration_seconds"} 0`,
 		`windlass_metrics_omitted_label_sets{family="windlass_machine_updates"} 0`,
 	}, "windlass_metrics_omitted_label_sets")
+	// Without scrapes the sets beyond the limit are bounded, too.
+	for i := range 10 {
+		w.updates.Attempt(types.NamespacedName{Name: strconv.Itoa(i)}, "K3s", Success)
+	}
+	if n := w.updates.omitted(attemptsFamily); n != 2 {
+		t.Errorf("%d label sets beyond the limit are remembered, want 2", n)
+	}
 	// The next one gets the place of one that is gone.
 	w.cache.clusters = w.cache.clusters[2:]
 	w.scrape(t)
 	w.updates.Attempt(types.NamespacedName{Namespace: "team-a", Name: "a"}, "K3s", Success)
 	w.check(t, []string{
-		`windlass_machine_update_attempts_total{cluster="",cluster_namespace="",result="success",updater="K3s"} 4`,
+		`windlass_machine_update_attempts_total{cluster="",cluster_namespace="",result="success",updater="K3s"} 14`,
 		`windlass_machine_update_attempts_total{cluster="a",cluster_namespace="team-a",result="success",updater="K3s"} 1`,
 	}, attemptsFamily)
 }
@@ -272,10 +343,23 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(MaxSets)
 	w.cache.clusters = []clusterv1.Cluster{upgrading("a", "")}
-	w.check(t, []string{"windlass_leader 0"})
+	w.check(t, []string{`windlass_leader{serves="extension"} 0`})
 	close(w.elected)
 	w.cache.err = errors.New("no cache")
-	w.check(t, []string{"windlass_leader 1"})
+	w.check(t, []string{`windlass_leader{serves="extension"} 1`})
+}
+
+// TestActive serves whether the Pod has its label.
+func TestActive(t *testing.T) {
+	t.Parallel()
+	labelled := false
+	active := NewActive(func() bool { return labelled })
+	for _, want := range []float64{0, 1} {
+		if got := testutil.ToFloat64(active); got != want {
+			t.Errorf("labelled: %t: windlass_active is %v, want %v", labelled, got, want)
+		}
+		labelled = true
+	}
 }
 
 // TestPage compares docs/reference/metrics.md with what is registered.
@@ -287,6 +371,7 @@ func TestPage(t *testing.T) {
 	}
 	descs := make(chan *prometheus.Desc, 100)
 	newWorld(1).collector.Describe(descs)
+	NewActive(nil).Describe(descs)
 	close(descs)
 	registered := map[string]bool{}
 	for d := range descs {

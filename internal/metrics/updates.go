@@ -15,8 +15,8 @@ type Updates struct {
 	attempts  *prometheus.CounterVec
 
 	mu sync.Mutex
-	// sets are the label sets of each family that have series of their own, and those beyond the
-	// limit.
+	// sets are the label sets of each family that have series of their own; beyond are those that
+	// exceed the limit. Each has at most most elements.
 	sets, beyond map[string]map[set]struct{}
 	most         int
 }
@@ -65,6 +65,8 @@ func (u *Updates) Ended(cluster types.NamespacedName, updater, result string, to
 	if u == nil {
 		return
 	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	labels := u.admit(durationFamily, set{cluster: cluster, updater: updater, result: result})
 	u.durations.With(labels).Observe(max(0, took).Seconds())
 }
@@ -74,20 +76,27 @@ func (u *Updates) Attempt(cluster types.NamespacedName, updater, result string) 
 	if u == nil {
 		return
 	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	labels := u.admit(attemptsFamily, set{cluster: cluster, updater: updater, result: result})
 	u.attempts.With(labels).Inc()
 }
 
-// admit returns the labels by which a set counts. Beyond the limit it counts without a Cluster.
+// admit returns the labels by which a set counts. Beyond the limit it counts without a Cluster. The
+// caller holds mu until it has counted; otherwise prune could miss the series.
 func (u *Updates) admit(family string, s set) prometheus.Labels {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, has := u.sets[family][s]
-	if !has && len(u.sets[family]) >= u.most {
-		u.beyond[family][s] = struct{}{}
+	sets, beyond := u.sets[family], u.beyond[family]
+	_, has := sets[s]
+	switch {
+	case has || len(sets) < u.most:
+		sets[s] = struct{}{}
+		delete(beyond, s)
+	default:
+		// Only a scrape prunes. Without scrapes this map must not grow either.
+		if len(beyond) < u.most {
+			beyond[s] = struct{}{}
+		}
 		s.cluster = types.NamespacedName{}
-	} else {
-		u.sets[family][s] = struct{}{}
 	}
 	return prometheus.Labels{
 		labelNamespace: s.cluster.Namespace, labelCluster: s.cluster.Name,
@@ -95,7 +104,7 @@ func (u *Updates) admit(family string, s set) prometheus.Labels {
 	}
 }
 
-// prune removes the series of Clusters that are gone.
+// prune removes the series of Clusters that do not exist.
 func (u *Updates) prune(exists func(types.NamespacedName) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -124,7 +133,7 @@ func (u *Updates) prune(exists func(types.NamespacedName) bool) {
 	}
 }
 
-// omitted is how many label sets of a family are beyond its limit.
+// omitted returns how many label sets of a family exceed its limit, up to most.
 func (u *Updates) omitted(family string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

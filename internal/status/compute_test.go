@@ -70,7 +70,16 @@ var (
 		marked(m)
 		m.Annotations[runtimev1.PendingHooksAnnotation] = "UpdateMachine"
 	}
-	ofSet    = func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineSetNameLabel] = "prod-md-0-new" }
+	ofSet = func(m *clusterv1.Machine) {
+		m.OwnerReferences = []metav1.OwnerReference{
+			{Kind: "MachineSet", Name: "prod-md-0-new", Controller: new(true)},
+		}
+	}
+	// ofTemplate is a Machine as Cluster API moves it to a MachineSet of a MachineDeployment.
+	ofTemplate = func(m *clusterv1.Machine) {
+		ofSet(m)
+		m.Labels[clusterv1.MachineDeploymentUniqueLabel] = "54f6b8c9d-x2x7k"
+	}
 	deleting = func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }
 )
 
@@ -124,6 +133,8 @@ func TestState(t *testing.T) {
 	old := func(m *clusterv1.Machine) { m.Spec.Version = "v1.31.2" }
 	targeted := summary()
 	targeted.Target, targeted.To = "prod-md-0-new", version.MustParse("v1.32.1")
+	hashed := targeted
+	hashed.Target = "54f6b8c9d"
 	for _, test := range []struct {
 		name string
 		m    *clusterv1.Machine
@@ -142,6 +153,10 @@ func TestState(t *testing.T) {
 		{"ended, and Cluster API does not know yet", machine("m", handed, notUpToDate, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""),
 			withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary())), Finished},
 		{"ended, of a MachineSet", machine("m", handed, ofSet, withAnnotation(t, v1alpha1.LastUpdateAnnotation, targeted)), Finished},
+		{"ended, of a MachineDeployment", machine("m", handed, ofTemplate,
+			withAnnotation(t, v1alpha1.LastUpdateAnnotation, hashed)), Finished},
+		{"ended at another template", machine("m", handed, ofTemplate,
+			withAnnotation(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
 		{"ended at another version", machine("m", handed, ofSet, old, withAnnotation(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
 		{"ended in another MachineSet", machine("m", handed, withAnnotation(t, v1alpha1.LastUpdateAnnotation, targeted)), Queued},
 		{"marked again after another update", machine("m", marked, ofSet, notUpToDate,

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -17,8 +18,8 @@ import (
 )
 
 // Glance is what a Cluster and the gates of its namespace show of an upgrade, without any other
-// object. It is cheap enough to be computed for all Clusters. A Chain is exact; a Glance believes
-// the Cluster's status.
+// object. It is cheap enough to be computed for all Clusters. A Chain is exact; a Glance relies
+// on the Cluster's status.
 type Glance struct {
 	// UnderWay reports whether the Cluster has a managed topology and is being upgraded. Otherwise
 	// the other fields are zero.
@@ -34,6 +35,9 @@ type Glance struct {
 	// Left is how many steps of the control plane follow the present one, by the plan in the
 	// Cluster's status.
 	Left int
+	// UpToDate is how many machines Cluster API counts as up to date. It changes with each machine
+	// that is updated or replaced.
+	UpToDate int32
 	// Holds are sorted by kind, one of a kind. Since is zero where no object records it.
 	Holds []Hold
 	// Gates are those that hold the Cluster, by name.
@@ -53,7 +57,7 @@ func ComputeGlance(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) Gl
 		return Glance{}
 	}
 	controlPlane, workers := reportedVersions(cluster)
-	// A record that cannot be read says nothing.
+	// A record that cannot be read counts as none.
 	recorded, _ := snapshot.ReadRecorded(cluster)
 	g := Glance{From: oldest(slices.Concat(controlPlane, workers))}
 	g.To, _ = version.Parse(cluster.Spec.Topology.Version)
@@ -68,6 +72,7 @@ func ComputeGlance(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) Gl
 	if cluster.Status.ControlPlane != nil {
 		g.Left = len(cluster.Status.ControlPlane.UpgradePlan)
 	}
+	g.UpToDate = countUpToDate(cluster)
 	g.Gates = gatesAt(cluster, gates)
 	g.Holds = glanceHolds(cluster, g.Gates)
 	return g
@@ -92,6 +97,17 @@ func reportedVersions(cluster *clusterv1.Cluster) (controlPlane, workers []versi
 		workers = parse(s.Versions)
 	}
 	return controlPlane, workers
+}
+
+func countUpToDate(cluster *clusterv1.Cluster) int32 {
+	var n int32
+	if s := cluster.Status.ControlPlane; s != nil {
+		n += ptr.Deref(s.UpToDateReplicas, 0)
+	}
+	if s := cluster.Status.Workers; s != nil {
+		n += ptr.Deref(s.UpToDateReplicas, 0)
+	}
+	return n
 }
 
 func isOlder(a, b version.Version) bool {

@@ -89,6 +89,10 @@ func TestComputeGlance(t *testing.T) {
 			progressOf(chain.Progress{From: v("v1.29.0"), Target: v("v1.33.0"), Steps: []chain.Step{{To: v("v1.30.0")}, {To: v("v1.31.0")}}}), nil,
 			with(func(g *Glance) { g.From, g.Step, g.Recorded = v("v1.29.0"), 2, true }),
 		},
+		"machines up to date": {func(c *clusterv1.Cluster) {
+			c.Status.ControlPlane.UpToDateReplicas = new(int32(3))
+			c.Status.Workers.UpToDateReplicas = new(int32(4))
+		}, nil, with(func(g *Glance) { g.UpToDate = 7 })},
 		"steps that another engine went past": {
 			progressOf(chain.Progress{From: v("v1.29.0"), Steps: []chain.Step{{To: v("v1.30.0")}}}), nil, stock,
 		},

@@ -75,18 +75,34 @@ func handedOver(m *clusterv1.Machine) bool {
 // updateMachineHook is the hook's name in the annotation of pending hooks.
 const updateMachineHook = "UpdateMachine"
 
-// ended reports whether the update that Cluster API is waiting for has ended: a summary of it is there. A Machine of a
-// MachineSet got it on its way to that MachineSet. Of another one Cluster API has said since when it waits.
+// ended reports whether the update that Cluster API is waiting for has ended: a summary of it is there. The summary of a
+// Machine of a MachineSet has its target. For another Machine the condition Updating has the time since which Cluster API
+// waits.
 func ended(m *clusterv1.Machine, rec record) bool {
 	if rec.summary == nil || !handedOver(m) {
 		return false
 	}
 	if to := rec.summary.Target; to != "" {
 		desired, err := version.Parse(m.Spec.Version)
-		return err == nil && to == m.Labels[clusterv1.MachineSetNameLabel] && rec.summary.To == desired
+		return err == nil && to == TargetOf(m) && rec.summary.To == desired
 	}
 	c := updating(m)
 	return c != nil && !rec.summary.Ended.Before(c.LastTransitionTime.Time)
+}
+
+// TargetOf returns what inplace.Summary.Target is after an update of a Machine to its present
+// MachineSet: the hash of the MachineSet's template, which is in a label before a random suffix, or
+// the MachineSet's name where the label is missing. It is empty for a control plane Machine.
+func TargetOf(m metav1.Object) string {
+	owner := metav1.GetControllerOf(m)
+	if owner == nil || owner.Kind != "MachineSet" {
+		return ""
+	}
+	hash, _, found := strings.Cut(m.GetLabels()[clusterv1.MachineDeploymentUniqueLabel], "-")
+	if found && hash != "" {
+		return hash
+	}
+	return owner.Name
 }
 
 // isFinishing reports whether Cluster API has not looked at the Machine yet since its update ended.

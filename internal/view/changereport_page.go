@@ -155,15 +155,20 @@ func newChangeTimeline(r changereport.Report) changeTimeline {
 
 func (t *changeTimeline) length() float64 { return t.end.Sub(t.began).Seconds() }
 
-// bar is from one time to another; a time that has not come is the end of the timeline.
+// bar is the part of a time span that is on the timeline. A zero to is the timeline's end.
 func (t *changeTimeline) bar(from, to time.Time, class, title string) htmlpage.TimelineBar {
 	if to.IsZero() {
 		to = t.end
 	}
+	// A gate may hold a Cluster before the first record of the upgrade.
+	if from.Before(t.began) {
+		from = t.began
+	}
 	at, length := from.Sub(t.began).Seconds(), to.Sub(from).Seconds()
 	return htmlpage.TimelineBar{
-		X: htmlpage.Share(at, t.length()), Width: htmlpage.Share(min(length, t.length()-at), t.length()), Class: class, Title: title,
-		Y: timelineMargin, Height: timelineRowHeight - 2*timelineMargin,
+		X:     htmlpage.Share(at, t.length()),
+		Width: htmlpage.Share(min(length, t.length()-at), t.length()),
+		Class: class, Title: title, Y: timelineMargin, Height: timelineRowHeight - 2*timelineMargin,
 	}
 }
 

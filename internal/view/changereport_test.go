@@ -148,3 +148,29 @@ func TestChangeReportIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestChangeTimelineBar: a bar shows the part of its span between the beginning and the end of the
+// timeline.
+func TestChangeTimelineBar(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	at := func(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
+	timeline := changeTimeline{began: start, end: at(100)}
+	for _, test := range []struct {
+		name     string
+		from, to time.Time
+		x, width string
+	}{
+		{"inside", at(10), at(30), "10%", "20%"},
+		{"not ended", at(10), time.Time{}, "10%", "90%"},
+		{"began before", at(-20), at(30), "0%", "30%"},
+		{"ended before", at(-20), at(-10), "0%", "0%"},
+		{"ended after", at(90), at(130), "90%", "10%"},
+	} {
+		bar := timeline.bar(test.from, test.to, "hold", "")
+		if bar.X != test.x || bar.Width != test.width {
+			t.Errorf("%s: the bar is at %s, %s wide, want %s, %s",
+				test.name, bar.X, bar.Width, test.x, test.width)
+		}
+	}
+}

@@ -26,7 +26,7 @@ var promql = parser.NewParser(parser.Options{})
 var scraped = []string{"namespace", "job", "pod", "instance"}
 
 // bounded are labels whose values the page lists.
-var bounded = []string{"reason", "phase", "result", "updater"}
+var bounded = []string{"reason", "phase", "result", "updater", "serves"}
 
 // TestQueriesUseWhatIsServed: rules and dashboard use families and labels of
 // docs/reference/metrics.md only.
@@ -122,9 +122,17 @@ func TestTemplatesUseWhatAlertsHave(t *testing.T) {
 // held for a while, a gate waits for hours, one replica leads, answers are fast, and few of them
 // fail.
 const healthy = `load 1m
-	windlass_leader{namespace="w",job="j",pod="a"} 1+0x1600
-	windlass_leader{namespace="w",job="j",pod="b"} 0+0x1600
+	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 1+0x1600
+	windlass_leader{namespace="w",job="j",serves="extension",pod="b"} 0+0x1600
+	windlass_active{namespace="w",job="j",pod="a"} 1+0x1600
+	windlass_active{namespace="w",job="j",pod="b"} 0+0x1600
 	windlass_cluster_upgrade_info{cluster_namespace="n",cluster="c",from="v1.31.0",to="v1.32.0",phase="Upgrading"} 1+0x1600
+	windlass_cluster_machines_up_to_date{cluster_namespace="n",cluster="c",pod="a"} 0x300 1x300 2x300 _x698
+	windlass_cluster_machines_up_to_date{cluster_namespace="n",cluster="c",pod="b"} _x903 2x30 3x300 4x300
+	windlass_metrics_omitted_label_sets{namespace="w",job="j",family="windlass_gate_waiting"} 0+0x1600
+	windlass_machine_updates{cluster_namespace="n",cluster="e",phase="Updating"} 1+0x1600
+	windlass_machine_update_duration_seconds_count{cluster_namespace="n",cluster="e",result="failure"} _x300 1x1300
+	windlass_machine_update_duration_seconds_count{cluster_namespace="n",cluster="e",result="success"} _x600 1x300 2x300 3x300 4x96
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="c",reason="Hook"} 0+60x50 _x1550
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="c",reason="Rule"} 0+60x9 _x1591
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="d",reason="UpgradeGate"} 0+60x1430 _x170
@@ -140,7 +148,7 @@ const healthy = `load 1m
 `
 
 const leads = `
-	windlass_leader{namespace="w",job="j",pod="a"} 1+0x1600`
+	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 1+0x1600`
 
 // broken has series for each alert during which it, and it alone, fires, and from which minute.
 var broken = map[string][]struct {
@@ -161,13 +169,49 @@ var broken = map[string][]struct {
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="c",reason="Rule"} 0+60x1600`, 16}},
 	"WindlassMachineUpdateFailed": {{leads + `
 	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Failed"} 1+0x1600`, 5}},
+	"WindlassUpgradeStalls": {
+		// A drain that never ends: its update counts once.
+		{leads + `
+	windlass_cluster_upgrade_info{cluster_namespace="n",cluster="c",from="v1.31.0",to="v1.32.0",phase="Upgrading"} 1+0x1600
+	windlass_cluster_machines_up_to_date{cluster_namespace="n",cluster="c"} 2+0x1600
+	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Draining"} 1+0x1600`, 360},
+		// The last machine was replaced in minute 101.
+		{leads + `
+	windlass_cluster_upgrade_info{cluster_namespace="n",cluster="c",from="v1.31.0",to="v1.32.0",phase="Upgrading"} 1+0x1600
+	windlass_cluster_machines_up_to_date{cluster_namespace="n",cluster="c"} 2x100 3x1500`, 490},
+	},
+	"WindlassMachineUpdatesStall": {
+		{leads + `
+	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Draining"} 1+0x1600`, 360},
+		// The first update ended in minute 101.
+		{leads + `
+	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Draining"} 1+0x1600
+	windlass_machine_update_duration_seconds_count{cluster_namespace="n",cluster="c",result="success"} _x101 1x1500`, 491},
+	},
+	"WindlassRecordUnreadable": {{leads + `
+	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Unreadable"} 1+0x1600`, 5}},
+	"WindlassMetricsOmitted": {{leads + `
+	windlass_metrics_omitted_label_sets{namespace="w",job="j",family="windlass_gate_waiting"} 3+0x1600`, 15}},
 	"WindlassNobodyLeads": {
 		{`
-	windlass_leader{namespace="w",job="j",pod="a"} 0+0x1600
-	windlass_leader{namespace="w",job="j",pod="b"} 0+0x1600`, 2},
+	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 0+0x1600
+	windlass_leader{namespace="w",job="j",serves="extension",pod="b"} 0+0x1600`, 2},
 		{`
-	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Updating"} 1+0x1600`, 2},
+	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Updating"} 1+0x10`, 2},
+		// The extension was never seen; a manager leads.
+		{`
+	windlass_leader{namespace="c",job="m",serves="manager",pod="m"} 1+0x1600`, 2},
+		// The extension is gone; a manager leads.
+		{`
+	windlass_leader{namespace="c",job="m",serves="manager",pod="m"} 1+0x1600
+	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 1+0x100 stale`, 103},
+		// The extension of one shard is gone.
+		{leads + `
+	windlass_leader{namespace="shard",job="j",serves="extension",pod="a"} 1+0x100 stale`, 103},
 	},
+	"WindlassNoActivePod": {{leads + `
+	windlass_active{namespace="w",job="j",pod="a"} 0+0x1600
+	windlass_active{namespace="w",job="j",pod="b"} 0+0x1600`, 2}},
 	"WindlassAnswersFail": {{leads + `
 	controller_runtime_webhook_requests_total{namespace="w",webhook="/guard-machine",code="200"} 0+60x1600
 	controller_runtime_webhook_requests_total{namespace="w",webhook="/guard-machine",code="500"} 0+6x1600`, 11}},
