@@ -164,7 +164,7 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
 	{pkg: "internal/preflight", kind: pure, imports: `
-		internal/clustercheck internal/gate internal/text pkg/version
+		internal/clustercheck internal/gate internal/text pkg/version github.com/go-logr/logr
 	`},
 	{pkg: "internal/readiness", kind: pure, imports: `api/v1alpha1`},
 	{pkg: "internal/recordjson", kind: pure, imports: ``},
@@ -197,7 +197,7 @@ var rules = []rule{
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
 		internal/inplace/request internal/snapshot internal/text internal/updatepolicy pkg/plan
-		pkg/version
+		pkg/version k8s.io/utils/ptr
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -75,9 +74,10 @@ func (s *Synced) Ready(*http.Request) error {
 }
 
 const (
-	// activeRetry is between two attempts.
-	activeRetry = 100 * time.Millisecond
-	// activeRenew is how often the labels are put right again: people may change them.
+	// activeRetry is the first pause after a failure, and activeLongest the longest of the API server's.
+	activeRetry   = 100 * time.Millisecond
+	activeLongest = 5 * time.Second
+	// activeRenew is how often the labels are checked and restored: people may change them.
 	activeRenew = 10 * time.Second
 	// activeLast bounds the removal of the label at the end.
 	activeLast = 2 * time.Second
@@ -91,9 +91,9 @@ func (a *ActivePod) NeedLeaderElection() bool { return true }
 // Start keeps the label until ctx ends, and then removes it from its own Pod. A process that is killed
 // leaves it there; the next leader removes it.
 func (a *ActivePod) Start(ctx context.Context) error {
-	a.await(ctx, "Waiting until this replica serves", func(context.Context) error { return a.Serves() })
+	a.await(ctx, "Waiting until this replica serves", activeRetry, func(context.Context) error { return a.Serves() })
 	for ctx.Err() == nil {
-		a.await(ctx, "The label of the active Pod is not set", func(ctx context.Context) error {
+		a.await(ctx, "The label of the active Pod is not set", activeLongest, func(ctx context.Context) error {
 			err := a.take(ctx)
 			a.labelled.Store(err == nil)
 			return err
@@ -112,17 +112,27 @@ func (a *ActivePod) Start(ctx context.Context) error {
 	return nil
 }
 
-// await calls do until it succeeds or ctx ends. It logs the first error.
-func (a *ActivePod) await(ctx context.Context, what string, do func(context.Context) error) {
-	logged := false
-	_ = wait.PollUntilContextCancel(ctx, activeRetry, true, func(ctx context.Context) (bool, error) { // It ends with ctx only.
+// await calls do until it succeeds or ctx ends, after pauses that grow to longest. It logs each error that
+// differs from the one before.
+func (a *ActivePod) await(
+	ctx context.Context, what string, longest time.Duration, do func(context.Context) error,
+) {
+	logged, pause := "", activeRetry
+	for ctx.Err() == nil {
 		err := do(ctx)
-		if err != nil && !logged {
-			logged = true
-			logf.FromContext(ctx).Info(what, "pod", a.Pod, "reason", err.Error())
+		if err == nil {
+			return
 		}
-		return err == nil, nil
-	})
+		if err.Error() != logged {
+			logged = err.Error()
+			logf.FromContext(ctx).Info(what, "pod", a.Pod, "reason", logged)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longest)
+	}
 }
 
 // take labels this replica's Pod first, so that requests have somewhere to go, and then removes the

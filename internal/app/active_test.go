@@ -116,3 +116,26 @@ func TestActivePod(t *testing.T) {
 		checkLabelled("at the end", false)
 	})
 }
+
+// TestActivePodRefused counts the attempts of a replica that may not write its label.
+func TestActivePodRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				attempts++
+				return errors.New("forbidden")
+			},
+		}).Build()
+		keeper := &app.ActivePod{Client: c, Serves: func() error { return nil }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := keeper.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if attempts < 10 || attempts > 20 {
+			t.Errorf("%d attempts in a minute", attempts)
+		}
+	})
+}

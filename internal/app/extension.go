@@ -234,7 +234,7 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 	if err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("looking for %s: %w", kubeadmControlPlane.GroupKind(), err)
 	}
-	if err := mgr.Add(&controllers.BlockedSweeper{Unblocker: engine, Kinds: kinds}); err != nil {
+	if err := mgr.Add(&controllers.UpdateSweeper{Swept: engine, Kinds: kinds}); err != nil {
 		return fmt.Errorf("adding the sweeper of blocked groups: %w", err)
 	}
 	return nil

@@ -153,8 +153,8 @@ func (o ManagerOptions) newManager(restConfig *rest.Config, lock *lease.Lock) (c
 		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
 	}
 	if lock != nil {
-		if err := mgr.Add(lock); err != nil {
-			return nil, fmt.Errorf("adding the lease: %w", err)
+		if err := lock.AddTo(mgr); err != nil {
+			return nil, err
 		}
 	}
 	return mgr, nil

@@ -10,27 +10,28 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// interval is when blocked objects are looked at again. Nothing tells of the moment: it shows in their status only, and
+// interval is between two sweeps. Nothing reports the moment: it shows in the status of objects only, and
 // statuses change too often, in too many objects, to be watched for the few that are blocked.
 const interval = 15 * time.Second
 
-// Unblocker finds the objects, and brings them in order. *engine.Engine is one.
-type Unblocker interface {
-	ClearLeftovers(ctx context.Context) error
+// Swept does what no event and no hook asks for. *engine.Engine implements it.
+type Swept interface {
 	FindBlocked(ctx context.Context, kinds []schema.GroupVersionKind) error
 	Unblock(ctx context.Context) error
-	FollowPaused(ctx context.Context) error
+	SweepMachines(ctx context.Context) error
 }
 
-// BlockedSweeper looks at blocked objects. It is a manager.Runnable that runs on the leader only.
-type BlockedSweeper struct {
-	Unblocker Unblocker
+// UpdateSweeper lifts the conditions of groups that nothing blocks any longer, ends updates that nobody
+// asks for, and follows those that a move waits for. It is a manager.Runnable that runs on the leader
+// only.
+type UpdateSweeper struct {
+	Swept Swept
 	// Kinds are MachineDeployment, and the kinds of control planes.
 	Kinds []schema.GroupVersionKind
 }
 
 // Start runs until ctx is cancelled. What fails is tried again.
-func (s *BlockedSweeper) Start(ctx context.Context) error {
+func (s *UpdateSweeper) Start(ctx context.Context) error {
 	logger := ctrl.Log.WithName("blocked")
 	ctx = ctrl.LoggerInto(ctx, logger)
 	ticker := time.NewTicker(interval)
@@ -48,12 +49,12 @@ func (s *BlockedSweeper) Start(ctx context.Context) error {
 	}
 }
 
-func (s *BlockedSweeper) sweep(ctx context.Context, found *bool) error {
+func (s *UpdateSweeper) sweep(ctx context.Context, found *bool) error {
 	if !*found {
-		if err := s.Unblocker.FindBlocked(ctx, s.Kinds); err != nil {
+		if err := s.Swept.FindBlocked(ctx, s.Kinds); err != nil {
 			return fmt.Errorf("finding blocked groups of machines: %w", err)
 		}
 		*found = true
 	}
-	return errors.Join(s.Unblocker.Unblock(ctx), s.Unblocker.ClearLeftovers(ctx), s.Unblocker.FollowPaused(ctx))
+	return errors.Join(s.Swept.Unblock(ctx), s.Swept.SweepMachines(ctx))
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// recorder is an Unblocker that records its calls, and fails as a test says.
+// recorder is a Swept that records its calls, and fails as a test says.
 type recorder struct {
 	calls []string
 	fail  map[string]error
@@ -33,18 +33,17 @@ func (r *recorder) Unblock(context.Context) error {
 	return r.call("unblock")
 }
 
-func (r *recorder) ClearLeftovers(context.Context) error { return r.call("clear") }
-func (r *recorder) FollowPaused(context.Context) error   { return r.call("follow") }
+func (r *recorder) SweepMachines(context.Context) error { return r.call("machines") }
 
-func blockedSweeper(r *recorder) *BlockedSweeper {
-	return &BlockedSweeper{Unblocker: r, Kinds: []schema.GroupVersionKind{{Kind: "MachineDeployment"}}}
+func updateSweeper(r *recorder) *UpdateSweeper {
+	return &UpdateSweeper{Swept: r, Kinds: []schema.GroupVersionKind{{Kind: "MachineDeployment"}}}
 }
 
 // TestSweep looks for blocked objects until that has gone well once, and keeps one fault from hiding other work.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	r := &recorder{fail: map[string]error{"find MachineDeployment": errors.New("down")}}
-	s, found := blockedSweeper(r), false
+	s, found := updateSweeper(r), false
 	if err := s.sweep(t.Context(), &found); err == nil || found {
 		t.Errorf("found %v, error %v", found, err)
 	}
@@ -56,7 +55,7 @@ func TestSweep(t *testing.T) {
 	if err := s.sweep(t.Context(), &found); err != nil {
 		t.Error(err)
 	}
-	want := []string{"find MachineDeployment", "find MachineDeployment", "unblock", "clear", "follow", "unblock", "clear", "follow"}
+	want := []string{"find MachineDeployment", "find MachineDeployment", "unblock", "machines", "unblock", "machines"}
 	if diff := cmp.Diff(want, r.calls); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -66,7 +65,7 @@ func TestSweep(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := blockedSweeper(&recorder{then: cancel}).Start(ctx); err != nil {
+	if err := updateSweeper(&recorder{then: cancel}).Start(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -43,6 +43,8 @@ type Facts struct {
 	Retry, Abandon bool
 	// OwnerMovedOn says that the Machine's owner desires something else by now than what the Machine's spec says.
 	OwnerMovedOn bool
+	// Paused is set while the Machine or its Cluster is paused.
+	Paused bool
 }
 
 // Verdict is what happens next.
@@ -147,6 +149,9 @@ func decideRunning(f Facts) Verdict {
 	if why := unusable(f.Progress); why != "" {
 		return refuse(f.Progress, ReasonNoDecision, "cannot use the recorded progress: %s. "+
 			"Fix: remove the annotation windlass.dev/update-progress from the Machine to begin its update again, or set windlass.dev/update-abandon", why)
+	}
+	if v, holds := heldByPause(f); holds {
+		return v
 	}
 	if superseded(f) {
 		f.Owed, f.Progress = owed(f), nil
@@ -371,10 +376,10 @@ func decideBackingOff(f Facts) Verdict {
 // that the node is Ready at the desired version, never that the updater said so.
 func decideVerifying(f Facts) Verdict {
 	p := f.Progress
-	problem := NodeProblem(f)
-	if problem == "" {
+	if isVerified(f) {
 		return stepEnded(f)
 	}
+	problem := NodeProblem(f)
 	over := f.Now.Sub(p.Started) > f.Policy.AttemptTimeout
 	switch {
 	case f.Node.Unknown != "":

@@ -36,6 +36,8 @@ const (
 	ReasonTransition Reason = "Transition"
 	// ReasonUnknownPhase: this release does not know the recorded phase, which a newer one has written.
 	ReasonUnknownPhase Reason = "UnknownPhase"
+	// ReasonPaused: the Machine or its Cluster is paused.
+	ReasonPaused Reason = "Paused"
 	// ReasonFailed: all attempts failed.
 	ReasonFailed Reason = "UpdateFailed"
 )
@@ -93,9 +95,6 @@ func Answered(f Facts, a Answer) Verdict {
 	case Fails:
 		return attemptFailed(f, orDefault(a.Message, "it gave no reason"))
 	case Finishes:
-		if !p.Steps[0].SetsVersion && len(p.Steps) > 1 {
-			return stepEnded(f)
-		}
 		next := *p
 		next.Phase, next.Started = Verifying, f.Now
 		return Decide(withProgress(f, &next))

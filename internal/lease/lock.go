@@ -28,14 +28,20 @@ import (
 // server only if there is something to read or to write.
 const RetryPeriod = 100 * time.Millisecond
 
+// heldEvery is how often Start looks whether this replica may still act.
+const heldEvery = time.Second
+
+// released is the duration that client-go gives a lease that its holder releases, in seconds.
+const released = 1
+
 // namespaceFile is where a pod finds its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Times are those of a lease. Duration must be longer than RenewDeadline, and that longer than RenewEvery.
+// Times of a lease. Duration must be longer than RenewDeadline, and that longer than RenewEvery.
 type Times struct {
 	// Duration is how long other replicas wait for a silent leader.
 	Duration time.Duration
-	// RenewDeadline is how long after its last renewal a leader may act.
+	// RenewDeadline is how long after its last renewal a leader may act. Start returns an error then.
 	RenewDeadline time.Duration
 	// RenewEvery is how often a leader renews the lease.
 	RenewEvery time.Duration
@@ -48,13 +54,17 @@ type Lock struct {
 	leases coordinationv1client.LeaseInterface
 	times  Times
 
-	// record and raw are what the API server returned last, and observed is when they changed. watch
-	// is open from the first wait on.
+	// record is what the API server returned last. raw is that too, except that record keeps a holder
+	// that others removed. observed is when raw changed. watch is open while another replica leads, and
+	// opened is since when.
 	record   *resourcelock.LeaderElectionRecord
 	raw      []byte
 	observed time.Time
 	watch    watch.Interface
+	opened   time.Time
 
+	// failed is when the last request failed, or a watch ended at once; the next one waits. Zero for never.
+	failed time.Time
 	// led is set once this replica has led. It then never waits for the lease again: its process ends.
 	led bool
 	// renewed is when the last successful renewal began; nil while this replica does not lead.
@@ -63,7 +73,8 @@ type Lock struct {
 	lost chan struct{}
 }
 
-// check returns an error for times with which two replicas could lead. A Lease counts in whole seconds.
+// check returns an error for times with which another replica could lead while this one is Held. A Lease
+// counts in whole seconds.
 func (t Times) check() error {
 	late := t.RenewEvery+2*RetryPeriod >= t.RenewDeadline
 	if t.RenewEvery <= 0 || late || t.RenewDeadline >= t.Duration.Truncate(time.Second) {
@@ -111,7 +122,15 @@ func newLock(
 	}
 }
 
-// Apply has a manager elect its leader with this lock. Add the lock to the manager, too.
+// AddTo adds the lock to a manager that was made with the options of Apply.
+func (l *Lock) AddTo(mgr manager.Manager) error {
+	if err := mgr.Add(l); err != nil {
+		return fmt.Errorf("adding the lease: %w", err)
+	}
+	return nil
+}
+
+// Apply has a manager elect its leader with this lock. Call AddTo, too.
 func (l *Lock) Apply(o *manager.Options) {
 	o.LeaderElection, o.LeaderElectionResourceLockInterface = true, l
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &l.times.Duration, &l.times.RenewDeadline, new(RetryPeriod)
@@ -142,15 +161,27 @@ func elapsed(since, now time.Time) time.Duration {
 // NeedLeaderElection lets Start run on every replica.
 func (l *Lock) NeedLeaderElection() bool { return false }
 
-// Start returns an error when another replica holds the lease that this one has held, which ends the
-// manager. The elector would otherwise try to get the lease back until the renew deadline has passed.
+// Start returns an error, which ends the manager, when another replica holds the lease that this one has
+// held, or when this one has not renewed it for RenewDeadline. The elector would otherwise try to get the
+// lease back for longer, while controllers run.
 func (l *Lock) Start(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-l.lost:
-		return fmt.Errorf("another replica holds the lease %s: this one did not renew it in time",
-			l.Describe())
+	ticker := time.NewTicker(heldEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.lost:
+			return fmt.Errorf("another replica holds the lease %s: this one did not renew it in time",
+				l.Describe())
+		case <-ticker.C:
+			if l.renewed.Load() == nil {
+				continue
+			}
+			if err := l.Held(); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("holding the lease %s: %w", l.Describe(), err)
+			}
+		}
 	}
 }
 
@@ -170,6 +201,9 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // Update implements resourcelock.Interface. A renewal soon after the last one does nothing.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := l.pause(ctx); err != nil {
+		return err
+	}
 	renewed := l.renewed.Load()
 	young := renewed != nil && elapsed(*renewed, time.Now()) < l.times.RenewEvery
 	if young && record.HolderIdentity == l.Identity() {
@@ -185,6 +219,10 @@ func (l *Lock) write(
 	do func(context.Context, resourcelock.LeaderElectionRecord) error,
 ) error {
 	if record.HolderIdentity != l.Identity() {
+		// The elector also releases the lease after it failed to renew it, while controllers still run.
+		if err := l.Held(); err != nil {
+			return fmt.Errorf("not releasing the lease %s, which expires by itself: %w", l.Describe(), err)
+		}
 		l.renewed.Store(nil)
 	}
 	now := time.Now()
@@ -192,13 +230,38 @@ func (l *Lock) write(
 	bounded, cancel := l.bound(ctx)
 	defer cancel()
 	if err := do(bounded, record); err != nil {
+		l.note(err)
 		return err //nolint:wrapcheck // The elector tells errors of the API server apart.
 	}
 	if record.HolderIdentity == l.Identity() {
 		l.led = true
+		l.close()
 		l.renewed.Store(&now)
 	}
 	return nil
+}
+
+// pause waits for a while after a request failed: the elector tries again at once. It returns an error if
+// ctx ends.
+func (l *Lock) pause(ctx context.Context) error {
+	if l.failed.IsZero() {
+		return nil
+	}
+	timer := time.NewTimer(l.times.RenewEvery/2 - time.Since(l.failed))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // The elector ignores it.
+	case <-timer.C:
+		return nil
+	}
+}
+
+// note keeps the time of a failure. Another replica's write is none.
+func (l *Lock) note(err error) {
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+		l.failed = time.Now()
+	}
 }
 
 // bound keeps one slow answer from costing the lease.
@@ -214,6 +277,9 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		return l.record, l.raw, nil
 	default:
 	}
+	if err := l.pause(ctx); err != nil {
+		return nil, nil, err
+	}
 	if !l.led {
 		if err := l.await(ctx); err != nil {
 			return nil, nil, err
@@ -222,10 +288,15 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	bounded, cancel := l.bound(ctx)
 	defer cancel()
 	record, raw, err := l.inner.Get(bounded)
-	if apierrors.IsNotFound(err) {
-		l.record, l.raw = nil, nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		l.note(err)
+		return nil, nil, err //nolint:wrapcheck // The elector tells errors of the API server apart.
+	}
+	if waits := l.vacated(record, raw); waits != nil {
+		return nil, nil, waits
 	}
 	if err != nil {
+		l.record, l.raw = nil, nil
 		return nil, nil, err //nolint:wrapcheck // The elector tells errors of the API server apart.
 	}
 	if !bytes.Equal(raw, l.raw) {
@@ -238,16 +309,45 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, nil
 }
 
+// vacated returns an error while the holder of a Lease may not know yet that somebody else has removed it
+// from the Lease, or deleted the Lease. record is nil without a Lease. The holder learns it with its next
+// renewal, and takes the Lease again. A holder that releases the Lease no longer acts.
+func (l *Lock) vacated(record *resourcelock.LeaderElectionRecord, raw []byte) error {
+	vacant := record == nil || record.HolderIdentity == "" && record.LeaseDurationSeconds != released
+	if l.led || !l.isOthers() || !vacant {
+		return nil
+	}
+	if !bytes.Equal(raw, l.raw) {
+		l.raw, l.observed = raw, time.Now()
+	}
+	if l.untilExpiry() <= 0 {
+		return nil
+	}
+	return fmt.Errorf("the lease %s has lost its holder %s, which did not release it: waiting until it expires",
+		l.Describe(), l.record.HolderIdentity)
+}
+
+// isOthers reports whether another replica held the Lease when it was last read.
+func (l *Lock) isOthers() bool {
+	return l.record != nil && l.record.HolderIdentity != "" && l.record.HolderIdentity != l.Identity()
+}
+
+// untilExpiry is how long the holder that was last read may still act.
+func (l *Lock) untilExpiry() time.Duration {
+	return time.Duration(l.record.LeaseDurationSeconds)*time.Second - time.Since(l.observed)
+}
+
 // await returns when the Lease may be free or differs from the last one read. It returns an error if ctx
 // ends.
 func (l *Lock) await(ctx context.Context) error {
-	if l.record == nil || l.record.HolderIdentity == "" || l.record.HolderIdentity == l.Identity() {
+	if !l.isOthers() || l.untilExpiry() <= 0 {
+		l.close() // It may be broken.
 		return nil
 	}
-	expiry := time.NewTimer(time.Duration(l.record.LeaseDurationSeconds)*time.Second - time.Since(l.observed))
+	expiry := time.NewTimer(l.untilExpiry())
 	defer expiry.Stop()
 	if l.watch == nil {
-		l.watch = l.open(ctx)
+		l.watch, l.opened = l.open(ctx), time.Now()
 	}
 	for {
 		select {
@@ -260,6 +360,9 @@ func (l *Lock) await(ctx context.Context) error {
 			return nil
 		case event, open := <-l.watch.ResultChan():
 			if !open || event.Type == watch.Error {
+				if time.Since(l.opened) < l.times.RenewEvery {
+					l.failed = time.Now()
+				}
 				l.close()
 				return nil
 			}

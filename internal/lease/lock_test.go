@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -25,14 +26,20 @@ var times = Times{Duration: 12 * time.Second, RenewDeadline: 8 * time.Second, Re
 // world is an API server with one Lease, and replicas that elect a leader with it.
 type world struct {
 	client *fake.Clientset
-	// away has the verbs of requests that fail.
-	away sync.Map
+	// away has the verbs of requests that fail. failed is called then, unless it is nil.
+	away   sync.Map
+	failed func()
+	// ends has watches end at once.
+	ends bool
 }
 
 func newWorld() *world {
 	w := &world{client: fake.NewClientset()}
 	fail := func(action clienttesting.Action) error {
 		if _, away := w.away.Load(action.GetVerb()); away {
+			if w.failed != nil {
+				w.failed()
+			}
 			return errors.New("the API server is away")
 		}
 		return nil
@@ -43,6 +50,11 @@ func newWorld() *world {
 	})
 	w.client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		err := fail(action)
+		if err == nil && w.ends {
+			ended := watch.NewFake()
+			ended.Stop()
+			return true, ended, nil
+		}
 		return err != nil, nil, err
 	})
 	return w
@@ -76,6 +88,14 @@ func (w *world) replica(t *testing.T, identity string) *replica {
 	}()
 	t.Cleanup(func() { cancel(); <-r.done })
 	return r
+}
+
+// stop has a replica vanish without a release.
+func (r *replica) stop(t *testing.T) {
+	t.Helper()
+	r.lock.renewed.Store(nil) // It releases only what it holds.
+	r.release()
+	<-r.done
 }
 
 // requests counts the requests since the last call.
@@ -224,7 +244,7 @@ func TestLost(t *testing.T) {
 		if err := w.client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease, lease.Namespace); err != nil {
 			t.Fatal(err)
 		}
-		pass(times.RenewEvery + 2*RetryPeriod)
+		pass(times.RenewEvery + times.RenewEvery/2 + 3*RetryPeriod)
 		select {
 		case err := <-ended:
 			if err == nil {
@@ -235,6 +255,175 @@ func TestLost(t *testing.T) {
 		}
 		if a.lock.Held() == nil {
 			t.Error("a acts while b leads")
+		}
+	})
+}
+
+// neverBoth holds that two replicas never act at once, for as long as a test passes time in small parts.
+func neverBoth(t *testing.T, d time.Duration, a, b *replica) {
+	t.Helper()
+	for range d / (RetryPeriod / 2) {
+		pass(RetryPeriod / 2)
+		if a.lock.Held() == nil && b.lock.Held() == nil {
+			t.Fatal("both replicas act")
+		}
+	}
+}
+
+// TestVacated has a person remove the holder, or the Lease. The leader takes it again with its next renewal; if it
+// cannot, the other replica leads once the lease would have expired.
+func TestVacated(t *testing.T) {
+	t.Parallel()
+	leases := coordinationv1.SchemeGroupVersion.WithResource("leases")
+	for name, vacate := range map[string]func(*testing.T, *world) error{
+		"the Lease is deleted": func(_ *testing.T, w *world) error {
+			return w.client.Tracker().Delete(leases, "windlass-system", "extension.windlass.dev")
+		},
+		"the holder is removed": func(t *testing.T, w *world) error {
+			t.Helper()
+			lease := w.lease(t)
+			lease.Spec.HolderIdentity = new("")
+			return w.client.Tracker().Update(leases, lease, lease.Namespace)
+		},
+	} {
+		for _, alive := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, leader alive: %t", name, alive), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld()
+					a := w.replica(t, "a")
+					a.awaitLead(t)
+					b := w.replica(t, "b")
+					pass(time.Second)
+					if !alive {
+						a.stop(t)
+					}
+					if err := vacate(t, w); err != nil {
+						t.Fatal(err)
+					}
+					neverBoth(t, 2*times.Duration, a, b)
+					if (a.lock.Held() == nil) != alive || (b.lock.Held() == nil) == alive {
+						t.Errorf("a: %v, b: %v", a.lock.Held(), b.lock.Held())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestFailedRenewals has writes of the leader fail until its elector gives up, and then succeed: it does not release the
+// lease, because its controllers may still run. Start ends the process when the leader may no longer act.
+func TestFailedRenewals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a := w.replica(t, "a")
+		a.awaitLead(t)
+		pass(time.Second)
+		began := *a.lock.renewed.Load()
+		ended := make(chan time.Duration, 1)
+		go func() {
+			if a.lock.Start(t.Context()) != nil {
+				ended <- time.Since(began)
+			}
+		}()
+		w.away.Store("update", true)
+		w.failed = func() {
+			if time.Since(began) > times.RenewDeadline+times.RenewEvery/2 {
+				w.away.Delete("update") // The last renewal has failed by then; a release would succeed.
+			}
+		}
+		<-a.done
+		if got := <-ended; got > times.RenewDeadline+time.Second {
+			t.Errorf("the process ends after %s", got)
+		}
+		if holder := *w.lease(t).Spec.HolderIdentity; holder != "a" {
+			t.Errorf("the lease was released: its holder is %q", holder)
+		}
+	})
+}
+
+// TestRequests counts the requests of a replica in a minute while something keeps failing.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		away  []string
+		ends  bool
+		other bool
+		most  int
+	}{
+		"no Lease can be read":        {away: []string{"get", "create"}, most: 65},
+		"no Lease can be created":     {away: []string{"create"}, most: 125},
+		"an expired Lease stays":      {away: []string{"update"}, other: true, most: 125},
+		"watches end at once":         {ends: true, other: true, most: 130},
+		"watches cannot be opened":    {away: []string{"watch"}, other: true, most: 70},
+		"nothing but watches answers": {away: []string{"get", "update"}, other: true, most: 70},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				if tt.other {
+					gone := newLock(w.client.CoordinationV1(), "windlass-system", "extension.windlass.dev", "gone", times)
+					if err := gone.Create(t.Context(), record("gone")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, verb := range tt.away {
+					w.away.Store(verb, true)
+				}
+				w.ends = tt.ends
+				w.replica(t, "b")
+				if tt.other && !tt.ends {
+					pass(times.Duration + times.RenewEvery)
+				}
+				w.requests()
+				span := time.Minute
+				if tt.ends {
+					span = times.Duration - time.Second
+				}
+				pass(span)
+				got := w.requests() * int(time.Minute) / int(span)
+				t.Logf("%d requests a minute", got)
+				if got > tt.most {
+					t.Errorf("%d requests a minute, want at most %d", got, tt.most)
+				}
+			})
+		})
+	}
+}
+
+// TestLeaderRequests counts those of a leader that cannot write, until its elector gives up.
+func TestLeaderRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a := w.replica(t, "a")
+		a.awaitLead(t)
+		w.away.Store("update", true)
+		w.requests()
+		<-a.done
+		if got := w.requests(); got > 20 {
+			t.Errorf("%d requests", got)
+		}
+	})
+}
+
+// TestWatchEnds has a replica that leads watch the Lease no longer.
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a := w.replica(t, "a")
+		a.awaitLead(t)
+		b := w.replica(t, "b")
+		pass(time.Second)
+		a.release()
+		b.awaitLead(t)
+		b.release()
+		<-b.done
+		if b.lock.watch != nil {
+			t.Error("the watch is open")
 		}
 	})
 }

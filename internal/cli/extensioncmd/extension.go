@@ -288,8 +288,8 @@ func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrad
 		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
 	}
 	if lock != nil {
-		if err := mgr.Add(lock); err != nil {
-			return nil, fmt.Errorf("adding the lease: %w", err)
+		if err := lock.AddTo(mgr); err != nil {
+			return nil, err
 		}
 	}
 	return mgr, nil

@@ -20,7 +20,12 @@ import (
 // What objects say, as facts.
 
 func isPaused(cluster *clusterv1.Cluster, object metav1.Object) bool {
-	return cluster.Spec.Paused != nil && *cluster.Spec.Paused || has(object, clusterv1.PausedAnnotation)
+	return isClusterPaused(cluster) || has(object, clusterv1.PausedAnnotation)
+}
+
+// isClusterPaused reports whether a person, or `clusterctl move`, has paused all of a Cluster.
+func isClusterPaused(cluster *clusterv1.Cluster) bool {
+	return cluster.Spec.Paused != nil && *cluster.Spec.Paused
 }
 
 // topologyOf names the Cluster whose topology an object belongs to; empty for none.

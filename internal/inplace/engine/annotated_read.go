@@ -42,7 +42,8 @@ func (e *Engine) readMachine(ctx context.Context, key types.NamespacedName) (*ma
 	}
 	r.facts = request.Machine{
 		FreshID: e.NewID(), Name: m.Name, Marks: e.keys.marks(m.Annotations), Retry: has(m, v1alpha1.UpdateRetryAnnotation),
-		Deleting: !m.DeletionTimestamp.IsZero(), Paused: isPaused(r.cluster, m), Busy: updatedByClusterAPI(m),
+		Deleting: !m.DeletionTimestamp.IsZero(), Paused: isPaused(r.cluster, m), ClusterPaused: isClusterPaused(r.cluster),
+		Busy:     updatedByClusterAPI(m),
 		Topology: topologyOf(r.cluster, m), ControlPlane: capi.IsControlPlane(m),
 	}
 	if r.facts.ControlPlane {

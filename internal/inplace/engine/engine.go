@@ -112,7 +112,7 @@ func blockedReason(r inplace.Reason) string {
 	case inplace.ReasonUnknownPhase:
 		return v1alpha1.UnknownRecordReason
 	case inplace.ReasonQueued, inplace.ReasonDraining, inplace.ReasonUpdating, inplace.ReasonUpdaterUnknown, inplace.ReasonBackingOff,
-		inplace.ReasonVerifying, inplace.ReasonSoaking, inplace.ReasonNodeUnknown:
+		inplace.ReasonVerifying, inplace.ReasonSoaking, inplace.ReasonNodeUnknown, inplace.ReasonPaused:
 	}
 	return v1alpha1.UpdaterErrorReason
 }

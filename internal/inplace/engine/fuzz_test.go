@@ -47,7 +47,7 @@ func FuzzHooks(f *testing.F) {
 			MachineSet: *machineSet("old", from), InfrastructureMachineTemplate: forged.Desired.InfrastructureMachine, BootstrapConfigTemplate: forged.Desired.BootstrapConfig,
 		}
 		_, _ = w.engine.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{Current: templates, Desired: templates})
-		_ = w.engine.ClearLeftovers(t.Context())
+		_ = w.engine.SweepMachines(t.Context())
 		for _, told := range s.told {
 			if len(told.InfrastructureMachine.Raw) > 0 && !jsonHas(told.InfrastructureMachine.Raw, "x:////a") || len(told.BootstrapConfig.Raw) > 0 {
 				t.Errorf("the updater is told %s and %s", told.InfrastructureMachine.Raw, told.BootstrapConfig.Raw)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,24 +15,37 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 )
 
-// ClearLeftovers ends updates whose mark somebody took off the Machine by hand: Cluster API then asks no hook about them any
-// longer, and nothing else would give the Machine back to MachineHealthChecks. What is not done is owed.
-func (e *Engine) ClearLeftovers(ctx context.Context) error {
+// SweepMachines does what no hook is called for. It ends updates whose mark a person removed from the
+// Machine, records their steps as owed, and follows updates that `clusterctl move` waits for. It works
+// on the Machines that the watch filter selects; one fault hides no other.
+func (e *Engine) SweepMachines(ctx context.Context) error {
 	machines := newMachineMetadataList()
 	if err := e.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
 	}
 	var problems []error
+	var moving []*metav1.PartialObjectMetadata
 	for i := range machines.Items {
-		if e.selects(&machines.Items[i]) && isLeftover(&machines.Items[i]) {
-			problems = append(problems, e.clearLeftover(ctx, client.ObjectKeyFromObject(&machines.Items[i])))
+		m := &machines.Items[i]
+		switch {
+		case !e.selects(m):
+		case isLeftover(m):
+			problems = append(problems, e.clearLeftover(ctx, client.ObjectKeyFromObject(m)))
+		case isFollowed(m):
+			moving = append(moving, m)
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, e.followPaused(ctx, moving))...)
 }
 
+// isLeftover reports whether nothing else ends the update of a Machine, or lifts its protection from a
+// move after a person removed the update's record.
 func isLeftover(m client.Object) bool {
-	return has(m, v1alpha1.UpdateProgressAnnotation) && !has(m, clusterv1.UpdateInProgressAnnotation) && m.GetDeletionTimestamp().IsZero()
+	if has(m, clusterv1.UpdateInProgressAnnotation) || !m.GetDeletionTimestamp().IsZero() {
+		return false
+	}
+	orphaned := blocksMove(m.GetAnnotations()) && !has(m, v1alpha1.InPlaceUpgradeAnnotation)
+	return has(m, v1alpha1.UpdateProgressAnnotation) || orphaned
 }
 
 func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) error {
@@ -60,6 +74,9 @@ func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) er
 		return err
 	}
 	m := e.NewMachine(machine, read)
+	if progress == nil {
+		return m.Record(ctx, changeMove(machine.Annotations, nil))
+	}
 	if err := m.recordAbandon(ctx, *inplace.OwedBy(progress, before)); err != nil {
 		return err
 	}

@@ -47,31 +47,28 @@ func changeMove(annotations map[string]string, after *inplace.Progress) Patch {
 	return p
 }
 
-// blocksMove reports whether a Machine has our annotation.
+// blocksMove reports whether Windlass keeps a Machine from being moved; a person's annotation does not count.
 func blocksMove(annotations map[string]string) bool {
 	return annotations[BlockMoveAnnotation] == blockMoveValue
 }
 
-// FollowPaused carries on the updates of paused Machines that block `clusterctl move`, until their
-// updaters have ended. Cluster API pauses a Cluster before it waits for the annotation to go, and
-// calls no hook about a paused Machine. An update that Cluster API does not ask for follows its own
-// annotation.
-func (e *Engine) FollowPaused(ctx context.Context) error {
-	machines := newMachineMetadataList()
-	if err := e.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing Machines: %w", err)
-	}
+// isFollowed reports whether an update that Cluster API asked for blocks a move.
+func isFollowed(m client.Object) bool {
+	return blocksMove(m.GetAnnotations()) && has(m, v1alpha1.UpdateProgressAnnotation) &&
+		m.GetDeletionTimestamp().IsZero()
+}
+
+// followPaused asks the updaters of Machines whose Cluster is paused until they have ended, and begins
+// nothing. `clusterctl move` pauses a Cluster before it waits for the annotation to go, and Cluster API
+// calls no hook about a paused Machine. An update that an annotation asks for is followed by its
+// reconciler.
+func (e *Engine) followPaused(ctx context.Context, machines []*metav1.PartialObjectMetadata) error {
 	var group errgroup.Group
 	group.SetLimit(followedAtOnce)
-	problems := make([]error, len(machines.Items))
-	for i := range machines.Items {
-		m := &machines.Items[i]
-		follows := blocksMove(m.Annotations) && has(m, v1alpha1.UpdateProgressAnnotation)
-		if !follows || !m.DeletionTimestamp.IsZero() {
-			continue
-		}
+	problems := make([]error, len(machines))
+	for i, m := range machines {
 		group.Go(func() error {
-			problems[i] = e.followPaused(ctx, m)
+			problems[i] = e.followIfPaused(ctx, m)
 			return nil // One fault must not hide others.
 		})
 	}
@@ -79,21 +76,28 @@ func (e *Engine) FollowPaused(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-func (e *Engine) followPaused(ctx context.Context, m *metav1.PartialObjectMetadata) error {
+// followIfPaused looks at the Cluster only: an annotation that pauses the Machine is a person's, who
+// wants nothing done to it.
+func (e *Engine) followIfPaused(ctx context.Context, m *metav1.PartialObjectMetadata) error {
 	key := client.ObjectKeyFromObject(m)
 	cluster := &clusterv1.Cluster{}
 	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}
 	if err := e.Client.Get(ctx, name, cluster); err != nil {
-		return fmt.Errorf("reading Cluster %s of Machine %s: %w", name, key, client.IgnoreNotFound(err))
+		if apierrors.IsNotFound(err) {
+			return nil // Nothing can be moved.
+		}
+		return fmt.Errorf("reading Cluster %s of Machine %s: %w", name, key, err)
 	}
-	if !isPaused(cluster, m) {
+	if !isClusterPaused(cluster) {
 		return nil
 	}
 	request, err := e.liveRequest(ctx, key)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	_, err = e.UpdateMachine(ctx, request)
+	ctx, cancel := withBudget(ctx)
+	defer cancel()
+	_, err = e.update(ctx, request, true)
 	_, isRefused := errors.AsType[*RefusedError](err)
 	_, isUnasked := errors.AsType[*UnaskedError](err)
 	if isRefused || isUnasked {

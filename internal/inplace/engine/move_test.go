@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -89,7 +90,19 @@ func TestMoveDuringUpdate(t *testing.T) {
 	if len(s.updates) != asked {
 		t.Errorf("the updater of a machine that is not paused was asked: %q", s.updates[asked:])
 	}
+	w.annotate("a", clusterv1.PausedAnnotation, new(""))
+	w.follow()
+	w.annotate("a", clusterv1.PausedAnnotation, nil)
+	if len(s.updates) != asked {
+		t.Errorf("the updater of a machine that a person paused was asked: %q", s.updates[asked:])
+	}
 	w.pause(true)
+	w.engine.WatchFilter = "another"
+	w.follow()
+	w.engine.WatchFilter = ""
+	if len(s.updates) != asked {
+		t.Errorf("an extension of another shard asked the updater: %q", s.updates[asked:])
+	}
 	w.follow()
 	if !blocked() || len(s.updates) != asked+1 {
 		t.Errorf("blocked: %t; asked: %q", blocked(), s.updates[asked:])
@@ -109,10 +122,63 @@ func TestMoveDuringUpdate(t *testing.T) {
 	}
 }
 
+// TestPauseBetweenSteps has a pause of the Cluster end a machine's first updater, and hold the second one: the
+// Machine can be moved, and a person who stops an upgrade sees nothing else begin.
+func TestPauseBetweenSteps(t *testing.T) {
+	t.Parallel()
+	w, files, kubelet := halves(t, external(nil))
+	w.must(w.decideHalves())
+	w.until("a", "working")
+	w.pause(true)
+	for range 3 {
+		w.now = w.now.Add(time.Minute)
+		w.follow()
+	}
+	if p := w.progress("a"); p == nil || p.Phase != inplace.Verifying || w.has("a", BlockMoveAnnotation) {
+		t.Errorf("progress %+v, annotations %v", p, w.machine("a").Annotations)
+	}
+	if len(files.completed) != 1 || len(kubelet.polls) > 0 {
+		t.Errorf("the first updater has completed %v; the second was asked %v", files.completed, kubelet.polls)
+	}
+	w.pause(false)
+	w.until("a", "updated in place")
+	w.checkHalves(t, files, kubelet)
+}
+
+// TestMoveWithoutCluster leaves a Machine alone whose Cluster is gone.
+func TestMoveWithoutCluster(t *testing.T) {
+	t.Parallel()
+	w, s := moving(t, external(nil))
+	s.answers(inplace.InProgress, "")
+	w.until("a", "")
+	cluster := &clusterv1.Cluster{}
+	w.must(w.client.Get(w.Context(), clientKey("c"), cluster))
+	w.must(w.client.Delete(w.Context(), cluster))
+	w.follow()
+}
+
+// TestOrphanedBlock removes the annotation of an update whose record and mark a person removed.
+func TestOrphanedBlock(t *testing.T) {
+	t.Parallel()
+	w, s := moving(t, external(nil))
+	s.answers(inplace.InProgress, "")
+	w.until("a", "")
+	w.annotate("a", v1alpha1.UpdateProgressAnnotation, nil)
+	w.follow()
+	if !w.has("a", BlockMoveAnnotation) {
+		t.Error("Cluster API still asks for the update, and nothing keeps the Machine from being moved")
+	}
+	w.annotate("a", clusterv1.UpdateInProgressAnnotation, nil)
+	w.follow()
+	if w.has("a", BlockMoveAnnotation) {
+		t.Errorf("the annotation is left: %v", w.machine("a").Annotations)
+	}
+}
+
 // follow follows updates of paused machines.
 func (w *world) follow() {
 	w.Helper()
-	w.must(w.engine.FollowPaused(w.Context()))
+	w.must(w.engine.SweepMachines(w.Context()))
 }
 
 // TestBlockOfOthersStays leaves the annotation of a person alone.
@@ -139,7 +205,7 @@ func TestBlockGoesWithUpdate(t *testing.T) {
 		},
 		"its mark is removed": func(w *world, _ *scripted) {
 			w.annotate("a", clusterv1.UpdateInProgressAnnotation, nil)
-			w.must(w.engine.ClearLeftovers(w.Context()))
+			w.must(w.engine.SweepMachines(w.Context()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

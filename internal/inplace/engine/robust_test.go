@@ -130,7 +130,7 @@ func TestLeftovers(t *testing.T) {
 	if _, err := w.update("a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.engine.ClearLeftovers(t.Context()); err != nil || !w.has("a", v1alpha1.UpdateProgressAnnotation) {
+	if err := w.engine.SweepMachines(t.Context()); err != nil || !w.has("a", v1alpha1.UpdateProgressAnnotation) {
 		t.Fatalf("a running update is taken for a leftover: %v", err)
 	}
 	w.annotate("a", clusterv1.UpdateInProgressAnnotation, nil)
@@ -140,11 +140,11 @@ func TestLeftovers(t *testing.T) {
 	}
 	// A process of another shard leaves it alone.
 	w.engine.WatchFilter = "another"
-	if err := w.engine.ClearLeftovers(t.Context()); err != nil || !w.has("a", v1alpha1.UpdateProgressAnnotation) {
+	if err := w.engine.SweepMachines(t.Context()); err != nil || !w.has("a", v1alpha1.UpdateProgressAnnotation) {
 		t.Fatalf("a leftover of another shard is cleared: %v", err)
 	}
 	w.engine.WatchFilter = ""
-	if err := w.engine.ClearLeftovers(t.Context()); err != nil {
+	if err := w.engine.SweepMachines(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if w.has("a", v1alpha1.UpdateProgressAnnotation) || w.has("a", clusterv1.MachineSkipRemediationAnnotation) {

@@ -40,7 +40,15 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 	if reply, ok := e.stillQueued(ctx, request); ok {
 		return reply, nil
 	}
-	reply, err := e.update(ctx, request)
+	return e.update(ctx, request, false)
+}
+
+// update carries a machine's update on. If paused, it begins nothing: it only asks the updater that is
+// at work.
+func (e *Engine) update(
+	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, paused bool,
+) (inplace.Reply, error) {
+	reply, err := e.tryUpdate(ctx, request, paused)
 	if isStale(err) {
 		// What was done so far was decided on what was then true. The next call reads everything again.
 		return inplace.Reply{RetryAfter: inplace.NextStep, Message: "the Machine was changed meanwhile; reading it again"}, nil
@@ -48,7 +56,9 @@ func (e *Engine) UpdateMachine(ctx context.Context, request *runtimehooksv1.Upda
 	return reply, err
 }
 
-func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (inplace.Reply, error) {
+func (e *Engine) tryUpdate(
+	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, paused bool,
+) (inplace.Reply, error) {
 	live, unlock, err := e.lockMarked(ctx, request)
 	if err != nil {
 		return inplace.Reply{}, err
@@ -58,6 +68,7 @@ func (e *Engine) update(ctx context.Context, request *runtimehooksv1.UpdateMachi
 	if err != nil {
 		return inplace.Reply{}, e.showMissingRights(ctx, live.machine, err)
 	}
+	r.facts.Paused = paused
 	if r.facts.Progress == nil {
 		if reply, waits := waitsForAnnotated(r.Object); waits {
 			return reply, nil

@@ -86,8 +86,8 @@ func (f Machine) finalState() State {
 func decideRunning(f Machine) MachineVerdict {
 	u := *f.Upgrade
 	switch {
-	case f.Paused && u.Progress.Phase != inplace.Updating:
-		// A change that runs on the node is followed to its end, so that a paused Cluster can be moved.
+	case f.Paused && !(f.ClusterPaused && u.Progress.Phase == inplace.Updating):
+		// `clusterctl move` pauses the Cluster and waits for the change that runs on the node.
 		return f.wait(ReasonPaused, "the machine or its Cluster is paused; the upgrade continues when it is unpaused")
 	case f.Remediation != "":
 		return f.wait(ReasonRemediating, "the upgrade waits for the machine's remediation:  %s", f.Remediation)
@@ -222,7 +222,7 @@ func carryOn(f Machine) MachineVerdict {
 func (f Machine) Facts() inplace.Facts {
 	facts := inplace.Facts{
 		Now: f.Now, FreshID: f.FreshID, Policy: f.Policy, PolicyName: f.PolicyName, Node: f.Node,
-		Unhealthy: f.OwnEtcd, Bounded: true,
+		Unhealthy: f.OwnEtcd, Bounded: true, Paused: f.Paused,
 	}
 	if f.Upgrade != nil && f.Upgrade.Progress != nil {
 		facts.Progress, facts.Desired = f.Upgrade.Progress, f.Upgrade.Progress.To

@@ -142,9 +142,10 @@ func TestLeftAlone(t *testing.T) {
 		"paused, no change runs": func(f *request.Machine) {
 			drains := *f.Upgrade.Progress
 			drains.Phase = inplace.Draining
-			f.Paused, f.Upgrade = true, &request.Upgrade{Option: "version=v1.31.2", Progress: &drains}
+			f.Paused, f.ClusterPaused, f.Upgrade = true, true, &request.Upgrade{Option: "version=v1.31.2", Progress: &drains}
 		},
-		"up for remediation": func(f *request.Machine) { f.Remediation = "its owner replaces it" },
+		"paused by a person while a change runs": func(f *request.Machine) { f.Paused = true },
+		"up for remediation":                     func(f *request.Machine) { f.Remediation = "its owner replaces it" },
 	} {
 		f := running
 		edit(&f)
@@ -159,14 +160,17 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// TestPausedWhileChangeRuns follows the change of a paused machine: the end lifts what keeps its Cluster from being moved.
+// TestPausedWhileChangeRuns follows the change of a machine whose Cluster is paused: the end lifts what keeps its Cluster from being moved.
 func TestPausedWhileChangeRuns(t *testing.T) {
 	t.Parallel()
 	f := well()
-	f.Paused, f.Marks.To = true, "version=v1.31.2"
+	f.Paused, f.ClusterPaused, f.Marks.To = true, true, "version=v1.31.2"
 	f.Upgrade = &request.Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{ID: "u", Phase: inplace.Updating, Steps: []inplace.Step{{Updater: "u"}}, Operation: "u-1"}}
 	if v := request.DecideMachine(f); v.Action != (request.Run{}) {
 		t.Errorf("it is not followed: %#v", v)
+	}
+	if !f.Facts().Paused {
+		t.Error("the next step would begin")
 	}
 }
 

@@ -189,6 +189,8 @@ type Machine struct {
 	// Retry says that a person asked for another try.
 	Retry            bool
 	Paused, Deleting bool
+	// ClusterPaused is set while the whole Cluster is paused, as `clusterctl move` pauses it.
+	ClusterPaused bool
 	// Remediation says which remediation of the machine is asked for or under way; empty for none. What the failure of the recorded
 	// upgrade handed over does not count.
 	Remediation string

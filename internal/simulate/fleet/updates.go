@@ -201,7 +201,7 @@ func (s *sim) nextChange(m *machine, w inplace.Wait) (at time.Duration, precise 
 	case inplace.ReasonVerifying:
 		return min(m.readyAt, timeout), false
 	case inplace.ReasonQueued, inplace.ReasonUpdaterUnknown, inplace.ReasonNodeUnknown, inplace.ReasonNoDecision, inplace.ReasonDesiredChanged, inplace.ReasonTransition,
-		inplace.ReasonUnknownPhase, inplace.ReasonFailed:
+		inplace.ReasonUnknownPhase, inplace.ReasonPaused, inplace.ReasonFailed:
 	}
 	return s.now, false
 }
