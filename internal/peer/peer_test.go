@@ -106,7 +106,7 @@ func TestSilentPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	const calls = 3
-	closed := make(chan error, calls)
+	accepted, closed := make(chan struct{}, calls), make(chan error, calls)
 	go func() {
 		for range calls {
 			conn, err := listener.Accept()
@@ -114,6 +114,7 @@ func TestSilentPeer(t *testing.T) {
 				closed <- err
 				return
 			}
+			accepted <- struct{}{}
 			go func() {
 				defer func() { _ = conn.Close() }()
 				_, err := io.Copy(io.Discard, conn)
@@ -124,7 +125,12 @@ func TestSilentPeer(t *testing.T) {
 	t.Cleanup(func() { _ = listener.Close() })
 	transport := peer.NewTransport(peer.Connection{Timeout: 300 * time.Millisecond})
 	for range calls {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		// The request ends once its connection is there: one that ends before connects to nobody.
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-accepted
+			cancel()
+		}()
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+listener.Addr().String(), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
