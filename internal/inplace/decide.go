@@ -141,14 +141,8 @@ func decide(f Facts) Verdict {
 
 // decideRunning decides about an update that has begun.
 func decideRunning(f Facts) Verdict {
-	if f.Progress.IsUnknown() {
-		return refuse(f.Progress, ReasonUnknownPhase, "the recorded phase %q is unknown to this release of "+
-			"Windlass. Fix: upgrade Windlass to the release that recorded it, or set the annotation "+
-			"windlass.dev/update-abandon", f.Progress.Phase)
-	}
-	if why := unusable(f.Progress); why != "" {
-		return refuse(f.Progress, ReasonNoDecision, "cannot use the recorded progress: %s. "+
-			"Fix: remove the annotation windlass.dev/update-progress from the Machine to begin its update again, or set windlass.dev/update-abandon", why)
+	if v, ok := refuseRecord(f.Progress); ok {
+		return v
 	}
 	if v, holds := heldByPause(f); holds {
 		return v
@@ -179,16 +173,6 @@ func decideRunning(f Facts) Verdict {
 	case Failed:
 	}
 	return decideFailed(f)
-}
-
-// IsUnknown reports whether a newer release has written a phase that this one does not know. An
-// updater may be at work.
-func (p *Progress) IsUnknown() bool {
-	switch p.Phase {
-	case "", Draining, Updating, BackingOff, Verifying, Soaking, Failed:
-		return false
-	}
-	return true
 }
 
 // isChangedMeanwhile reports whether an updater may still be called, but the live objects are not those that the update began with.
@@ -266,27 +250,6 @@ func ended(f Facts) bool {
 		return f.Last.Target == f.Target
 	}
 	return f.Decision != nil && f.Last.Decision == f.Decision.ID
-}
-
-// unusable says why progress that was read from a Machine cannot be carried on; empty if it can.
-func unusable(p *Progress) string {
-	switch p.Phase {
-	case Draining, Updating, BackingOff:
-		if len(p.Steps) == 0 {
-			return fmt.Sprintf("it is in phase %s, but no step is left", p.Phase)
-		}
-		if p.Operation == "" {
-			return fmt.Sprintf("it is in phase %s, but has no operation id", p.Phase)
-		}
-	case Verifying, Soaking, Failed:
-	}
-	switch {
-	case p.ID == "":
-		return "it has no id"
-	case p.Phase == "":
-		return "it has no phase"
-	}
-	return ""
 }
 
 // startStep makes the first of the remaining steps the current one, and decides about it. It changes p, which is the

@@ -277,13 +277,8 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		return l.record, l.raw, nil
 	default:
 	}
-	if err := l.pause(ctx); err != nil {
+	if err := l.delay(ctx); err != nil {
 		return nil, nil, err
-	}
-	if !l.led {
-		if err := l.await(ctx); err != nil {
-			return nil, nil, err
-		}
 	}
 	bounded, cancel := l.bound(ctx)
 	defer cancel()
@@ -307,6 +302,15 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		close(l.lost)
 	}
 	return record, raw, nil
+}
+
+// delay returns when the Lease is due to be read: after a failure's pause, and unless this replica leads,
+// when the Lease changes or expires.
+func (l *Lock) delay(ctx context.Context) error {
+	if err := l.pause(ctx); err != nil || l.led {
+		return err
+	}
+	return l.await(ctx)
 }
 
 // vacated returns an error while the holder of a Lease may not know yet that somebody else has removed it

@@ -86,7 +86,7 @@ func (f Machine) finalState() State {
 func decideRunning(f Machine) MachineVerdict {
 	u := *f.Upgrade
 	switch {
-	case f.Paused && !(f.ClusterPaused && u.Progress.Phase == inplace.Updating):
+	case f.Paused && (!f.ClusterPaused || u.Progress.Phase != inplace.Updating):
 		// `clusterctl move` pauses the Cluster and waits for the change that runs on the node.
 		return f.wait(ReasonPaused, "the machine or its Cluster is paused; the upgrade continues when it is unpaused")
 	case f.Remediation != "":
