@@ -185,7 +185,7 @@ func (r *run) isSettled(ctx context.Context) (bool, error) {
 	if r.policy.Policy.Canary == 0 {
 		return true, nil
 	}
-	machines, err := r.listIndexed(ctx, settledValue(r.Object, targetOf(r.Object)), client.Limit(1))
+	machines, err := r.listIndexed(ctx, settledValue(r.Object, capi.TemplateOf(r.Object)), client.Limit(1))
 	return len(machines) > 0, err
 }
 
