@@ -7,7 +7,7 @@ var rules = []rule{
 	{pkg: "pkg/plan", kind: pure, imports: `pkg/version`},
 	{pkg: "pkg/version", kind: pure, imports: ``},
 	{pkg: "internal/app", kind: effects, imports: `
-		api/updates/v1alpha1 api/v1alpha1 internal/contract internal/controllers
+		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace/engine internal/inplace/request internal/lease
 		internal/linuxhost internal/metrics internal/port internal/topology internal/transport/pod

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // ActivePod keeps v1alpha1.ActiveLabel on the Pod of the replica that leads, and on no other Pod of its
@@ -124,6 +125,8 @@ const (
 	componentLabel = "app.kubernetes.io/component"
 )
 
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+
 // NeedLeaderElection lets Start run on the leader only.
 func (a *ActivePod) NeedLeaderElection() bool { return true }
 
@@ -181,7 +184,7 @@ func (a *ActivePod) take(ctx context.Context) error {
 	if err := a.Serves(); err != nil {
 		return err
 	}
-	own := newPod()
+	own := capi.MetadataOf(podKind)
 	if err := a.Client.Get(ctx, a.Pod, own); err != nil {
 		err = fmt.Errorf("reading Pod %s: %w", a.Pod, err)
 		if !a.own {
@@ -220,7 +223,7 @@ func (a *ActivePod) label(ctx context.Context, name string, active bool) error {
 		value = `"true"`
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.ActiveLabel, value)
-	pod := newPod()
+	pod := capi.MetadataOf(podKind)
 	pod.Namespace, pod.Name = a.Pod.Namespace, name
 	err := a.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
 	if !active {
@@ -230,10 +233,4 @@ func (a *ActivePod) label(ctx context.Context, name string, active bool) error {
 		return fmt.Errorf("labelling Pod %s/%s: %w", a.Pod.Namespace, name, err)
 	}
 	return nil
-}
-
-func newPod() *metav1.PartialObjectMetadata {
-	pod := &metav1.PartialObjectMetadata{}
-	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	return pod
 }

@@ -15,6 +15,13 @@ var (
 	MachineSetKind        = clusterv1.GroupVersion.WithKind("MachineSet")
 )
 
+// MetadataOf returns an empty object of a kind, to read or watch metadata alone.
+func MetadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}
+
 // IsControlPlane reports whether a Machine belongs to a control plane. Cluster API labels such Machines.
 func IsControlPlane(machine metav1.Object) bool {
 	_, ok := machine.GetLabels()[clusterv1.MachineControlPlaneLabel]
