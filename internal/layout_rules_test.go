@@ -7,8 +7,8 @@ var rules = []rule{
 	{pkg: "pkg/plan", kind: pure, imports: `pkg/version`},
 	{pkg: "pkg/version", kind: pure, imports: ``},
 	{pkg: "internal/app", kind: effects, imports: `
-		api/updates/v1alpha1 api/v1alpha1 internal/contract internal/controllers
-		internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
+		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
+		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace/engine internal/inplace/request internal/lease
 		internal/linuxhost internal/metrics internal/port internal/topology internal/transport/pod
 		internal/transport/ssh internal/updaters internal/updaters/handover
@@ -70,7 +70,7 @@ var rules = []rule{
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
 		internal/changereport internal/cli internal/cli/management internal/view
 	`},
-	{pkg: "internal/cli/serving", kind: effects, imports: `internal/hookserver`},
+	{pkg: "internal/cli/serving", kind: effects, imports: `internal/diagnostics internal/hookserver`},
 	{pkg: "internal/cli/simulatecmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/cli/planinput internal/manifest
 		internal/simulate/fleet internal/simulate/inventory internal/simulate/page
@@ -108,6 +108,7 @@ var rules = []rule{
 		internal/inplace/engine internal/readiness internal/snapshot internal/text
 		internal/updatepolicy internal/upgradegraph
 	`},
+	{pkg: "internal/diagnostics", kind: effects, imports: ``},
 	{pkg: "internal/doctor", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/snapshot internal/status internal/text
 		internal/updatepolicy

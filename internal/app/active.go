@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // ActivePod keeps v1alpha1.ActiveLabel on the Pod of the replica that leads, and on no other Pod of its
@@ -28,8 +29,21 @@ type ActivePod struct {
 	Pod types.NamespacedName
 	// Serves returns nil while this replica answers requests.
 	Serves func() error
+	// Now is the clock.
+	Now func() time.Time
 
 	labelled atomic.Bool
+	// own reports whether this replica's Pod had the label when the API server last answered about it.
+	// Only Start uses it.
+	own bool
+	// unlabelled is nil while this replica does not lead, and while its Pod has the label.
+	unlabelled atomic.Pointer[unlabelled]
+}
+
+// unlabelled is why the Pod of a leader has no label, and since when.
+type unlabelled struct {
+	since time.Time
+	err   error
 }
 
 // Labelled reports whether this replica leads and the last check found or set the labels.
@@ -48,9 +62,33 @@ func NewActivePod(mgr manager.Manager, pod string, serves func() error) (*Active
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	active := &ActivePod{
-		Client: live, Pod: types.NamespacedName{Namespace: namespace, Name: name}, Serves: serves,
+		Client: live, Pod: types.NamespacedName{Namespace: namespace, Name: name},
+		Serves: serves, Now: time.Now,
 	}
 	return active, addActive(active.Labelled)
+}
+
+// Ready is a healthz.Checker. It returns an error if this replica leads and could not label its Pod
+// for activeGrace: no Service finds it. A replica that does not lead is Ready. So is one that only
+// fails to read its Pod again or to remove the label of others, because requests still reach it.
+func (a *ActivePod) Ready(*http.Request) error {
+	u := a.unlabelled.Load()
+	if u == nil || a.Now().Sub(u.since) <= activeGrace {
+		return nil
+	}
+	return fmt.Errorf("no Service finds Pod %s, which leads without the label %s since %s: %w. Fix: "+
+		"let the extension's ServiceAccount get, list and patch Pods in %s, and set --pod to this Pod",
+		a.Pod, v1alpha1.ActiveLabel, u.since.UTC().Format(time.RFC3339), u.err, a.Pod.Namespace)
+}
+
+// setUnlabelled records that the Pod has no label, from the first of several errors on.
+func (a *ActivePod) setUnlabelled(err error) {
+	since := a.Now()
+	if before := a.unlabelled.Load(); before != nil {
+		since = before.since
+	}
+	a.own = false
+	a.unlabelled.Store(&unlabelled{since: since, err: err})
 }
 
 // Synced tells that the caches of a manager have synced, on every replica.
@@ -79,11 +117,15 @@ const (
 	activeLongest = 5 * time.Second
 	// activeRenew is how often the labels are checked and restored: people may change them.
 	activeRenew = 10 * time.Second
+	// activeGrace is for how long a leader without the label stays Ready.
+	activeGrace = 15 * time.Second
 	// activeLast bounds the removal of the label at the end.
 	activeLast = 2 * time.Second
 	// componentLabel is what the Pods of a component share.
 	componentLabel = "app.kubernetes.io/component"
 )
+
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
 // NeedLeaderElection lets Start run on the leader only.
 func (a *ActivePod) NeedLeaderElection() bool { return true }
@@ -104,6 +146,7 @@ func (a *ActivePod) Start(ctx context.Context) error {
 		}
 	}
 	a.labelled.Store(false)
+	a.unlabelled.Store(nil)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), activeLast)
 	defer cancel()
 	if err := a.label(last, a.Pod.Name, false); err != nil {
@@ -141,15 +184,22 @@ func (a *ActivePod) take(ctx context.Context) error {
 	if err := a.Serves(); err != nil {
 		return err
 	}
-	own := newPod()
+	own := capi.MetadataOf(podKind)
 	if err := a.Client.Get(ctx, a.Pod, own); err != nil {
-		return fmt.Errorf("reading Pod %s: %w", a.Pod, err)
+		err = fmt.Errorf("reading Pod %s: %w", a.Pod, err)
+		if !a.own {
+			a.setUnlabelled(err)
+		}
+		return err
 	}
 	if own.Labels[v1alpha1.ActiveLabel] != "true" {
 		if err := a.label(ctx, a.Pod.Name, true); err != nil {
+			a.setUnlabelled(err)
 			return err
 		}
 	}
+	a.own = true
+	a.unlabelled.Store(nil)
 	marked := &metav1.PartialObjectMetadataList{}
 	marked.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 	err := a.Client.List(ctx, marked, client.InNamespace(a.Pod.Namespace), client.HasLabels{v1alpha1.ActiveLabel})
@@ -173,7 +223,7 @@ func (a *ActivePod) label(ctx context.Context, name string, active bool) error {
 		value = `"true"`
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.ActiveLabel, value)
-	pod := newPod()
+	pod := capi.MetadataOf(podKind)
 	pod.Namespace, pod.Name = a.Pod.Namespace, name
 	err := a.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
 	if !active {
@@ -183,10 +233,4 @@ func (a *ActivePod) label(ctx context.Context, name string, active bool) error {
 		return fmt.Errorf("labelling Pod %s/%s: %w", a.Pod.Namespace, name, err)
 	}
 	return nil
-}
-
-func newPod() *metav1.PartialObjectMetadata {
-	pod := &metav1.PartialObjectMetadata{}
-	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	return pod
 }

@@ -3,7 +3,10 @@ package app_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +80,7 @@ func TestActivePod(t *testing.T) {
 		}
 		keeper = &app.ActivePod{
 			Client: c, Pod: types.NamespacedName{Namespace: "windlass-system", Name: "a"},
+			Now: time.Now,
 			Serves: func() error {
 				if !serving {
 					return errors.New("not yet")
@@ -128,7 +132,7 @@ func TestActivePodRefused(t *testing.T) {
 				return errors.New("forbidden")
 			},
 		}).Build()
-		keeper := &app.ActivePod{Client: c, Serves: func() error { return nil }}
+		keeper := &app.ActivePod{Client: c, Now: time.Now, Serves: func() error { return nil }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := keeper.Start(ctx); err != nil {
@@ -138,4 +142,144 @@ func TestActivePodRefused(t *testing.T) {
 			t.Errorf("%d attempts in a minute", attempts)
 		}
 	})
+}
+
+// TestActivePodReady has two replicas, of which a leads. a is not Ready once its Pod has had no label
+// for more than 15 s. b follows, and stays Ready.
+func TestActivePodReady(t *testing.T) {
+	t.Parallel()
+	const patchA, patchB, getA, list = "patch a", "patch b", "get a", "list "
+	for _, test := range []struct {
+		name string
+		// refused are requests that the API server refuses.
+		refused []string
+		// later means that it refuses them only once a has labelled its Pod, and removed that a person
+		// then removes the label.
+		later, removed bool
+		want           string
+	}{
+		{name: "nothing refused"},
+		{name: "patches refused", refused: []string{patchA, patchB}, want: patchA},
+		{name: "reads refused", refused: []string{getA}, want: getA},
+		{name: "label removed", refused: []string{patchA}, later: true, removed: true, want: patchA},
+		{name: "reads refused later", refused: []string{getA}, later: true},
+		{name: "lists refused", refused: []string{list}},
+		{name: "another Pod keeps its label", refused: []string{patchB}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := &refusingServer{}
+				c := server.client()
+				keeper := func(name string) *app.ActivePod {
+					return &app.ActivePod{
+						Client: c, Pod: types.NamespacedName{Namespace: "windlass-system", Name: name},
+						Serves: func() error { return nil }, Now: time.Now,
+					}
+				}
+				a, b := keeper("a"), keeper("b")
+				if !test.later {
+					server.refuse(test.refused...)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- a.Start(ctx) }()
+				synctest.Wait()
+				server.refuse(test.refused...)
+				if test.removed {
+					if err := c.Update(ctx, podOfExtension("a")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				<-time.After(14 * time.Second)
+				checkReady(t, "a after 14 s", a, "")
+				<-time.After(12 * time.Second)
+				checkReady(t, "a after 26 s", a, test.want)
+				checkReady(t, "b after 26 s", b, "")
+				server.refuse()
+				<-time.After(10 * time.Second)
+				checkReady(t, "a once all is allowed", a, "")
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// refusingServer is an API server that refuses some requests, each as a verb and an object's name.
+type refusingServer struct {
+	mu      sync.Mutex
+	refused []string
+}
+
+func (s *refusingServer) refuse(requests ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = requests
+}
+
+func (s *refusingServer) check(verb, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if request := verb + " " + name; slices.Contains(s.refused, request) {
+		return fmt.Errorf("you may not %s", request)
+	}
+	return nil
+}
+
+// client returns a client for a server with the Pods a and b, of which b has the label.
+func (s *refusingServer) client() client.Client {
+	b := podOfExtension("b")
+	b.Labels[v1alpha1.ActiveLabel] = "true"
+	refusing := interceptor.Funcs{
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption,
+		) error {
+			return errors.Join(s.check("get", key.Name), c.Get(ctx, key, o, options...))
+		},
+		List: func(
+			ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption,
+		) error {
+			return errors.Join(s.check("list", ""), c.List(ctx, list, options...))
+		},
+		Patch: func(
+			ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			options ...client.PatchOption,
+		) error {
+			if err := s.check("patch", o.GetName()); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, p, options...)
+		},
+	}
+	pods := []client.Object{podOfExtension("a"), b}
+	return fake.NewClientBuilder().WithObjects(pods...).WithInterceptorFuncs(refusing).Build()
+}
+
+func podOfExtension(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "windlass-system", Name: name,
+		Labels: map[string]string{"app.kubernetes.io/component": "extension"},
+	}}
+}
+
+// checkReady checks whether a replica is Ready, and that its error contains want. An empty want means
+// Ready.
+func checkReady(t *testing.T, what string, keeper *app.ActivePod, want string) {
+	t.Helper()
+	err := keeper.Ready(nil)
+	if want == "" {
+		if err != nil {
+			t.Errorf("%s is not Ready: %v", what, err)
+		}
+		return
+	}
+	for _, part := range []string{keeper.Pod.String(), v1alpha1.ActiveLabel, want, "Fix: "} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: got %v, want an error with %q", what, err, part)
+		}
+	}
 }

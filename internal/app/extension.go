@@ -11,7 +11,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/controllers"
 	"github.com/windlass-dev/windlass/internal/gate/gatehooks"
@@ -266,8 +266,7 @@ func addShared(mgr manager.Manager, c clients, updaters *updaterPool, noGates bo
 // CustomResourceDefinitions, and Machines, of which there are many, so that the first hook need not wait for them.
 func watchOwnKinds(ctx context.Context, mgr manager.Manager, o ExtensionOptions) error {
 	for _, kind := range []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("Machine"), definitionKind} {
-		metadata := &metav1.PartialObjectMetadata{}
-		metadata.SetGroupVersionKind(kind)
+		metadata := capi.MetadataOf(kind)
 		_, err := mgr.GetCache().GetInformer(ctx, metadata, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
 			return fmt.Errorf("watching %ss: %w. Fix: install Cluster API first", kind.Kind, err)
@@ -276,8 +275,7 @@ func watchOwnKinds(ctx context.Context, mgr manager.Manager, o ExtensionOptions)
 			return fmt.Errorf("watching %ss: %w", kind.Kind, err)
 		}
 	}
-	machine := &metav1.PartialObjectMetadata{}
-	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	machine := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
 	if err := mgr.GetCache().IndexField(ctx, machine, engine.InFlightIndex, engine.IndexInFlight); err != nil {
 		return fmt.Errorf("indexing Machines: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
@@ -68,8 +69,7 @@ func (l updateLog) record(ctx context.Context, machine types.NamespacedName, ent
 
 // create makes the ConfigMap. The Machine owns it, so that it is deleted with it.
 func (l updateLog) create(ctx context.Context, machine, name types.NamespacedName, text string) error {
-	owner := &metav1.PartialObjectMetadata{}
-	owner.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	owner := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
 	if err := l.live.Get(ctx, machine, owner); err != nil {
 		return fmt.Errorf("reading Machine %s: %w", machine, err)
 	}

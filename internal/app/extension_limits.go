@@ -7,13 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
@@ -83,8 +83,7 @@ func (*firstRead) NeedLeaderElection() bool { return false }
 func (f *firstRead) Start(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	namespaces := &metav1.PartialObjectMetadata{}
-	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespaces := capi.MetadataOf(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	for _, read := range []struct {
 		resource string
 		object   client.Object

@@ -16,6 +16,7 @@ import (
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaters"
@@ -171,8 +172,7 @@ func (p *updaterPool) listMachines(
 
 // machineOwner returns the MachineDeployment of a Machine, or its control plane object.
 func (p *updaterPool) machineOwner(ctx context.Context, machine types.NamespacedName) (updatesv1.Owner, error) {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	m := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
 	if err := p.live.Get(ctx, machine, m); err != nil {
 		return updatesv1.Owner{}, fmt.Errorf("reading Machine %s: %w", machine, err)
 	}
@@ -188,8 +188,7 @@ func (p *updaterPool) machineOwner(ctx context.Context, machine types.Namespaced
 
 // machineAnnotations reads the annotations of a Machine.
 func (p *updaterPool) machineAnnotations(ctx context.Context, machine types.NamespacedName) (map[string]string, error) {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	m := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
 	if err := p.live.Get(ctx, machine, m); err != nil {
 		return nil, fmt.Errorf("reading Machine %s: %w", machine, err)
 	}

@@ -16,7 +16,6 @@ import (
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
-	"sigs.k8s.io/cluster-api/util/flags"
 	"sigs.k8s.io/cluster-api/util/index"
 	"sigs.k8s.io/cluster-api/version"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/windlass-dev/windlass/internal/diagnostics"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/lease"
 	"github.com/windlass-dev/windlass/internal/metrics"
@@ -121,7 +121,7 @@ func (o ManagerOptions) newManager(restConfig *rest.Config, lock *lease.Lock) (c
 	if err != nil {
 		return nil, err
 	}
-	tlsOptions, metrics, err := flags.GetManagerOptions(o.Diagnostics)
+	tlsOptions, metrics, err := diagnostics.Options(o.Diagnostics)
 	if err != nil {
 		return nil, fmt.Errorf("reading the TLS flags: %w", err)
 	}
@@ -138,7 +138,7 @@ func (o ManagerOptions) newManager(restConfig *rest.Config, lock *lease.Lock) (c
 		Scheme:                 scheme,
 		HealthProbeBindAddress: o.HealthAddress,
 		PprofBindAddress:       o.ProfilerAddress,
-		Metrics:                *metrics,
+		Metrics:                metrics,
 		Cache:                  objects,
 		Client:                 setup.ManagerClientOptions(),
 		WebhookServer: crwebhook.NewServer(crwebhook.Options{

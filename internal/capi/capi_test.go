@@ -96,6 +96,36 @@ func TestOwnerThrough(t *testing.T) {
 	}
 }
 
+func TestTemplateOf(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind, label      string
+		ofMachine, ofSet string
+	}{
+		"the hash before the suffix":   {"MachineSet", "54f6b8c9d-x2x7k", "54f6b8c9d", "54f6b8c9d"},
+		"a suffix with a dash":         {"MachineSet", "54f6b8c9d-x2-x7k", "54f6b8c9d", "54f6b8c9d"},
+		"no label":                     {"MachineSet", "", "set", "self"},
+		"a label without a suffix":     {"MachineSet", "54f6b8c9d", "set", "self"},
+		"a label without a hash":       {"MachineSet", "-x2x7k", "set", "self"},
+		"a Machine of a control plane": {"KubeadmControlPlane", "54f6b8c9d-x2x7k", "", "54f6b8c9d"},
+		"a Machine of its own":         {"", "54f6b8c9d-x2x7k", "", "54f6b8c9d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := &metav1.ObjectMeta{Name: "self", Labels: map[string]string{clusterv1.MachineDeploymentUniqueLabel: test.label}}
+			if test.kind != "" {
+				object.OwnerReferences = []metav1.OwnerReference{{Kind: test.kind, Name: "set", Controller: new(true)}}
+			}
+			if got := capi.TemplateOf(object); got != test.ofMachine {
+				t.Errorf("TemplateOf: %q, want %q", got, test.ofMachine)
+			}
+			if got := capi.TemplateOfSet(object); got != test.ofSet {
+				t.Errorf("TemplateOfSet: %q, want %q", got, test.ofSet)
+			}
+		})
+	}
+}
+
 func TestBelongs(t *testing.T) {
 	t.Parallel()
 	md, pool := capi.MachineDeployment("ns", "md-a"), map[string]string{clusterv1.MachinePoolNameLabel: "md-a"}

@@ -1,6 +1,8 @@
 package capi
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,6 +14,13 @@ var (
 	MachineDeploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
 	MachineSetKind        = clusterv1.GroupVersion.WithKind("MachineSet")
 )
+
+// MetadataOf returns an empty object of a kind, to read or watch metadata alone.
+func MetadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}
 
 // IsControlPlane reports whether a Machine belongs to a control plane. Cluster API labels such Machines.
 func IsControlPlane(machine metav1.Object) bool {
@@ -99,6 +108,32 @@ func ControllerOf(object metav1.Object) (owner Owner, ok bool) {
 		GroupVersionKind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind),
 		NamespacedName:   types.NamespacedName{Namespace: object.GetNamespace(), Name: ref.Name},
 	}, true
+}
+
+// TemplateOf identifies what a worker Machine has moved to: the template of the MachineSet that
+// controls it, as TemplateOfSet does. It is empty for a Machine that no MachineSet controls, such as a
+// control plane Machine.
+func TemplateOf(machine metav1.Object) string {
+	ref := metav1.GetControllerOfNoCopy(machine)
+	if ref == nil || ref.Kind != MachineSetKind.Kind {
+		return ""
+	}
+	return templateName(machine, ref.Name)
+}
+
+// TemplateOfSet identifies the template of a MachineSet by the template's hash. Where an update in
+// place is refused, Cluster API asks again about a MachineSet with another name and the same hash. A
+// MachineSet without the label of its hash is identified by its name.
+func TemplateOfSet(set metav1.Object) string { return templateName(set, set.GetName()) }
+
+// templateName returns the hash of the template, which is in a label before a random suffix, and
+// otherwise where the label has none.
+func templateName(object metav1.Object, otherwise string) string {
+	hash, _, found := strings.Cut(object.GetLabels()[clusterv1.MachineDeploymentUniqueLabel], "-")
+	if found && hash != "" {
+		return hash
+	}
+	return otherwise
 }
 
 // InTopology is the name of a group in a Cluster's topology. A MachinePool may have the name of a

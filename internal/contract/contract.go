@@ -13,6 +13,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capicontract "sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // The versions of the contract that this version of Cluster API keeps.
@@ -97,8 +99,7 @@ func FetchVersion(ctx context.Context, c client.Reader, kind schema.GroupVersion
 }
 
 func fetchCRD(ctx context.Context, c client.Reader, kind schema.GroupKind) (*metav1.PartialObjectMetadata, error) {
-	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	crd := capi.MetadataOf(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	name := capicontract.CalculateCRDName(kind.Group, kind.Kind)
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
 		return nil, fmt.Errorf("getting CustomResourceDefinition %s: %w", name, err)

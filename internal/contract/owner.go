@@ -21,8 +21,7 @@ func FetchOwner(
 	if !ok || owner.GroupKind() != capi.MachineSetKind.GroupKind() {
 		return owner, ok, nil
 	}
-	set := &metav1.PartialObjectMetadata{}
-	set.SetGroupVersionKind(capi.MachineSetKind)
+	set := capi.MetadataOf(capi.MachineSetKind)
 	err = c.Get(ctx, owner.NamespacedName, set)
 	if apierrors.IsNotFound(err) {
 		return owner, ok, nil

@@ -30,7 +30,7 @@ func (c *controllers) watchGroup(gvk schema.GroupVersionKind) error {
 	toGroup := func(_ context.Context, object client.Object) []AnnotatedGroup {
 		return []AnnotatedGroup{{Kind: gvk, Key: client.ObjectKeyFromObject(object)}}
 	}
-	if err := c.groups.Watch(source.TypedKind[client.Object](c.cache, metadataOf(gvk), handler.TypedEnqueueRequestsFromMapFunc(toGroup), c.filtered(), c.asked())); err != nil {
+	if err := c.groups.Watch(source.TypedKind[client.Object](c.cache, capi.MetadataOf(gvk), handler.TypedEnqueueRequestsFromMapFunc(toGroup), c.filtered(), c.asked())); err != nil {
 		return fmt.Errorf("watching %s: %w", gvk.GroupKind(), err)
 	}
 	c.kinds[gvk.GroupKind()] = gvk
@@ -39,7 +39,7 @@ func (c *controllers) watchGroup(gvk schema.GroupVersionKind) error {
 
 // watchMembers has the group of a Machine looked at when something has changed about the Machine that a group is upgraded by.
 func (c *controllers) watchMembers() error {
-	machines := metadataOf(clusterv1.GroupVersion.WithKind("Machine"))
+	machines := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
 	if err := c.groups.Watch(source.TypedKind[client.Object](c.cache, machines, handler.TypedEnqueueRequestsFromMapFunc(c.groupOf), c.filtered(), c.joinedOrChanged())); err != nil {
 		return fmt.Errorf("watching Machines: %w", err)
 	}
@@ -56,7 +56,7 @@ func (c *controllers) groupOf(ctx context.Context, m client.Object) []AnnotatedG
 	if !watched {
 		return nil
 	}
-	object := metadataOf(gvk)
+	object := capi.MetadataOf(gvk)
 	// This runs in the informer of Machines: a cache that does not sync must not stop the events of all Machines.
 	ctx, cancel := context.WithTimeout(ctx, contract.ReadTimeout)
 	defer cancel()

@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,11 +52,4 @@ func logReady(ctx context.Context, kind string, before, after []metav1.Condition
 func isChanged(before []metav1.Condition, c metav1.Condition) bool {
 	old := meta.FindStatusCondition(before, c.Type)
 	return old == nil || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message
-}
-
-// metadataOf is an object of a kind, to read or watch its metadata.
-func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(gvk)
-	return object
 }

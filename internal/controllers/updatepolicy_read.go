@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -85,7 +86,7 @@ func (r *UpdatePolicyReconciler) readControlPlane(ctx context.Context, c *cluste
 	if err := r.watches.add(ctx, mapping.GroupVersionKind); err != nil {
 		return state, fmt.Errorf("the control plane of Cluster %s: %w", client.ObjectKeyFromObject(c), err)
 	}
-	object := metadataOf(mapping.GroupVersionKind)
+	object := capi.MetadataOf(mapping.GroupVersionKind)
 	key := client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}
 	bounded, cancel := context.WithTimeout(ctx, contract.ReadTimeout)
 	defer cancel()

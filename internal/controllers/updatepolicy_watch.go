@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 )
 
@@ -122,7 +123,7 @@ func (w *watches) add(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if err := w.kinds.Check(ctx, gvk); err != nil {
 		return err
 	}
-	if err := w.controller.Watch(source.Kind[client.Object](w.cache, metadataOf(gvk), handler.EnqueueRequestsFromMapFunc(namespaceOf), changed)); err != nil {
+	if err := w.controller.Watch(source.Kind[client.Object](w.cache, capi.MetadataOf(gvk), handler.EnqueueRequestsFromMapFunc(namespaceOf), changed)); err != nil {
 		return fmt.Errorf("watching %s: %w", gvk.GroupKind(), err)
 	}
 	if w.seen == nil {

@@ -165,5 +165,5 @@ func hasArrived(m *metav1.PartialObjectMetadata) bool {
 	last := inplace.Summary{}
 	// A record that cannot be read counts as no arrival.
 	err := json.Unmarshal([]byte(m.Annotations[v1alpha1.LastUpdateAnnotation]), &last)
-	return err == nil && last.Target != "" && last.Target == status.TargetOf(m)
+	return err == nil && last.Target != "" && last.Target == capi.TemplateOf(m)
 }

@@ -11,6 +11,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -84,25 +85,10 @@ func ended(m *clusterv1.Machine, rec record) bool {
 	}
 	if to := rec.summary.Target; to != "" {
 		desired, err := version.Parse(m.Spec.Version)
-		return err == nil && to == TargetOf(m) && rec.summary.To == desired
+		return err == nil && to == capi.TemplateOf(m) && rec.summary.To == desired
 	}
 	c := updating(m)
 	return c != nil && !rec.summary.Ended.Before(c.LastTransitionTime.Time)
-}
-
-// TargetOf returns what inplace.Summary.Target is after an update of a Machine to its present
-// MachineSet: the hash of the MachineSet's template, which is in a label before a random suffix, or
-// the MachineSet's name where the label is missing. It is empty for a control plane Machine.
-func TargetOf(m metav1.Object) string {
-	owner := metav1.GetControllerOf(m)
-	if owner == nil || owner.Kind != "MachineSet" {
-		return ""
-	}
-	hash, _, found := strings.Cut(m.GetLabels()[clusterv1.MachineDeploymentUniqueLabel], "-")
-	if found && hash != "" {
-		return hash
-	}
-	return owner.Name
 }
 
 // isFinishing reports whether Cluster API has not looked at the Machine yet since its update ended.

@@ -8,7 +8,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -148,8 +147,7 @@ func (c *collector) references(sets []*clusterv1.MachineSet) []reference {
 func (c *collector) exists(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (bool, error) {
 	mapping, err := c.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
 	if err == nil {
-		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(mapping.GroupVersionKind)
+		object := capi.MetadataOf(mapping.GroupVersionKind)
 		err = c.Get(ctx, types.NamespacedName{Namespace: c.key().Namespace, Name: ref.Name}, object)
 	}
 	if err == nil {

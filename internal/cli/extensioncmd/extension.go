@@ -179,8 +179,8 @@ func (o *options) addChecks(mgr manager.Manager, hooks *hookserver.Server, held 
 }
 
 // addReadiness makes a replica Ready that waits with full caches, because it can lead at any time, and
-// one that leads once it serves. Requests reach the one with the label. Without leader election nobody
-// waits, so Ready means that it serves.
+// one that leads once it serves. Requests reach the one with the label, so a leader that cannot set it
+// is not Ready. Without leader election nobody waits, so Ready means that it serves.
 func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, serves func() error) error {
 	ready := hooks.Ready
 	if o.leaderElect {
@@ -212,6 +212,9 @@ func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, se
 	}
 	if err := mgr.Add(active); err != nil {
 		return fmt.Errorf("adding the label of the active Pod: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("active-label", active.Ready); err != nil {
+		return fmt.Errorf("adding the readiness check of the active Pod: %w", err)
 	}
 	if o.extensionConfig == "" {
 		return nil

@@ -11,7 +11,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -246,8 +246,7 @@ func (g *Guard) rememberDeletion(ctx context.Context, m machine) {
 
 // exists reports whether a Machine of a request is one of the management cluster.
 func (g *Guard) exists(ctx context.Context, m machine) bool {
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	live := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
 	err := g.options.Live.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: m.facts.Name}, live)
 	return err == nil && live.UID == m.uid
 }

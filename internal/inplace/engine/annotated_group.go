@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -28,7 +29,7 @@ const joinedPoll = 15 * time.Second
 func (e *Engine) UpgradeGroup(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	seen := metadataOf(gvk)
+	seen := capi.MetadataOf(gvk)
 	if err := e.Client.Get(ctx, key, seen); err != nil {
 		if apierrors.IsNotFound(err) {
 			e.shown.remove(gvk.GroupKind(), key)

@@ -39,7 +39,7 @@ func (e *Engine) UpgradeMachine(ctx context.Context, key types.NamespacedName) (
 // isConcerned tells without a live read whether there may be something to do. Only a control plane Machine is looked at farther: it may still hold the
 // lock.
 func (e *Engine) isConcerned(ctx context.Context, key types.NamespacedName) (bool, error) {
-	m := metadataOf(clusterv1.GroupVersion.WithKind("Machine"))
+	m := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
 	if err := e.Client.Get(ctx, key, m); err != nil {
 		if apierrors.IsNotFound(err) {
 			e.shown.remove(machineKind.GroupKind(), key)

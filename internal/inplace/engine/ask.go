@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -142,7 +143,7 @@ func servingUpdater(ctx context.Context, reader client.Reader, name string, poli
 
 // NamespaceLabels reads the labels of a namespace, by its metadata.
 func NamespaceLabels(ctx context.Context, reader client.Reader, name string) (map[string]string, error) {
-	namespace := metadataOf(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace := capi.MetadataOf(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
 		return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
 	}

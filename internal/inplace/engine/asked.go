@@ -18,6 +18,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 )
 
@@ -209,7 +210,7 @@ func (e *Engine) machineSetQuestion(ctx context.Context, request *runtimehooksv1
 	if err := e.Live.Get(ctx, owner, deployment); err != nil {
 		return question{}, fmt.Errorf("reading MachineDeployment %s: %w", owner, err)
 	}
-	q := question{scope: cover.MachineSet, subject: set, target: templateOf(&request.Desired.MachineSet), labels: set.Spec.Template.Labels}
+	q := question{scope: cover.MachineSet, subject: set, target: capi.TemplateOfSet(&request.Desired.MachineSet), labels: set.Spec.Template.Labels}
 	q.quiet = equality.Semantic.DeepEqual(set.Spec.Template.Spec, deployment.Spec.Template.Spec)
 	live, err := e.readTemplates(ctx, &set.Spec.Template, set.Namespace, request.Current, CurrentDiffers)
 	if err != nil {

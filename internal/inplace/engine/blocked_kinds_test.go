@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // TestBlockedKinds holds on which kinds of groups a condition says that an update is blocked. The
@@ -31,7 +32,7 @@ func TestBlockedKinds(t *testing.T) {
 		t.Run(tt.kind.Kind, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, external(nil))
-			object := metadataOf(tt.kind)
+			object := capi.MetadataOf(tt.kind)
 			object.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "group", UID: "group"}
 			o := owner{object: object}
 			subject := machine("a", "new", to)

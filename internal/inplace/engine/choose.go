@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/port"
 )
@@ -36,7 +37,7 @@ func memberOf(m client.Object) groupMember {
 	if err == nil && last != nil {
 		member.ended = last.Ended
 	}
-	isEnded := last != nil && last.Target != "" && last.Target == targetOf(m)
+	isEnded := last != nil && last.Target != "" && last.Target == capi.TemplateOf(m)
 	progress, err := readAnnotation[inplace.Progress](m, v1alpha1.UpdateProgressAnnotation)
 	switch {
 	case !has(m, clusterv1.UpdateInProgressAnnotation) || !m.GetDeletionTimestamp().IsZero():

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // controlPlaneLocks are the locks of Clusters. They are safe for concurrent use, also by several processes.
@@ -119,7 +120,7 @@ func ownedBy(object, cluster metav1.Object) bool {
 
 // isMachineOf reports whether a Cluster has a Machine of this name.
 func (l controlPlaneLocks) isMachineOf(ctx context.Context, cluster metav1.Object, name string) (bool, error) {
-	machine := metadataOf(machineKind)
+	machine := capi.MetadataOf(machineKind)
 	key := types.NamespacedName{Namespace: cluster.GetNamespace(), Name: name}
 	if err := l.live.Get(ctx, key, machine); err != nil {
 		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // The caller says which Machine.

@@ -27,7 +27,8 @@ import (
 type question struct {
 	scope            cover.Scope
 	current, desired cover.Objects
-	// subject is the live object that the decision is recorded on, target what machines move to, as targetOf says.
+	// subject is the live object that the decision is recorded on, target what machines move to,
+	// as capi.TemplateOfSet returns it.
 	subject client.Object
 	target  string
 	// labels select updaters.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,7 +40,7 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	if clusterName == "" {
 		return owner{}, fmt.Errorf("%s/%s has no label %s, so its cluster is not known", meta.GetNamespace(), meta.GetName(), clusterv1.ClusterNameLabel)
 	}
-	cluster := metadataOf(clusterv1.GroupVersion.WithKind("Cluster"))
+	cluster := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Cluster"))
 	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: clusterName}, cluster); err != nil {
 		return owner{}, fmt.Errorf("reading Cluster %s/%s: %w", meta.GetNamespace(), clusterName, err)
 	}
@@ -69,7 +68,7 @@ func (e *Engine) ReadController(ctx context.Context, meta metav1.Object) (*metav
 	if kind == capi.MachineSetKind.GroupKind() {
 		reader = e.Live
 	}
-	object := metadataOf(clusterv1.GroupVersion.WithKind(kind.Kind))
+	object := capi.MetadataOf(clusterv1.GroupVersion.WithKind(kind.Kind))
 	if err := reader.Get(ctx, key, object); err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	}
@@ -112,10 +111,4 @@ func (e *Engine) selectUpdaters(ctx context.Context, namespace string, labels ma
 		return nil, refused(v1alpha1.UpdaterErrorReason, "%v", invalid)
 	}
 	return found, err
-}
-
-func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(gvk)
-	return object
 }

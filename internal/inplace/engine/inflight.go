@@ -185,7 +185,7 @@ func (r *run) isSettled(ctx context.Context) (bool, error) {
 	if r.policy.Policy.Canary == 0 {
 		return true, nil
 	}
-	machines, err := r.listIndexed(ctx, settledValue(r.Object, targetOf(r.Object)), client.Limit(1))
+	machines, err := r.listIndexed(ctx, settledValue(r.Object, capi.TemplateOf(r.Object)), client.Limit(1))
 	return len(machines) > 0, err
 }
 
@@ -249,7 +249,7 @@ func (r *run) queue(w inplace.Wait) inplace.Reply {
 // answer, so the cache is good enough. Where the cache does not tell, or the request is not the one
 // that was compared with the live objects when the Machine found no slot, everything is read.
 func (e *Engine) stillQueued(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (inplace.Reply, bool) {
-	m := metadataOf(machineKind)
+	m := capi.MetadataOf(machineKind)
 	if err := e.Client.Get(ctx, client.ObjectKeyFromObject(&request.Desired.Machine), m); err != nil {
 		return inplace.Reply{}, false
 	}

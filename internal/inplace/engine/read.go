@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -73,7 +73,7 @@ func (e *Engine) newRun(ctx context.Context, live *liveObjects) (*run, error) {
 	}
 	r := &run{Machine: e.NewMachine(machine, live.read), live: live, owner: o}
 	r.facts = inplace.Facts{
-		FreshID: e.NewID(), Desired: desired, Target: targetOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
+		FreshID: e.NewID(), Desired: desired, Target: capi.TemplateOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
 	}
 	if live.isBootstrapGone() {
 		return r, nil // The fingerprint of the other objects is no decision's.
@@ -117,29 +117,6 @@ func (r *run) readPolicy(ctx context.Context) error {
 	}
 	r.policy, r.facts.Policy, r.facts.PolicyName = selected, selected.Policy, selected.Name
 	return nil
-}
-
-// targetOf returns what a Machine has moved to: the template of its MachineSet, in the form of templateOf; empty for a control
-// plane Machine.
-func targetOf(m metav1.Object) string {
-	ref := metav1.GetControllerOf(m)
-	if ref == nil || ref.Kind != "MachineSet" {
-		return ""
-	}
-	return templateName(m.GetLabels(), ref.Name)
-}
-
-// templateOf identifies the template of a MachineSet. Where Cluster API is refused it asks again about a MachineSet with another
-// random name, and the same template.
-func templateOf(ms *clusterv1.MachineSet) string { return templateName(ms.Labels, ms.Name) }
-
-// templateName is the hash of the template, which stands in the label before a random suffix; a MachineSet's name where there is
-// no such label.
-func templateName(labels map[string]string, otherwise string) string {
-	if hash, _, ok := strings.Cut(labels[clusterv1.MachineDeploymentUniqueLabel], "-"); ok && hash != "" {
-		return hash
-	}
-	return otherwise
 }
 
 // readDecision finds the decision that was made for what the Machine's live objects desire: on the Machine, or on the MachineSets of its MachineDeployment.

@@ -4,6 +4,7 @@ package replicas
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -137,6 +139,69 @@ func TestStoppedLeader(t *testing.T) {
 	if err := <-ask(t, r.service.client, b); err != nil {
 		t.Errorf("the leader answers: %v", err)
 	}
+}
+
+// TestUnlabelledLeader runs two replicas that may not patch Pods. The one that leads is not Ready, and
+// the other one is. Once they may, the leader is labelled and Ready.
+func TestUnlabelledLeader(t *testing.T) {
+	r := newReplicas(t)
+	restricted := *r
+	restricted.plane = r.plane.Restricted(t)
+	grant := func(group, resource string, verbs ...string) {
+		t.Helper()
+		name := strings.Join(append([]string{resource}, verbs...), "-")
+		meta := metav1.ObjectMeta{Namespace: r.namespace, Name: name}
+		r.plane.Create(t, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs},
+		}}, &rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects: []rbacv1.Subject{
+				{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: wire.Account},
+			},
+		})
+	}
+	grant("coordination.k8s.io", "leases", "create", "get", "update", "watch")
+	grant("", "pods", "get", "list")
+	a := restricted.launch(t, "a")
+	loopback.Eventually(t, "a leads", func() bool { return connects(t, a) })
+	b := restricted.launch(t, "b")
+	var reason string
+	loopback.Eventually(t, "the leader is not Ready", func() bool {
+		reason = readyz(t, a)
+		return reason != "ok"
+	})
+	for _, part := range []string{r.namespace + "/a", `cannot patch resource "pods"`, "Fix: "} {
+		if !strings.Contains(reason, part) {
+			t.Errorf("the leader is not Ready: %s; want %q in it", reason, part)
+		}
+	}
+	if reason := readyz(t, b); reason != "ok" {
+		t.Errorf("the other one is not Ready: %s", reason)
+	}
+	grant("", "pods", "patch")
+	r.awaitActive(t, "a")
+	a.AwaitReady(t)
+}
+
+// readyz asks whether a replica finds the label of its Pod in order.
+func readyz(t *testing.T, p *wire.Process) string {
+	t.Helper()
+	url := p.Health + "/readyz/active-label"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 // measure ends a leader, waits until the next one has the label, and logs for how long callers of the Service

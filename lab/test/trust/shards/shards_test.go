@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -51,7 +54,7 @@ func TestManagers(t *testing.T) {
 		awaitObserved(t, plane, namespaces[shard], false)
 	}
 	for _, namespace := range namespaces {
-		patch(t, plane, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c"}}, `{"spec":{"paused":true}}`)
+		pause(t, plane, namespace)
 	}
 	for shard := range managers {
 		awaitObserved(t, plane, namespaces[shard], true)
@@ -86,7 +89,7 @@ func TestExtensions(t *testing.T) {
 		pools[shard] = plane.NewPool(t, "m")
 		namespaces[shard] = pools[shard].Namespace
 		if shard != "" {
-			patch(t, plane, pools[shard].Machine(t, "m"), fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, clusterv1.WatchLabel, shard))
+			label(t, plane, pools[shard], shard)
 		}
 	}
 	extensions := map[string]*recorder{}
@@ -117,6 +120,94 @@ func TestExtensions(t *testing.T) {
 		t.Errorf("the extension without the shared objects wrote %q", written)
 	}
 	check(t, extensions, namespaces)
+}
+
+// TestPausedClusters pauses Clusters of two shards, as `clusterctl move` does, while updaters are at work
+// on their Machines. The extension of each shard asks its updater until it has ended, and leaves the other
+// shard alone. While a Cluster is paused, no annotation begins an upgrade of its Machines.
+func TestPausedClusters(t *testing.T) {
+	plane := wire.Start(t)
+	const waiting = "waiting"
+	pools, namespaces := map[string]*wire.Pool{}, map[string]string{}
+	for name, shard := range map[string]string{"a": "a", "b": "b", waiting: "a"} {
+		pools[name] = plane.NewPool(t, "m")
+		label(t, plane, pools[name], shard)
+		if name != waiting {
+			namespaces[name] = pools[name].Namespace
+		}
+	}
+	pause(t, plane, pools[waiting].Namespace)
+	pools[waiting].Annotate(t, "m", map[string]any{toAnnotation: "version=" + wire.To})
+
+	var ends atomic.Bool
+	extensions := map[string]*recorder{}
+	for _, shard := range []string{"a", "b"} {
+		pool := pools[shard]
+		serveUpdater(t, plane, pool, &ends)
+		extensions[shard] = newRecorder(t, plane)
+		extension := extensions[shard].plane.Run(t, "--watch-filter", shard, "--shared-objects=false")
+		for _, call := range []struct {
+			hook    wire.Hook
+			request func() any
+		}{
+			{wire.CanUpdateMachineSet, func() any { return pool.Question(t) }},
+			{wire.UpdateMachine, func() any { pool.Move(t, "m"); return pool.Update(t, "m") }},
+		} {
+			answer := extension.Call(t, call.hook, call.request())
+			if answer.Status != runtimehooksv1.ResponseStatusSuccess {
+				t.Fatalf("%s in shard %s: %+v", call.hook.Hook, shard, answer)
+			}
+		}
+		pause(t, plane, namespaces[shard])
+	}
+	ends.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for shard := range extensions {
+		if err := wire.Await(ctx, plane.Client, &clusterv1.MachineList{}, func(m *clusterv1.Machine) bool {
+			return m.Annotations[v1alpha1.LastUpdateAnnotation] != ""
+		}, client.InNamespace(namespaces[shard])); err != nil {
+			t.Fatalf("waiting for the end of the update in shard %s: %v", shard, err)
+		}
+	}
+	check(t, extensions, namespaces)
+	if written := extensions["b"].written(pools[waiting].Namespace); len(written) > 0 {
+		t.Errorf("the extension of shard b wrote for the waiting Machine of shard a: %q", written)
+	}
+	if machine := pools[waiting].Machine(t, "m"); machine.Spec.Version != wire.From || machine.Annotations[statusAnnotation] != "" {
+		t.Errorf("the Machine of a paused Cluster is upgraded: %s, %v", machine.Spec.Version, machine.Annotations)
+	}
+}
+
+// serveUpdater registers an updater for the machines of a pool that works until ends.
+func serveUpdater(t *testing.T, plane *wire.Plane, pool *wire.Pool, ends *atomic.Bool) {
+	t.Helper()
+	updater := wire.NewUpdater(t)
+	updater.Update = func(request *runtimehooksv1.UpdateMachineRequest) wire.Answer {
+		machine := request.Desired.Machine
+		if !ends.Load() {
+			return wire.Answer{Status: runtimehooksv1.ResponseStatusSuccess, RetryAfterSeconds: 1}
+		}
+		pool.Workload.SetNode(machine.Name, machine.Spec.Version)
+		return wire.Answer{Status: runtimehooksv1.ResponseStatusSuccess}
+	}
+	object := updater.Object(pool.Namespace)
+	object.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{corev1.LabelMetadataName: pool.Namespace},
+	}
+	plane.CreateForTest(t, object)
+}
+
+func label(t *testing.T, plane *wire.Plane, pool *wire.Pool, shard string) {
+	t.Helper()
+	labels := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, clusterv1.WatchLabel, shard)
+	patch(t, plane, pool.Machine(t, "m"), labels)
+}
+
+func pause(t *testing.T, plane *wire.Plane, namespace string) {
+	t.Helper()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: wire.ClusterName}}
+	patch(t, plane, cluster, `{"spec":{"paused":true}}`)
 }
 
 // check holds that each process wrote to its shard, and to nothing else.

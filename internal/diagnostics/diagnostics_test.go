@@ -1,4 +1,4 @@
-package serving
+package diagnostics
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/cluster-api/util/flags"
 )
 
 // reviews is an API server that knows no token.
@@ -33,14 +33,14 @@ func (r *reviews) RoundTrip(*http.Request) (*http.Response, error) {
 func TestReviewsAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d Diagnostics
-		d.Add(pflag.NewFlagSet("", pflag.ContinueOnError))
-		options, err := d.Options("certs")
+		_, options, err := Options(flags.ManagerOptions{
+			TLSMinVersion: "VersionTLS13", DiagnosticsAddress: ":8443",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		config, server := &rest.Config{Host: "https://api.example"}, &reviews{}
-		Unthrottle(config)
+		config.QPS = -1
 		filter, err := options.FilterProvider(config, &http.Client{Transport: server})
 		if err != nil {
 			t.Fatal(err)
