@@ -206,6 +206,10 @@ func (a *ActivePod) take(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing the Pods with the label %s in %s: %w", v1alpha1.ActiveLabel, a.Pod.Namespace, err)
 	}
+	// The process may have been stopped since the first check, and the list then has the next leader.
+	if err := a.Serves(); err != nil {
+		return err
+	}
 	var failed []error
 	for i := range marked.Items {
 		other := &marked.Items[i]

@@ -121,6 +121,45 @@ func TestActivePod(t *testing.T) {
 	})
 }
 
+// TestActivePodStopped stops a leader before it lists the Pods with the label, until another one leads.
+func TestActivePodStopped(t *testing.T) {
+	t.Parallel()
+	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "windlass-system", Name: "b"}}
+	own := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "windlass-system", Name: "a"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := false
+	c := fake.NewClientBuilder().WithObjects(own, next).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			stopped = true
+			next.Labels = map[string]string{v1alpha1.ActiveLabel: "true"}
+			next.ResourceVersion = ""
+			if err := c.Update(ctx, next); err != nil {
+				return err
+			}
+			return c.List(ctx, list, options...)
+		},
+	}).Build()
+	keeper := &app.ActivePod{
+		Client: c, Pod: client.ObjectKeyFromObject(own),
+		Serves: func() error {
+			if stopped {
+				cancel()
+				return errors.New("another replica may lead")
+			}
+			return nil
+		},
+	}
+	if err := keeper.Start(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(next), next); err != nil {
+		t.Fatal(err)
+	}
+	if next.Labels[v1alpha1.ActiveLabel] != "true" {
+		t.Error("the next leader has lost the label")
+	}
+}
+
 // TestActivePodRefused counts the attempts of a replica that may not write its label.
 func TestActivePodRefused(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -22,7 +23,15 @@ type RegistrationReconciler struct {
 	Client client.Client
 	// Name is the ExtensionConfig's, and Namespace the Service's.
 	Name, Namespace string
+	Now             func() time.Time
+
+	// written is when it last wrote. One worker uses it.
+	written time.Time
 }
+
+// registrationPause is the least time between two writes. Two extensions that share an ExtensionConfig by
+// mistake, or a GitOps tool, change it back at once.
+const registrationPause = 10 * time.Second
 
 // SetupWithManager registers the Reconciler.
 func (r *RegistrationReconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -50,10 +59,17 @@ func (r *RegistrationReconciler) Reconcile(
 	if err != nil || patch == nil {
 		return reconcile.Result{}, err
 	}
+	if wait := registrationPause - r.Now().Sub(r.written); wait > 0 {
+		ctrl.LoggerFrom(ctx).Info("Something else writes another namespace to the ExtensionConfig. "+
+			"Fix: give each extension an ExtensionConfig of its own, or omit --extension-config",
+			"namespace", r.Namespace, "other", config.Spec.ClientConfig.Service.Namespace)
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	if err := r.Client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the namespace %s to ExtensionConfig %s: %w",
 			r.Namespace, r.Name, err)
 	}
+	r.written = r.Now()
 	ctrl.LoggerFrom(ctx).Info("The ExtensionConfig has another namespace now", "namespace", r.Namespace)
 	return reconcile.Result{}, nil
 }

@@ -55,12 +55,13 @@ type Lock struct {
 	times  Times
 
 	// record is what the API server returned last. raw is that too, except that record keeps a holder
-	// that others removed. observed is when raw changed. watch is open while another replica leads, and
-	// opened is since when.
+	// that others removed. observed is when raw changed. watch is open while another replica leads,
+	// opened is since when, and unwatch ends its request.
 	record   *resourcelock.LeaderElectionRecord
 	raw      []byte
 	observed time.Time
 	watch    watch.Interface
+	unwatch  context.CancelFunc
 	opened   time.Time
 
 	// failed is when the last request failed, or a watch ended at once; the next one waits. Zero for never.
@@ -294,13 +295,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		l.record, l.raw = nil, nil
 		return nil, nil, err //nolint:wrapcheck // The elector tells errors of the API server apart.
 	}
-	if !bytes.Equal(raw, l.raw) {
-		l.record, l.raw, l.observed = record, raw, time.Now()
-	}
-	if l.led && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() {
-		l.renewed.Store(nil)
-		close(l.lost)
-	}
+	l.observe(record, raw)
 	return record, raw, nil
 }
 
@@ -313,19 +308,34 @@ func (l *Lock) delay(ctx context.Context) error {
 	return l.await(ctx)
 }
 
+// observe keeps what was read. It sets a shorter duration of another holder to that of this replica: a
+// person may have changed it, and the holder does not know that yet.
+func (l *Lock) observe(record *resourcelock.LeaderElectionRecord, raw []byte) {
+	others := record.HolderIdentity != "" && record.HolderIdentity != l.Identity()
+	if others {
+		record.LeaseDurationSeconds = max(record.LeaseDurationSeconds, int(l.times.Duration/time.Second))
+	}
+	if !bytes.Equal(raw, l.raw) {
+		l.record, l.raw, l.observed = record, raw, time.Now()
+	}
+	if l.led && others {
+		l.renewed.Store(nil)
+		close(l.lost)
+	}
+}
+
 // vacated returns an error while the holder of a Lease may not know yet that somebody else has removed it
-// from the Lease, or deleted the Lease. record is nil without a Lease. The holder learns it with its next
-// renewal, and takes the Lease again. A holder that releases the Lease no longer acts.
+// from the Lease, has given the Lease to this replica, or has deleted it. record is nil without a Lease.
+// The holder learns it with its next renewal. A holder that releases the Lease no longer acts.
 func (l *Lock) vacated(record *resourcelock.LeaderElectionRecord, raw []byte) error {
-	vacant := record == nil || record.HolderIdentity == "" && record.LeaseDurationSeconds != released
-	if l.led || !l.isOthers() || !vacant {
+	vacant := record == nil || record.HolderIdentity == l.Identity() ||
+		record.HolderIdentity == "" && record.LeaseDurationSeconds != released
+	// An own write after the expiry, whose answer was lost, also gave the Lease to this replica.
+	if l.led || !l.isOthers() || !vacant || l.untilExpiry() <= 0 {
 		return nil
 	}
 	if !bytes.Equal(raw, l.raw) {
 		l.raw, l.observed = raw, time.Now()
-	}
-	if l.untilExpiry() <= 0 {
-		return nil
 	}
 	return fmt.Errorf("the lease %s has lost its holder %s, which did not release it: waiting until it expires",
 		l.Describe(), l.record.HolderIdentity)
@@ -378,8 +388,12 @@ func (l *Lock) await(ctx context.Context) error {
 }
 
 // open watches the Lease. Without the right to, or while the API server is away, it returns a watch that
-// ends when the leader is to renew the lease, so that the Lease is read then.
+// ends when the leader is to renew the lease, so that the Lease is read then. The client waits for an API
+// server that does not answer, and for as long as a 429 requests; the lease may expire meanwhile.
 func (l *Lock) open(ctx context.Context) watch.Interface {
+	ctx, l.unwatch = context.WithCancel(ctx)
+	late := time.AfterFunc(l.times.RenewEvery, l.unwatch)
+	defer late.Stop()
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, l.inner.LeaseMeta.Name).String()
 	opened, err := l.leases.Watch(ctx, metav1.ListOptions{FieldSelector: selector})
 	if err == nil {
@@ -394,6 +408,7 @@ func (l *Lock) open(ctx context.Context) watch.Interface {
 func (l *Lock) close() {
 	if l.watch != nil {
 		l.watch.Stop()
+		l.unwatch()
 		l.watch = nil
 	}
 }

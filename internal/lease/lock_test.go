@@ -3,7 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -31,6 +32,10 @@ type world struct {
 	failed func()
 	// ends has watches end at once.
 	ends bool
+
+	// writing protects version, the resourceVersion of the last update.
+	writing sync.Mutex
+	version int
 }
 
 func newWorld() *world {
@@ -44,6 +49,7 @@ func newWorld() *world {
 		}
 		return nil
 	}
+	w.client.PrependReactor("update", "leases", w.update)
 	w.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		err := fail(action)
 		return err != nil, nil, err
@@ -60,6 +66,31 @@ func newWorld() *world {
 	return w
 }
 
+// update refuses a write that does not know the last one, as an API server does.
+func (w *world) update(action clienttesting.Action) (bool, runtime.Object, error) {
+	write, ok := action.(clienttesting.UpdateAction)
+	if !ok {
+		return false, nil, nil
+	}
+	lease, ok := write.GetObject().(*coordinationv1.Lease)
+	if !ok {
+		return false, nil, nil
+	}
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	object, err := w.client.Tracker().Get(action.GetResource(), lease.Namespace, lease.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	if stored, ok := object.(*coordinationv1.Lease); !ok || stored.ResourceVersion != lease.ResourceVersion {
+		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), lease.Name, errors.New("it has changed"))
+	}
+	w.version++
+	lease = lease.DeepCopy()
+	lease.ResourceVersion = strconv.Itoa(w.version)
+	return true, lease, w.client.Tracker().Update(action.GetResource(), lease, lease.Namespace)
+}
+
 // replica is one candidate.
 type replica struct {
 	lock    *Lock
@@ -70,11 +101,18 @@ type replica struct {
 
 func (w *world) replica(t *testing.T, identity string) *replica {
 	t.Helper()
+	return w.replicaWith(t, identity, func(*Lock) {})
+}
+
+// replicaWith is replica with a lock that was changed.
+func (w *world) replicaWith(t *testing.T, identity string, change func(*Lock)) *replica {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &replica{
 		lock:  newLock(w.client.CoordinationV1(), "windlass-system", "extension.windlass.dev", identity, times),
 		leads: make(chan struct{}), release: cancel, done: make(chan struct{}),
 	}
+	change(r.lock)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: r.lock, LeaseDuration: times.Duration, RenewDeadline: times.RenewDeadline, RetryPeriod: RetryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(r.leads) }, OnStoppedLeading: func() {}},
@@ -257,58 +295,6 @@ func TestLost(t *testing.T) {
 			t.Error("a acts while b leads")
 		}
 	})
-}
-
-// neverBoth holds that two replicas never act at once, for as long as a test passes time in small parts.
-func neverBoth(t *testing.T, d time.Duration, a, b *replica) {
-	t.Helper()
-	for range d / (RetryPeriod / 2) {
-		pass(RetryPeriod / 2)
-		if a.lock.Held() == nil && b.lock.Held() == nil {
-			t.Fatal("both replicas act")
-		}
-	}
-}
-
-// TestVacated has a person remove the holder, or the Lease. The leader takes it again with its next renewal; if it
-// cannot, the other replica leads once the lease would have expired.
-func TestVacated(t *testing.T) {
-	t.Parallel()
-	leases := coordinationv1.SchemeGroupVersion.WithResource("leases")
-	for name, vacate := range map[string]func(*testing.T, *world) error{
-		"the Lease is deleted": func(_ *testing.T, w *world) error {
-			return w.client.Tracker().Delete(leases, "windlass-system", "extension.windlass.dev")
-		},
-		"the holder is removed": func(t *testing.T, w *world) error {
-			t.Helper()
-			lease := w.lease(t)
-			lease.Spec.HolderIdentity = new("")
-			return w.client.Tracker().Update(leases, lease, lease.Namespace)
-		},
-	} {
-		for _, alive := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, leader alive: %t", name, alive), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld()
-					a := w.replica(t, "a")
-					a.awaitLead(t)
-					b := w.replica(t, "b")
-					pass(time.Second)
-					if !alive {
-						a.stop(t)
-					}
-					if err := vacate(t, w); err != nil {
-						t.Fatal(err)
-					}
-					neverBoth(t, 2*times.Duration, a, b)
-					if (a.lock.Held() == nil) != alive || (b.lock.Held() == nil) == alive {
-						t.Errorf("a: %v, b: %v", a.lock.Held(), b.lock.Held())
-					}
-				})
-			})
-		}
-	}
 }
 
 // TestFailedRenewals has writes of the leader fail until its elector gives up, and then succeed: it does not release the

@@ -101,8 +101,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	samples := c.compute(f)
 	for _, g := range gauges() {
 		own := samples[g.name]
-		slices.SortFunc(own, func(a, b sample) int { return slices.Compare(a.labels, b.labels) })
-		for _, s := range own[:min(len(own), c.Most)] {
+		for _, s := range limit(own, c.Most) {
 			metrics <- prometheus.MustNewConstMetric(
 				g.desc, prometheus.GaugeValue, s.value, s.labels...)
 		}

@@ -1,7 +1,11 @@
 package metrics
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +32,30 @@ type samples map[string][]sample
 func (s samples) add(g gauge, cluster types.NamespacedName, value float64, labels ...string) {
 	labels = append([]string{cluster.Namespace, cluster.Name}, labels...)
 	s[g.name] = append(s[g.name], sample{labels: labels, value: value})
+}
+
+// limit returns at most so many of a family's series. Each namespace has the same share, so that a
+// tenant with many Clusters hides those of no other tenant. Namespaces with less leave theirs to the others.
+func limit(all []sample, most int) []sample {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b sample) int {
+		return slices.Compare(a.labels, b.labels)
+	})
+	if len(sorted) <= most {
+		return sorted
+	}
+	spaces := map[string][]sample{}
+	for _, s := range sorted {
+		spaces[s.labels[0]] = append(spaces[s.labels[0]], s)
+	}
+	names := slices.SortedFunc(maps.Keys(spaces), func(a, b string) int {
+		return cmp.Or(len(spaces[a])-len(spaces[b]), strings.Compare(a, b))
+	})
+	kept := make([]sample, 0, most)
+	for i, name := range names {
+		share := (most - len(kept)) / (len(names) - i)
+		kept = append(kept, spaces[name][:min(len(spaces[name]), share)]...)
+	}
+	return kept
 }
 
 // The values of the label phase of windlass_cluster_upgrade_info are two states of `windlass

@@ -337,6 +337,26 @@ func TestLimit(t *testing.T) {
 	}, attemptsFamily)
 }
 
+// TestShares has a tenant with many Clusters hide those of no other tenant.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	w := newWorld(5)
+	close(w.elected)
+	for _, key := range []string{"a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "b/1", "b/2", "b/3", "c/1"} {
+		namespace, name, _ := strings.Cut(key, "/")
+		cluster := upgrading(name, "")
+		cluster.Namespace = namespace
+		w.cache.clusters = append(w.cache.clusters, cluster)
+	}
+	w.check(t, []string{
+		`windlass_cluster_upgrade_steps_left{cluster="1",cluster_namespace="a"} 1`,
+		`windlass_cluster_upgrade_steps_left{cluster="1",cluster_namespace="b"} 1`,
+		`windlass_cluster_upgrade_steps_left{cluster="1",cluster_namespace="c"} 1`,
+		`windlass_cluster_upgrade_steps_left{cluster="2",cluster_namespace="a"} 1`,
+		`windlass_cluster_upgrade_steps_left{cluster="2",cluster_namespace="b"} 1`,
+	}, leftFamily.name)
+}
+
 // TestSilence: a process that does not lead, or cannot read its cache, serves no series of a
 // Cluster.
 func TestSilence(t *testing.T) {

@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -67,7 +66,8 @@ func CheckOverlap(budgets []Budget, pods []Workload) []clustercheck.Finding {
 		}
 		if len(of) > 1 {
 			slices.Sort(of)
-			key := named("PodDisruptionBudgets", p.Namespace, strings.Join(of, ", "))
+			// A cluster that is not trusted may have any number of them.
+			key := named("PodDisruptionBudgets", p.Namespace, text.JoinSome(of, shown, ", "))
 			together[key] = append(together[key], text.Bound(p.Name, maxNameBytes))
 		}
 	}

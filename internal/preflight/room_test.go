@@ -214,3 +214,19 @@ func TestCheckOverlap(t *testing.T) {
 		}
 	}
 }
+
+// TestOverlapOfMany bounds what is kept of a Pod that many budgets select.
+func TestOverlapOfMany(t *testing.T) {
+	t.Parallel()
+	budgets := make([]preflight.Budget, 0, 300)
+	for i := range cap(budgets) {
+		budgets = append(budgets, budget(fmt.Sprintf("budget-%03d", i), gate.Budget{}, "", 0))
+	}
+	running := pod(t, "a", "node", "1", "1Gi", func(p *corev1.Pod) {
+		p.Namespace, p.Status.Phase = "ns", corev1.PodRunning
+	})
+	found := preflight.CheckOverlap(budgets, []preflight.Workload{running})
+	if want := "PodDisruptionBudgets ns/budget-000, budget-001, budget-002, and 297 more"; found[0].Subject != want {
+		t.Errorf("the subject is %q, want %q", found[0].Subject, want)
+	}
+}

@@ -219,7 +219,9 @@ func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, se
 	if o.extensionConfig == "" {
 		return nil
 	}
-	registration := &controllers.RegistrationReconciler{Client: mgr.GetClient(), Name: o.extensionConfig, Namespace: active.Pod.Namespace}
+	registration := &controllers.RegistrationReconciler{
+		Client: mgr.GetClient(), Name: o.extensionConfig, Namespace: active.Pod.Namespace, Now: time.Now,
+	}
 	return registration.SetupWithManager(mgr)
 }
 

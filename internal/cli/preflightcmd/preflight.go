@@ -202,7 +202,7 @@ func (o *options) prepare(
 			"and check your right to read this Secret", err)
 	}
 	asked, etcd := fromControlPlane(objects)
-	from, err := startOf(asked, remote)
+	from, err := startOf(ctx, asked, remote, o.timeout)
 	if err != nil {
 		return none, err
 	}

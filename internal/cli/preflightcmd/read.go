@@ -3,13 +3,16 @@ package preflightcmd
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
@@ -53,12 +56,21 @@ func fromControlPlane(objects snapshot.Objects) (asked version.Version, etcd str
 	return capi.VersionAt(objects.ControlPlane, "spec", "version"), etcd
 }
 
-// startOf returns the version that the upgrade starts from.
-func startOf(asked version.Version, remote kubernetes.Interface) (version.Version, error) {
+// startOf returns the version that the upgrade starts from. timeout bounds the request for it:
+// ServerVersion has no context, and an API server may never end its answer.
+func startOf(
+	ctx context.Context, asked version.Version, remote kubernetes.Interface, timeout time.Duration,
+) (version.Version, error) {
 	if !asked.IsZero() {
 		return asked, nil
 	}
-	info, err := remote.Discovery().ServerVersion()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var info apiversion.Info
+	body, err := remote.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	if err == nil {
+		err = json.Unmarshal(body, &info)
+	}
 	if err != nil {
 		return version.Version{}, fmt.Errorf("asking the API server for its version: %w. "+
 			"Fix: look at the way from here to it, or set the version of the control plane object", err)
