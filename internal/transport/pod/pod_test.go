@@ -21,7 +21,7 @@ const node = "node-1.example"
 
 func open(t *testing.T, s *apiServer) port.Host {
 	t.Helper()
-	h, err := pod.New(pod.Options{Config: s.config(), Namespace: "tools", Node: node, Image: "registry.example/tools:1", StartTimeout: 5 * time.Second})
+	h, err := pod.New(pod.Options{Config: s.config(), Namespace: "tools", Node: node, Image: "registry.example/tools:1", StartTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,6 +166,10 @@ func TestPodDoesNotRun(t *testing.T) {
 			h, err := pod.New(pod.Options{Config: s.config(), Namespace: "tools", Node: node, Image: "i", StartTimeout: 300 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
+			}
+			// On a busy machine, the time may be over before the Pod is there.
+			for there := false; !there; s.set(func() { there = len(s.pods) > 0 }) {
+				_, err = h.Exec(t.Context(), port.HostCommand{Script: "true # hunter2"})
 			}
 			_, err = h.Exec(t.Context(), port.HostCommand{Script: "true # hunter2"})
 			wantReason(t, err, port.HostUnreachable, test.words...)
