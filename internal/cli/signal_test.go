@@ -51,7 +51,7 @@ func TestSecondInterrupt(t *testing.T) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	// More than once, because the handler goes a moment after the context has ended.
-	for {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		select {
 		case err := <-ended:
 			var exit *exec.ExitError
@@ -60,6 +60,9 @@ func TestSecondInterrupt(t *testing.T) {
 			}
 			return
 		case <-ticker.C:
+			if time.Now().After(deadline) {
+				t.Fatal("the second interrupt does not end the process")
+			}
 			interrupt(t, cmd)
 		}
 	}
