@@ -17,11 +17,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,6 +31,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // lockedBuffer is a buffer that a command writes to while a test reads.
@@ -73,42 +74,6 @@ func servingCertificate(t *testing.T) (dir string, client *http.Client) {
 	pool := x509.NewCertPool()
 	pool.AddCert(server.Certificate())
 	return dir, &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
-}
-
-// freeAddresses returns addresses on loopback that were free a moment ago.
-func freeAddresses(t *testing.T, n int) []string {
-	t.Helper()
-	addresses, listeners := make([]string, 0, n), make([]net.Listener, 0, n)
-	// Closed together, so that no address is given out twice.
-	defer func() {
-		for _, listener := range listeners {
-			_ = listener.Close()
-		}
-	}()
-	for range n {
-		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		listeners = append(listeners, listener)
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses
-}
-
-// eventually waits for something that the command does by itself soon and tells nobody about.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
-	for !done() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("it has not happened for 30 s: %s", what)
-		}
-	}
 }
 
 // fetch returns the status and body of a GET, or of a POST when there is a body; 0 when there was no answer.
@@ -157,10 +122,10 @@ func TestExtension(t *testing.T) {
 	}
 	api.put("stable", spec)
 	certDir, client := servingCertificate(t)
-	addresses := freeAddresses(t, 3)
-	_, port, err := net.SplitHostPort(addresses[0])
-	if err != nil {
-		t.Fatal(err)
+	port := strconv.Itoa(loopback.FreePort(t))
+	addresses := []string{net.JoinHostPort("127.0.0.1", port)}
+	for range 2 {
+		addresses = append(addresses, net.JoinHostPort("127.0.0.1", strconv.Itoa(loopback.FreePort(t))))
 	}
 	log, done := &lockedBuffer{}, make(chan error, 1)
 	command := windlassCommand(t, log, "extension", "--kubeconfig", api.kubeconfig(t), "--bind-address", "127.0.0.1", "--port", port,
@@ -169,7 +134,7 @@ func TestExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { done <- command.Wait() }()
-	eventually(t, "ready", func() bool {
+	loopback.Eventually(t, "ready", func() bool {
 		select {
 		case err := <-done:
 			t.Fatalf("the command ended with %v\n%s", err, log)
@@ -192,23 +157,23 @@ func TestExtension(t *testing.T) {
 	if got := ask("v1.33.0"); !strings.Contains(got, `"status":"Failure","message":"UpgradeGraph \"stable\": target v1.33.0`) {
 		t.Errorf("answer is %s", got)
 	}
-	eventually(t, "the graph is ready", func() bool { state, _ := api.ready("stable"); return state == "True Valid" })
+	loopback.Eventually(t, "the graph is ready", func() bool { state, _ := api.ready("stable"); return state == "True Valid" })
 
 	// A conflict shows on both graphs, and lifts from both when one of them changes.
 	api.put("twin", spec)
 	for _, name := range []string{"stable", "twin"} {
-		eventually(t, "a conflict on "+name, func() bool {
+		loopback.Eventually(t, "a conflict on "+name, func() bool {
 			state, _ := api.ready(name)
 			return strings.HasPrefix(state, "False ClassConflict ")
 		})
 	}
-	eventually(t, "the answer names both", func() bool { return strings.Contains(ask("v1.32.1"), `UpgradeGraphs \"stable\", \"twin\" all serve`) })
+	loopback.Eventually(t, "the answer names both", func() bool { return strings.Contains(ask("v1.32.1"), `UpgradeGraphs \"stable\", \"twin\" all serve`) })
 	spec.Classes = nil
 	api.put("twin", spec)
 	for _, name := range []string{"stable", "twin"} {
-		eventually(t, "no conflict on "+name, func() bool { state, _ := api.ready(name); return state == "True Valid" })
+		loopback.Eventually(t, "no conflict on "+name, func() bool { state, _ := api.ready(name); return state == "True Valid" })
 	}
-	eventually(t, "a plan again", func() bool { return strings.Contains(ask("v1.32.1"), plan) })
+	loopback.Eventually(t, "a plan again", func() bool { return strings.Contains(ask("v1.32.1"), plan) })
 	// Cluster API asks often. The answers come from a cache.
 	lists := api.listed()
 	for range 5 {
@@ -229,7 +194,7 @@ func TestExtension(t *testing.T) {
 		t.Errorf("healthz answers %d", status)
 	}
 	// A controller that is stopped while its cache fills says that as an error.
-	eventually(t, "all controllers work", func() bool {
+	loopback.Eventually(t, "all controllers work", func() bool {
 		watching, working := startedControllers(log.String())
 		return len(watching) > 0 && maps.Equal(watching, working)
 	})

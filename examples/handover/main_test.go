@@ -80,7 +80,7 @@ func (s *apiServer) of(name string) map[string]string {
 // await waits until a Machine's annotation has a value.
 func (s *apiServer) await(t *testing.T, name, key, value string) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	for s.of(name)[key] != value {
 		select {
 		case <-s.patched:
@@ -286,7 +286,7 @@ func TestCancelEndsChildrenOfTheCommand(t *testing.T) {
 		if declined != "" {
 			t.Error(declined)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("Cancel waits for the child of the command")
 	}
 	loopback.Eventually(t, "the child ends", func() bool { return !isAlive(child) })

@@ -58,21 +58,10 @@ func (r *running) start(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(r.ca)
 	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: pool}}
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
-	for {
+	loopback.Eventually(t, "the example listens", func() bool {
 		connection, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(r.options.port)))
-		if err == nil {
-			_ = connection.Close()
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("it does not listen: %v", err)
-		}
-	}
+		return err == nil && connection.Close() == nil
+	})
 }
 
 const updateFixture = `
@@ -130,19 +119,10 @@ func TestConformance(t *testing.T) {
 // awaitRun waits until the command has begun.
 func (r *running) awaitRun(t *testing.T) {
 	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
-	for {
-		if content, err := os.ReadFile(filepath.Join(r.options.certDir, "runs")); err == nil && len(content) > 0 {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatal("the command has not begun")
-		}
-	}
+	loopback.Eventually(t, "the command has begun", func() bool {
+		content, err := os.ReadFile(filepath.Join(r.options.certDir, "runs"))
+		return err == nil && len(content) > 0
+	})
 }
 
 func TestAFailureStaysUntilAnotherAttempt(t *testing.T) {

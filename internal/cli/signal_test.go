@@ -21,7 +21,7 @@ func TestSecondInterrupt(t *testing.T) {
 		fmt.Fprintln(os.Stdout, "ready")
 		<-ctx.Done()
 		fmt.Fprintln(os.Stdout, "asked")
-		<-time.After(time.Minute) // as a command that hangs; the signal ends it
+		<-time.After(time.Hour) // as a command that hangs; the signal ends it
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSecondInterrupt$")
@@ -51,7 +51,7 @@ func TestSecondInterrupt(t *testing.T) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	// More than once, because the handler goes a moment after the context has ended.
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		select {
 		case err := <-ended:
 			var exit *exec.ExitError

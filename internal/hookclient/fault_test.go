@@ -47,9 +47,8 @@ func faults(t *testing.T) map[string]struct {
 	}
 	plain := httptest.NewServer(answer(`{"status":"Success"}`))
 	t.Cleanup(plain.Close)
-	closed := serve(t, nil)
-	gone := at(closed)
-	closed.Close()
+	// Nobody gets this port, unlike that of a server which was closed.
+	gone := runtimev1.ClientConfig{URL: "https://127.0.0.1:1/secret-path", CABundle: ca.PEM}
 	h1 := func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }
 	breaksOff := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"status":"Success",`)
@@ -234,7 +233,6 @@ func TestCallerGivesUp(t *testing.T) {
 func TestFaultsAreStable(t *testing.T) {
 	t.Parallel()
 	e := serve(t, nil)
-	e.Close()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -251,6 +249,7 @@ func TestFaultsAreStable(t *testing.T) {
 	}()
 	c := newClient(t)
 	refused, closed := e.config("refused", "BeforeClusterUpgrade/a"), e.config("closed", "BeforeClusterUpgrade/a")
+	refused.Spec.ClientConfig.URL = "https://127.0.0.1:1" // Nobody gets this port.
 	closed.Spec.ClientConfig.URL = "https://" + listener.Addr().String()
 	warm(t, c, refused, closed)
 	for _, name := range []string{"a.refused", "a.closed"} {

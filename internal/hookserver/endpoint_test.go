@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
@@ -69,20 +70,28 @@ func call(t *testing.T, c *http.Client, url string) string {
 	return answer.Status
 }
 
-// alert returns why the server ends a connection.
-func alert(t *testing.T, c *http.Client, url string) string {
+// tlsOf returns how a caller speaks TLS.
+func tlsOf(t *testing.T, c *http.Client) *tls.Config {
 	t.Helper()
 	transport, ok := c.Transport.(*http.Transport)
 	if !ok {
 		t.Fatalf("the transport is a %T", c.Transport)
 	}
-	dialer := tls.Dialer{Config: transport.TLSClientConfig}
+	return transport.TLSClientConfig
+}
+
+// alert returns why the server ends a connection.
+func alert(t *testing.T, c *http.Client, url string) string {
+	t.Helper()
+	dialer := tls.Dialer{Config: tlsOf(t, c)}
 	connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://"))
 	if err != nil {
 		return err.Error()
 	}
 	defer func() { _ = connection.Close() }()
-	_, err = connection.Read(make([]byte, 1))
+	if _, err = connection.Read(make([]byte, 1)); err == nil {
+		return "" // It serves.
+	}
 	return err.Error()
 }
 
@@ -90,7 +99,7 @@ func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	ca, callers := newAuthority(t), newAuthority(t)
 	url, _ := serveCallers(t, ca, callers)
-	past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Minute)
+	past, future := time.Now().Add(-time.Minute), time.Now().Add(30*time.Minute)
 	for name, tt := range map[string]struct {
 		issuer *authority
 		edit   func(*x509.Certificate)
@@ -162,17 +171,31 @@ func TestClientCARotation(t *testing.T) {
 // A connection outlives the certificate it was made with; requests on it are refused from then on.
 func TestCertificateExpiresOnConnection(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	url, _ := serveCallers(t, ca, ca)
-	end := time.Now().Add(2 * time.Second)
-	c := caller(t, ca, &ca, func(c *x509.Certificate) { c.NotAfter = end })
-	if got := call(t, c, url); got != "200 OK" {
-		t.Fatalf("the call ends with %q", got)
-	}
-	loopback.Eventually(t, "the caller is refused", func() bool { return call(t, c, url) == "403 Forbidden" })
-	if got := call(t, c, url); got != refused {
-		t.Errorf("on a new connection the call ends with %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ca, file := newAuthority(t), filepath.Join(t.TempDir(), clientCAFile)
+		writeFile(t, file, ca.PEM)
+		counts, err := hookserver.ReadClientCA(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := ca.Server(t)
+		counts.Require(config)
+		end := time.Now().Add(time.Minute)
+		c := caller(t, ca, &ca, func(c *x509.Certificate) { c.NotAfter = end })
+		c.Transport = serveInMemory(t, config, tlsOf(t, c), counts.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		const url = "https://127.0.0.1"
+		if got := call(t, c, url); got != "200 OK" {
+			t.Fatalf("the call ends with %q", got)
+		}
+		<-time.After(time.Minute + time.Second)
+		if got := call(t, c, url); got != "403 Forbidden" {
+			t.Errorf("after the end of the certificate the call ends with %q", got)
+		}
+		synctest.Wait()
+		if got := call(t, c, url); got != refused {
+			t.Errorf("on a new connection the call ends with %q", got)
+		}
+	})
 }
 
 func TestNewTLSServerErrors(t *testing.T) {

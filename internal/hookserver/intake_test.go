@@ -3,25 +3,24 @@ package hookserver_test
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
-	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // reader is a server whose handler reads a body, and keeps it for a while.
 type reader struct {
-	url    string
-	caller *http.Client
+	caller http.Client
 
 	mu sync.Mutex
 	// now and most count the bytes of bodies in the handler, and canceled the requests that ended
@@ -29,14 +28,6 @@ type reader struct {
 	now, most, canceled int
 	// handled is called by the handler once it has read a body, if it is set.
 	handled func(context.Context)
-	entered int64
-}
-
-// waiting returns how many requests the handler has got.
-func (r *reader) waiting() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.entered
 }
 
 // count adds to what is in the handler.
@@ -44,23 +35,15 @@ func (r *reader) count(size, canceled int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.canceled = r.now+size, r.canceled+canceled
-	if size > 0 {
-		r.entered++
-	}
 	r.most = max(r.most, r.now)
 }
 
-// serveReader starts a reader whose handler takes a time for each request.
+// serveReader starts a reader whose handler takes a time for each request. It must be called in a
+// synctest bubble: a request that takes no time there can take seconds on a busy machine.
 func serveReader(t *testing.T, takes time.Duration) *reader {
 	t.Helper()
-	ca, dir, port := newAuthority(t), t.TempDir(), loopback.FreePort(t)
-	ca.install(t, dir, 2)
-	server, err := hookserver.NewTLSServer(hookserver.Endpoint{BindAddress: "127.0.0.1", Port: port, CertDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &reader{url: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-	server.Register("/", http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+	r := &reader{}
+	handler := hookserver.Intake(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
 			t.Errorf("the handler reads %v", err)
@@ -76,18 +59,14 @@ func serveReader(t *testing.T, takes time.Duration) *reader {
 			r.count(0, 1)
 		}
 	}))
-	run(t, server.Start, server.StartedChecker())
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: true,
-	}
-	t.Cleanup(transport.CloseIdleConnections)
-	r.caller = &http.Client{Transport: transport}
+	ca := newAuthority(t)
+	r.caller.Transport = serveInMemory(t, ca.Server(t), &tls.Config{RootCAs: ca.Pool()}, handler)
 	return r
 }
 
 // send sends a body, of an unknown length where size is negative, and returns the status code.
 func (r *reader) send(ctx context.Context, body io.Reader, size int64) (code int, retryAfter string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, body)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://127.0.0.1", body)
 	if err != nil {
 		return 0, "", err
 	}
@@ -121,7 +100,6 @@ func bodyOf(text string, size int64) io.Reader {
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
-	r := serveReader(t, 0)
 	for name, tt := range map[string]struct {
 		text string
 		size int64
@@ -138,10 +116,32 @@ func TestBodies(t *testing.T) {
 		"the same in a string":             {`"{},,\",,{},,,,,,,,,,,,,,,,,,,,,,,,,,"`, 2 * mib, http.StatusOK},
 	} {
 		for how, size := range map[string]int64{"": tt.size, ", unknown length": -1} {
-			code, _, err := r.send(t.Context(), bodyOf(tt.text, tt.size), size)
-			if err != nil || code != tt.want {
-				t.Errorf("%s%s: %d, %v, want %d", name, how, code, err, tt.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				code, _, err := serveReader(t, 0).send(t.Context(), bodyOf(tt.text, tt.size), size)
+				if err != nil || code != tt.want {
+					t.Errorf("%s%s: %d, %v, want %d", name, how, code, err, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// TestRegister checks that handlers of a server get no longer body.
+func TestRegister(t *testing.T) {
+	t.Parallel()
+	ca, dir := newAuthority(t), t.TempDir()
+	writeFile(t, filepath.Join(dir, clientCAFile), ca.PEM)
+	for name, want := range map[string]int{"": http.StatusRequestEntityTooLarge, clientCAFile: http.StatusForbidden} {
+		server, err := hookserver.NewTLSServer(hookserver.Endpoint{Port: 1, CertDir: dir, ClientCAName: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was handled") }))
+		answer, request := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+		request.ContentLength = 9<<20 + 1
+		server.WebhookMux().ServeHTTP(answer, request)
+		if answer.Code != want {
+			t.Errorf("with the client CA %q: %d, want %d", name, answer.Code, want)
 		}
 	}
 }
@@ -150,6 +150,10 @@ func TestBodies(t *testing.T) {
 // served.
 func TestManyBodies(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testManyBodies)
+}
+
+func testManyBodies(t *testing.T) {
 	const callers, size, most = 24, 3 << 20, 16 << 20
 	r := serveReader(t, 100*time.Millisecond)
 	var refused atomic.Int64
@@ -183,7 +187,7 @@ func TestLargeBodiesThatWait(t *testing.T) {
 	for name, parsed := range map[string]bool{"parsed": true, "not parsed": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testLargeBodies(t, parsed)
+			synctest.Test(t, func(t *testing.T) { testLargeBodies(t, parsed) })
 		})
 	}
 }
@@ -203,7 +207,7 @@ func testLargeBodies(t *testing.T, parsed bool) {
 		}
 	}
 	var wait sync.WaitGroup
-	var sent, refused atomic.Int64
+	var refused atomic.Int64
 	send := func(text string, size int64) {
 		wait.Go(func() {
 			code, _, err := r.send(t.Context(), bodyOf(text, size), size)
@@ -211,8 +215,7 @@ func testLargeBodies(t *testing.T, parsed bool) {
 				refused.Add(1)
 			}
 		})
-		sent.Add(1)
-		loopback.Eventually(t, "requests wait or are refused", func() bool { return r.waiting()+refused.Load() == sent.Load() })
+		synctest.Wait()
 	}
 	for range large {
 		// 40,000 annotations have 200 kB, which the API server allows.
@@ -221,7 +224,6 @@ func testLargeBodies(t *testing.T, parsed bool) {
 	if got, want := refused.Swap(0), map[bool]int64{true: 0, false: large - 2}[parsed]; got != want {
 		t.Fatalf("%d large requests were refused, want %d", got, want)
 	}
-	sent.Store(r.waiting())
 	for range honest {
 		send(`"f:field-of-a-machine-001":{},`, 9000)
 	}
@@ -235,19 +237,21 @@ func testLargeBodies(t *testing.T, parsed bool) {
 // Callers that send nothing take all the room there is, and lose it after 10 s.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testSlowBodies)
+}
+
+func testSlowBodies(t *testing.T) {
 	const slow = 1100
 	r := serveReader(t, 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var wait sync.WaitGroup
 	var refused, timedOut atomic.Int64
 	for range slow {
 		body, sender := io.Pipe()
 		t.Cleanup(func() { _ = sender.Close() })
 		wait.Go(func() {
-			code, _, err := r.send(ctx, body, 1<<20)
+			code, _, err := r.send(t.Context(), body, 1<<20)
 			switch {
-			case err != nil && !errors.Is(err, context.Canceled):
+			case err != nil:
 				t.Errorf("a slow caller ends with %v", err)
 			case code == http.StatusServiceUnavailable:
 				refused.Add(1)
@@ -256,20 +260,21 @@ func TestSlowBodies(t *testing.T) {
 			}
 		})
 	}
-	healthy := func() (int, error) {
+	check := func(when string, want int) {
+		t.Helper()
+		synctest.Wait()
 		code, _, err := r.send(t.Context(), strings.NewReader("{}"), 2)
-		return code, err
+		if err != nil || code != want {
+			t.Errorf("%s the answer is %d, %v, want %d", when, code, err, want)
+		}
 	}
-	loopback.Eventually(t, "requests wait or are refused", func() bool { return refused.Load() > 0 })
-	if code, err := healthy(); err != nil || code != http.StatusServiceUnavailable {
-		t.Errorf("without room the answer is %d, %v", code, err)
-	}
-	loopback.Eventually(t, "requests wait or are refused", func() bool {
-		code, err := healthy()
-		return err == nil && code == http.StatusOK
-	})
+	check("without room", http.StatusServiceUnavailable)
+	<-time.After(9 * time.Second)
+	check("after 9 s", http.StatusServiceUnavailable)
+	<-time.After(time.Second)
+	check("after 10 s", http.StatusOK)
 	wait.Wait()
-	if timedOut.Load() == 0 || timedOut.Load()+refused.Load() != slow {
+	if timedOut.Load() == 0 || refused.Load() == 0 || timedOut.Load()+refused.Load() != slow {
 		t.Errorf("of %d slow callers %d were refused, %d took too long", slow, refused.Load(), timedOut.Load())
 	}
 }
@@ -278,20 +283,20 @@ func TestSlowBodies(t *testing.T) {
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	for _, withHTTP2 := range []bool{true, false} {
-		r := serveReader(t, 11*time.Second)
-		if !withHTTP2 {
-			transport, ok := r.caller.Transport.(*http.Transport)
-			if !ok {
-				t.Fatalf("the transport is a %T", r.caller.Transport)
-			}
-			transport.ForceAttemptHTTP2 = false
-		}
 		t.Run("HTTP/2 "+strconv.FormatBool(withHTTP2), func(t *testing.T) {
 			t.Parallel()
-			code, _, err := r.send(t.Context(), strings.NewReader("{}"), 2)
-			if err != nil || code != http.StatusOK || r.canceled != 0 {
-				t.Errorf("%d, %v, canceled %d times", code, err, r.canceled)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r := serveReader(t, 11*time.Second)
+				transport, ok := r.caller.Transport.(*http.Transport)
+				if !ok {
+					t.Fatalf("the transport is a %T", r.caller.Transport)
+				}
+				transport.ForceAttemptHTTP2 = withHTTP2
+				code, _, err := r.send(t.Context(), strings.NewReader("{}"), 2)
+				if err != nil || code != http.StatusOK || r.canceled != 0 {
+					t.Errorf("%d, %v, canceled %d times", code, err, r.canceled)
+				}
+			})
 		})
 	}
 }

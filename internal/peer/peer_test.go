@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -23,9 +24,9 @@ import (
 const limit = 4 << 10
 
 // clientOf returns a client of a server, made as each kind of peer has it.
-func clientOf(t *testing.T, kind string, server *httptest.Server) *http.Client {
+func clientOf(t *testing.T, kind string, server *httptest.Server, timeout time.Duration) *http.Client {
 	t.Helper()
-	limits := peer.Limits{Timeout: 2 * time.Second, BodyBytes: limit}
+	limits := peer.Limits{Timeout: timeout, BodyBytes: limit}
 	pool := x509.NewCertPool()
 	pool.AddCert(server.Certificate())
 	if kind == "plain" {
@@ -45,6 +46,7 @@ func TestClients(t *testing.T) {
 	var elsewhere atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	t.Cleanup(target.Close)
+	const silent = "silent"
 	for _, kind := range []string{"plain", "API server"} {
 		for name, test := range map[string]struct {
 			serve   http.HandlerFunc
@@ -60,14 +62,18 @@ func TestClients(t *testing.T) {
 					w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 4<<10))
 				}
 			}, err: "header"},
-			"silent":   {serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, err: "timeout|deadline|Timeout"},
+			silent:     {serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, err: "timeout|deadline|Timeout"},
 			"redirect": {serve: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, target.URL, http.StatusFound) }, err: "redirect"},
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				server := httptest.NewTLSServer(test.serve)
 				defer server.Close()
-				response, err := clientOf(t, kind, server).Get(server.URL)
+				timeout := time.Minute
+				if name == silent {
+					timeout = 500 * time.Millisecond
+				}
+				response, err := clientOf(t, kind, server, timeout).Get(server.URL)
 				if test.err != "" && err == nil && response.StatusCode == http.StatusFound {
 					_ = response.Body.Close()
 					return // The redirect itself is the answer.
@@ -101,58 +107,51 @@ func TestClients(t *testing.T) {
 // were made for.
 func TestSilentPeer(t *testing.T) {
 	t.Parallel()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const calls = 3
-	accepted, closed := make(chan struct{}, calls), make(chan error, calls)
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		const calls, timeout = 3, 300 * time.Millisecond
+		accepted, closed := make(chan struct{}), make(chan error, calls)
+		transport := peer.NewTransport(peer.Connection{
+			Timeout: timeout,
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				conn, other := net.Pipe()
+				go func() {
+					_, err := io.Copy(io.Discard, other)
+					closed <- err
+				}()
+				close(accepted)
+				return conn, nil
+			},
+		})
 		for range calls {
-			conn, err := listener.Accept()
-			if err != nil {
-				closed <- err
-				return
-			}
-			accepted <- struct{}{}
+			// The request ends once its connection is there.
+			accepted = make(chan struct{})
+			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
-				defer func() { _ = conn.Close() }()
-				_, err := io.Copy(io.Discard, conn)
-				closed <- err
+				<-accepted
+				cancel()
 			}()
-		}
-	}()
-	t.Cleanup(func() { _ = listener.Close() })
-	transport := peer.NewTransport(peer.Connection{Timeout: 300 * time.Millisecond})
-	for range calls {
-		// The request ends once its connection is there: one that ends before connects to nobody.
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			<-accepted
-			cancel()
-		}()
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+listener.Addr().String(), http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := transport.RoundTrip(request)
-		if err == nil {
-			_ = response.Body.Close()
-			t.Fatalf("it answers %s", response.Status)
-		}
-		cancel()
-	}
-	deadline := time.After(30 * time.Second)
-	for i := range calls {
-		select {
-		case err := <-closed:
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://peer.example", http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-deadline:
-			t.Fatalf("%d of %d connections are still open", calls-i, calls)
+			response, err := transport.RoundTrip(request)
+			if err == nil {
+				_ = response.Body.Close()
+				t.Fatalf("it answers %s", response.Status)
+			}
+			cancel()
 		}
-	}
+		<-time.After(timeout)
+		synctest.Wait()
+		if open := calls - len(closed); open > 0 {
+			t.Fatalf("%d of %d connections are still open", open, calls)
+		}
+		for range calls {
+			if err := <-closed; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // A request without TLS reaches nobody.

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/client-go/util/flowcontrol"
 )
@@ -11,16 +12,18 @@ import (
 // has time to answer those that are sent.
 func TestWaitsLeaveTimeForTheAnswer(t *testing.T) {
 	t.Parallel()
-	// The second request would wait 4 s: less than the caller has, more than it may wait.
-	l := limiter{flowcontrol.NewTokenBucketRateLimiter(0.25, 1)}
-	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
-	defer cancel()
-	if err := l.Wait(ctx); err != nil {
-		t.Fatalf("the first request: %v", err)
-	}
-	if err := l.Wait(ctx); !isThrottled(err) {
-		t.Errorf("the second request: %v, want a ThrottledError", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		// The second request would wait 4 s: less than the caller has, more than it may wait.
+		l := limiter{flowcontrol.NewTokenBucketRateLimiter(0.25, 1)}
+		ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
+		defer cancel()
+		if err := l.Wait(ctx); err != nil {
+			t.Fatalf("the first request: %v", err)
+		}
+		if err := l.Wait(ctx); !isThrottled(err) {
+			t.Errorf("the second request: %v, want a ThrottledError", err)
+		}
+	})
 }
 
 // TestLargestCluster checks that the Nodes of the largest clusters are read in one burst: a hook has no time to wait for the rate.

@@ -32,8 +32,10 @@ type forwarder struct {
 	*apiServer
 
 	targets map[string]string
-	// hang and stall, where they are set, keep requests, and streams, from being answered until they are closed.
+	// hang and stall, where they are set, keep requests, and streams, from being answered until they
+	// are closed. hanging is called then.
 	hang, stall chan struct{}
+	hanging     func()
 }
 
 func newForwarder(t *testing.T, w *world) *forwarder {
@@ -62,6 +64,7 @@ func (f *forwarder) list(w http.ResponseWriter, r *http.Request) {
 // forward serves one port-forward as API servers do: a stream for bytes, and one for what goes wrong.
 func (f *forwarder) forward(w http.ResponseWriter, r *http.Request) {
 	if f.hang != nil {
+		f.hanging()
 		<-f.hang
 		return
 	}
@@ -80,6 +83,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request) {
 			f.t.Errorf("the port is %q", got)
 		}
 		if f.stall != nil {
+			f.hanging()
 			<-f.stall
 		}
 		streams <- stream
@@ -258,8 +262,9 @@ func TestForwardHangs(t *testing.T) {
 			defer close(until)
 			test.setUp(f, until)
 			f.putProxy("p", "node-a", corev1.ConditionTrue, "127.0.0.1:1")
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
+			// The caller's time ends once the API server hangs.
+			ctx, cancel := context.WithCancelCause(t.Context())
+			f.hanging = func() { cancel(context.DeadlineExceeded) }
 			if _, err := w.nodes.Forward(ctx, cluster, proxy); err == nil || !strings.Contains(err.Error(), "port-forward to port 2380 of pod apps/p: "+test.want) {
 				t.Errorf("the error is %v", err)
 			}

@@ -85,7 +85,7 @@ func look(t *testing.T, handler http.HandlerFunc) probe.PreflightOptions {
 		Remote:    serve(t, handler).Remote,
 		Requested: func(context.Context) ([]gate.API, error) { return nil, nil },
 		Upgrade:   preflight.Upgrade{From: version.MustParse("v1.31.4"), To: version.MustParse("v1.32.0")},
-		Version:   version.MustParse("v1.31.4"), Timeout: 20 * time.Second, Now: time.Now(),
+		Version:   version.MustParse("v1.31.4"), Timeout: time.Minute, Now: time.Now(),
 	}
 }
 

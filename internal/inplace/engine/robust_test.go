@@ -377,18 +377,9 @@ func TestForgedCallsDoNotWait(t *testing.T) {
 	defer unlock()
 	forged := w.request("a")
 	forged.Desired.Machine.Spec.Version = "v1.31.99"
-	answered := make(chan error, 1)
-	go func() {
-		_, err := w.engine.UpdateMachine(t.Context(), forged)
-		answered <- err
-	}()
-	select {
-	case err := <-answered:
-		if u, ok := errors.AsType[*UnaskedError](err); !ok || u.Reason != RequestDiffers {
-			t.Errorf("error %v", err)
-		}
-	case <-time.After(budget / 2):
-		t.Fatal("a forged call waits for another one")
+	_, err = w.engine.UpdateMachine(t.Context(), forged)
+	if u, ok := errors.AsType[*UnaskedError](err); !ok || u.Reason != RequestDiffers {
+		t.Errorf("error %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

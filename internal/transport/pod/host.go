@@ -184,6 +184,9 @@ func (h *host) ensure(ctx context.Context) error {
 		select {
 		case <-ticks.C:
 		case <-waiting.Done():
+		}
+		// Both may have happened. Another request would fail, and its error not name the words.
+		if waiting.Err() != nil {
 			return h.fail(port.HostUnreachable, fmt.Errorf("the Pod %s does not run: %s: %w", h.name(), words, context.Cause(waiting)))
 		}
 	}

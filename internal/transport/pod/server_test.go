@@ -255,7 +255,9 @@ func (s *apiServer) exec(r *http.Request, conn io.Closer, stdin io.Reader, stdou
 			return n, err
 		})
 	}
-	cmd.WaitDelay = 100 * time.Millisecond
+	// It bounds the wait for processes that are left behind and hold the output. Less than the time
+	// that a busy machine takes to read the output would cut it.
+	cmd.WaitDelay = time.Minute
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		s.t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/transport/ssh"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 const sshdPath = "/usr/sbin/sshd"
@@ -92,12 +94,7 @@ func startSSHD(t *testing.T, lines ...string) *server {
 		t.Fatal(err)
 	}
 	s := &server{dir: t.TempDir(), ed: newKey(t, "ed25519"), ec: newKey(t, "ecdsa"), user: newKey(t, "ed25519")}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.address = listener.Addr().String()
-	_ = listener.Close()
+	s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(loopback.FreePort(t)))
 	s.write(t, "ed", s.ed.pem)
 	s.write(t, "ec", s.ec.pem)
 	s.write(t, "authorized_keys", gossh.MarshalAuthorizedKey(s.user.signer.PublicKey()))
@@ -172,8 +169,12 @@ func pin(address string, key keyPair) []byte {
 	return []byte(knownhosts.Line([]string{address}, key.signer.PublicKey()) + "\n")
 }
 
+// open returns a host that has a minute to log in, unless the options differ.
 func open(t *testing.T, o ssh.Options) port.Host {
 	t.Helper()
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = time.Minute
+	}
 	h, err := ssh.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -337,7 +338,7 @@ func wantRuns(t *testing.T, h port.Host) {
 	}
 }
 
-// shortTimeout is a time that nothing on this machine needs.
+// shortTimeout is for hosts that do not answer.
 const shortTimeout = 300 * time.Millisecond
 
 func path(dirs ...string) string {

@@ -76,13 +76,16 @@ func newScript(t *testing.T) *script {
 	return s
 }
 
+// longTimeout is for updaters that answer, also on a busy machine.
+const longTimeout = 30 * time.Second
+
 func (s *script) ca() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
 }
 
 func (s *script) connect(t *testing.T) *remote.Updater {
 	t.Helper()
-	return connect(t, updaters.ClientOptions{URL: s.server.URL + "/base", CABundle: s.ca(), Timeout: 5 * time.Second})
+	return connect(t, updaters.ClientOptions{URL: s.server.URL + "/base", CABundle: s.ca(), Timeout: longTimeout})
 }
 
 func says(body string) http.HandlerFunc {
@@ -184,7 +187,7 @@ func TestTheRequestOnTheWire(t *testing.T) {
 		t.Errorf("patches (-want +got):\n%s", diff)
 	}
 	r := s.last.Load()
-	if want := "/base/" + hooks + "/canupdatemachine/on-canupdatemachine"; r.Method != http.MethodPost || r.URL.Path != want || r.URL.Query().Get("timeout") != "5s" {
+	if want := "/base/" + hooks + "/canupdatemachine/on-canupdatemachine"; r.Method != http.MethodPost || r.URL.Path != want || r.URL.Query().Get("timeout") != longTimeout.String() {
 		t.Errorf("the request is %s %s, want POST %s with the timeout", r.Method, r.URL, want)
 	}
 	var typed metav1.TypeMeta
@@ -319,8 +322,6 @@ func TestTrust(t *testing.T) {
 	t.Cleanup(old.Close)
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
-	closed := httptest.NewTLSServer(http.NotFoundHandler())
-	closed.Close()
 	for name, tt := range map[string]struct {
 		o     updaters.ClientOptions
 		words string
@@ -330,7 +331,7 @@ func TestTrust(t *testing.T) {
 		"another name":  {updaters.ClientOptions{URL: s.server.URL, CABundle: s.ca(), ServerName: "updater.ns.svc"}, "another name"},
 		"an old TLS":    {updaters.ClientOptions{URL: old.URL, CABundle: s.ca()}, "cannot be reached"},
 		"no TLS":        {updaters.ClientOptions{URL: strings.Replace(plain.URL, "http:", "https:", 1)}, "does not speak TLS"},
-		"nobody there":  {updaters.ClientOptions{URL: closed.URL}, "cannot be reached"},
+		"nobody there":  {updaters.ClientOptions{URL: "https://127.0.0.1:1"}, "cannot be reached"},
 		"a dead tunnel": {updaters.ClientOptions{URL: s.server.URL, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("tunnel is down") }}, "tunnel is down"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -361,8 +362,12 @@ func TestFaults(t *testing.T) {
 	} {
 		server := servertest.Start(t, nil)
 		server.Server.SetFault(fault)
-		u := connect(t, updaters.ClientOptions{URL: server.URL, CABundle: server.CA, Timeout: time.Second})
-		if err := u.Check(t.Context()); fault != updaterserver.NoFault {
+		o := updaters.ClientOptions{URL: server.URL, CABundle: server.CA, Timeout: longTimeout}
+		u := connect(t, o)
+		if fault == updaterserver.HangFault {
+			o.Timeout = 200 * time.Millisecond
+			checkError(t, connect(t, o).Check(t.Context()), class)
+		} else if err := u.Check(t.Context()); fault != updaterserver.NoFault {
 			checkError(t, err, class)
 		}
 		server.Server.SetFault(updaterserver.NoFault)

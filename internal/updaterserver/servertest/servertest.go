@@ -46,26 +46,16 @@ func Start(t *testing.T, updater port.Updater, edits ...func(*updaterserver.Opti
 			t.Errorf("the server ended with %v", err)
 		}
 	})
-	await(t, server, done)
-	return Running{Server: server, URL: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(number)), CA: ca}
-}
-
-// await waits for something that the server does by itself soon and tells nobody about.
-func await(t *testing.T, server *updaterserver.Server, done chan error) {
-	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
-	for server.Ready(nil) != nil {
+	loopback.Eventually(t, "the server is ready", func() bool {
 		select {
-		case <-ticker.C:
 		case err := <-done:
 			done <- nil
 			t.Fatalf("the server ended at once: %v", err)
-		case <-deadline:
-			t.Fatal("the server was not ready for 30 s")
+		default:
 		}
-	}
+		return server.Ready(nil) == nil
+	})
+	return Running{Server: server, URL: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(number)), CA: ca}
 }
 
 // WriteCertificate writes a serving certificate for 127.0.0.1 and its key into a folder, and returns the certificate of the

@@ -60,7 +60,7 @@ func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); <-ticker.C {
+	for deadline := time.Now().Add(2 * time.Minute); !condition(); <-ticker.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("timed out waiting for: %s", what)
 		}
@@ -245,6 +245,7 @@ func TestRestartGivesUp(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		spoil       func(t *testing.T, binary string, ready net.Listener)
+		timeout     time.Duration
 		starts      int
 		wantMessage string
 	}{
@@ -264,7 +265,7 @@ func TestRestartGivesUp(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			starts: 1 + maxFailedStarts, wantMessage: "was not ready within",
+			timeout: 100 * time.Millisecond, starts: 1 + maxFailedStarts, wantMessage: "was not ready within",
 		},
 	}
 	for name, tt := range tests {
@@ -288,8 +289,9 @@ func TestRestartGivesUp(t *testing.T) {
 			}
 			c := set.mustAdd(t, Child{
 				Name: "a", Path: binary, Env: os.Environ(), Restart: RestartAlways,
-				Ready: Readiness{TCP: ready.Addr().String(), Timeout: 100 * time.Millisecond},
+				Ready: Readiness{TCP: ready.Addr().String(), Timeout: time.Minute},
 			})
+			c.spec.Ready.Timeout = tt.timeout
 			tt.spoil(t, binary, ready)
 			set.kill(c)
 			await(t, "the last attempt", func() bool { return set.statusOf(c).crashed() })

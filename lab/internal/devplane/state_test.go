@@ -178,11 +178,11 @@ func TestLockOfTheDead(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The kernel ends the threads of a process one after another.
-			ending := time.AfterFunc(100*time.Millisecond, func() { _ = lock.Close() })
-			defer func() {
-				ending.Stop()
-				_ = lock.Close() // It may be closed already.
-			}()
+			if test.ok {
+				ending := time.AfterFunc(100*time.Millisecond, func() { _ = lock.Close() })
+				defer ending.Stop()
+			}
+			defer func() { _ = lock.Close() }() // It may be closed already.
 			file, ok, err := awaitLock(l)
 			if ok != test.ok || err != nil {
 				t.Fatalf("awaitLock gives %v, %v, want %v", ok, err, test.ok)

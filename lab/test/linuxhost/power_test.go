@@ -120,7 +120,7 @@ func (w *world) upTo(t *testing.T, step linuxhost.Name) {
 	t.Helper()
 	pace := time.NewTicker(20 * time.Millisecond)
 	defer pace.Stop()
-	for begun := time.Now(); time.Since(begun) < 2*time.Minute; <-pace.C {
+	for begun := time.Now(); time.Since(begun) < 5*time.Minute; <-pace.C {
 		report, err := linuxhost.Look(t.Context(), w.upgrade)
 		if err != nil || report.Refused != nil {
 			t.Fatal(err, report.Refused)

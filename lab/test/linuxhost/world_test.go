@@ -157,7 +157,7 @@ func (w *world) dial(t *testing.T, user, address string) port.Host {
 	t.Helper()
 	host, err := ssh.New(ssh.Options{
 		Login:          ssh.Login{Address: address, User: user, PrivateKeys: [][]byte{w.host.Key(user)}, KnownHosts: w.host.KnownHosts()},
-		ConnectTimeout: 5 * time.Second,
+		ConnectTimeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func (w *world) dial(t *testing.T, user, address string) port.Host {
 // until advances the upgrade until it is done, has failed, or stop says so. Errors of the transport are borne where the test cuts connections.
 func (w *world) until(t *testing.T, bears bool, stop func(linuxhost.Progress) bool) linuxhost.Progress {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	pace := time.NewTicker(20 * time.Millisecond)
 	defer pace.Stop()
@@ -205,7 +205,7 @@ func (w *world) mustFinish(t *testing.T) {
 // awaitFile waits until a file is there, for what a job on the host does.
 func (w *world) awaitFile(t *testing.T, path string) {
 	t.Helper()
-	if out, err := w.host.Run(t.Context(), "for _ in $(seq 400); do [ -e "+path+" ] && exit 0; sleep 0.05; done; tail -n 20 /var/lib/windlass/job/*; exit 1"); err != nil {
+	if out, err := w.host.Run(t.Context(), "for _ in $(seq 4000); do [ -e "+path+" ] && exit 0; sleep 0.05; done; tail -n 20 /var/lib/windlass/job/*; exit 1"); err != nil {
 		t.Fatalf("there is no %s: %v\n%s", path, err, out)
 	}
 }

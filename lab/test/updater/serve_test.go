@@ -83,7 +83,7 @@ func serve(t *testing.T, lab, dir string, args ...string) (url string) {
 	})
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.After(30 * time.Second); ; {
+	for deadline := time.After(2 * time.Minute); ; {
 		if connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
 			_ = connection.Close()
 			return "https://127.0.0.1:" + port
@@ -179,7 +179,7 @@ func TestServeFlags(t *testing.T) {
 		{append(flags, "-v", "11"), "--verbosity 11"},
 	} {
 		// A command that does not refuse would serve until then.
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		_, stderr, _ := execute(ctx, paths.Lab, tt.args...)
 		cancel()
 		if !strings.Contains(stderr, tt.words) {

@@ -7,14 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -328,30 +326,10 @@ func tail(log string) string {
 	return log[max(0, len(log)-most):]
 }
 
-// Ports of processes are below those that Linux gives to connections and to listeners on port 0.
-// Rarely does anybody take one between FreePort and the start of the process: only tests of other
-// packages choose from the same range.
-const firstPort, lastPort = 20_000, 32_000
-
-// usedPorts are those that FreePort has returned.
-var usedPorts sync.Map
-
 // FreePort returns an address of loopback that nobody listens on.
 func FreePort(t *testing.T) string {
 	t.Helper()
-	for range 1000 {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		if _, used := usedPorts.LoadOrStore(port, true); used {
-			continue
-		}
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address); err == nil {
-			_ = listener.Close()
-			return address
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(loopback.FreePort(t)))
 }
 
 func portOf(address string) string {

@@ -53,7 +53,7 @@ func NewUpdater(t *testing.T) *Updater {
 // Object is an Updater that leads to it.
 func (u *Updater) Object(name string) *v1alpha1.Updater {
 	return &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.UpdaterSpec{Remote: &v1alpha1.RemoteUpdater{
-		URL: u.URL, CABundle: u.Authority.PEM, TimeoutSeconds: 5, FailurePolicy: v1alpha1.UpdaterFail,
+		URL: u.URL, CABundle: u.Authority.PEM, TimeoutSeconds: 20, FailurePolicy: v1alpha1.UpdaterFail,
 	}}}
 }
 

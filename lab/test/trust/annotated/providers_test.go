@@ -304,7 +304,7 @@ func takeOver(t *testing.T, plane *wire.Plane, pool *wire.Pool, name string, one
 		},
 		Remote: &v1alpha1.RemoteUpdater{
 			Protocol: v1alpha1.HandOverProtocol, URL: server.URL, CABundle: authority.PEM,
-			TimeoutSeconds: 5, FailurePolicy: v1alpha1.UpdaterFail,
+			TimeoutSeconds: 20, FailurePolicy: v1alpha1.UpdaterFail,
 		},
 	}})
 }

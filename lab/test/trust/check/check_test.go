@@ -367,7 +367,7 @@ func TestInterrupted(t *testing.T) {
 // TestTimeout holds that a Deployment whose Pods never run is a failure with a fix, and that the Job is tried all the same.
 func TestTimeout(t *testing.T) {
 	w := newWorld(t, "containerd://2.0.0")
-	got, code := w.check(t, "--timeout", "2s")
+	got, code := w.check(t, "--timeout", "10s")
 	want := map[string]string{
 		"APIDiscovery": "Passed", "Nodes": "Passed", "Certificates": "Passed", "ConfigMapWatch": "Passed",
 		"Deployment": "Failed", "Service": "NotChecked", "Job": "Failed",
@@ -375,7 +375,7 @@ func TestTimeout(t *testing.T) {
 	if diff := cmp.Diff(want, got.outcomes()); diff != "" || code != 1 {
 		t.Errorf("exit code %d, outcomes (-want +got):\n%s", code, diff)
 	}
-	if message := got.message("Deployment"); message != "a Deployment did not become available within 2s: it has no Pods" {
+	if message := got.message("Deployment"); message != "a Deployment did not become available within 10s: it has no Pods" {
 		t.Errorf("the Deployment failed: %s", message)
 	}
 	w.assertClean(t)

@@ -34,7 +34,7 @@ func awaitAnswer(t *testing.T, call func() wire.Answer, status runtimehooksv1.Re
 	t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		answer := call()
 		if answer.Status == status {

@@ -79,7 +79,7 @@ func (r *replicas) awaitActive(t *testing.T, name string) {
 // connects reports whether a process accepts connections.
 func connects(t *testing.T, p *wire.Process) bool {
 	t.Helper()
-	dialer := net.Dialer{Timeout: time.Second}
+	dialer := net.Dialer{Timeout: patience}
 	connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(p.Hooks, "https://"))
 	return err == nil && connection.Close() == nil
 }
@@ -219,9 +219,10 @@ func (r *replicas) measure(t *testing.T, how, next string, end func()) {
 }
 
 // ask sends a hook and an admission request to a process, and returns an error unless it answers one of them
-// with success.
+// with success. It waits for the answer: a busy machine may take longer than a caller of the Service does.
 func ask(t *testing.T, c *http.Client, p *wire.Process) <-chan error {
 	t.Helper()
+	c = &http.Client{Transport: c.Transport, Timeout: patience}
 	answer := make(chan error, 1)
 	go func() {
 		hook := post(t.Context(), c, p.Hooks+discovery.Path(), discoveryRequest)

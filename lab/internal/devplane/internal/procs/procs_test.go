@@ -70,7 +70,7 @@ func runInit() {
 func await(condition func() bool) bool {
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); <-ticker.C {
+	for deadline := time.Now().Add(2 * time.Minute); !condition(); <-ticker.C {
 		if time.Now().After(deadline) {
 			return false
 		}
