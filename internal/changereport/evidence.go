@@ -26,7 +26,7 @@ func listEvidence() []Evidence {
 			"users who may change Machines",
 		},
 		{
-			"When Machines were created", "metadata.creationTimestamp, set by the API server", "nobody",
+			"When Machines were created", "the field metadata.creationTimestamp, set by the API server", "nobody",
 		},
 		{
 			"Since when Machines are Ready", "condition Ready, written by Cluster API",

@@ -158,6 +158,10 @@ func CheckCertificates(certificates []Certificate, least int, now time.Time) Fin
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
+	// The webhooks of a configuration usually have the same CA.
+	sorted = slices.CompactFunc(sorted, func(a, b Certificate) bool {
+		return a.Name == b.Name && a.NotAfter.Equal(b.NotAfter)
+	})
 	var soon []string
 	for _, c := range sorted {
 		if left := c.NotAfter.Sub(now); left < 0 || int(left/day) < least {

@@ -128,6 +128,12 @@ func TestCheckCertificates(t *testing.T) {
 	}{
 		"none":        {want: "NotChecked: no certificate was seen"},
 		"enough left": {[]clustercheck.Certificate{expires("b", 365*day), expires("a", 14*day)}, "Passed: 2 certificates seen; the first to expire is that of a (14 days left)"},
+		"one CA of several webhooks": {
+			[]clustercheck.Certificate{
+				expires("a", day), expires("a", 2*day), expires("b", day), expires("a", day),
+			},
+			"Failed: certificates with fewer than 14 days left: a (1 day left); a (2 days left); b (1 day left)",
+		},
 		"soon": {
 			[]clustercheck.Certificate{expires("a", 14*day-1), expires("b", -day), expires("c", 30*day)},
 			"Failed: certificates with fewer than 14 days left: a (13 days left); b (expired)",

@@ -94,7 +94,7 @@ func New(config *rest.Config, namespace, name string, times Times) (*Lock, error
 		content, err := os.ReadFile(namespaceFile)
 		if err != nil {
 			return nil, fmt.Errorf("finding the namespace of the lease %s: %w. "+
-				"Fix: name it, because this process runs in no pod", name, err)
+				"Fix: run the process in a pod, or set --namespace of windlass extension", name, err)
 		}
 		namespace = strings.TrimSpace(string(content))
 	}

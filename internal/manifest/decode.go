@@ -46,12 +46,14 @@ type header struct {
 	Items []json.RawMessage `json:"items"`
 }
 
+const noObject = "it is not a Kubernetes object: an object begins with apiVersion and kind"
+
 func (s *Set) decodeValue(origin Origin, value []byte) error {
 	if string(value) == "null" {
 		return nil
 	}
 	if value[0] != '{' {
-		return &Error{Origin: origin, Problem: "it is not a Kubernetes object: an object begins with apiVersion and kind"}
+		return &Error{Origin: origin, Problem: noObject}
 	}
 	var h header
 	if err := unmarshal(origin, value, &h); err != nil {

@@ -239,6 +239,43 @@ func TestOwnKindsAreStrict(t *testing.T) {
 	}
 }
 
+// TestReadFolder holds which files of a folder are read, and what is refused.
+func TestReadFolder(t *testing.T) {
+	const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	const noFile = "the folder has no *.yaml, *.yml or *.json file; folders within it are not read"
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"an empty file":        {map[string]string{"a.yaml": object, "b.yaml": "", "c.md": "text"}, "ConfigMap a"},
+		"only an empty file":   {map[string]string{"a.yaml": ""}, ""},
+		"no manifest":          {map[string]string{"c.md": "text"}, noFile},
+		"values of a chart":    {map[string]string{"values.yaml": "a: b\n"}, noObject},
+		"text":                 {map[string]string{"a.yaml": "text\n"}, noObject},
+		"an object of no name": {map[string]string{"a.yaml": "apiVersion: v1\nkind: Pod\n"}, "the Pod has no name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			for file, content := range tt.files {
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			objects, err := ReadObjects([]string{folder}, nil)
+			got := make([]string, 0, len(objects))
+			for _, o := range objects {
+				got = append(got, o.GetKind()+" "+o.GetName())
+			}
+			if found, ok := errors.AsType[*Error](err); ok {
+				got = append(got, found.Problem)
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, ", ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestBounds(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large.yaml")
 	file, err := os.Create(large)

@@ -18,7 +18,7 @@ import (
 const Stdin = "-"
 
 // Read reads files, folders (their *.yaml, *.yml and *.json files, not those of folders within them) and, for the path "-",
-// stdin. It reads all or nothing. The error is an *Error.
+// stdin. Empty files of folders are ignored, as kubectl does. It reads all or nothing. The error is an *Error.
 func Read(paths []string, stdin io.Reader) (*Set, error) {
 	s := &Set{}
 	if err := s.read(paths, stdin); err != nil {
@@ -37,7 +37,10 @@ func ReadObjects(paths []string, stdin io.Reader) ([]*unstructured.Unstructured,
 			return err
 		}
 		o.SetGroupVersionKind(gvk)
-		if o.GetName() == "" {
+		switch {
+		case gvk.Kind == "":
+			return &Error{Origin: origin, Problem: noObject}
+		case o.GetName() == "":
 			return &Error{Origin: origin, Field: "metadata.name", Problem: fmt.Sprintf("the %s has no name", gvk.Kind)}
 		}
 		objects = append(objects, o)
@@ -147,12 +150,19 @@ func manifestsIn(folder string) ([]string, error) {
 		return nil, &Error{Origin: origin, Problem: describeFileError(err), Err: err}
 	}
 	var files []string
+	found := false
 	for _, e := range entries {
-		if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
-			files = append(files, filepath.Join(folder, e.Name()))
+		ext := filepath.Ext(e.Name())
+		if e.IsDir() || ext != ".yaml" && ext != ".yml" && ext != ".json" {
+			continue
+		}
+		found = true
+		path := filepath.Join(folder, e.Name())
+		if info, err := os.Stat(path); err != nil || info.Size() > 0 || !info.Mode().IsRegular() {
+			files = append(files, path)
 		}
 	}
-	if len(files) == 0 {
+	if !found {
 		return nil, &Error{Origin: origin, Problem: "the folder has no *.yaml, *.yml or *.json file; folders within it are not read"}
 	}
 	return files, nil

@@ -93,7 +93,8 @@ func CheckEtcd(e Etcd) []clustercheck.Finding {
 		}
 	}
 	if e.PodsUnread != "" {
-		r.add(clustercheck.NotChecked, "Pods of etcd", "", "%s", e.PodsUnread)
+		r.add(clustercheck.NotChecked, "Pods of etcd",
+			"look at the rights of the kubeconfig's user, and at the API server", "%s", e.PodsUnread)
 	}
 	seen := false
 	for name := range e.Ready {

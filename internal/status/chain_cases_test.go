@@ -47,6 +47,9 @@ func windlassTests() []chainTest {
 		gate("approval", "uid-prod", "BeforeWorkersUpgrade", "v1.32.0"), gate("passed", "uid-prod", "BeforeControlPlaneUpgrade", "v1.32.0"),
 	}
 
+	paused := midChain()
+	paused.change = func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }
+
 	deferred := midChain()
 	deferred.groups[0].kubelets = repeat(2, "v1.32.0")
 	deferred.groups[1].annotations = map[string]string{clusterv1.ClusterTopologyDeferUpgradeAnnotation: ""}
@@ -63,6 +66,17 @@ func windlassTests() []chainTest {
 			"Next WorkersUpgrade v1.32.0->v1.33.0 [md-0 md-1] 0/4",
 			// Eight machines at 2 minutes each, and a step of 3 to 4 minutes.
 			"eta  19m0s..19m30s..20m0s",
+		}},
+		{"paused on the way", paused, []string{
+			"Paused by Windlass: the Cluster is paused",
+			"Done ControlPlaneUpgrade v1.30.0->v1.31.0 [] +0s +3m0s",
+			"Done WorkersUpgrade ->v1.31.0 [] +3m0s +11m0s",
+			"Done ControlPlaneUpgrade v1.31.0->v1.32.0 [] +12m0s +16m0s",
+			"Running WorkersUpgrade v1.31.0->v1.32.0 [md-0] 1/2 +16m0s",
+			"Next WorkersUpgrade v1.31.0->v1.32.0 [md-1] 0/2",
+			"Next ControlPlaneUpgrade v1.32.0->v1.33.0 [] 0/3",
+			"Next WorkersUpgrade v1.32.0->v1.33.0 [md-0 md-1] 0/4",
+			"held by Pause spec.paused, or the annotation cluster.x-k8s.io/paused: the Cluster is paused",
 		}},
 		{"first step", first, []string{
 			"Upgrading by Windlass: the control plane is upgrading to v1.31.0",

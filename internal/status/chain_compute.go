@@ -197,7 +197,7 @@ func (c *chainComputation) decide(now time.Time) {
 	if c.engine == Windlass {
 		c.decision = chain.Decide(c.state, now)
 		if c.state.SourceProblem == "" {
-			c.next = c.decision.Plan.Operations
+			c.next = c.operations(now)
 		}
 		return
 	}
@@ -217,6 +217,16 @@ func (c *chainComputation) decide(now time.Time) {
 		}
 		c.decision = chain.Decide(c.state, now)
 	}
+}
+
+// operations are those that are left. The rules plan none while the Cluster is paused.
+func (c *chainComputation) operations(now time.Time) []plan.Operation {
+	if !c.state.Paused {
+		return c.decision.Plan.Operations
+	}
+	unpaused := c.state
+	unpaused.Paused = false
+	return chain.Decide(unpaused, now).Plan.Operations
 }
 
 // maxNotes bounds how many records are looked past; no state of the rules has more than a few in a row.

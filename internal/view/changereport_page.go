@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/changereport"
@@ -52,7 +53,7 @@ func newChangePage(r changereport.Report) changePage {
 	for _, e := range r.Evidence {
 		rows = append(rows, []string{e.Part, htmlpage.Sentence(e.Source), htmlpage.Sentence(e.Trust)})
 		if e.Part == changereport.ApprovalPart {
-			page.ApprovalTrust = "A name is " + e.Source + ". " + htmlpage.Sentence(e.Trust)
+			page.ApprovalTrust = "A name is " + e.Source + ". It could have been written by " + e.Trust + "."
 		}
 	}
 	page.Evidence = newSheet("How this is known", "Part|Source*|Who could have changed it*", rows, len(rows), "parts")
@@ -93,7 +94,7 @@ func changeHeadlines(r changereport.Report) []changeHeadline {
 				end.Note = "has passed: the upgrade is slower than its steps so far"
 			}
 		} else if eta := describeEstimate(u.ETA, r.Time); eta != "" {
-			end.Value, end.Note = "not known", eta
+			end.Value, end.Note = "not known", strings.TrimPrefix(eta, "not known: ")
 		}
 	}
 	return []changeHeadline{

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/htmlpage"
@@ -27,6 +28,8 @@ var preflightTemplate string
 type Preflight struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
+	// Time is when the checks began, in UTC, to the second.
+	Time time.Time `json:"time"`
 	// From is the version of the control plane, To the target.
 	From version.Version `json:"from"`
 	To   version.Version `json:"to"`
@@ -70,8 +73,10 @@ type preflightRow struct{ ID, Subject, Message, Fix string }
 func newPreflightPage(p Preflight) preflightPage {
 	page := preflightPage{
 		Style: htmlpage.Style(), Title: fmt.Sprintf("Preflight of %s: %s to %s", text.Printable(p.Cluster), p.From, p.To),
-		Subtitle: "Cluster " + text.Printable(p.Namespace+"/"+p.Cluster), Verdict: text.Printable(p.Verdict),
-		Bad: p.Worst == clustercheck.Failed || p.Worst == clustercheck.NotChecked,
+		Subtitle: fmt.Sprintf("Cluster %s, as of %s UTC", text.Printable(p.Namespace+"/"+p.Cluster),
+			formatTime(p.Time, unrecorded)),
+		Verdict: text.Printable(p.Verdict),
+		Bad:     p.Worst == clustercheck.Failed || p.Worst == clustercheck.NotChecked,
 	}
 	for _, o := range []clustercheck.Outcome{
 		clustercheck.Failed, clustercheck.NotChecked, clustercheck.Warned, clustercheck.Passed,

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,7 +18,8 @@ import (
 
 func preflight() view.Preflight {
 	return view.Preflight{
-		Namespace: "team-a", Cluster: "prod", From: version.MustParse("v1.33.0"), To: version.MustParse("v1.36.1"),
+		Namespace: "team-a", Cluster: "prod", Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		From: version.MustParse("v1.33.0"), To: version.MustParse("v1.36.1"),
 		Verdict: "Fix what was found.", Worst: clustercheck.Failed,
 		Findings: []clustercheck.Finding{
 			clustercheck.Pass("Nodes", "3 Nodes are Ready"),
@@ -43,7 +45,8 @@ func TestPreflightPage(t *testing.T) {
 	page := writePreflight(t, view.HTML)
 	at := -1
 	for _, words := range []string{
-		"<h1>Preflight of prod: v1.33.0 to v1.36.1</h1>", "Fix what was found.", "<h2>Failed</h2>", "EtcdHealthy", "<h2>Not checked</h2>", "RoomForDrains",
+		"<h1>Preflight of prod: v1.33.0 to v1.36.1</h1>", "Cluster team-a/prod, as of 2026-03-01 12:00:00 UTC",
+		"Fix what was found.", "<h2>Failed</h2>", "EtcdHealthy", "<h2>Not checked</h2>", "RoomForDrains",
 		"<h2>Warned</h2>", "&lt;script&gt;alert(1)", "exempt it", "<h2>Passed</h2>", "3 Nodes are Ready",
 	} {
 		next := strings.Index(page, words)
@@ -77,7 +80,7 @@ func TestPreflightJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(writePreflight(t, view.JSON)), &document); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"cluster", "findings", "from", "namespace", "to", "verdict", "worst"}
+	want := []string{"cluster", "findings", "from", "namespace", "time", "to", "verdict", "worst"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(document))); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}

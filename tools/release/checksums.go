@@ -54,6 +54,8 @@ func parseKey(content []byte) (*ecdsa.PrivateKey, error) {
 			parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 		case "EC PRIVATE KEY":
 			parsed, err = x509.ParseECPrivateKey(block.Bytes)
+		case "ENCRYPTED PRIVATE KEY":
+			return nil, errors.New("it is encrypted, which is not supported")
 		default:
 			continue
 		}
@@ -61,8 +63,11 @@ func parseKey(content []byte) (*ecdsa.PrivateKey, error) {
 			return nil, err
 		}
 		key, ok := parsed.(*ecdsa.PrivateKey)
-		if !ok || key.Curve != elliptic.P256() {
-			return nil, fmt.Errorf("want ECDSA P-256, got %T", parsed)
+		if !ok {
+			return nil, fmt.Errorf("it must be ECDSA P-256, not %T", parsed)
+		}
+		if key.Curve != elliptic.P256() {
+			return nil, fmt.Errorf("it must be ECDSA P-256, not %s", key.Curve.Params().Name)
 		}
 		return key, nil
 	}

@@ -117,12 +117,13 @@ func TestKeys(t *testing.T) {
 	pkcs8, sec1 := marshal(elliptic.P256())
 	larger, _ := marshal(elliptic.P384())
 	parameters := string(pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{1}}))
-	for name, c := range map[string]struct {
-		text string
-		ok   bool
-	}{
-		"PKCS#8": {pkcs8, true}, "SEC 1": {sec1, true}, "openssl ecparam": {parameters + sec1, true},
-		"another curve": {larger, false}, "parameters alone": {parameters, false}, "no PEM": {"key", false},
+	encrypted := string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte{1}}))
+	const noBlock = "it has no PEM block PRIVATE KEY or EC PRIVATE KEY. Fix: "
+	for name, c := range map[string]struct{ text, want string }{
+		"PKCS#8": {pkcs8, ""}, "SEC 1": {sec1, ""}, "openssl ecparam": {parameters + sec1, ""},
+		"another curve":    {larger, "it must be ECDSA P-256, not P-384. Fix: "},
+		"encrypted":        {encrypted, "it is encrypted, which is not supported. Fix: "},
+		"parameters alone": {parameters, noBlock}, "no PEM": {"key", noBlock},
 	} {
 		path := filepath.Join(t.TempDir(), "key")
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
@@ -133,7 +134,12 @@ func TestKeys(t *testing.T) {
 			func() (*ecdsa.PrivateKey, error) { return loadKey("", c.text) },
 		} {
 			key, err := load()
-			if (key != nil) != c.ok || (err == nil) != c.ok || (err != nil && !strings.Contains(err.Error(), "Fix: make one with `openssl genpkey")) {
+			want := c.want
+			if want != "" {
+				want += "make one with `openssl genpkey"
+			}
+			ok := want == ""
+			if (key != nil) != ok || (err == nil) != ok || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

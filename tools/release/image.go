@@ -175,8 +175,8 @@ func push(ctx context.Context, o options) error {
 		return fmt.Errorf("reading the digest of the image: %w. Fix: make release or make image first", err)
 	}
 	if version := entry.Annotations[refName]; version != o.version {
-		return fmt.Errorf("the image in %s is of version %q, not %s. Fix: make release VERSION=%s, or push with VERSION=%s",
-			folder, version, o.version, o.version, version)
+		return fmt.Errorf("the image in %s is of version %q, not %s. "+
+			"Fix: push with VERSION=%s, or make the image again", folder, version, o.version, version)
 	}
 	if digest := strings.TrimSpace(string(named)); digest != entry.Digest.String() {
 		return fmt.Errorf("the image in %s is %s, but %s names %s. Fix: make release again", folder, entry.Digest, digestFile, digest)
@@ -186,7 +186,8 @@ func push(ctx context.Context, o options) error {
 		return fmt.Errorf("reading the image in %s: %w", folder, err)
 	}
 	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-		return fmt.Errorf("pushing %s: %w", ref, err)
+		return fmt.Errorf("pushing %s: %w. Fix: check IMAGE, the way to the registry, and `docker login`",
+			ref, err)
 	}
 	fmt.Fprintf(o.log, "pushed %s@%s\n", ref, entry.Digest)
 	return nil

@@ -182,9 +182,9 @@ func TestPushRefused(t *testing.T) {
 	for name, c := range map[string]struct{ image, version, output, want string }{
 		"no registry":     {"windlass", testVersion, o.output, "it has no registry. Fix: IMAGE=REGISTRY/windlass"},
 		"no tag":          {image, "not a tag", o.output, "Fix: IMAGE=REGISTRY/windlass VERSION=v0.1.0"},
-		"no answer":       {image, testVersion, o.output, "pushing 127.0.0.1:1/windlass:v0.1.0"},
+		"no answer":       {image, testVersion, o.output, "connection refused. Fix: check IMAGE"},
 		"not released":    {image, testVersion, t.TempDir(), "Fix: make release"},
-		"another version": {image, "v0.2.0", o.output, `is of version "v0.1.0", not v0.2.0`},
+		"another version": {image, "v0.2.0", o.output, `is of version "v0.1.0", not v0.2.0. Fix: push with VERSION=v0.1.0`},
 		"another digest":  {image, testVersion, other, "image-digest.txt names sha256:aaa"},
 	} {
 		refused := o

@@ -48,9 +48,11 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
 A check that could not read something is reported as not checked, with the reason. --skip omits a
 check, and the verdict names it.
 
-With -o json or -o yaml standard output is one document, {namespace, cluster, from, to, verdict,
-worst, findings: [{id, outcome, subject, message, fix}]}; outcome is Passed, Warned, NotChecked or
-Failed. If the Cluster cannot be read it is {error: {rule, item, version, message}}. With -o html it
+It does not check whether the version exists, or whether a legal chain leads to it: see windlass plan.
+
+With -o json or -o yaml standard output is one document, {namespace, cluster, time, from, to,
+verdict, worst, findings: [{id, outcome, subject, message, fix}]}; outcome is Passed, Warned,
+NotChecked or Failed. If the Cluster cannot be read it is {error: {rule, item, version, message}}. With -o html it
 is a page for a change ticket.`
 
 const example = `  # What would stop an upgrade by three minors?
@@ -170,7 +172,7 @@ func (o *options) run(
 		return slices.Contains(o.skip, string(f.ID))
 	})
 	report := view.Preflight{
-		Namespace: namespace, Cluster: name, From: inputs.Upgrade.From, To: to,
+		Namespace: namespace, Cluster: name, Time: inputs.Now.UTC().Truncate(time.Second), From: inputs.Upgrade.From, To: to,
 		Verdict: preflight.Verdict(inputs.Upgrade, findings, o.skip),
 		Worst:   clustercheck.Worst(findings), Findings: findings,
 	}

@@ -128,12 +128,23 @@ func (s scout) list(ctx context.Context, r schema.GroupVersionResource, accept s
 	}
 	answer, err := request.DoRaw(ctx)
 	if err != nil {
-		return err
+		return withStatus(answer, err)
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
 		return fmt.Errorf("the answer is no list of %s", r.Resource)
 	}
 	return nil
+}
+
+// withStatus returns the error that an API server wrote in its answer, and otherwise err. client-go
+// does not decode the answers of raw requests: it reports "unknown" for them.
+func withStatus(answer []byte, err error) error {
+	status := metav1.Status{}
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	if !answered || json.Unmarshal(answer, &status) != nil || status.Message == "" {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: status}
 }
 
 // definitions is a page of CustomResourceDefinitions without their schemas.
@@ -164,11 +175,11 @@ type definitions struct {
 }
 
 // storedVersions judges CustomResourceDefinitions, and returns the CAs of their conversion webhooks.
-func (s scout) storedVersions(ctx context.Context) []workload.Certificate {
+// The error is why some could not be read.
+func (s scout) storedVersions(ctx context.Context) (bundles []workload.Certificate, err error) {
 	var found []preflight.Definition
-	var bundles []workload.Certificate
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	err := s.within(ctx, "CustomResourceDefinitions", func(ctx context.Context) error {
+	err = s.within(ctx, "CustomResourceDefinitions", func(ctx context.Context) error {
 		return eachPage(ctx, definitionsPerPage, maxDefinitions, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
 			page := &definitions{}
 			if err := s.list(ctx, crds, "application/json", o, page); err != nil {
@@ -191,7 +202,7 @@ func (s scout) storedVersions(ctx context.Context) []workload.Certificate {
 		})
 	})
 	s.judge(preflight.StoredVersions, err, func() []clustercheck.Finding { return preflight.CheckStored(found) })
-	return bundles
+	return bundles, err
 }
 
 // budgets judges PodDisruptionBudgets.

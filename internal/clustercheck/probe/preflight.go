@@ -84,9 +84,9 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 		return preflight.CheckSkew(o.Upgrade, nodes)
 	})
 	s.removedAPIs(ctx)
-	bundles := s.webhooks(ctx)
+	bundles, unbundled := s.webhooks(ctx)
 	s.budgets(ctx, pods.all, unlisted)
-	s.certificates(ctx, bundles)
+	s.certificates(ctx, bundles, unbundled)
 	s.judge(preflight.RoomForDrains, firstOf(unread, unlisted), func() []clustercheck.Finding {
 		return preflight.CheckRoom(o.Pools, nodes, pods.all)
 	})
@@ -102,11 +102,14 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
+// fixRights is where to look if an object cannot be read.
+const fixRights = "look at the rights of the kubeconfig's user, and at the API server"
+
 // judge adds what a check finds, or that its facts could not be read.
 func (s scout) judge(id clustercheck.ID, unread error, check func() []clustercheck.Finding) {
 	if unread != nil {
 		f := clustercheck.Skip(id, "%v", unread)
-		f.Fix = "look at the rights of the kubeconfig's user, and at the API server"
+		f.Fix = fixRights
 		s.add(f)
 		return
 	}
@@ -135,7 +138,7 @@ func (s scout) readReady(ctx context.Context) (ready preflight.Ready, err error)
 		if ready = preflight.ParseReady(string(answer)); len(ready) > 0 {
 			return nil
 		}
-		return err
+		return withStatus(answer, err)
 	})
 	return ready, err
 }
@@ -214,9 +217,11 @@ func (s scout) etcd(
 	})
 }
 
-// certificates judges those that a connection shows, that the management cluster stores, and that
-// webhooks trust.
-func (s scout) certificates(ctx context.Context, bundles []workload.Certificate) {
+// certificates judges those that a connection shows, that the management cluster stores, and the CAs
+// of webhooks, bundles. unbundled is why some of these could not be read.
+func (s scout) certificates(
+	ctx context.Context, bundles []workload.Certificate, unbundled error,
+) {
 	var shown []workload.Certificate
 	err := s.within(ctx, "certificates", func(ctx context.Context) (err error) {
 		shown, err = s.Remote.Certificates(ctx)
@@ -232,6 +237,11 @@ func (s scout) certificates(ctx context.Context, bundles []workload.Certificate)
 		}
 		if s.o.StoredUnread != "" {
 			unread := clustercheck.Skip(clustercheck.Certificates, "%s", s.o.StoredUnread)
+			findings = append(findings, unread)
+		}
+		if unbundled != nil {
+			unread := clustercheck.Skip(clustercheck.Certificates, "CAs of webhooks: %v", unbundled)
+			unread.Fix = fixRights
 			findings = append(findings, unread)
 		}
 		return findings

@@ -26,15 +26,15 @@ const (
 )
 
 // webhooks judges StoredVersions and webhooks, and returns the CAs that the API server trusts for
-// webhooks.
-func (s scout) webhooks(ctx context.Context) []workload.Certificate {
-	bundles := s.storedVersions(ctx)
+// webhooks. The error is why some could not be read.
+func (s scout) webhooks(ctx context.Context) ([]workload.Certificate, error) {
+	bundles, unread := s.storedVersions(ctx)
 	var found []preflight.Webhook
 	var backends map[types.NamespacedName]preflight.Backend
 	var spaces map[string]labels.Set
 	err := s.within(ctx, "webhook configurations", func(ctx context.Context) error {
 		trusted, err := s.readWebhooks(ctx, &found)
-		bundles = append(bundles, trusted...)
+		bundles, unread = append(bundles, trusted...), firstOf(unread, err)
 		if err == nil {
 			spaces, err = s.readSpaces(ctx, found)
 		}
@@ -52,7 +52,7 @@ func (s scout) webhooks(ctx context.Context) []workload.Certificate {
 	s.judge(preflight.WebhookScope, err, func() []clustercheck.Finding {
 		return preflight.CheckScope(found, spaces)
 	})
-	return bundles
+	return bundles, unread
 }
 
 // readWebhooks reads all webhooks, and returns the CAs by which the API server trusts those that
