@@ -1,7 +1,9 @@
 package main
 
 import (
+	"debug/buildinfo"
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -25,4 +27,15 @@ func notesFor(changelog, version string) (string, error) {
 			"and leave \"## Unreleased\" for what comes after it", version, version)
 	}
 	return text + "\n", nil
+}
+
+// buildNote returns what the notes contain about the build of a release: with the same Go, the same commit
+// results in the same programs.
+func buildNote(o options) (string, error) {
+	program := filepath.Join(o.output, o.platforms[0].binary())
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return "", fmt.Errorf("reading which Go built %s: %w", program, err)
+	}
+	return fmt.Sprintf("\nBuilt by %s from commit %s.\n", info.GoVersion, o.commit), nil
 }

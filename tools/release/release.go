@@ -68,7 +68,11 @@ func release(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	files = append(files, file{name: "release-notes.md", content: []byte(notes)})
+	built, err := buildNote(o)
+	if err != nil {
+		return err
+	}
+	files = append(files, file{name: "release-notes.md", content: []byte(notes + built)})
 	for _, p := range o.platforms {
 		sbom, err := sbomFor(filepath.Join(o.output, p.binary()), o.version, o.created)
 		if err != nil {

@@ -154,8 +154,9 @@ func TestNotes(t *testing.T) {
 			t.Errorf("the notes of %s: %v", version, err)
 		}
 	}
-	if got := string(read(t, released(t).output, "release-notes.md")); got != "- First.\n" {
-		t.Errorf("the release has the notes %q", got)
+	want := "- First.\n\nBuilt by " + runtime.Version() + " from commit " + testCommit + ".\n"
+	if got := string(read(t, released(t).output, "release-notes.md")); got != want {
+		t.Errorf("the release has the notes %q, want %q", got, want)
 	}
 }
 

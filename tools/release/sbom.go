@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,11 +45,7 @@ func sbomFor(binary, version string, created time.Time) ([]byte, error) {
 		Packages:      []*v2_3.Package{program},
 		Relationships: []*v2_3.Relationship{relation("DOCUMENT", "DESCRIBES", program.PackageSPDXIdentifier)},
 	}
-	libraries, err := libraries(info)
-	if err != nil {
-		return nil, fmt.Errorf("reading the modules of %s: %w", binary, err)
-	}
-	for _, library := range libraries {
+	for _, library := range libraries(info) {
 		document.Packages = append(document.Packages, library)
 		document.Relationships = append(document.Relationships,
 			relation(program.PackageSPDXIdentifier, "DEPENDS_ON", library.PackageSPDXIdentifier))
@@ -63,7 +58,7 @@ func sbomFor(binary, version string, created time.Time) ([]byte, error) {
 }
 
 // libraries returns the standard library and the modules of a program, in the order of the build info.
-func libraries(info *debug.BuildInfo) ([]*v2_3.Package, error) {
+func libraries(info *debug.BuildInfo) []*v2_3.Package {
 	// A version of Go may be followed by its experiments.
 	goVersion, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ")
 	out := []*v2_3.Package{goPackage(1, "stdlib", goVersion)}
@@ -72,17 +67,14 @@ func libraries(info *debug.BuildInfo) ([]*v2_3.Package, error) {
 			dep = dep.Replace
 		}
 		library := goPackage(i+2, dep.Path, dep.Version)
-		// go.sum's hash of a module's files. Modules that a folder replaces have none.
-		if hash, ok := strings.CutPrefix(dep.Sum, "h1:"); ok {
-			sum, err := base64.StdEncoding.DecodeString(hash)
-			if err != nil {
-				return nil, fmt.Errorf("the sum of %s: %w", dep.Path, err)
-			}
-			library.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: fmt.Sprintf("%x", sum)}}
+		// It is a hash of the hashes of the module's files, and so no checksum of the package. A module that
+		// a folder replaces has none.
+		if dep.Sum != "" {
+			library.PackageComment = "go.sum: " + dep.Sum
 		}
 		out = append(out, library)
 	}
-	return out, nil
+	return out
 }
 
 // goPackage returns the description of a module. number makes its identifier unique in the document.

@@ -30,8 +30,10 @@ func TestSBOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{module: testVersion, "stdlib": strings.TrimPrefix(info.GoVersion, "go")}
+	comments := map[string]string{}
 	for _, dep := range info.Deps {
 		want[dep.Path] = dep.Version
+		comments[dep.Path] = "go.sum: " + dep.Sum
 	}
 	got, ids := map[string]string{}, map[string]bool{}
 	for _, p := range document.Packages {
@@ -41,8 +43,11 @@ func TestSBOM(t *testing.T) {
 		if refs := p.PackageExternalReferences; len(refs) != 1 || refs[0].Locator != purl {
 			t.Errorf("%s has the references %+v", p.PackageName, refs)
 		}
-		if p.PackageName != "stdlib" && (len(p.PackageChecksums) != 1 || len(p.PackageChecksums[0].Value) != 64) {
-			t.Errorf("%s has the checksums %v", p.PackageName, p.PackageChecksums)
+		if p.PackageName != module && len(p.PackageChecksums) > 0 {
+			t.Errorf("%s is no file, and has the checksums %v", p.PackageName, p.PackageChecksums)
+		}
+		if p.PackageComment != comments[p.PackageName] {
+			t.Errorf("%s has the comment %q, want %q", p.PackageName, p.PackageComment, comments[p.PackageName])
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(info.Deps) < 50 {
