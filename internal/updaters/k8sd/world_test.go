@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/updaters/k8sd"
 	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 const (
@@ -70,7 +72,10 @@ func newWorld(t *testing.T) *world {
 		},
 	}
 	var err error
-	w.server, err = k8sdtest.New(k8sdtest.Options{Duration: takes, Now: w.clock, Apply: w.apply, Names: []string{"node-m"}})
+	w.server, err = k8sdtest.New(k8sdtest.Options{
+		Address:  net.JoinHostPort("127.0.0.1", strconv.Itoa(loopback.FreePort(t))), // Tests stop it and start it again.
+		Duration: takes, Now: w.clock, Apply: w.apply, Names: []string{"node-m"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

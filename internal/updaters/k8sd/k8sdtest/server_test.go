@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/internal/updaters/k8sd/k8sdtest"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 func newServer(t *testing.T, o k8sdtest.Options) *k8sdtest.Server {
@@ -158,7 +160,9 @@ func TestChangesEndByThemselves(t *testing.T) {
 
 func TestStopAndStart(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, k8sdtest.Options{Duration: time.Hour})
+	s := newServer(t, k8sdtest.Options{
+		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(loopback.FreePort(t))), Duration: time.Hour,
+	})
 	add(t, s, "a", "ta")
 	address := s.Address()
 	s.SetDuration(0)

@@ -123,7 +123,7 @@ func handOver(t *testing.T, plane *wire.Plane, pool *wire.Pool, machines ...stri
 		Spec: v1alpha1.UpdaterSpec{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": pool.Namespace}},
 			Remote: &v1alpha1.RemoteUpdater{
-				Protocol: v1alpha1.HandOverProtocol, URL: "https://" + address, CABundle: authority.PEM, TimeoutSeconds: 20, FailurePolicy: v1alpha1.UpdaterFail,
+				Protocol: v1alpha1.HandOverProtocol, URL: "https://" + address, CABundle: authority.PEM, TimeoutSeconds: 5, FailurePolicy: v1alpha1.UpdaterFail,
 			},
 		},
 	})
