@@ -51,7 +51,7 @@ func (c *computation) alwaysMissing() []string {
 	return append(missing,
 		"Machines that were replaced: they are gone; a Machine that was created in this upgrade is a replacement or an addition",
 		"updates in place before the last one of each Machine: an upgrade with several worker steps has had one for each",
-		"who removed a before-upgrade annotation, and when other extensions than the gates held a hook",
+		"who removed a before-upgrade annotation, who paused the Cluster and when, and when other extensions than the gates held a hook",
 		"steps at gates that were neither held nor approved, and those that are no longer among the last 200 of a gate",
 	)
 }

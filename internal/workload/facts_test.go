@@ -135,7 +135,7 @@ func TestFactsOfDeprecatedAPIs(t *testing.T) {
 		"started just now":        {body: metrics + startedBefore(9*time.Minute), want: "the metrics of Cluster default/c: they say nothing yet: the API server has started less than 10 minutes ago"},
 		"started in the future":   {body: metrics + startedBefore(-time.Hour), want: "they say nothing yet"},
 		"a start that is none":    {body: metrics + "process_start_time_seconds NaN\n", want: "they say nothing yet"},
-		"no start":                {body: metrics, want: "it is not known when the API server started: they have no process_start_time_seconds"},
+		"no start":                {body: metrics, want: "process_start_time_seconds is missing, so it is not known when the API server started"},
 		"a release that is none":  {body: fmt.Sprintf(line, "soon") + old, want: "the label removed_release"},
 		"a line that is none":     {body: "apiserver_requested_deprecated_apis{group=\n", want: "reading apiserver_requested_deprecated_apis"},
 		"a line without an end":   {body: strings.Repeat("x", 2<<20), want: "token too long"},

@@ -148,7 +148,7 @@ func parseDeprecated(found samples) ([]gate.API, error) {
 	}
 	start := families[startMetric].GetMetric()
 	if len(start) != 1 {
-		return nil, fmt.Errorf("it is not known when the API server started: they have no %s", startMetric)
+		return nil, fmt.Errorf("%s is missing, so it is not known when the API server started", startMetric)
 	}
 	if err := checkStart(start[0].GetUntyped().GetValue(), found.at); err != nil {
 		return nil, err
