@@ -36,7 +36,7 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 	}
 	wrap := newIntake().wrap
 	if e.ClientCAName == "" {
-		return &wrapping{Server: webhook.NewServer(options), wrap: wrap}, nil
+		return &wrapping{Server: newLimitedTLS(options), wrap: wrap}, nil
 	}
 	ca, err := ReadClientCA(filepath.Join(e.CertDir, e.ClientCAName))
 	if err != nil {
@@ -46,7 +46,7 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 	log.Log.Info("Callers need a client certificate", "port", e.Port, "clientCA", ca.file)
 	// Who may not call takes no memory.
 	authenticated := func(next http.Handler) http.Handler { return ca.wrap(wrap(next)) }
-	return &wrapping{Server: webhook.NewServer(options), wrap: authenticated}, nil
+	return &wrapping{Server: newLimitedTLS(options), wrap: authenticated}, nil
 }
 
 // wrapping is a webhook.Server that wraps its handlers.

@@ -1,5 +1,3 @@
-// Package loopback has what tests of servers on this machine share: certificates, free ports and
-// waiting.
 package loopback
 
 import (

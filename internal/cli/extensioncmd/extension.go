@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -137,7 +138,7 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.addChecks(mgr, hooks, served.Held); err != nil {
+	if err := o.addChecks(ctx, mgr, hooks, served.Held); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -165,23 +166,24 @@ func (o *options) served() (app.ExtensionOptions, error) {
 }
 
 // addChecks adds the probes, and what finds the replica that leads. held is nil without leader election.
-func (o *options) addChecks(mgr manager.Manager, hooks *hookserver.Server, held func() error) error {
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the liveness check: %w", err)
-	}
+func (o *options) addChecks(
+	ctx context.Context, mgr manager.Manager, hooks *hookserver.Server, held func() error,
+) error {
 	serves := func() error {
 		if held == nil {
 			return hooks.Ready(nil)
 		}
 		return errors.Join(held(), hooks.Ready(nil))
 	}
-	return o.addReadiness(mgr, hooks, serves)
+	return o.addReadiness(ctx, mgr, hooks, serves)
 }
 
 // addReadiness makes a replica Ready that waits with full caches, because it can lead at any time, and
 // one that leads once it serves. Requests reach the one with the label, so a leader that cannot set it
 // is not Ready. Without leader election nobody waits, so Ready means that it serves.
-func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, serves func() error) error {
+func (o *options) addReadiness(
+	ctx context.Context, mgr manager.Manager, hooks *hookserver.Server, serves func() error,
+) error {
 	ready := hooks.Ready
 	if o.leaderElect {
 		synced := &app.Synced{}
@@ -197,8 +199,8 @@ func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, se
 			}
 		}
 	}
-	if err := mgr.AddReadyzCheck("hooks", ready); err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
+	if err := o.serveHealth(ctx, mgr, ready); err != nil {
+		return err
 	}
 	if o.pod == "" {
 		if o.extensionConfig != "" {
@@ -223,6 +225,27 @@ func (o *options) addReadiness(mgr manager.Manager, hooks *hookserver.Server, se
 		Client: mgr.GetClient(), Name: o.extensionConfig, Namespace: active.Pod.Namespace, Now: time.Now,
 	}
 	return registration.SetupWithManager(mgr)
+}
+
+// serveHealth serves the probes: everybody may reach the port, as kubelets do.
+func (o *options) serveHealth(ctx context.Context, mgr manager.Manager, ready healthz.Checker) error {
+	if o.healthAddr == "" || o.healthAddr == "0" {
+		return nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.healthAddr)
+	if err != nil {
+		return fmt.Errorf("listening on --health-addr: %w", err)
+	}
+	mux := http.NewServeMux()
+	for path, check := range map[string]healthz.Checker{"/healthz": healthz.Ping, "/readyz": ready} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: map[string]healthz.Checker{"serves": check}})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler)
+	}
+	if err := mgr.Add(hookserver.NewLimitedServer("health", listener, mux)); err != nil {
+		return fmt.Errorf("adding the probes: %w", err)
+	}
+	return nil
 }
 
 // GuardFlags are the names of the flags about the guard's port.
@@ -272,9 +295,10 @@ func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrad
 	}
 	skipNameValidation := true
 	options := manager.Options{
-		Scheme:                 scheme,
-		Metrics:                metrics,
-		HealthProbeBindAddress: o.healthAddr,
+		Scheme:  scheme,
+		Metrics: metrics,
+		// addReadiness serves the probes, with limits.
+		HealthProbeBindAddress: "0",
 		// Managed fields are half of an object, and nothing here looks at them.
 		Cache: cache.Options{DefaultTransform: slim(upgrades)},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
