@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,9 @@ import (
 // accept any number of connections, and read up to 1 MiB of headers from each.
 const (
 	maxConnections = 1000
+	// maxOfAddress bounds the connections of one caller, so that it leaves others to kubelets and API
+	// servers. These send many requests over each of their few connections.
+	maxOfAddress   = 250
 	maxHeaderBytes = 16 << 10
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 90 * time.Second
@@ -32,9 +36,68 @@ const (
 )
 
 // NewLimitedServer returns a runnable that serves handler on listener. It bounds the number of connections,
-// and the size and the time of headers. A caller beyond the limit waits for another one to leave.
+// and the size and the time of headers. A connection beyond the limit of its address is closed. One beyond
+// the limit of all addresses waits for another one to end.
 func NewLimitedServer(name string, listener net.Listener, handler http.Handler) *manager.Server {
-	return newLimitedServer(name, netutil.LimitListener(listener, maxConnections), handler)
+	return newLimitedServer(name, limitConnections(listener), handler)
+}
+
+func limitConnections(listener net.Listener) net.Listener {
+	return &byAddress{Listener: netutil.LimitListener(listener, maxConnections), open: map[string]int{}}
+}
+
+// byAddress is a listener that bounds the connections of each address.
+type byAddress struct {
+	net.Listener
+
+	mu   sync.Mutex
+	open map[string]int
+}
+
+// Accept implements net.Listener.
+func (l *byAddress) Accept() (net.Conn, error) {
+	for {
+		connection, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // http.Server tells errors of listeners apart.
+		}
+		address, _, err := net.SplitHostPort(connection.RemoteAddr().String())
+		if err == nil && l.take(address) {
+			return &counted{Conn: connection, free: sync.OnceFunc(func() { l.free(address) })}, nil
+		}
+		_ = connection.Close()
+	}
+}
+
+func (l *byAddress) take(address string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[address] >= maxOfAddress {
+		return false
+	}
+	l.open[address]++
+	return true
+}
+
+func (l *byAddress) free(address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[address]--; l.open[address] == 0 {
+		delete(l.open, address)
+	}
+}
+
+// counted is a connection that byAddress counts until it is closed.
+type counted struct {
+	net.Conn
+
+	free func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.free()
+	return c.Conn.Close() //nolint:wrapcheck // It is the connection's own.
 }
 
 func newLimitedServer(name string, limited net.Listener, handler http.Handler) *manager.Server {
@@ -81,7 +144,7 @@ func (s *limitedTLS) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", address, err)
 	}
-	limited := tls.NewListener(netutil.LimitListener(listener, maxConnections), config)
+	limited := tls.NewListener(limitConnections(listener), config)
 	server := newLimitedServer("hooks and webhooks", limited, s.WebhookMux())
 	server.Server.BaseContext = func(net.Listener) context.Context { return ctx }
 	s.started.Store(true)

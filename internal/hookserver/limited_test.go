@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/windlass-dev/windlass/internal/hookserver"
@@ -66,56 +65,52 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestConnections opens more connections than a limited server accepts. The last one is served once others
-// have left.
+// TestConnections opens more connections than a limited server accepts of one address. It closes those
+// beyond the limit, and serves another address, and the first one once a connection has ended.
 func TestConnections(t *testing.T) {
 	t.Parallel()
-	const most, beyond = 1000, 10
-	var mu sync.Mutex
-	open, longest := 0, 0
+	const most = 250
+	closed := make(chan struct{}, 2*most)
 	address := serveLimited(t, http.NotFoundHandler(), func(s *http.Server) {
+		s.ReadHeaderTimeout = 0 // The test ends the connections.
 		s.ConnState = func(_ net.Conn, state http.ConnState) {
-			mu.Lock()
-			defer mu.Unlock()
-			switch state {
-			case http.StateNew:
-				open++
-			case http.StateClosed:
-				open--
-			case http.StateActive, http.StateIdle, http.StateHijacked:
+			if state == http.StateClosed {
+				closed <- struct{}{}
 			}
-			longest = max(longest, open)
 		}
 	})
-	connections := make([]net.Conn, 0, most+beyond)
-	for range cap(connections) {
-		connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	connect := func(from string) net.Conn {
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		connection, err := dialer.DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = connection.Close() })
-		connections = append(connections, connection)
+		return connection
 	}
-	last := connections[len(connections)-1]
-	if _, err := fmt.Fprint(last, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	for _, connection := range connections[:beyond] {
-		if err := connection.Close(); err != nil {
-			t.Fatal(err)
+	serves := func(connection net.Conn) error {
+		_, _ = io.WriteString(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+		if err != nil {
+			return fmt.Errorf("reading the answer: %w", err)
 		}
+		return response.Body.Close()
 	}
-	response, err := http.ReadResponse(bufio.NewReader(last), nil)
-	if err != nil {
+	first := connect("127.0.0.1")
+	for range most - 1 {
+		connect("127.0.0.1")
+	}
+	if err := serves(connect("127.0.0.1")); err == nil {
+		t.Errorf("connection %d of an address is served", most+1)
+	}
+	if err := serves(connect("127.0.0.2")); err != nil {
+		t.Errorf("another address: %v", err)
+	}
+	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		t.Error(err)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if longest > most {
-		t.Errorf("%d connections at a time", longest)
+	<-closed
+	if err := serves(connect("127.0.0.1")); err != nil {
+		t.Errorf("after a connection has ended: %v", err)
 	}
 }

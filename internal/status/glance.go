@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -101,11 +100,11 @@ func reportedVersions(cluster *clusterv1.Cluster) (controlPlane, workers []versi
 
 func countUpToDate(cluster *clusterv1.Cluster) int32 {
 	var n int32
-	if s := cluster.Status.ControlPlane; s != nil {
-		n += ptr.Deref(s.UpToDateReplicas, 0)
+	if s := cluster.Status.ControlPlane; s != nil && s.UpToDateReplicas != nil {
+		n += *s.UpToDateReplicas
 	}
-	if s := cluster.Status.Workers; s != nil {
-		n += ptr.Deref(s.UpToDateReplicas, 0)
+	if s := cluster.Status.Workers; s != nil && s.UpToDateReplicas != nil {
+		n += *s.UpToDateReplicas
 	}
 	return n
 }

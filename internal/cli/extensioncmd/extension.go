@@ -199,14 +199,12 @@ func (o *options) addReadiness(
 			}
 		}
 	}
-	if err := o.serveHealth(ctx, mgr, ready); err != nil {
-		return err
-	}
+	checks := map[string]healthz.Checker{"hooks": ready}
 	if o.pod == "" {
 		if o.extensionConfig != "" {
 			return errors.New("--extension-config needs a namespace. Fix: set --pod, too")
 		}
-		return nil
+		return o.serveHealth(ctx, mgr, checks)
 	}
 	active, err := app.NewActivePod(mgr, o.pod, serves)
 	if err != nil {
@@ -215,11 +213,9 @@ func (o *options) addReadiness(
 	if err := mgr.Add(active); err != nil {
 		return fmt.Errorf("adding the label of the active Pod: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("active-label", active.Ready); err != nil {
-		return fmt.Errorf("adding the readiness check of the active Pod: %w", err)
-	}
-	if o.extensionConfig == "" {
-		return nil
+	checks["active-label"] = active.Ready
+	if err := o.serveHealth(ctx, mgr, checks); err != nil || o.extensionConfig == "" {
+		return err
 	}
 	registration := &controllers.RegistrationReconciler{
 		Client: mgr.GetClient(), Name: o.extensionConfig, Namespace: active.Pod.Namespace, Now: time.Now,
@@ -228,7 +224,9 @@ func (o *options) addReadiness(
 }
 
 // serveHealth serves the probes: everybody may reach the port, as kubelets do.
-func (o *options) serveHealth(ctx context.Context, mgr manager.Manager, ready healthz.Checker) error {
+func (o *options) serveHealth(
+	ctx context.Context, mgr manager.Manager, ready map[string]healthz.Checker,
+) error {
 	if o.healthAddr == "" || o.healthAddr == "0" {
 		return nil
 	}
@@ -237,8 +235,10 @@ func (o *options) serveHealth(ctx context.Context, mgr manager.Manager, ready he
 		return fmt.Errorf("listening on --health-addr: %w", err)
 	}
 	mux := http.NewServeMux()
-	for path, check := range map[string]healthz.Checker{"/healthz": healthz.Ping, "/readyz": ready} {
-		handler := http.StripPrefix(path, &healthz.Handler{Checks: map[string]healthz.Checker{"serves": check}})
+	for path, checks := range map[string]map[string]healthz.Checker{
+		"/healthz": {"ping": healthz.Ping}, "/readyz": ready,
+	} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
 		mux.Handle(path, handler)
 		mux.Handle(path+"/", handler)
 	}
