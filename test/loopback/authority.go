@@ -1,3 +1,5 @@
+// Package loopback has what tests of servers on this machine share: certificates, free ports and
+// waiting.
 package loopback
 
 import (
