@@ -198,7 +198,7 @@ var rules = []rule{
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
 		internal/inplace/request internal/snapshot internal/text internal/updatepolicy pkg/plan
-		pkg/version k8s.io/utils/ptr
+		pkg/version
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
