@@ -26,8 +26,8 @@ import (
 const (
 	maxConnections = 1000
 	// maxOfAddress bounds the connections of one caller, so that it leaves others to kubelets and API
-	// servers. These send many requests over each of their few connections.
-	maxOfAddress   = 250
+	// servers. Cluster API's managers open a connection for each call, and API servers few for all.
+	maxOfAddress   = maxConnections / 2
 	maxHeaderBytes = 16 << 10
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 90 * time.Second

@@ -69,7 +69,7 @@ func TestHeaders(t *testing.T) {
 // beyond the limit, and serves another address, and the first one once a connection has ended.
 func TestConnections(t *testing.T) {
 	t.Parallel()
-	const most = 250
+	const most = 500
 	closed := make(chan struct{}, 2*most)
 	address := serveLimited(t, http.NotFoundHandler(), func(s *http.Server) {
 		s.ReadHeaderTimeout = 0 // The test ends the connections.
