@@ -98,8 +98,8 @@ func isHookPending(m *clusterv1.Machine) bool {
 	return slices.Contains(pending, hookUpdateMachine)
 }
 
-// updatingNames returns the names of the machines that are being updated in place, sorted.
-func updatingNames(machines []*clusterv1.Machine) []string {
+// UpdatingMachines returns the names of the machines that are being updated in place, sorted.
+func UpdatingMachines(machines []*clusterv1.Machine) []string {
 	var names []string
 	for _, m := range machines {
 		if IsUpdating(m) {
