@@ -268,8 +268,21 @@ func (d *draft) sizes(p *SetPlan, eligible bool) Sizes {
 	n := *p.Desired.Spec.Replicas
 	return Sizes{
 		Name: p.Desired.Name, Created: p.Desired.CreationTimestamp.Time, Replicas: n, Target: n,
-		Counts: p.Counts, Eligible: eligible,
+		Counts: p.Counts, Eligible: eligible, Acknowledged: d.stillPending(p.Current),
 	}
+}
+
+// stillPending returns the acknowledged Machines of set whose mark its controller has not removed
+// yet, sorted. A MachineSet keeps their names while it is old or paused, so that they are not counted
+// again when it receives Machines again. Stock drops the names, and counts them twice.
+func (d *draft) stillPending(set *clusterv1.MachineSet) []string {
+	if set == nil || !d.group.InPlaceUpdates {
+		return nil
+	}
+	acknowledged := AcknowledgedMoves(set)
+	return slices.DeleteFunc(PendingMoves(set, d.group.Machines), func(name string) bool {
+		return !slices.Contains(acknowledged, name)
+	})
 }
 
 // questions returns the names of the old MachineSets that must be asked about.

@@ -1,0 +1,174 @@
+package pool_test
+
+import (
+	"fmt"
+	"slices"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// decider is what the explorer examines.
+type decider struct {
+	needs  func(pool.Group) ([]pool.Question, error)
+	decide func(pool.Group, map[string]pool.Coverage) (pool.Plan, error)
+}
+
+var sound = decider{needs: pool.Needs, decide: pool.Decide}
+
+// decided is what a MachineDeployment controller does after one reading.
+type decided struct {
+	todo rest
+	// stated says that each Machine that is not as desired has a reason that only a person or an
+	// updater can change.
+	stated bool
+	// problem is set if ours decides in another way than stock does on the same counters.
+	problem string
+}
+
+// deploy returns what the MachineDeployment controller in charge writes.
+func (e *explorer) deploy(v view, stock bool) decided {
+	key := reading{v, stock}
+	if d, known := e.plans[key]; known {
+		return d
+	}
+	var d decided
+	if stock {
+		d = decided{todo: restOf(e.stock(v))}
+	} else {
+		d = e.ours(v)
+	}
+	e.plans[key] = d
+	return d
+}
+
+type reading struct {
+	view
+	stock bool
+}
+
+// ours asks the decider.
+func (e *explorer) ours(v view) decided {
+	plan, err := e.plan(v, nil)
+	if err != nil {
+		return decided{stated: v.outage}
+	}
+	d := decided{todo: restOf(operations(v, plan)), stated: stated(plan)}
+	if e.keep || v.outage {
+		return d
+	}
+	exact, err := e.plan(v, func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts {
+		return pool.StatusCounts(set)
+	})
+	if err != nil {
+		d.problem = fmt.Sprintf("stock decides, and this decider returns: %v", err)
+		return d
+	}
+	got, want := operations(v, exact), e.stock(v)
+	for i := range got {
+		// Stock forgets which moves it has counted, and may count them twice.
+		if o := &got[i]; o.kind == writeSet && (o.set != v.md.template || v.md.paused) {
+			o.spec.acknowledged = 0
+		}
+	}
+	if !slices.Equal(got, want) {
+		d.problem = fmt.Sprintf("with the same counters stock writes\n\t%v\nand this decider\n\t%v", want, got)
+	}
+	return d
+}
+
+// plan asks the decider for a plan, and answers its questions.
+func (e *explorer) plan(v view, count func(*clusterv1.MachineSet, []*clusterv1.Machine) pool.Counts) (pool.Plan, error) {
+	g := e.group(v)
+	g.Count = count
+	questions, err := e.decider.needs(g)
+	if err != nil {
+		return pool.Plan{}, err
+	}
+	answers := map[string]pool.Coverage{}
+	for _, q := range questions {
+		c := pool.Coverage{Answer: pool.AnswerNo, Reason: "the updater cannot"}
+		switch {
+		case v.outage:
+			c = pool.Coverage{Answer: pool.AnswerUnknown, Reason: "the updater is away"}
+		case e.covered[setOf(q.Old.Name)][setOf(q.New.Name)]:
+			c = pool.Coverage{Answer: pool.AnswerYes}
+		}
+		answers[q.Old.Name] = c
+	}
+	return e.decider.decide(g, answers)
+}
+
+// stated reports whether nothing but Machines that wait for a stated reason is left to do.
+func stated(p pool.Plan) bool {
+	waits := false
+	for _, d := range p.Decisions {
+		switch {
+		case d.Action == pool.Keep && d.Reason == pool.ReasonUpToDate:
+		case d.Action == pool.Wait && d.Message != "" && slices.Contains([]pool.Reason{
+			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested,
+		}, d.Reason):
+			waits = true
+		default:
+			return false
+		}
+	}
+	return waits
+}
+
+// operations turns a plan into writes, in the order in which a controller makes them.
+func operations(v view, p pool.Plan) []operation {
+	var list []operation
+	for _, set := range p.Sets() {
+		list = append(list, operation{
+			kind: writeSet, set: setOf(set.Desired.Name), spec: spec(set.Desired), update: set.Current != nil,
+		})
+	}
+	if p.New != nil {
+		list[0].acknowledged = machineBits(p.Acknowledged)
+	}
+	end := operation{kind: finish}
+	_, _ = fmt.Sscan(p.Revision, &end.revision)
+	list = append(list, end)
+	if v.md.paused || !pool.Complete(&clusterv1.MachineDeployment{
+		Spec: clusterv1.MachineDeploymentSpec{Replicas: new(int32(v.md.replicas))},
+	}, v.deploymentStatus()) {
+		return list
+	}
+	var old []*clusterv1.MachineSet
+	for _, set := range p.Old {
+		applied := set.Desired.DeepCopy()
+		applied.DeletionTimestamp = set.Current.DeletionTimestamp
+		applied.Generation = set.Current.Generation
+		if *applied.Spec.Replicas != *set.Current.Spec.Replicas {
+			applied.Generation++
+		}
+		old = append(old, applied)
+	}
+	for _, set := range pool.Cleanable(old) {
+		list = append(list, operation{kind: cleanSet, set: setOf(set.Name)})
+	}
+	return list
+}
+
+// deploymentStatus are the sums of the statuses of the MachineSets.
+func (v view) deploymentStatus() clusterv1.MachineDeploymentStatus {
+	n := v.reported()
+	s := clusterv1.MachineDeploymentStatus{
+		Replicas: new(int32(n.machines)), UpToDateReplicas: new(int32(n.upToDate)), AvailableReplicas: new(int32(n.available)),
+	}
+	if !v.md.observed {
+		s.ObservedGeneration = -1
+	}
+	return s
+}
+
+func (v view) reported() (n numbers) {
+	for _, set := range v.sets {
+		n.machines += set.status.machines
+		n.available += set.status.available
+		n.upToDate += set.status.upToDate
+	}
+	return n
+}
