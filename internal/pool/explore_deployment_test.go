@@ -50,22 +50,22 @@ type reading struct {
 
 // ours asks the decider.
 func (e *explorer) ours(v view) decided {
-	plan, err := e.plan(v, nil)
+	g := e.group(v)
+	plan, err := e.plan(g, v.outage)
 	if err != nil {
 		return decided{stated: v.outage}
 	}
-	d := decided{todo: restOf(operations(v, plan)), stated: stated(plan)}
-	if e.keep || v.outage {
+	d := decided{todo: restOf(operations(v, plan, g.Machines)), stated: stated(plan)}
+	if e.keep || v.outage || e.uncounted(v) {
 		return d
 	}
-	exact, err := e.plan(v, func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts {
-		return pool.StatusCounts(set)
-	})
+	g.Count = func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts { return pool.StatusCounts(set) }
+	exact, err := e.plan(g, v.outage)
 	if err != nil {
 		d.problem = fmt.Sprintf("stock decides, and this decider returns: %v", err)
 		return d
 	}
-	got, want := operations(v, exact), e.stock(v)
+	got, want := operations(v, exact, nil), e.stock(v)
 	for i := range got {
 		// Stock forgets which moves it has counted, and may count them twice.
 		if o := &got[i]; o.kind == writeSet && (o.set != v.md.template || v.md.paused) {
@@ -79,9 +79,7 @@ func (e *explorer) ours(v view) decided {
 }
 
 // plan asks the decider for a plan, and answers its questions.
-func (e *explorer) plan(v view, count func(*clusterv1.MachineSet, []*clusterv1.Machine) pool.Counts) (pool.Plan, error) {
-	g := e.group(v)
-	g.Count = count
+func (e *explorer) plan(g pool.Group, outage bool) (pool.Plan, error) {
 	questions, err := e.decider.needs(g)
 	if err != nil {
 		return pool.Plan{}, err
@@ -90,7 +88,7 @@ func (e *explorer) plan(v view, count func(*clusterv1.MachineSet, []*clusterv1.M
 	for _, q := range questions {
 		c := pool.Coverage{Answer: pool.AnswerNo, Reason: "the updater cannot"}
 		switch {
-		case v.outage:
+		case outage:
 			c = pool.Coverage{Answer: pool.AnswerUnknown, Reason: "the updater is away"}
 		case e.covered[setOf(q.Old.Name)][setOf(q.New.Name)]:
 			c = pool.Coverage{Answer: pool.AnswerYes}
@@ -118,15 +116,19 @@ func stated(p pool.Plan) bool {
 }
 
 // operations turns a plan into writes, in the order in which a controller makes them.
-func operations(v view, p pool.Plan) []operation {
+func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation {
 	var list []operation
 	for _, set := range p.Sets() {
 		list = append(list, operation{
 			kind: writeSet, set: setOf(set.Desired.Name), spec: spec(set.Desired), update: set.Current != nil,
 		})
 	}
-	if p.New != nil {
-		list[0].acknowledged = machineBits(p.Acknowledged)
+	for _, name := range p.Acknowledged {
+		for i := range list {
+			if list[i].set == v.machines[machineOf(name)].owner {
+				list[i].acknowledged |= 1 << machineOf(name)
+			}
+		}
 	}
 	end := operation{kind: finish}
 	_, _ = fmt.Sscan(p.Revision, &end.revision)
@@ -146,7 +148,7 @@ func operations(v view, p pool.Plan) []operation {
 		}
 		old = append(old, applied)
 	}
-	for _, set := range pool.Cleanable(old) {
+	for _, set := range pool.Cleanable(old, machines...) {
 		list = append(list, operation{kind: cleanSet, set: setOf(set.Name)})
 	}
 	return list
@@ -171,4 +173,12 @@ func (v view) reported() (n numbers) {
 		n.upToDate += set.status.upToDate
 	}
 	return n
+}
+
+// uncounted reports whether Machines moved to a MachineSet that does not receive any now. Stock
+// never counts them, and the rules do.
+func (e *explorer) uncounted(v view) bool {
+	return !e.gateOff && slices.ContainsFunc(v.machines[:], func(m machine) bool {
+		return m.exists && m.pending && (m.owner != v.md.template || v.md.paused)
+	})
 }

@@ -24,16 +24,22 @@ func (e *explorer) create(w *world, o operation) string {
 	if !w.sets[o.set].exists {
 		return fmt.Sprintf("%s has no owner", machineName(i))
 	}
-	n, most := w.total(), w.most+e.mostExtra()
-	if w.pausedOnce {
-		// A paused group is scaled by spec.replicas alone: Machines in deletion come on top.
-		n = w.alive()
-	}
-	if n > most && !w.stockRan {
+	// A paused group is scaled by spec.replicas alone: Machines that go come on top.
+	if n, most := w.total(), w.most+e.mostExtra(); n > most && !w.stockRan && !w.pausedOnce {
 		return fmt.Sprintf("there are %d Machines, and at most %d are allowed", n, most)
 	}
 	if n := w.alive(); e.keep && n > w.most {
 		return fmt.Sprintf("the rollout creates %s, and the policy keeps Machines", machineName(i))
+	}
+	return ""
+}
+
+// cleanSet checks that no Machine is deleted with its MachineSet.
+func (e *explorer) cleanSet(w *world, id uint8) string {
+	for i, m := range w.machines {
+		if m.exists && m.owner == id && !m.deleting && !w.stockRan {
+			return fmt.Sprintf("ms%d is deleted, and %s with it", id, machineName(i))
+		}
 	}
 	return ""
 }
@@ -77,6 +83,9 @@ func (e *explorer) remove(w *world, o operation) string {
 	served := m.serves()
 	if n := w.alive(); e.keep && !w.stockRan && o.kind == deleteMachine && n <= w.md.replicas && !m.broken {
 		return fmt.Sprintf("the rollout deletes %s, and the policy keeps Machines", machineName(int(o.machine)))
+	}
+	if n := w.alive(); m.pending && !m.acknowledged && !w.stockRan && o.kind == deleteMachine && n <= w.md.replicas && !m.broken {
+		return fmt.Sprintf("the rollout deletes %s, which has just moved and is not counted", machineName(int(o.machine)))
 	}
 	m.deleting = true
 	return e.checkServing(w, served, o)

@@ -115,10 +115,7 @@ func (e *explorer) apply(w *world, by int, o operation) (ok bool, violation stri
 	case cleanSet:
 		w.sets[o.set].deleting = true
 		w.wrote[by] = w.staleSets
-		if w.owned(o.set) > 0 && w.sets[o.set].exists {
-			return true, fmt.Sprintf("ms%d is deleted, and has Machines", o.set)
-		}
-		return true, ""
+		return true, e.cleanSet(w, o.set)
 	case writeStatus:
 		set := &w.sets[o.set]
 		if set.exists {

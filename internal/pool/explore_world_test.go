@@ -114,8 +114,8 @@ type world struct {
 	// stockRan says that stock was in charge once, most is the highest spec.replicas so far,
 	// excused is how many available Machines others than the rollout took away.
 	stockRan, pausedOnce bool
-	most     int8
-	excused  int8
+	most                 int8
+	excused              int8
 	faults
 }
 
