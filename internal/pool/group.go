@@ -171,6 +171,8 @@ type draft struct {
 	missing  string
 	revision string
 	rollout  Rollout
+	// counted are the Machines that countMoves counted.
+	counted []string
 	// grows is the old MachineSet that creates Machines of a kept group; empty for none.
 	grows string
 }
@@ -200,6 +202,7 @@ func begin(g Group) (*draft, error) {
 				err,
 			)
 		}
+		d.countMoves(set, desired)
 		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: g.count(set)}
 		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
 	}
@@ -271,6 +274,9 @@ func (d *draft) desireNewest(a Assignment) error {
 	} else {
 		p.Desired, err = DesiredSet(md, a.New)
 		p.Counts = d.group.count(a.New)
+		if err == nil && d.paused() {
+			d.countMoves(a.New, p.Desired)
+		}
 	}
 	if err != nil {
 		return err
@@ -291,8 +297,38 @@ func (d *draft) sizes(p *SetPlan, eligible bool) Sizes {
 	n := *p.Desired.Spec.Replicas
 	return Sizes{
 		Name: p.Desired.Name, Created: p.Desired.CreationTimestamp.Time, Replicas: n, Target: n,
-		Counts: p.Counts, Eligible: eligible,
+		Counts: p.Counts, Eligible: eligible, Acknowledged: d.stillPending(p.Current),
 	}
+}
+
+// countMoves adds to the replicas of a MachineSet that receives no Machines now those that moved
+// there before and are not counted yet. Stock never counts them: the MachineSet controller then
+// moves or deletes as many others, which may be available.
+func (d *draft) countMoves(current, desired *clusterv1.MachineSet) {
+	if !d.group.InPlaceUpdates || d.group.Keep {
+		return
+	}
+	counted := AcknowledgedMoves(current)
+	for _, name := range PendingMoves(current, d.group.Machines) {
+		if !slices.Contains(counted, name) {
+			d.counted = append(d.counted, name)
+			*desired.Spec.Replicas++
+		}
+	}
+}
+
+// stillPending returns the Machines of set that an earlier plan or this one has counted, and whose
+// mark the MachineSet controller has not removed yet, sorted. A MachineSet keeps their names while
+// it is old or paused, so that they are not counted again when it receives Machines again. Stock
+// drops the names, and counts them twice.
+func (d *draft) stillPending(set *clusterv1.MachineSet) []string {
+	if set == nil || !d.group.InPlaceUpdates {
+		return nil
+	}
+	counted := append(AcknowledgedMoves(set), d.counted...)
+	return slices.DeleteFunc(PendingMoves(set, d.group.Machines), func(name string) bool {
+		return !slices.Contains(counted, name)
+	})
 }
 
 // questions returns the names of the old MachineSets that must be asked about.
@@ -332,9 +368,11 @@ func (d *draft) scaleProportionally() {
 
 // plan turns the numbers of the rollout into desired MachineSets.
 func (d *draft) plan(coverage map[string]Coverage) Plan {
+	counted := slices.Concat(d.rollout.NewlyAcknowledged, d.counted)
+	slices.Sort(counted)
 	p := Plan{
 		Missing: d.missing, Revision: d.revision,
-		Acknowledged: d.rollout.NewlyAcknowledged, Updating: d.rollout.Updating,
+		Acknowledged: counted, Updating: d.rollout.Updating,
 	}
 	if d.newest != nil {
 		d.newest.apply(d.rollout.New)

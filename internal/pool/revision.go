@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -83,13 +84,15 @@ func Complete(md *clusterv1.MachineDeployment, status clusterv1.MachineDeploymen
 }
 
 // Cleanable returns the old MachineSets that can be deleted after a rollout, oldest first: they
-// have no replicas, no Machines, and their controller has seen that. Cluster API keeps no history
-// of MachineSets.
-func Cleanable(old []*clusterv1.MachineSet) []*clusterv1.MachineSet {
+// have no replicas, no Machines, and their controller has seen that. machines are those of the
+// group: a Machine that has just moved to a MachineSet is not in its status yet, and would be deleted
+// with it. Cluster API keeps no history of MachineSets.
+func Cleanable(old []*clusterv1.MachineSet, machines ...*clusterv1.Machine) []*clusterv1.MachineSet {
 	var sets []*clusterv1.MachineSet
 	for _, set := range sortedByAge(old) {
 		empty := set.Spec.Replicas != nil && *set.Spec.Replicas == 0 &&
-			deref(set.Status.Replicas) == 0
+			deref(set.Status.Replicas) == 0 &&
+			!slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool { return Owns(set, m) })
 		if empty && set.DeletionTimestamp.IsZero() &&
 			set.Generation <= set.Status.ObservedGeneration {
 			sets = append(sets, set)

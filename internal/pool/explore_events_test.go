@@ -1,0 +1,263 @@
+package pool_test
+
+import (
+	"fmt"
+	"slices"
+)
+
+// step is a way from one world to another.
+type step struct {
+	to               world
+	label, violation string
+}
+
+// md is the number of the MachineDeployment controller among the controllers.
+const md = maxTemplates
+
+// steps are all that can happen next, always in the same order.
+func (e *explorer) steps(w *world) []step {
+	var all []step
+	for by := range maxTemplates + 1 {
+		all = append(all, e.reconcile(w, by)...)
+	}
+	for i := range w.machines {
+		all = append(all, machineSteps(w, i)...)
+	}
+	return append(append(all, e.cacheSteps(w)...), e.people(w)...)
+}
+
+// reconcile returns how a controller may go on: with all its writes, with a crash after some, or
+// with an interruption after some, in which others act.
+func (e *explorer) reconcile(w *world, by int) []step {
+	todo, problem := e.todo(w, by)
+	if problem != "" {
+		return []step{{to: *w, label: e.name(w, by), violation: problem}}
+	}
+	if todo.empty() {
+		return nil
+	}
+	var all []step
+	next, label := *w, e.name(w, by)
+	next.rest[by] = rest{}
+	for n := 0; n < maxOperations && todo[n].kind != 0; n++ {
+		if n > 0 && next.crashes > 0 {
+			crashed := next
+			crashed.crashes--
+			crashed.restart()
+			all = append(all, step{to: crashed, label: label + ", and crashes"})
+		}
+		if n > 0 && next.races > 0 {
+			raced := next
+			raced.races--
+			raced.rest[by] = todo.after(n)
+			all = append(all, step{to: raced, label: label + ", and is interrupted"})
+		}
+		label += ", " + todo[n].String()
+		ok, violation := e.apply(&next, by, todo[n])
+		if violation != "" {
+			return append(all, step{to: next, label: label, violation: violation})
+		}
+		if !ok {
+			break
+		}
+	}
+	return append(all, step{to: next, label: label})
+}
+
+func (e *explorer) name(w *world, by int) string {
+	engine := ""
+	if w.stock {
+		engine = "stock's "
+	}
+	if by == md {
+		return engine + "md"
+	}
+	return fmt.Sprintf("%sms%d", engine, by)
+}
+
+// todo is what a controller does next: the rest of a reconcile, or a new one.
+func (e *explorer) todo(w *world, by int) (todo rest, problem string) {
+	switch {
+	case !w.rest[by].empty():
+		return w.rest[by], ""
+	case w.wrote[by]:
+		return rest{}, ""
+	}
+	v := w.read()
+	if by == md {
+		d := e.deploy(v, w.stock)
+		return d.todo, d.problem
+	}
+	if !v.sets[by].exists {
+		return rest{}, ""
+	}
+	return e.sets(v, uint8(by)), ""
+}
+
+// sets is reconcileSet with a memory.
+func (e *explorer) sets(v view, id uint8) rest {
+	key := setReading{v, id}
+	r, known := e.setPlans[key]
+	if !known {
+		r = restOf(v.reconcileSet(id))
+		e.setPlans[key] = r
+	}
+	return r
+}
+
+type setReading struct {
+	view
+	id uint8
+}
+
+// restart forgets what the controllers were doing, and reads everything again.
+func (w *world) restart() {
+	w.rest = [maxTemplates + 1]rest{}
+	w.catchUp()
+}
+
+// machineSteps are what the Machine controller and the updater of one Machine do.
+func machineSteps(w *world, i int) []step {
+	var all []step
+	add := func(label string, possible bool, edit func(*world, *machine)) {
+		if possible {
+			next := *w
+			edit(&next, &next.machines[i])
+			next.clean()
+			all = append(all, step{to: next, label: machineName(i) + " " + label})
+		}
+	}
+	m := w.machines[i]
+	if !m.exists {
+		return nil
+	}
+	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(), func(_ *world, m *machine) {
+		m.node, m.available = true, true
+	})
+	add("is updated", m.updating && m.hook && m.node && !m.broken && !m.deleting, func(_ *world, m *machine) {
+		m.kubelet, m.updating, m.available = m.spec, false, false
+	})
+	add("ends its update", !m.updating && m.hook, func(_ *world, m *machine) { m.hook = false })
+	add("drains", m.deleting && m.available, func(_ *world, m *machine) { m.available = false })
+	add("is gone", m.deleting && !m.available, func(_ *world, m *machine) { *m = machine{} })
+	add("breaks", w.breaks > 0 && !m.broken && !m.deleting, func(w *world, m *machine) {
+		w.breaks--
+		w.excuse(m.serves())
+		m.broken, m.available = true, false
+	})
+	add("is deleted by a person", w.deletes > 0 && !m.deleting, func(w *world, m *machine) {
+		w.deletes--
+		w.excuse(m.serves())
+		m.deleting, m.asked = true, true
+	})
+	return all
+}
+
+func (w *world) excuse(served bool) {
+	if served {
+		w.excused++
+	}
+}
+
+// cacheSteps are what happens to caches, to hooks, and to who is in charge.
+func (e *explorer) cacheSteps(w *world) []step {
+	var all []step
+	add := func(label string, possible bool, edit func(*world)) {
+		if possible {
+			next := *w
+			edit(&next)
+			all = append(all, step{to: next, label: label})
+		}
+	}
+	add("the cache of MachineSets stops", w.lags > 0 && !w.staleSets, func(w *world) {
+		w.lags--
+		w.staleSets, w.cachedSets = true, w.sets
+	})
+	add("the cache of Machines stops", w.lags > 0 && !w.staleMachines, func(w *world) {
+		w.lags--
+		w.staleMachines, w.cachedMachines = true, w.machines
+	})
+	add("the caches catch up", w.staleSets || w.staleMachines, (*world).catchUp)
+	add("the other engine takes over", w.swaps > 0, func(w *world) {
+		w.swaps--
+		w.restart()
+		w.stock = !w.stock
+		w.stockRan = true
+	})
+	add("the updater is away", w.outages > 0 && !w.outage, func(w *world) { w.outages--; w.outage = true })
+	add("the updater is back", w.outage, func(w *world) { w.outage = false })
+	return all
+}
+
+// people are what people do.
+func (e *explorer) people(w *world) []step {
+	var all []step
+	add := func(label string, possible bool, edit func(*world)) {
+		if possible {
+			next := *w
+			edit(&next)
+			next.md.observed = false
+			all = append(all, step{to: next, label: label})
+		}
+	}
+	for _, n := range e.scales {
+		add(fmt.Sprintf("scale to %d", n), w.scales > 0 && n != w.md.replicas, func(w *world) {
+			w.scales--
+			// More Machines are needed than before, or a new MachineSet shrinks at once.
+			w.excused += max(n-w.md.replicas, w.md.replicas-n)
+			w.md.replicas = n
+			w.most = max(w.most, n)
+		})
+	}
+	add("the template changes", w.changes > 0 && w.md.template+1 < maxTemplates, func(w *world) {
+		w.changes--
+		w.md.template++
+	})
+	add("the template is reverted", w.reverts > 0 && w.md.template > 0, func(w *world) { w.reverts--; w.md.template-- })
+	add("pause", w.pauses > 0 && !w.md.paused, func(w *world) {
+		w.pauses--
+		w.md.paused, w.pausedOnce = true, true
+		// A paused group is scaled without a look at availability.
+		w.excused += w.md.replicas
+	})
+	add("unpause", w.md.paused, func(w *world) { w.md.paused = false })
+	return all
+}
+
+// settle lets nobody disturb the group from now on.
+func (w *world) settle() {
+	w.restart()
+	w.faults, w.outage, w.md.paused = faults{}, false, false
+}
+
+// calm lets all controllers act once, and all Machines make progress. It returns what they break.
+func (e *explorer) calm(w *world) (labels []string, violation string) {
+	for by := range maxTemplates + 1 {
+		for _, s := range e.reconcile(w, by) {
+			*w = s.to
+			labels = append(labels, s.label)
+			if s.violation != "" {
+				return labels, s.violation
+			}
+		}
+	}
+	for i := range w.machines {
+		if s := machineSteps(w, i); len(s) > 0 {
+			*w = s[0].to
+			labels = append(labels, s[0].label)
+		}
+	}
+	return labels, ""
+}
+
+// helped does what people owe a group whose rollout waits for them: it deletes an outdated Machine.
+func (e *explorer) helped(w *world) bool {
+	if !e.onDelete {
+		return false
+	}
+	i := slices.IndexFunc(w.machines[:], func(m machine) bool { return m.exists && !m.deleting && (m.owner != w.md.template || m.broken) })
+	if i >= 0 {
+		w.machines[i].deleting, w.machines[i].asked = true, true
+	}
+	return i >= 0
+}

@@ -1,0 +1,159 @@
+package pool_test
+
+import "fmt"
+
+// acknowledge checks that no move of a Machine is counted twice.
+func (e *explorer) acknowledge(w *world, o operation) string {
+	for i := range w.machines {
+		m := &w.machines[i]
+		if !has(o.acknowledged, i) || !m.exists {
+			continue
+		}
+		if m.acknowledged && !w.stockRan {
+			return fmt.Sprintf("the move of %s is counted twice", machineName(i))
+		}
+		m.acknowledged = true
+	}
+	return ""
+}
+
+// create adds a Machine, and checks that there is room for it.
+func (e *explorer) create(w *world, o operation) string {
+	i := w.free()
+	w.machines[i] = machine{exists: true, owner: o.set, infrastructure: o.set, bootstrap: o.set, spec: o.set, kubelet: o.set}
+	if !w.sets[o.set].exists {
+		return fmt.Sprintf("%s has no owner", machineName(i))
+	}
+	// A paused group is scaled by spec.replicas alone: Machines that go come on top.
+	if n, most := w.total(), w.most+e.mostExtra(); n > most && !w.stockRan && !w.pausedOnce {
+		return fmt.Sprintf("there are %d Machines, and at most %d are allowed", n, most)
+	}
+	if n := w.alive(); e.keep && n > w.most {
+		return fmt.Sprintf("the rollout creates %s, and the policy keeps Machines", machineName(i))
+	}
+	return ""
+}
+
+// cleanSet checks that no Machine is deleted with its MachineSet.
+func (e *explorer) cleanSet(w *world, id uint8) string {
+	for i, m := range w.machines {
+		if m.exists && m.owner == id && !m.deleting && !w.stockRan {
+			return fmt.Sprintf("ms%d is deleted, and %s with it", id, machineName(i))
+		}
+	}
+	return ""
+}
+
+// mostExtra is maxSurge as the rules see it.
+func (s scenario) mostExtra() int8 {
+	if s.onDelete {
+		return 0
+	}
+	return s.surge
+}
+
+// needed is how many Machines must be available.
+func (e *explorer) needed(w *world) int8 {
+	if e.onDelete {
+		return 0
+	}
+	unavailable := e.unavailable
+	if e.surge == 0 && unavailable == 0 {
+		unavailable = 1
+	}
+	return max(w.md.replicas-unavailable, 0)
+}
+
+// alive counts the Machines that are not being deleted.
+func (v *view) alive() (n int8) {
+	for _, m := range v.machines {
+		if m.exists && !m.deleting {
+			n++
+		}
+	}
+	return n
+}
+
+// remove begins the deletion of a Machine, and checks that it may go.
+func (e *explorer) remove(w *world, o operation) string {
+	m := &w.machines[o.machine]
+	if m.deleting {
+		return ""
+	}
+	served := m.serves()
+	if n := w.alive(); e.keep && !w.stockRan && o.kind == deleteMachine && n <= w.md.replicas && !m.broken {
+		return fmt.Sprintf("the rollout deletes %s, and the policy keeps Machines", machineName(int(o.machine)))
+	}
+	if n := w.alive(); m.pending && !m.acknowledged && !w.stockRan && o.kind == deleteMachine && n <= w.md.replicas && !m.broken {
+		return fmt.Sprintf("the rollout deletes %s, which has just moved and is not counted", machineName(int(o.machine)))
+	}
+	m.deleting = true
+	return e.checkServing(w, served, o)
+}
+
+// move gives a Machine to another MachineSet, and checks that it may leave.
+func (e *explorer) move(w *world, o operation) string {
+	m := &w.machines[o.machine]
+	served, name := m.serves(), machineName(int(o.machine))
+	if m.inUpdate() {
+		return fmt.Sprintf("%s moves, and is being updated", name)
+	}
+	if !e.covered[o.set][o.to] {
+		return fmt.Sprintf("%s moves to ms%d, and no update in place leads there", name, o.to)
+	}
+	m.owner, m.updating, m.pending, m.acknowledged = o.to, true, true, false
+	if !w.sets[o.to].exists {
+		return fmt.Sprintf("%s has no owner", name)
+	}
+	return e.checkServing(w, served, o)
+}
+
+// checkServing says whether the controllers take too many available Machines away.
+func (e *explorer) checkServing(w *world, served bool, o operation) string {
+	if n, least := w.serving(), e.needed(w)-w.excused; served && n < least && !w.stockRan {
+		return fmt.Sprintf("%v: %d Machines are available, and at least %d must be", o, n, least)
+	}
+	return ""
+}
+
+// ends says what is wrong with a world in which nothing happens any more. waits has the reasons of
+// the decider for Machines that wait.
+func (e *explorer) ends(w *world, stated bool) string {
+	for i, m := range w.machines {
+		switch {
+		case !m.exists:
+		case m.inUpdate() || m.pending:
+			return fmt.Sprintf("the rollout has ended, and %s has marks", m.text(i))
+		case m.deleting:
+			return fmt.Sprintf("the rollout has ended, and %s is being deleted", machineName(i))
+		case m.spec != m.infrastructure || m.spec != m.bootstrap || m.kubelet != m.spec || m.owner != m.spec:
+			return fmt.Sprintf("the rollout has ended, and the objects of %s disagree: %+v", machineName(i), m)
+		case (m.owner != w.md.template || !m.available) && !stated:
+			return fmt.Sprintf("the rollout has ended, and %s is not as desired", m.text(i))
+		}
+	}
+	if w.total() != w.md.replicas {
+		return fmt.Sprintf("the rollout has ended, and there are %d Machines", w.total())
+	}
+	return e.endsOwing(w, stated)
+}
+
+// endsOwing says which MachineSet is not as it must be.
+func (e *explorer) endsOwing(w *world, stated bool) string {
+	for i, set := range w.sets {
+		switch current := uint8(i) == w.md.template; {
+		case !set.exists && current:
+			return "the rollout has ended, and there is no MachineSet of the template"
+		case !set.exists:
+		case !stated && !current:
+			return fmt.Sprintf("the rollout has ended, and ms%d is still there", i)
+		case !stated && (set.moveTo != 0 || set.receive != 0), set.acknowledged != 0:
+			return fmt.Sprintf("the rollout has ended, and ms%d has marks: %+v", i, set)
+		case set.replicas != w.owned(uint8(i)):
+			return fmt.Sprintf("the rollout has ended, and ms%d has %d Machines instead of %d", i, w.owned(uint8(i)), set.replicas)
+		case set.status != w.count(uint8(i)):
+			return fmt.Sprintf("the rollout has ended, and the status of ms%d is %+v", i, set.status)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,182 @@
+package pool_test
+
+import "fmt"
+
+// kind is a write to one object.
+type kind uint8
+
+const (
+	// Of the MachineDeployment controller.
+	writeSet kind = iota + 1
+	finish
+	cleanSet
+	// Of MachineSet controllers.
+	writeInfrastructure
+	writeBootstrap
+	writeMachine
+	markHook
+	createMachine
+	deleteMachine
+	remediate
+	moveMachine
+	writeStatus
+	removeSet
+)
+
+var kinds = [...]string{
+	"", "writes ms", "ends the reconcile", "deletes empty ms", "infrastructure of ", "bootstrap of ", "spec of ", "hook of ",
+	"creates a Machine", "deletes ", "remediates ", "moves ", "status", "goes",
+}
+
+// operation is one write, with all that it needs.
+type operation struct {
+	kind kind
+	set  uint8
+	// machine is the Machine that is written, to the template to, or moved to the MachineSet to.
+	machine, to uint8
+	spec        setSpec
+	// acknowledged are the Machines whose move the plan counts for the first time.
+	acknowledged uint16
+	status       numbers
+	revision     uint8
+	// update says that the MachineSet exists: the write fails if it does not any more.
+	update bool
+	// before is spec.replicas of the MachineSet that was read.
+	before int8
+}
+
+func (o operation) String() string {
+	switch o.kind {
+	case writeSet:
+		return fmt.Sprintf("%s%d %+v", kinds[o.kind], o.set, o.spec)
+	case cleanSet:
+		return fmt.Sprintf("%s%d", kinds[o.kind], o.set)
+	case createMachine, finish, removeSet:
+		return kinds[o.kind]
+	case writeStatus:
+		return fmt.Sprintf("status %v", o.status)
+	}
+	return kinds[o.kind] + machineName(int(o.machine))
+}
+
+const maxOperations = 28
+
+// rest are operations that are not executed yet. The last used one is followed by zeros.
+type rest [maxOperations]operation
+
+func (r rest) empty() bool { return r[0].kind == 0 }
+
+// machines are those that the operations mention.
+func (r *rest) machines() (bits uint16) {
+	for _, o := range r {
+		if o.kind == 0 {
+			break
+		}
+		if o.kind >= writeInfrastructure && o.kind <= moveMachine && o.kind != createMachine {
+			bits |= 1 << o.machine
+		}
+		bits |= o.spec.acknowledged | o.acknowledged
+	}
+	return bits
+}
+
+func (r rest) length() int {
+	for i, o := range r {
+		if o.kind == 0 {
+			return i
+		}
+	}
+	return len(r)
+}
+
+// after drops the first n operations.
+func (r rest) after(n int) (left rest) {
+	copy(left[:], r[n:])
+	return left
+}
+
+func restOf(list []operation) (r rest) {
+	if len(list) > maxOperations {
+		panic(fmt.Sprintf("%d operations in one reconcile: raise maxOperations", len(list)))
+	}
+	copy(r[:], list)
+	return r
+}
+
+// apply executes one operation. It returns false if the API server refuses it, and says what
+// invariant it breaks.
+func (e *explorer) apply(w *world, by int, o operation) (ok bool, violation string) {
+	switch o.kind {
+	case writeSet:
+		return e.writeSet(w, by, o)
+	case finish:
+		w.md.revision, w.md.observed = o.revision, true
+		return true, ""
+	case cleanSet:
+		w.sets[o.set].deleting = true
+		w.wrote[by] = w.staleSets
+		return true, e.cleanSet(w, o.set)
+	case writeStatus:
+		set := &w.sets[o.set]
+		if set.exists {
+			set.status, set.observed = o.status, set.replicas == o.before
+		}
+		return true, ""
+	case removeSet:
+		w.sets[o.set] = machineSet{}
+		if w.owned(o.set) > 0 {
+			return true, fmt.Sprintf("ms%d is gone, and has Machines", o.set)
+		}
+		return true, ""
+	}
+	w.wrote[by] = w.staleMachines
+	if o.kind == createMachine {
+		return true, e.create(w, o)
+	}
+	m := &w.machines[o.machine]
+	if !m.exists {
+		return false, ""
+	}
+	switch o.kind {
+	case writeInfrastructure:
+		m.infrastructure = o.to
+	case writeBootstrap:
+		m.bootstrap = o.to
+	case writeMachine:
+		m.spec = o.to
+	case markHook:
+		m.hook, m.pending = true, false
+		if m.infrastructure != m.spec || m.bootstrap != m.spec {
+			return true, fmt.Sprintf("the update of %s begins before its objects agree", machineName(int(o.machine)))
+		}
+	case deleteMachine, remediate:
+		return true, e.remove(w, o)
+	case moveMachine:
+		return true, e.move(w, o)
+	}
+	return true, ""
+}
+
+func (e *explorer) writeSet(w *world, by int, o operation) (ok bool, violation string) {
+	set := &w.sets[o.set]
+	if o.update && !set.exists {
+		return false, ""
+	}
+	w.wrote[by] = w.staleSets
+	if !set.exists {
+		*set = machineSet{exists: true, born: w.youngest() + 1}
+	}
+	if set.replicas != o.spec.replicas {
+		set.observed = false
+	}
+	set.setSpec = o.spec
+	return true, e.acknowledge(w, o)
+}
+
+// youngest is the highest born of all MachineSets.
+func (w *world) youngest() (born uint8) {
+	for _, set := range w.sets {
+		born = max(born, set.born)
+	}
+	return born
+}

@@ -1,0 +1,194 @@
+package pool_test
+
+import (
+	"hash/maphash"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// explorer visits worlds breadth first.
+type explorer struct {
+	scenario
+	decider  decider
+	plans    map[reading]decided
+	setPlans map[setReading]rest
+
+	seed  maphash.Seed
+	index map[uint64]struct{}
+	// good are worlds from which a run without disturbances ends.
+	good map[uint64]struct{}
+	// queue are the worlds that are not visited yet; from and labels say how each was reached.
+	queue  []world
+	from   []int32
+	labels []string
+}
+
+// report says what an exploration found.
+type report struct {
+	states, transitions int
+	complete            bool
+	violation           string
+}
+
+func newExplorer(s scenario, d decider) *explorer {
+	return &explorer{
+		scenario: s, decider: d, plans: map[reading]decided{}, setPlans: map[setReading]rest{},
+		seed: maphash.MakeSeed(), index: map[uint64]struct{}{}, good: map[uint64]struct{}{},
+	}
+}
+
+func (e *explorer) key(w *world) uint64 { return maphash.Comparable(e.seed, *w) }
+
+// explore visits what can happen from the beginning of a scenario, at most limit states. It ends at
+// the first violation.
+func explore(s scenario, d decider, limit int) report {
+	e := newExplorer(s, d)
+	r := report{complete: true}
+	e.visit(s.begin(), -1, "begin", limit)
+	for at := 0; len(e.queue) > 0; at++ {
+		w := e.queue[0]
+		e.queue = e.queue[1:]
+		if at%4096 == 0 {
+			e.queue = slices.Clone(e.queue)
+		}
+		r.states = at + 1
+		if trail, violation := e.fair(w); violation != "" {
+			r.violation = e.trace(at, &w, append(trail, "VIOLATION: "+violation)...)
+			return r
+		}
+		for _, next := range e.steps(&w) {
+			r.transitions++
+			if next.violation != "" {
+				r.violation = e.trace(at, &w, next.label, "VIOLATION: "+next.violation)
+				return r
+			}
+			r.complete = e.visit(next.to, at, next.label, limit) && r.complete
+		}
+	}
+	return r
+}
+
+// visit adds a world if it is new. It reports whether there is room for it.
+func (e *explorer) visit(w world, from int, label string, limit int) bool {
+	k := e.key(&w)
+	if _, known := e.index[k]; known {
+		return true
+	}
+	if len(e.from) >= limit {
+		return false
+	}
+	e.index[k] = struct{}{}
+	e.queue, e.from, e.labels = append(e.queue, w), append(e.from, int32(from)), append(e.labels, label)
+	return true
+}
+
+func (e *explorer) trace(at int, w *world, last ...string) string {
+	lines := []string{"IN: " + w.String()}
+	for ; at >= 0; at = int(e.from[at]) {
+		lines = append(lines, e.labels[at])
+	}
+	slices.Reverse(lines)
+	return strings.Join(append(lines, last...), "\n")
+}
+
+// fair lets everything behave from now on, once with this engine and once with stock, and says what
+// keeps the rollout from its end.
+func (e *explorer) fair(w world) (trail []string, violation string) {
+	for _, stock := range []bool{false, true} {
+		if stock && e.keep {
+			continue
+		}
+		calm := w
+		calm.settle()
+		calm.stockRan = calm.stockRan || calm.stock != stock
+		calm.stock = stock
+		if trail, violation = e.calmly(calm); violation != "" {
+			return trail, violation
+		}
+	}
+	return nil, ""
+}
+
+func (e *explorer) calmly(w world) (trail []string, violation string) {
+	trail = []string{"-- from here nothing disturbs it, with stock in charge: " + boolean(w.stock)}
+	var path []uint64
+	for {
+		k := e.key(&w)
+		if _, known := e.good[k]; known {
+			break
+		}
+		if slices.Contains(path, k) {
+			return append(trail, w.String()), "the rollout does not end"
+		}
+		path = append(path, k)
+		before := w
+		labels, violation := e.calm(&w)
+		trail = append(trail, labels...)
+		if violation != "" {
+			return append(trail, w.String()), violation
+		}
+		if before != w {
+			continue
+		}
+		if e.helped(&w) {
+			trail = append(trail, "a person deletes a Machine")
+			continue
+		}
+		if violation := e.ends(&w, !w.stock && e.deploy(w.read(), false).stated); violation != "" {
+			return append(trail, w.String()), violation
+		}
+		break
+	}
+	for _, k := range path {
+		e.good[k] = struct{}{}
+	}
+	return nil, ""
+}
+
+func boolean(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+var explorations = map[string]scenario{
+	"replace, surge":         {replicas: 2, surge: 1, faults: faults{crashes: 1, races: 1}},
+	"replace, unavailable":   {replicas: 3, unavailable: 1, faults: faults{crashes: 1}},
+	"replace, old counters":  {replicas: 2, surge: 1, unavailable: 1, faults: faults{lags: 1}},
+	"replace, breaks":        {replicas: 2, surge: 1, faults: faults{breaks: 2}},
+	"in place, unavailable":  {replicas: 3, unavailable: 1, covered: upwards, faults: faults{crashes: 1}},
+	"in place, surge":        {replicas: 2, surge: 1, covered: upwards, faults: faults{crashes: 1, races: 1}},
+	"in place, old counters": {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{lags: 1}},
+	"in place, breaks":       {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{breaks: 1, deletes: 1}},
+	"in place, swaps":        {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{swaps: 2, crashes: 1}},
+	"scale":                  {replicas: 2, surge: 1, unavailable: 1, covered: upwards, scales: []int8{1, 3}, faults: faults{scales: 2}},
+	"changes":                {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{changes: 1, reverts: 1}},
+	"pause":                  {replicas: 2, surge: 1, unavailable: 1, covered: upwards, scales: []int8{3}, faults: faults{pauses: 1, scales: 1}},
+	"on delete":              {replicas: 2, onDelete: true, scales: []int8{1, 3}, faults: faults{deletes: 1, scales: 1, changes: 1}},
+	"updater away":           {replicas: 2, unavailable: 1, covered: upwards, faults: faults{outages: 2, crashes: 1}},
+	"keep":                   {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{crashes: 1, outages: 1}},
+	"keep, not covered":      {replicas: 2, surge: 1, keep: true, scales: []int8{1, 3}, faults: faults{crashes: 1, scales: 1}},
+}
+
+// TestExplore visits all that can happen to a group, within bounds, and checks after every step what
+// must always hold.
+func TestExplore(t *testing.T) {
+	t.Parallel()
+	limit := 6_000
+	if os.Getenv("WINDLASS_LONG") == "1" {
+		limit = 200_000
+	}
+	for name, s := range explorations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := explore(s, sound, limit)
+			if r.violation != "" {
+				t.Fatal(r.violation)
+			}
+			t.Logf("%d states, %d transitions, all: %v", r.states, r.transitions, r.complete)
+		})
+	}
+}

@@ -1,0 +1,480 @@
+package pool_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+const (
+	// maxTemplates is how many templates a MachineDeployment may have in turn. Each has at most one
+	// MachineSet, so that the number of a template names a MachineSet too.
+	maxTemplates = 3
+	maxMachines  = 12
+)
+
+// numbers are the counters in the status of a MachineSet.
+type numbers struct{ machines, available, upToDate int8 }
+
+// setSpec is what the MachineDeployment controller writes to a MachineSet.
+type setSpec struct {
+	replicas int8
+	// moveTo is 0 for none, or 1 more than the target. receive has a bit per source, acknowledged
+	// a bit per Machine.
+	moveTo, receive uint8
+	acknowledged    uint16
+	noCreate        bool
+	revision        uint8
+	// desired is the annotation about the replicas of the MachineDeployment.
+	desired int8
+}
+
+// machineSet is a MachineSet in the world.
+type machineSet struct {
+	exists, deleting bool
+	// born orders MachineSets by age.
+	born uint8
+	setSpec
+	status numbers
+	// observed says that the status is about the current spec.
+	observed bool
+}
+
+// machine is a Machine with its infrastructure, its bootstrap config and its host.
+type machine struct {
+	exists bool
+	owner  uint8
+	// node says that it has a Node, available is its condition. broken stays until it is replaced.
+	node, available, broken, deleting bool
+	// updating, pending and hook are the three marks of an update in place.
+	updating, pending, hook bool
+	// infrastructure, bootstrap and spec are the templates that the three objects follow. kubelet
+	// is what runs.
+	infrastructure, bootstrap, spec, kubelet uint8
+	// acknowledged says that the move of the Machine was counted. asked says that a person deleted
+	// it.
+	acknowledged, asked bool
+}
+
+func (m machine) inUpdate() bool { return m.updating || m.hook }
+
+// serves reports whether work loads can run on the Machine now.
+func (m machine) serves() bool { return m.exists && m.available && !m.deleting && !m.inUpdate() }
+
+// deployment is the MachineDeployment.
+type deployment struct {
+	replicas int8
+	template uint8
+	paused   bool
+	revision uint8
+	observed bool
+}
+
+type (
+	machineSets [maxTemplates]machineSet
+	machines    [maxMachines]machine
+)
+
+// view is what a controller reads.
+type view struct {
+	md       deployment
+	sets     machineSets
+	machines machines
+	outage   bool
+}
+
+// faults bound what goes wrong, and what people do, on one path.
+type faults struct {
+	crashes, races, lags, swaps, outages              int8
+	breaks, deletes, scales, changes, reverts, pauses int8
+}
+
+// world is a group and its controllers. It is comparable.
+type world struct {
+	view
+	// staleSets and staleMachines say that the cache shows cachedSets and cachedMachines.
+	staleSets, staleMachines bool
+	cachedSets               machineSets
+	cachedMachines           machines
+	// wrote says that a controller wrote objects that its cache does not show yet: it waits. The
+	// last one is the MachineDeployment controller.
+	wrote [maxTemplates + 1]bool
+	// rest is the unfinished part of a reconcile, by controller.
+	rest  [maxTemplates + 1]rest
+	stock bool
+	// stockRan says that stock was in charge once, most is the highest spec.replicas so far,
+	// excused is how many available Machines others than the rollout took away.
+	stockRan, pausedOnce bool
+	most                 int8
+	excused              int8
+	faults
+}
+
+// scenario is where an exploration begins, and its rules.
+type scenario struct {
+	replicas, surge, unavailable int8
+	onDelete, keep, gateOff      bool
+	// covered[from][to] says which templates an update in place can bridge.
+	covered [maxTemplates][maxTemplates]bool
+	// scales are the values that people set spec.replicas to.
+	scales []int8
+	// notBegun says that the template has not changed yet.
+	notBegun bool
+	faults   faults
+	limit    int
+}
+
+// upwards covers all changes to a higher template.
+var upwards = [maxTemplates][maxTemplates]bool{{false, true, true}, {false, false, true}}
+
+// begin is a complete group whose template changes from 0 to 1.
+func (s scenario) begin() world {
+	var w world
+	w.md = deployment{replicas: s.replicas, revision: 1, observed: s.notBegun}
+	if !s.notBegun {
+		w.md.template = 1
+	}
+	w.sets[0] = machineSet{
+		exists: true, born: 1, observed: true,
+		setSpec: setSpec{replicas: s.replicas, revision: 1, desired: s.replicas},
+		status:  numbers{s.replicas, s.replicas, s.replicas},
+	}
+	for i := range s.replicas {
+		w.machines[i] = machine{exists: true, node: true, available: true}
+	}
+	w.most, w.faults = s.replicas, s.faults
+	return w
+}
+
+// read is what a controller sees now.
+func (w *world) read() view {
+	v := w.view
+	if w.staleSets {
+		v.sets = w.cachedSets
+	}
+	if w.staleMachines {
+		v.machines = w.cachedMachines
+	}
+	return v
+}
+
+// catchUp brings the cache up to date.
+func (w *world) catchUp() {
+	w.staleSets, w.staleMachines = false, false
+	w.cachedSets, w.cachedMachines = machineSets{}, machines{}
+	w.wrote = [maxTemplates + 1]bool{}
+}
+
+// owned counts the Machines of a MachineSet.
+func (v *view) owned(set uint8) (n int8) {
+	for _, m := range v.machines {
+		if m.exists && m.owner == set {
+			n++
+		}
+	}
+	return n
+}
+
+func (v *view) total() (n int8) {
+	for set := range uint8(maxTemplates) {
+		n += v.owned(set)
+	}
+	return n
+}
+
+func (v *view) serving() (n int8) {
+	for _, m := range v.machines {
+		if m.serves() {
+			n++
+		}
+	}
+	return n
+}
+
+// count is what a MachineSet controller counts.
+func (v *view) count(set uint8) (n numbers) {
+	for _, m := range v.machines {
+		if !m.exists || m.owner != set {
+			continue
+		}
+		n.machines++
+		if m.inUpdate() {
+			continue
+		}
+		if m.available {
+			n.available++
+		}
+		if m.spec == v.md.template {
+			n.upToDate++
+		}
+	}
+	return n
+}
+
+var dawn = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func suffix(set uint8) string   { return fmt.Sprintf("%05d", set) }
+func setName(set uint8) string  { return pool.NewSetName("md-", suffix(set)) }
+func machineName(m int) string  { return fmt.Sprintf("m%02d", m) }
+func versionOf(t uint8) string  { return fmt.Sprintf("v1.3%d.0", t) }
+func setOf(name string) uint8   { return name[len(name)-1] - '0' }
+func machineOf(name string) int { return int(name[1]-'0')*10 + int(name[2]-'0') }
+func names(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+func has[T uint8 | uint16](bits T, i int) bool { return bits>>i&1 == 1 }
+
+// group turns what was read into the objects that the rules read.
+func (s scenario) group(v view) pool.Group {
+	g := pool.Group{
+		MachineDeployment: s.deployment(v.md), Now: dawn.Add(time.Hour), Suffix: suffix(v.md.template),
+		TemplatesExist: true, InPlaceUpdates: !s.gateOff, Keep: s.keep,
+	}
+	for i, set := range v.sets {
+		if set.exists {
+			g.MachineSets = append(g.MachineSets, s.machineSet(v, uint8(i)))
+		}
+	}
+	for i, m := range v.machines {
+		if m.exists {
+			g.Machines = append(g.Machines, m.object(v, i))
+		}
+	}
+	return g
+}
+
+func (s scenario) deployment(d deployment) *clusterv1.MachineDeployment {
+	md := &clusterv1.MachineDeployment{}
+	md.Namespace, md.Name, md.UID = "ns", "md", "md"
+	md.Annotations = map[string]string{clusterv1.RevisionAnnotation: fmt.Sprint(d.revision)}
+	md.Spec.Replicas = new(int32(d.replicas))
+	md.Spec.Template.Spec.Version = versionOf(d.template)
+	md.Spec.Paused = new(d.paused)
+	if s.onDelete {
+		md.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+		return md
+	}
+	md.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
+	md.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(int32(s.surge)))
+	md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(int32(s.unavailable)))
+	return md
+}
+
+func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
+	from := v.sets[i]
+	set := &clusterv1.MachineSet{}
+	set.Namespace, set.Name = "ns", setName(i)
+	set.CreationTimestamp = metav1.NewTime(dawn.Add(time.Duration(from.born) * time.Minute))
+	set.Labels = map[string]string{clusterv1.MachineDeploymentUniqueLabel: suffix(i)}
+	set.Annotations = map[string]string{
+		clusterv1.RevisionAnnotation:        fmt.Sprint(from.revision),
+		clusterv1.DesiredReplicasAnnotation: fmt.Sprint(from.desired),
+		clusterv1.MaxReplicasAnnotation:     fmt.Sprint(from.desired + s.surge),
+	}
+	for key, value := range map[string]string{
+		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation:       from.target(),
+		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: listSets(from.receive),
+		clusterv1.AcknowledgedMoveAnnotation:                         listMachines(from.acknowledged),
+	} {
+		if value != "" {
+			set.Annotations[key] = value
+		}
+	}
+	set.Spec.Replicas = new(int32(from.replicas))
+	set.Spec.Template.Spec.Version = versionOf(i)
+	set.Generation = 2
+	set.Status.ObservedGeneration = 1
+	if from.observed {
+		set.Status.ObservedGeneration = 2
+	}
+	set.Status.Replicas = new(int32(from.status.machines))
+	set.Status.AvailableReplicas = new(int32(from.status.available))
+	set.Status.UpToDateReplicas = new(int32(from.status.upToDate))
+	if from.deleting {
+		set.DeletionTimestamp = new(metav1.NewTime(dawn))
+	}
+	return set
+}
+
+func (s setSpec) target() string {
+	if s.moveTo == 0 {
+		return ""
+	}
+	return setName(s.moveTo - 1)
+}
+
+func listSets(bits uint8) string {
+	var list []string
+	for i := range uint8(maxTemplates) {
+		if has(bits, int(i)) {
+			list = append(list, setName(i))
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+func listMachines(bits uint16) string {
+	var list []string
+	for i := range maxMachines {
+		if has(bits, i) {
+			list = append(list, machineName(i))
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+func (m machine) object(v view, i int) *clusterv1.Machine {
+	object := &clusterv1.Machine{}
+	object.Namespace, object.Name = "ns", machineName(i)
+	object.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: setName(m.owner),
+		Controller: new(true),
+	}}
+	object.Annotations = map[string]string{}
+	if m.updating {
+		object.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
+	}
+	if m.pending {
+		object.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation] = ""
+	}
+	if m.hook {
+		object.Annotations[runtimev1.PendingHooksAnnotation] = "UpdateMachine"
+	}
+	if m.deleting {
+		object.DeletionTimestamp = new(metav1.NewTime(dawn))
+	}
+	if m.node {
+		object.Status.NodeRef.Name = object.Name
+	}
+	object.Spec.Version = versionOf(m.spec)
+	object.Status.Conditions = []metav1.Condition{
+		{Type: clusterv1.MachineAvailableCondition, Status: status(m.available)},
+		{Type: clusterv1.MachineUpToDateCondition, Status: status(m.spec == v.md.template)},
+	}
+	if m.broken {
+		object.Status.Conditions = append(object.Status.Conditions,
+			metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse},
+			metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse})
+	}
+	return object
+}
+
+func status(b bool) metav1.ConditionStatus {
+	if b {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// spec reads back from an object what the MachineDeployment controller writes.
+func spec(set *clusterv1.MachineSet) setSpec {
+	a := set.Annotations
+	s := setSpec{
+		replicas: int8(*set.Spec.Replicas), noCreate: a[clusterv1.DisableMachineCreateAnnotation] == "true",
+	}
+	_, _ = fmt.Sscan(a[clusterv1.RevisionAnnotation], &s.revision)
+	_, _ = fmt.Sscan(a[clusterv1.DesiredReplicasAnnotation], &s.desired)
+	if to := a[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; to != "" {
+		s.moveTo = setOf(to) + 1
+	}
+	for _, name := range names(a[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]) {
+		s.receive |= 1 << setOf(name)
+	}
+	s.acknowledged = machineBits(names(a[clusterv1.AcknowledgedMoveAnnotation]))
+	return s
+}
+
+func machineBits(list []string) (bits uint16) {
+	for _, name := range list {
+		bits |= 1 << machineOf(name)
+	}
+	return bits
+}
+
+// String draws a world: MachineSets with their Machines.
+func (w *world) String() string {
+	var parts []string
+	for i, set := range w.sets {
+		if !set.exists && w.owned(uint8(i)) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("ms%d %d%v", i, set.replicas, set.status)
+		if set.deleting {
+			text += " deleting"
+		}
+		if set.moveTo != 0 {
+			text += fmt.Sprintf(" to ms%d", set.moveTo-1)
+		}
+		if set.receive != 0 {
+			text += " receives"
+		}
+		if set.acknowledged != 0 {
+			text += " ack " + listMachines(set.acknowledged)
+		}
+		text += " ["
+		for k, m := range w.machines {
+			if m.exists && int(m.owner) == i {
+				text += " " + m.text(k)
+			}
+		}
+		parts = append(parts, text+" ]")
+	}
+	return fmt.Sprintf("%d of template %d; ", w.md.replicas, w.md.template) + strings.Join(parts, "; ")
+}
+
+func (m machine) text(i int) string {
+	flags := []struct {
+		set  bool
+		text string
+	}{
+		{!m.available, "-unavailable"}, {m.broken, "-broken"}, {m.deleting, "-deleting"},
+		{m.updating, "-updating"}, {m.pending, "-pending"}, {m.hook, "-hook"},
+	}
+	text := machineName(i)
+	for _, f := range flags {
+		if f.set {
+			text += f.text
+		}
+	}
+	return text
+}
+
+// clean removes what equal worlds may differ in: slots of Machines and MachineSets that are gone.
+func (w *world) clean() {
+	for i := range w.machines {
+		if !w.machines[i].exists {
+			w.machines[i] = machine{}
+		}
+	}
+	for i := range w.sets {
+		if !w.sets[i].exists {
+			w.sets[i] = machineSet{}
+		}
+	}
+}
+
+// free is a Machine that nothing refers to.
+func (w *world) free() int {
+	var used uint16
+	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
+		used |= set.acknowledged
+	}
+	for _, r := range w.rest {
+		used |= r.machines()
+	}
+	for i := range w.machines {
+		if !w.machines[i].exists && !w.cachedMachines[i].exists && !has(used, i) {
+			return i
+		}
+	}
+	panic("there are too many Machines for this model: raise maxMachines")
+}
