@@ -41,7 +41,8 @@ func Resolve(replicas int32, maxSurge, maxUnavailable *intstr.IntOrString) (Budg
 	if err != nil {
 		return Budget{}, fmt.Errorf("reading maxSurge: %w", err)
 	}
-	unavailable, err := intstr.GetScaledValueFromIntOrPercent(orZero(maxUnavailable), int(replicas), false)
+	unavailable, err := intstr.GetScaledValueFromIntOrPercent(
+		orZero(maxUnavailable), int(replicas), false)
 	if err != nil {
 		return Budget{}, fmt.Errorf("reading maxUnavailable: %w", err)
 	}
@@ -55,7 +56,8 @@ func Resolve(replicas int32, maxSurge, maxUnavailable *intstr.IntOrString) (Budg
 func BudgetOf(md *clusterv1.MachineDeployment) (Budget, error) {
 	name := objectName(md.Namespace, md.Name)
 	if md.Spec.Replicas == nil {
-		return Budget{}, fmt.Errorf("spec.replicas of MachineDeployment %s is not set. Fix: set it", name)
+		return Budget{}, fmt.Errorf(
+			"spec.replicas of MachineDeployment %s is not set. Fix: set it", name)
 	}
 	if !isRollingUpdate(md) {
 		return Budget{Replicas: *md.Spec.Replicas}, nil
@@ -70,6 +72,10 @@ func BudgetOf(md *clusterv1.MachineDeployment) (Budget, error) {
 
 func isRollingUpdate(md *clusterv1.MachineDeployment) bool {
 	return md.Spec.Rollout.Strategy.Type == clusterv1.RollingUpdateMachineDeploymentStrategyType
+}
+
+func isOnDelete(md *clusterv1.MachineDeployment) bool {
+	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
 // orZero returns limit, or 0 if it is not set.
