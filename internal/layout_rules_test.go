@@ -174,8 +174,8 @@ var rules = []rule{
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version`},
 	{pkg: "internal/simulate/fleet", kind: pure, imports: `
-		internal/chain internal/gate internal/guard internal/inplace pkg/plan pkg/version
-		math/rand/v2
+		internal/chain internal/gate internal/guard internal/inplace internal/pool pkg/plan
+		pkg/version math/rand/v2
 	`},
 	{pkg: "internal/simulate/inventory", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/inplace internal/inplace/cover

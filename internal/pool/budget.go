@@ -24,41 +24,49 @@ type Budget struct {
 // MinAvailable is how many Machines must be available, at least 0.
 func (b Budget) MinAvailable() int32 { return max(b.Replicas-b.Unavailable, 0) }
 
+// NewBudget returns the budget of a rolling update whose maxSurge and maxUnavailable are numbers of
+// Machines.
+func NewBudget(replicas, surge, unavailable int32) Budget {
+	if surge == 0 && unavailable == 0 {
+		unavailable = 1
+	}
+	return Budget{Replicas: replicas, Surge: surge, Unavailable: min(unavailable, replicas)}
+}
+
+// Resolve returns the budget of a rolling update. maxSurge and maxUnavailable are numbers or
+// percentages of replicas; nil counts as 0, because only objects that were made without Cluster
+// API's webhook lack them. It returns an error if one is neither.
+func Resolve(replicas int32, maxSurge, maxUnavailable *intstr.IntOrString) (Budget, error) {
+	surge, err := intstr.GetScaledValueFromIntOrPercent(orZero(maxSurge), int(replicas), true)
+	if err != nil {
+		return Budget{}, fmt.Errorf("reading maxSurge: %w", err)
+	}
+	unavailable, err := intstr.GetScaledValueFromIntOrPercent(
+		orZero(maxUnavailable), int(replicas), false)
+	if err != nil {
+		return Budget{}, fmt.Errorf("reading maxUnavailable: %w", err)
+	}
+	// #nosec G115 -- an int32, or a percentage of one
+	return NewBudget(replicas, int32(surge), int32(unavailable)), nil
+}
+
 // BudgetOf returns the budget of a MachineDeployment. It returns an error if spec.replicas is nil,
 // or if maxSurge or maxUnavailable is neither a number nor a percentage; Cluster API's webhook
 // rejects those.
 func BudgetOf(md *clusterv1.MachineDeployment) (Budget, error) {
+	name := objectName(md.Namespace, md.Name)
 	if md.Spec.Replicas == nil {
-		return Budget{}, fmt.Errorf("spec.replicas of MachineDeployment %s is not set. Fix: set it",
-			objectName(md.Namespace, md.Name))
+		return Budget{}, fmt.Errorf(
+			"spec.replicas of MachineDeployment %s is not set. Fix: set it", name)
 	}
-	b := Budget{Replicas: *md.Spec.Replicas}
 	if !isRollingUpdate(md) {
-		return b, nil
+		return Budget{Replicas: *md.Spec.Replicas}, nil
 	}
 	limits := md.Spec.Rollout.Strategy.RollingUpdate
-	surge, err := intstr.GetScaledValueFromIntOrPercent(
-		orZero(limits.MaxSurge),
-		int(b.Replicas),
-		true,
-	)
+	b, err := Resolve(*md.Spec.Replicas, limits.MaxSurge, limits.MaxUnavailable)
 	if err != nil {
-		return b, fmt.Errorf("reading maxSurge of MachineDeployment %s: %w",
-			objectName(md.Namespace, md.Name), err)
+		return b, fmt.Errorf("strategy of MachineDeployment %s: %w", name, err)
 	}
-	unavailable, err := intstr.GetScaledValueFromIntOrPercent(
-		orZero(limits.MaxUnavailable), int(b.Replicas), false)
-	if err != nil {
-		return b, fmt.Errorf("reading maxUnavailable of MachineDeployment %s: %w",
-			objectName(md.Namespace, md.Name), err)
-	}
-	if surge == 0 && unavailable == 0 {
-		unavailable = 1
-	}
-	b.Surge = int32(
-		surge,
-	) // #nosec G115 -- an int32, or a percentage of one
-	b.Unavailable = min(int32(unavailable), b.Replicas) // #nosec G115 -- as above
 	return b, nil
 }
 
@@ -70,8 +78,7 @@ func isOnDelete(md *clusterv1.MachineDeployment) bool {
 	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
-// orZero returns limit, or 0 if it is not set. Cluster API's webhook sets defaults, so only objects
-// that were made without it lack a limit.
+// orZero returns limit, or 0 if it is not set.
 func orZero(limit *intstr.IntOrString) *intstr.IntOrString {
 	if limit == nil {
 		return &intstr.IntOrString{}

@@ -173,8 +173,8 @@ func (k *checker) quorum(g *group) {
 func (k *checker) creates(m *machine) {
 	g := m.group
 	total := g.present()
-	if total > g.desired+g.surge {
-		k.violate(g.cluster, "%s has %d machines, %d are desired, and maxSurge is %d", g.name, total, g.desired, g.surge)
+	if total > g.desired+int(g.limits.Surge) {
+		k.violate(g.cluster, "%s has %d machines, %d are desired, and maxSurge is %d", g.name, total, g.desired, g.limits.Surge)
 	}
 	if g.update.Guarded && total > g.desired {
 		k.violate(g.cluster, "a machine of %s is made beyond those that are desired, and its policy forbids to replace machines", g.name)
@@ -203,7 +203,7 @@ func (k *checker) moves(m *machine) {
 
 // capacity: so many machines of a group are missing or down.
 func (k *checker) capacity(g *group, missing int) {
-	allowed := MaxUnavailable(g.surge, g.unavailable)
+	allowed := int(g.limits.Unavailable)
 	if g.tally.Failed+g.tally.GaveUp > 0 {
 		allowed = max(allowed, 1) // What fails is not the rollout's doing.
 	}

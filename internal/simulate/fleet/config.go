@@ -7,6 +7,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -146,7 +147,7 @@ type Engine struct {
 	Chain   func(chain.State, time.Time) chain.Decision
 	Carry   func(context.Context, chain.State, chain.Recorded, chain.Decision, time.Time, chain.Effects) (chain.Outcome, error)
 	Machine func(context.Context, inplace.Facts, inplace.Effects) (inplace.Reply, error)
-	// ControlPlane and Pool are models of Cluster API's controllers.
+	// ControlPlane is a model of KubeadmControlPlane's controller. Pool decides about the MachineSets of a worker group.
 	ControlPlane func(Rollout) RolloutMove
-	Pool         func(Rollout) RolloutMove
+	Pool         func(pool.Rollout) pool.Rollout
 }

@@ -68,7 +68,7 @@ func (s *sim) fail(m *machine, p *inplace.Progress) {
 	// Its group deletes it, and makes another one.
 	s.countCanary(m.group, -1, 0)
 	s.leave(m)
-	m.group.updating--
+	m.group.countChange(m, -1)
 	s.remove(m)
 	s.changedGroup(m.group)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -128,9 +129,9 @@ func mutants() map[string]Engine {
 			}
 			return chain.Decide(s, time.Time{})
 		}),
-		"a pool goes below maxUnavailable": {Pool: func(p Rollout) RolloutMove {
-			p.MaxUnavailable += 2
-			return DecidePool(p)
+		"a pool goes below maxUnavailable": {Pool: func(r pool.Rollout) pool.Rollout {
+			r.Unavailable += 2
+			return decidePool(r)
 		}},
 		"the progress of a machine is dropped":       withMachine(func(e inplace.Effects) inplace.Effects { return forgetful{e} }),
 		"maxInFlight is not counted":                 withMachine(func(e inplace.Effects) inplace.Effects { return crowded{e} }),

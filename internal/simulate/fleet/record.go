@@ -186,12 +186,12 @@ func (g *group) limit(op *operation, ended time.Duration) string {
 		return fmt.Sprintf("maxInFlight %d for %d pools together", g.scope.max, len(g.scope.groups))
 	case 2*(op.queuing-op.holding) > ended-op.began:
 		return fmt.Sprintf("maxInFlight %d", g.scope.max)
-	case g.surge == 0 || g.update.InPlace && g.unavailable > 0:
-		return fmt.Sprintf("maxUnavailable %d", MaxUnavailable(g.surge, g.unavailable))
-	case g.unavailable == 0:
-		return fmt.Sprintf("maxSurge %d", g.surge)
+	case g.limits.Surge == 0 || g.update.InPlace && g.limits.Unavailable > 0:
+		return fmt.Sprintf("maxUnavailable %d", g.limits.Unavailable)
+	case g.limits.Unavailable == 0:
+		return fmt.Sprintf("maxSurge %d", g.limits.Surge)
 	default:
-		return fmt.Sprintf("maxSurge %d, maxUnavailable %d", g.surge, g.unavailable)
+		return fmt.Sprintf("maxSurge %d, maxUnavailable %d", g.limits.Surge, g.limits.Unavailable)
 	}
 }
 

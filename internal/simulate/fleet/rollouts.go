@@ -58,13 +58,12 @@ func (g *group) kindName() string {
 }
 
 func (s *sim) decideMove(g *group) RolloutMove {
-	decide := s.engine.Pool
-	if g.isCP {
-		decide = s.engine.ControlPlane
+	if !g.isCP {
+		return s.scaleSets(g)
 	}
-	return decide(Rollout{
+	return s.engine.ControlPlane(Rollout{
 		Desired: g.desired, Old: g.waiting(), Updating: g.updating, New: g.fresh, Coming: g.coming, Going: g.going,
-		MaxSurge: g.surge, MaxUnavailable: g.unavailable, InPlace: g.update.InPlace,
+		MaxSurge: int(g.limits.Surge), InPlace: g.update.InPlace,
 	})
 }
 
@@ -82,7 +81,7 @@ func (s *sim) takeOld(g *group) *machine {
 func (s *sim) create(g *group) {
 	m := &machine{made: g.template, state: coming}
 	s.adopt(g, m)
-	g.coming++
+	g.countChange(m, 1)
 	t := &g.update.Timings
 	s.flight(1)
 	if s.check != nil {
@@ -103,8 +102,8 @@ func (s *sim) created(m *machine) {
 		s.schedule(created, m.id, max(time.Second, d.back-s.now))
 		return
 	}
+	g.countChange(m, -1)
 	m.state, m.kubelet, m.readyAt = idle, m.made, s.now
-	g.coming--
 	s.count(g, m.kubelet, 1)
 	s.flight(-1)
 	g.tally.Replaced++
@@ -128,7 +127,7 @@ func (s *sim) arrived(m *machine) {
 
 // gaveUp has a machine that never got Ready deleted; its group makes another one.
 func (s *sim) gaveUp(m *machine) {
-	m.group.coming--
+	m.group.countChange(m, -1)
 	m.group.tally.Failed++
 	s.flight(-1)
 	m.state = gone
@@ -145,7 +144,7 @@ func (s *sim) remove(m *machine) {
 		s.check.deletes(m)
 	}
 	m.state = going
-	g.going++
+	g.countChange(m, 1)
 	g.tally.Drained++
 	s.flight(1)
 	s.schedule(deleted, m.id, s.sample(g.update.Timings.Delete, forDelete, m.subject, 0))
@@ -153,8 +152,8 @@ func (s *sim) remove(m *machine) {
 
 func (s *sim) deleted(m *machine) {
 	g := m.group
+	g.countChange(m, -1)
 	m.state = gone
-	g.going--
 	s.count(g, m.kubelet, -1)
 	if m.isOff() {
 		g.off--
@@ -174,7 +173,7 @@ func (s *sim) startUpdate(m *machine) {
 		s.check.moves(m)
 	}
 	m.state, m.made, m.decision = updating, g.template, g.decision
-	g.updating++
+	g.countChange(m, 1)
 	s.poll(m, s.react(g, m.subject))
 }
 

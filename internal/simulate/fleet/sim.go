@@ -87,7 +87,7 @@ func (e Engine) withDefaults() Engine {
 		e.ControlPlane = DecideControlPlane
 	}
 	if e.Pool == nil {
-		e.Pool = DecidePool
+		e.Pool = decidePool
 	}
 	return e
 }

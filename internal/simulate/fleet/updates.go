@@ -110,8 +110,8 @@ func (s *sim) act(m *machine) {
 // updated is what Cluster API does when it is told that an update is over.
 func (s *sim) updated(m *machine) {
 	g := m.group
+	g.countChange(m, -1)
 	m.state = idle
-	g.updating--
 	s.stall(g, 0)
 	s.arrived(m)
 	s.changedGroup(g)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -64,11 +65,10 @@ type group struct {
 	kind    plan.GroupKind
 	update  *Update
 	desired int
-	surge   int
-	// unavailable is maxUnavailable.
-	unavailable int
-	minorStep   uint32
-	isCP        bool
+	// limits are those of a rollout.
+	limits    pool.Budget
+	minorStep uint32
+	isCP      bool
 
 	// template is the version that its object asks for.
 	template version.Version
@@ -76,10 +76,13 @@ type group struct {
 	decision *inplace.Decision
 	// machines are all that exist, and some that are gone.
 	machines []*machine
-	// old are the machines at another version that nothing happens to yet, from next on. The counts are those of rollout.Pool.
-	old                            []*machine
-	next                           int
-	updating, fresh, coming, going int
+	// old are the machines at another version that nothing happens to yet, from next on. fresh counts those at the template's version that are
+	// available, changing all that are in change.
+	old   []*machine
+	next  int
+	fresh int
+	changing
+	sets sets
 	// begun counts those of updating whose update has begun: they are down.
 	begun int
 	// off counts machines that are not made for the template, or do not run it.
@@ -200,12 +203,14 @@ func (s *sim) build() {
 			run: ClusterRun{Name: cfg.Name},
 		}
 		cp := s.addGroup(c, ControlPlaneGroup, &cfg.ControlPlane.Update)
-		cp.isCP, cp.desired, cp.surge, cp.template = true, cfg.ControlPlane.Replicas, cfg.ControlPlane.MaxSurge, cfg.ControlPlane.Version
+		cp.isCP, cp.desired, cp.template = true, cfg.ControlPlane.Replicas, cfg.ControlPlane.Version
+		cp.limits = pool.NewBudget(int32Of(cp.desired), int32Of(cfg.ControlPlane.MaxSurge), 0)
 		s.fill(cp, version.Version{}, 0)
 		for j := range cfg.Pools {
 			p := &cfg.Pools[j]
 			g := s.addGroup(c, p.Name, &p.Update)
-			g.kind, g.desired, g.surge, g.unavailable, g.minorStep, g.template = cmp.Or(p.Kind, plan.MachineDeployment), p.Replicas, p.MaxSurge, p.MaxUnavailable, p.MaxMinorStep, p.Version
+			g.kind, g.desired, g.minorStep, g.template = cmp.Or(p.Kind, plan.MachineDeployment), p.Replicas, p.MaxMinorStep, p.Version
+			g.limits = pool.NewBudget(int32Of(p.Replicas), int32Of(p.MaxSurge), int32Of(p.MaxUnavailable))
 			s.fill(g, p.Oldest, p.Lagging)
 		}
 		c.state = make([]chain.Group, len(cfg.Pools))
@@ -246,6 +251,7 @@ func (s *sim) fill(g *group, oldest version.Version, lagging int) {
 		}
 		s.count(g, m.kubelet, 1)
 	}
+	g.sets.replicas, g.sets.earlierReplicas = g.fresh, g.waiting()
 	s.show(g)
 	g.before = g.shown
 	g.tally.GroupRun = GroupRun{Cluster: g.cluster.Name, Group: g.name, Machines: g.desired}
@@ -363,24 +369,20 @@ func (s *sim) setTemplate(g *group, v version.Version) {
 	if g.isCP {
 		g.decision.Target = ""
 	}
-	g.old, g.next, g.off, g.fresh, g.updating = g.old[:0], 0, 0, 0, 0
+	g.old, g.next, g.off, g.fresh, g.changing, g.sets = g.old[:0], 0, 0, 0, changing{}, sets{}
 	g.machines = slices.DeleteFunc(g.machines, func(m *machine) bool { return m.state == gone })
 	for _, m := range g.machines {
 		if m.made != v || m.kubelet != v && m.state != coming {
 			g.off++
 		}
-		switch m.state {
-		case idle:
-			if m.isOff() {
-				g.old = append(g.old, m)
-			} else {
-				g.fresh++
-			}
-		case updating:
-			g.updating++
-		case coming, going, gone:
+		g.countChange(m, 1)
+		if m.state == idle {
+			s.arrived(m)
 		}
 	}
+	e := g.sets.earlier
+	g.sets.replicas = g.fresh + g.updating + g.coming - e.updating - e.coming
+	g.sets.earlierReplicas = g.waiting() + e.updating + e.coming
 	g.refused = false
 	s.beginOperation(g, from)
 	s.countCanary(g, 0, -g.canary.settled)
