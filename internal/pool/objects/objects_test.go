@@ -64,15 +64,6 @@ func (w world) update(change func(*clusterv1.Machine)) {
 	}
 }
 
-func (w world) owners() []string {
-	w.t.Helper()
-	var out []string
-	for _, entry := range w.machine().GetManagedFields() {
-		out = append(out, entry.Manager+" "+string(entry.Operation)+" "+entry.Subresource)
-	}
-	return out
-}
-
 // TestApplyIfChanged checks which changes of an object, or of the intent for it, cost a request.
 func TestApplyIfChanged(t *testing.T) {
 	t.Parallel()

@@ -50,8 +50,8 @@ func Save(ctx context.Context, c client.Client, before, after client.Object) err
 	delete(old.Object, "status")
 	delete(changed.Object, "status")
 	err = Merge(ctx, c, old, changed)
-	gone := apierrors.IsNotFound(err) && !after.GetDeletionTimestamp().IsZero()
-	if err != nil && !(gone && len(after.GetFinalizers()) == 0) {
+	ended := !after.GetDeletionTimestamp().IsZero() && len(after.GetFinalizers()) == 0
+	if err != nil && (!ended || !apierrors.IsNotFound(err)) {
 		return fmt.Errorf("patching %s %s: %w", changed.GetKind(), client.ObjectKeyFromObject(after), err)
 	}
 	return nil
