@@ -161,6 +161,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
+	{pkg: "internal/pool", kind: pure, imports: ``},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/port pkg/version
