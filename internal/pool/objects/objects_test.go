@@ -111,7 +111,7 @@ func TestApplyIfChanged(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff([]string{"apply Machine", "apply Machine"}, w.Take()); diff != "" {
+			if diff := cmp.Diff([]string{"apply Machine"}, w.Take()); diff != "" {
 				t.Fatalf("requests before (-want +got):\n%s", diff)
 			}
 			i := intent()
