@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // CompleteMoves brings Machines that have moved to the MachineSet to its template, and starts their
@@ -21,7 +22,7 @@ import (
 func (r *Run) CompleteMoves(ctx context.Context) (Next, error) {
 	var errs []error
 	for _, m := range r.Machines {
-		if !mayStartUpdate(r.Set, m) {
+		if !pool.MayBeginUpdate(r.Set, m) {
 			continue
 		}
 		if err := r.completeMove(ctx, m); err != nil {

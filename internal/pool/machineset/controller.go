@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -34,7 +35,8 @@ const (
 	metadataManager = "capi-machineset-metadata"
 )
 
-// Options is what the controller works with. All but PreflightChecks and WatchFilter is required.
+// Options is what the controller works with. Client, APIReader,
+// ClusterCache and Now are required.
 type Options struct {
 	// Client reads from a cache that keeps managed fields, unstructured objects too.
 	Client client.Client
@@ -46,6 +48,9 @@ type Options struct {
 	PreflightChecks sets.Set[clusterv1.MachineSetPreflightCheck]
 	// Now is the clock.
 	Now func() time.Time
+	// Policies returns what the UpdatePolicy of a MachineSet changes; nil means that there are none.
+	// An error ends the reconcile before anything is done to Machines.
+	Policies func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error)
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // MoveMachines gives up to count Machines to another MachineSet of the same MachineDeployment, which
@@ -26,12 +26,12 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 	if err := r.Client.Get(ctx, key, target); err != nil {
 		return fmt.Errorf("getting MachineSet %s, to which Machines move: %w", targetName, err)
 	}
-	sources := target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]
-	if !slices.Contains(strings.Split(sources, ","), r.Set.Name) {
+	if !pool.ReceivesFrom(target, r.Set.Name) {
 		return fmt.Errorf("MachineSet %s is set to move replicas to %s, but %s only accepts Machines from %s",
-			r.Set.Name, target.Name, target.Name, sources)
+			r.Set.Name, target.Name, target.Name,
+			target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation])
 	}
-	choices, err := chooseMoves(r.Set, r.Machines, count, r.Start)
+	departures, err := r.facts().Departures(count)
 	if err != nil {
 		return err
 	}
@@ -39,11 +39,11 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 	log.Info("Scaling down by moving Machines", "replicas", *r.Set.Spec.Replicas,
 		"machineCount", len(r.Machines), "moving", count, "target", target.Name)
 	var errs []error
-	for _, c := range choices {
-		if c.Delete {
-			if err := r.deleteMachine(ctx, c.Machine); err != nil {
+	for _, d := range departures {
+		if d.Action == pool.Delete {
+			if err := r.deleteMachine(ctx, d.Machine); err != nil {
 				errs = append(errs, fmt.Errorf("deleting Machine %s, which is marked for remediation, "+
-					"instead of moving it to MachineSet %s: %w", c.Machine.Name, target.Name, err))
+					"instead of moving it to MachineSet %s: %w", d.Machine.Name, target.Name, err))
 			}
 			continue
 		}
@@ -52,8 +52,8 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 			return errors.Join(append(errs, fmt.Errorf("MachineSet %s does not have the %s label",
 				target.Name, clusterv1.MachineDeploymentUniqueLabel))...)
 		}
-		if err := r.startMove(ctx, c.Machine, target, unique); err != nil {
-			errs = append(errs, fmt.Errorf("moving Machine %s to MachineSet %s: %w", c.Machine.Name, target.Name, err))
+		if err := r.startMove(ctx, d.Machine, target, unique); err != nil {
+			errs = append(errs, fmt.Errorf("moving Machine %s to MachineSet %s: %w", d.Machine.Name, target.Name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -144,3 +144,13 @@ func (r *Run) adopt(ctx context.Context, m *clusterv1.Machine) bool {
 	r.recorder.Eventf(r.Set, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted Machine %q", m.Name)
 	return true
 }
+
+// readPolicy asks what the UpdatePolicy of the MachineSet changes. Without an answer nothing may happen
+// to Machines.
+func (r *Run) readPolicy(ctx context.Context) (next Next, err error) {
+	if r.Policies == nil {
+		return Next{}, nil
+	}
+	r.Policy, err = r.Policies(ctx, r.Set)
+	return Next{Stop: err != nil}, err
+}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -53,6 +54,8 @@ type Run struct {
 	BootstrapMissing, InfrastructureMissing bool
 	// Blocked are the messages of the preflight checks that kept the run from creating Machines.
 	Blocked []string
+	// Policy is the zero value for stock's behavior.
+	Policy pool.SetPolicy
 	// Start is the time of the run.
 	Start time.Time
 }
@@ -172,6 +175,7 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 		{"reconciling the infrastructure template", r.readInfrastructureTemplate},
 		{"reconciling the bootstrap template", r.readBootstrapTemplate},
 		{"reading Machines", r.ReadMachines},
+		{"reading the policy", r.readPolicy},
 	}
 	if !r.Set.DeletionTimestamp.IsZero() {
 		steps = append(steps, step{"deleting Machines", r.DeleteAll})

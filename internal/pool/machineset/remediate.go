@@ -15,26 +15,30 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // Remediate deletes Machines that a MachineHealthCheck found unhealthy, as many as may be at once and
 // only if the preflight checks pass: the MachineSet then creates new ones. The condition OwnerRemediated
 // of each Machine says what happens to it. The condition of a Machine that is healthy again goes.
 func (r *Run) Remediate(ctx context.Context) (Next, error) {
-	plan, err := planRemediation(r.Set, r.Deployment, r.Machines)
+	plan, err := r.facts().Remediate()
 	if err != nil {
 		return Next{}, err
 	}
 	if err := r.forgetRemediation(ctx, plan.Recovered); err != nil {
 		return Next{}, err
 	}
-	if err := r.setRemediated(ctx, plan.Deferred, plan.DeferredReason, plan.DeferredMessage, nil); err != nil {
-		return Next{}, err
+	for _, d := range plan.Deferred {
+		if err := r.setRemediated(ctx, []*clusterv1.Machine{d.Machine}, d.Reason, d.Message, nil); err != nil {
+			return Next{}, err
+		}
 	}
 	if len(plan.Delete) == 0 {
 		return Next{}, nil
 	}
-	blocked, err := r.preflight(ctx, "Machine remediation")
+	blocked, err := r.Preflight(ctx, "Machine remediation")
 	if err != nil {
 		blocked = append(blocked, err.Error())
 	}
@@ -84,10 +88,10 @@ func (r *Run) holdRemediation(
 // forgetRemediation removes the conditions of Machines that are healthy again.
 func (r *Run) forgetRemediation(ctx context.Context, machines []*clusterv1.Machine) error {
 	return r.patchConditions(ctx, machines, func(m *clusterv1.Machine) {
-		if recoveredOld(m) {
+		if pool.RecoveredLegacy(m) {
 			v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 		}
-		if recovered(m) {
+		if pool.Recovered(m) {
 			conditions.Delete(m, clusterv1.MachineOwnerRemediatedCondition)
 		}
 	})

@@ -39,7 +39,7 @@ func (r *Run) DeleteAll(ctx context.Context) (Next, error) {
 // DeleteMachines deletes count Machines, in the order of the MachineSet. Those that are being deleted
 // count first.
 func (r *Run) DeleteMachines(ctx context.Context, count int) error {
-	ordered, err := deletionOrder(r.Set, r.Machines, r.Start)
+	candidates, err := r.facts().Deletions(count)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,8 @@ func (r *Run) DeleteMachines(ctx context.Context, count int) error {
 	log.Info("Scaling down by deleting Machines", "replicas", *r.Set.Spec.Replicas,
 		"machineCount", len(r.Machines), "deleting", count)
 	var errs []error
-	for _, m := range ordered[:min(count, len(ordered))] {
+	for _, c := range candidates {
+		m := c.Machine
 		if !m.DeletionTimestamp.IsZero() {
 			log.Info("Waiting for Machine to be deleted (scale down)", "Machine", client.ObjectKeyFromObject(m))
 			continue

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/noderefutil"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,12 +20,15 @@ import (
 
 // UpdateStatus computes the status of the MachineSet.
 func (r *Run) UpdateStatus(ctx context.Context) error {
-	selector, err := metav1.LabelSelectorAsSelector(&r.Set.Spec.Selector)
+	status, err := r.facts().Status()
 	if err != nil {
-		return fmt.Errorf("reading the selector of MachineSet %s: %w", r.Set.Name, err)
+		return err
 	}
-	r.Set.Status.Selector = selector.String()
-	r.setConditions()
+	r.Set.Status.Selector = status.Selector
+	status.Counters.Into(&r.Set.Status)
+	for _, c := range status.Conditions {
+		conditions.Set(r.Set, c)
+	}
 	if r.Listed {
 		if err := r.UpdateOldStatus(ctx); err != nil {
 			return err
@@ -38,7 +42,7 @@ func (r *Run) UpdateStatus(ctx context.Context) error {
 }
 
 // UpdateOldStatus computes the deprecated fields of status, which count Nodes, and its deprecated
-// conditions. It reads the counters that setConditions set.
+// conditions. It reads the counters of the new status.
 func (r *Run) UpdateOldStatus(ctx context.Context) error {
 	set := r.Set
 	if set.Spec.Replicas == nil {

@@ -102,6 +102,8 @@ func TestApplyIfChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, now := newWorld(t), start
+			// The fake API server lets who creates an object own its empty status.
+			w.Put(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default"}})
 			applier := objects.NewApplier(w.Client, func() time.Time { return now })
 			if err := applier.Apply(t.Context(), manager, intent()); err != nil {
 				t.Fatal(err)
