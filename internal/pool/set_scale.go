@@ -74,8 +74,8 @@ func Receives(set *clusterv1.MachineSet) bool {
 
 // ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name source.
 func ReceivesFrom(set *clusterv1.MachineSet, source string) bool {
-	return slices.Contains(
-		strings.Split(set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation], ","), source)
+	sources := set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]
+	return slices.Contains(strings.Split(sources, ","), source)
 }
 
 // IsMovePending reports whether a Machine has moved to its MachineSet and waits until the
@@ -96,7 +96,7 @@ func MayBeginUpdate(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
 	if !IsMovePending(m) || !Receives(set) {
 		return true
 	}
-	return slices.Contains(strings.Split(set.Annotations[clusterv1.AcknowledgedMoveAnnotation], ","), m.Name)
+	return slices.Contains(AcknowledgedMoves(set), m.Name)
 }
 
 // Deletions returns the first count Machines of DeletionOrder. Those in deletion already are among
