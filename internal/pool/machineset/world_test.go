@@ -67,16 +67,13 @@ func newWorld(t *testing.T) *world {
 func (w *world) restart() {
 	w.t.Helper()
 	w.events = record.NewFakeRecorder(100)
-	r, err := New(Options{
+	r := New(Options{
 		Client: w.Client, APIReader: w.Inner, Now: func() time.Time { return w.now },
 		ClusterCache: clustercache.NewFakeClusterCache(w.Client, client.ObjectKey{Namespace: namespace, Name: "c"}),
 	}, Parts{
 		Controller: capicontroller.NewFakeController(), Recorder: w.events,
 		Deleter: capicontroller.NewClientWithDeleteResponseFromClient(w.Client),
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	r.random = func(length int) string {
 		w.names++
 		return fmt.Sprintf("%0*d", length, w.names)
