@@ -106,7 +106,12 @@ func (f SetFacts) Deletions(count int) ([]Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return order[:min(max(count, 0), len(order))], nil
+	return First(order, count), nil
+}
+
+// First returns the first count candidates, or all if there are fewer.
+func First(order []Candidate, count int) []Candidate {
+	return order[:min(max(count, 0), len(order))]
 }
 
 // Departure is a Machine that leaves an old MachineSet during a rollout in place.
