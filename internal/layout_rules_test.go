@@ -160,6 +160,10 @@ var rules = []rule{
 		internal/status
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
+	{pkg: "internal/pool/machineset", kind: effects, imports: `
+		internal/capi internal/contract internal/pool internal/pool/objects
+	`},
+	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
 	{pkg: "internal/pool", kind: pure, imports: ``},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `

@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// API is an API server. Clusters have a status subresource, other kinds have none.
+// API is an API server. Clusters, and the kinds that New was told of, have a status subresource.
 type API struct {
 	tb     testing.TB
 	Scheme *runtime.Scheme
@@ -44,6 +44,8 @@ type API struct {
 	// LastName is the name of the object that was written last.
 	LastName string
 
+	// statuses are objects of the kinds with a status subresource.
+	statuses []client.Object
 	// dry is where dry runs happen.
 	dry        client.WithWatch
 	dryTracker *tracker
@@ -52,10 +54,10 @@ type API struct {
 	versions   map[schema.GroupKind]string
 }
 
-// New returns an API server with the objects of a file.
-func New(tb testing.TB, path string) *API {
+// New returns an API server with the objects of a file. An empty path means no objects. The kinds of statuses have a status subresource.
+func New(tb testing.TB, path string, statuses ...client.Object) *API {
 	tb.Helper()
-	a := &API{tb: tb, Scheme: runtime.NewScheme(), versions: map[schema.GroupKind]string{}}
+	a := &API{tb: tb, Scheme: runtime.NewScheme(), versions: map[schema.GroupKind]string{}, statuses: append(statuses, &clusterv1.Cluster{})}
 	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, corev1.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(a.Scheme); err != nil {
 			tb.Fatal(err)
@@ -81,13 +83,15 @@ func New(tb testing.TB, path string) *API {
 			return a.write("patch-"+subresource, object, func() error { return c.SubResource(subresource).Patch(ctx, object, patch, opts...) })
 		},
 	})
-	a.Load(path)
+	if path != "" {
+		a.Load(path)
+	}
 	return a
 }
 
 func (a *API) build(t *tracker) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(a.Scheme).WithObjectTracker(t).WithReturnManagedFields().
-		WithStatusSubresource(&clusterv1.Cluster{}).WithIndex(&clusterv1.Cluster{}, index.ClusterClassRefPath, index.ClusterByClusterClassRef).Build()
+		WithStatusSubresource(a.statuses...).WithIndex(&clusterv1.Cluster{}, index.ClusterClassRefPath, index.ClusterByClusterClassRef).Build()
 }
 
 // Load creates the objects of a file, and a CustomResourceDefinition for each kind that is not a Cluster API type.
@@ -113,6 +117,19 @@ func (a *API) Load(path string) {
 		}
 		a.define(object.GroupVersionKind())
 	}
+}
+
+// Put creates an object as somebody else does, and the CustomResourceDefinition of its kind.
+func (a *API) Put(object client.Object) {
+	a.tb.Helper()
+	kind, err := a.Inner.GroupVersionKindFor(object)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	if err := a.Inner.Create(a.tb.Context(), object); err != nil {
+		a.tb.Fatal(err)
+	}
+	a.define(kind)
 }
 
 // define creates the CustomResourceDefinition of a kind, and that of the kind for which it is a template.
