@@ -160,6 +160,7 @@ var rules = []rule{
 		internal/status
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
+	{pkg: "internal/pool", kind: pure, imports: ``},
 	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `

@@ -1,0 +1,281 @@
+package pool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// Types, reasons and messages in this file are API of Cluster API: clients and upstream's tests
+// compare them.
+
+const (
+	messageInternalError   = "Please check controller logs for errors"
+	messageReplicasMissing = "Waiting for spec.replicas set"
+	// newMachineGrace is how long a new Machine may lack the condition UpToDate before it counts.
+	newMachineGrace = 10 * time.Second
+	// staleDeletion is how long a deletion takes before a message names it, staleDrain how long a
+	// drain does.
+	staleDeletion = 15 * time.Minute
+	staleDrain    = 5 * time.Minute
+)
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// Available is True while at least spec.replicas minus maxUnavailable Machines are available.
+// available is the counter of the new status; nil if unknown.
+func (f DeploymentFacts) Available(available *int32) metav1.Condition {
+	const kind = clusterv1.MachineDeploymentAvailableCondition
+	md := f.MachineDeployment
+	switch {
+	case !f.SetsRead:
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentAvailableInternalErrorReason, messageInternalError)
+	case md.Spec.Replicas == nil:
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentAvailableWaitingForReplicasSetReason, messageReplicasMissing)
+	case available == nil:
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentAvailableWaitingForAvailableReplicasSetReason,
+			"Waiting for status.availableReplicas set")
+	}
+	required := requiredAvailable(md)
+	if *available >= required {
+		return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentAvailableReason, "")
+	}
+	message := fmt.Sprintf("%d available replicas, at least %d required", *available, required)
+	if isRollingUpdate(md) {
+		message += fmt.Sprintf(" (spec.strategy.rollout.maxUnavailable is %s, spec.replicas is %d)",
+			md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable, *md.Spec.Replicas)
+	}
+	if f.deleting() {
+		message = "Deletion in progress"
+	}
+	return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotAvailableReason, message)
+}
+
+// requiredAvailable is how many Machines must be available: all, if maxUnavailable cannot be read.
+func requiredAvailable(md *clusterv1.MachineDeployment) int32 {
+	b, err := BudgetOf(md)
+	if err != nil {
+		return deref(md.Spec.Replicas)
+	}
+	return b.Replicas - b.Unavailable
+}
+
+// RollingOut is True while the Machine controller reports Machines that are not up to date.
+func (f DeploymentFacts) RollingOut() metav1.Condition {
+	const kind = clusterv1.MachineDeploymentRollingOutCondition
+	outdated, reasons := 0, map[string]bool{}
+	for _, m := range f.Machines {
+		c := conditions.Get(m, clusterv1.MachineUpToDateCondition)
+		if c == nil || c.Status != metav1.ConditionFalse {
+			continue
+		}
+		outdated++
+		if c.Message != "" {
+			for line := range strings.SplitSeq(c.Message, "\n") {
+				reasons[line] = true
+			}
+		}
+	}
+	if outdated == 0 {
+		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotRollingOutReason, "")
+	}
+	lines := append([]string{fmt.Sprintf("Rolling out %d not up-to-date replicas", outdated)}, versionsFirst(reasons)...)
+	return condition(kind, metav1.ConditionTrue,
+		clusterv1.MachineDeploymentRollingOutReason, strings.Join(lines, "\n"))
+}
+
+// versionsFirst sorts reasons; those about versions come first.
+func versionsFirst(reasons map[string]bool) []string {
+	var versions, others []string
+	for reason := range reasons {
+		if strings.HasPrefix(reason, "* Version") {
+			versions = append(versions, reason)
+		} else {
+			others = append(others, reason)
+		}
+	}
+	slices.Sort(versions)
+	slices.Sort(others)
+	return append(versions, others...)
+}
+
+// ScalingUp is True while fewer Machines exist than desired. Its message names templates that do
+// not exist.
+func (f DeploymentFacts) ScalingUp() metav1.Condition {
+	const kind = clusterv1.MachineDeploymentScalingUpCondition
+	switch {
+	case !f.SetsRead:
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentScalingUpInternalErrorReason, messageInternalError)
+	case f.MachineDeployment.Spec.Replicas == nil:
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentScalingUpWaitingForReplicasSetReason, messageReplicasMissing)
+	}
+	current, desired := deref(CountSets(f.MachineSets).Replicas), f.desiredReplicas()
+	missing := f.missingTemplates()
+	if current >= desired {
+		message := ""
+		if !f.deleting() && missing != "" {
+			message = "Scaling up would be blocked " + missing
+		}
+		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotScalingUpReason, message)
+	}
+	message := fmt.Sprintf("Scaling up from %d to %d replicas", current, desired)
+	if missing != "" {
+		message += " is blocked " + missing
+	}
+	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentScalingUpReason, message)
+}
+
+func (f DeploymentFacts) missingTemplates() string {
+	var kinds []string
+	spec := f.MachineDeployment.Spec.Template.Spec
+	if f.BootstrapTemplateMissing {
+		kinds = append(kinds, spec.Bootstrap.ConfigRef.Kind)
+	}
+	if f.InfrastructureTemplateMissing {
+		kinds = append(kinds, spec.InfrastructureRef.Kind)
+	}
+	switch len(kinds) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("because %s does not exist", kinds[0])
+	}
+	return fmt.Sprintf("because %s do not exist", strings.Join(kinds, " and "))
+}
+
+// ScalingDown is True while more Machines exist than desired. Its message names deletions that take
+// long.
+func (f DeploymentFacts) ScalingDown() metav1.Condition {
+	const kind = clusterv1.MachineDeploymentScalingDownCondition
+	switch {
+	case !f.SetsRead:
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentScalingDownInternalErrorReason, messageInternalError)
+	case f.MachineDeployment.Spec.Replicas == nil:
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentScalingDownWaitingForReplicasSetReason, messageReplicasMissing)
+	}
+	current, desired := deref(CountSets(f.MachineSets).Replicas), f.desiredReplicas()
+	if current <= desired {
+		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotScalingDownReason, "")
+	}
+	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentScalingDownReason,
+		fmt.Sprintf("Scaling down from %d to %d replicas", current, desired)+f.staleDeletions())
+}
+
+// MachinesReady summarizes the condition Ready of the Machines.
+func (f DeploymentFacts) MachinesReady() metav1.Condition {
+	const kind = clusterv1.MachineDeploymentMachinesReadyCondition
+	if len(f.Machines) == 0 {
+		return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentMachinesReadyNoReplicasReason, "")
+	}
+	return summarize(f.Machines, clusterv1.MachineReadyCondition, kind, [4]string{
+		clusterv1.MachineDeploymentMachinesNotReadyReason, clusterv1.MachineDeploymentMachinesReadyUnknownReason,
+		clusterv1.MachineDeploymentMachinesReadyReason, clusterv1.MachineDeploymentMachinesReadyInternalErrorReason,
+	})
+}
+
+// MachinesUpToDate summarizes the condition UpToDate of the Machines. It omits Machines that are
+// younger than 10 s and do not have it yet, so that it does not change for a moment with each new
+// Machine.
+func (f DeploymentFacts) MachinesUpToDate() metav1.Condition {
+	const kind = clusterv1.MachineDeploymentMachinesUpToDateCondition
+	reporting := slices.DeleteFunc(slices.Clone(f.Machines), func(m *clusterv1.Machine) bool {
+		return !conditions.Has(m, clusterv1.MachineUpToDateCondition) &&
+			f.Now.Sub(m.CreationTimestamp.Time) <= newMachineGrace
+	})
+	if len(reporting) == 0 {
+		return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentMachinesUpToDateNoReplicasReason, "")
+	}
+	return summarize(reporting, clusterv1.MachineUpToDateCondition, kind, [4]string{
+		clusterv1.MachineDeploymentMachinesNotUpToDateReason, clusterv1.MachineDeploymentMachinesUpToDateUnknownReason,
+		clusterv1.MachineDeploymentMachinesUpToDateReason, clusterv1.MachineDeploymentMachinesUpToDateInternalErrorReason,
+	})
+}
+
+// summarize merges a condition of Machines. reasons are those for False, Unknown, True and an
+// error.
+func summarize(machines []*clusterv1.Machine, source, target string, reasons [4]string) metav1.Condition {
+	merged, err := conditions.NewAggregateCondition(machines, source, conditions.TargetConditionType(target),
+		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(conditions.ComputeReasonFunc(
+			conditions.GetDefaultComputeMergeReasonFunc(reasons[0], reasons[1], reasons[2])))})
+	if err != nil {
+		return condition(target, metav1.ConditionUnknown, reasons[3], messageInternalError)
+	}
+	return *merged
+}
+
+// Remediating is True while a MachineHealthCheck has the owner remediate Machines.
+func (f DeploymentFacts) Remediating() metav1.Condition {
+	const kind = clusterv1.MachineDeploymentRemediatingCondition
+	var remediated []*clusterv1.Machine
+	var unhealthy []string
+	for _, m := range f.Machines {
+		if !conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition) {
+			continue
+		}
+		unhealthy = append(unhealthy, m.Name)
+		if conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
+			remediated = append(remediated, m)
+		}
+	}
+	if len(remediated) == 0 {
+		message := ""
+		if len(unhealthy) > 0 {
+			message = machinesAre(unhealthy) + "not healthy (not to be remediated by MachineDeployment/MachineSet)"
+		}
+		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotRemediatingReason, message)
+	}
+	merged, err := conditions.NewAggregateCondition(remediated, clusterv1.MachineOwnerRemediatedCondition,
+		conditions.TargetConditionType(kind))
+	if err != nil {
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentRemediatingInternalErrorReason, messageInternalError)
+	}
+	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentRemediatingReason, merged.Message)
+}
+
+// Deleting is True while the MachineDeployment is deleted.
+func (f DeploymentFacts) Deleting() metav1.Condition {
+	const kind = clusterv1.MachineDeploymentDeletingCondition
+	switch {
+	case !f.SetsRead:
+		return condition(kind, metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentDeletingInternalErrorReason, messageInternalError)
+	case !f.deleting():
+		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotDeletingReason, "")
+	}
+	message := "Deletion completed"
+	switch {
+	case len(f.Machines) == 1:
+		message = "Deleting 1 Machine" + f.staleDeletions()
+	case len(f.Machines) > 1:
+		message = fmt.Sprintf("Deleting %d Machines", len(f.Machines)) + f.staleDeletions()
+	case len(f.MachineSets) > 0:
+		message = fmt.Sprintf("Deleting %d MachineSets", len(f.MachineSets))
+	}
+	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentDeletingReason, message)
+}
+
+// staleDeletions is a line about Machines whose deletion takes long, and why; empty if there is
+// none.
+func (f DeploymentFacts) staleDeletions() string {
+	message := staleDeletionMessage(f.Machines, f.Now)
+	if message == "" {
+		return ""
+	}
+	return "\n* " + message
+}

@@ -1,0 +1,113 @@
+package pool
+
+import (
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// hookUpdateMachine is the name under which Cluster API records a pending call of the hook
+// UpdateMachine.
+const hookUpdateMachine = "UpdateMachine"
+
+// Counts are the counters of a MachineSet that rollouts depend on. A counter that nobody has
+// reported is 0.
+type Counts struct {
+	// Machines is how many Machines the MachineSet owns, those in deletion included.
+	Machines int32
+	// Available and UpToDate are how many of them have that condition and are not being updated in
+	// place.
+	Available int32
+	UpToDate  int32
+}
+
+// StatusCounts returns the counters in the status of set, which its controller wrote some time ago.
+func StatusCounts(set *clusterv1.MachineSet) Counts {
+	return Counts{
+		Machines:  deref(set.Status.Replicas),
+		Available: deref(set.Status.AvailableReplicas),
+		UpToDate:  deref(set.Status.UpToDateReplicas),
+	}
+}
+
+// MachineCounts counts the Machines that set owns, with the rules by which the MachineSet
+// controller fills its status: a Machine that is being updated in place is neither available nor up
+// to date.
+func MachineCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Counts {
+	var c Counts
+	for _, m := range machines {
+		if !Owns(set, m) {
+			continue
+		}
+		c.Machines++
+		if IsUpdating(m) {
+			continue
+		}
+		if conditions.IsTrue(m, clusterv1.MachineAvailableCondition) {
+			c.Available++
+		}
+		if conditions.IsTrue(m, clusterv1.MachineUpToDateCondition) {
+			c.UpToDate++
+		}
+	}
+	return c
+}
+
+// SafeCounts combines the counters of the status with those of the Machines that were read. Either
+// may be older than the other. The result takes the larger number of Machines, so that maxSurge
+// holds, and the smaller numbers of available and up-to-date ones, so that maxUnavailable holds.
+// They agree as soon as both are current.
+func SafeCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Counts {
+	status, counted := StatusCounts(set), MachineCounts(set, machines)
+	return Counts{
+		Machines:  max(status.Machines, counted.Machines),
+		Available: min(status.Available, counted.Available),
+		UpToDate:  min(status.UpToDate, counted.UpToDate),
+	}
+}
+
+// Owns reports whether set is the controller of m. It compares group, kind and name, as upstream
+// does: names are unique among the MachineSets of a group.
+func Owns(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
+	for _, ref := range m.OwnerReferences {
+		if ref.Controller == nil || !*ref.Controller {
+			continue
+		}
+		group, _, _ := strings.Cut(ref.APIVersion, "/")
+		return group == clusterv1.GroupVersion.Group && ref.Kind == "MachineSet" &&
+			ref.Name == set.Name
+	}
+	return false
+}
+
+// IsUpdating reports whether m is being updated in place: its owner marked it, or the call of the
+// hook UpdateMachine is pending.
+func IsUpdating(m *clusterv1.Machine) bool {
+	if _, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]; marked {
+		return true
+	}
+	pending := strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
+	return slices.Contains(pending, hookUpdateMachine)
+}
+
+// updatingNames returns the names of the machines that are being updated in place, sorted.
+func updatingNames(machines []*clusterv1.Machine) []string {
+	var names []string
+	for _, m := range machines {
+		if IsUpdating(m) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func deref(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

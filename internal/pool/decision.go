@@ -1,0 +1,177 @@
+package pool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Action is what happens to a Machine.
+type Action string
+
+// Actions.
+const (
+	// Keep: the Machine stays unchanged.
+	Keep Action = "keep"
+	// Update: the Machine is updated in place.
+	Update Action = "update"
+	// Create: a Machine that does not exist yet is created.
+	Create Action = "create"
+	// Delete: the Machine is deleted.
+	Delete Action = "delete"
+	// Wait: the Machine is not as desired, and nothing can happen to it now.
+	Wait Action = "wait"
+)
+
+// Reasons for what happens to a Machine.
+const (
+	// ReasonUpToDate: the Machine is as the MachineDeployment's template asks.
+	ReasonUpToDate Reason = "UpToDate"
+	// ReasonUpdating: the update in place of the Machine is in progress.
+	ReasonUpdating Reason = "Updating"
+	// ReasonDeleting: the Machine is being deleted.
+	ReasonDeleting Reason = "Deleting"
+	// ReasonTurn: the Machine is next.
+	ReasonTurn Reason = "Turn"
+	// ReasonBudget: maxUnavailable or maxSurge allows no more changes now.
+	ReasonBudget Reason = "Budget"
+	// ReasonOnDelete: the strategy is OnDelete; a person deletes the Machine.
+	ReasonOnDelete Reason = "OnDelete"
+	// ReasonPaused: the MachineDeployment is paused.
+	ReasonPaused Reason = "Paused"
+	// ReasonNotCovered: no update in place leads to the template, and the policy forbids
+	// replacement.
+	ReasonNotCovered Reason = "NotCovered"
+	// ReasonCoverageUnknown: it is unknown whether an update in place leads to the template.
+	ReasonCoverageUnknown Reason = "CoverageUnknown"
+	// ReasonRecreateRequested: rollout.after asks for new Machines, and the policy forbids
+	// replacement.
+	ReasonRecreateRequested Reason = "RecreateRequested"
+	// ReasonMissing: fewer Machines exist than desired.
+	ReasonMissing Reason = "Missing"
+	// ReasonSurplus: more Machines exist than desired.
+	ReasonSurplus Reason = "Surplus"
+)
+
+// Decision is what happens to one Machine, and why.
+type Decision struct {
+	// Machine is its name; empty for a Machine that is created.
+	Machine string
+	// MachineSet is its owner, or the one that creates it.
+	MachineSet string
+	Action     Action
+	Reason     Reason
+	Message    string
+}
+
+// decisions says for each Machine what the plan means for it. The MachineSet controller chooses
+// which Machines of an old MachineSet go first; until it has, the Machines count as chosen in the
+// order of their names.
+func (d *draft) decisions(coverage map[string]Coverage) []Decision {
+	var all []Decision
+	if d.newest != nil {
+		all = append(all, d.decideNewest()...)
+	}
+	for _, s := range d.rollout.Old {
+		all = append(all, d.decideOld(s, coverage[s.Name])...)
+	}
+	slices.SortStableFunc(all, func(a, b Decision) int {
+		if c := strings.Compare(a.Machine, b.Machine); c != 0 {
+			return c
+		}
+		return strings.Compare(a.MachineSet, b.MachineSet)
+	})
+	return all
+}
+
+// owned returns the Machines of a MachineSet by name.
+func (d *draft) owned(set *clusterv1.MachineSet) []*clusterv1.Machine {
+	var list []*clusterv1.Machine
+	for _, m := range d.group.Machines {
+		if Owns(set, m) {
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (d *draft) decideNewest() []Decision {
+	s, set := d.rollout.New, d.newest.Desired
+	list := d.owned(set)
+	surplus := len(list) - int(s.Target)
+	var all []Decision
+	for _, m := range list {
+		switch {
+		case !m.DeletionTimestamp.IsZero():
+			surplus--
+			all = append(all, decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"))
+		case IsUpdating(m):
+			all = append(all, decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"))
+		case surplus > 0 && len(s.ReceiveFrom) == 0 && s.Target < s.Replicas:
+			surplus--
+			all = append(all, decide(m, set, Delete, ReasonSurplus, "the MachineDeployment asks for fewer replicas"))
+		default:
+			all = append(all, decide(m, set, Keep, ReasonUpToDate, "the Machine matches the template"))
+		}
+	}
+	for range max(int(s.Target)-len(list), 0) {
+		all = append(all, Decision{
+			MachineSet: set.Name, Action: Create, Reason: ReasonMissing,
+			Message: fmt.Sprintf("MachineSet %s has %d of %d Machines", set.Name, len(list), s.Target),
+		})
+	}
+	return all
+}
+
+func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
+	set := d.old[s.Name].Desired
+	list := d.owned(set)
+	going := len(list) - int(s.Target)
+	var all []Decision
+	for _, m := range list {
+		switch {
+		case !m.DeletionTimestamp.IsZero():
+			going--
+			all = append(all, decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"))
+		case IsUpdating(m):
+			all = append(all, decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"))
+		case going > 0 && s.MoveTo != "":
+			going--
+			all = append(all, decide(m, set, Update, ReasonTurn,
+				fmt.Sprintf("the Machine moves to MachineSet %s and is updated in place", s.MoveTo)))
+		case going > 0:
+			going--
+			all = append(all, decide(m, set, Delete, ReasonTurn, "the Machine is replaced"))
+		default:
+			reason, message := d.whyWait(s, c)
+			all = append(all, decide(m, set, Wait, reason, message))
+		}
+	}
+	return all
+}
+
+// whyWait says why nothing happens to a Machine of an old MachineSet.
+func (d *draft) whyWait(s Sizes, c Coverage) (reason Reason, message string) {
+	switch {
+	case d.paused():
+		return ReasonPaused, "the MachineDeployment is paused. Fix: set spec.paused to false"
+	case d.group.Keep && !s.Eligible:
+		return ReasonRecreateRequested, "spec.rollout.after asks for new Machines, and the policy keeps Machines. " +
+			"Fix: remove spec.rollout.after, or set fallback: RollingUpdate in the UpdatePolicy"
+	case d.group.Keep && c.Answer == AnswerUnknown:
+		return ReasonCoverageUnknown, "it is unknown whether the Machine can be updated in place: " + c.Reason
+	case d.group.Keep && c.Answer == AnswerNo:
+		return ReasonNotCovered, "the Machine cannot be updated in place, and the policy keeps Machines: " + c.Reason
+	case d.rollout.OnDelete && !d.group.Keep:
+		return ReasonOnDelete, "the strategy is OnDelete. Fix: delete the Machine when it may be replaced"
+	}
+	return ReasonBudget, fmt.Sprintf("at least %d Machines must be available, and at most %d may exist",
+		d.rollout.MinAvailable(), d.rollout.Replicas+d.rollout.Surge)
+}
+
+func decide(m *clusterv1.Machine, set *clusterv1.MachineSet, a Action, r Reason, message string) Decision {
+	return Decision{Machine: m.Name, MachineSet: set.Name, Action: a, Reason: r, Message: message}
+}

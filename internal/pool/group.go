@@ -1,0 +1,417 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Group is what the rules read of a MachineDeployment and its MachineSets.
+type Group struct {
+	MachineDeployment *clusterv1.MachineDeployment
+	// MachineSets are those that the MachineDeployment controls, in any order.
+	MachineSets []*clusterv1.MachineSet
+	// Machines are those that the selector of the MachineDeployment matches, in any order.
+	Machines []*clusterv1.Machine
+	Now      time.Time
+	// Suffix ends the name of a MachineSet that the plan creates: SuffixLength random characters.
+	Suffix string
+	// TemplatesExist says that the bootstrap and infrastructure templates of the MachineDeployment
+	// were found.
+	TemplatesExist bool
+	// InPlaceUpdates is Cluster API's feature gate of that name.
+	InPlaceUpdates bool
+	// Count returns the counters of a MachineSet; nil means SafeCounts.
+	Count func(*clusterv1.MachineSet, []*clusterv1.Machine) Counts
+	// Keep says that no rollout may create or delete a Machine (UpdatePolicy with fallback None).
+	Keep bool
+}
+
+// Question asks whether the Machines of Old can be updated in place to what New desires. Both are
+// desired states.
+type Question struct{ Old, New *clusterv1.MachineSet }
+
+// Answer is what is known about a Question.
+type Answer int
+
+// Answers. The zero value is the safe one.
+const (
+	// AnswerUnknown: nobody answered. No Machine is created, moved or deleted on this account.
+	AnswerUnknown Answer = iota
+	// AnswerYes: updaters cover all differences.
+	AnswerYes
+	// AnswerNo: updaters do not cover all differences.
+	AnswerNo
+)
+
+// Coverage is the answer to a Question.
+type Coverage struct {
+	Answer Answer
+	// Reason explains AnswerNo and AnswerUnknown to a person.
+	Reason string
+}
+
+// SetPlan is what a MachineSet is to become.
+type SetPlan struct {
+	// Current is the MachineSet as stored; nil if it must be created.
+	Current *clusterv1.MachineSet
+	// Desired is the whole intent for a server-side apply, spec.replicas included. It carries
+	// status and creationTimestamp of Current for later computations; an apply must leave those
+	// out.
+	Desired *clusterv1.MachineSet
+	// Counts are the counters that the plan used.
+	Counts Counts
+	// Notes are the reasons of the changes.
+	Notes []Note
+}
+
+// Plan is what a controller writes for a MachineDeployment.
+type Plan struct {
+	// New is the MachineSet of the current template. It is nil only while the MachineDeployment is
+	// paused and has no such MachineSet.
+	New *SetPlan
+	// Old are the other MachineSets, in the order in which they are written.
+	Old []SetPlan
+	// Missing says why New is created; empty if it exists.
+	Missing string
+	// Revision is the value of the annotation machinedeployment.clusters.x-k8s.io/revision of the
+	// MachineDeployment. It is empty if New is nil, as in stock.
+	Revision string
+	// Acknowledged are the Machines whose move is counted for the first time, Updating are those
+	// being updated in place, both sorted. Stock logs them.
+	Acknowledged, Updating []string
+	// Decisions has one entry per Machine, sorted by name.
+	Decisions []Decision
+}
+
+// Sets returns the MachineSets in the order in which they must be written: New first, so that its
+// mark to receive Machines exists before an old MachineSet is told to move them.
+func (p Plan) Sets() []SetPlan {
+	if p.New == nil {
+		return p.Old
+	}
+	return append([]SetPlan{*p.New}, p.Old...)
+}
+
+// Needs returns the questions whose answers Decide needs, in stock's order. It returns the same
+// errors as Decide.
+func Needs(g Group) ([]Question, error) {
+	d, err := begin(g)
+	if err != nil {
+		return nil, err
+	}
+	var questions []Question
+	for _, name := range d.questions() {
+		before := d.rollout
+		if !g.Keep {
+			before = before.AcknowledgeMoves()
+		}
+		newest := d.newest
+		newest.Desired = newest.Desired.DeepCopy()
+		*newest.Desired.Spec.Replicas = before.New.Replicas
+		mark(newest.Desired, clusterv1.AcknowledgedMoveAnnotation, before.New.Acknowledged)
+		questions = append(questions, Question{Old: d.old[name].Desired.DeepCopy(), New: newest.Desired})
+	}
+	return questions, nil
+}
+
+// Decide returns the plan. coverage has the answers to the questions of Needs by the name of
+// Question.Old. It returns an error if an answer is missing or unknown, unless g.Keep: nothing may
+// be written then, as in stock when a hook fails.
+func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
+	d, err := begin(g)
+	if err != nil {
+		return Plan{}, err
+	}
+	if g.Keep {
+		return d.keep(coverage), nil
+	}
+	if d.paused() {
+		d.scaleProportionally()
+		return d.plan(coverage), nil
+	}
+	covered := map[string]bool{}
+	for _, name := range d.questions() {
+		c := coverage[name]
+		if c.Answer == AnswerUnknown {
+			return Plan{}, fmt.Errorf("planning the rollout of MachineDeployment %s: it is unknown whether Machines of "+
+				"MachineSet %s can be updated in place: %s", d.name(), name, c.Reason)
+		}
+		covered[name] = c.Answer == AnswerYes
+	}
+	if d.rollout.OnDelete {
+		d.rollout = d.rollout.ScaleNew().ScaleOldOnDelete()
+	} else {
+		d.rollout = d.rollout.RollingUpdate(covered)
+	}
+	return d.plan(coverage), nil
+}
+
+// draft is a plan in progress.
+type draft struct {
+	group    Group
+	newest   *SetPlan
+	old      map[string]*SetPlan
+	missing  string
+	revision string
+	rollout  Rollout
+}
+
+// begin computes the desired MachineSets before any rule about replicas.
+func begin(g Group) (*draft, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	budget, err := BudgetOf(g.MachineDeployment)
+	if err != nil {
+		return nil, err
+	}
+	a := Assign(g.MachineDeployment, g.MachineSets, g.Now)
+	d := &draft{group: g, old: map[string]*SetPlan{}, missing: a.Missing, rollout: Rollout{
+		Budget: budget, InPlaceUpdates: g.InPlaceUpdates, Updating: updatingNames(g.Machines),
+		OnDelete: g.MachineDeployment.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType,
+	}}
+	for _, set := range a.Old {
+		desired, err := DesiredOldSet(g.MachineDeployment, set)
+		if err != nil {
+			return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
+		}
+		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: g.count(set)}
+		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
+	}
+	if a.New == nil && d.paused() {
+		return d, nil
+	}
+	if a.New == nil && !g.TemplatesExist {
+		return nil, fmt.Errorf("creating a MachineSet for MachineDeployment %s: its bootstrap or infrastructure template "+
+			"does not exist. Fix: create it, or change spec.template", d.name())
+	}
+	if err := d.desireNewest(a); err != nil {
+		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
+	}
+	return d, nil
+}
+
+// check returns an error if the rules do not apply to the group.
+func (g Group) check() error {
+	if g.MachineDeployment == nil {
+		return errors.New("planning a rollout: there is no MachineDeployment")
+	}
+	for _, set := range g.MachineSets {
+		if set.Spec.Replicas == nil {
+			return noReplicas(set)
+		}
+	}
+	switch kind := g.MachineDeployment.Spec.Rollout.Strategy.Type; kind {
+	case clusterv1.RollingUpdateMachineDeploymentStrategyType, clusterv1.OnDeleteMachineDeploymentStrategyType:
+		return nil
+	default:
+		if g.paused() {
+			return nil
+		}
+		return fmt.Errorf("planning the rollout of MachineDeployment %s: unexpected deployment strategy type: %s. "+
+			"Fix: set spec.rollout.strategy.type to RollingUpdate or OnDelete",
+			objectName(g.MachineDeployment.Namespace, g.MachineDeployment.Name), kind)
+	}
+}
+
+func (g Group) paused() bool {
+	paused := g.MachineDeployment.Spec.Paused
+	return paused != nil && *paused
+}
+
+func (d *draft) paused() bool { return d.group.paused() }
+
+func (d *draft) name() string {
+	return objectName(d.group.MachineDeployment.Namespace, d.group.MachineDeployment.Name)
+}
+
+func (g Group) count(set *clusterv1.MachineSet) Counts {
+	if g.Count != nil {
+		return g.Count(set, g.Machines)
+	}
+	return SafeCounts(set, g.Machines)
+}
+
+// desireNewest computes the new MachineSet, which a.New is if it exists.
+func (d *draft) desireNewest(a Assignment) error {
+	md := d.group.MachineDeployment
+	p := &SetPlan{Current: a.New}
+	var err error
+	if a.New == nil {
+		p.Desired, err = NewSet(md, d.group.Suffix, metav1.NewTime(d.group.Now))
+	} else {
+		p.Desired, err = DesiredSet(md, a.New)
+		p.Counts = d.group.count(a.New)
+	}
+	if err != nil {
+		return err
+	}
+	if d.revision, err = MarkNewest(p.Desired, a.New, a.Old); err != nil {
+		return err
+	}
+	d.newest = p
+	d.rollout.New = d.sizes(p, false)
+	if a.New != nil {
+		if a.New.Annotations[clusterv1.RevisionAnnotation] != d.revision {
+			d.rollout.New = d.rollout.New.note(Note{Reason: ReasonCurrent})
+		}
+		d.rollout.Counted = splitNames(a.New.Annotations[clusterv1.AcknowledgedMoveAnnotation])
+		d.rollout.Pending = PendingMoves(a.New, d.group.Machines)
+	}
+	return nil
+}
+
+// MarkNewest adds to the desired new MachineSet its revision, and lets it create Machines. It
+// returns the revision. current and old are stored MachineSets.
+func MarkNewest(
+	desired, current *clusterv1.MachineSet, old []*clusterv1.MachineSet,
+) (revision string, err error) {
+	revision, annotations, err := Revisions(current, old)
+	if err != nil {
+		return "", err
+	}
+	annotate(desired, annotations)
+	annotate(desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: "false"})
+	return revision, nil
+}
+
+// DesiredOldSet is DesiredSet for a MachineSet that is not the new one. It keeps its revision, and
+// does not create Machines if the strategy is OnDelete.
+func DesiredOldSet(md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) (*clusterv1.MachineSet, error) {
+	desired, err := DesiredSet(md, current)
+	if err != nil {
+		return nil, err
+	}
+	MarkOld(desired, md, current)
+	return desired, nil
+}
+
+// MarkOld adds to a desired old MachineSet the revision of current, and whether it creates
+// Machines.
+func MarkOld(desired *clusterv1.MachineSet, md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) {
+	annotate(desired, keptRevisions(current))
+	disable := "false"
+	if md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType {
+		disable = "true"
+	}
+	annotate(desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
+}
+
+// PendingMoves returns the Machines of set that moved there and wait until the MachineDeployment
+// counts them, sorted.
+func PendingMoves(set *clusterv1.MachineSet, machines []*clusterv1.Machine) []string {
+	var names []string
+	for _, m := range machines {
+		if _, pending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]; pending && Owns(set, m) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (d *draft) sizes(p *SetPlan, eligible bool) Sizes {
+	n := *p.Desired.Spec.Replicas
+	return Sizes{
+		Name: p.Desired.Name, Created: p.Desired.CreationTimestamp.Time, Replicas: n, Target: n,
+		Counts: p.Counts, Eligible: eligible,
+	}
+}
+
+// questions returns the names of the old MachineSets that must be asked about.
+func (d *draft) questions() []string {
+	switch {
+	case d.newest == nil:
+		return nil
+	case d.group.Keep:
+		return d.keepQuestions()
+	case d.paused() || d.rollout.OnDelete:
+		return nil
+	}
+	return d.rollout.Questions()
+}
+
+func (d *draft) scaleProportionally() {
+	var newest *clusterv1.MachineSet
+	if d.newest != nil {
+		newest = d.newest.Desired
+	}
+	var old []*clusterv1.MachineSet
+	for _, s := range d.rollout.Old {
+		old = append(old, d.old[s.Name].Desired)
+	}
+	why := Note{Reason: ReasonProportional}
+	targets := Proportional(d.group.MachineDeployment, d.rollout.Budget, newest, old)
+	d.rollout.Old = slices.Clone(d.rollout.Old)
+	for i, s := range d.rollout.Old {
+		if n, ok := targets[s.Name]; ok {
+			d.rollout.Old[i] = s.scaleTo(n, why)
+		}
+	}
+	if n, ok := targets[d.rollout.New.Name]; ok {
+		d.rollout.New = d.rollout.New.scaleTo(n, why)
+	}
+}
+
+// plan turns the numbers of the rollout into desired MachineSets.
+func (d *draft) plan(coverage map[string]Coverage) Plan {
+	p := Plan{
+		Missing: d.missing, Revision: d.revision,
+		Acknowledged: d.rollout.NewlyAcknowledged, Updating: d.rollout.Updating,
+	}
+	if d.newest != nil {
+		d.newest.apply(d.rollout.New)
+		p.New = d.newest
+	}
+	for _, s := range d.rollout.Old {
+		set := d.old[s.Name]
+		set.apply(s)
+		p.Old = append(p.Old, *set)
+	}
+	p.Decisions = d.decisions(coverage)
+	return p
+}
+
+func (p *SetPlan) apply(s Sizes) {
+	*p.Desired.Spec.Replicas = s.Target
+	if s.MoveTo != "" {
+		mark(p.Desired, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation, []string{s.MoveTo})
+	}
+	mark(p.Desired, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, s.ReceiveFrom)
+	mark(p.Desired, clusterv1.AcknowledgedMoveAnnotation, s.Acknowledged)
+	p.Notes = s.Notes
+}
+
+// mark sets an annotation to names, separated by commas. No names, no annotation.
+func mark(set *clusterv1.MachineSet, key string, names []string) {
+	if len(names) > 0 {
+		annotate(set, map[string]string{key: strings.Join(names, ",")})
+	}
+}
+
+func annotate(set *clusterv1.MachineSet, annotations map[string]string) {
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	maps.Copy(set.Annotations, annotations)
+}
+
+// splitNames is the reverse of mark.
+func splitNames(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+func sortedByAge(sets []*clusterv1.MachineSet) []*clusterv1.MachineSet {
+	return slices.SortedFunc(slices.Values(sets), byAge)
+}
