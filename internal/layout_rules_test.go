@@ -161,6 +161,10 @@ var rules = []rule{
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/pool", kind: pure, imports: ``},
+	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
+		internal/pool/objects internal/text
+	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
