@@ -7,7 +7,7 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
-MODULES := . lab lab/parts tools/house tools/release test/differential test/prometheus lab/kube/minors
+MODULES := . lab lab/parts tools/house tools/release test/differential test/prometheus test/upstream lab/kube/minors
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
@@ -132,7 +132,7 @@ define jobs
 @rm -rf bin/log; $(MAKE) --no-print-directory --jobs IN_ORDER=yes $(1) || .ci/failures
 endef
 LINT_JOBS := lint-root lint-lab lint-rest
-UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential
+UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential upstream
 E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-seeds e2e-annotated e2e-devplane \
 	e2e-hosts trust kubelets
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
@@ -145,7 +145,7 @@ unit-root: $(call after,kubelets $(LINT_JOBS))
 # What needs processors, one job after another. What other jobs wait for comes first.
 trust: $(call after,e2e-chain e2e-inplace unit-root $(LINT_JOBS))
 unit-lab: $(call after,e2e-chain e2e-inplace unit-root trust $(LINT_JOBS))
-unit-parts unit-house unit-release unit-rules differential: $(call after,unit-lab)
+unit-parts unit-house unit-release unit-rules differential upstream: $(call after,unit-lab)
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
 e2e-engine e2e-seeds: $(call after,e2e-chain e2e-inplace)
@@ -178,6 +178,16 @@ unit-release:
 	@$(LOW) env -C tools/release $(UNIT) ./...
 differential: ## Show where upstream differs, by class.
 	@$(LOW) env -C test/differential $(UNIT) -v ./...
+# The tests of Cluster API's own controllers, from the module cache.
+upstream: ## Run upstream's tests on our code in the place of upstream's: test/upstream/README.md.
+	@$(LOW) env -C test/upstream $(UNIT) ./...
+
+# The version of Cluster API that `make upstream-diff` compares with.
+V ?=
+.PHONY: upstream-diff
+upstream-diff: ## Print what Cluster API V=vX.Y.Z changed in the files that we replace, and run its tests on our code.
+	@[[ -n "$(V)" ]] || { echo 'Which version? Fix: make upstream-diff V=vX.Y.Z' >&2; exit 1; }
+	go -C test/upstream test -count=1 -vet=off -timeout 1h -v -run '^TestNextVersion$$' . -args -against=$(V)
 
 # The dev plane is built first, for all to see: a cold build takes minutes, and no test's time limit should count them.
 .PHONY: test-e2e
@@ -265,6 +275,7 @@ conformance-mutants: ## Remove each requirement of docs/conformance.md from the 
 test-long: fuzz mutants conformance-mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
 	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
+	cd test/upstream && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run '^TestMutants$$' .
 	cd tools/release && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run TestReproducible .
 	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
 
@@ -309,7 +320,8 @@ lint-lab:
 # Without lab/kube/minors: one small program on top of all of a kubelet, which the linter would load
 # whole, for minutes.
 lint-rest:
-	@$(LOW) bash -ec 'for module in lab/parts tools/house tools/release test/differential test/prometheus; do \
+	@$(LOW) bash -ec 'for module in lab/parts tools/house tools/release test/differential test/prometheus \
+		test/upstream; do \
 		echo "$$module"; (cd "$$module"; $(LINT)); done'
 
 # What .ci/run runs when everything is built.

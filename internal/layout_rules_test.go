@@ -165,6 +165,9 @@ var rules = []rule{
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
 		internal/pool/objects internal/text
 	`},
+	{pkg: "internal/pool/machineset", kind: effects, imports: `
+		internal/capi internal/contract internal/pool internal/pool/objects
+	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `

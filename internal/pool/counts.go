@@ -89,12 +89,17 @@ func IsUpdating(m *clusterv1.Machine) bool {
 	if _, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]; marked {
 		return true
 	}
+	return isHookPending(m)
+}
+
+// isHookPending reports whether the call of the hook UpdateMachine is pending.
+func isHookPending(m *clusterv1.Machine) bool {
 	pending := strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
 	return slices.Contains(pending, hookUpdateMachine)
 }
 
-// updatingNames returns the names of the machines that are being updated in place, sorted.
-func updatingNames(machines []*clusterv1.Machine) []string {
+// UpdatingMachines returns the names of the machines that are being updated in place, sorted.
+func UpdatingMachines(machines []*clusterv1.Machine) []string {
 	var names []string
 	for _, m := range machines {
 		if IsUpdating(m) {

@@ -3,9 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,7 +145,7 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 		covered[name] = c.Answer == AnswerYes
 	}
 	if d.rollout.OnDelete {
-		d.rollout = d.rollout.ScaleNew().ScaleOldOnDelete()
+		d.rollout = d.rollout.DeleteOnly()
 	} else {
 		d.rollout = d.rollout.RollingUpdate(covered)
 	}
@@ -175,7 +173,7 @@ func begin(g Group) (*draft, error) {
 	}
 	a := Assign(g.MachineDeployment, g.MachineSets, g.Now)
 	d := &draft{group: g, old: map[string]*SetPlan{}, missing: a.Missing, rollout: Rollout{
-		Budget: budget, InPlaceUpdates: g.InPlaceUpdates, Updating: updatingNames(g.Machines),
+		Budget: budget, InPlaceUpdates: g.InPlaceUpdates, Updating: UpdatingMachines(g.Machines),
 		OnDelete: g.MachineDeployment.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType,
 	}}
 	for _, set := range a.Old {
@@ -186,12 +184,12 @@ func begin(g Group) (*draft, error) {
 		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: g.count(set)}
 		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
 	}
-	if a.New == nil && d.paused() {
-		return d, nil
+	create, err := MustCreate(a, d.paused(), g.TemplatesExist)
+	if err != nil {
+		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
-	if a.New == nil && !g.TemplatesExist {
-		return nil, fmt.Errorf("creating a MachineSet for MachineDeployment %s: its bootstrap or infrastructure template "+
-			"does not exist. Fix: create it, or change spec.template", d.name())
+	if !create && a.New == nil {
+		return d, nil
 	}
 	if err := d.desireNewest(a); err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
@@ -254,68 +252,16 @@ func (d *draft) desireNewest(a Assignment) error {
 	if err != nil {
 		return err
 	}
-	if d.revision, err = MarkNewest(p.Desired, a.New, a.Old); err != nil {
+	revision, notes, err := MarkNewest(p.Desired, a.New, a.Old)
+	if err != nil {
 		return err
 	}
-	d.newest = p
+	d.newest, d.revision = p, revision
 	d.rollout.New = d.sizes(p, false)
-	if a.New != nil {
-		if a.New.Annotations[clusterv1.RevisionAnnotation] != d.revision {
-			d.rollout.New = d.rollout.New.note(Note{Reason: ReasonCurrent})
-		}
-		d.rollout.Counted = splitNames(a.New.Annotations[clusterv1.AcknowledgedMoveAnnotation])
-		d.rollout.Pending = PendingMoves(a.New, d.group.Machines)
-	}
+	d.rollout.New.Notes = notes
+	d.rollout.Counted = AcknowledgedMoves(a.New)
+	d.rollout.Pending = PendingMoves(p.Desired, d.group.Machines)
 	return nil
-}
-
-// MarkNewest adds to the desired new MachineSet its revision, and lets it create Machines. It
-// returns the revision. current and old are stored MachineSets.
-func MarkNewest(
-	desired, current *clusterv1.MachineSet, old []*clusterv1.MachineSet,
-) (revision string, err error) {
-	revision, annotations, err := Revisions(current, old)
-	if err != nil {
-		return "", err
-	}
-	annotate(desired, annotations)
-	annotate(desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: "false"})
-	return revision, nil
-}
-
-// DesiredOldSet is DesiredSet for a MachineSet that is not the new one. It keeps its revision, and
-// does not create Machines if the strategy is OnDelete.
-func DesiredOldSet(md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) (*clusterv1.MachineSet, error) {
-	desired, err := DesiredSet(md, current)
-	if err != nil {
-		return nil, err
-	}
-	MarkOld(desired, md, current)
-	return desired, nil
-}
-
-// MarkOld adds to a desired old MachineSet the revision of current, and whether it creates
-// Machines.
-func MarkOld(desired *clusterv1.MachineSet, md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) {
-	annotate(desired, keptRevisions(current))
-	disable := "false"
-	if md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType {
-		disable = "true"
-	}
-	annotate(desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
-}
-
-// PendingMoves returns the Machines of set that moved there and wait until the MachineDeployment
-// counts them, sorted.
-func PendingMoves(set *clusterv1.MachineSet, machines []*clusterv1.Machine) []string {
-	var names []string
-	for _, m := range machines {
-		if _, pending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]; pending && Owns(set, m) {
-			names = append(names, m.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 func (d *draft) sizes(p *SetPlan, eligible bool) Sizes {
@@ -388,28 +334,6 @@ func (p *SetPlan) apply(s Sizes) {
 	mark(p.Desired, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, s.ReceiveFrom)
 	mark(p.Desired, clusterv1.AcknowledgedMoveAnnotation, s.Acknowledged)
 	p.Notes = s.Notes
-}
-
-// mark sets an annotation to names, separated by commas. No names, no annotation.
-func mark(set *clusterv1.MachineSet, key string, names []string) {
-	if len(names) > 0 {
-		annotate(set, map[string]string{key: strings.Join(names, ",")})
-	}
-}
-
-func annotate(set *clusterv1.MachineSet, annotations map[string]string) {
-	if set.Annotations == nil {
-		set.Annotations = map[string]string{}
-	}
-	maps.Copy(set.Annotations, annotations)
-}
-
-// splitNames is the reverse of mark.
-func splitNames(list string) []string {
-	if list == "" {
-		return nil
-	}
-	return strings.Split(list, ",")
 }
 
 func sortedByAge(sets []*clusterv1.MachineSet) []*clusterv1.MachineSet {

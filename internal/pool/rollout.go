@@ -69,10 +69,13 @@ func (r Rollout) RollingUpdate(covered map[string]bool) Rollout {
 	return r.beforeInPlace().PreferInPlace(covered).BreakDeadlock()
 }
 
+// DeleteOnly applies the rules of the strategy OnDelete.
+func (r Rollout) DeleteOnly() Rollout { return r.ScaleNew().ScaleOldOnDelete() }
+
 // Questions returns the old MachineSets for which RollingUpdate needs an answer, in the order in
 // which stock asks.
 func (r Rollout) Questions() []string {
-	return r.beforeInPlace().candidates()
+	return r.beforeInPlace().Candidates()
 }
 
 func (r Rollout) beforeInPlace() Rollout {

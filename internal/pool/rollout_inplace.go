@@ -2,10 +2,10 @@ package pool
 
 import "slices"
 
-// candidates returns the old MachineSets whose Machines could be updated in place: they have
+// Candidates returns the old MachineSets whose Machines could be updated in place: they have
 // Machines, and their template differs from New's in a way that an update could bridge. There is
 // none once New has all replicas.
-func (r Rollout) candidates() []string {
+func (r Rollout) Candidates() []string {
 	if !r.InPlaceUpdates || r.OnDelete || r.New.Replicas >= r.Replicas {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (r Rollout) candidates() []string {
 func (r Rollout) PreferInPlace(covered map[string]bool) Rollout {
 	var from []string
 	old := slices.Clone(r.Old)
-	for _, name := range r.candidates() {
+	for _, name := range r.Candidates() {
 		if !covered[name] {
 			continue
 		}

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/blang/semver/v4"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/version"
 )
 
 // DeploymentFacts are what the status of a MachineDeployment is computed from.
@@ -122,8 +124,8 @@ func sumVersions(list []clusterv1.StatusVersion) []clusterv1.StatusVersion {
 	return sums
 }
 
-// compareVersions sorts semantic versions, by text where they are equal but for build metadata,
-// before anything else.
+// compareVersions sorts semantic versions before anything else. Versions that have no order, because
+// their builds are words, are equal.
 func compareVersions(a, b string) int {
 	x, errX := semver.ParseTolerant(a)
 	y, errY := semver.ParseTolerant(b)
@@ -133,8 +135,12 @@ func compareVersions(a, b string) int {
 	case errX != nil && errY == nil:
 		return 1
 	case errX == nil && errY == nil:
-		if c := x.Compare(y); c != 0 {
+		switch c := version.Compare(x, y, version.WithBuildTags()); c {
+		case -1, 1:
 			return c
+		case 0:
+		default:
+			return 0
 		}
 	}
 	return strings.Compare(a, b)
@@ -202,4 +208,43 @@ func (c LegacyCounters) Into(status *clusterv1.MachineDeploymentStatus) {
 	legacy := status.Deprecated.V1Beta1
 	legacy.UpdatedReplicas, legacy.ReadyReplicas = c.Updated, c.Ready
 	legacy.AvailableReplicas, legacy.UnavailableReplicas = c.Available, c.Unavailable
+}
+
+// LegacyConditions are the conditions of API v1beta1, without transition times. newest is the
+// MachineSet of the current template; nil if there is none. md has the counters of the new status.
+func LegacyConditions(md *clusterv1.MachineDeployment, newest *clusterv1.MachineSet) []clusterv1.Condition {
+	available := clusterv1.Condition{
+		Type: clusterv1.MachineDeploymentAvailableV1Beta1Condition, Status: corev1.ConditionTrue,
+	}
+	var legacy int32
+	if d := md.Status.Deprecated; d != nil && d.V1Beta1 != nil {
+		legacy = d.V1Beta1.AvailableReplicas
+	}
+	if required := requiredAvailable(md); legacy < required {
+		available.Status = corev1.ConditionFalse
+		available.Severity = clusterv1.ConditionSeverityWarning
+		available.Reason = clusterv1.WaitingForAvailableMachinesV1Beta1Reason
+		available.Message = fmt.Sprintf("Minimum availability requires %d replicas, current %d available",
+			required, deref(md.Status.AvailableReplicas))
+	}
+	return []clusterv1.Condition{available, legacyReady(newest)}
+}
+
+// legacyReady repeats the condition Ready of the new MachineSet.
+func legacyReady(newest *clusterv1.MachineSet) clusterv1.Condition {
+	ready := clusterv1.Condition{
+		Type: clusterv1.MachineSetReadyV1Beta1Condition, Status: corev1.ConditionFalse,
+		Severity: clusterv1.ConditionSeverityInfo, Reason: clusterv1.WaitingForMachineSetFallbackV1Beta1Reason,
+	}
+	if newest == nil {
+		ready.Message = "MachineSet not found"
+		return ready
+	}
+	for _, c := range newest.GetV1Beta1Conditions() {
+		if c.Type == clusterv1.ReadyV1Beta1Condition {
+			c.Type = clusterv1.MachineSetReadyV1Beta1Condition
+			return c
+		}
+	}
+	return ready
 }

@@ -51,12 +51,16 @@ func (a *Applier) Apply(ctx context.Context, manager string, desired client.Obje
 	if err != nil {
 		return err
 	}
-	return a.apply(ctx, manager, desired, intent)
+	wanted, err := intentDigest(intent)
+	if err != nil {
+		return err
+	}
+	return a.apply(ctx, manager, desired, intent, wanted)
 }
 
 // ApplyIfChanged is [Applier.Apply] for an object that exists. original is the object as the caller's
-// cache has it. Where the intent would change nothing, it sends no request, and desired becomes a copy
-// of original.
+// cache has it. Where the intent would change nothing, because it was applied before and the object's
+// part in the answer is the same, it sends no request, and desired becomes a copy of original.
 func (a *Applier) ApplyIfChanged(
 	ctx context.Context, manager string, desired, original client.Object,
 ) error {
@@ -65,7 +69,7 @@ func (a *Applier) ApplyIfChanged(
 	if err != nil {
 		return err
 	}
-	wanted, err := digestOf(intent.Object)
+	wanted, err := intentDigest(intent)
 	if err != nil {
 		return err
 	}
@@ -73,37 +77,37 @@ func (a *Applier) ApplyIfChanged(
 	if err != nil {
 		return err
 	}
-	id := applied{manager, intent.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(intent)}
-	now := a.now()
-	known, remembered := a.memory.Get(id, now)
-	if ok && remembered && known == (settled{intent: wanted, object: before}) {
+	id, now := identify(manager, intent), a.now()
+	if known, remembered := a.memory.Get(id, now); ok && remembered && known == (settled{wanted, before}) {
 		a.memory.Put(id, known, now, lifetime)
 		return replace(scheme, original, desired)
 	}
-	// The answer overwrites the intent that is sent.
-	if err := a.apply(ctx, manager, desired, intent.DeepCopy()); err != nil {
+	return a.apply(ctx, manager, desired, intent, wanted)
+}
+
+func identify(manager string, intent *unstructured.Unstructured) applied {
+	return applied{manager, intent.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(intent)}
+}
+
+// apply sends an intent, makes desired what the API server returned, and remembers both.
+func (a *Applier) apply(
+	ctx context.Context, manager string, desired client.Object, intent *unstructured.Unstructured, wanted digest,
+) error {
+	scheme, id, answer := a.client.Scheme(), identify(manager, intent), intent.DeepCopy()
+	a.memory.Forget(id)
+	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer),
+		client.ForceOwnership, client.FieldOwner(manager))
+	if err != nil {
+		return fmt.Errorf("failed to apply %s: %w", intent.GetKind(), err)
+	}
+	if err := replace(scheme, answer, desired); err != nil {
 		return err
 	}
 	after, ok, err := fingerprint(scheme, desired, manager, intent)
-	if err != nil || !ok {
-		a.memory.Forget(id)
-		return err
+	if err == nil && ok {
+		a.memory.Put(id, settled{wanted, after}, a.now(), lifetime)
 	}
-	a.memory.Put(id, settled{intent: wanted, object: after}, now, lifetime)
-	return nil
-}
-
-// apply sends an intent, and makes desired what the API server returned.
-func (a *Applier) apply(
-	ctx context.Context, manager string, desired client.Object, intent *unstructured.Unstructured,
-) error {
-	kind := intent.GetKind()
-	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent),
-		client.ForceOwnership, client.FieldOwner(manager))
-	if err != nil {
-		return fmt.Errorf("failed to apply %s: %w", kind, err)
-	}
-	return replace(a.client.Scheme(), intent, desired)
+	return err
 }
 
 // replace makes target a copy of object, which may have another Go type for the same kind.

@@ -54,10 +54,18 @@ func intentOf(scheme *runtime.Scheme, desired client.Object) (*unstructured.Unst
 	return (&unstructured.Unstructured{Object: intent}).DeepCopy(), nil
 }
 
+// intentDigest identifies an intent. The UID is not part of it: it is a precondition, and changes no
+// field.
+func intentDigest(intent *unstructured.Unstructured) (digest, error) {
+	anonymous := intent.DeepCopy()
+	anonymous.SetUID("")
+	return digestOf(anonymous.Object)
+}
+
 // fingerprint covers what the answer to an intent depends on: the identity of the object, the fields
-// that the field manager owns, the labels and annotations among them, and the spec if the intent has
-// one or the manager owns part of it. Status, resourceVersion, and the metadata of others are not part
-// of it. ok is false for an object of which the manager owns nothing, as far as is known.
+// that the field manager owns, the labels and annotations among them, and spec and owners if they are in
+// the intent or the manager owns part of them. Status, resourceVersion, and the metadata of others are
+// not part of it. ok is false for an object of which the manager owns nothing, as far as is known.
 func fingerprint(
 	scheme *runtime.Scheme, object client.Object, manager string, intent *unstructured.Unstructured,
 ) (sum digest, ok bool, err error) {
@@ -69,11 +77,9 @@ func fingerprint(
 	if err != nil {
 		return digest{}, false, err
 	}
-	parts := map[string]any{
-		"apiVersion": content.GetAPIVersion(), "uid": content.GetUID(),
-		"owners": content.GetOwnerReferences(),
-	}
+	parts := map[string]any{"apiVersion": content.GetAPIVersion(), "uid": content.GetUID()}
 	_, wantsSpec := intent.Object["spec"]
+	wantsOwners := len(intent.GetOwnerReferences()) > 0
 	labels, annotations := map[string]string{}, map[string]string{}
 	owned := make([]string, len(entries))
 	for i, entry := range entries {
@@ -86,12 +92,17 @@ func fingerprint(
 		}
 		_, ownsSpec := fields["f:spec"]
 		wantsSpec = wantsSpec || ownsSpec
+		_, ownsOwners, _ := unstructured.NestedFieldNoCopy(fields, "f:metadata", "f:ownerReferences")
+		wantsOwners = wantsOwners || ownsOwners
 		copyOwned(labels, content.GetLabels(), fields, "f:labels")
 		copyOwned(annotations, content.GetAnnotations(), fields, "f:annotations")
 	}
 	parts["owned"], parts["labels"], parts["annotations"] = owned, labels, annotations
 	if wantsSpec {
 		parts["spec"] = content.Object["spec"]
+	}
+	if wantsOwners {
+		parts["owners"] = content.GetOwnerReferences()
 	}
 	sum, err = digestOf(parts)
 	return sum, err == nil, err

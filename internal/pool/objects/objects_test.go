@@ -64,15 +64,6 @@ func (w world) update(change func(*clusterv1.Machine)) {
 	}
 }
 
-func (w world) owners() []string {
-	w.t.Helper()
-	var out []string
-	for _, entry := range w.machine().GetManagedFields() {
-		out = append(out, entry.Manager+" "+string(entry.Operation)+" "+entry.Subresource)
-	}
-	return out
-}
-
 // TestApplyIfChanged checks which changes of an object, or of the intent for it, cost a request.
 func TestApplyIfChanged(t *testing.T) {
 	t.Parallel()
@@ -111,6 +102,8 @@ func TestApplyIfChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, now := newWorld(t), start
+			// The fake API server lets who creates an object own its empty status.
+			w.Put(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default"}})
 			applier := objects.NewApplier(w.Client, func() time.Time { return now })
 			if err := applier.Apply(t.Context(), manager, intent()); err != nil {
 				t.Fatal(err)
@@ -120,7 +113,7 @@ func TestApplyIfChanged(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff([]string{"apply Machine", "apply Machine"}, w.Take()); diff != "" {
+			if diff := cmp.Diff([]string{"apply Machine"}, w.Take()); diff != "" {
 				t.Fatalf("requests before (-want +got):\n%s", diff)
 			}
 			i := intent()

@@ -26,51 +26,76 @@ func Merge(ctx context.Context, c client.Client, before, after client.Object) er
 }
 
 // Save writes what a reconcile changed in its own object: first status, then the rest, each with one
-// request, and none where nothing changed. before and after are not changed. Neither a changed list of
-// conditions nor anything else in status is written over a version of the object that is newer than
-// before: then the error is a conflict, and the object's event has caused another reconcile. Where
-// after has no finalizer and is deleted, an object that is gone is no error.
+// request, and none where nothing changed. before and after are not changed. Status is not written over
+// a version of the object that is newer than before: then the error is a conflict, and the object's
+// event has caused another reconcile. Where after is deleted and has no finalizer, an object that is
+// gone is no error.
 func Save(ctx context.Context, c client.Client, before, after client.Object) error {
 	if reflect.DeepEqual(before, after) {
 		return nil
 	}
-	old, err := toUnstructured(c.Scheme(), before)
+	old, changed, err := bothUnstructured(c, before, after)
 	if err != nil {
 		return err
 	}
-	changed, err := toUnstructured(c.Scheme(), after)
-	if err != nil {
+	if _, err := saveStatus(ctx, c, old, changed); err != nil {
 		return err
-	}
-	if err := saveStatus(ctx, c, old, changed); err != nil {
-		return fmt.Errorf("patching the status of %s %s: %w",
-			changed.GetKind(), client.ObjectKeyFromObject(after), err)
 	}
 	old, changed = old.DeepCopy(), changed.DeepCopy()
 	delete(old.Object, "status")
 	delete(changed.Object, "status")
 	err = Merge(ctx, c, old, changed)
-	gone := apierrors.IsNotFound(err) && !after.GetDeletionTimestamp().IsZero()
-	if err != nil && !(gone && len(after.GetFinalizers()) == 0) {
+	ended := !after.GetDeletionTimestamp().IsZero() && len(after.GetFinalizers()) == 0
+	if err != nil && (!ended || !apierrors.IsNotFound(err)) {
 		return fmt.Errorf("patching %s %s: %w", changed.GetKind(), client.ObjectKeyFromObject(after), err)
 	}
 	return nil
 }
 
-// saveStatus writes status alone.
-func saveStatus(ctx context.Context, c client.Client, before, after *unstructured.Unstructured) error {
+// SaveStatus writes the difference in status alone, as [Save] does. Afterwards after is the object as
+// the API server returned it.
+func SaveStatus(ctx context.Context, c client.Client, before, after client.Object) error {
+	old, changed, err := bothUnstructured(c, before, after)
+	if err != nil {
+		return err
+	}
+	written, err := saveStatus(ctx, c, old, changed)
+	if err != nil || written == nil {
+		return err
+	}
+	return replace(c.Scheme(), written, after)
+}
+
+func bothUnstructured(
+	c client.Client, before, after client.Object,
+) (old, changed *unstructured.Unstructured, err error) {
+	if old, err = toUnstructured(c.Scheme(), before); err != nil {
+		return nil, nil, err
+	}
+	changed, err = toUnstructured(c.Scheme(), after)
+	return old, changed, err
+}
+
+// saveStatus returns the object as the API server returned it, or nil if there was nothing to write.
+func saveStatus(
+	ctx context.Context, c client.Client, before, after *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	old, changed := statusOf(before), statusOf(after)
 	data, err := client.MergeFrom(old).Data(changed)
+	if err == nil && isEmpty(data) {
+		return nil, nil //nolint:nilnil // see above
+	}
+	if err == nil {
+		data, err = lockedMergeFrom(old).Data(changed)
+	}
+	if err == nil {
+		err = c.Status().Patch(ctx, changed, client.RawPatch(types.MergePatchType, data))
+	}
 	if err != nil {
-		return fmt.Errorf("computing the patch: %w", err)
+		return nil, fmt.Errorf("patching the status of %s %s: %w",
+			changed.GetKind(), client.ObjectKeyFromObject(after), err)
 	}
-	if isEmpty(data) {
-		return nil
-	}
-	if data, err = lockedMergeFrom(old).Data(changed); err != nil {
-		return fmt.Errorf("computing the patch: %w", err)
-	}
-	return c.Status().Patch(ctx, changed, client.RawPatch(types.MergePatchType, data))
+	return changed, nil
 }
 
 // statusOf returns an object with nothing but its identity and status.

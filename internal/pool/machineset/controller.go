@@ -1,0 +1,159 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/record"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+	capicontroller "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+)
+
+// Names by which Cluster API's controller is known: in logs and metrics, as the source of Events, and as
+// the owner of fields. Both controllers must have the same, because one may take over from the other.
+const (
+	controllerName  = "machineset"
+	recorderName    = "machineset-controller"
+	manager         = "capi-machineset"
+	metadataManager = "capi-machineset-metadata"
+)
+
+// Options is what the controller works with. Client, APIReader,
+// ClusterCache and Now are required.
+type Options struct {
+	// Client reads from a cache that keeps managed fields, unstructured objects too.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	// ClusterCache has the Nodes of workload clusters.
+	ClusterCache clustercache.ClusterCache
+	// PreflightChecks are those that a MachineSet must pass before it creates a Machine.
+	PreflightChecks sets.Set[clusterv1.MachineSetPreflightCheck]
+	// Now is the clock.
+	Now func() time.Time
+	// Policies returns what the UpdatePolicy of a MachineSet changes; nil means that there are none.
+	// An error ends the reconcile before anything is done to Machines.
+	Policies func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error)
+	// WatchFilter is the value of Cluster API's watch label; empty means all.
+	WatchFilter string
+}
+
+// Reconciler reconciles MachineSets.
+type Reconciler struct {
+	Options
+	applier    *objects.Applier
+	controller capicontroller.Controller
+	recorder   record.EventRecorder
+	// deleter deletes Machines and returns them as they are then.
+	deleter capicontroller.ClientWithDeleteResponse
+	// random returns so many random characters for the name of a Machine.
+	random func(int) string
+}
+
+// Parts are what a Reconciler gets from a manager. Tests replace them.
+type Parts struct {
+	Controller capicontroller.Controller
+	Recorder   record.EventRecorder
+	Deleter    capicontroller.ClientWithDeleteResponse
+}
+
+// New returns a Reconciler that is not part of a manager.
+func New(o Options, parts Parts) (*Reconciler, error) {
+	if o.Client == nil || o.APIReader == nil || o.ClusterCache == nil || o.Now == nil {
+		return nil, errors.New("machineset: client, API reader, cluster cache and clock are required")
+	}
+	return &Reconciler{
+		Options: o, applier: objects.NewApplier(o.Client, o.Now), random: rand.String,
+		controller: parts.Controller, recorder: parts.Recorder, deleter: parts.Deleter,
+	}, nil
+}
+
+// SetUp adds the controller to a manager.
+func SetUp(ctx context.Context, mgr ctrl.Manager, o Options, options controller.Options) error {
+	machines := schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}
+	deleter, err := capicontroller.NewClientWithDeleteResponse(
+		&clusterv1.Machine{}, machines, mgr.GetScheme(), mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making the client that deletes Machines: %w", err)
+	}
+	//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
+	recorder := mgr.GetEventRecorderFor(recorderName)
+	r, err := New(o, Parts{Recorder: recorder, Deleter: deleter})
+	if err != nil {
+		return err
+	}
+	r.controller, err = r.watch(ctx, mgr, options)
+	return err
+}
+
+// watch builds the controller. A change that no step of a reconcile reads does not enqueue, see
+// facts.go.
+func (r *Reconciler) watch(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) (capicontroller.Controller, error) {
+	log, scheme := ctrl.LoggerFrom(ctx).WithValues("controller", controllerName), mgr.GetScheme()
+	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &clusterv1.MachineSetList{}, scheme)
+	if err != nil {
+		return nil, fmt.Errorf("mapping Clusters to MachineSets: %w", err)
+	}
+	ofDeployment, err := util.MachineDeploymentToObjectsMapper(
+		mgr.GetClient(), &clusterv1.MachineSetList{}, scheme)
+	if err != nil {
+		return nil, fmt.Errorf("mapping MachineDeployments to MachineSets: %w", err)
+	}
+	c, err := capicontroller.NewControllerManagedBy(mgr, log).
+		For(&clusterv1.MachineSet{}, builder.WithPredicates(relevant(setFacts))).
+		Owns(&clusterv1.Machine{}, relevant(machineFacts)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan), relevant(machineFacts)).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment),
+			relevant(deploymentFacts)).
+		WithOptions(options).
+		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
+			predicates.ClusterPausedTransitions(scheme, log),
+			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, ofCluster)).
+		Build(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("adding the controller %s: %w", controllerName, err)
+	}
+	return c, nil
+}
+
+// setsOfOrphan returns the MachineSets that may adopt a Machine: those whose selector matches it, if it
+// has no controller.
+func (r *Reconciler) setsOfOrphan(ctx context.Context, object client.Object) []ctrl.Request {
+	if metav1.GetControllerOf(object) != nil || len(object.GetLabels()) == 0 {
+		return nil
+	}
+	var all clusterv1.MachineSetList
+	if err := r.Client.List(ctx, &all, client.InNamespace(object.GetNamespace())); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineSets that may adopt a Machine",
+			"Machine", client.ObjectKeyFromObject(object))
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range all.Items {
+		if selects(&all.Items[i], object.GetLabels()) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return requests
+}

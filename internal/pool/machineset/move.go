@@ -1,0 +1,93 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// MoveMachines gives up to count Machines to another MachineSet of the same MachineDeployment, which
+// updates them in place. That MachineSet must expect Machines from this one. It deletes a Machine that a
+// MachineHealthCheck wants remediated, because the other MachineSet creates a new one.
+func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) error {
+	target := &clusterv1.MachineSet{}
+	key := client.ObjectKey{Namespace: r.Set.Namespace, Name: targetName}
+	if err := r.Client.Get(ctx, key, target); err != nil {
+		return fmt.Errorf("getting MachineSet %s, to which Machines move: %w", targetName, err)
+	}
+	if !pool.ReceivesFrom(target, r.Set.Name) {
+		return fmt.Errorf("MachineSet %s is set to move replicas to %s, but %s only accepts Machines from %s",
+			r.Set.Name, target.Name, target.Name,
+			target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation])
+	}
+	departures, err := r.facts().Departures(count)
+	if err != nil {
+		return err
+	}
+	log := ctrl.LoggerFrom(ctx)
+	log.Info("Scaling down by moving Machines", "replicas", *r.Set.Spec.Replicas,
+		"machineCount", len(r.Machines), "moving", count, "target", target.Name)
+	var errs []error
+	for _, d := range departures {
+		if d.Action == pool.Delete {
+			if err := r.deleteMachine(ctx, d.Machine); err != nil {
+				errs = append(errs, fmt.Errorf("deleting Machine %s, which is marked for remediation, "+
+					"instead of moving it to MachineSet %s: %w", d.Machine.Name, target.Name, err))
+			}
+			continue
+		}
+		unique, ok := target.Labels[clusterv1.MachineDeploymentUniqueLabel]
+		if !ok {
+			return errors.Join(append(errs, fmt.Errorf("MachineSet %s does not have the %s label",
+				target.Name, clusterv1.MachineDeploymentUniqueLabel))...)
+		}
+		if err := r.startMove(ctx, d.Machine, target, unique); err != nil {
+			errs = append(errs, fmt.Errorf("moving Machine %s to MachineSet %s: %w", d.Machine.Name, target.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// startMove is the part of a move that the old MachineSet does, in one request: after it the Machine is
+// one of the target, which waits for the MachineDeployment to count it. It is a patch, not an apply: the
+// Machine controller removes the marks, and an apply of this controller must never put them back.
+func (r *Run) startMove(
+	ctx context.Context, m *clusterv1.Machine, target *clusterv1.MachineSet, unique string,
+) error {
+	before, controller := m.DeepCopy(), true
+	m.OwnerReferences = util.ReplaceOwnerRef(slices.Clone(m.OwnerReferences), r.Set, metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: capi.MachineSetKind.Kind,
+		Name: target.Name, UID: target.UID, Controller: &controller,
+	})
+	m.Labels = with(m.Labels, clusterv1.MachineDeploymentUniqueLabel, unique)
+	m.Annotations = with(m.Annotations, clusterv1.UpdateInProgressAnnotation, "")
+	m.Annotations = with(m.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation, "")
+	if err := r.Client.Patch(ctx, m, client.MergeFrom(before)); err != nil {
+		return err
+	}
+	r.awaitMachine(m)
+	ctrl.LoggerFrom(ctx).Info("Triggering in-place update by moving a Machine",
+		"Machine", client.ObjectKeyFromObject(m), "target", target.Name)
+	return nil
+}
+
+// with returns a copy of a map with one more entry.
+func with(all map[string]string, key, value string) map[string]string {
+	out := maps.Clone(all)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[key] = value
+	return out
+}

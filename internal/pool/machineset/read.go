@@ -1,0 +1,156 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/cluster-api/util"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+)
+
+// readDeployment reads the MachineDeployment that the MachineSet belongs to, if its label names one.
+func (r *Run) readDeployment(ctx context.Context) error {
+	name, ok := r.Set.Labels[clusterv1.MachineDeploymentNameLabel]
+	if !ok {
+		return nil
+	}
+	key := client.ObjectKey{Namespace: r.Set.Namespace, Name: name}
+	deployment := &clusterv1.MachineDeployment{}
+	if err := r.Client.Get(ctx, key, deployment); err != nil {
+		return fmt.Errorf("getting MachineDeployment %s of MachineSet %s: %w", key, r.Set.Name, err)
+	}
+	r.Deployment = deployment
+	return nil
+}
+
+// isChild reports whether the MachineSet belongs to a MachineDeployment.
+func (r *Run) isChild() bool {
+	_, ok := r.Set.Labels[clusterv1.MachineDeploymentNameLabel]
+	return ok
+}
+
+// isCurrent reports whether the MachineSet has the revision of its MachineDeployment.
+func (r *Run) isCurrent() bool {
+	return r.Deployment != nil && r.Deployment.Annotations[clusterv1.RevisionAnnotation] ==
+		r.Set.Annotations[clusterv1.RevisionAnnotation]
+}
+
+// CompleteMetadata adds the label of the Cluster to the MachineSet, its selector and its template, and
+// makes the Cluster the owner of a MachineSet that belongs to no MachineDeployment. A MachineSet whose
+// label names a MachineDeployment waits for that one, which adopts it after a restore from a backup.
+func (r *Run) CompleteMetadata() {
+	set := r.Set
+	owned := util.HasOwner(set.OwnerReferences, clusterv1.GroupVersion.String(),
+		[]string{capi.MachineDeploymentKind.Kind, "Cluster"})
+	if !owned && !r.isChild() {
+		set.OwnerReferences = util.EnsureOwnerRef(set.OwnerReferences, objects.ClusterOwner(r.Cluster))
+	}
+	for _, labels := range []*map[string]string{
+		&set.Labels, &set.Spec.Selector.MatchLabels, &set.Spec.Template.Labels,
+	} {
+		completed := maps.Clone(*labels)
+		if completed == nil {
+			completed = map[string]string{}
+		}
+		completed[clusterv1.ClusterNameLabel] = set.Spec.ClusterName
+		*labels = completed
+	}
+}
+
+func (r *Run) readInfrastructureTemplate(ctx context.Context) (next Next, err error) {
+	r.InfrastructureMissing, err = r.readTemplate(ctx, r.Set.Spec.Template.Spec.InfrastructureRef)
+	return Next{}, err
+}
+
+func (r *Run) readBootstrapTemplate(ctx context.Context) (next Next, err error) {
+	if ref := r.Set.Spec.Template.Spec.Bootstrap.ConfigRef; ref.IsDefined() {
+		r.BootstrapMissing, err = r.readTemplate(ctx, ref)
+	}
+	return Next{}, err
+}
+
+// readTemplate makes the Cluster an owner of a template. missing is set if there is no such template.
+// That is an error for a MachineSet that may have to create Machines: not for one that is deleted, nor
+// for an old one of a MachineDeployment.
+func (r *Run) readTemplate(
+	ctx context.Context, ref clusterv1.ContractVersionedObjectReference,
+) (missing bool, err error) {
+	if !strings.HasSuffix(ref.Kind, clusterv1.TemplateSuffix) {
+		return false, nil
+	}
+	template, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, r.Set.Namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		old := r.Deployment != nil && !r.isCurrent()
+		if !r.Set.DeletionTimestamp.IsZero() || old {
+			return true, nil
+		}
+		return true, err
+	case err != nil:
+		return false, err
+	}
+	return false, objects.EnsureClusterOwner(ctx, r.Client, r.Cluster, template)
+}
+
+// ReadMachines reads the Machines that the MachineSet controls, and adopts those that its selector
+// matches and that have no controller. Machines that are being deleted count.
+func (r *Run) ReadMachines(ctx context.Context) (Next, error) {
+	labels, err := metav1.LabelSelectorAsMap(&r.Set.Spec.Selector)
+	if err != nil {
+		return Next{Stop: true}, fmt.Errorf("reading the selector of MachineSet %s: %w", r.Set.Name, err)
+	}
+	var all clusterv1.MachineList
+	err = r.Client.List(ctx, &all, client.InNamespace(r.Set.Namespace), client.MatchingLabels(labels))
+	if err != nil {
+		return Next{Stop: true}, fmt.Errorf("listing Machines: %w", err)
+	}
+	r.Machines = make([]*clusterv1.Machine, 0, len(all.Items))
+	for i := range all.Items {
+		m := &all.Items[i]
+		if metav1.GetControllerOf(m) == nil && !r.adopt(ctx, m) {
+			continue
+		}
+		if metav1.IsControlledBy(m, r.Set) {
+			r.Machines = append(r.Machines, m)
+		}
+	}
+	r.Listed = true
+	return Next{}, nil
+}
+
+// adopt makes the MachineSet the controller of a Machine that has none. It reports whether it could; an
+// Event says why not, and the next run tries again.
+func (r *Run) adopt(ctx context.Context, m *clusterv1.Machine) bool {
+	log := ctrl.LoggerFrom(ctx).WithValues("Machine", client.ObjectKeyFromObject(m))
+	owner := *metav1.NewControllerRef(r.Set, capi.MachineSetKind)
+	if err := objects.Adopt(ctx, r.Client, owner, m); err != nil {
+		log.Error(err, "Failed to adopt Machine")
+		r.recorder.Eventf(r.Set, corev1.EventTypeWarning, "FailedAdopt",
+			"Failed to adopt Machine %q: %v", m.Name, err)
+		return false
+	}
+	log.Info("Adopted Machine")
+	r.recorder.Eventf(r.Set, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted Machine %q", m.Name)
+	return true
+}
+
+// readPolicy asks what the UpdatePolicy of the MachineSet changes. Without an answer nothing may happen
+// to Machines.
+func (r *Run) readPolicy(ctx context.Context) (next Next, err error) {
+	if r.Policies == nil {
+		return Next{}, nil
+	}
+	r.Policy, err = r.Policies(ctx, r.Set)
+	return Next{Stop: err != nil}, err
+}

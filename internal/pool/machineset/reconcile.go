@@ -1,0 +1,255 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontroller "sigs.k8s.io/cluster-api/util/controller"
+	clog "sigs.k8s.io/cluster-api/util/log"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+)
+
+// Delays before a reconcile that no event causes.
+const (
+	// conflictRetry gives the cache time to show what another writer has written.
+	conflictRetry = time.Second
+	// restoredRetry is after a repair of managed fields: nothing watches the repaired objects.
+	restoredRetry = time.Second
+	// preflightRetry is how often failed preflight checks run again: nothing watches the control plane.
+	preflightRetry = 15 * time.Second
+	// notReadyRetry is how often the Nodes of Machines that are not ready are counted: nothing watches
+	// them.
+	notReadyRetry = 15 * time.Second
+)
+
+// Run is one reconcile of one MachineSet. It owns its objects. Its steps are exported, so that each can
+// be tested alone.
+type Run struct {
+	*Reconciler
+	Cluster *clusterv1.Cluster
+	// Set is written at the end of the run, as far as it differs from what was read.
+	Set *clusterv1.MachineSet
+	// Deployment is nil for a MachineSet without a MachineDeployment.
+	Deployment *clusterv1.MachineDeployment
+	// Machines are those that the MachineSet controls; Listed is false until they were read.
+	Machines []*clusterv1.Machine
+	Listed   bool
+	// BootstrapMissing and InfrastructureMissing are set for templates that do not exist.
+	BootstrapMissing, InfrastructureMissing bool
+	// Blocked are the messages of the preflight checks that kept the run from creating Machines.
+	Blocked []string
+	// Policy is the zero value for stock's behavior.
+	Policy pool.SetPolicy
+	// Start is the time of the run.
+	Start time.Time
+}
+
+// Next says how a run continues after a step.
+type Next struct {
+	// After is when the MachineSet must be reconciled again, even without an event; 0 means no time.
+	After time.Duration
+	// Stop omits the later steps.
+	Stop bool
+}
+
+// A step is a part of a run.
+type step struct {
+	doing string
+	do    func(context.Context) (Next, error)
+}
+
+// Reconcile takes one MachineSet a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	set := &clusterv1.MachineSet{}
+	if err := r.Client.Get(ctx, request.NamespacedName, set); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.controller.ClearConsistencyStore(request.NamespacedName, "")
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("getting MachineSet %s: %w", request, err)
+	}
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(
+		"Cluster", klog.KRef(set.Namespace, set.Spec.ClusterName)))
+	ctx, _, err := clog.AddOwners(ctx, r.Client, set)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the owners of MachineSet %s: %w", request, err)
+	}
+	cluster, err := util.GetClusterByName(ctx, r.Client, set.Namespace, set.Spec.ClusterName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("getting the Cluster of MachineSet %s: %w", request, err)
+	}
+	// The finalizer precedes everything else: the objects of a Machine must not outlive the MachineSet.
+	if err := r.ensureFinalizer(ctx, set); err != nil {
+		return ctrl.Result{}, err
+	}
+	before := set.DeepCopy()
+	paused, err := r.ensurePaused(ctx, cluster, before, set)
+	if err != nil || paused {
+		return ctrl.Result{}, err
+	}
+	run := &Run{Reconciler: r, Start: r.Now(), Cluster: cluster, Set: set}
+	result, err := run.reconcile(ctx)
+	return run.finish(ctx, before, result, err)
+}
+
+func (r *Reconciler) ensureFinalizer(ctx context.Context, set *clusterv1.MachineSet) error {
+	if !set.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(set, clusterv1.MachineSetFinalizer) {
+		return nil
+	}
+	before := set.DeepCopy()
+	controllerutil.AddFinalizer(set, clusterv1.MachineSetFinalizer)
+	if err := objects.Merge(ctx, r.Client, before, set); err != nil {
+		return fmt.Errorf("adding the finalizer to MachineSet %s: %w", client.ObjectKeyFromObject(set), err)
+	}
+	return nil
+}
+
+// ensurePaused sets the condition Paused. A change to or from paused is written at once: those who pause
+// wait for the condition, and must not find an old one while the MachineSet is reconciled. Otherwise the
+// condition is written with the rest of status. before and set get what was written.
+func (r *Reconciler) ensurePaused(
+	ctx context.Context, cluster *clusterv1.Cluster, before, set *clusterv1.MachineSet,
+) (paused bool, err error) {
+	wanted := pausedCondition(cluster, set)
+	paused = wanted.Status == metav1.ConditionTrue
+	found := conditions.Get(set, clusterv1.PausedCondition)
+	conditions.Set(set, wanted)
+	if found != nil && conditions.HasSameState(found, &wanted) {
+		return paused, nil
+	}
+	if !paused && (found == nil || found.Status == metav1.ConditionFalse) {
+		return false, nil
+	}
+	written := set.DeepCopy()
+	if err := objects.SaveStatus(ctx, r.Client, before, written); err != nil {
+		return paused, err
+	}
+	written.DeepCopyInto(before)
+	written.DeepCopyInto(set)
+	return paused, nil
+}
+
+// pausedCondition has the words of Cluster API.
+func pausedCondition(cluster *clusterv1.Cluster, set *clusterv1.MachineSet) metav1.Condition {
+	var causes []string
+	if cluster.Spec.Paused != nil && *cluster.Spec.Paused {
+		causes = append(causes, "Cluster spec.paused is set to true")
+	}
+	if annotations.HasPaused(set) {
+		causes = append(causes, "MachineSet has the cluster.x-k8s.io/paused annotation")
+	}
+	c := metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.NotPausedReason, ObservedGeneration: set.Generation,
+	}
+	if len(causes) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(causes, ", ")
+	}
+	return c
+}
+
+// reconcile does the steps for the MachineSet. A step that fails does not keep later ones from their
+// work, unless it says so.
+func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
+	if err := r.readDeployment(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.CompleteMetadata()
+	steps := []step{
+		{"reconciling the infrastructure template", r.readInfrastructureTemplate},
+		{"reconciling the bootstrap template", r.readBootstrapTemplate},
+		{"reading Machines", r.ReadMachines},
+		{"reading the policy", r.readPolicy},
+	}
+	if !r.Set.DeletionTimestamp.IsZero() {
+		steps = append(steps, step{"deleting Machines", r.DeleteAll})
+	} else {
+		steps = append(steps,
+			step{"remediating Machines", r.Remediate},
+			step{"updating Machines", r.SyncMachines},
+			step{"starting updates in place", r.CompleteMoves},
+			step{"scaling", r.Scale},
+		)
+	}
+	var result ctrl.Result
+	var errs []error
+	for _, s := range steps {
+		next, err := s.do(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.doing, err))
+		}
+		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: next.After})
+		if next.Stop {
+			break
+		}
+	}
+	if len(errs) > 0 {
+		return ctrl.Result{}, errors.Join(errs...)
+	}
+	return result, nil
+}
+
+// finish writes status and what else has changed in the MachineSet.
+func (r *Run) finish(
+	ctx context.Context, before *clusterv1.MachineSet, result ctrl.Result, err error,
+) (ctrl.Result, error) {
+	if statusErr := r.UpdateStatus(ctx); statusErr != nil {
+		err = errors.Join(err, fmt.Errorf("computing the status: %w", statusErr))
+	}
+	if err == nil {
+		r.Set.Status.ObservedGeneration = r.Set.Generation
+	}
+	switch saveErr := objects.Save(ctx, r.Client, before, r.Set); {
+	case apierrors.IsConflict(saveErr) && err == nil:
+		// Somebody else has written the MachineSet. The next run reads that, and computes status anew.
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case saveErr != nil:
+		return ctrl.Result{}, errors.Join(err, saveErr)
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	if r.Set.DeletionTimestamp.IsZero() {
+		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: r.recount()})
+	}
+	return result, nil
+}
+
+// recount returns when counters must be computed again without an event; 0 means no time.
+func (r *Run) recount() time.Duration {
+	status, wanted := r.Set.Status, ptr.Deref(r.Set.Spec.Replicas, 0)
+	minReady := ptr.Deref(r.Set.Spec.Template.Spec.MinReadySeconds, 0)
+	switch ready := ptr.Deref(status.ReadyReplicas, 0); {
+	case ready != wanted:
+		return notReadyRetry
+	case minReady > 0 && ptr.Deref(status.AvailableReplicas, 0) != wanted:
+		return time.Duration(minReady) * time.Second
+	}
+	return 0
+}
+
+// await keeps the MachineSet from being reconciled before the cache shows an object as written.
+func (r *Run) await(kind capicontroller.GroupVersionKindType, resourceVersion string) {
+	if resourceVersion != "" {
+		r.controller.DeferNextReconcileUntilCacheUpToDate(r.Set, kind, resourceVersion)
+	}
+}
+
+func (r *Run) awaitMachine(m *clusterv1.Machine) {
+	r.await(capicontroller.StructuredObject(clusterv1.GroupVersion, "Machine"), m.ResourceVersion)
+}

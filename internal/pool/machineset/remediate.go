@@ -1,0 +1,136 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/cluster-api/util/patch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// Remediate deletes Machines that a MachineHealthCheck found unhealthy, as many as may be at once and
+// only if the preflight checks pass: the MachineSet then creates new ones. The condition OwnerRemediated
+// of each Machine says what happens to it. The condition of a Machine that is healthy again goes.
+func (r *Run) Remediate(ctx context.Context) (Next, error) {
+	plan, err := r.facts().Remediate()
+	if err != nil {
+		return Next{}, err
+	}
+	if err := r.forgetRemediation(ctx, plan.Recovered); err != nil {
+		return Next{}, err
+	}
+	for _, d := range plan.Deferred {
+		if err := r.setRemediated(ctx, []*clusterv1.Machine{d.Machine}, d.Reason, d.Message, nil); err != nil {
+			return Next{}, err
+		}
+	}
+	if len(plan.Delete) == 0 {
+		return Next{}, nil
+	}
+	blocked, err := r.Preflight(ctx, "Machine remediation")
+	if err != nil {
+		blocked = append(blocked, err.Error())
+	}
+	if len(blocked) > 0 {
+		return r.holdRemediation(ctx, plan.Delete, blocked, err)
+	}
+	// The condition precedes the deletion: a Machine that is being deleted is not looked at again.
+	err = r.setRemediated(ctx, plan.Delete, clusterv1.MachineSetMachineRemediationMachineDeletingReason,
+		"Machine is deleting", &clusterv1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionTrue,
+		})
+	if err != nil {
+		return Next{}, err
+	}
+	var errs []error
+	for _, m := range plan.Delete {
+		if err := r.Client.Delete(ctx, m); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("deleting Machine %s, which is unhealthy: %w", m.Name, err))
+			continue
+		}
+		ctrl.LoggerFrom(ctx).Info("Deleting Machine (remediating unhealthy Machine)",
+			"Machine", client.ObjectKeyFromObject(m))
+	}
+	return Next{}, errors.Join(errs...)
+}
+
+// holdRemediation says in the conditions of unhealthy Machines why nothing happens to them.
+func (r *Run) holdRemediation(
+	ctx context.Context, machines []*clusterv1.Machine, blocked []string, cause error,
+) (Next, error) {
+	items := make([]string, len(blocked))
+	for i, message := range blocked {
+		items[i] = "* " + message
+	}
+	err := r.setRemediated(ctx, machines, clusterv1.MachineSetMachineRemediationDeferredReason,
+		strings.Join(items, "\n"), &clusterv1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse,
+			Reason:   clusterv1.WaitingForRemediationV1Beta1Reason,
+			Severity: clusterv1.ConditionSeverityWarning, Message: strings.Join(blocked, "; "),
+		})
+	if err := errors.Join(cause, err); err != nil {
+		return Next{}, err
+	}
+	return Next{After: preflightRetry}, nil
+}
+
+// forgetRemediation removes the conditions of Machines that are healthy again.
+func (r *Run) forgetRemediation(ctx context.Context, machines []*clusterv1.Machine) error {
+	return r.patchConditions(ctx, machines, func(m *clusterv1.Machine) {
+		if pool.RecoveredLegacy(m) {
+			v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+		}
+		if pool.Recovered(m) {
+			conditions.Delete(m, clusterv1.MachineOwnerRemediatedCondition)
+		}
+	})
+}
+
+// setRemediated sets the condition OwnerRemediated of Machines, and old, if there is one.
+func (r *Run) setRemediated(
+	ctx context.Context, machines []*clusterv1.Machine, reason, message string, old *clusterv1.Condition,
+) error {
+	return r.patchConditions(ctx, machines, func(m *clusterv1.Machine) {
+		if old != nil {
+			v1beta1conditions.Set(m, old)
+		}
+		conditions.Set(m, metav1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+			Reason: reason, Message: message,
+		})
+	})
+}
+
+// patchConditions changes conditions of Machines. Other controllers write other conditions of theirs at
+// the same time, so it patches the latest version of each, as Cluster API does.
+func (r *Run) patchConditions(
+	ctx context.Context, machines []*clusterv1.Machine, change func(*clusterv1.Machine),
+) error {
+	var errs []error
+	for _, m := range machines {
+		helper, err := patch.NewHelper(m, r.Client)
+		if err == nil {
+			change(m)
+			err = helper.Patch(ctx, m,
+				patch.WithOwnedV1Beta1Conditions{Conditions: []clusterv1.ConditionType{
+					clusterv1.MachineOwnerRemediatedV1Beta1Condition,
+				}},
+				patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineOwnerRemediatedCondition}})
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("patching the conditions of Machine %s: %w", m.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

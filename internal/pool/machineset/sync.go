@@ -1,0 +1,121 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
+	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+)
+
+// SyncMachines copies what may change in place from the MachineSet to its Machines: labels, annotations,
+// timeouts, readiness gates and taints. Labels and annotations also go to the bootstrap config and the
+// infrastructure of a Machine. It stops the run after an error, and after a repair of managed fields.
+func (r *Run) SyncMachines(ctx context.Context) (Next, error) {
+	restored := false
+	for i, m := range r.Machines {
+		if !m.DeletionTimestamp.IsZero() {
+			if err := r.syncDeleting(ctx, m); err != nil {
+				return Next{Stop: true}, err
+			}
+			continue
+		}
+		synced, err := r.syncMachine(ctx, m, &restored)
+		if err != nil {
+			return Next{Stop: true}, err
+		}
+		r.Machines[i] = synced
+	}
+	if restored {
+		return Next{After: restoredRetry, Stop: true}, nil
+	}
+	return Next{}, nil
+}
+
+// syncDeleting copies what matters to the deletion of a Machine.
+func (r *Run) syncDeleting(ctx context.Context, m *clusterv1.Machine) error {
+	before, from := m.DeepCopy(), r.Set.Spec.Template.Spec.DeepCopy()
+	m.Spec.ReadinessGates = from.ReadinessGates
+	m.Spec.Deletion.NodeDrainTimeoutSeconds = from.Deletion.NodeDrainTimeoutSeconds
+	m.Spec.Deletion.NodeDeletionTimeoutSeconds = from.Deletion.NodeDeletionTimeoutSeconds
+	m.Spec.Deletion.NodeVolumeDetachTimeoutSeconds = from.Deletion.NodeVolumeDetachTimeoutSeconds
+	m.Spec.MinReadySeconds, m.Spec.Taints = from.MinReadySeconds, from.Taints
+	// The webhook sets the default again. Without it here, each run would patch.
+	coreadmission.DefaultMachineNodeDeletionTimeoutSeconds(m)
+	if err := objects.Merge(ctx, r.Client, before, m); err != nil {
+		return fmt.Errorf("patching Machine %s, which is being deleted: %w", m.Name, err)
+	}
+	return nil
+}
+
+// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then. After the
+// first repair of managed fields, which restored reports, it repairs only: an intent could not remove
+// fields before the cache shows the repair.
+func (r *Run) syncMachine(
+	ctx context.Context, m *clusterv1.Machine, restored *bool,
+) (*clusterv1.Machine, error) {
+	out := m
+	if err := r.restore(ctx, m, manager, restored); err != nil {
+		return nil, err
+	}
+	if !*restored {
+		out = DesiredMachine(r.Set, m)
+		if err := r.applier.ApplyIfChanged(ctx, manager, out, m); err != nil {
+			return nil, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(m), err)
+		}
+	}
+	if err := r.syncObject(ctx, m, m.Spec.InfrastructureRef, restored); err != nil {
+		return nil, err
+	}
+	if ref := m.Spec.Bootstrap.ConfigRef; ref.IsDefined() {
+		if err := r.syncObject(ctx, m, ref, restored); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// syncObject applies labels and annotations to the infrastructure or the bootstrap config of a Machine.
+func (r *Run) syncObject(
+	ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, restored *bool,
+) error {
+	current, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, m.Namespace)
+	if err != nil {
+		return fmt.Errorf("getting %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
+	}
+	if err := r.restore(ctx, current, metadataManager, restored); err != nil || *restored {
+		return err
+	}
+	if err := objects.SplitOwnership(ctx, r.Client, current, manager, metadataManager); err != nil {
+		return err
+	}
+	desired := identityOf(current)
+	desired.SetLabels(machineLabels(r.Set))
+	desired.SetAnnotations(machineAnnotations(r.Set))
+	if err := r.applier.ApplyIfChanged(ctx, metadataManager, desired, current); err != nil {
+		return fmt.Errorf("updating %s %s: %w", ref.Kind, client.ObjectKeyFromObject(current), err)
+	}
+	return nil
+}
+
+func (r *Run) restore(ctx context.Context, object client.Object, owner string, restored *bool) error {
+	done, err := objects.RestoreOwnership(ctx, r.Client, object, owner)
+	*restored = *restored || done
+	return err
+}
+
+// identityOf returns an object that names another one and says nothing else. The UID keeps an apply from
+// creating it again.
+func identityOf(object *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(object.GroupVersionKind())
+	out.SetNamespace(object.GetNamespace())
+	out.SetName(object.GetName())
+	out.SetUID(object.GetUID())
+	return out
+}

@@ -1,0 +1,94 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/contract"
+)
+
+// DeleteUnused deletes bootstrap configs and infrastructure that the MachineSet has created and that no
+// Machine uses. A run that was killed before it created the Machine leaves such objects.
+func (r *Run) DeleteUnused(ctx context.Context) error {
+	spec := r.Set.Spec.Template.Spec
+	refs := []clusterv1.ContractVersionedObjectReference{spec.InfrastructureRef}
+	if spec.Bootstrap.ConfigRef.IsDefined() {
+		refs = append(refs, spec.Bootstrap.ConfigRef)
+	}
+	var errs []error
+	for _, ref := range refs {
+		owned, err := r.listOwned(ctx, ref)
+		if err != nil {
+			return fmt.Errorf("looking for objects that no Machine uses: %w", err)
+		}
+		for i := range owned {
+			errs = append(errs, r.deleteIfUnused(ctx, &owned[i]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// listOwned returns the objects of the kind of a template that the MachineSet owns. Once an object
+// has a Machine, the Machine owns it in the MachineSet's place.
+func (r *Run) listOwned(
+	ctx context.Context, ref clusterv1.ContractVersionedObjectReference,
+) ([]unstructured.Unstructured, error) {
+	kind := ref.GroupKind()
+	kind.Kind = strings.TrimSuffix(kind.Kind, clusterv1.TemplateSuffix)
+	version, err := contract.FetchAPIVersion(ctx, r.Client, kind)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := metav1.LabelSelectorAsMap(&r.Set.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("reading the selector of MachineSet %s: %w", r.Set.Name, err)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(version)
+	list.SetKind(kind.Kind + "List")
+	err = r.Client.List(ctx, list, client.InNamespace(r.Set.Namespace), client.MatchingLabels(labels))
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind, err)
+	}
+	return slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool {
+		return !util.HasOwnerRef(o.GetOwnerReferences(), r.ownerReference())
+	}), nil
+}
+
+func (r *Run) deleteIfUnused(ctx context.Context, object *unstructured.Unstructured) error {
+	kind, name := object.GetKind(), object.GetName()
+	uses := func(m *clusterv1.Machine) bool {
+		return slices.ContainsFunc([]clusterv1.ContractVersionedObjectReference{
+			m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef,
+		}, func(ref clusterv1.ContractVersionedObjectReference) bool {
+			return ref.Kind == kind && ref.Name == name
+		})
+	}
+	if object.GetDeletionTimestamp() != nil || slices.ContainsFunc(r.Machines, uses) {
+		return nil
+	}
+	// The cache may not show a Machine that was just created, or that has just moved to another
+	// MachineSet. An object has the name of its Machine.
+	live := &clusterv1.Machine{}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(object), live)
+	if err == nil && uses(live) {
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking for the Machine of %s %s: %w", kind, name, err)
+	}
+	if err := r.Client.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting %s %s, which no Machine uses: %w", kind, name, err)
+	}
+	return nil
+}

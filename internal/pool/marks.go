@@ -1,0 +1,99 @@
+package pool
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// MarkNewest adds to the desired new MachineSet its revision, and lets it create Machines. It
+// returns the revision, and a note if an old MachineSet becomes the new one. current is the new
+// MachineSet as stored; nil if it is created.
+func MarkNewest(
+	desired, current *clusterv1.MachineSet, old []*clusterv1.MachineSet,
+) (revision string, notes []Note, err error) {
+	revision, annotations, err := Revisions(current, old)
+	if err != nil {
+		return "", nil, err
+	}
+	if current != nil && current.Annotations[clusterv1.RevisionAnnotation] != revision {
+		notes = []Note{{Reason: ReasonCurrent}}
+	}
+	annotate(desired, annotations)
+	annotate(desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: "false"})
+	return revision, notes, nil
+}
+
+// MustCreate reports whether the new MachineSet must be created. While a MachineDeployment is paused
+// none is created. It returns an error if the templates are needed and do not exist.
+func MustCreate(a Assignment, paused, templatesExist bool) (bool, error) {
+	switch {
+	case a.New != nil || paused:
+		return false, nil
+	case !templatesExist:
+		return false, errors.New("a MachineSet cannot be created, because the bootstrap or " +
+			"infrastructure template does not exist. Fix: create it, or change spec.template")
+	}
+	return true, nil
+}
+
+// DesiredOldSet is DesiredSet for a MachineSet that is not the new one. It keeps its revision, and
+// does not create Machines if the strategy is OnDelete.
+func DesiredOldSet(md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) (*clusterv1.MachineSet, error) {
+	desired, err := DesiredSet(md, current)
+	if err != nil {
+		return nil, err
+	}
+	MarkOld(desired, md, current)
+	return desired, nil
+}
+
+// MarkOld adds to a desired old MachineSet the revision of current, and whether it creates
+// Machines.
+func MarkOld(desired *clusterv1.MachineSet, md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) {
+	annotate(desired, keptRevisions(current))
+	disable := "false"
+	if md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType {
+		disable = "true"
+	}
+	annotate(desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
+}
+
+// PendingMoves returns the Machines of set that moved there and wait until the MachineDeployment
+// counts them, sorted.
+func PendingMoves(set *clusterv1.MachineSet, machines []*clusterv1.Machine) []string {
+	var names []string
+	for _, m := range machines {
+		if _, pending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]; pending && Owns(set, m) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// mark sets an annotation to names, separated by commas. No names, no annotation.
+func mark(set *clusterv1.MachineSet, key string, names []string) {
+	if len(names) > 0 {
+		annotate(set, map[string]string{key: strings.Join(names, ",")})
+	}
+}
+
+func annotate(set *clusterv1.MachineSet, annotations map[string]string) {
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	maps.Copy(set.Annotations, annotations)
+}
+
+// AcknowledgedMoves returns the Machines whose move to set an earlier plan has counted. set may be
+// nil.
+func AcknowledgedMoves(set *clusterv1.MachineSet) []string {
+	if set == nil || set.Annotations[clusterv1.AcknowledgedMoveAnnotation] == "" {
+		return nil
+	}
+	return strings.Split(set.Annotations[clusterv1.AcknowledgedMoveAnnotation], ",")
+}

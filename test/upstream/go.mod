@@ -1,0 +1,3 @@
+module github.com/windlass-dev/windlass/test/upstream
+
+go 1.26.0

@@ -1,0 +1,189 @@
+package upstream
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	update  = flag.Bool("update", false, "write testdata/behaviour.txt from what passes")
+	only    = flag.String("only", "", "pattern of the tests of upstream that run; nothing is pinned")
+	seed    = flag.Int64("seed", 0, "seed of all random sequences, to repeat one that failed")
+	against = flag.String("against", "", "version of Cluster API that TestNextVersion compares with")
+)
+
+// seedOfClock is the code in upstream's tests that chooses the seed of a random sequence.
+const seedOfClock = "time.Now().UnixNano()"
+
+// TestUpstream runs upstream's tests on our code, and compares what ran and passed with the lists.
+func TestUpstream(t *testing.T) {
+	t.Parallel()
+	l, err := readLists("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := findVersion(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	useOutDir(t)
+	source, err := makeTree(t.Context(), version, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := buildServers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := runTree(t.Context(), source, version, run{
+		servers: servers, skip: l.skips(), only: *only, packages: packages,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reportFailures(t, result)
+	switch {
+	case *only != "":
+	case *update && !t.Failed():
+		if err := l.writeBehaviour("testdata", result.topLevel()); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		for _, problem := range comparePinned(l, result) {
+			t.Error(problem)
+		}
+	}
+}
+
+// makeTree returns a copy of Cluster API with our code in it.
+func makeTree(ctx context.Context, version string, l *lists) (*tree, error) {
+	source, err := readUpstream(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	for _, pkg := range packages {
+		missing, err := source.cut(pkg, l.cuts(pkg))
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) > 0 {
+			return nil, fmt.Errorf("cutting functions from the tests of %s: %s of %s has no %s. "+
+				"Fix: change testdata/internals.txt", pkg, upstreamModule, version, strings.Join(missing, ", "))
+		}
+		if err := setSeed(source, pkg); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range l.replaced {
+		if err := source.remove(inReconcilers(name)); err != nil {
+			return nil, err
+		}
+	}
+	if err := source.addAdapters(); err != nil {
+		return nil, err
+	}
+	return source, nil
+}
+
+// setSeed gives the random sequences of a package the seed of the command line, if there is one.
+func setSeed(source *tree, pkg string) error {
+	for _, name := range source.list(inReconcilers(pkg)) {
+		if *seed == 0 || !strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		content, err := source.read(name)
+		if err != nil {
+			return err
+		}
+		text := strings.ReplaceAll(string(content), seedOfClock, fmt.Sprintf("int64(%d)", *seed))
+		if text == string(content) {
+			continue
+		}
+		content, err = blankImports(name, []byte(text))
+		if err != nil {
+			return err
+		}
+		source.replace(name, content)
+	}
+	return nil
+}
+
+// runTree writes a copy to its folder and runs tests in it.
+func runTree(ctx context.Context, source *tree, version string, r run) (*report, error) {
+	dir, err := filepath.Abs(filepath.Join(root, outDir, version))
+	if err != nil {
+		return nil, fmt.Errorf("finding the folder of the copy: %w", err)
+	}
+	if err := source.write(dir); err != nil {
+		return nil, err
+	}
+	r.dir = dir
+	return r.do(ctx)
+}
+
+// reportFailures fails t for each test of upstream that failed, and prints how to repeat the
+// random sequences among them.
+func reportFailures(t *testing.T, result *report) {
+	t.Helper()
+	if result.failures != "" {
+		t.Errorf("Output of what failed:\n%s", result.failures)
+	}
+	for _, name := range result.failed() {
+		t.Errorf("upstream's test %s", name)
+	}
+	for _, seed := range result.seeds() {
+		t.Errorf("To repeat a random sequence: go test . -run '^TestUpstream$' -args -seed=%s", seed)
+	}
+}
+
+// comparePinned returns the differences between the list of behaviour and what ran.
+func comparePinned(l *lists, result *report) []string {
+	type key = testID
+	listed, ran := map[key]int{}, map[key]int{}
+	for _, b := range l.behaviour {
+		listed[key{b.pkg, b.test}] = b.results
+	}
+	for _, b := range result.topLevel() {
+		ran[key{b.pkg, b.test}] = b.results
+	}
+	const fix = "Fix: if that is right, run `go test . -args -update`"
+	var problems []string
+	for id, want := range listed {
+		if got := ran[id]; got != want {
+			problems = append(problems, fmt.Sprintf(
+				"%s %s has %d results, and %d in testdata/behaviour.txt. %s", id.pkg, id.test, got, want, fix))
+		}
+	}
+	for id := range ran {
+		if _, ok := listed[id]; !ok {
+			problems = append(problems, fmt.Sprintf(
+				"%s %s ran and is not in testdata/behaviour.txt. %s", id.pkg, id.test, fix))
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// useOutDir locks outDir until the end of the test.
+func useOutDir(t *testing.T) {
+	t.Helper()
+	unlock, err := lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unlock)
+}
+
+// long skips a test unless WINDLASS_LONG is 1.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("WINDLASS_LONG") != "1" {
+		t.Skip("set WINDLASS_LONG=1")
+	}
+}
