@@ -37,7 +37,11 @@ func BudgetOf(md *clusterv1.MachineDeployment) (Budget, error) {
 		return b, nil
 	}
 	limits := md.Spec.Rollout.Strategy.RollingUpdate
-	surge, err := intstr.GetScaledValueFromIntOrPercent(orZero(limits.MaxSurge), int(b.Replicas), true)
+	surge, err := intstr.GetScaledValueFromIntOrPercent(
+		orZero(limits.MaxSurge),
+		int(b.Replicas),
+		true,
+	)
 	if err != nil {
 		return b, fmt.Errorf("reading maxSurge of MachineDeployment %s: %w",
 			objectName(md.Namespace, md.Name), err)
@@ -51,13 +55,19 @@ func BudgetOf(md *clusterv1.MachineDeployment) (Budget, error) {
 	if surge == 0 && unavailable == 0 {
 		unavailable = 1
 	}
-	b.Surge = int32(surge)                              // #nosec G115 -- an int32, or a percentage of one
+	b.Surge = int32(
+		surge,
+	) // #nosec G115 -- an int32, or a percentage of one
 	b.Unavailable = min(int32(unavailable), b.Replicas) // #nosec G115 -- as above
 	return b, nil
 }
 
 func isRollingUpdate(md *clusterv1.MachineDeployment) bool {
 	return md.Spec.Rollout.Strategy.Type == clusterv1.RollingUpdateMachineDeploymentStrategyType
+}
+
+func isOnDelete(md *clusterv1.MachineDeployment) bool {
+	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
 // orZero returns limit, or 0 if it is not set. Cluster API's webhook sets defaults, so only objects

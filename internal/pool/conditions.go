@@ -26,7 +26,11 @@ const (
 	staleDrain    = 5 * time.Minute
 )
 
-func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+func condition(
+	kind string,
+	status metav1.ConditionStatus,
+	reason, message string,
+) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
@@ -59,7 +63,12 @@ func (f DeploymentFacts) Available(available *int32) metav1.Condition {
 	if f.deleting() {
 		message = "Deletion in progress"
 	}
-	return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotAvailableReason, message)
+	return condition(
+		kind,
+		metav1.ConditionFalse,
+		clusterv1.MachineDeploymentNotAvailableReason,
+		message,
+	)
 }
 
 // requiredAvailable is how many Machines must be available: all, if maxUnavailable cannot be read.
@@ -88,9 +97,16 @@ func (f DeploymentFacts) RollingOut() metav1.Condition {
 		}
 	}
 	if outdated == 0 {
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotRollingOutReason, "")
+		return condition(
+			kind,
+			metav1.ConditionFalse,
+			clusterv1.MachineDeploymentNotRollingOutReason,
+			"",
+		)
 	}
-	lines := append([]string{fmt.Sprintf("Rolling out %d not up-to-date replicas", outdated)}, versionsFirst(reasons)...)
+	lines := append(
+		[]string{fmt.Sprintf("Rolling out %d not up-to-date replicas", outdated)},
+		versionsFirst(reasons)...)
 	return condition(kind, metav1.ConditionTrue,
 		clusterv1.MachineDeploymentRollingOutReason, strings.Join(lines, "\n"))
 }
@@ -129,13 +145,23 @@ func (f DeploymentFacts) ScalingUp() metav1.Condition {
 		if !f.deleting() && missing != "" {
 			message = "Scaling up would be blocked " + missing
 		}
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotScalingUpReason, message)
+		return condition(
+			kind,
+			metav1.ConditionFalse,
+			clusterv1.MachineDeploymentNotScalingUpReason,
+			message,
+		)
 	}
 	message := fmt.Sprintf("Scaling up from %d to %d replicas", current, desired)
 	if missing != "" {
 		message += " is blocked " + missing
 	}
-	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentScalingUpReason, message)
+	return condition(
+		kind,
+		metav1.ConditionTrue,
+		clusterv1.MachineDeploymentScalingUpReason,
+		message,
+	)
 }
 
 func (f DeploymentFacts) missingTemplates() string {
@@ -165,12 +191,21 @@ func (f DeploymentFacts) ScalingDown() metav1.Condition {
 		return condition(kind, metav1.ConditionUnknown,
 			clusterv1.MachineDeploymentScalingDownInternalErrorReason, messageInternalError)
 	case f.MachineDeployment.Spec.Replicas == nil:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineDeploymentScalingDownWaitingForReplicasSetReason, messageReplicasMissing)
+		return condition(
+			kind,
+			metav1.ConditionUnknown,
+			clusterv1.MachineDeploymentScalingDownWaitingForReplicasSetReason,
+			messageReplicasMissing,
+		)
 	}
 	current, desired := deref(CountSets(f.MachineSets).Replicas), f.desiredReplicas()
 	if current <= desired {
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotScalingDownReason, "")
+		return condition(
+			kind,
+			metav1.ConditionFalse,
+			clusterv1.MachineDeploymentNotScalingDownReason,
+			"",
+		)
 	}
 	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentScalingDownReason,
 		fmt.Sprintf("Scaling down from %d to %d replicas", current, desired)+f.staleDeletions())
@@ -180,11 +215,18 @@ func (f DeploymentFacts) ScalingDown() metav1.Condition {
 func (f DeploymentFacts) MachinesReady() metav1.Condition {
 	const kind = clusterv1.MachineDeploymentMachinesReadyCondition
 	if len(f.Machines) == 0 {
-		return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentMachinesReadyNoReplicasReason, "")
+		return condition(
+			kind,
+			metav1.ConditionTrue,
+			clusterv1.MachineDeploymentMachinesReadyNoReplicasReason,
+			"",
+		)
 	}
 	return summarize(f.Machines, clusterv1.MachineReadyCondition, kind, [4]string{
-		clusterv1.MachineDeploymentMachinesNotReadyReason, clusterv1.MachineDeploymentMachinesReadyUnknownReason,
-		clusterv1.MachineDeploymentMachinesReadyReason, clusterv1.MachineDeploymentMachinesReadyInternalErrorReason,
+		clusterv1.MachineDeploymentMachinesNotReadyReason,
+		clusterv1.MachineDeploymentMachinesReadyUnknownReason,
+		clusterv1.MachineDeploymentMachinesReadyReason,
+		clusterv1.MachineDeploymentMachinesReadyInternalErrorReason,
 	})
 }
 
@@ -195,11 +237,18 @@ func (f DeploymentFacts) MachinesUpToDate() metav1.Condition {
 	const kind = clusterv1.MachineDeploymentMachinesUpToDateCondition
 	reporting := reportingUpToDate(f.Machines, f.Now)
 	if len(reporting) == 0 {
-		return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentMachinesUpToDateNoReplicasReason, "")
+		return condition(
+			kind,
+			metav1.ConditionTrue,
+			clusterv1.MachineDeploymentMachinesUpToDateNoReplicasReason,
+			"",
+		)
 	}
 	return summarize(reporting, clusterv1.MachineUpToDateCondition, kind, [4]string{
-		clusterv1.MachineDeploymentMachinesNotUpToDateReason, clusterv1.MachineDeploymentMachinesUpToDateUnknownReason,
-		clusterv1.MachineDeploymentMachinesUpToDateReason, clusterv1.MachineDeploymentMachinesUpToDateInternalErrorReason,
+		clusterv1.MachineDeploymentMachinesNotUpToDateReason,
+		clusterv1.MachineDeploymentMachinesUpToDateUnknownReason,
+		clusterv1.MachineDeploymentMachinesUpToDateReason,
+		clusterv1.MachineDeploymentMachinesUpToDateInternalErrorReason,
 	})
 }
 
@@ -213,10 +262,20 @@ func reportingUpToDate(machines []*clusterv1.Machine, now time.Time) []*clusterv
 
 // summarize merges a condition of Machines. reasons are those for False, Unknown, True and an
 // error.
-func summarize(machines []*clusterv1.Machine, source, target string, reasons [4]string) metav1.Condition {
-	merged, err := conditions.NewAggregateCondition(machines, source, conditions.TargetConditionType(target),
-		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(conditions.ComputeReasonFunc(
-			conditions.GetDefaultComputeMergeReasonFunc(reasons[0], reasons[1], reasons[2])))})
+func summarize(
+	machines []*clusterv1.Machine,
+	source, target string,
+	reasons [4]string,
+) metav1.Condition {
+	merged, err := conditions.NewAggregateCondition(
+		machines,
+		source,
+		conditions.TargetConditionType(target),
+		conditions.CustomMergeStrategy{
+			MergeStrategy: conditions.DefaultMergeStrategy(conditions.ComputeReasonFunc(
+				conditions.GetDefaultComputeMergeReasonFunc(reasons[0], reasons[1], reasons[2]))),
+		},
+	)
 	if err != nil {
 		return condition(target, metav1.ConditionUnknown, reasons[3], messageInternalError)
 	}
@@ -240,17 +299,32 @@ func (f DeploymentFacts) Remediating() metav1.Condition {
 	if len(remediated) == 0 {
 		message := ""
 		if len(unhealthy) > 0 {
-			message = machinesAre(unhealthy) + "not healthy (not to be remediated by MachineDeployment/MachineSet)"
+			message = machinesAre(
+				unhealthy,
+			) + "not healthy (not to be remediated by MachineDeployment/MachineSet)"
 		}
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotRemediatingReason, message)
+		return condition(
+			kind,
+			metav1.ConditionFalse,
+			clusterv1.MachineDeploymentNotRemediatingReason,
+			message,
+		)
 	}
-	merged, err := conditions.NewAggregateCondition(remediated, clusterv1.MachineOwnerRemediatedCondition,
-		conditions.TargetConditionType(kind))
+	merged, err := conditions.NewAggregateCondition(
+		remediated,
+		clusterv1.MachineOwnerRemediatedCondition,
+		conditions.TargetConditionType(kind),
+	)
 	if err != nil {
 		return condition(kind, metav1.ConditionUnknown,
 			clusterv1.MachineDeploymentRemediatingInternalErrorReason, messageInternalError)
 	}
-	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentRemediatingReason, merged.Message)
+	return condition(
+		kind,
+		metav1.ConditionTrue,
+		clusterv1.MachineDeploymentRemediatingReason,
+		merged.Message,
+	)
 }
 
 // Deleting is True while the MachineDeployment is deleted.
@@ -261,7 +335,12 @@ func (f DeploymentFacts) Deleting() metav1.Condition {
 		return condition(kind, metav1.ConditionUnknown,
 			clusterv1.MachineDeploymentDeletingInternalErrorReason, messageInternalError)
 	case !f.deleting():
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotDeletingReason, "")
+		return condition(
+			kind,
+			metav1.ConditionFalse,
+			clusterv1.MachineDeploymentNotDeletingReason,
+			"",
+		)
 	}
 	message := "Deletion completed"
 	switch {

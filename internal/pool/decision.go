@@ -49,6 +49,11 @@ const (
 	// ReasonRecreateRequested: rollout.after asks for new Machines, and the policy forbids
 	// replacement.
 	ReasonRecreateRequested Reason = "RecreateRequested"
+	// ReasonKubeletAhead: the kubelet of the Machine is newer than the template asks, or its
+	// version is unknown, and no kubelet goes back a version.
+	ReasonKubeletAhead Reason = "KubeletAhead"
+	// ReasonNotProvisioned: the Machine has no Node yet.
+	ReasonNotProvisioned Reason = "NotProvisioned"
 	// ReasonMissing: fewer Machines exist than desired.
 	ReasonMissing Reason = "Missing"
 	// ReasonSurplus: more Machines exist than desired.
@@ -94,7 +99,7 @@ func (d *draft) owned(set *clusterv1.MachineSet) []*clusterv1.Machine {
 			list = append(list, m)
 		}
 	}
-	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, byMachineName)
 	return list
 }
 
@@ -107,20 +112,45 @@ func (d *draft) decideNewest() []Decision {
 		switch {
 		case !m.DeletionTimestamp.IsZero():
 			surplus--
-			all = append(all, decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"))
+			all = append(
+				all,
+				decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"),
+			)
 		case IsUpdating(m):
-			all = append(all, decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"))
+			all = append(
+				all,
+				decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"),
+			)
 		case surplus > 0 && len(s.ReceiveFrom) == 0 && s.Target < s.Replicas:
 			surplus--
-			all = append(all, decide(m, set, Delete, ReasonSurplus, "the MachineDeployment asks for fewer replicas"))
+			all = append(
+				all,
+				decide(
+					m,
+					set,
+					Delete,
+					ReasonSurplus,
+					"the MachineDeployment asks for fewer replicas",
+				),
+			)
 		default:
-			all = append(all, decide(m, set, Keep, ReasonUpToDate, "the Machine matches the template"))
+			all = append(
+				all,
+				decide(m, set, Keep, ReasonUpToDate, "the Machine matches the template"),
+			)
 		}
 	}
 	for range max(int(s.Target)-len(list), 0) {
 		all = append(all, Decision{
-			MachineSet: set.Name, Action: Create, Reason: ReasonMissing,
-			Message: fmt.Sprintf("MachineSet %s has %d of %d Machines", set.Name, len(list), s.Target),
+			MachineSet: set.Name,
+			Action:     Create,
+			Reason:     ReasonMissing,
+			Message: fmt.Sprintf(
+				"MachineSet %s has %d of %d Machines",
+				set.Name,
+				len(list),
+				s.Target,
+			),
 		})
 	}
 	return all
@@ -130,48 +160,121 @@ func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
 	set := d.old[s.Name].Desired
 	list := d.owned(set)
 	going := len(list) - int(s.Target)
-	var all []Decision
 	for _, m := range list {
+		if !m.DeletionTimestamp.IsZero() {
+			going--
+		}
+	}
+	var all []Decision
+	for _, m := range d.goFirst(s, list) {
+		action, reason, message := d.leave(s)
 		switch {
 		case !m.DeletionTimestamp.IsZero():
+			action, reason, message = Delete, ReasonDeleting, "the Machine is being deleted"
+		case going > 0 && d.mayLeave(s, m):
 			going--
-			all = append(all, decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"))
 		case IsUpdating(m):
-			all = append(all, decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"))
-		case going > 0 && s.MoveTo != "":
-			going--
-			all = append(all, decide(m, set, Update, ReasonTurn,
-				fmt.Sprintf("the Machine moves to MachineSet %s and is updated in place", s.MoveTo)))
-		case going > 0:
-			going--
-			all = append(all, decide(m, set, Delete, ReasonTurn, "the Machine is replaced"))
+			action, reason = Update, ReasonUpdating
+			message = "the Machine is being updated in place"
 		default:
-			reason, message := d.whyWait(s, c)
-			all = append(all, decide(m, set, Wait, reason, message))
+			action = Wait
+			reason, message = d.whyWait(s, c, m)
 		}
+		all = append(all, decide(m, set, action, reason, message))
 	}
 	return all
 }
 
+// goFirst sorts the Machines of an old MachineSet in the order in which they leave it.
+func (d *draft) goFirst(s Sizes, list []*clusterv1.Machine) []*clusterv1.Machine {
+	if !d.group.Keep || s.MoveTo == "" {
+		return list
+	}
+	first := MoveOrder(d.group, list)
+	return append(first, slices.DeleteFunc(slices.Clone(list), func(m *clusterv1.Machine) bool {
+		return slices.Contains(first, m)
+	})...)
+}
+
+// mayLeave reports whether a Machine can be one of those that leave an old MachineSet.
+func (d *draft) mayLeave(s Sizes, m *clusterv1.Machine) bool {
+	if s.MoveTo == "" {
+		return true
+	}
+	if !d.group.Keep {
+		return !IsUpdating(m)
+	}
+	t, _ := d.turnOf(m)
+	return t != turnNever
+}
+
+// leave says what happens to a Machine that leaves an old MachineSet.
+func (d *draft) leave(s Sizes) (action Action, reason Reason, message string) {
+	switch {
+	case s.MoveTo != "":
+		return Update, ReasonTurn,
+			fmt.Sprintf("the Machine moves to MachineSet %s and is updated in place", s.MoveTo)
+	case d.group.Keep:
+		return Delete, ReasonSurplus, "the MachineDeployment asks for fewer replicas"
+	}
+	return Delete, ReasonTurn, "the Machine is replaced"
+}
+
 // whyWait says why nothing happens to a Machine of an old MachineSet.
-func (d *draft) whyWait(s Sizes, c Coverage) (reason Reason, message string) {
+func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reason, message string) {
 	switch {
 	case d.paused():
 		return ReasonPaused, "the MachineDeployment is paused. Fix: set spec.paused to false"
-	case d.group.Keep && !s.Eligible:
-		return ReasonRecreateRequested, "spec.rollout.after asks for new Machines, and the policy keeps Machines. " +
-			"Fix: remove spec.rollout.after, or set fallback: RollingUpdate in the UpdatePolicy"
-	case d.group.Keep && c.Answer == AnswerUnknown:
-		return ReasonCoverageUnknown, "it is unknown whether the Machine can be updated in place: " + c.Reason
-	case d.group.Keep && c.Answer == AnswerNo:
-		return ReasonNotCovered, "the Machine cannot be updated in place, and the policy keeps Machines: " + c.Reason
-	case d.rollout.OnDelete && !d.group.Keep:
-		return ReasonOnDelete, "the strategy is OnDelete. Fix: delete the Machine when it may be replaced"
+	case d.rollout.OnDelete:
+		return ReasonOnDelete,
+			"the strategy is OnDelete. Fix: delete the Machine when it may be replaced"
+	case !d.group.Keep:
+		return ReasonBudget, fmt.Sprintf("at least %d Machines must be available, and %d may exist",
+			d.rollout.MinAvailable(), d.rollout.Replicas+d.rollout.Surge)
 	}
-	return ReasonBudget, fmt.Sprintf("at least %d Machines must be available, and at most %d may exist",
-		d.rollout.MinAvailable(), d.rollout.Replicas+d.rollout.Surge)
+	if t, note := d.turnOf(m); t == turnNever {
+		return note.Reason, neverMessage(m, note.Reason)
+	}
+	switch {
+	case d.newest == nil || !d.rollout.InPlaceUpdates:
+		return ReasonCoverageUnknown, "the group cannot be updated in place now. Fix: create the " +
+			"templates of the MachineDeployment, and switch on the feature gate InPlaceUpdates"
+	case !s.Eligible:
+		return ReasonRecreateRequested, "spec.rollout.after or an equal MachineSet asks for new " +
+			"Machines, and the policy keeps Machines. Fix: remove spec.rollout.after, or set " +
+			"fallback: RollingUpdate in the UpdatePolicy"
+	case c.Answer == AnswerUnknown:
+		return ReasonCoverageUnknown,
+			"it is unknown whether the Machine can be updated in place: " + c.Reason
+	case c.Answer == AnswerNo:
+		return ReasonNotCovered,
+			"the Machine cannot be updated in place, and the policy keeps Machines: " + c.Reason
+	}
+	return ReasonBudget, fmt.Sprintf(
+		"other Machines are updated first: at most %d may be unavailable",
+		max(d.rollout.Unavailable, 1),
+	)
 }
 
-func decide(m *clusterv1.Machine, set *clusterv1.MachineSet, a Action, r Reason, message string) Decision {
+// neverMessage explains why a Machine must not move.
+func neverMessage(m *clusterv1.Machine, reason Reason) string {
+	switch reason {
+	case ReasonKubeletAhead:
+		return "the kubelet of the Machine is newer than spec.template asks, and no kubelet goes " +
+			"back a version. Fix: set the version in spec.template to that of the kubelet, or " +
+			"delete the Machine"
+	case ReasonNotProvisioned:
+		return "the Machine has no Node yet"
+	}
+	return fmt.Sprintf("Machine %s cannot be updated in place now", m.Name)
+}
+
+func decide(
+	m *clusterv1.Machine,
+	set *clusterv1.MachineSet,
+	a Action,
+	r Reason,
+	message string,
+) Decision {
 	return Decision{Machine: m.Name, MachineSet: set.Name, Action: a, Reason: r, Message: message}
 }

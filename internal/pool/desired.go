@@ -35,7 +35,11 @@ func NewSetName(base, suffix string) string {
 
 // NewSet returns a MachineSet for the current template of md, with no replicas. suffix must be new
 // for each MachineSet: it tells MachineSets of equal templates apart, as rollout.after makes them.
-func NewSet(md *clusterv1.MachineDeployment, suffix string, created metav1.Time) (*clusterv1.MachineSet, error) {
+func NewSet(
+	md *clusterv1.MachineDeployment,
+	suffix string,
+	created metav1.Time,
+) (*clusterv1.MachineSet, error) {
 	hash, err := templateHash(&md.Spec.Template)
 	if err != nil {
 		return nil, err
@@ -53,11 +57,17 @@ func NewSet(md *clusterv1.MachineDeployment, suffix string, created metav1.Time)
 // and status are kept, and what md propagates to existing MachineSets and Machines is taken from
 // md. Everything else, such as marks of a move or revisions, is left out: the caller adds what is
 // to stay.
-func DesiredSet(md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) (*clusterv1.MachineSet, error) {
+func DesiredSet(
+	md *clusterv1.MachineDeployment,
+	current *clusterv1.MachineSet,
+) (*clusterv1.MachineSet, error) {
 	unique, ok := current.Labels[clusterv1.MachineDeploymentUniqueLabel]
 	if !ok {
-		return nil, fmt.Errorf("MachineSet %s lacks the label %s. Fix: set it to the value that its Machines have",
-			objectName(current.Namespace, current.Name), clusterv1.MachineDeploymentUniqueLabel)
+		return nil, fmt.Errorf(
+			"MachineSet %s lacks the label %s. Fix: set it to the value that its Machines have",
+			objectName(current.Namespace, current.Name),
+			clusterv1.MachineDeploymentUniqueLabel,
+		)
 	}
 	if current.Spec.Replicas == nil {
 		return nil, noReplicas(current)
@@ -74,7 +84,10 @@ func DesiredSet(md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) 
 }
 
 func noReplicas(set *clusterv1.MachineSet) error {
-	return fmt.Errorf("spec.replicas of MachineSet %s is not set. Fix: set it", objectName(set.Namespace, set.Name))
+	return fmt.Errorf(
+		"spec.replicas of MachineSet %s is not set. Fix: set it",
+		objectName(set.Namespace, set.Name),
+	)
 }
 
 // propagate sets on a MachineSet what comes from its MachineDeployment without a rollout.
@@ -97,12 +110,12 @@ func propagate(set *clusterv1.MachineSet, md *clusterv1.MachineDeployment, uniqu
 
 	set.Spec.Template.Labels = with(template.Labels, clusterv1.MachineDeploymentUniqueLabel, unique)
 	set.Spec.Template.Annotations = clone(template.Annotations)
-	spec := &set.Spec.Template.Spec
+	spec, deletion := &set.Spec.Template.Spec, template.Spec.Deletion
 	spec.MinReadySeconds = template.Spec.MinReadySeconds
 	spec.ReadinessGates = template.Spec.ReadinessGates
-	spec.Deletion.NodeDrainTimeoutSeconds = template.Spec.Deletion.NodeDrainTimeoutSeconds
-	spec.Deletion.NodeDeletionTimeoutSeconds = template.Spec.Deletion.NodeDeletionTimeoutSeconds
-	spec.Deletion.NodeVolumeDetachTimeoutSeconds = template.Spec.Deletion.NodeVolumeDetachTimeoutSeconds
+	spec.Deletion.NodeDrainTimeoutSeconds = deletion.NodeDrainTimeoutSeconds
+	spec.Deletion.NodeDeletionTimeoutSeconds = deletion.NodeDeletionTimeoutSeconds
+	spec.Deletion.NodeVolumeDetachTimeoutSeconds = deletion.NodeVolumeDetachTimeoutSeconds
 	spec.Taints = template.Spec.Taints
 }
 

@@ -20,10 +20,11 @@ var shownAnnotations = []string{
 type Change struct {
 	// From and To are spec.replicas before and after. From is 0 if the MachineSet is created.
 	From, To int32
-	// Summary shows Machines, replicas and counters: "from 3/3 to 3/2 replicas, 3 available, 0 upToDate".
+	// Summary shows Machines, replicas and counters: "from 3/3 to 3/2 replicas, 3 available, 0
+	// upToDate".
 	Summary string
-	// Details lists changes of replicas and of annotations that matter to the rollout; empty if there
-	// is none, or if the MachineSet is created.
+	// Details lists changes of replicas and of annotations that matter to the rollout; empty if
+	// there is none, or if the MachineSet is created.
 	Details string
 }
 

@@ -12,18 +12,18 @@
 //	group := pool.Group{MachineDeployment: md, MachineSets: sets, Machines: machines, Now: now,
 //		Suffix: rand.String(pool.SuffixLength), TemplatesExist: ok, InPlaceUpdates: gate}
 //	questions, err := pool.Needs(group)     // which MachineSets must be asked about
-//	for _, q := range questions {           // hook CanUpdateMachineSet, or a fresh answer kept from before
+//	for _, q := range questions { // hook CanUpdateMachineSet, or a fresh answer
 //		coverage[q.Old.Name] = ask(q.Old, q.New)
 //	}
 //	plan, err := pool.Decide(group, coverage)
-//	for _, set := range plan.Sets() {       // New first, then Old: the order in which stock writes
+//	for _, set := range plan.Sets() { // New first, then Old, as in stock
 //		apply(set.Current, set.Desired)     // server-side apply; create if Current is nil
 //	}
 //	md.Annotations[clusterv1.RevisionAnnotation] = plan.Revision
 //	if pool.Complete(md, status) {
 //		for _, set := range pool.Cleanable(applied old MachineSets) { delete(set) }
 //	}
-//	facts := pool.DeploymentFacts{...}      // then facts.Status() for counters, phase and conditions
+//	facts := pool.DeploymentFacts{...} // facts.Status(): counters, phase, conditions
 //
 // Decide writes nothing and asks nobody. Between Needs and Decide nothing but the answers may
 // change: both get the same Group, with the same Suffix and the same Now.

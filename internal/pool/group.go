@@ -30,6 +30,9 @@ type Group struct {
 	Count func(*clusterv1.MachineSet, []*clusterv1.Machine) Counts
 	// Keep says that no rollout may create or delete a Machine (UpdatePolicy with fallback None).
 	Keep bool
+	// Begun reports whether the update in place of a Machine has done anything to its host. nil
+	// means that each Machine that IsUpdating has begun. It counts only if Keep.
+	Begun func(*clusterv1.Machine) bool
 }
 
 // Question asks whether the Machines of Old can be updated in place to what New desires. Both are
@@ -115,7 +118,10 @@ func Needs(g Group) ([]Question, error) {
 		newest.Desired = newest.Desired.DeepCopy()
 		*newest.Desired.Spec.Replicas = before.New.Replicas
 		mark(newest.Desired, clusterv1.AcknowledgedMoveAnnotation, before.New.Acknowledged)
-		questions = append(questions, Question{Old: d.old[name].Desired.DeepCopy(), New: newest.Desired})
+		questions = append(
+			questions,
+			Question{Old: d.old[name].Desired.DeepCopy(), New: newest.Desired},
+		)
 	}
 	return questions, nil
 }
@@ -139,8 +145,13 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 	for _, name := range d.questions() {
 		c := coverage[name]
 		if c.Answer == AnswerUnknown {
-			return Plan{}, fmt.Errorf("planning the rollout of MachineDeployment %s: it is unknown whether Machines of "+
-				"MachineSet %s can be updated in place: %s", d.name(), name, c.Reason)
+			return Plan{}, fmt.Errorf(
+				"planning the rollout of MachineDeployment %s: it is unknown whether Machines of "+
+					"MachineSet %s can be updated in place: %s",
+				d.name(),
+				name,
+				c.Reason,
+			)
 		}
 		covered[name] = c.Answer == AnswerYes
 	}
@@ -160,6 +171,8 @@ type draft struct {
 	missing  string
 	revision string
 	rollout  Rollout
+	// grows is the old MachineSet that creates Machines of a kept group; empty for none.
+	grows string
 }
 
 // begin computes the desired MachineSets before any rule about replicas.
@@ -173,18 +186,24 @@ func begin(g Group) (*draft, error) {
 	}
 	a := Assign(g.MachineDeployment, g.MachineSets, g.Now)
 	d := &draft{group: g, old: map[string]*SetPlan{}, missing: a.Missing, rollout: Rollout{
-		Budget: budget, InPlaceUpdates: g.InPlaceUpdates, Updating: UpdatingMachines(g.Machines),
-		OnDelete: g.MachineDeployment.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType,
+		Budget:         budget,
+		InPlaceUpdates: g.InPlaceUpdates,
+		Updating:       UpdatingMachines(g.Machines),
+		OnDelete:       isOnDelete(g.MachineDeployment),
 	}}
 	for _, set := range a.Old {
 		desired, err := DesiredOldSet(g.MachineDeployment, set)
 		if err != nil {
-			return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
+			return nil, fmt.Errorf(
+				"planning the rollout of MachineDeployment %s: %w",
+				d.name(),
+				err,
+			)
 		}
 		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: g.count(set)}
 		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
 	}
-	create, err := MustCreate(a, d.paused(), g.TemplatesExist)
+	create, err := MustCreate(a, d.paused() || g.Keep && !g.TemplatesExist, g.TemplatesExist)
 	if err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
@@ -208,15 +227,19 @@ func (g Group) check() error {
 		}
 	}
 	switch kind := g.MachineDeployment.Spec.Rollout.Strategy.Type; kind {
-	case clusterv1.RollingUpdateMachineDeploymentStrategyType, clusterv1.OnDeleteMachineDeploymentStrategyType:
+	case clusterv1.RollingUpdateMachineDeploymentStrategyType,
+		clusterv1.OnDeleteMachineDeploymentStrategyType:
 		return nil
 	default:
 		if g.paused() {
 			return nil
 		}
-		return fmt.Errorf("planning the rollout of MachineDeployment %s: unexpected deployment strategy type: %s. "+
-			"Fix: set spec.rollout.strategy.type to RollingUpdate or OnDelete",
-			objectName(g.MachineDeployment.Namespace, g.MachineDeployment.Name), kind)
+		return fmt.Errorf(
+			"planning the rollout of MachineDeployment %s: unexpected strategy type %s. "+
+				"Fix: set spec.rollout.strategy.type to RollingUpdate or OnDelete",
+			objectName(g.MachineDeployment.Namespace, g.MachineDeployment.Name),
+			kind,
+		)
 	}
 }
 

@@ -1,11 +1,321 @@
 package pool
 
-// keepQuestions returns the old MachineSets with Machines whose template differs from the new one.
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// The rules for groups whose Machines no rollout may create or delete.
+//
+//   - Machines are created only while fewer exist than spec.replicas, always by the new MachineSet,
+//     and deleted only while more exist. Deletion begins with the oldest MachineSets.
+//   - Old MachineSets create no Machines. So lowering and raising their replicas is safe while the
+//     cache is behind.
+//   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
+//     within maxUnavailable, but at least one at a time: no spare Machine makes room.
+//   - Unavailable Machines move first: the update may repair them, and they cost no availability.
+//   - A Machine whose update has not begun moves back at once if the template is reverted.
+//   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
+//   - A pause stops moves. It never turns them into deletions.
+//
+// All numbers come from one list of Machines, in which each Machine has one owner. So a Machine is
+// counted once, even in the middle of a move.
+
+// headcount is what a MachineSet of a kept group has.
+type headcount struct {
+	// all is how many Machines there are, alive how many are not being deleted.
+	all, alive int32
+	// turn, sick and well are how many may move: with an update that has not begun and would be
+	// undone, unavailable, and available.
+	turn, sick, well int32
+}
+
+// keepQuestions returns the old MachineSets with Machines that an update could bring to the
+// template, whether or not it is their turn: an obstacle is to be known before the first Machine
+// moves.
 func (d *draft) keepQuestions() []string {
-	return d.rollout.Questions()
+	if d.paused() || d.rollout.OnDelete || !d.rollout.InPlaceUpdates {
+		return nil
+	}
+	var names []string
+	for _, s := range oldestFirst(d.rollout.Old) {
+		if s.Eligible && d.headcount(s.Name).alive > 0 {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // keep plans for a group whose Machines no rollout may create or delete.
 func (d *draft) keep(coverage map[string]Coverage) Plan {
-	return d.plan(coverage)
+	d.rollout.Old = oldestFirst(d.rollout.Old)
+	var fresh headcount
+	if d.newest != nil {
+		d.rollout = d.rollout.AcknowledgeMoves()
+		fresh = d.headcount(d.newest.Desired.Name)
+	}
+	surplus := fresh.alive - d.rollout.Budget.Replicas
+	var old int32
+	heads := make([]headcount, len(d.rollout.Old))
+	for i, s := range d.rollout.Old {
+		heads[i] = d.headcount(s.Name)
+		surplus += heads[i].alive
+		old += heads[i].all
+	}
+	room := d.room(fresh)
+	for i, s := range d.rollout.Old {
+		surplus, room = d.keepOld(i, heads[i], surplus, room, coverage[s.Name])
+	}
+	d.keepNewest(fresh, old, surplus)
+	p := d.plan(coverage)
+	for _, set := range p.Old {
+		disable := "true"
+		if set.Desired.Name == d.grows {
+			disable = "false"
+		}
+		annotate(set.Desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
+	}
+	return p
+}
+
+// keepOld sets the target of one old MachineSet: without Machines that are too many, or else
+// without those that move. It returns the surplus and the room that are left.
+func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (int32, room) {
+	s := d.rollout.Old[i]
+	deleted := min(max(surplus, 0), h.alive)
+	s.Target = h.alive - deleted
+	switch {
+	case deleted > 0:
+		s = s.note(Note{Reason: ReasonReplicasLowered})
+	case d.mayMove():
+		var moves int32
+		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
+		if moves > 0 {
+			s.MoveTo = d.newest.Desired.Name
+			s.Target -= moves
+			s = s.note(Note{Reason: ReasonMove, MachineSet: s.MoveTo})
+		}
+	}
+	if s.Target < s.Replicas && deleted == 0 && s.MoveTo == "" {
+		s = s.note(Note{Reason: ReasonMachinesGone})
+	}
+	d.rollout.Old[i] = s
+	return surplus - deleted, r
+}
+
+func (d *draft) mayMove() bool {
+	return d.newest != nil && !d.paused() && !d.rollout.OnDelete && d.rollout.InPlaceUpdates
+}
+
+// keepNewest sets the target of the new MachineSet: what is missing is created, what is still too
+// many is deleted. If there is none, the newest old MachineSet creates what is missing.
+func (d *draft) keepNewest(fresh headcount, old, surplus int32) {
+	desired := d.rollout.Budget.Replicas
+	if d.newest == nil {
+		last := len(d.rollout.Old) - 1
+		if missing := desired - old; missing > 0 && last >= 0 {
+			s := d.rollout.Old[last]
+			d.grows = s.Name
+			all := d.headcount(s.Name).all
+			d.rollout.Old[last] = s.scaleTo(all+missing,
+				Note{Reason: ReasonMachinesMissing, Count: old, Limit: desired})
+		}
+		return
+	}
+	s := d.rollout.New
+	// The mark stays as long as old MachineSets exist. Without it, a Machine that has just moved
+	// counts as one too many before the plan knows of it.
+	for _, o := range d.rollout.Old {
+		s.ReceiveFrom = append(s.ReceiveFrom, o.Name)
+	}
+	slices.Sort(s.ReceiveFrom)
+	s.Target = max(desired-old, fresh.alive)
+	why := Note{Reason: ReasonMachinesMissing, Count: old + fresh.all, Limit: desired}
+	if surplus > 0 {
+		s.Target = max(fresh.alive-surplus, 0)
+	}
+	if s.Target < s.Replicas {
+		why = Note{Reason: ReasonReplicasLowered}
+	}
+	if s.Target != s.Replicas {
+		s = s.note(why)
+	}
+	d.rollout.New = s
+}
+
+// headcount counts the Machines of a MachineSet of the group.
+func (d *draft) headcount(name string) headcount {
+	var h headcount
+	for _, m := range d.owned(&clusterv1.MachineSet{ObjectMeta: named(name)}) {
+		h.all++
+		if !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		h.alive++
+		switch turn, _ := d.turnOf(m); turn {
+		case turnBack:
+			h.turn++
+		case turnUnavailable:
+			h.sick++
+		case turnAvailable:
+			h.well++
+		case turnNever:
+		}
+	}
+	return h
+}
+
+// room is how many Machines may become unavailable by moving.
+type room struct {
+	// available bounds Machines that are available, unavailable those that are not.
+	available, unavailable int32
+}
+
+// room returns how many Machines may begin to move. Machines of the new MachineSet that are not
+// available take it up, and so do Machines that do not exist yet; an available Machine needs room
+// for those of old MachineSets too.
+func (d *draft) room(fresh headcount) room {
+	if d.newest == nil || d.rollout.Budget.Replicas == 0 {
+		return room{}
+	}
+	limit := max(d.rollout.Unavailable, 1)
+	availableNow := MachineCounts(d.newest.Desired, d.group.Machines).Available
+	busy := fresh.alive - availableNow
+	total := availableNow
+	for _, s := range d.rollout.Old {
+		total += MachineCounts(d.old[s.Name].Desired, d.group.Machines).Available
+	}
+	return room{
+		available:   max(limit-max(d.rollout.Budget.Replicas-total, 0), 0),
+		unavailable: max(limit-busy, 0),
+	}
+}
+
+// take returns how many Machines of a MachineSet move, and the room that is left. covered says that
+// an update in place is possible. Turning an update around that has not begun needs neither.
+func (r room) take(h headcount, covered bool) (int32, room) {
+	if !covered {
+		return h.turn, r
+	}
+	sick := min(h.sick, r.unavailable)
+	r.unavailable -= sick
+	well := min(h.well, r.available, r.unavailable)
+	r.available -= well
+	r.unavailable -= well
+	return h.turn + sick + well, r
+}
+
+// turn is the order in which Machines of an old MachineSet move.
+type turn int
+
+const (
+	// turnNever: the Machine must not move now.
+	turnNever turn = iota
+	// turnBack: the update of the Machine has not begun, and the template is back to what the
+	// Machine is.
+	turnBack
+	// turnUnavailable: the Machine is not available, so its update costs nothing.
+	turnUnavailable
+	// turnAvailable: the Machine is available.
+	turnAvailable
+)
+
+// turnOf returns when a Machine of an old MachineSet moves, and if never, why.
+func (d *draft) turnOf(m *clusterv1.Machine) (turn, Note) {
+	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
+	is := m.Spec.Version
+	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
+		is = m.Status.NodeInfo.KubeletVersion
+	}
+	age, comparable := compareKubelet(is, wanted)
+	switch {
+	case IsUpdating(m):
+		if d.group.Begun != nil && !d.group.Begun(m) && comparable && age == 0 {
+			return turnBack, Note{}
+		}
+		return turnNever, Note{Reason: ReasonUpdating}
+	case !m.Status.NodeRef.IsDefined():
+		return turnNever, Note{Reason: ReasonNotProvisioned}
+	case !comparable || age > 0:
+		return turnNever, Note{Reason: ReasonKubeletAhead}
+	case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
+		return turnAvailable, Note{}
+	}
+	return turnUnavailable, Note{}
+}
+
+// compareKubelet compares the version of a kubelet with the wanted one. ok is false if it is
+// unknown which is newer. If no version is wanted, none is newer.
+func compareKubelet(is, wanted string) (order int, ok bool) {
+	if wanted == "" {
+		return 0, true
+	}
+	x, errX := semver.ParseTolerant(is)
+	y, errY := semver.ParseTolerant(wanted)
+	if errX != nil || errY != nil {
+		return 0, false
+	}
+	return x.Compare(y), true
+}
+
+// MoveOrder sorts the Machines of an old MachineSet of a kept group in the order in which they
+// move. It omits Machines that must not move. The MachineSet controller moves the first ones, as
+// many as it has too many.
+func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
+	d := &draft{group: g}
+	byTurn := map[turn][]*clusterv1.Machine{}
+	for _, m := range machines {
+		if m.DeletionTimestamp.IsZero() {
+			t, _ := d.turnOf(m)
+			byTurn[t] = append(byTurn[t], m)
+		}
+	}
+	var order []*clusterv1.Machine
+	for _, t := range []turn{turnBack, turnUnavailable, turnAvailable} {
+		order = append(order, slices.SortedFunc(slices.Values(byTurn[t]), byMachineName)...)
+	}
+	return order
+}
+
+func byMachineName(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) }
+
+// Blocked summarizes what a person must decide before a kept group can go on: the first reason by
+// name, and a message about all. It returns an empty Reason if nothing blocks the group.
+func (p Plan) Blocked() (reason Reason, message string) {
+	messages := map[Reason][]string{}
+	counts := map[Reason]int{}
+	for _, d := range p.Decisions {
+		if d.Action == Wait && slices.Contains(blocking, d.Reason) {
+			counts[d.Reason]++
+			if !slices.Contains(messages[d.Reason], d.Message) {
+				messages[d.Reason] = append(messages[d.Reason], d.Message)
+			}
+		}
+	}
+	var lines []string
+	for _, r := range blocking {
+		if counts[r] == 0 {
+			continue
+		}
+		if reason == "" {
+			reason = r
+		}
+		slices.Sort(messages[r])
+		lines = append(
+			lines,
+			fmt.Sprintf("%d Machines: %s", counts[r], strings.Join(messages[r], "; ")),
+		)
+	}
+	return reason, strings.Join(lines, "\n")
+}
+
+// blocking are the reasons that need a person or an extension, in the order of their names.
+var blocking = []Reason{
+	ReasonCoverageUnknown, ReasonKubeletAhead, ReasonNotCovered, ReasonRecreateRequested,
 }

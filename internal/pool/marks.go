@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -27,8 +29,8 @@ func MarkNewest(
 	return revision, notes, nil
 }
 
-// MustCreate reports whether the new MachineSet must be created. While a MachineDeployment is paused
-// none is created. It returns an error if the templates are needed and do not exist.
+// MustCreate reports whether the new MachineSet must be created. While a MachineDeployment is
+// paused none is created. It returns an error if the templates are needed and do not exist.
 func MustCreate(a Assignment, paused, templatesExist bool) (bool, error) {
 	switch {
 	case a.New != nil || paused:
@@ -42,7 +44,10 @@ func MustCreate(a Assignment, paused, templatesExist bool) (bool, error) {
 
 // DesiredOldSet is DesiredSet for a MachineSet that is not the new one. It keeps its revision, and
 // does not create Machines if the strategy is OnDelete.
-func DesiredOldSet(md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) (*clusterv1.MachineSet, error) {
+func DesiredOldSet(
+	md *clusterv1.MachineDeployment,
+	current *clusterv1.MachineSet,
+) (*clusterv1.MachineSet, error) {
 	desired, err := DesiredSet(md, current)
 	if err != nil {
 		return nil, err
@@ -53,10 +58,14 @@ func DesiredOldSet(md *clusterv1.MachineDeployment, current *clusterv1.MachineSe
 
 // MarkOld adds to a desired old MachineSet the revision of current, and whether it creates
 // Machines.
-func MarkOld(desired *clusterv1.MachineSet, md *clusterv1.MachineDeployment, current *clusterv1.MachineSet) {
+func MarkOld(
+	desired *clusterv1.MachineSet,
+	md *clusterv1.MachineDeployment,
+	current *clusterv1.MachineSet,
+) {
 	annotate(desired, keptRevisions(current))
 	disable := "false"
-	if md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType {
+	if isOnDelete(md) {
 		disable = "true"
 	}
 	annotate(desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
@@ -67,7 +76,8 @@ func MarkOld(desired *clusterv1.MachineSet, md *clusterv1.MachineDeployment, cur
 func PendingMoves(set *clusterv1.MachineSet, machines []*clusterv1.Machine) []string {
 	var names []string
 	for _, m := range machines {
-		if _, pending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]; pending && Owns(set, m) {
+		if _, pending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]; pending &&
+			Owns(set, m) {
 			names = append(names, m.Name)
 		}
 	}
@@ -97,3 +107,5 @@ func AcknowledgedMoves(set *clusterv1.MachineSet) []string {
 	}
 	return strings.Split(set.Annotations[clusterv1.AcknowledgedMoveAnnotation], ",")
 }
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

@@ -14,8 +14,8 @@ import (
 //
 //   - One MachineSet with replicas, or none: that one, or the newest, gets all replicas.
 //   - The new MachineSet is complete: the others get none.
-//   - RollingUpdate: the difference is spread over the MachineSets in proportion to their sizes; the largest gets what
-//     rounding leaves over.
+//   - RollingUpdate: the difference is spread over the MachineSets in proportion to their sizes;
+//     the largest gets what rounding leaves over.
 //   - OnDelete: nothing changes.
 func Proportional(md *clusterv1.MachineDeployment, b Budget,
 	newest *clusterv1.MachineSet, old []*clusterv1.MachineSet,
@@ -24,7 +24,10 @@ func Proportional(md *clusterv1.MachineDeployment, b Budget,
 	if newest != nil {
 		all = append(all, newest)
 	}
-	active := slices.DeleteFunc(slices.Clone(all), func(s *clusterv1.MachineSet) bool { return *s.Spec.Replicas == 0 })
+	active := slices.DeleteFunc(
+		slices.Clone(all),
+		func(s *clusterv1.MachineSet) bool { return *s.Spec.Replicas == 0 },
+	)
 	target := map[string]int32{}
 	switch {
 	case len(all) == 0:
@@ -112,7 +115,11 @@ func (b Budget) share(set *clusterv1.MachineSet, before int32) int32 {
 	if b.Replicas == 0 {
 		return -size
 	}
-	if n, err := strconv.ParseInt(set.Annotations[clusterv1.MaxReplicasAnnotation], 10, 32); err == nil {
+	if n, err := strconv.ParseInt(
+		set.Annotations[clusterv1.MaxReplicasAnnotation],
+		10,
+		32,
+	); err == nil {
 		before = int32(n) // #nosec G115 -- parsed with 32 bits
 	}
 	return roundToInt32(float64(size*(b.Replicas+b.Surge))/float64(before)) - size

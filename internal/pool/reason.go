@@ -78,15 +78,18 @@ func (n Note) Message() string {
 	case ReasonMachinesGone:
 		return "Machines of this MachineSet were deleted"
 	case ReasonNoAvailabilityLost:
-		return "the removed replicas have no Machine, or none of the MachineSet's Machines is available"
+		return "the removed replicas have no Machine, or no Machine of the MachineSet is available"
 	case ReasonAvailabilitySpare:
 		return fmt.Sprintf("%d Machines are available and %d must be", n.Count, n.Limit)
 	case ReasonMove:
 		return fmt.Sprintf("Machines move to MachineSet %s and are updated in place", n.MachineSet)
 	case ReasonSurgeForInPlace:
-		return "one spare Machine is created, so that updates in place can begin within maxUnavailable"
+		return "one spare Machine is created, so that updates in place can begin"
 	case ReasonSurgeDropped:
-		return fmt.Sprintf("%d spare Machines are not created, because updates in place go first", n.Count)
+		return fmt.Sprintf(
+			"%d spare Machines are not created, because updates in place go first",
+			n.Count,
+		)
 	case ReasonDeadlock:
 		return "an unavailable Machine of an old MachineSet blocks the rollout and is given up"
 	case ReasonProportional:

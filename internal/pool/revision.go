@@ -88,8 +88,10 @@ func Complete(md *clusterv1.MachineDeployment, status clusterv1.MachineDeploymen
 func Cleanable(old []*clusterv1.MachineSet) []*clusterv1.MachineSet {
 	var sets []*clusterv1.MachineSet
 	for _, set := range sortedByAge(old) {
-		empty := set.Spec.Replicas != nil && *set.Spec.Replicas == 0 && deref(set.Status.Replicas) == 0
-		if empty && set.DeletionTimestamp.IsZero() && set.Generation <= set.Status.ObservedGeneration {
+		empty := set.Spec.Replicas != nil && *set.Spec.Replicas == 0 &&
+			deref(set.Status.Replicas) == 0
+		if empty && set.DeletionTimestamp.IsZero() &&
+			set.Generation <= set.Status.ObservedGeneration {
 			sets = append(sets, set)
 		}
 	}

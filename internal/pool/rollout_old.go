@@ -20,7 +20,9 @@ func (r Rollout) ScaleOld() Rollout {
 	minAvailable := r.MinAvailable()
 	unavailableNew := max(r.New.Replicas-r.New.Counts.Available, 0)
 	s := scaleDown{
-		count:        r.New.Replicas + r.sum(replicas) - r.pendingScaleDown() - minAvailable - unavailableNew,
+		count: r.New.Replicas + r.sum(
+			replicas,
+		) - r.pendingScaleDown() - minAvailable - unavailableNew,
 		available:    r.New.Counts.Available + r.sum(available),
 		minAvailable: minAvailable,
 	}

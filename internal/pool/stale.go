@@ -56,11 +56,13 @@ func StaleDeletions(machines []*clusterv1.Machine, now time.Time) string {
 // empty for none.
 func longDrain(m *clusterv1.Machine, now time.Time) string {
 	c := conditions.Get(m, clusterv1.MachineDeletingCondition)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != clusterv1.MachineDeletingDrainingNodeReason {
+	if c == nil || c.Status != metav1.ConditionTrue ||
+		c.Reason != clusterv1.MachineDeletingDrainingNodeReason {
 		return ""
 	}
 	d := m.Status.Deletion
-	if d == nil || d.NodeDrainStartTime.IsZero() || now.Sub(d.NodeDrainStartTime.Time) <= staleDrain {
+	if d == nil || d.NodeDrainStartTime.IsZero() ||
+		now.Sub(d.NodeDrainStartTime.Time) <= staleDrain {
 		return ""
 	}
 	return c.Message

@@ -75,8 +75,9 @@ func CountersOf(status clusterv1.MachineDeploymentStatus) DeploymentCounters {
 
 // Into writes the counters to a status.
 func (c DeploymentCounters) Into(status *clusterv1.MachineDeploymentStatus) {
-	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = c.Replicas, c.Ready, c.Available
-	status.UpToDateReplicas, status.Versions = c.UpToDate, c.Versions
+	status.Replicas, status.ReadyReplicas = c.Replicas, c.Ready
+	status.AvailableReplicas, status.UpToDateReplicas = c.Available, c.UpToDate
+	status.Versions = c.Versions
 }
 
 // CountSets adds up the counters in the statuses of MachineSets. nil MachineSets are skipped.
@@ -113,14 +114,20 @@ func sumVersions(list []clusterv1.StatusVersion) []clusterv1.StatusVersion {
 		if v.Version == "" {
 			continue
 		}
-		i := slices.IndexFunc(sums, func(s clusterv1.StatusVersion) bool { return s.Version == v.Version })
+		i := slices.IndexFunc(
+			sums,
+			func(s clusterv1.StatusVersion) bool { return s.Version == v.Version },
+		)
 		if i < 0 {
 			sums = append(sums, clusterv1.StatusVersion{Version: v.Version})
 			i = len(sums) - 1
 		}
 		sums[i].Replicas += v.Replicas
 	}
-	slices.SortStableFunc(sums, func(a, b clusterv1.StatusVersion) int { return compareVersions(a.Version, b.Version) })
+	slices.SortStableFunc(
+		sums,
+		func(a, b clusterv1.StatusVersion) int { return compareVersions(a.Version, b.Version) },
+	)
 	return sums
 }
 
@@ -212,7 +219,10 @@ func (c LegacyCounters) Into(status *clusterv1.MachineDeploymentStatus) {
 
 // LegacyConditions are the conditions of API v1beta1, without transition times. newest is the
 // MachineSet of the current template; nil if there is none. md has the counters of the new status.
-func LegacyConditions(md *clusterv1.MachineDeployment, newest *clusterv1.MachineSet) []clusterv1.Condition {
+func LegacyConditions(
+	md *clusterv1.MachineDeployment,
+	newest *clusterv1.MachineSet,
+) []clusterv1.Condition {
 	available := clusterv1.Condition{
 		Type: clusterv1.MachineDeploymentAvailableV1Beta1Condition, Status: corev1.ConditionTrue,
 	}
@@ -224,8 +234,11 @@ func LegacyConditions(md *clusterv1.MachineDeployment, newest *clusterv1.Machine
 		available.Status = corev1.ConditionFalse
 		available.Severity = clusterv1.ConditionSeverityWarning
 		available.Reason = clusterv1.WaitingForAvailableMachinesV1Beta1Reason
-		available.Message = fmt.Sprintf("Minimum availability requires %d replicas, current %d available",
-			required, deref(md.Status.AvailableReplicas))
+		available.Message = fmt.Sprintf(
+			"Minimum availability requires %d replicas, current %d available",
+			required,
+			deref(md.Status.AvailableReplicas),
+		)
 	}
 	return []clusterv1.Condition{available, legacyReady(newest)}
 }
@@ -233,8 +246,10 @@ func LegacyConditions(md *clusterv1.MachineDeployment, newest *clusterv1.Machine
 // legacyReady repeats the condition Ready of the new MachineSet.
 func legacyReady(newest *clusterv1.MachineSet) clusterv1.Condition {
 	ready := clusterv1.Condition{
-		Type: clusterv1.MachineSetReadyV1Beta1Condition, Status: corev1.ConditionFalse,
-		Severity: clusterv1.ConditionSeverityInfo, Reason: clusterv1.WaitingForMachineSetFallbackV1Beta1Reason,
+		Type:     clusterv1.MachineSetReadyV1Beta1Condition,
+		Status:   corev1.ConditionFalse,
+		Severity: clusterv1.ConditionSeverityInfo,
+		Reason:   clusterv1.WaitingForMachineSetFallbackV1Beta1Reason,
 	}
 	if newest == nil {
 		ready.Message = "MachineSet not found"

@@ -37,12 +37,26 @@ func Differences(current, desired *clusterv1.MachineTemplateSpec) Difference {
 	}
 	d.compareBootstrap(is.Bootstrap, wants.Bootstrap)
 	if i, w := is.InfrastructureRef, wants.InfrastructureRef; i != w {
-		d.add(fmt.Sprintf("spec.infrastructureRef %s %s, %s %s required", i.Kind, i.Name, w.Kind, w.Name),
-			outdated(i.Kind))
+		d.add(
+			fmt.Sprintf(
+				"spec.infrastructureRef %s %s, %s %s required",
+				i.Kind,
+				i.Name,
+				w.Kind,
+				w.Name,
+			),
+			outdated(i.Kind),
+		)
 	}
 	if is.FailureDomain != wants.FailureDomain {
-		d.add(fmt.Sprintf("spec.failureDomain %s, %s required", is.FailureDomain, wants.FailureDomain),
-			fmt.Sprintf("Failure domain %s, %s required", is.FailureDomain, wants.FailureDomain))
+		d.add(
+			fmt.Sprintf(
+				"spec.failureDomain %s, %s required",
+				is.FailureDomain,
+				wants.FailureDomain,
+			),
+			fmt.Sprintf("Failure domain %s, %s required", is.FailureDomain, wants.FailureDomain),
+		)
 	}
 	return d
 }
@@ -92,7 +106,11 @@ type Assignment struct {
 // most replicas wins, then the oldest. If spec.rollout.after has passed, only MachineSets that were
 // created since then match. A MachineSet that matches and is not New is never updated in place, and
 // neither is one from before rollout.after.
-func Assign(md *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet, now time.Time) Assignment {
+func Assign(
+	md *clusterv1.MachineDeployment,
+	sets []*clusterv1.MachineSet,
+	now time.Time,
+) Assignment {
 	if len(sets) == 0 {
 		return Assignment{Missing: "no MachineSets exist for the MachineDeployment"}
 	}
@@ -113,10 +131,14 @@ func Assign(md *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet, now t
 			a.Eligible[set.Name] = false
 			d.Fields = append(d.Fields, "MachineDeployment spec.rolloutAfter expired")
 		}
-		why = append(why, fmt.Sprintf("MachineSet %s needs rollout: %s", set.Name, strings.Join(d.Fields, ", ")))
+		why = append(
+			why,
+			fmt.Sprintf("MachineSet %s needs rollout: %s", set.Name, strings.Join(d.Fields, ", ")),
+		)
 	}
 	if len(matching) == 0 {
-		a.Missing = "couldn't find MachineSet matching MachineDeployment spec template: " + strings.Join(why, "; ")
+		a.Missing = "couldn't find MachineSet matching MachineDeployment spec template: " +
+			strings.Join(why, "; ")
 		return a
 	}
 	for _, set := range matching {
@@ -128,8 +150,11 @@ func Assign(md *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet, now t
 		}
 	}
 	if a.New == nil {
-		a.Missing = fmt.Sprintf("spec.rollout.after on MachineDeployment set to %s, no MachineSet has been created afterwards",
-			after.Format(time.RFC3339))
+		a.Missing = fmt.Sprintf(
+			"spec.rollout.after on MachineDeployment set to %s, "+
+				"no MachineSet has been created afterwards",
+			after.Format(time.RFC3339),
+		)
 	}
 	return a
 }

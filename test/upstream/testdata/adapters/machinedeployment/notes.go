@@ -12,7 +12,10 @@ import (
 var upstreamNotes = map[pool.Reason]func(pool.Note) string{
 	pool.ReasonCurrent: func(pool.Note) string { return "this is now the current MachineSet" },
 	pool.ReasonMovesAcknowledged: func(n pool.Note) string {
-		return fmt.Sprintf("acknowledge Machines %s moved from an old MachineSet", sortAndJoin(n.Machines))
+		return fmt.Sprintf(
+			"acknowledge Machines %s moved from an old MachineSet",
+			sortAndJoin(n.Machines),
+		)
 	},
 	pool.ReasonReplicasLowered: func(pool.Note) string {
 		return "scale down to align MachineSet spec.replicas to MachineDeployment spec.replicas"
@@ -22,15 +25,25 @@ var upstreamNotes = map[pool.Reason]func(pool.Note) string{
 			n.Count, n.Limit, n.Surge)
 	},
 	pool.ReasonMachinesMissing: func(n pool.Note) string {
-		return fmt.Sprintf("%d current Machines < %d MachineDeployment spec.replicas", n.Count, n.Limit)
+		return fmt.Sprintf(
+			"%d current Machines < %d MachineDeployment spec.replicas",
+			n.Count,
+			n.Limit,
+		)
 	},
-	pool.ReasonMachinesGone: func(pool.Note) string { return "scale down to align to existing Machines" },
+	pool.ReasonMachinesGone: func(pool.Note) string {
+		return "scale down to align to existing Machines"
+	},
 	pool.ReasonNoAvailabilityLost: func(pool.Note) string {
-		return "scale down to align to existing Machines or scale down by removing unavailable replicas " +
-			"(and no available replicas exist on the MachineSet)"
+		return "scale down to align to existing Machines or scale down by removing unavailable " +
+			"replicas (and no available replicas exist on the MachineSet)"
 	},
 	pool.ReasonAvailabilitySpare: func(n pool.Note) string {
-		return fmt.Sprintf("%d available replicas > %d minimum available replicas", n.Count, n.Limit)
+		return fmt.Sprintf(
+			"%d available replicas > %d minimum available replicas",
+			n.Count,
+			n.Limit,
+		)
 	},
 	pool.ReasonMove: func(n pool.Note) string {
 		return "should scale down by moving Machines to MachineSet " + n.MachineSet

@@ -178,10 +178,11 @@ func orEmpty[T any](object *T) *T {
 // rollout converts the planner's objects to numbers.
 func (p *rolloutPlanner) rollout() (pool.Rollout, error) {
 	md, newest := orEmpty(p.md), orEmpty(p.newMS)
+	strategy := md.Spec.Rollout.Strategy.Type
 	budget, err := pool.BudgetOf(md)
 	r := pool.Rollout{
 		Budget:         budget,
-		OnDelete:       md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType,
+		OnDelete:       strategy == clusterv1.OnDeleteMachineDeploymentStrategyType,
 		InPlaceUpdates: feature.Gates.Enabled(feature.InPlaceUpdates),
 		New:            p.sizes(newest),
 		Pending:        pool.PendingMoves(newest, p.machines),
@@ -228,10 +229,11 @@ func (p *rolloutPlanner) takeSizes(byName map[string]*clusterv1.MachineSet, s po
 	if s.Target != s.Replicas {
 		p.scaleIntents[s.Name] = s.Target
 	}
+	from, acknowledged := strings.Join(s.ReceiveFrom, ","), strings.Join(s.Acknowledged, ",")
 	for key, value := range map[string]string{
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation:       s.MoveTo,
-		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: strings.Join(s.ReceiveFrom, ","),
-		clusterv1.AcknowledgedMoveAnnotation:                         strings.Join(s.Acknowledged, ","),
+		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: from,
+		clusterv1.AcknowledgedMoveAnnotation:                         acknowledged,
 	} {
 		if value != "" {
 			metav1.SetMetaDataAnnotation(&set.ObjectMeta, key, value)
@@ -336,7 +338,12 @@ func (p *rolloutPlanner) getMachineSetDiff(set *clusterv1.MachineSet) machineSet
 		kind = "current"
 	}
 	return machineSetDiff{
-		Type: kind, OriginalMS: p.originalMSs[set.Name], OriginalReplicas: c.From, DesiredReplicas: c.To,
-		Summary: c.Summary, OtherChanges: c.Details, Reason: strings.Join(p.notes[set.Name], ", "),
+		Type:             kind,
+		OriginalMS:       p.originalMSs[set.Name],
+		OriginalReplicas: c.From,
+		DesiredReplicas:  c.To,
+		Summary:          c.Summary,
+		OtherChanges:     c.Details,
+		Reason:           strings.Join(p.notes[set.Name], ", "),
 	}
 }

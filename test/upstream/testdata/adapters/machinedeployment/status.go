@@ -18,12 +18,21 @@ type (
 
 func facts(md *deployment, list setList, m collections.Machines, read bool) pool.DeploymentFacts {
 	return pool.DeploymentFacts{
-		MachineDeployment: md, MachineSets: list, SetsRead: read, Machines: m.UnsortedList(), Now: time.Now(),
+		MachineDeployment: md,
+		MachineSets:       list,
+		SetsRead:          read,
+		Machines:          m.UnsortedList(),
+		Now:               time.Now(),
 	}
 }
 
 func (r *Reconciler) updateStatus(_ context.Context, s *scope) error {
-	f := facts(s.machineDeployment, s.machineSets, s.machines, s.getAndAdoptMachineSetsForDeploymentSucceeded)
+	f := facts(
+		s.machineDeployment,
+		s.machineSets,
+		s.machines,
+		s.getAndAdoptMachineSetsForDeploymentSucceeded,
+	)
 	f.BootstrapTemplateMissing = s.bootstrapTemplateNotFound
 	f.InfrastructureTemplateMissing = s.infrastructureTemplateNotFound
 	status, err := f.Status()
@@ -54,10 +63,14 @@ func setRollingOutCondition(_ context.Context, md *deployment, m collections.Mac
 }
 
 func setScalingUpCondition(
-	_ context.Context, md *deployment, list setList, bootstrapMissing, infrastructureMissing, read bool,
+	_ context.Context,
+	md *deployment,
+	list setList,
+	bootstrapMissing, infrastructureMissing, read bool,
 ) {
 	f := facts(md, list, nil, read)
-	f.BootstrapTemplateMissing, f.InfrastructureTemplateMissing = bootstrapMissing, infrastructureMissing
+	f.BootstrapTemplateMissing = bootstrapMissing
+	f.InfrastructureTemplateMissing = infrastructureMissing
 	conditions.Set(md, f.ScalingUp())
 }
 

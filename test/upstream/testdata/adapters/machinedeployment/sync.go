@@ -111,8 +111,15 @@ func (r *Reconciler) scaleMachineSet(
 	if err := r.Client.Patch(ctx, set, client.MergeFrom(before)); err != nil {
 		return err
 	}
-	r.recorder.Eventf(md, corev1.EventTypeNormal, "SuccessfulScale", "Scaled MachineSet %v: %d -> %d",
-		client.ObjectKeyFromObject(set), *before.Spec.Replicas, target)
+	r.recorder.Eventf(
+		md,
+		corev1.EventTypeNormal,
+		"SuccessfulScale",
+		"Scaled MachineSet %v: %d -> %d",
+		client.ObjectKeyFromObject(set),
+		*before.Spec.Replicas,
+		target,
+	)
 	return nil
 }
 
@@ -121,12 +128,22 @@ func (r *Reconciler) cleanupDeployment(ctx context.Context, old setList, md *dep
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, set)); err != nil {
 			return err
 		}
-		r.recorder.Eventf(md, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted MachineSet %q", set.Name)
+		r.recorder.Eventf(
+			md,
+			corev1.EventTypeNormal,
+			"SuccessfulDelete",
+			"Deleted MachineSet %q",
+			set.Name,
+		)
 	}
 	return nil
 }
 
-func (r *Reconciler) syncDeploymentStatus(all setList, newest *clusterv1.MachineSet, md *deployment) error {
+func (r *Reconciler) syncDeploymentStatus(
+	all setList,
+	newest *clusterv1.MachineSet,
+	md *deployment,
+) error {
 	setReplicas(md, all)
 	calculateV1Beta1Status(all, newest, md)
 	for _, c := range pool.LegacyConditions(md, newest) {
