@@ -2,6 +2,7 @@ package pool
 
 import (
 	"slices"
+	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -74,7 +75,7 @@ func Receives(set *clusterv1.MachineSet) bool {
 // ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name source.
 func ReceivesFrom(set *clusterv1.MachineSet, source string) bool {
 	return slices.Contains(
-		splitNames(set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]), source)
+		strings.Split(set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation], ","), source)
 }
 
 // IsMovePending reports whether a Machine has moved to its MachineSet and waits until the
@@ -95,7 +96,7 @@ func MayBeginUpdate(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
 	if !IsMovePending(m) || !Receives(set) {
 		return true
 	}
-	return slices.Contains(splitNames(set.Annotations[clusterv1.AcknowledgedMoveAnnotation]), m.Name)
+	return slices.Contains(strings.Split(set.Annotations[clusterv1.AcknowledgedMoveAnnotation], ","), m.Name)
 }
 
 // Deletions returns the first count Machines of DeletionOrder. Those in deletion already are among

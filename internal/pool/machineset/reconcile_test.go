@@ -121,7 +121,7 @@ func TestWrites(t *testing.T) {
 			{"apply TestMachine", "apply TestConfig", "apply Machine", "patch Machine"}, {"patch-status MachineSet"},
 		}},
 		"relabel":   {relabels, [][]string{sync, sync, {"patch-status MachineSet"}}},
-		"remediate": {remediates, [][]string{{"patch-status Machine", "delete Machine"}}},
+		"remediate": {remediates, [][]string{{"patch-status Machine", "delete Machine", "patch-status MachineSet"}}},
 		"end":       {ends, [][]string{{"delete Machine", "delete Machine", "patch-status MachineSet"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
