@@ -160,11 +160,15 @@ var rules = []rule{
 		internal/status
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
+	{pkg: "internal/pool", kind: pure, imports: ``},
+	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
+		internal/pool/objects internal/text
+	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
 		internal/capi internal/contract internal/pool internal/pool/objects
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
-	{pkg: "internal/pool", kind: pure, imports: ``},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/port pkg/version
