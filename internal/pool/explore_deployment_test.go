@@ -50,6 +50,10 @@ type reading struct {
 
 // ours asks the decider.
 func (e *explorer) ours(v view) decided {
+	if v.sets[v.md.template].deleting {
+		// The rules create a MachineSet with another name. This model waits until its slot is free.
+		return decided{}
+	}
 	g := e.group(v)
 	plan, err := e.plan(g, v.outage)
 	if err != nil {
@@ -175,10 +179,10 @@ func (v view) reported() (n numbers) {
 	return n
 }
 
-// uncounted reports whether Machines moved to a MachineSet that does not receive any now. Stock
-// never counts them, and the rules do.
+// uncounted reports whether Machines of a MachineSet that receives none now are in the middle of a
+// move or an update. Stock does not count the moves, and takes the updates for a deadlock.
 func (e *explorer) uncounted(v view) bool {
 	return !e.gateOff && slices.ContainsFunc(v.machines[:], func(m machine) bool {
-		return m.exists && m.pending && (m.owner != v.md.template || v.md.paused)
+		return m.exists && (m.pending || m.inUpdate()) && (m.owner != v.md.template || v.md.paused)
 	})
 }

@@ -34,8 +34,13 @@ func (e *explorer) create(w *world, o operation) string {
 	return ""
 }
 
-// cleanSet checks that no Machine is deleted with its MachineSet.
+// cleanSet deletes a MachineSet, and checks that no Machine is deleted with it. Its finalizer takes
+// no time if it is empty.
 func (e *explorer) cleanSet(w *world, id uint8) string {
+	w.sets[id].deleting = true
+	if w.owned(id) == 0 {
+		w.sets[id] = machineSet{}
+	}
 	for i, m := range w.machines {
 		if m.exists && m.owner == id && !m.deleting && !w.stockRan {
 			return fmt.Sprintf("ms%d is deleted, and %s with it", id, machineName(i))

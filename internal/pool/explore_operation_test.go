@@ -113,7 +113,6 @@ func (e *explorer) apply(w *world, by int, o operation) (ok bool, violation stri
 		w.md.revision, w.md.observed = o.revision, true
 		return true, ""
 	case cleanSet:
-		w.sets[o.set].deleting = true
 		w.wrote[by] = w.staleSets
 		return true, e.cleanSet(w, o.set)
 	case writeStatus:
