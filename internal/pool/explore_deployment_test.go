@@ -19,7 +19,7 @@ var sound = decider{needs: pool.Needs, decide: pool.Decide}
 
 // decided is what a MachineDeployment controller does after one reading.
 type decided struct {
-	todo rest
+	todo []operation
 	// stated says that each Machine that is not as desired has a reason that only a person or an
 	// updater can change.
 	stated bool
@@ -35,7 +35,7 @@ func (e *explorer) deploy(v view, stock bool) decided {
 	}
 	var d decided
 	if stock {
-		d = decided{todo: restOf(e.stock(v))}
+		d = decided{todo: e.stock(v)}
 	} else {
 		d = e.ours(v)
 	}
@@ -59,7 +59,7 @@ func (e *explorer) ours(v view) decided {
 	if err != nil {
 		return decided{stated: v.outage}
 	}
-	d := decided{todo: restOf(operations(v, plan, g.Machines)), stated: stated(plan)}
+	d := decided{todo: operations(v, plan, g.Machines), stated: stated(plan)}
 	if e.keep || v.outage || e.uncounted(v) {
 		return d
 	}

@@ -33,13 +33,13 @@ func (e *explorer) reconcile(w *world, by int) []step {
 	if problem != "" {
 		return []step{{to: *w, label: e.name(w, by), violation: problem}}
 	}
-	if todo.empty() {
+	if len(todo) == 0 {
 		return nil
 	}
 	var all []step
 	next, label := *w, e.name(w, by)
-	next.rest[by] = rest{}
-	for n := 0; n < maxOperations && todo[n].kind != 0; n++ {
+	next.rest[by] = 0
+	for n, o := range todo {
 		if n > 0 && next.crashes > 0 {
 			crashed := next
 			crashed.crashes--
@@ -49,11 +49,13 @@ func (e *explorer) reconcile(w *world, by int) []step {
 		if n > 0 && next.races > 0 {
 			raced := next
 			raced.races--
-			raced.rest[by] = todo.after(n)
+			raced.rest[by] = e.intern(todo[n:])
 			all = append(all, step{to: raced, label: label + ", and is interrupted"})
 		}
-		label += ", " + todo[n].String()
-		ok, violation := e.apply(&next, by, todo[n])
+		if e.labelled {
+			label += ", " + o.String()
+		}
+		ok, violation := e.apply(&next, by, o)
 		if violation != "" {
 			return append(all, step{to: next, label: label, violation: violation})
 		}
@@ -76,12 +78,12 @@ func (e *explorer) name(w *world, by int) string {
 }
 
 // todo is what a controller does next: the rest of a reconcile, or a new one.
-func (e *explorer) todo(w *world, by int) (todo rest, problem string) {
+func (e *explorer) todo(w *world, by int) (todo []operation, problem string) {
 	switch {
-	case !w.rest[by].empty():
-		return w.rest[by], ""
+	case w.rest[by] != 0:
+		return e.rest(w.rest[by]), ""
 	case w.wrote[by]:
-		return rest{}, ""
+		return nil, ""
 	}
 	v := w.read()
 	if by == md {
@@ -89,17 +91,17 @@ func (e *explorer) todo(w *world, by int) (todo rest, problem string) {
 		return d.todo, d.problem
 	}
 	if !v.sets[by].exists {
-		return rest{}, ""
+		return nil, ""
 	}
 	return e.sets(v, uint8(by)), ""
 }
 
 // sets is reconcileSet with a memory.
-func (e *explorer) sets(v view, id uint8) rest {
+func (e *explorer) sets(v view, id uint8) []operation {
 	key := setReading{v, id}
 	r, known := e.setPlans[key]
 	if !known {
-		r = restOf(v.reconcileSet(id))
+		r = v.reconcileSet(id)
 		e.setPlans[key] = r
 	}
 	return r
@@ -112,7 +114,7 @@ type setReading struct {
 
 // restart forgets what the controllers were doing, and reads everything again.
 func (w *world) restart() {
-	w.rest = [maxTemplates + 1]rest{}
+	w.rest = [maxTemplates + 1]uint16{}
 	w.catchUp()
 }
 

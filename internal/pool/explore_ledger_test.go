@@ -19,7 +19,7 @@ func (e *explorer) acknowledge(w *world, o operation) string {
 
 // create adds a Machine, and checks that there is room for it.
 func (e *explorer) create(w *world, o operation) string {
-	i := w.free()
+	i := e.free(w)
 	w.machines[i] = machine{exists: true, owner: o.set, infrastructure: o.set, bootstrap: o.set, spec: o.set, kubelet: o.set}
 	if !w.sets[o.set].exists {
 		return fmt.Sprintf("%s has no owner", machineName(i))

@@ -108,8 +108,8 @@ type world struct {
 	// wrote says that a controller wrote objects that its cache does not show yet: it waits. The
 	// last one is the MachineDeployment controller.
 	wrote [maxTemplates + 1]bool
-	// rest is the unfinished part of a reconcile, by controller.
-	rest  [maxTemplates + 1]rest
+	// rest is the number of what is left of a reconcile, by controller.
+	rest  [maxTemplates + 1]uint16
 	stock bool
 	// stockRan says that stock was in charge once, most is the highest spec.replicas so far,
 	// excused is how many available Machines others than the rollout took away.
@@ -463,13 +463,15 @@ func (w *world) clean() {
 }
 
 // free is a Machine that nothing refers to.
-func (w *world) free() int {
+func (e *explorer) free(w *world) int {
 	var used uint16
 	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
 		used |= set.acknowledged
 	}
 	for _, r := range w.rest {
-		used |= r.machines()
+		for _, o := range e.rest(r) {
+			used |= o.mentioned()
+		}
 	}
 	for i := range w.machines {
 		if !w.machines[i].exists && !w.cachedMachines[i].exists && !has(used, i) {
