@@ -98,7 +98,7 @@ func (o operation) mentioned() (bits uint16) {
 
 // apply executes one operation. It returns false if the API server refuses it, and says what
 // invariant it breaks.
-func (e *explorer) apply(w *world, by int, o operation) (ok bool, violation string) {
+func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation string) {
 	switch o.kind {
 	case writeSet:
 		return e.writeSet(w, by, o)
@@ -149,7 +149,7 @@ func (e *explorer) apply(w *world, by int, o operation) (ok bool, violation stri
 	return true, ""
 }
 
-func (e *explorer) writeSet(w *world, by int, o operation) (ok bool, violation string) {
+func (e *explorer) writeSet(w *scene, by int, o operation) (ok bool, violation string) {
 	set := &w.sets[o.set]
 	if o.update && !set.exists {
 		return false, ""
@@ -166,7 +166,7 @@ func (e *explorer) writeSet(w *world, by int, o operation) (ok bool, violation s
 }
 
 // youngest is the highest born of all MachineSets.
-func (w *world) youngest() (born uint8) {
+func (w *scene) youngest() (born uint8) {
 	for _, set := range w.sets {
 		born = max(born, set.born)
 	}

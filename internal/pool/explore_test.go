@@ -24,7 +24,7 @@ type explorer struct {
 	// good are worlds from which a run without disturbances ends.
 	good map[uint64]struct{}
 	// queue are the worlds that are not visited yet; from and ways say from which, and by which of its steps.
-	queue []world
+	queue []scene
 	from  []int32
 	ways  []uint16
 }
@@ -44,7 +44,7 @@ func newExplorer(s scenario, d decider) *explorer {
 	}
 }
 
-func (e *explorer) key(w *world) uint64 { return maphash.Comparable(e.seed, *w) }
+func (e *explorer) key(w *scene) uint64 { return maphash.Comparable(e.seed, *w) }
 
 // explore visits what can happen from the beginning of a scenario, at most limit states. It ends at
 // the first violation.
@@ -79,7 +79,7 @@ func explore(s scenario, d decider, limit int) report {
 }
 
 // visit adds a world if it is new. It reports whether there is room for it.
-func (e *explorer) visit(w world, from, way, limit int) bool {
+func (e *explorer) visit(w scene, from, way, limit int) bool {
 	k := e.key(&w)
 	if _, known := e.index[k]; known {
 		return true
@@ -93,7 +93,7 @@ func (e *explorer) visit(w world, from, way, limit int) bool {
 }
 
 // trace says how a world was reached, by taking the same steps again.
-func (e *explorer) trace(at int, end *world, last ...string) string {
+func (e *explorer) trace(at int, end *scene, last ...string) string {
 	var ways []uint16
 	for ; e.from[at] >= 0; at = int(e.from[at]) {
 		ways = append(ways, e.ways[at])
@@ -110,7 +110,7 @@ func (e *explorer) trace(at int, end *world, last ...string) string {
 
 // fair lets everything behave from now on, once with this engine and once with stock, and says what
 // keeps the rollout from its end.
-func (e *explorer) fair(w world) (trail []string, violation string) {
+func (e *explorer) fair(w scene) (trail []string, violation string) {
 	for _, stock := range []bool{false, true} {
 		if stock && e.keep {
 			continue
@@ -126,7 +126,7 @@ func (e *explorer) fair(w world) (trail []string, violation string) {
 	return nil, ""
 }
 
-func (e *explorer) calmly(w world) (trail []string, violation string) {
+func (e *explorer) calmly(w scene) (trail []string, violation string) {
 	trail = []string{"-- from here nothing disturbs it, with stock in charge: " + boolean(w.stock)}
 	var path []uint64
 	for {

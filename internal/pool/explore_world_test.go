@@ -98,8 +98,8 @@ type faults struct {
 	breaks, deletes, scales, changes, reverts, pauses int8
 }
 
-// world is a group and its controllers. It is comparable.
-type world struct {
+// scene is a world: a group and its controllers. It is comparable.
+type scene struct {
 	view
 	// staleSets and staleMachines say that the cache shows cachedSets and cachedMachines.
 	staleSets, staleMachines bool
@@ -137,8 +137,8 @@ type scenario struct {
 var upwards = [maxTemplates][maxTemplates]bool{{false, true, true}, {false, false, true}}
 
 // begin is a complete group whose template changes from 0 to 1.
-func (s scenario) begin() world {
-	var w world
+func (s scenario) begin() scene {
+	var w scene
 	w.md = deployment{replicas: s.replicas, revision: 1, observed: s.notBegun}
 	if !s.notBegun {
 		w.md.template = 1
@@ -156,7 +156,7 @@ func (s scenario) begin() world {
 }
 
 // read is what a controller sees now.
-func (w *world) read() view {
+func (w *scene) read() view {
 	v := w.view
 	if w.staleSets {
 		v.sets = w.cachedSets
@@ -168,7 +168,7 @@ func (w *world) read() view {
 }
 
 // catchUp brings the cache up to date.
-func (w *world) catchUp() {
+func (w *scene) catchUp() {
 	w.staleSets, w.staleMachines = false, false
 	w.cachedSets, w.cachedMachines = machineSets{}, machines{}
 	w.wrote = [maxTemplates + 1]bool{}
@@ -401,7 +401,7 @@ func machineBits(list []string) (bits uint16) {
 }
 
 // String draws a world: MachineSets with their Machines.
-func (w *world) String() string {
+func (w *scene) String() string {
 	var parts []string
 	for i, set := range w.sets {
 		if !set.exists && w.owned(uint8(i)) == 0 {
@@ -449,7 +449,7 @@ func (m machine) text(i int) string {
 }
 
 // clean removes what equal worlds may differ in: slots of Machines and MachineSets that are gone.
-func (w *world) clean() {
+func (w *scene) clean() {
 	for i := range w.machines {
 		if !w.machines[i].exists {
 			w.machines[i] = machine{}
@@ -463,7 +463,7 @@ func (w *world) clean() {
 }
 
 // free is a Machine that nothing refers to.
-func (e *explorer) free(w *world) int {
+func (e *explorer) free(w *scene) int {
 	var used uint16
 	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
 		used |= set.acknowledged
