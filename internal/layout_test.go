@@ -63,12 +63,15 @@ var pureLibraries = strings.Fields(`
 	k8s.io/client-go/kubernetes/scheme
 	k8s.io/component-helpers/resource
 	k8s.io/component-helpers/scheduling/corev1/nodeaffinity
+	sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2
 	sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2
 	sigs.k8s.io/cluster-api/api/core/v1beta2
 	sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1
 	sigs.k8s.io/cluster-api/api/runtime/v1beta2
 	sigs.k8s.io/cluster-api/util/annotations
 	sigs.k8s.io/cluster-api/util/conditions
+	sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1
+	sigs.k8s.io/cluster-api/util/version
 	sigs.k8s.io/json
 	sigs.k8s.io/yaml
 `)

@@ -235,10 +235,7 @@ func (f DeploymentFacts) MachinesReady() metav1.Condition {
 // Machine.
 func (f DeploymentFacts) MachinesUpToDate() metav1.Condition {
 	const kind = clusterv1.MachineDeploymentMachinesUpToDateCondition
-	reporting := slices.DeleteFunc(slices.Clone(f.Machines), func(m *clusterv1.Machine) bool {
-		return !conditions.Has(m, clusterv1.MachineUpToDateCondition) &&
-			f.Now.Sub(m.CreationTimestamp.Time) <= newMachineGrace
-	})
+	reporting := reportingUpToDate(f.Machines, f.Now)
 	if len(reporting) == 0 {
 		return condition(
 			kind,
@@ -252,6 +249,14 @@ func (f DeploymentFacts) MachinesUpToDate() metav1.Condition {
 		clusterv1.MachineDeploymentMachinesUpToDateUnknownReason,
 		clusterv1.MachineDeploymentMachinesUpToDateReason,
 		clusterv1.MachineDeploymentMachinesUpToDateInternalErrorReason,
+	})
+}
+
+// reportingUpToDate returns the Machines whose condition UpToDate counts.
+func reportingUpToDate(machines []*clusterv1.Machine, now time.Time) []*clusterv1.Machine {
+	return slices.DeleteFunc(slices.Clone(machines), func(m *clusterv1.Machine) bool {
+		return !conditions.Has(m, clusterv1.MachineUpToDateCondition) &&
+			now.Sub(m.CreationTimestamp.Time) <= newMachineGrace
 	})
 }
 
@@ -352,7 +357,7 @@ func (f DeploymentFacts) Deleting() metav1.Condition {
 // staleDeletions is a line about Machines whose deletion takes long, and why; empty if there is
 // none.
 func (f DeploymentFacts) staleDeletions() string {
-	message := staleDeletionMessage(f.Machines, f.Now)
+	message := StaleDeletions(f.Machines, f.Now)
 	if message == "" {
 		return ""
 	}

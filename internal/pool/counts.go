@@ -89,6 +89,11 @@ func IsUpdating(m *clusterv1.Machine) bool {
 	if _, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]; marked {
 		return true
 	}
+	return isHookPending(m)
+}
+
+// isHookPending reports whether the call of the hook UpdateMachine is pending.
+func isHookPending(m *clusterv1.Machine) bool {
 	pending := strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
 	return slices.Contains(pending, hookUpdateMachine)
 }

@@ -21,9 +21,9 @@ var drainDelays = [...]struct{ text, name string }{
 	{"waiting for completion", "Pods not completed yet"},
 }
 
-// staleDeletionMessage names the Machines that have been in deletion for more than 15 minutes, and
+// StaleDeletions names the Machines that have been in deletion for more than 15 minutes, and
 // what probably delays them; empty if there is none.
-func staleDeletionMessage(machines []*clusterv1.Machine, now time.Time) string {
+func StaleDeletions(machines []*clusterv1.Machine, now time.Time) string {
 	var names []string
 	var delayed [len(drainDelays)]bool
 	for _, m := range machines {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/version"
 )
 
 // DeploymentFacts are what the status of a MachineDeployment is computed from.
@@ -129,8 +130,8 @@ func sumVersions(list []clusterv1.StatusVersion) []clusterv1.StatusVersion {
 	return sums
 }
 
-// compareVersions sorts semantic versions, by text where they are equal but for build metadata,
-// before anything else.
+// compareVersions sorts semantic versions before anything else. Versions that have no order, because
+// their builds are words, are equal.
 func compareVersions(a, b string) int {
 	x, errX := semver.ParseTolerant(a)
 	y, errY := semver.ParseTolerant(b)
@@ -140,8 +141,12 @@ func compareVersions(a, b string) int {
 	case errX != nil && errY == nil:
 		return 1
 	case errX == nil && errY == nil:
-		if c := x.Compare(y); c != 0 {
+		switch c := version.Compare(x, y, version.WithBuildTags()); c {
+		case -1, 1:
 			return c
+		case 0:
+		default:
+			return 0
 		}
 	}
 	return strings.Compare(a, b)

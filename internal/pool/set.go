@@ -1,0 +1,57 @@
+package pool
+
+import (
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// SetFacts are what the rules of one MachineSet read. Objects are never changed.
+type SetFacts struct {
+	MachineSet *clusterv1.MachineSet
+	// Deployment is the MachineDeployment that controls MachineSet; nil if there is none.
+	Deployment *clusterv1.MachineDeployment
+	// Machines are those that MachineSet controls, in any order. They count only if MachinesRead.
+	Machines     []*clusterv1.Machine
+	MachinesRead bool
+	// BootstrapTemplateMissing and InfrastructureTemplateMissing say that a template of spec was
+	// not found.
+	BootstrapTemplateMissing, InfrastructureTemplateMissing bool
+	// Blocked are the messages of the preflight checks that kept Machines from being created.
+	Blocked []string
+	Now     time.Time
+	// Policy is the zero value for stock's behavior.
+	Policy SetPolicy
+}
+
+// SetPolicy is what an UpdatePolicy changes for a MachineSet. The zero value changes nothing.
+type SetPolicy struct {
+	// RepairByUpdate moves an unhealthy Machine to the new MachineSet, because its update may repair
+	// it. Stock deletes it.
+	RepairByUpdate bool
+	// HoldUpdating keeps Machines that are being updated in place from remediation until the update
+	// ends. Stock deletes them.
+	HoldUpdating bool
+}
+
+// IsHealthy reports whether a Machine has a Node that is not known to be unhealthy, and no
+// MachineHealthCheck that failed.
+func IsHealthy(m *clusterv1.Machine) bool {
+	return m.Status.NodeRef.IsDefined() &&
+		!conditions.IsFalse(m, clusterv1.MachineNodeHealthyCondition) &&
+		!IsUnhealthy(m)
+}
+
+// IsUnhealthy reports whether a MachineHealthCheck found a Machine unhealthy.
+func IsUnhealthy(m *clusterv1.Machine) bool {
+	return conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition)
+}
+
+// NeedsRemediation reports whether a MachineHealthCheck asks the owner of a Machine to remediate
+// it.
+func NeedsRemediation(m *clusterv1.Machine) bool {
+	return IsUnhealthy(m) && conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+func isDeleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }

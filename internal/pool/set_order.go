@@ -1,0 +1,119 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Reasons for the place of a Machine in the deletion order, first to last.
+const (
+	// ReasonDeleteRequested: the Machine has the annotation cluster.x-k8s.io/delete-machine.
+	ReasonDeleteRequested Reason = "DeleteRequested"
+	// ReasonUnhealthy: the Machine has no Node, or the Node or a MachineHealthCheck reports a
+	// failure.
+	ReasonUnhealthy Reason = "Unhealthy"
+	// ReasonAge: its age, or its name, among healthy Machines.
+	ReasonAge Reason = "Age"
+)
+
+// Candidate is a Machine in the deletion order.
+type Candidate struct {
+	Machine *clusterv1.Machine
+	// Reason is ReasonDeleting, ReasonDeleteRequested, ReasonUpdating, ReasonUnhealthy or ReasonAge.
+	Reason Reason
+	// Priority is between 0 and 100. Higher goes first.
+	Priority float64
+}
+
+// Priorities for deletion. A priority by age is between priorityKeep and priorityUnhealthy.
+const (
+	priorityDeleting  = 100.0
+	priorityRequested = 80.0
+	priorityUpdating  = 75.0
+	priorityUnhealthy = 50.0
+	priorityRandom    = 20.0
+	priorityKeep      = 0.0
+	// ageScale is the age, in seconds, at which a Machine has come within 1/e of the highest priority
+	// by age. It is ten days.
+	ageScale = 864000.0
+)
+
+// PriorityByAge returns the priority of a healthy Machine with this age, in seconds. A negative age
+// is that of a Machine whose creation time is unknown or in the future.
+type PriorityByAge func(seconds float64) float64
+
+// Priorities by age, one for each spec.deletion.order.
+var (
+	RandomFirst PriorityByAge = func(float64) float64 { return priorityRandom }
+	OldestFirst PriorityByAge = func(seconds float64) float64 {
+		if seconds < 0 {
+			return priorityKeep
+		}
+		return priorityUnhealthy * (1 - math.Exp(-seconds/ageScale))
+	}
+	NewestFirst PriorityByAge = func(seconds float64) float64 {
+		return priorityUnhealthy - OldestFirst(seconds)
+	}
+)
+
+// OrderOf returns the rule for spec.deletion.order of a MachineSet. No order means Random. It
+// returns an error for any other value.
+func OrderOf(set *clusterv1.MachineSet) (PriorityByAge, error) {
+	switch order := set.Spec.Deletion.Order; order {
+	case clusterv1.RandomMachineSetDeletionOrder, "":
+		return RandomFirst, nil
+	case clusterv1.OldestMachineSetDeletionOrder:
+		return OldestFirst, nil
+	case clusterv1.NewestMachineSetDeletionOrder:
+		return NewestFirst, nil
+	default:
+		return nil, fmt.Errorf("reading spec.deletion.order of MachineSet %s: %q is unknown. "+
+			"Fix: set it to Random, Newest or Oldest", objectName(set.Namespace, set.Name), order)
+	}
+}
+
+// DeletionOrder returns the Machines in the order in which they are deleted or moved: those in
+// deletion, so that no others are deleted while they go; those that a person asks to delete; those
+// that are being updated, so that no update is done in vain; unhealthy ones; the rest by age. Equal
+// priorities are sorted by name. It returns the error of OrderOf.
+func (f SetFacts) DeletionOrder() ([]Candidate, error) {
+	byAge, err := OrderOf(f.MachineSet)
+	if err != nil {
+		return nil, err
+	}
+	return f.Order(byAge), nil
+}
+
+// Order is DeletionOrder with the given rule for healthy Machines.
+func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
+	all := make([]Candidate, 0, len(f.Machines))
+	for _, m := range f.Machines {
+		all = append(all, f.candidate(m, byAge))
+	}
+	slices.SortFunc(all, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Machine.Name, b.Machine.Name))
+	})
+	return all
+}
+
+func (f SetFacts) candidate(m *clusterv1.Machine, byAge PriorityByAge) Candidate {
+	_, requested := m.Annotations[clusterv1.DeleteMachineAnnotation]
+	switch {
+	case isDeleting(m):
+		return Candidate{m, ReasonDeleting, priorityDeleting}
+	case requested:
+		return Candidate{m, ReasonDeleteRequested, priorityRequested}
+	case IsUpdating(m):
+		return Candidate{m, ReasonUpdating, priorityUpdating}
+	case !IsHealthy(m):
+		return Candidate{m, ReasonUnhealthy, priorityUnhealthy}
+	case m.CreationTimestamp.IsZero():
+		return Candidate{m, ReasonAge, byAge(-1)}
+	}
+	return Candidate{m, ReasonAge, byAge(f.Now.Sub(m.CreationTimestamp.Time).Seconds())}
+}

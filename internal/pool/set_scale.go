@@ -1,0 +1,160 @@
+package pool
+
+import (
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Reasons for the scaling of a MachineSet, and for what happens to a Machine in a move.
+const (
+	// ReasonCreationDisabled: Machines are missing, and the annotation
+	// cluster.x-k8s.io/disable-machine-create forbids to create them.
+	ReasonCreationDisabled Reason = "CreationDisabled"
+	// ReasonMovesPending: the surplus consists of Machines that have moved here and that the
+	// MachineDeployment has not counted so far.
+	ReasonMovesPending Reason = "MovesPending"
+	// ReasonRemediation: a MachineHealthCheck asks for the remediation of the Machine.
+	ReasonRemediation Reason = "Remediation"
+)
+
+// Scaling is what brings a MachineSet to spec.replicas.
+type Scaling struct {
+	// Action is Create, Delete, Update (the Machines move to Target), or Keep.
+	Action Action
+	// Count is the number of Machines to create, delete or move. It is 0 for Keep, and positive
+	// otherwise.
+	Count int
+	// Target is the MachineSet to which Machines move; empty unless Action is Update.
+	Target string
+	// Reason is ReasonMissing, ReasonSurplus, ReasonMove, ReasonUpToDate, ReasonCreationDisabled or
+	// ReasonMovesPending.
+	Reason Reason
+}
+
+// Scale compares the number of Machines with spec.replicas. Machines in deletion count as Machines.
+// It returns an error if spec.replicas is not set.
+func (f SetFacts) Scale() (Scaling, error) {
+	set := f.MachineSet
+	if set.Spec.Replicas == nil {
+		return Scaling{}, noReplicas(set)
+	}
+	surplus := len(f.Machines) - int(*set.Spec.Replicas)
+	if surplus < 0 {
+		if set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true" {
+			return Scaling{Action: Keep, Reason: ReasonCreationDisabled}, nil
+		}
+		return Scaling{Action: Create, Count: -surplus, Reason: ReasonMissing}, nil
+	}
+	counted := surplus
+	if Receives(set) {
+		for _, m := range f.Machines {
+			if IsMovePending(m) {
+				counted--
+			}
+		}
+	}
+	target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	switch {
+	case surplus == 0:
+		return Scaling{Action: Keep, Reason: ReasonUpToDate}, nil
+	case counted <= 0:
+		return Scaling{Action: Keep, Reason: ReasonMovesPending}, nil
+	case target != "":
+		return Scaling{Action: Update, Count: counted, Target: target, Reason: ReasonMove}, nil
+	}
+	return Scaling{Action: Delete, Count: counted, Reason: ReasonSurplus}, nil
+}
+
+// Receives reports whether a MachineSet accepts Machines of others.
+func Receives(set *clusterv1.MachineSet) bool {
+	return set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation] != ""
+}
+
+// ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name source.
+func ReceivesFrom(set *clusterv1.MachineSet, source string) bool {
+	sources := set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]
+	return slices.Contains(strings.Split(sources, ","), source)
+}
+
+// IsMovePending reports whether a Machine has moved to its MachineSet and waits until the
+// MachineDeployment counts it there.
+func IsMovePending(m *clusterv1.Machine) bool {
+	_, pending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
+	return pending
+}
+
+// MayBeginUpdate reports whether the MachineSet may begin the update in place of one of its
+// Machines: the Machine is marked, the hook UpdateMachine is not pending, and the MachineDeployment
+// has counted the Machine. If the MachineSet accepts no Machines any more, nobody will count it, and
+// the update begins without.
+func MayBeginUpdate(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
+	if _, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]; !marked || isHookPending(m) {
+		return false
+	}
+	if !IsMovePending(m) || !Receives(set) {
+		return true
+	}
+	return slices.Contains(AcknowledgedMoves(set), m.Name)
+}
+
+// Deletions returns the first count Machines of DeletionOrder. Those in deletion already are among
+// them; they need no request. It returns the error of OrderOf.
+func (f SetFacts) Deletions(count int) ([]Candidate, error) {
+	order, err := f.DeletionOrder()
+	if err != nil {
+		return nil, err
+	}
+	return First(order, count), nil
+}
+
+// First returns the first count candidates, or all if there are fewer.
+func First(order []Candidate, count int) []Candidate {
+	return order[:min(max(count, 0), len(order))]
+}
+
+// Departure is a Machine that leaves an old MachineSet during a rollout in place.
+type Departure struct {
+	Machine *clusterv1.Machine
+	// Action is Update (the Machine moves) or Delete (the new MachineSet creates another one).
+	Action Action
+	// Reason is ReasonMove or ReasonRemediation.
+	Reason Reason
+}
+
+// Departures chooses up to count Machines that move to another MachineSet, in deletion order:
+//   - A Machine in deletion counts, and nothing happens to it.
+//   - A Machine that needs remediation counts and is deleted, unless Policy.RepairByUpdate.
+//   - A Machine that is being updated, or that has no Node, does not count and stays.
+//
+// It returns the error of OrderOf.
+func (f SetFacts) Departures(count int) ([]Departure, error) {
+	order, err := f.DeletionOrder()
+	if err != nil {
+		return nil, err
+	}
+	var leave []Departure
+	for _, c := range order {
+		switch m := c.Machine; {
+		case count <= 0:
+			return leave, nil
+		case isDeleting(m):
+			count--
+		case NeedsRemediation(m) && !f.mayRepair(m):
+			count--
+			leave = append(leave, Departure{Machine: m, Action: Delete, Reason: ReasonRemediation})
+		case IsUpdating(m) || !m.Status.NodeRef.IsDefined():
+		default:
+			count--
+			leave = append(leave, Departure{Machine: m, Action: Update, Reason: ReasonMove})
+		}
+	}
+	return leave, nil
+}
+
+// mayRepair reports whether an unhealthy Machine moves, because its update may repair it. A Machine
+// without a Node has nothing to update.
+func (f SetFacts) mayRepair(m *clusterv1.Machine) bool {
+	return f.Policy.RepairByUpdate && m.Status.NodeRef.IsDefined()
+}
