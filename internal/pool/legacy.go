@@ -1,5 +1,4 @@
-// nolint:staticcheck // SA1019: deprecated, and clients of API v1beta1 read it all the same
-package pool
+package pool //nolint:staticcheck // SA1019: clients of API v1beta1 read what is deprecated here
 
 import (
 	"fmt"

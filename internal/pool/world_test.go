@@ -57,10 +57,9 @@ func newWorld(replicas, surge, unavailable int32) *world {
 	w.md.Namespace, w.md.Name, w.md.UID = "ns", "md", "md"
 	w.md.Spec.Replicas = &replicas
 	w.md.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
-	w.md.Spec.Rollout.Strategy.RollingUpdate = clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{
-		MaxSurge:       new(intstr.FromInt32(surge)),
-		MaxUnavailable: new(intstr.FromInt32(unavailable)),
-	}
+	limits := &w.md.Spec.Rollout.Strategy.RollingUpdate
+	limits.MaxSurge = new(intstr.FromInt32(surge))
+	limits.MaxUnavailable = new(intstr.FromInt32(unavailable))
 	w.md.Spec.Template.Spec.Version = "v1.30.0"
 	return w
 }
@@ -155,7 +154,8 @@ func (w *world) scale(set *clusterv1.MachineSet, pick func(int) int) {
 	case surplus < 0 && set.Annotations[clusterv1.DisableMachineCreateAnnotation] != "true":
 		w.create(set)
 	case surplus-pending > 0:
-		if target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; target != "" {
+		target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+		if target != "" {
 			w.move(set, w.sets[target], list)
 		} else {
 			w.delete(list[pick(len(list))])
