@@ -94,7 +94,7 @@ func (e *explorer) plan(g pool.Group, outage bool) (pool.Plan, error) {
 		switch {
 		case outage:
 			c = pool.Coverage{Answer: pool.AnswerUnknown, Reason: "the updater is away"}
-		case e.covered[setOf(q.Old.Name)][setOf(q.New.Name)]:
+		case e.covered[slotOf(q.Old.Name)][slotOf(q.New.Name)]:
 			c = pool.Coverage{Answer: pool.AnswerYes}
 		}
 		answers[q.Old.Name] = c
@@ -124,7 +124,7 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 	var list []operation
 	for _, set := range p.Sets() {
 		list = append(list, operation{
-			kind: writeSet, set: setOf(set.Desired.Name), spec: spec(set.Desired), update: set.Current != nil,
+			kind: writeSet, set: slotOf(set.Desired.Name), spec: spec(set.Desired), update: set.Current != nil,
 		})
 	}
 	for _, name := range p.Acknowledged {
@@ -153,7 +153,7 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 		old = append(old, applied)
 	}
 	for _, set := range pool.Cleanable(old, machines...) {
-		list = append(list, operation{kind: cleanSet, set: setOf(set.Name)})
+		list = append(list, operation{kind: cleanSet, set: slotOf(set.Name)})
 	}
 	return list
 }

@@ -41,7 +41,7 @@ func TestScale(t *testing.T) {
 		"surplus": {factsOf(msSet(0), a, b), pool.Scaling{Action: pool.Delete, Count: 2, Reason: pool.ReasonSurplus}},
 		"surplus to be moved": {
 			factsOf(msSet(1, move), a, b),
-			pool.Scaling{Action: pool.Update, Count: 1, Target: "new", Reason: pool.ReasonMove},
+			pool.Scaling{Action: pool.Update, Count: 1, Target: "new", Reason: pool.Reason(pool.ReasonMove)},
 		},
 		"surplus that moved here": {
 			factsOf(msSet(1, setMark(receive, "old")), a, moved),
