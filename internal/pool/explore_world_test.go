@@ -226,9 +226,9 @@ func suffix(set uint8) string   { return fmt.Sprintf("%05d", set) }
 func setName(set uint8) string  { return pool.NewSetName("md-", suffix(set)) }
 func machineName(m int) string  { return fmt.Sprintf("m%02d", m) }
 func versionOf(t uint8) string  { return fmt.Sprintf("v1.3%d.0", t) }
-func slotOf(name string) uint8   { return name[len(name)-1] - '0' }
+func slotOf(name string) uint8  { return name[len(name)-1] - '0' }
 func machineOf(name string) int { return int(name[1]-'0')*10 + int(name[2]-'0') }
-func names(list string) []string {
+func namesIn(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 func has[T uint8 | uint16](bits T, i int) bool { return bits>>i&1 == 1 }
@@ -386,10 +386,10 @@ func spec(set *clusterv1.MachineSet) setSpec {
 	if to := a[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; to != "" {
 		s.moveTo = slotOf(to) + 1
 	}
-	for _, name := range names(a[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]) {
+	for _, name := range namesIn(a[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]) {
 		s.receive |= 1 << slotOf(name)
 	}
-	s.acknowledged = machineBits(names(a[clusterv1.AcknowledgedMoveAnnotation]))
+	s.acknowledged = machineBits(namesIn(a[clusterv1.AcknowledgedMoveAnnotation]))
 	return s
 }
 
