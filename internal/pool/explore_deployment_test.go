@@ -19,7 +19,7 @@ var sound = decider{needs: pool.Needs, decide: pool.Decide}
 
 // decided is what a MachineDeployment controller does after one reading.
 type decided struct {
-	todo rest
+	todo []operation
 	// stated says that each Machine that is not as desired has a reason that only a person or an
 	// updater can change.
 	stated bool
@@ -35,7 +35,7 @@ func (e *explorer) deploy(v view, stock bool) decided {
 	}
 	var d decided
 	if stock {
-		d = decided{todo: restOf(e.stock(v))}
+		d = decided{todo: e.stock(v)}
 	} else {
 		d = e.ours(v)
 	}
@@ -50,12 +50,16 @@ type reading struct {
 
 // ours asks the decider.
 func (e *explorer) ours(v view) decided {
+	if v.sets[v.md.template].deleting {
+		// The rules create a MachineSet with another name. This model waits until its slot is free.
+		return decided{}
+	}
 	g := e.group(v)
 	plan, err := e.plan(g, v.outage)
 	if err != nil {
 		return decided{stated: v.outage}
 	}
-	d := decided{todo: restOf(operations(v, plan, g.Machines)), stated: stated(plan)}
+	d := decided{todo: operations(v, plan, g.Machines), stated: stated(plan)}
 	if e.keep || v.outage || e.uncounted(v) {
 		return d
 	}
@@ -90,7 +94,7 @@ func (e *explorer) plan(g pool.Group, outage bool) (pool.Plan, error) {
 		switch {
 		case outage:
 			c = pool.Coverage{Answer: pool.AnswerUnknown, Reason: "the updater is away"}
-		case e.covered[setOf(q.Old.Name)][setOf(q.New.Name)]:
+		case e.covered[slotOf(q.Old.Name)][slotOf(q.New.Name)]:
 			c = pool.Coverage{Answer: pool.AnswerYes}
 		}
 		answers[q.Old.Name] = c
@@ -120,7 +124,7 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 	var list []operation
 	for _, set := range p.Sets() {
 		list = append(list, operation{
-			kind: writeSet, set: setOf(set.Desired.Name), spec: spec(set.Desired), update: set.Current != nil,
+			kind: writeSet, set: slotOf(set.Desired.Name), spec: spec(set.Desired), update: set.Current != nil,
 		})
 	}
 	for _, name := range p.Acknowledged {
@@ -149,7 +153,7 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 		old = append(old, applied)
 	}
 	for _, set := range pool.Cleanable(old, machines...) {
-		list = append(list, operation{kind: cleanSet, set: setOf(set.Name)})
+		list = append(list, operation{kind: cleanSet, set: slotOf(set.Name)})
 	}
 	return list
 }
@@ -175,10 +179,10 @@ func (v view) reported() (n numbers) {
 	return n
 }
 
-// uncounted reports whether Machines moved to a MachineSet that does not receive any now. Stock
-// never counts them, and the rules do.
+// uncounted reports whether Machines of a MachineSet that receives none now are in the middle of a
+// move or an update. Stock does not count the moves, and takes the updates for a deadlock.
 func (e *explorer) uncounted(v view) bool {
 	return !e.gateOff && slices.ContainsFunc(v.machines[:], func(m machine) bool {
-		return m.exists && m.pending && (m.owner != v.md.template || v.md.paused)
+		return m.exists && (m.pending || m.inUpdate()) && (m.owner != v.md.template || v.md.paused)
 	})
 }

@@ -7,7 +7,7 @@ import (
 
 // step is a way from one world to another.
 type step struct {
-	to               world
+	to               scene
 	label, violation string
 }
 
@@ -15,7 +15,7 @@ type step struct {
 const md = maxTemplates
 
 // steps are all that can happen next, always in the same order.
-func (e *explorer) steps(w *world) []step {
+func (e *explorer) steps(w *scene) []step {
 	var all []step
 	for by := range maxTemplates + 1 {
 		all = append(all, e.reconcile(w, by)...)
@@ -28,18 +28,18 @@ func (e *explorer) steps(w *world) []step {
 
 // reconcile returns how a controller may go on: with all its writes, with a crash after some, or
 // with an interruption after some, in which others act.
-func (e *explorer) reconcile(w *world, by int) []step {
+func (e *explorer) reconcile(w *scene, by int) []step {
 	todo, problem := e.todo(w, by)
 	if problem != "" {
 		return []step{{to: *w, label: e.name(w, by), violation: problem}}
 	}
-	if todo.empty() {
+	if len(todo) == 0 {
 		return nil
 	}
 	var all []step
 	next, label := *w, e.name(w, by)
-	next.rest[by] = rest{}
-	for n := 0; n < maxOperations && todo[n].kind != 0; n++ {
+	next.rest[by] = 0
+	for n, o := range todo {
 		if n > 0 && next.crashes > 0 {
 			crashed := next
 			crashed.crashes--
@@ -49,11 +49,13 @@ func (e *explorer) reconcile(w *world, by int) []step {
 		if n > 0 && next.races > 0 {
 			raced := next
 			raced.races--
-			raced.rest[by] = todo.after(n)
+			raced.rest[by] = e.intern(todo[n:])
 			all = append(all, step{to: raced, label: label + ", and is interrupted"})
 		}
-		label += ", " + todo[n].String()
-		ok, violation := e.apply(&next, by, todo[n])
+		if e.labelled {
+			label += ", " + o.String()
+		}
+		ok, violation := e.apply(&next, by, o)
 		if violation != "" {
 			return append(all, step{to: next, label: label, violation: violation})
 		}
@@ -64,7 +66,7 @@ func (e *explorer) reconcile(w *world, by int) []step {
 	return append(all, step{to: next, label: label})
 }
 
-func (e *explorer) name(w *world, by int) string {
+func (e *explorer) name(w *scene, by int) string {
 	engine := ""
 	if w.stock {
 		engine = "stock's "
@@ -76,12 +78,12 @@ func (e *explorer) name(w *world, by int) string {
 }
 
 // todo is what a controller does next: the rest of a reconcile, or a new one.
-func (e *explorer) todo(w *world, by int) (todo rest, problem string) {
+func (e *explorer) todo(w *scene, by int) (todo []operation, problem string) {
 	switch {
-	case !w.rest[by].empty():
-		return w.rest[by], ""
+	case w.rest[by] != 0:
+		return e.rest(w.rest[by]), ""
 	case w.wrote[by]:
-		return rest{}, ""
+		return nil, ""
 	}
 	v := w.read()
 	if by == md {
@@ -89,17 +91,17 @@ func (e *explorer) todo(w *world, by int) (todo rest, problem string) {
 		return d.todo, d.problem
 	}
 	if !v.sets[by].exists {
-		return rest{}, ""
+		return nil, ""
 	}
 	return e.sets(v, uint8(by)), ""
 }
 
 // sets is reconcileSet with a memory.
-func (e *explorer) sets(v view, id uint8) rest {
+func (e *explorer) sets(v view, id uint8) []operation {
 	key := setReading{v, id}
 	r, known := e.setPlans[key]
 	if !known {
-		r = restOf(v.reconcileSet(id))
+		r = v.reconcileSet(id)
 		e.setPlans[key] = r
 	}
 	return r
@@ -111,15 +113,15 @@ type setReading struct {
 }
 
 // restart forgets what the controllers were doing, and reads everything again.
-func (w *world) restart() {
-	w.rest = [maxTemplates + 1]rest{}
+func (w *scene) restart() {
+	w.rest = [maxTemplates + 1]uint16{}
 	w.catchUp()
 }
 
 // machineSteps are what the Machine controller and the updater of one Machine do.
-func machineSteps(w *world, i int) []step {
+func machineSteps(w *scene, i int) []step {
 	var all []step
-	add := func(label string, possible bool, edit func(*world, *machine)) {
+	add := func(label string, possible bool, edit func(*scene, *machine)) {
 		if possible {
 			next := *w
 			edit(&next, &next.machines[i])
@@ -131,21 +133,21 @@ func machineSteps(w *world, i int) []step {
 	if !m.exists {
 		return nil
 	}
-	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(), func(_ *world, m *machine) {
+	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(), func(_ *scene, m *machine) {
 		m.node, m.available = true, true
 	})
-	add("is updated", m.updating && m.hook && m.node && !m.broken && !m.deleting, func(_ *world, m *machine) {
+	add("is updated", m.updating && m.hook && m.node && !m.broken && !m.deleting, func(_ *scene, m *machine) {
 		m.kubelet, m.updating, m.available = m.spec, false, false
 	})
-	add("ends its update", !m.updating && m.hook, func(_ *world, m *machine) { m.hook = false })
-	add("drains", m.deleting && m.available, func(_ *world, m *machine) { m.available = false })
-	add("is gone", m.deleting && !m.available, func(_ *world, m *machine) { *m = machine{} })
-	add("breaks", w.breaks > 0 && !m.broken && !m.deleting, func(w *world, m *machine) {
+	add("ends its update", !m.updating && m.hook, func(_ *scene, m *machine) { m.hook = false })
+	add("drains", m.deleting && m.available, func(_ *scene, m *machine) { m.available = false })
+	add("is gone", m.deleting && !m.available, func(_ *scene, m *machine) { *m = machine{} })
+	add("breaks", w.breaks > 0 && !m.broken && !m.deleting, func(w *scene, m *machine) {
 		w.breaks--
 		w.excuse(m.serves())
 		m.broken, m.available = true, false
 	})
-	add("is deleted by a person", w.deletes > 0 && !m.deleting, func(w *world, m *machine) {
+	add("is deleted by a person", w.deletes > 0 && !m.deleting, func(w *scene, m *machine) {
 		w.deletes--
 		w.excuse(m.serves())
 		m.deleting, m.asked = true, true
@@ -153,46 +155,46 @@ func machineSteps(w *world, i int) []step {
 	return all
 }
 
-func (w *world) excuse(served bool) {
+func (w *scene) excuse(served bool) {
 	if served {
 		w.excused++
 	}
 }
 
 // cacheSteps are what happens to caches, to hooks, and to who is in charge.
-func (e *explorer) cacheSteps(w *world) []step {
+func (e *explorer) cacheSteps(w *scene) []step {
 	var all []step
-	add := func(label string, possible bool, edit func(*world)) {
+	add := func(label string, possible bool, edit func(*scene)) {
 		if possible {
 			next := *w
 			edit(&next)
 			all = append(all, step{to: next, label: label})
 		}
 	}
-	add("the cache of MachineSets stops", w.lags > 0 && !w.staleSets, func(w *world) {
+	add("the cache of MachineSets stops", w.lags > 0 && !w.staleSets, func(w *scene) {
 		w.lags--
 		w.staleSets, w.cachedSets = true, w.sets
 	})
-	add("the cache of Machines stops", w.lags > 0 && !w.staleMachines, func(w *world) {
+	add("the cache of Machines stops", w.lags > 0 && !w.staleMachines, func(w *scene) {
 		w.lags--
 		w.staleMachines, w.cachedMachines = true, w.machines
 	})
-	add("the caches catch up", w.staleSets || w.staleMachines, (*world).catchUp)
-	add("the other engine takes over", w.swaps > 0, func(w *world) {
+	add("the caches catch up", w.staleSets || w.staleMachines, (*scene).catchUp)
+	add("the other engine takes over", w.swaps > 0, func(w *scene) {
 		w.swaps--
 		w.restart()
 		w.stock = !w.stock
 		w.stockRan = true
 	})
-	add("the updater is away", w.outages > 0 && !w.outage, func(w *world) { w.outages--; w.outage = true })
-	add("the updater is back", w.outage, func(w *world) { w.outage = false })
+	add("the updater is away", w.outages > 0 && !w.outage, func(w *scene) { w.outages--; w.outage = true })
+	add("the updater is back", w.outage, func(w *scene) { w.outage = false })
 	return all
 }
 
 // people are what people do.
-func (e *explorer) people(w *world) []step {
+func (e *explorer) people(w *scene) []step {
 	var all []step
-	add := func(label string, possible bool, edit func(*world)) {
+	add := func(label string, possible bool, edit func(*scene)) {
 		if possible {
 			next := *w
 			edit(&next)
@@ -201,7 +203,7 @@ func (e *explorer) people(w *world) []step {
 		}
 	}
 	for _, n := range e.scales {
-		add(fmt.Sprintf("scale to %d", n), w.scales > 0 && n != w.md.replicas, func(w *world) {
+		add(fmt.Sprintf("scale to %d", n), w.scales > 0 && n != w.md.replicas, func(w *scene) {
 			w.scales--
 			// More Machines are needed than before, or a new MachineSet shrinks at once.
 			w.excused += max(n-w.md.replicas, w.md.replicas-n)
@@ -209,29 +211,29 @@ func (e *explorer) people(w *world) []step {
 			w.most = max(w.most, n)
 		})
 	}
-	add("the template changes", w.changes > 0 && w.md.template+1 < maxTemplates, func(w *world) {
+	add("the template changes", w.changes > 0 && w.md.template+1 < maxTemplates, func(w *scene) {
 		w.changes--
 		w.md.template++
 	})
-	add("the template is reverted", w.reverts > 0 && w.md.template > 0, func(w *world) { w.reverts--; w.md.template-- })
-	add("pause", w.pauses > 0 && !w.md.paused, func(w *world) {
+	add("the template is reverted", w.reverts > 0 && w.md.template > 0, func(w *scene) { w.reverts--; w.md.template-- })
+	add("pause", w.pauses > 0 && !w.md.paused, func(w *scene) {
 		w.pauses--
 		w.md.paused, w.pausedOnce = true, true
 		// A paused group is scaled without a look at availability.
 		w.excused += w.md.replicas
 	})
-	add("unpause", w.md.paused, func(w *world) { w.md.paused = false })
+	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
 	return all
 }
 
 // settle lets nobody disturb the group from now on.
-func (w *world) settle() {
+func (w *scene) settle() {
 	w.restart()
 	w.faults, w.outage, w.md.paused = faults{}, false, false
 }
 
 // calm lets all controllers act once, and all Machines make progress. It returns what they break.
-func (e *explorer) calm(w *world) (labels []string, violation string) {
+func (e *explorer) calm(w *scene) (labels []string, violation string) {
 	for by := range maxTemplates + 1 {
 		for _, s := range e.reconcile(w, by) {
 			*w = s.to
@@ -251,7 +253,7 @@ func (e *explorer) calm(w *world) (labels []string, violation string) {
 }
 
 // helped does what people owe a group whose rollout waits for them: it deletes an outdated Machine.
-func (e *explorer) helped(w *world) bool {
+func (e *explorer) helped(w *scene) bool {
 	if !e.onDelete {
 		return false
 	}

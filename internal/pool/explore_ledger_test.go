@@ -3,7 +3,7 @@ package pool_test
 import "fmt"
 
 // acknowledge checks that no move of a Machine is counted twice.
-func (e *explorer) acknowledge(w *world, o operation) string {
+func (e *explorer) acknowledge(w *scene, o operation) string {
 	for i := range w.machines {
 		m := &w.machines[i]
 		if !has(o.acknowledged, i) || !m.exists {
@@ -18,8 +18,8 @@ func (e *explorer) acknowledge(w *world, o operation) string {
 }
 
 // create adds a Machine, and checks that there is room for it.
-func (e *explorer) create(w *world, o operation) string {
-	i := w.free()
+func (e *explorer) create(w *scene, o operation) string {
+	i := e.free(w)
 	w.machines[i] = machine{exists: true, owner: o.set, infrastructure: o.set, bootstrap: o.set, spec: o.set, kubelet: o.set}
 	if !w.sets[o.set].exists {
 		return fmt.Sprintf("%s has no owner", machineName(i))
@@ -34,8 +34,13 @@ func (e *explorer) create(w *world, o operation) string {
 	return ""
 }
 
-// cleanSet checks that no Machine is deleted with its MachineSet.
-func (e *explorer) cleanSet(w *world, id uint8) string {
+// cleanSet deletes a MachineSet, and checks that no Machine is deleted with it. Its finalizer takes
+// no time if it is empty.
+func (e *explorer) cleanSet(w *scene, id uint8) string {
+	w.sets[id].deleting = true
+	if w.owned(id) == 0 {
+		w.sets[id] = machineSet{}
+	}
 	for i, m := range w.machines {
 		if m.exists && m.owner == id && !m.deleting && !w.stockRan {
 			return fmt.Sprintf("ms%d is deleted, and %s with it", id, machineName(i))
@@ -53,7 +58,7 @@ func (s scenario) mostExtra() int8 {
 }
 
 // needed is how many Machines must be available.
-func (e *explorer) needed(w *world) int8 {
+func (e *explorer) needed(w *scene) int8 {
 	if e.onDelete {
 		return 0
 	}
@@ -75,7 +80,7 @@ func (v *view) alive() (n int8) {
 }
 
 // remove begins the deletion of a Machine, and checks that it may go.
-func (e *explorer) remove(w *world, o operation) string {
+func (e *explorer) remove(w *scene, o operation) string {
 	m := &w.machines[o.machine]
 	if m.deleting {
 		return ""
@@ -92,7 +97,7 @@ func (e *explorer) remove(w *world, o operation) string {
 }
 
 // move gives a Machine to another MachineSet, and checks that it may leave.
-func (e *explorer) move(w *world, o operation) string {
+func (e *explorer) move(w *scene, o operation) string {
 	m := &w.machines[o.machine]
 	served, name := m.serves(), machineName(int(o.machine))
 	if m.inUpdate() {
@@ -109,7 +114,7 @@ func (e *explorer) move(w *world, o operation) string {
 }
 
 // checkServing says whether the controllers take too many available Machines away.
-func (e *explorer) checkServing(w *world, served bool, o operation) string {
+func (e *explorer) checkServing(w *scene, served bool, o operation) string {
 	if n, least := w.serving(), e.needed(w)-w.excused; served && n < least && !w.stockRan {
 		return fmt.Sprintf("%v: %d Machines are available, and at least %d must be", o, n, least)
 	}
@@ -118,7 +123,7 @@ func (e *explorer) checkServing(w *world, served bool, o operation) string {
 
 // ends says what is wrong with a world in which nothing happens any more. waits has the reasons of
 // the decider for Machines that wait.
-func (e *explorer) ends(w *world, stated bool) string {
+func (e *explorer) ends(w *scene, stated bool) string {
 	for i, m := range w.machines {
 		switch {
 		case !m.exists:
@@ -139,7 +144,7 @@ func (e *explorer) ends(w *world, stated bool) string {
 }
 
 // endsOwing says which MachineSet is not as it must be.
-func (e *explorer) endsOwing(w *world, stated bool) string {
+func (e *explorer) endsOwing(w *scene, stated bool) string {
 	for i, set := range w.sets {
 		switch current := uint8(i) == w.md.template; {
 		case !set.exists && current:

@@ -61,51 +61,44 @@ func (o operation) String() string {
 
 const maxOperations = 28
 
-// rest are operations that are not executed yet. The last used one is followed by zeros.
-type rest [maxOperations]operation
-
-func (r rest) empty() bool { return r[0].kind == 0 }
-
-// machines are those that the operations mention.
-func (r *rest) machines() (bits uint16) {
-	for _, o := range r {
-		if o.kind == 0 {
-			break
-		}
-		if o.kind >= writeInfrastructure && o.kind <= moveMachine && o.kind != createMachine {
-			bits |= 1 << o.machine
-		}
-		bits |= o.spec.acknowledged | o.acknowledged
+// intern returns a number for operations that are not executed yet; 0 for none. It keeps worlds
+// small.
+func (e *explorer) intern(list []operation) uint16 {
+	if len(list) == 0 {
+		return 0
 	}
-	return bits
-}
-
-func (r rest) length() int {
-	for i, o := range r {
-		if o.kind == 0 {
-			return i
-		}
-	}
-	return len(r)
-}
-
-// after drops the first n operations.
-func (r rest) after(n int) (left rest) {
-	copy(left[:], r[n:])
-	return left
-}
-
-func restOf(list []operation) (r rest) {
-	if len(list) > maxOperations {
+	var key [maxOperations]operation
+	if copy(key[:], list) < len(list) {
 		panic(fmt.Sprintf("%d operations in one reconcile: raise maxOperations", len(list)))
 	}
-	copy(r[:], list)
-	return r
+	id, known := e.rests[key]
+	if !known {
+		e.lists = append(e.lists, list)
+		id = uint16(len(e.lists))
+		e.rests[key] = id
+	}
+	return id
+}
+
+// rest are the operations with a number.
+func (e *explorer) rest(id uint16) []operation {
+	if id == 0 {
+		return nil
+	}
+	return e.lists[id-1]
+}
+
+// mentioned are the Machines that an operation refers to.
+func (o operation) mentioned() (bits uint16) {
+	if o.kind >= writeInfrastructure && o.kind <= moveMachine && o.kind != createMachine {
+		bits = 1 << o.machine
+	}
+	return bits | o.spec.acknowledged | o.acknowledged
 }
 
 // apply executes one operation. It returns false if the API server refuses it, and says what
 // invariant it breaks.
-func (e *explorer) apply(w *world, by int, o operation) (ok bool, violation string) {
+func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation string) {
 	switch o.kind {
 	case writeSet:
 		return e.writeSet(w, by, o)
@@ -113,7 +106,6 @@ func (e *explorer) apply(w *world, by int, o operation) (ok bool, violation stri
 		w.md.revision, w.md.observed = o.revision, true
 		return true, ""
 	case cleanSet:
-		w.sets[o.set].deleting = true
 		w.wrote[by] = w.staleSets
 		return true, e.cleanSet(w, o.set)
 	case writeStatus:
@@ -157,7 +149,7 @@ func (e *explorer) apply(w *world, by int, o operation) (ok bool, violation stri
 	return true, ""
 }
 
-func (e *explorer) writeSet(w *world, by int, o operation) (ok bool, violation string) {
+func (e *explorer) writeSet(w *scene, by int, o operation) (ok bool, violation string) {
 	set := &w.sets[o.set]
 	if o.update && !set.exists {
 		return false, ""
@@ -174,7 +166,7 @@ func (e *explorer) writeSet(w *world, by int, o operation) (ok bool, violation s
 }
 
 // youngest is the highest born of all MachineSets.
-func (w *world) youngest() (born uint8) {
+func (w *scene) youngest() (born uint8) {
 	for _, set := range w.sets {
 		born = max(born, set.born)
 	}

@@ -13,16 +13,20 @@ type explorer struct {
 	scenario
 	decider  decider
 	plans    map[reading]decided
-	setPlans map[setReading]rest
+	setPlans map[setReading][]operation
+	rests    map[[maxOperations]operation]uint16
+	lists    [][]operation
+	// labelled says that the labels of steps are wanted: making them takes time.
+	labelled bool
 
 	seed  maphash.Seed
 	index map[uint64]struct{}
 	// good are worlds from which a run without disturbances ends.
 	good map[uint64]struct{}
-	// queue are the worlds that are not visited yet; from and labels say how each was reached.
-	queue  []world
-	from   []int32
-	labels []string
+	// queue are the worlds that are not visited yet; from and ways say from which, and by which of its steps.
+	queue []scene
+	from  []int32
+	ways  []uint16
 }
 
 // report says what an exploration found.
@@ -34,19 +38,20 @@ type report struct {
 
 func newExplorer(s scenario, d decider) *explorer {
 	return &explorer{
-		scenario: s, decider: d, plans: map[reading]decided{}, setPlans: map[setReading]rest{},
-		seed: maphash.MakeSeed(), index: map[uint64]struct{}{}, good: map[uint64]struct{}{},
+		scenario: s, decider: d, plans: map[reading]decided{}, setPlans: map[setReading][]operation{},
+		rests: map[[maxOperations]operation]uint16{},
+		seed:  maphash.MakeSeed(), index: map[uint64]struct{}{}, good: map[uint64]struct{}{},
 	}
 }
 
-func (e *explorer) key(w *world) uint64 { return maphash.Comparable(e.seed, *w) }
+func (e *explorer) key(w *scene) uint64 { return maphash.Comparable(e.seed, *w) }
 
 // explore visits what can happen from the beginning of a scenario, at most limit states. It ends at
 // the first violation.
 func explore(s scenario, d decider, limit int) report {
 	e := newExplorer(s, d)
 	r := report{complete: true}
-	e.visit(s.begin(), -1, "begin", limit)
+	e.visit(s.begin(), -1, 0, limit)
 	for at := 0; len(e.queue) > 0; at++ {
 		w := e.queue[0]
 		e.queue = e.queue[1:]
@@ -54,24 +59,27 @@ func explore(s scenario, d decider, limit int) report {
 			e.queue = slices.Clone(e.queue)
 		}
 		r.states = at + 1
-		if trail, violation := e.fair(w); violation != "" {
+		if _, violation := e.fair(w); violation != "" {
+			e.labelled, e.good = true, map[uint64]struct{}{}
+			trail, _ := e.fair(w)
 			r.violation = e.trace(at, &w, append(trail, "VIOLATION: "+violation)...)
 			return r
 		}
-		for _, next := range e.steps(&w) {
+		for way, next := range e.steps(&w) {
 			r.transitions++
 			if next.violation != "" {
-				r.violation = e.trace(at, &w, next.label, "VIOLATION: "+next.violation)
+				e.labelled = true
+				r.violation = e.trace(at, &w, e.steps(&w)[way].label, "VIOLATION: "+next.violation)
 				return r
 			}
-			r.complete = e.visit(next.to, at, next.label, limit) && r.complete
+			r.complete = e.visit(next.to, at, way, limit) && r.complete
 		}
 	}
 	return r
 }
 
 // visit adds a world if it is new. It reports whether there is room for it.
-func (e *explorer) visit(w world, from int, label string, limit int) bool {
+func (e *explorer) visit(w scene, from, way, limit int) bool {
 	k := e.key(&w)
 	if _, known := e.index[k]; known {
 		return true
@@ -80,22 +88,29 @@ func (e *explorer) visit(w world, from int, label string, limit int) bool {
 		return false
 	}
 	e.index[k] = struct{}{}
-	e.queue, e.from, e.labels = append(e.queue, w), append(e.from, int32(from)), append(e.labels, label)
+	e.queue, e.from, e.ways = append(e.queue, w), append(e.from, int32(from)), append(e.ways, uint16(way))
 	return true
 }
 
-func (e *explorer) trace(at int, w *world, last ...string) string {
-	lines := []string{"IN: " + w.String()}
-	for ; at >= 0; at = int(e.from[at]) {
-		lines = append(lines, e.labels[at])
+// trace says how a world was reached, by taking the same steps again.
+func (e *explorer) trace(at int, end *scene, last ...string) string {
+	var ways []uint16
+	for ; e.from[at] >= 0; at = int(e.from[at]) {
+		ways = append(ways, e.ways[at])
 	}
-	slices.Reverse(lines)
-	return strings.Join(append(lines, last...), "\n")
+	w := e.begin()
+	lines := []string{"begin"}
+	for _, way := range slices.Backward(ways) {
+		taken := e.steps(&w)[way]
+		lines = append(lines, taken.label)
+		w = taken.to
+	}
+	return strings.Join(append(append(lines, "IN: "+end.String()), last...), "\n")
 }
 
 // fair lets everything behave from now on, once with this engine and once with stock, and says what
 // keeps the rollout from its end.
-func (e *explorer) fair(w world) (trail []string, violation string) {
+func (e *explorer) fair(w scene) (trail []string, violation string) {
 	for _, stock := range []bool{false, true} {
 		if stock && e.keep {
 			continue
@@ -111,7 +126,7 @@ func (e *explorer) fair(w world) (trail []string, violation string) {
 	return nil, ""
 }
 
-func (e *explorer) calmly(w world) (trail []string, violation string) {
+func (e *explorer) calmly(w scene) (trail []string, violation string) {
 	trail = []string{"-- from here nothing disturbs it, with stock in charge: " + boolean(w.stock)}
 	var path []uint64
 	for {

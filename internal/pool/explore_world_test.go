@@ -98,8 +98,8 @@ type faults struct {
 	breaks, deletes, scales, changes, reverts, pauses int8
 }
 
-// world is a group and its controllers. It is comparable.
-type world struct {
+// scene is a world: a group and its controllers. It is comparable.
+type scene struct {
 	view
 	// staleSets and staleMachines say that the cache shows cachedSets and cachedMachines.
 	staleSets, staleMachines bool
@@ -108,8 +108,8 @@ type world struct {
 	// wrote says that a controller wrote objects that its cache does not show yet: it waits. The
 	// last one is the MachineDeployment controller.
 	wrote [maxTemplates + 1]bool
-	// rest is the unfinished part of a reconcile, by controller.
-	rest  [maxTemplates + 1]rest
+	// rest is the number of what is left of a reconcile, by controller.
+	rest  [maxTemplates + 1]uint16
 	stock bool
 	// stockRan says that stock was in charge once, most is the highest spec.replicas so far,
 	// excused is how many available Machines others than the rollout took away.
@@ -137,8 +137,8 @@ type scenario struct {
 var upwards = [maxTemplates][maxTemplates]bool{{false, true, true}, {false, false, true}}
 
 // begin is a complete group whose template changes from 0 to 1.
-func (s scenario) begin() world {
-	var w world
+func (s scenario) begin() scene {
+	var w scene
 	w.md = deployment{replicas: s.replicas, revision: 1, observed: s.notBegun}
 	if !s.notBegun {
 		w.md.template = 1
@@ -156,7 +156,7 @@ func (s scenario) begin() world {
 }
 
 // read is what a controller sees now.
-func (w *world) read() view {
+func (w *scene) read() view {
 	v := w.view
 	if w.staleSets {
 		v.sets = w.cachedSets
@@ -168,7 +168,7 @@ func (w *world) read() view {
 }
 
 // catchUp brings the cache up to date.
-func (w *world) catchUp() {
+func (w *scene) catchUp() {
 	w.staleSets, w.staleMachines = false, false
 	w.cachedSets, w.cachedMachines = machineSets{}, machines{}
 	w.wrote = [maxTemplates + 1]bool{}
@@ -226,9 +226,9 @@ func suffix(set uint8) string   { return fmt.Sprintf("%05d", set) }
 func setName(set uint8) string  { return pool.NewSetName("md-", suffix(set)) }
 func machineName(m int) string  { return fmt.Sprintf("m%02d", m) }
 func versionOf(t uint8) string  { return fmt.Sprintf("v1.3%d.0", t) }
-func setOf(name string) uint8   { return name[len(name)-1] - '0' }
+func slotOf(name string) uint8  { return name[len(name)-1] - '0' }
 func machineOf(name string) int { return int(name[1]-'0')*10 + int(name[2]-'0') }
-func names(list string) []string {
+func namesIn(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 func has[T uint8 | uint16](bits T, i int) bool { return bits>>i&1 == 1 }
@@ -384,12 +384,12 @@ func spec(set *clusterv1.MachineSet) setSpec {
 	_, _ = fmt.Sscan(a[clusterv1.RevisionAnnotation], &s.revision)
 	_, _ = fmt.Sscan(a[clusterv1.DesiredReplicasAnnotation], &s.desired)
 	if to := a[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; to != "" {
-		s.moveTo = setOf(to) + 1
+		s.moveTo = slotOf(to) + 1
 	}
-	for _, name := range names(a[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]) {
-		s.receive |= 1 << setOf(name)
+	for _, name := range namesIn(a[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]) {
+		s.receive |= 1 << slotOf(name)
 	}
-	s.acknowledged = machineBits(names(a[clusterv1.AcknowledgedMoveAnnotation]))
+	s.acknowledged = machineBits(namesIn(a[clusterv1.AcknowledgedMoveAnnotation]))
 	return s
 }
 
@@ -401,7 +401,7 @@ func machineBits(list []string) (bits uint16) {
 }
 
 // String draws a world: MachineSets with their Machines.
-func (w *world) String() string {
+func (w *scene) String() string {
 	var parts []string
 	for i, set := range w.sets {
 		if !set.exists && w.owned(uint8(i)) == 0 {
@@ -449,7 +449,7 @@ func (m machine) text(i int) string {
 }
 
 // clean removes what equal worlds may differ in: slots of Machines and MachineSets that are gone.
-func (w *world) clean() {
+func (w *scene) clean() {
 	for i := range w.machines {
 		if !w.machines[i].exists {
 			w.machines[i] = machine{}
@@ -463,13 +463,15 @@ func (w *world) clean() {
 }
 
 // free is a Machine that nothing refers to.
-func (w *world) free() int {
+func (e *explorer) free(w *scene) int {
 	var used uint16
 	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
 		used |= set.acknowledged
 	}
 	for _, r := range w.rest {
-		used |= r.machines()
+		for _, o := range e.rest(r) {
+			used |= o.mentioned()
+		}
 	}
 	for i := range w.machines {
 		if !w.machines[i].exists && !w.cachedMachines[i].exists && !has(used, i) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
 // Group is what the rules read of a MachineDeployment and its MachineSets.
@@ -206,6 +207,10 @@ func begin(g Group) (*draft, error) {
 		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: g.count(set)}
 		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
 	}
+	d.rollout.Progressing = slices.ContainsFunc(g.Machines, func(m *clusterv1.Machine) bool {
+		return IsUpdating(m) && (a.New == nil || !Owns(a.New, m)) &&
+			!conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition)
+	})
 	create, err := MustCreate(a, d.paused() || g.Keep && !g.TemplatesExist, g.TemplatesExist)
 	if err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)

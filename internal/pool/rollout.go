@@ -59,6 +59,9 @@ type Rollout struct {
 	Counted []string
 	// Updating are the Machines of the group that are being updated in place, sorted.
 	Updating []string
+	// Progressing says that a Machine of an old MachineSet is being updated in place, and that no
+	// MachineHealthCheck found it unhealthy.
+	Progressing bool
 	// NewlyAcknowledged are the Machines that AcknowledgeMoves counted for the first time, sorted.
 	NewlyAcknowledged []string
 }

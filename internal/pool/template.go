@@ -104,7 +104,8 @@ type Assignment struct {
 
 // Assign finds the MachineSet of the MachineDeployment's template. If several match, the one with
 // most replicas wins, then the oldest. If spec.rollout.after has passed, only MachineSets that were
-// created since then match. A MachineSet that matches and is not New is never updated in place, and
+// created since then match. A MachineSet in deletion is never New: Machines that move there would be
+// deleted with it. A MachineSet that matches and is not New is never updated in place, and
 // neither is one from before rollout.after.
 func Assign(
 	md *clusterv1.MachineDeployment,
@@ -123,13 +124,17 @@ func Assign(
 	after := md.Spec.Rollout.After.Time
 	for _, set := range matching {
 		fresh := after.IsZero() || now.Before(after) || !set.CreationTimestamp.Time.Before(after)
-		if a.New == nil && fresh {
+		if a.New == nil && fresh && set.DeletionTimestamp.IsZero() {
 			a.New = set
 		} else {
 			a.Old = append(a.Old, set)
 		}
 	}
-	if a.New == nil {
+	switch {
+	case a.New != nil:
+	case after.IsZero() || now.Before(after):
+		a.Missing = "the MachineSet matching MachineDeployment spec template is being deleted"
+	default:
 		a.Missing = fmt.Sprintf("spec.rollout.after on MachineDeployment set to %s, "+
 			"no MachineSet has been created afterwards", after.Format(time.RFC3339))
 	}
