@@ -204,6 +204,9 @@ func (k *checker) moves(m *machine) {
 // capacity: so many machines of a group are missing or down.
 func (k *checker) capacity(g *group, missing int) {
 	allowed := int(g.limits.Unavailable)
+	if g.sets.exceeds {
+		allowed++
+	}
 	if g.tally.Failed+g.tally.GaveUp > 0 {
 		allowed = max(allowed, 1) // What fails is not the rollout's doing.
 	}

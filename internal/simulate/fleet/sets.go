@@ -1,6 +1,10 @@
 package fleet
 
-import "github.com/windlass-dev/windlass/internal/pool"
+import (
+	"slices"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
 
 // sets are the MachineSets of a worker group: the one of its template, and all earlier ones as one.
 type sets struct {
@@ -8,6 +12,9 @@ type sets struct {
 	replicas, earlierReplicas int
 	// earlier counts the machines in change that were made for another version than the template's.
 	earlier changing
+	// exceeds says that the rules gave up a machine beyond maxUnavailable, because they see no other
+	// way to go on.
+	exceeds bool
 }
 
 // changing counts machines in change.
@@ -84,6 +91,7 @@ func (s *sim) scaleSets(g *group) RolloutMove {
 	leave = max(0, min(leave, g.waiting()))
 	move := RolloutMove{Create: max(0, int(newest.Target-newest.Counts.Machines))}
 	g.sets.replicas, g.sets.earlierReplicas = int(newest.Target), int(old.Target)
+	g.sets.exceeds = g.sets.exceeds || slices.ContainsFunc(newest.Notes, isDeadlock)
 	if old.MoveTo == "" {
 		move.Delete = leave
 		return move
@@ -92,5 +100,7 @@ func (s *sim) scaleSets(g *group) RolloutMove {
 	g.sets.replicas += leave
 	return move
 }
+
+func isDeadlock(n pool.Note) bool { return n.Reason == pool.ReasonDeadlock }
 
 func int32Of(n int) int32 { return int32(n) } //nolint:gosec // at most as many as a fleet has

@@ -89,6 +89,13 @@ func TestScaleSets(t *testing.T) {
 			},
 			want: RolloutMove{Update: 1},
 		},
+		// Stock takes it for a machine that never becomes available, and goes beyond maxUnavailable.
+		"one that is updated to an earlier version blocks nothing": {
+			pool: counted{
+				desired: 3, waiting: 2, changing: changing{updating: 1}, earlier: changing{updating: 1}, unavailable: 1, inPlace: true,
+			},
+			want: RolloutMove{Update: 1},
+		},
 		"and does not leave before it is": {
 			pool: counted{
 				desired: 1, changing: changing{updating: 1}, earlier: changing{updating: 1}, unavailable: 1, inPlace: true,
