@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/test/fakeapi"
 )
 
@@ -292,4 +294,8 @@ func checkCrashes(t *testing.T, scenario func(w *world) (sets []string)) {
 			}
 		}
 	}
+}
+
+func policies(p pool.SetPolicy, err error) func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error) {
+	return func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error) { return p, err }
 }
