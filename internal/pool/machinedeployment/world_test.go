@@ -74,17 +74,16 @@ func newWorld(t *testing.T) *world {
 // restart forgets everything that a process remembers.
 func (w *world) restart() {
 	w.t.Helper()
-	r, err := newReconciler(Options{
+	r, err := New(Options{
 		Client: w.Client, Runtime: &extension{w: w}, Recorder: w.recorder, InPlace: true,
 		Now: func() time.Time { return w.now },
 		Keeps: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error) {
 			return w.policy, nil
 		},
-	})
+	}, capicontroller.NewFakeController())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r.controller = capicontroller.NewFakeController()
 	r.random = func(n int) string {
 		w.suffixes++
 		return fmt.Sprintf("%0*d", n, w.suffixes)
