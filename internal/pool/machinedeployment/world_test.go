@@ -421,6 +421,7 @@ func (w *world) create(set *clusterv1.MachineSet) {
 	} {
 		conditions.Set(m, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "Test"})
 	}
+	m.Status.NodeRef.Name = m.Name
 	if err := w.Inner.Status().Update(w.t.Context(), m); err != nil {
 		w.t.Fatal(err)
 	}
