@@ -76,8 +76,7 @@ func MarkOld(
 func PendingMoves(set *clusterv1.MachineSet, machines []*clusterv1.Machine) []string {
 	var names []string
 	for _, m := range machines {
-		if _, pending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]; pending &&
-			Owns(set, m) {
+		if IsMovePending(m) && Owns(set, m) {
 			names = append(names, m.Name)
 		}
 	}

@@ -24,7 +24,7 @@ type Checks = sets.Set[clusterv1.MachineSetPreflightCheck]
 type Preflight struct {
 	MachineSet *clusterv1.MachineSet
 	Cluster    *clusterv1.Cluster
-	// ControlPlane is the object that spec.controlPlaneRef of Cluster names. It is not read unless
+	// ControlPlane is the object that spec.controlPlaneRef of Cluster names. It may be nil unless
 	// Needed.
 	ControlPlane *unstructured.Unstructured
 	// Enabled are the checks that the manager runs, Skipped those that SkippedChecks returns.
@@ -33,15 +33,26 @@ type Preflight struct {
 	ClusterTopology bool
 }
 
-// SkippedChecks reads the annotation machineset.cluster.x-k8s.io/skip-preflight-checks, which the
-// MachineSet has, or else its bootstrap template: names separated by commas.
-func SkippedChecks(annotation string) Checks {
-	skipped := Checks{}
-	if annotation == "" {
-		return skipped
+// SkipsByTemplate reports whether the bootstrap template says which checks are skipped, because the
+// MachineSet does not.
+func SkipsByTemplate(set *clusterv1.MachineSet) bool {
+	return set.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation] == "" &&
+		set.Spec.Template.Spec.Bootstrap.ConfigRef.IsDefined()
+}
+
+// SkippedChecks returns the checks that are skipped: names, separated by commas, in the annotation
+// machineset.cluster.x-k8s.io/skip-preflight-checks of the MachineSet. If SkipsByTemplate, they are
+// in the same annotation of the bootstrap template, whose annotations template has.
+func SkippedChecks(set *clusterv1.MachineSet, template map[string]string) Checks {
+	list := set.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation]
+	if SkipsByTemplate(set) {
+		list = template[clusterv1.MachineSetSkipPreflightChecksAnnotation]
 	}
-	for name := range strings.SplitSeq(annotation, ",") {
-		skipped.Insert(clusterv1.MachineSetPreflightCheck(strings.TrimSpace(name)))
+	skipped := Checks{}
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			skipped.Insert(clusterv1.MachineSetPreflightCheck(name))
+		}
 	}
 	return skipped
 }

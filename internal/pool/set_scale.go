@@ -28,7 +28,7 @@ type Scaling struct {
 	Count int
 	// Target is the MachineSet to which Machines move; empty unless Action is Update.
 	Target string
-	// Reason is ReasonMissing, ReasonSurplus, ReasonMove, ReasonUpToDate, ReasonCreationDisabled or
+	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled or
 	// ReasonMovesPending.
 	Reason Reason
 }
@@ -62,7 +62,7 @@ func (f SetFacts) Scale() (Scaling, error) {
 	case counted <= 0:
 		return Scaling{Action: Keep, Reason: ReasonMovesPending}, nil
 	case target != "":
-		return Scaling{Action: Update, Count: counted, Target: target, Reason: ReasonMove}, nil
+		return Scaling{Action: Update, Count: counted, Target: target, Reason: Reason(ReasonMove)}, nil
 	}
 	return Scaling{Action: Delete, Count: counted, Reason: ReasonSurplus}, nil
 }
@@ -74,8 +74,8 @@ func Receives(set *clusterv1.MachineSet) bool {
 
 // ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name source.
 func ReceivesFrom(set *clusterv1.MachineSet, source string) bool {
-	return slices.Contains(
-		strings.Split(set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation], ","), source)
+	sources := set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]
+	return slices.Contains(strings.Split(sources, ","), source)
 }
 
 // IsMovePending reports whether a Machine has moved to its MachineSet and waits until the
@@ -96,7 +96,7 @@ func MayBeginUpdate(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
 	if !IsMovePending(m) || !Receives(set) {
 		return true
 	}
-	return slices.Contains(strings.Split(set.Annotations[clusterv1.AcknowledgedMoveAnnotation], ","), m.Name)
+	return slices.Contains(AcknowledgedMoves(set), m.Name)
 }
 
 // Deletions returns the first count Machines of DeletionOrder. Those in deletion already are among
@@ -106,7 +106,12 @@ func (f SetFacts) Deletions(count int) ([]Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return order[:min(max(count, 0), len(order))], nil
+	return First(order, count), nil
+}
+
+// First returns the first count candidates, or all if there are fewer.
+func First(order []Candidate, count int) []Candidate {
+	return order[:min(max(count, 0), len(order))]
 }
 
 // Departure is a Machine that leaves an old MachineSet during a rollout in place.
@@ -142,7 +147,7 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		case IsUpdating(m) || !m.Status.NodeRef.IsDefined():
 		default:
 			count--
-			leave = append(leave, Departure{Machine: m, Action: Update, Reason: ReasonMove})
+			leave = append(leave, Departure{Machine: m, Action: Update, Reason: Reason(ReasonMove)})
 		}
 	}
 	return leave, nil

@@ -86,7 +86,7 @@ func (r run) do(ctx context.Context) (*report, error) {
 // readReport reads the output of `go test -json`. It keeps only the output of what failed.
 func readReport(in io.Reader) (*report, error) {
 	result := &report{results: map[testID]string{}}
-	outputs := map[testID]*strings.Builder{}
+	outputs, failedIn := map[testID]*strings.Builder{}, map[string]bool{}
 	var failures strings.Builder
 	lines := bufio.NewReader(in)
 	for {
@@ -113,9 +113,11 @@ func readReport(in io.Reader) (*report, error) {
 			outputs[id].WriteString(e.Output)
 		case "pass", "skip", "fail":
 			result.results[id] = e.Action
-			if e.Action == "fail" && outputs[id] != nil {
+			// The output of a package is a log, which matters only where no test failed.
+			if e.Action == "fail" && outputs[id] != nil && (e.Test != "" || !failedIn[id.pkg]) {
 				failures.WriteString(tail(outputs[id].String()))
 			}
+			failedIn[id.pkg] = failedIn[id.pkg] || e.Action == "fail"
 			delete(outputs, id)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 
 var (
 	update  = flag.Bool("update", false, "write testdata/behaviour.txt from what passes")
-	only    = flag.String("only", "", "pattern of the tests of upstream that run; nothing is pinned")
+	only    = flag.String("only", "", "pattern of the only tests of upstream that run")
+	below   = flag.String("package", "", "the only package of upstream whose tests run")
 	seed    = flag.Int64("seed", 0, "seed of all random sequences, to repeat one that failed")
 	against = flag.String("against", "", "version of Cluster API that TestNextVersion compares with")
 )
@@ -42,14 +43,14 @@ func TestUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, err := runTree(t.Context(), source, version, run{
-		servers: servers, skip: l.skips(), only: *only, packages: packages,
+		servers: servers, skip: l.skips(), only: *only, packages: chosen(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reportFailures(t, result)
 	switch {
-	case *only != "":
+	case *only != "" || *below != "":
 	case *update && !t.Failed():
 		if err := l.writeBehaviour("testdata", result.topLevel()); err != nil {
 			t.Fatal(err)
@@ -59,6 +60,14 @@ func TestUpstream(t *testing.T) {
 			t.Error(problem)
 		}
 	}
+}
+
+// chosen returns the packages whose tests run.
+func chosen() []string {
+	if *below != "" {
+		return []string{*below}
+	}
+	return packages
 }
 
 // makeTree returns a copy of Cluster API with our code in it.
