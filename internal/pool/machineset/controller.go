@@ -62,7 +62,8 @@ type Reconciler struct {
 	controller capicontroller.Controller
 	recorder   record.EventRecorder
 	// deleter deletes Machines and returns them as they are then.
-	deleter capicontroller.ClientWithDeleteResponse
+	deleter      capicontroller.ClientWithDeleteResponse
+	deleteUnused func(context.Context, *Run) error
 	// random returns so many random characters for the name of a Machine.
 	random func(int) string
 }
@@ -72,21 +73,27 @@ type Parts struct {
 	Controller capicontroller.Controller
 	Recorder   record.EventRecorder
 	Deleter    capicontroller.ClientWithDeleteResponse
+	// DeleteUnused takes the place of [Run.DeleteUnused]; nil means that nothing does.
+	DeleteUnused func(context.Context, *Run) error
 }
 
 // New returns a Reconciler that is not part of a manager.
-func New(o Options, parts Parts) (*Reconciler, error) {
-	if o.Client == nil || o.APIReader == nil || o.ClusterCache == nil || o.Now == nil {
-		return nil, errors.New("machineset: client, API reader, cluster cache and clock are required")
+func New(o Options, parts Parts) *Reconciler {
+	if parts.DeleteUnused == nil {
+		parts.DeleteUnused = func(ctx context.Context, r *Run) error { return r.DeleteUnused(ctx) }
 	}
 	return &Reconciler{
 		Options: o, applier: objects.NewApplier(o.Client, o.Now), random: rand.String,
 		controller: parts.Controller, recorder: parts.Recorder, deleter: parts.Deleter,
-	}, nil
+		deleteUnused: parts.DeleteUnused,
+	}
 }
 
 // SetUp adds the controller to a manager.
 func SetUp(ctx context.Context, mgr ctrl.Manager, o Options, options controller.Options) error {
+	if o.Client == nil || o.APIReader == nil || o.ClusterCache == nil || o.Now == nil {
+		return errors.New("machineset: client, API reader, cluster cache and clock are required")
+	}
 	machines := schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}
 	deleter, err := capicontroller.NewClientWithDeleteResponse(
 		&clusterv1.Machine{}, machines, mgr.GetScheme(), mgr.GetConfig(), mgr.GetHTTPClient())
@@ -95,10 +102,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, o Options, options controller.
 	}
 	//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 	recorder := mgr.GetEventRecorderFor(recorderName)
-	r, err := New(o, Parts{Recorder: recorder, Deleter: deleter})
-	if err != nil {
-		return err
-	}
+	r := New(o, Parts{Recorder: recorder, Deleter: deleter})
 	r.controller, err = r.watch(ctx, mgr, options)
 	return err
 }
@@ -121,7 +125,7 @@ func (r *Reconciler) watch(
 	c, err := capicontroller.NewControllerManagedBy(mgr, log).
 		For(&clusterv1.MachineSet{}, builder.WithPredicates(relevant(setFacts))).
 		Owns(&clusterv1.Machine{}, relevant(machineFacts)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan), relevant(machineFacts)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.SetsOfOrphan), relevant(machineFacts)).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment),
 			relevant(deploymentFacts)).
 		WithOptions(options).
@@ -137,19 +141,19 @@ func (r *Reconciler) watch(
 	return c, nil
 }
 
-// setsOfOrphan returns the MachineSets that may adopt a Machine: those whose selector matches it, if it
+// SetsOfOrphan returns the MachineSets that may adopt a Machine: those whose selector matches it, if it
 // has no controller.
-func (r *Reconciler) setsOfOrphan(ctx context.Context, object client.Object) []ctrl.Request {
+func (r *Reconciler) SetsOfOrphan(ctx context.Context, object client.Object) []ctrl.Request {
+	requests := []ctrl.Request{}
 	if metav1.GetControllerOf(object) != nil || len(object.GetLabels()) == 0 {
-		return nil
+		return requests
 	}
 	var all clusterv1.MachineSetList
 	if err := r.Client.List(ctx, &all, client.InNamespace(object.GetNamespace())); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineSets that may adopt a Machine",
 			"Machine", client.ObjectKeyFromObject(object))
-		return nil
+		return requests
 	}
-	var requests []ctrl.Request
 	for i := range all.Items {
 		if selects(&all.Items[i], object.GetLabels()) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})

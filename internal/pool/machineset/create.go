@@ -96,7 +96,7 @@ func (r *Run) CreateMachines(ctx context.Context, count int) (Next, error) {
 		return Next{After: preflightRetry}, nil
 	}
 	for i := range count {
-		m, err := NewMachine(r.Set, r.random)
+		m, err := r.NewMachine(r.Set)
 		if err != nil {
 			r.creationFailed(clusterv1.MachineCreationFailedV1Beta1Reason, err.Error())
 			return Next{}, err
@@ -174,8 +174,8 @@ func (r *Run) rollBack(ctx context.Context, created []*unstructured.Unstructured
 	var errs []error
 	for i := len(created) - 1; i >= 0; i-- {
 		if err := r.Client.Delete(ctx, created[i]); err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("deleting %s %s of a Machine that was not created: %w",
-				created[i].GetKind(), created[i].GetName(), err))
+			errs = append(errs, fmt.Errorf("failed to cleanup %s %s of a Machine that was not created: %w",
+				created[i].GetKind(), client.ObjectKeyFromObject(created[i]), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -55,8 +55,8 @@ func newName(set *clusterv1.MachineSet, random func(int) string) (string, error)
 
 // NewMachine returns the Machine that a MachineSet creates, without references to bootstrap config and
 // infrastructure.
-func NewMachine(set *clusterv1.MachineSet, random func(int) string) (*clusterv1.Machine, error) {
-	name, err := newName(set, random)
+func (r *Reconciler) NewMachine(set *clusterv1.MachineSet) (*clusterv1.Machine, error) {
+	name, err := newName(set, r.random)
 	if err != nil {
 		return nil, err
 	}

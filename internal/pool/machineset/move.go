@@ -24,7 +24,7 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 	target := &clusterv1.MachineSet{}
 	key := client.ObjectKey{Namespace: r.Set.Namespace, Name: targetName}
 	if err := r.Client.Get(ctx, key, target); err != nil {
-		return fmt.Errorf("getting MachineSet %s, to which Machines move: %w", targetName, err)
+		return fmt.Errorf("failed to get MachineSet %s, to which Machines move: %w", targetName, err)
 	}
 	if !pool.ReceivesFrom(target, r.Set.Name) {
 		return fmt.Errorf("MachineSet %s is set to move replicas to %s, but %s only accepts Machines from %s",

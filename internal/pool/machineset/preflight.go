@@ -49,14 +49,13 @@ func (r *Run) Preflight(ctx context.Context, action string) ([]string, error) {
 
 // skippedChecks reads which checks the MachineSet skips, or else its bootstrap template.
 func (r *Run) skippedChecks(ctx context.Context) (pool.Checks, error) {
-	const key = clusterv1.MachineSetSkipPreflightChecksAnnotation
-	value, ref := r.Set.Annotations[key], r.Set.Spec.Template.Spec.Bootstrap.ConfigRef
-	if value == "" && ref.IsDefined() {
-		_, template, err := objects.FetchTemplate(ctx, r.Client, ref, r.Set.Namespace)
-		if err != nil {
-			return nil, fmt.Errorf("reading the annotation %s: %w", key, err)
-		}
-		value = template.GetAnnotations()[key]
+	if !pool.SkipsByTemplate(r.Set) {
+		return pool.SkippedChecks(r.Set, nil), nil
 	}
-	return pool.SkippedChecks(value), nil
+	ref := r.Set.Spec.Template.Spec.Bootstrap.ConfigRef
+	_, template, err := objects.FetchTemplate(ctx, r.Client, ref, r.Set.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("reading the annotation %s: %w", clusterv1.MachineSetSkipPreflightChecksAnnotation, err)
+	}
+	return pool.SkippedChecks(r.Set, template.GetAnnotations()), nil
 }

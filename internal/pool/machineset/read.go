@@ -118,23 +118,30 @@ func (r *Run) ReadMachines(ctx context.Context) (Next, error) {
 	r.Machines = make([]*clusterv1.Machine, 0, len(all.Items))
 	for i := range all.Items {
 		m := &all.Items[i]
-		if metav1.GetControllerOf(m) == nil && !r.adopt(ctx, m) {
+		if IsForeign(r.Set, m) || metav1.GetControllerOf(m) == nil && !r.adopted(ctx, m) {
 			continue
 		}
-		if metav1.IsControlledBy(m, r.Set) {
-			r.Machines = append(r.Machines, m)
-		}
+		r.Machines = append(r.Machines, m)
 	}
 	r.Listed = true
 	return Next{}, nil
 }
 
-// adopt makes the MachineSet the controller of a Machine that has none. It reports whether it could; an
-// Event says why not, and the next run tries again.
-func (r *Run) adopt(ctx context.Context, m *clusterv1.Machine) bool {
+// IsForeign reports whether another controller than the MachineSet controls a Machine.
+func IsForeign(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
+	return metav1.GetControllerOf(m) != nil && !metav1.IsControlledBy(m, set)
+}
+
+// Adopt makes the MachineSet the controller of a Machine that has none.
+func (r *Run) Adopt(ctx context.Context, m *clusterv1.Machine) error {
+	return objects.Adopt(ctx, r.Client, *metav1.NewControllerRef(r.Set, capi.MachineSetKind), m)
+}
+
+// adopted adopts a Machine. It reports whether it could; an Event says why not, and the next run tries
+// again.
+func (r *Run) adopted(ctx context.Context, m *clusterv1.Machine) bool {
 	log := ctrl.LoggerFrom(ctx).WithValues("Machine", client.ObjectKeyFromObject(m))
-	owner := *metav1.NewControllerRef(r.Set, capi.MachineSetKind)
-	if err := objects.Adopt(ctx, r.Client, owner, m); err != nil {
+	if err := r.Adopt(ctx, m); err != nil {
 		log.Error(err, "Failed to adopt Machine")
 		r.recorder.Eventf(r.Set, corev1.EventTypeWarning, "FailedAdopt",
 			"Failed to adopt Machine %q: %v", m.Name, err)

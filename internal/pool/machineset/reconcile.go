@@ -128,7 +128,7 @@ func (r *Reconciler) ensurePaused(
 ) (paused bool, err error) {
 	wanted := pausedCondition(cluster, set)
 	paused = wanted.Status == metav1.ConditionTrue
-	found := conditions.Get(set, clusterv1.PausedCondition)
+	found := conditions.Get(before, clusterv1.PausedCondition)
 	conditions.Set(set, wanted)
 	if found != nil && conditions.HasSameState(found, &wanted) {
 		return paused, nil

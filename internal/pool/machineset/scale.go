@@ -22,7 +22,7 @@ func (r *Run) Scale(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	if err := r.DeleteUnused(ctx); err != nil {
+	if err := r.deleteUnused(ctx, r); err != nil {
 		return Next{}, err
 	}
 	switch scaling.Action {

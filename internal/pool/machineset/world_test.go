@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/test/fakeapi"
 )
 
@@ -67,16 +69,13 @@ func newWorld(t *testing.T) *world {
 func (w *world) restart() {
 	w.t.Helper()
 	w.events = record.NewFakeRecorder(100)
-	r, err := New(Options{
+	r := New(Options{
 		Client: w.Client, APIReader: w.Inner, Now: func() time.Time { return w.now },
 		ClusterCache: clustercache.NewFakeClusterCache(w.Client, client.ObjectKey{Namespace: namespace, Name: "c"}),
 	}, Parts{
 		Controller: capicontroller.NewFakeController(), Recorder: w.events,
 		Deleter: capicontroller.NewClientWithDeleteResponseFromClient(w.Client),
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	r.random = func(length int) string {
 		w.names++
 		return fmt.Sprintf("%0*d", length, w.names)
@@ -295,4 +294,8 @@ func checkCrashes(t *testing.T, scenario func(w *world) (sets []string)) {
 			}
 		}
 	}
+}
+
+func policies(p pool.SetPolicy, err error) func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error) {
+	return func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error) { return p, err }
 }

@@ -15,23 +15,6 @@ func factsOf(ms *clusterv1.MachineSet, machines []*clusterv1.Machine, read bool)
 	return pool.SetFacts{MachineSet: ms, Machines: machines, MachinesRead: read, Now: time.Now()}
 }
 
-func (r *Reconciler) updateStatus(_ context.Context, s *scope) error {
-	f := factsOf(s.machineSet, s.machines, s.getAndAdoptMachinesForMachineSetSucceeded)
-	f.BootstrapTemplateMissing = s.bootstrapObjectNotFound
-	f.InfrastructureTemplateMissing = s.infrastructureObjectNotFound
-	f.Blocked = s.scaleUpPreflightCheckErrMessages
-	status, err := f.Status()
-	if err != nil {
-		return err
-	}
-	status.Counters.Into(&s.machineSet.Status)
-	s.machineSet.Status.Selector = status.Selector
-	for _, c := range status.Conditions {
-		conditions.Set(s.machineSet, c)
-	}
-	return nil
-}
-
 func setReplicas(
 	_ context.Context, ms *clusterv1.MachineSet, machines []*clusterv1.Machine, read bool,
 ) {

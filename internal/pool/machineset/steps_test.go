@@ -1,0 +1,338 @@
+package machineset
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+func (w *world) cluster() *clusterv1.Cluster { return get(w, "c", &clusterv1.Cluster{}) }
+
+// TestPause: the condition is written once, at once, and nothing else happens.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	edit(w, w.cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
+	w.Put(set("a", "a", 1))
+	if diff := cmp.Diff([]string{"patch MachineSet", "patch-status MachineSet"}, w.settle("a")); diff != "" {
+		t.Errorf("writes while paused (-want +got):\n%s", diff)
+	}
+	if c := conditions.Get(w.set("a"), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("condition %v", c)
+	}
+	edit(w, w.cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+	if err := w.reconcile("a"); err != nil {
+		t.Fatal(err)
+	}
+	// Not paused is written before anything is done, or who pauses again might find the old condition.
+	if got := w.Take(); got[0] != "patch-status MachineSet" || len(w.machines()) != 1 {
+		t.Errorf("writes after the pause: %s", got)
+	}
+}
+
+// TestPolicyUnknown: without an answer about the policy, nothing happens to Machines.
+func TestPolicyUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	scalesDown(w)
+	w.Take()
+	w.r.Policies = policies(pool.SetPolicy{}, errors.New("broken"))
+	if err := w.reconcile("a"); err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("error %v", err)
+	}
+	if got := w.Take(); slices.Contains(got, "delete Machine") {
+		t.Errorf("writes: %s", got)
+	}
+}
+
+// TestPolicyHoldsRemediation: a Machine that is being updated waits.
+func TestPolicyHoldsRemediation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	remediates(w)
+	m := w.machines()[0]
+	edit(w, &m, func(m *clusterv1.Machine) {
+		m.Annotations = with(m.Annotations, clusterv1.UpdateInProgressAnnotation, "")
+		m.Annotations = with(m.Annotations, "runtime.cluster.x-k8s.io/pending-hooks", capi.UpdateMachineHook)
+	})
+	w.Take()
+	w.r.Policies = policies(pool.SetPolicy{HoldUpdating: true}, nil)
+	if got := w.settle("a"); slices.Contains(got, "delete Machine") {
+		t.Errorf("writes: %s", got)
+	}
+}
+
+// TestUnhealthyAgainHealthy: the condition of a Machine that has recovered goes, with one write.
+func TestUnhealthyAgainHealthy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	existing(w)
+	m := w.machines()[0]
+	editStatus(w, &m, func(m *clusterv1.Machine) {
+		m.Status.Conditions = []metav1.Condition{
+			{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: "R"},
+			{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "R"},
+		}
+	})
+	w.Take()
+	if diff := cmp.Diff([]string{"patch-status Machine"}, w.settle("a")); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if conditions.Has(get(w, m.Name, &clusterv1.Machine{}), clusterv1.MachineOwnerRemediatedCondition) {
+		t.Error("the condition is there still")
+	}
+}
+
+// TestCreationFails: a failed step deletes what was created before it, and the condition says why. If
+// the answer to the creation of the Machine is lost, nothing is deleted.
+func TestCreationFails(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		kind   string
+		lost   bool
+		reason string
+		want   []string
+	}{
+		"bootstrap": {kind: "TestConfig", reason: clusterv1.BootstrapTemplateCloningFailedV1Beta1Reason,
+			want: []string{"apply TestConfig"}},
+		"infrastructure": {kind: "TestMachine", reason: clusterv1.InfrastructureTemplateCloningFailedV1Beta1Reason,
+			want: []string{"apply TestConfig", "patch TestConfig", "apply TestMachine", "delete TestConfig"}},
+		"machine": {kind: "Machine", reason: clusterv1.MachineCreationFailedV1Beta1Reason, want: []string{
+			"apply TestConfig", "patch TestConfig", "apply TestMachine", "patch TestMachine", "apply Machine",
+			"delete TestMachine", "delete TestConfig",
+		}},
+		"machine, answer lost": {kind: "Machine", lost: true, reason: clusterv1.MachineCreationFailedV1Beta1Reason, want: []string{
+			"apply TestConfig", "patch TestConfig", "apply TestMachine", "patch TestMachine", "apply Machine",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.Put(set("a", "a", 0))
+			w.settle("a")
+			edit(w, w.set("a"), func(s *clusterv1.MachineSet) { *s.Spec.Replicas = 1 })
+			w.Take()
+			w.Fail = func(verb, kind string) (error, bool) {
+				if verb == "apply" && kind == tt.kind {
+					return errKilled, tt.lost
+				}
+				return nil, false
+			}
+			if err := w.reconcile("a"); !errors.Is(err, errKilled) {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(append(tt.want, "patch-status MachineSet"), w.Take()); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if got := v1beta1conditions.GetReason(w.set("a"), clusterv1.MachinesCreatedV1Beta1Condition); got != tt.reason {
+				t.Errorf("reason %q", got)
+			}
+			w.Fail = nil
+			w.settle("a")
+			if got := len(w.machines()); got != 1 {
+				t.Errorf("%d Machines in the end", got)
+			}
+		})
+	}
+}
+
+// TestMissingTemplate: a MachineSet that may create Machines fails without its template; an old one of
+// a MachineDeployment says so in a condition.
+func TestMissingTemplate(t *testing.T) {
+	t.Parallel()
+	for _, old := range []bool{false, true} {
+		w := newWorld(t)
+		w.Put(&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+			Name: "d", Namespace: namespace, Annotations: map[string]string{clusterv1.RevisionAnnotation: "2"},
+		}})
+		s := set("a", "absent", 0)
+		s.Labels = with(s.Labels, clusterv1.MachineDeploymentNameLabel, "d")
+		s.Annotations = map[string]string{clusterv1.RevisionAnnotation: map[bool]string{false: "2", true: "1"}[old]}
+		w.Put(s)
+		if err := w.reconcile("a"); apierrors.IsNotFound(err) == old || old && err != nil {
+			t.Errorf("old %t: error %v", old, err)
+		}
+		want := "Scaling up would be blocked because TestConfigTemplate and TestMachineTemplate do not exist"
+		if got := conditions.GetMessage(w.set("a"), clusterv1.MachineSetScalingUpCondition); got != want {
+			t.Errorf("old %t: message %q", old, got)
+		}
+		if len(w.set("a").OwnerReferences) != 0 {
+			t.Error("a MachineSet of a MachineDeployment got another owner")
+		}
+	}
+}
+
+// TestAdopt: a Machine without a controller is adopted, one of another controller is not.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	existing(w)
+	machines := w.machines()
+	edit(w, &machines[0], func(m *clusterv1.Machine) { m.OwnerReferences = nil })
+	edit(w, &machines[1], func(m *clusterv1.Machine) { m.OwnerReferences[0].UID = "other" })
+	if got := w.r.SetsOfOrphan(t.Context(), get(w, machines[0].Name, &clusterv1.Machine{})); len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("who may adopt the orphan: %v", got)
+	}
+	if got := w.r.SetsOfOrphan(t.Context(), get(w, machines[1].Name, &clusterv1.Machine{})); len(got) != 0 {
+		t.Errorf("who may adopt another's Machine: %v", got)
+	}
+	w.Take()
+	edit(w, w.set("a"), func(s *clusterv1.MachineSet) { *s.Spec.Replicas = 1 })
+	w.settle("a")
+	if !metav1.IsControlledBy(get(w, machines[0].Name, &clusterv1.Machine{}), w.set("a")) ||
+		metav1.IsControlledBy(get(w, machines[1].Name, &clusterv1.Machine{}), w.set("a")) {
+		t.Errorf("owners: %v", w.machines())
+	}
+}
+
+// TestUnused: objects of a Machine that was never created are deleted; those whose Machine exists stay,
+// even if the cache does not show the Machine.
+func TestUnused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	existing(w)
+	s := w.set("a")
+	unused := testTemplate("Test", "infrastructure", "Machine", "unused")
+	unused.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.MachineDeploymentUniqueLabel: "a"})
+	unused.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: s.Name, UID: s.UID,
+	}})
+	w.Put(unused)
+	w.Take()
+	hidden := &Run{Reconciler: w.r, Set: s}
+	if err := hidden.DeleteUnused(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"delete TestMachine"}, w.Take()); diff != "" {
+		t.Errorf("writes with a cache without Machines (-want +got):\n%s", diff)
+	}
+	if err := w.Inner.Get(t.Context(), client.ObjectKeyFromObject(unused), unused); !apierrors.IsNotFound(err) {
+		t.Errorf("the object that no Machine uses: %v", err)
+	}
+}
+
+// TestConflict: status that was computed from an old MachineSet is not written, and that is no error.
+func TestConflict(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	scalesDown(w)
+	w.Take()
+	w.Fail = func(verb, kind string) (error, bool) {
+		if verb == "patch-status" && kind == "MachineSet" {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "machinesets"}, "a", errors.New("newer")), false
+		}
+		return nil, false
+	}
+	if err := w.reconcile("a"); err != nil || w.result.RequeueAfter != conflictRetry {
+		t.Errorf("result %v, error %v", w.result, err)
+	}
+}
+
+// TestNames checks the form of the names of Machines.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	random := func(n int) string { return strings.Repeat("r", n) }
+	for naming, want := range map[string]string{
+		"": "set-rrrrr",
+		"{{ .cluster.name }}-{{ .machineSet.name }}-{{ .random }}": "c-set-rrrrr",
+		strings.Repeat("x", 60) + "{{ .random }}":                  strings.Repeat("x", 58) + "rrrrr",
+		"no-random":                   "",
+		"{{ .random }}{{ .nothing }}": "",
+		"{{ .random }}{{":             "",
+	} {
+		s := set("set", "a", 1)
+		s.Spec.MachineNaming.Template = naming
+		got, err := newName(s, random)
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("%q: %q, %v, want %q", naming, got, err, want)
+		}
+	}
+}
+
+// TestRelevant: which changes of a Machine, MachineSet and MachineDeployment cause a reconcile.
+func TestRelevant(t *testing.T) {
+	t.Parallel()
+	type change struct {
+		name   string
+		before client.Object
+		change func() client.Object
+		facts  func(client.Object) any
+		want   bool
+	}
+	machine, owner := &clusterv1.Machine{}, &clusterv1.MachineDeployment{}
+	changedMachine := func(change func(*clusterv1.Machine)) func() client.Object {
+		return func() client.Object { m := machine.DeepCopy(); change(m); return m }
+	}
+	changedOwner := func(change func(*clusterv1.MachineDeployment)) func() client.Object {
+		return func() client.Object { d := owner.DeepCopy(); change(d); return d }
+	}
+	for _, c := range []change{
+		{"addresses", machine, changedMachine(func(m *clusterv1.Machine) {
+			m.Status.Addresses = clusterv1.MachineAddresses{{Address: "192.0.2.1"}}
+		}), machineFacts, false},
+		{"phase", machine, changedMachine(func(m *clusterv1.Machine) { m.Status.Phase = "Running" }), machineFacts, false},
+		{"another condition", machine, changedMachine(func(m *clusterv1.Machine) {
+			conditions.Set(m, metav1.Condition{Type: "Other", Status: metav1.ConditionTrue, Reason: "R"})
+		}), machineFacts, false},
+		{"ready", machine, changedMachine(func(m *clusterv1.Machine) {
+			conditions.Set(m, metav1.Condition{Type: clusterv1.MachineReadyCondition, Status: metav1.ConditionTrue, Reason: "R"})
+		}), machineFacts, true},
+		{"node", machine, changedMachine(func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }), machineFacts, true},
+		{"kubelet", machine, changedMachine(func(m *clusterv1.Machine) {
+			m.Status.NodeInfo = nil
+			m.Labels = map[string]string{"a": "b"}
+		}), machineFacts, true},
+		{"status of the owner", owner, changedOwner(func(d *clusterv1.MachineDeployment) { d.Status.ReadyReplicas = new(int32(1)) }),
+			deploymentFacts, false},
+		{"revision", owner, changedOwner(func(d *clusterv1.MachineDeployment) {
+			d.Annotations = map[string]string{clusterv1.RevisionAnnotation: "2"}
+		}), deploymentFacts, true},
+		{"spec of the owner", owner, changedOwner(func(d *clusterv1.MachineDeployment) { d.Generation++ }), deploymentFacts, true},
+	} {
+		after := c.change()
+		after.SetResourceVersion("2")
+		if got := relevant(c.facts).Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: after}); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+		if !relevant(c.facts).Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.before}) {
+			t.Errorf("%s: a resync does not pass", c.name)
+		}
+	}
+}
+
+// TestRecount checks when a MachineSet is reconciled again without an event.
+func TestRecount(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ready, available int32
+		minReady         *int32
+		want             time.Duration
+	}{
+		"all available":   {ready: 2, available: 2, minReady: new(int32(30))},
+		"not ready":       {ready: 1, want: notReadyRetry},
+		"not available":   {ready: 2, available: 1, minReady: new(int32(30)), want: 30 * time.Second},
+		"no minimum time": {ready: 2, available: 1},
+	} {
+		s := set("a", "a", 2)
+		s.Spec.Template.Spec.MinReadySeconds = tt.minReady
+		s.Status.ReadyReplicas, s.Status.AvailableReplicas = &tt.ready, &tt.available
+		if got := (&Run{Set: s}).recount(); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
