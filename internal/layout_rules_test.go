@@ -10,10 +10,10 @@ var rules = []rule{
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace/engine internal/inplace/request internal/lease
-		internal/linuxhost internal/metrics internal/port internal/topology internal/transport/pod
-		internal/transport/ssh internal/updaters internal/updaters/handover
-		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote internal/workload
-		pkg/plan
+		internal/linuxhost internal/metrics internal/pool/machinedeployment internal/port
+		internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
+		internal/updatepolicy internal/updaters internal/updaters/handover internal/updaters/hosts
+		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `

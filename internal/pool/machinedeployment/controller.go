@@ -62,23 +62,24 @@ type Reconciler struct {
 func SetUpController(
 	ctx context.Context, mgr ctrl.Manager, o Options, options controller.Options,
 ) error {
-	r, err := newReconciler(o)
+	r, err := New(o, nil)
 	if err != nil {
-		return fmt.Errorf("setting up the controller of MachineDeployments: %w", err)
+		return err
 	}
 	return r.watch(ctx, mgr, options)
 }
 
-func newReconciler(o Options) (*Reconciler, error) {
+// New returns a Reconciler that no manager runs. c defers reconciles.
+func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 	switch {
 	case o.Client == nil || o.Recorder == nil || o.Now == nil:
-		return nil, errors.New("Client, Recorder and Now are required")
+		return nil, errors.New("machinedeployment: Client, Recorder and Now are required")
 	case o.InPlace && o.Runtime == nil:
-		return nil, errors.New("with InPlace, Runtime is required")
+		return nil, errors.New("machinedeployment: InPlace requires Runtime")
 	}
 	return &Reconciler{
 		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now),
-		applier: objects.NewApplier(o.Client, o.Now), random: rand.String,
+		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
 	}, nil
 }
 

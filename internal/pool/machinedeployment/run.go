@@ -226,5 +226,5 @@ func blockage(decisions []pool.Decision) *pool.Decision {
 
 // blocking are the reasons for which a Machine of a kept group waits until a person acts.
 var blocking = []pool.Reason{
-	pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested,
+	pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
 }

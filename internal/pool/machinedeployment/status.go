@@ -75,46 +75,13 @@ func (r *run) setStatus() error {
 // MachineSets leaves it unchanged but for the summary.
 func (r *run) setLegacyStatus() {
 	if r.executed != nil {
-		counters := pool.CountLegacy(r.executed.written(), r.executed.newest)
-		counters.Into(&r.md.Status)
-		r.setLegacyAvailable(counters.Available)
-		r.setLegacyReady()
+		pool.CountLegacy(r.executed.written(), r.executed.newest).Into(&r.md.Status)
+		for _, c := range pool.LegacyConditions(r.md, r.executed.newest) {
+			v1beta1conditions.Set(r.md, &c)
+		}
 	}
 	v1beta1conditions.SetSummary(r.md,
 		v1beta1conditions.WithConditions(clusterv1.MachineDeploymentAvailableV1Beta1Condition))
-}
-
-//nolint:staticcheck // Cluster API writes these conditions as long as it serves API v1beta1.
-func (r *run) setLegacyAvailable(available int32) {
-	kind := clusterv1.MachineDeploymentAvailableV1Beta1Condition
-	budget, err := pool.BudgetOf(r.md)
-	if err != nil {
-		return // The plan was made from the same budget.
-	}
-	required := budget.MinAvailable()
-	if available >= required {
-		v1beta1conditions.MarkTrue(r.md, kind)
-		return
-	}
-	var current int32
-	if r.md.Status.AvailableReplicas != nil {
-		current = *r.md.Status.AvailableReplicas
-	}
-	v1beta1conditions.MarkFalse(r.md, kind, clusterv1.WaitingForAvailableMachinesV1Beta1Reason,
-		clusterv1.ConditionSeverityWarning,
-		"Minimum availability requires %d replicas, current %d available", required, current)
-}
-
-//nolint:staticcheck // See setLegacyAvailable.
-func (r *run) setLegacyReady() {
-	kind := clusterv1.MachineSetReadyV1Beta1Condition
-	waiting, info := clusterv1.WaitingForMachineSetFallbackV1Beta1Reason, clusterv1.ConditionSeverityInfo
-	if r.executed.newest == nil {
-		v1beta1conditions.MarkFalse(r.md, kind, waiting, info, "MachineSet not found")
-		return
-	}
-	v1beta1conditions.SetMirror(r.md, kind, r.executed.newest,
-		v1beta1conditions.WithFallbackValue(false, waiting, info, ""))
 }
 
 // setBlocked says on the MachineDeployment why its Machines are neither updated nor replaced. The engine

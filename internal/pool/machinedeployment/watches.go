@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +39,7 @@ func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options contro
 	r.controller, err = capicontroller.NewControllerManagedBy(mgr, log).
 		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(changes(deploymentFacts))).
 		Owns(&clusterv1.MachineSet{}, changes(setFacts)).
-		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.forOrphan), changes(orphanFacts)).
+		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan), changes(orphanFacts)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			predicates.ClusterPausedTransitions(scheme, log)).
 		WithOptions(options).
@@ -130,9 +131,23 @@ func oldFacts(set *clusterv1.MachineSet) any {
 // orphanFacts are what adoption depends on.
 func orphanFacts(o client.Object) any { return []any{o.GetLabels(), o.GetOwnerReferences()} }
 
-// forOrphan returns requests for the MachineDeployments that could adopt a MachineSet.
-func (r *Reconciler) forOrphan(ctx context.Context, o client.Object) []ctrl.Request {
-	if metav1.GetControllerOfNoCopy(o) != nil || len(o.GetLabels()) == 0 {
+// ForOrphan returns requests for the MachineDeployments that could adopt a MachineSet: none if it has a
+// controller.
+func (r *Reconciler) ForOrphan(ctx context.Context, o client.Object) []ctrl.Request {
+	if metav1.GetControllerOfNoCopy(o) != nil {
+		return []ctrl.Request{}
+	}
+	var requests []ctrl.Request
+	for _, md := range r.AdoptersOf(ctx, o) {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(md)})
+	}
+	return requests
+}
+
+// AdoptersOf returns the MachineDeployments whose selector matches a MachineSet. An error is logged, and
+// means none.
+func (r *Reconciler) AdoptersOf(ctx context.Context, o client.Object) []*clusterv1.MachineDeployment {
+	if len(o.GetLabels()) == 0 {
 		return nil
 	}
 	list := &clusterv1.MachineDeploymentList{}
@@ -141,12 +156,8 @@ func (r *Reconciler) forOrphan(ctx context.Context, o client.Object) []ctrl.Requ
 			"MachineSet", client.ObjectKeyFromObject(o))
 		return nil
 	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		md := &list.Items[i]
-		if selector, err := selectorOf(md); err == nil && selector.Matches(labels.Set(o.GetLabels())) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(md)})
-		}
-	}
-	return requests
+	return slices.DeleteFunc(pointersTo(list.Items), func(md *clusterv1.MachineDeployment) bool {
+		selector, err := selectorOf(md)
+		return err != nil || !selector.Matches(labels.Set(o.GetLabels()))
+	})
 }

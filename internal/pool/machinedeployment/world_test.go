@@ -74,17 +74,16 @@ func newWorld(t *testing.T) *world {
 // restart forgets everything that a process remembers.
 func (w *world) restart() {
 	w.t.Helper()
-	r, err := newReconciler(Options{
+	r, err := New(Options{
 		Client: w.Client, Runtime: &extension{w: w}, Recorder: w.recorder, InPlace: true,
 		Now: func() time.Time { return w.now },
 		Keeps: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error) {
 			return w.policy, nil
 		},
-	})
+	}, capicontroller.NewFakeController())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r.controller = capicontroller.NewFakeController()
 	r.random = func(n int) string {
 		w.suffixes++
 		return fmt.Sprintf("%0*d", n, w.suffixes)
@@ -422,6 +421,7 @@ func (w *world) create(set *clusterv1.MachineSet) {
 	} {
 		conditions.Set(m, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "Test"})
 	}
+	m.Status.NodeRef.Name = m.Name
 	if err := w.Inner.Status().Update(w.t.Context(), m); err != nil {
 		w.t.Fatal(err)
 	}
