@@ -111,7 +111,7 @@ func newMachineWatches(
 		RemoteConditionsGracePeriod: minConditionsGracePeriod,
 	}).SetupWithManager(t.Context(), narrow(mgr), controller.Options{
 		SkipNameValidation: new(true),
-		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
+		NewQueue: func(_ string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 		) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 			q := &countingQueue{
 				TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(limiter),
@@ -214,7 +214,7 @@ func TestMachineWatches(t *testing.T) {
 		t.Errorf("40 changes of statuses enqueued %d Machines with the manager's own cache", n)
 	}
 	// The kinds that the controller also watches are not narrowed.
-	labelled := machines[0].DeepCopyObject().(*clusterv1.Machine) //nolint:forcetypeassert // It is a copy.
+	labelled := &clusterv1.Machine{ObjectMeta: *machines[0].(*clusterv1.Machine).ObjectMeta.DeepCopy()} //nolint:errcheck // newGroup makes Machines.
 	labelled.ResourceVersion += "1"
 	labelled.Status.Phase = "Running"
 	if n := narrow.update(t, machines[0], labelled); n != 1 {
