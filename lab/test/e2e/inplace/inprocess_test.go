@@ -24,7 +24,7 @@ import (
 func TestInProcess(t *testing.T) {
 	ctx, p := start(t)
 	const pool, to = "orphans", "v1.31.1"
-	p.CreatePools(ctx, t, rig.PoolsCluster, []rig.Pool{{Name: pool, Replicas: 2, MaxUnavailable: 2}})
+	p.CreatePools(ctx, t, rig.PoolsCluster, []rig.Pool{{Name: pool, Replicas: 2, MaxUnavailable: 2, Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2}}})
 	u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: pool, Selector: rig.Labelled("pool", pool)})
 	p.AwaitPool(ctx, t, pool, rig.FirstVersion, 2)
 	before := p.Census(rig.PoolsCluster, nil)
