@@ -22,11 +22,12 @@ func TestMutants(t *testing.T) {
 	}
 	useOutDir(t)
 	for _, m := range l.mutants {
-		t.Run(m.String(), func(t *testing.T) {
+		passed := t.Run(m.String(), func(t *testing.T) {
 			if err := checkMutant(t.Context(), l, version, m); err != nil {
 				t.Error(err)
 			}
 		})
+		t.Logf("%s: noticed: %t", m, passed)
 	}
 }
 
@@ -54,7 +55,7 @@ func checkMutant(ctx context.Context, l *lists, version string, m mutant) error 
 		}
 	}
 	result, err := runTree(ctx, source, version, run{
-		skip: strings.Join(skips, "|"), packages: packages, failFast: true,
+		skip: strings.Join(skips, "|"), packages: m.packages, failFast: true,
 	})
 	if err != nil {
 		return err
