@@ -41,7 +41,11 @@ type internal struct {
 }
 
 // mutant is a change to a file of ours that a test of upstream must notice.
-type mutant struct{ file, old, changed string }
+type mutant struct {
+	file, old, changed string
+	// packages are those whose tests must notice it.
+	packages []string
+}
 
 func (m mutant) String() string { return fmt.Sprintf("%s: %q for %q", m.file, m.changed, m.old) }
 
@@ -111,18 +115,25 @@ func eachLine(name string, do func(line string) error) error {
 }
 
 // readMutants reads blocks of three lines: the file, "- " and the old text, "+ " and the new one.
+// The tests of PACKAGE must notice the mutants in mutants-PACKAGE.txt, those of any package the
+// others.
 func readMutants(name string) ([]mutant, error) {
 	var lines []string
 	err := eachLine(name, func(line string) error { lines = append(lines, line); return nil })
 	if err != nil {
 		return nil, err
 	}
+	noticing := packages
+	base := strings.TrimSuffix(filepath.Base(name), ".txt")
+	if _, pkg, ok := strings.Cut(base, "-"); ok {
+		noticing = []string{pkg}
+	}
 	var found []mutant
 	for block := range slices.Chunk(lines, 3) {
 		if len(block) != 3 || !strings.HasPrefix(block[1], "- ") || !strings.HasPrefix(block[2], "+ ") {
 			return nil, fmt.Errorf("reading mutants in %s: %q: want FILE, - OLD and + NEW", name, block)
 		}
-		found = append(found, mutant{block[0], block[1][2:], block[2][2:]})
+		found = append(found, mutant{block[0], block[1][2:], block[2][2:], noticing})
 	}
 	return found, nil
 }

@@ -26,6 +26,7 @@ func TestMutants(t *testing.T) {
 			if err := checkMutant(t.Context(), l, version, m); err != nil {
 				t.Error(err)
 			}
+			t.Logf("noticed: %t", !t.Failed())
 		})
 	}
 }
@@ -54,7 +55,7 @@ func checkMutant(ctx context.Context, l *lists, version string, m mutant) error 
 		}
 	}
 	result, err := runTree(ctx, source, version, run{
-		skip: strings.Join(skips, "|"), packages: packages, failFast: true,
+		skip: strings.Join(skips, "|"), packages: m.packages, failFast: true,
 	})
 	if err != nil {
 		return err
