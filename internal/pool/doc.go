@@ -32,6 +32,9 @@
 //
 // The Rollout type is the arithmetic of Cluster API's rollout planner on numbers: one method per
 // rule, each returns a changed copy. Decide turns objects into a Rollout, applies the rules in
-// stock's order, and turns the result into desired MachineSets. keep.go replaces the rules of the
-// rollout for groups whose machines must never be replaced.
+// stock's order, and turns the result into desired MachineSets.
+//
+// With Group.Keep the rules of keep.go apply instead: no rollout creates or deletes a Machine.
+// Plan.Blocked then tells what a person must decide, and the MachineSet controller moves Machines in
+// the order of MoveOrder, not in the order of deletion.
 package pool
