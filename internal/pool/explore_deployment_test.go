@@ -109,7 +109,7 @@ func stated(p pool.Plan) bool {
 		switch {
 		case d.Action == pool.Keep && d.Reason == pool.ReasonUpToDate:
 		case d.Action == pool.Wait && d.Message != "" && slices.Contains([]pool.Reason{
-			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested,
+			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
 		}, d.Reason):
 			waits = true
 		default:

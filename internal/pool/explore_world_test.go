@@ -289,6 +289,9 @@ func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 			set.Annotations[key] = value
 		}
 	}
+	if from.noCreate {
+		set.Annotations[clusterv1.DisableMachineCreateAnnotation] = "true"
+	}
 	set.Spec.Replicas = new(int32(from.replicas))
 	set.Spec.Template.Spec.Version = versionOf(i)
 	set.Generation = 2
