@@ -129,8 +129,9 @@ type scenario struct {
 	scales []int8
 	// notBegun says that the template has not changed yet.
 	notBegun bool
-	faults   faults
-	limit    int
+	// alone turns the comparison with stock off.
+	alone  bool
+	faults faults
 }
 
 // upwards covers all changes to a higher template.
