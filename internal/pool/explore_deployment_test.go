@@ -60,7 +60,7 @@ func (e *explorer) ours(v view) decided {
 		return decided{stated: v.outage}
 	}
 	d := decided{todo: operations(v, plan, g.Machines), stated: stated(plan)}
-	if e.keep || v.outage || e.uncounted(v) {
+	if e.alone || e.keep || v.outage || e.uncounted(v) {
 		return d
 	}
 	g.Count = func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts { return pool.StatusCounts(set) }
@@ -109,7 +109,7 @@ func stated(p pool.Plan) bool {
 		switch {
 		case d.Action == pool.Keep && d.Reason == pool.ReasonUpToDate:
 		case d.Action == pool.Wait && d.Message != "" && slices.Contains([]pool.Reason{
-			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested,
+			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
 		}, d.Reason):
 			waits = true
 		default:

@@ -93,18 +93,21 @@ func (e *explorer) todo(w *scene, by int) (todo []operation, problem string) {
 	if !v.sets[by].exists {
 		return nil, ""
 	}
-	return e.sets(v, uint8(by)), ""
+	return e.sets(v, uint8(by))
 }
 
-// sets is reconcileSet with a memory.
-func (e *explorer) sets(v view, id uint8) []operation {
+// sets is reconcileSet with a memory. It compares the model with the rules.
+func (e *explorer) sets(v view, id uint8) (todo []operation, problem string) {
 	key := setReading{v, id}
 	r, known := e.setPlans[key]
 	if !known {
 		r = v.reconcileSet(id)
+		if problem := e.compareSets(v, id, r); problem != "" {
+			return r, problem
+		}
 		e.setPlans[key] = r
 	}
-	return r
+	return r, ""
 }
 
 type setReading struct {

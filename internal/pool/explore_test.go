@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // explorer visits worlds breadth first.
@@ -172,6 +174,7 @@ func boolean(b bool) string {
 var explorations = map[string]scenario{
 	"replace, surge":         {replicas: 2, surge: 1, faults: faults{crashes: 1, races: 1}},
 	"replace, unavailable":   {replicas: 3, unavailable: 1, faults: faults{crashes: 1}},
+	"replace, both":          {replicas: 3, surge: 2, unavailable: 1, gateOff: true, faults: faults{crashes: 1}},
 	"replace, old counters":  {replicas: 2, surge: 1, unavailable: 1, faults: faults{lags: 1}},
 	"replace, breaks":        {replicas: 2, surge: 1, faults: faults{breaks: 2}},
 	"in place, unavailable":  {replicas: 3, unavailable: 1, covered: upwards, faults: faults{crashes: 1}},
@@ -181,18 +184,24 @@ var explorations = map[string]scenario{
 	"in place, swaps":        {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{swaps: 2, crashes: 1}},
 	"scale":                  {replicas: 2, surge: 1, unavailable: 1, covered: upwards, scales: []int8{1, 3}, faults: faults{scales: 2}},
 	"changes":                {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{changes: 1, reverts: 1}},
-	"pause":                  {replicas: 2, surge: 1, unavailable: 1, covered: upwards, scales: []int8{3}, faults: faults{pauses: 1, scales: 1}},
+	"changes, replace":       {replicas: 2, surge: 1, unavailable: 1, faults: faults{changes: 1, reverts: 2}},
+	"changes and crashes":    {replicas: 2, unavailable: 1, covered: upwards, faults: faults{reverts: 1, races: 1, crashes: 1}},
+	"pause":                  {replicas: 2, surge: 1, unavailable: 1, covered: upwards, scales: []int8{0, 3}, faults: faults{pauses: 1, scales: 1}},
+	"pause before":           {replicas: 2, surge: 1, notBegun: true, scales: []int8{0, 3}, faults: faults{pauses: 2, scales: 2, changes: 1}},
 	"on delete":              {replicas: 2, onDelete: true, scales: []int8{1, 3}, faults: faults{deletes: 1, scales: 1, changes: 1}},
 	"updater away":           {replicas: 2, unavailable: 1, covered: upwards, faults: faults{outages: 2, crashes: 1}},
-	"keep":                   {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{crashes: 1, outages: 1}},
-	"keep, not covered":      {replicas: 2, surge: 1, keep: true, scales: []int8{1, 3}, faults: faults{crashes: 1, scales: 1}},
+	"keep":                   {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{crashes: 1, races: 1, outages: 1}},
+	"keep, old counters":     {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{lags: 1, deletes: 1}},
+	"keep, scale":            {replicas: 2, surge: 1, keep: true, covered: upwards, scales: []int8{1, 3}, faults: faults{scales: 2}},
+	"keep, not covered":      {replicas: 2, surge: 1, keep: true, scales: []int8{1, 3}, faults: faults{crashes: 1, scales: 1, races: 1}},
+	"keep, changes":          {replicas: 2, surge: 1, keep: true, covered: upwards, faults: faults{changes: 1, reverts: 1, pauses: 1}},
 }
 
 // TestExplore visits all that can happen to a group, within bounds, and checks after every step what
 // must always hold.
 func TestExplore(t *testing.T) {
 	t.Parallel()
-	limit := 6_000
+	limit := 3_000
 	if os.Getenv("WINDLASS_LONG") == "1" {
 		limit = 200_000
 	}
@@ -204,6 +213,47 @@ func TestExplore(t *testing.T) {
 				t.Fatal(r.violation)
 			}
 			t.Logf("%d states, %d transitions, all: %v", r.states, r.transitions, r.complete)
+			if r.states < 100 {
+				t.Errorf("only %d states: the model does not move", r.states)
+			}
 		})
 	}
+}
+
+// TestWalk takes random ways through larger groups. RAPID_SEED repeats one.
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		small := rapid.Int8Range(0, 2)
+		s := scenario{
+			replicas: rapid.Int8Range(1, 5).Draw(t, "replicas"), surge: small.Draw(t, "surge"),
+			unavailable: small.Draw(t, "unavailable"), keep: rapid.Bool().Draw(t, "keep"), scales: []int8{0, 2, 4, 6},
+			faults: faults{
+				crashes: 2, races: 2, lags: small.Draw(t, "lags"), outages: 1, breaks: small.Draw(t, "breaks"), deletes: 1,
+				scales: small.Draw(t, "scales"), changes: 1, reverts: 1, pauses: small.Draw(t, "pauses"),
+			},
+		}
+		if rapid.Bool().Draw(t, "covered") {
+			s.covered = upwards
+		}
+		e := newExplorer(s, sound)
+		e.labelled = true
+		w := s.begin()
+		var trail []string
+		for range 60 {
+			all := e.steps(&w)
+			if len(all) == 0 {
+				break
+			}
+			next := all[rapid.IntRange(0, len(all)-1).Draw(t, "step")]
+			trail = append(trail, next.label)
+			if next.violation != "" {
+				t.Fatalf("%s\n%v\nVIOLATION: %s", strings.Join(trail, "\n"), &w, next.violation)
+			}
+			w = next.to
+		}
+		if last, violation := e.fair(w); violation != "" {
+			t.Fatalf("%s\n%v\n%s\nVIOLATION: %s", strings.Join(trail, "\n"), &w, strings.Join(last, "\n"), violation)
+		}
+	})
 }

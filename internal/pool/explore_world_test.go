@@ -129,8 +129,9 @@ type scenario struct {
 	scales []int8
 	// notBegun says that the template has not changed yet.
 	notBegun bool
-	faults   faults
-	limit    int
+	// alone turns the comparison with stock off.
+	alone  bool
+	faults faults
 }
 
 // upwards covers all changes to a higher template.
@@ -288,6 +289,9 @@ func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 		if value != "" {
 			set.Annotations[key] = value
 		}
+	}
+	if from.noCreate {
+		set.Annotations[clusterv1.DisableMachineCreateAnnotation] = "true"
 	}
 	set.Spec.Replicas = new(int32(from.replicas))
 	set.Spec.Template.Spec.Version = versionOf(i)

@@ -1,0 +1,105 @@
+package pool_test
+
+import (
+	"fmt"
+	"slices"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// byRules is view.reconcileSet by the rules of this package, without status. The two must agree.
+func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
+	g := e.group(v)
+	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Now: g.Now}
+	for _, set := range g.MachineSets {
+		if set.Name == setName(id) {
+			f.MachineSet = set
+		}
+	}
+	for _, m := range g.Machines {
+		if pool.Owns(f.MachineSet, m) {
+			f.Machines = append(f.Machines, m)
+		}
+	}
+	remediation, err := f.Remediate()
+	if err != nil {
+		return nil, fmt.Errorf("remediating: %w", err)
+	}
+	var list []operation
+	add := func(k kind, m *clusterv1.Machine, to uint8) {
+		list = append(list, operation{kind: k, set: id, machine: uint8(machineOf(m.Name)), to: to})
+	}
+	for _, m := range remediation.Delete {
+		add(remediate, m, 0)
+	}
+	for _, m := range f.Machines {
+		if pool.MayBeginUpdate(f.MachineSet, m) {
+			for _, k := range []kind{writeInfrastructure, writeBootstrap, writeMachine, markHook} {
+				add(k, m, id)
+			}
+			delete(m.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
+		}
+	}
+	return list, e.scaleByRules(g, f, add, func() { list = append(list, operation{kind: createMachine, set: id}) })
+}
+
+// scaleByRules adds what brings the MachineSet to its replicas.
+func (e *explorer) scaleByRules(
+	g pool.Group, f pool.SetFacts, add func(kind, *clusterv1.Machine, uint8), create func(),
+) error {
+	s, err := f.Scale()
+	if err != nil {
+		return fmt.Errorf("scaling: %w", err)
+	}
+	switch s.Action {
+	case pool.Create:
+		for range s.Count {
+			create()
+		}
+	case pool.Delete:
+		goes, err := f.Deletions(s.Count)
+		if err != nil {
+			return fmt.Errorf("ordering: %w", err)
+		}
+		for _, c := range goes {
+			if c.Machine.DeletionTimestamp.IsZero() {
+				add(deleteMachine, c.Machine, 0)
+			}
+		}
+	case pool.Update:
+		to := slices.IndexFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool { return set.Name == s.Target })
+		if to < 0 || !pool.ReceivesFrom(g.MachineSets[to], f.MachineSet.Name) {
+			return nil
+		}
+		leave, err := f.Departures(s.Count)
+		if err != nil {
+			return fmt.Errorf("ordering: %w", err)
+		}
+		for _, d := range leave {
+			if d.Action == pool.Delete {
+				add(remediate, d.Machine, 0)
+			} else {
+				add(moveMachine, d.Machine, slotOf(s.Target))
+			}
+		}
+	}
+	return nil
+}
+
+// compareSets says where the rules of MachineSets and the model of stock differ.
+func (e *explorer) compareSets(v view, id uint8, stock []operation) string {
+	if v.sets[id].deleting {
+		return ""
+	}
+	want := slices.DeleteFunc(slices.Clone(stock), func(o operation) bool { return o.kind == writeStatus })
+	got, err := e.byRules(v, id)
+	if err != nil {
+		return fmt.Sprintf("ms%d: the rules return %v", id, err)
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Sprintf("ms%d: stock writes\n\t%v\nand the rules\n\t%v", id, want, got)
+	}
+	return ""
+}
