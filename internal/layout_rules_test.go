@@ -65,8 +65,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
 		internal/capi internal/cli internal/cli/management internal/clustercheck
-		internal/clustercheck/probe internal/gate internal/manifest internal/preflight
-		internal/snapshot internal/view internal/workload pkg/version
+		internal/clustercheck/probe internal/gate internal/manifest internal/pool
+		internal/preflight internal/snapshot internal/view internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
 		internal/changereport internal/cli internal/cli/management internal/view
@@ -111,7 +111,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/diagnostics", kind: effects, imports: ``},
 	{pkg: "internal/doctor", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/snapshot internal/status internal/text
+		api/v1alpha1 internal/capi internal/pool internal/snapshot internal/status internal/text
 		internal/updatepolicy
 	`},
 	{pkg: "internal/gate", kind: pure, imports: `

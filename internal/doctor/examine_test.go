@@ -333,7 +333,7 @@ func TestExamine(t *testing.T) {
 		{"a percentage of too few", func(f *Facts) { md(f).Spec.Replicas = new(int32(3)) },
 			nil},
 		{"a percentage that is none", func(f *Facts) { md(f).Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromString("few")) },
-			[]string{"Error Surge " + workers + ": maxSurge cannot be read"}},
+			[]string{"Error Surge " + workers + ": its rollout strategy cannot be read: reading maxSurge"}},
 		{"OnDelete", func(f *Facts) {
 			md(f).Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 		}, []string{"Error Surge " + workers + ": its rollout strategy is OnDelete"}},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // minSurgelessReplicas is how many replicas a KubeadmControlPlane must have before its webhook accepts maxSurge 0.
@@ -133,23 +136,19 @@ func refusedBy(g group) string {
 type strategy struct {
 	kind                     clusterv1.MachineDeploymentRolloutStrategyType
 	maxSurge, maxUnavailable *intstr.IntOrString
-	replicas                 int
+	replicas                 int32
 }
 
 // deploymentStrategy reads the object, or what Cluster API would make it of: the topology, else the class.
 func deploymentStrategy(g group) strategy {
 	if md := g.MachineDeployment; md != nil {
 		s := md.Spec.Rollout.Strategy
-		replicas := 1
-		if md.Spec.Replicas != nil {
-			replicas = int(*md.Spec.Replicas)
+		return strategy{
+			kind: s.Type, maxSurge: s.RollingUpdate.MaxSurge, maxUnavailable: s.RollingUpdate.MaxUnavailable,
+			replicas: *cmp.Or(md.Spec.Replicas, new(int32(1))),
 		}
-		return strategy{kind: s.Type, maxSurge: s.RollingUpdate.MaxSurge, maxUnavailable: s.RollingUpdate.MaxUnavailable, replicas: replicas}
 	}
-	s := strategy{replicas: 1}
-	if g.InTopology.Replicas != nil {
-		s.replicas = int(*g.InTopology.Replicas)
-	}
+	s := strategy{replicas: *cmp.Or(g.InTopology.Replicas, new(int32(1)))}
 	if t := g.InTopology.Rollout.Strategy; t.Type != "" {
 		s.kind, s.maxSurge, s.maxUnavailable = t.Type, t.RollingUpdate.MaxSurge, t.RollingUpdate.MaxUnavailable
 	} else if g.InClass != nil {
@@ -171,42 +170,35 @@ func checkDeploymentSurge(g group, into *findings) {
 			"its rollout strategy is OnDelete: Cluster API never asks, and replaces a machine when somebody deletes it")
 		return
 	}
-	surge, problem := resolve("maxSurge", s.maxSurge, 1, s.replicas, true)
-	unavailable, other := resolve("maxUnavailable", s.maxUnavailable, 0, s.replicas, false)
+	budget, err := pool.Resolve(
+		s.replicas, cmp.Or(s.maxSurge, new(intstr.FromInt32(1))), s.maxUnavailable)
 	fix := "set maxSurge 0 and maxUnavailable 1 or more in " + field
 	switch {
-	case problem+other != "":
-		into.add(Error, g.Subject, fix, "%s%s", problem, other)
-	case surge > 0:
-		into.add(g.atRisk(), g.Subject, fix, "maxSurge is %s: Cluster API may create a machine, and deletes one in the end%s", describe(s.maxSurge, surge, 1), refusedBy(g))
-	case unavailable < 1:
-		// Cluster API takes 1 where both come to 0 (ResolveFenceposts): otherwise no rollout could move.
-		into.ok(g.Subject, "maxSurge is 0, maxUnavailable %s, which counts as 1", describe(s.maxUnavailable, unavailable, 0))
+	case err != nil:
+		into.add(Error, g.Subject, fix, "its rollout strategy cannot be read: %v", err)
+	case budget.Surge > 0:
+		into.add(g.atRisk(), g.Subject, fix,
+			"maxSurge is %s: Cluster API may create a machine, and deletes one in the end%s",
+			describe(s.maxSurge, budget.Surge, 1), refusedBy(g))
 	default:
-		into.ok(g.Subject, "maxSurge is 0, maxUnavailable %s", describe(s.maxUnavailable, unavailable, 0))
+		into.ok(g.Subject, "maxSurge is 0, maxUnavailable %s",
+			describe(s.maxUnavailable, budget.Unavailable, 0))
 	}
 }
 
-// resolve returns how many machines a number or percentage comes to, rounded as Cluster API does.
-func resolve(field string, value *intstr.IntOrString, unset, replicas int, up bool) (n int, problem string) {
-	if value == nil {
-		return unset, ""
+// describe returns what a limit is set to, and the number of machines that it counts as.
+func describe(value *intstr.IntOrString, counts, unset int32) string {
+	text, n := fmt.Sprintf("%d (the default)", unset), unset
+	if value != nil {
+		text, n = value.String(), value.IntVal
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, replicas, up)
-	if err != nil {
-		return 0, fmt.Sprintf("%s cannot be read: %v", field, err)
-	}
-	return n, ""
-}
-
-func describe(value *intstr.IntOrString, resolved, unset int) string {
 	switch {
-	case value == nil:
-		return fmt.Sprintf("%d (the default)", unset)
-	case value.Type == intstr.String:
-		return fmt.Sprintf("%s, which is %d", value.StrVal, resolved)
+	case value != nil && value.Type == intstr.String:
+		return fmt.Sprintf("%s, which is %d", text, counts)
+	case n != counts:
+		return fmt.Sprintf("%s, which counts as %d", text, counts)
 	default:
-		return value.String()
+		return text
 	}
 }
 

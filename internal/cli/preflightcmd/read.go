@@ -21,6 +21,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/workload"
@@ -146,21 +147,20 @@ func poolsOf(objects snapshot.Objects) []preflight.Pool {
 	return sorted
 }
 
-// surges reports whether a rollout adds a machine before it removes one. The default of maxSurge is
-// 1.
+// surges reports whether a rollout adds a machine before it removes one. The defaults of maxSurge
+// and maxUnavailable are 1 and 0.
 func surges(md *clusterv1.MachineDeployment) bool {
 	strategy := md.Spec.Rollout.Strategy
 	if strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType {
 		return false
 	}
-	if strategy.RollingUpdate.MaxSurge == nil {
-		return true
+	limits := strategy.RollingUpdate
+	budget, err := pool.Resolve(
+		*cmp.Or(md.Spec.Replicas, new(int32(1))),
+		cmp.Or(limits.MaxSurge, new(intstr.FromInt32(1))), limits.MaxUnavailable)
+	if err != nil {
+		return false
 	}
-	replicas := int32(1)
-	if md.Spec.Replicas != nil {
-		replicas = *md.Spec.Replicas
-	}
-	most := strategy.RollingUpdate.MaxSurge
-	n, err := intstr.GetScaledValueFromIntOrPercent(most, int(replicas), true)
-	return err == nil && n > 0
+	created, deleted := budget.Begin()
+	return created > 0 && deleted == 0
 }

@@ -74,6 +74,11 @@ type Pool struct {
 	Update       Update
 }
 
+// Limits returns what bounds a rollout of the pool.
+func (p *Pool) Limits() pool.Budget {
+	return pool.NewBudget(int32Of(p.Replicas), int32Of(p.MaxSurge), int32Of(p.MaxUnavailable))
+}
+
 // Update is how the machines of a group get to another version, and how long that takes.
 type Update struct {
 	// InPlace says that updaters change running machines, by Steps; otherwise they are replaced. Guarded says that the policy forbids replacing.

@@ -46,11 +46,11 @@ const (
 	oldSet = "old"
 )
 
-// rollout returns what Cluster API's rules read of a worker group.
+// rollout returns what Cluster API's rules read of a worker group. It is valid until the next call.
 //
 // Note: no machine is made at an earlier version, unlike by Cluster API where a machine of an earlier
 // MachineSet is deleted by somebody. So that MachineSet asks for no more machines than it has.
-func (g *group) rollout() pool.Rollout {
+func (s *sim) rollout(g *group) pool.Rollout {
 	e, waiting := g.sets.earlier, g.waiting()
 	replicas := int32Of(g.sets.replicas)
 	earlier := int32Of(min(g.sets.earlierReplicas, waiting+e.updating+e.coming))
@@ -60,10 +60,12 @@ func (g *group) rollout() pool.Rollout {
 			Machines:  int32Of(g.fresh + g.moving() - e.updating - e.coming - e.going),
 			Available: int32Of(g.fresh), UpToDate: int32Of(g.fresh + g.coming - e.coming),
 		}},
-		Old: []pool.Sizes{{Name: oldSet, Replicas: earlier, Target: earlier, Eligible: true, Counts: pool.Counts{
-			Machines: int32Of(waiting + e.updating + e.coming + e.going), Available: int32Of(waiting),
-		}}},
+		Old: s.earlierSet[:],
 	}
+	// The rules change copies only, so one slice serves all groups.
+	r.Old[0] = pool.Sizes{Name: oldSet, Replicas: earlier, Target: earlier, Eligible: true, Counts: pool.Counts{
+		Machines: int32Of(waiting + e.updating + e.coming + e.going), Available: int32Of(waiting),
+	}}
 	if g.updating > 0 {
 		r.Updating = someUpdating
 	}
@@ -83,7 +85,7 @@ var covered = map[string]bool{oldSet: true} //nolint:gochecknoglobals // Never c
 // scaleSets does what the controller of a MachineDeployment does, and returns what those of its
 // MachineSets do then. Machines that move count as replicas of their new MachineSet at once.
 func (s *sim) scaleSets(g *group) RolloutMove {
-	r := s.engine.Pool(g.rollout())
+	r := s.engine.Pool(s.rollout(g))
 	newest, old := r.New, r.Old[0]
 	// Machines in deletion leave first. Those that are updated to an earlier version stay until they
 	// are.

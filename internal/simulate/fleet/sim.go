@@ -10,11 +10,15 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // sim is one run.
 type sim struct {
+	// earlierSet is the memory of rollout.
+	earlierSet [1]pool.Sizes
+
 	cfg    *Config
 	seed   uint64
 	engine Engine

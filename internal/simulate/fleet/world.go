@@ -210,7 +210,7 @@ func (s *sim) build() {
 			p := &cfg.Pools[j]
 			g := s.addGroup(c, p.Name, &p.Update)
 			g.kind, g.desired, g.minorStep, g.template = cmp.Or(p.Kind, plan.MachineDeployment), p.Replicas, p.MaxMinorStep, p.Version
-			g.limits = pool.NewBudget(int32Of(p.Replicas), int32Of(p.MaxSurge), int32Of(p.MaxUnavailable))
+			g.limits = p.Limits()
 			s.fill(g, p.Oldest, p.Lagging)
 		}
 		c.state = make([]chain.Group, len(cfg.Pools))

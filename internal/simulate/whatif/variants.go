@@ -157,10 +157,7 @@ func moreMachines(f factor) Variant {
 func raiseLimits(p *fleet.Pool, times int) {
 	inFlight := max(p.Update.Policy.MaxInFlight, 0)
 	p.Update.Policy.MaxInFlight = inFlight * times
-	unavailable := p.MaxUnavailable
-	if unavailable <= 0 && p.MaxSurge <= 0 {
-		unavailable = 1
-	}
+	unavailable := max(p.MaxUnavailable, int(p.Limits().Unavailable))
 	if p.Update.InPlace {
 		if inFlight == 0 || unavailable < inFlight*times {
 			p.MaxUnavailable = raise(unavailable, times, p.Replicas)
@@ -222,9 +219,7 @@ func same(a, b fleet.Config) bool { return reflect.DeepEqual(normalise(a), norma
 func normalise(c fleet.Config) fleet.Config {
 	c.Engine = fleet.Engine{}
 	c = changeGroups(func(p *fleet.Pool) {
-		if p.MaxSurge <= 0 && p.MaxUnavailable <= 0 {
-			p.MaxUnavailable = 1
-		}
+		p.MaxUnavailable = int(p.Limits().Unavailable)
 		normaliseUpdate(&p.Update)
 	}, func(u *fleet.Update) {
 		normaliseUpdate(u)
