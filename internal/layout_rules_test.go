@@ -9,9 +9,9 @@ var rules = []rule{
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
-		internal/hookserver internal/inplace/engine internal/inplace/request internal/lease
-		internal/linuxhost internal/metrics internal/pool/machinedeployment internal/port
-		internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
+		internal/hookserver internal/inplace internal/inplace/engine internal/inplace/request
+		internal/lease internal/linuxhost internal/metrics internal/pool/machinedeployment
+		internal/port internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
 		internal/updatepolicy internal/updaters internal/updaters/handover internal/updaters/hosts
 		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
 	`},

@@ -142,7 +142,7 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 				Client: c, APIReader: apiReader, ClusterCache: b.clusterCache, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter,
 				RemoteConditionsGracePeriod: b.ConditionsGracePeriod,
 				AdditionalSyncMachineLabels: b.checked.labels, AdditionalSyncMachineAnnotations: b.checked.annotations,
-			}).SetupWithManager(ctx, b.mgr, concurrency(n.Machine))
+			}).SetupWithManager(ctx, machineManager{b.mgr}, concurrency(n.Machine))
 		}},
 		{name: "MachineSet", add: func() error {
 			return (&machineset.Reconciler{
