@@ -125,6 +125,8 @@ func TestManagerRights(t *testing.T) {
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{"windlass.dev"}, Resources: []string{"upgradegraphs"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"windlass.dev"}, Resources: []string{"updaters", "updatepolicies"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{"windlass.dev"}, Resources: []string{"updaters/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
 	if diff := cmp.Diff(want, role.Rules); diff != "" {

@@ -9,11 +9,11 @@ var rules = []rule{
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
-		internal/hookserver internal/inplace/engine internal/inplace/request internal/lease
-		internal/linuxhost internal/metrics internal/port internal/topology internal/transport/pod
-		internal/transport/ssh internal/updaters internal/updaters/handover
-		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote internal/workload
-		pkg/plan
+		internal/hookserver internal/inplace internal/inplace/engine internal/inplace/request
+		internal/lease internal/linuxhost internal/metrics internal/pool/machinedeployment
+		internal/port internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
+		internal/updatepolicy internal/updaters internal/updaters/handover internal/updaters/hosts
+		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
@@ -160,11 +160,15 @@ var rules = []rule{
 		internal/status
 	`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
+	{pkg: "internal/pool", kind: pure, imports: ``},
+	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
+		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
+		internal/pool/objects internal/text
+	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
 		internal/capi internal/contract internal/pool internal/pool/objects
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
-	{pkg: "internal/pool", kind: pure, imports: ``},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/port pkg/version

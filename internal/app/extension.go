@@ -226,6 +226,11 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 			return err
 		}
 	}
+	return addSweeper(mgr, engine)
+}
+
+// addSweeper adds what removes conditions of groups that nothing blocks any longer.
+func addSweeper(mgr manager.Manager, swept controllers.Swept) error {
 	kinds := []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineDeployment")}
 	_, err := mgr.GetRESTMapper().RESTMapping(kubeadmControlPlane.GroupKind(), kubeadmControlPlane.Version)
 	if err == nil {
@@ -234,7 +239,7 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 	if err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("looking for %s: %w", kubeadmControlPlane.GroupKind(), err)
 	}
-	if err := mgr.Add(&controllers.UpdateSweeper{Swept: engine, Kinds: kinds}); err != nil {
+	if err := mgr.Add(&controllers.UpdateSweeper{Swept: swept, Kinds: kinds}); err != nil {
 		return fmt.Errorf("adding the sweeper of blocked groups: %w", err)
 	}
 	return nil
@@ -263,21 +268,10 @@ func addShared(mgr manager.Manager, c clients, updaters *updaterPool, noGates bo
 }
 
 // watchOwnKinds makes the manager's cache wait for what is needed before anything is served: the objects of our own kinds,
-// CustomResourceDefinitions, and Machines, of which there are many, so that the first hook need not wait for them.
+// and those of watchMachines.
 func watchOwnKinds(ctx context.Context, mgr manager.Manager, o ExtensionOptions) error {
-	for _, kind := range []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("Machine"), definitionKind} {
-		metadata := capi.MetadataOf(kind)
-		_, err := mgr.GetCache().GetInformer(ctx, metadata, cache.BlockUntilSynced(false))
-		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("watching %ss: %w. Fix: install Cluster API first", kind.Kind, err)
-		}
-		if err != nil {
-			return fmt.Errorf("watching %ss: %w", kind.Kind, err)
-		}
-	}
-	machine := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
-	if err := mgr.GetCache().IndexField(ctx, machine, engine.InFlightIndex, engine.IndexInFlight); err != nil {
-		return fmt.Errorf("indexing Machines: %w", err)
+	if err := watchMachines(ctx, mgr); err != nil {
+		return err
 	}
 	own := []client.Object{&v1alpha1.UpgradeGraph{}, &v1alpha1.Updater{}, &v1alpha1.UpdatePolicy{}}
 	if !o.NoGates {
@@ -291,6 +285,26 @@ func watchOwnKinds(ctx context.Context, mgr manager.Manager, o ExtensionOptions)
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", object, err)
 		}
+	}
+	return nil
+}
+
+// watchMachines makes the manager's cache read what an engine needs before its first request:
+// CustomResourceDefinitions, and Machines, which are many, with the engine's index.
+func watchMachines(ctx context.Context, mgr manager.Manager) error {
+	for _, kind := range []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("Machine"), definitionKind} {
+		metadata := capi.MetadataOf(kind)
+		_, err := mgr.GetCache().GetInformer(ctx, metadata, cache.BlockUntilSynced(false))
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("watching %ss: %w. Fix: install Cluster API first", kind.Kind, err)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %ss: %w", kind.Kind, err)
+		}
+	}
+	machine := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
+	if err := mgr.GetCache().IndexField(ctx, machine, engine.InFlightIndex, engine.IndexInFlight); err != nil {
+		return fmt.Errorf("indexing Machines: %w", err)
 	}
 	return nil
 }

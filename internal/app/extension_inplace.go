@@ -16,7 +16,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/controllers"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
-	"github.com/windlass-dev/windlass/internal/metrics"
 )
 
 // InPlaceUpgrades are the upgrades in place that annotations ask for.
@@ -35,31 +34,6 @@ func (o InPlaceUpgrades) prefix() string {
 
 // Check finds a prefix that begins no key of an annotation.
 func (o InPlaceUpgrades) Check() error { return request.CheckPrefix(o.prefix()) }
-
-// SetUpInPlaceUpgrades adds the upgrades in place that annotations ask for to a manager that does not serve the extension; Setup does so itself. Where
-// Updaters and UpdatePolicies are not installed when the manager starts, there are none. updates counts their results.
-func SetUpInPlaceUpgrades(mgr manager.Manager, o InPlaceUpgrades, updates *metrics.Updates) error {
-	if o.Off {
-		return nil
-	}
-	installed, err := lookForPolicies(mgr.GetRESTMapper())
-	if err != nil {
-		return err
-	}
-	if !installed {
-		mgr.GetLogger().Info("There are no UpdatePolicies here, so annotations upgrade nothing in place. To use them, install the CRDs with kubectl apply -k config/crd and restart this program")
-		return nil
-	}
-	c, err := newClients(mgr)
-	if err != nil {
-		return err
-	}
-	updaters, err := addUpdaterPool(mgr, c.live, o.prefix())
-	if err != nil {
-		return err
-	}
-	return addInPlaceUpgrades(mgr, c, newEngine(mgr, c, updaters, o, updates), o)
-}
 
 func addInPlaceUpgrades(mgr manager.Manager, c clients, e *engine.Engine, o InPlaceUpgrades) error {
 	if o.Off {

@@ -10,7 +10,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
@@ -19,33 +18,6 @@ import (
 
 // Limits tells how far updates in place move the machines of a group at once. It is safe for concurrent use.
 type Limits struct{ engine *engine.Engine }
-
-// NewLimits returns Limits for a manager beside which another process may serve the extension. They read from the manager's cache; where that cannot
-// read within syncTimeout of its start, as without the rights for it, the manager ends. They are nil where UpdatePolicies are not installed when it
-// starts: then machines are always replaced.
-func NewLimits(mgr manager.Manager, syncTimeout time.Duration) (*Limits, error) {
-	installed, err := lookForPolicies(mgr.GetRESTMapper())
-	if err != nil {
-		return nil, err
-	}
-	if !installed {
-		mgr.GetLogger().Info("There are no UpdatePolicies here, so upgrades are planned without limits of updates in place. " +
-			"To use them, install the CRDs with kubectl apply -k config/crd and restart this program")
-		return nil, nil
-	}
-	c, err := newClients(mgr)
-	if err != nil {
-		return nil, err
-	}
-	if err := mgr.Add(&firstRead{cache: mgr.GetCache(), timeout: syncTimeout}); err != nil {
-		return nil, fmt.Errorf("adding what reads UpdatePolicies: %w", err)
-	}
-	updaters, err := addUpdaterPool(mgr, c.live, InPlaceUpgrades{}.prefix())
-	if err != nil {
-		return nil, err
-	}
-	return &Limits{engine: newEngine(mgr, c, updaters, InPlaceUpgrades{}, nil)}, nil
-}
 
 // GroupMinors returns how many minors the Machines of a MachineDeployment can be moved at once; 0 means any number that skew allows.
 func (l *Limits) GroupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error) {

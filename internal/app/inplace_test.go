@@ -20,8 +20,8 @@ type onlyMapper struct {
 func (m onlyMapper) GetRESTMapper() meta.RESTMapper { return m.mapper }
 func (onlyMapper) GetLogger() logr.Logger           { return logr.Discard() }
 
-// TestSetUpInPlaceUpgrades adds nothing where nothing is wanted, or nothing is installed.
-func TestSetUpInPlaceUpgrades(t *testing.T) {
+// TestSetUpUpdates makes no engine where nothing is installed.
+func TestSetUpUpdates(t *testing.T) {
 	t.Parallel()
 	none, half := meta.NewDefaultRESTMapper(nil), meta.NewDefaultRESTMapper(nil)
 	half.Add(v1alpha1.GroupVersion.WithKind("UpdatePolicy"), meta.RESTScopeNamespace)
@@ -30,12 +30,12 @@ func TestSetUpInPlaceUpgrades(t *testing.T) {
 		mapper  meta.RESTMapper
 		err     string
 	}{
-		"off":              {options: InPlaceUpgrades{Off: true}, mapper: half},
+		"off":              {options: InPlaceUpgrades{Off: true}, mapper: none},
 		"not installed":    {mapper: none},
 		"half of the CRDs": {mapper: half, err: "kubectl apply -k config/crd"},
 	} {
-		err := SetUpInPlaceUpgrades(onlyMapper{mapper: tt.mapper}, tt.options, nil)
-		if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+		e, err := setUpUpdates(t.Context(), onlyMapper{mapper: tt.mapper}, tt.options, nil, nil)
+		if e != nil || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

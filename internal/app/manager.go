@@ -26,7 +26,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/diagnostics"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/lease"
-	"github.com/windlass-dev/windlass/internal/metrics"
 	"github.com/windlass-dev/windlass/internal/topology"
 )
 
@@ -94,8 +93,9 @@ type builder struct {
 	checked checked
 	mgr     ctrl.Manager
 
-	hooks         *hookserver.Server // nil where the extension is not served here
-	limits        topology.Limits    // nil where nothing is updated in place
+	hooks         *hookserver.Server       // nil where the extension is not served here
+	limits        topology.Limits          // nil where nothing is updated in place
+	updates       hookserver.MarkedUpdates // never nil
 	runtimeClient runtimeclient.Client
 	clusterCache  clustercache.ClusterCache
 	secrets       cache.Cache
@@ -207,20 +207,16 @@ func checkLeads(elected <-chan struct{}, runs time.Duration) error {
 	return errors.New("another replica leads, and serves the extension: with --extension-port run one replica")
 }
 
-// addExtension serves the extension in this process, where it is asked for. What annotations ask for does not depend on its hooks.
+// addExtension serves the extension in this process, where it is asked for. Otherwise it adds only the engine of updates in place.
 func (b *builder) addExtension(ctx context.Context) error {
 	b.Extension.InPlaceUpgrades.WatchFilter = b.WatchFilter
 	if b.Extension.Port == 0 {
-		updates := metrics.NewUpdates(metrics.MaxSets)
-		if err := SetUpInPlaceUpgrades(b.mgr, b.Extension.InPlaceUpgrades, updates); err != nil {
-			return err
-		}
-		return b.addMetrics(updates)
+		return b.addUpdates(ctx)
 	}
 	hooks, limits, err := SetUpExtension(ctx, b.mgr, b.Extension)
 	if err != nil {
 		return err
 	}
-	b.hooks, b.limits = hooks, limits
+	b.hooks, b.limits, b.updates = hooks, limits, limits.engine
 	return nil
 }

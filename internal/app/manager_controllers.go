@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/cluster-api/core/reconcilers/clusterresourcesetbinding"
 	"sigs.k8s.io/cluster-api/core/reconcilers/extensionconfig"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
-	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinepool"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
@@ -143,7 +142,7 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 				Client: c, APIReader: apiReader, ClusterCache: b.clusterCache, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter,
 				RemoteConditionsGracePeriod: b.ConditionsGracePeriod,
 				AdditionalSyncMachineLabels: b.checked.labels, AdditionalSyncMachineAnnotations: b.checked.annotations,
-			}).SetupWithManager(ctx, b.mgr, concurrency(n.Machine))
+			}).SetupWithManager(ctx, machineManager{b.mgr}, concurrency(n.Machine))
 		}},
 		{name: "MachineSet", add: func() error {
 			return (&machineset.Reconciler{
@@ -151,8 +150,7 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 			}).SetupWithManager(ctx, b.mgr, concurrency(n.MachineSet))
 		}},
 		{name: "MachineDeployment", add: func() error {
-			return (&machinedeployment.Reconciler{Client: c, APIReader: apiReader, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter}).
-				SetupWithManager(ctx, b.mgr, concurrency(n.MachineDeployment))
+			return b.addMachineDeployments(ctx)
 		}},
 		{name: "MachinePool", off: !feature.Gates.Enabled(feature.MachinePool), add: func() error {
 			return (&machinepool.Reconciler{Client: c, APIReader: apiReader, ClusterCache: b.clusterCache, WatchFilterValue: b.WatchFilter}).

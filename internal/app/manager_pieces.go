@@ -29,13 +29,9 @@ const managerEvents = "windlass"
 
 // addTopology adds the controller of Clusters with a topology: ours.
 func (b *builder) addTopology(ctx context.Context) error {
-	if b.hooks == nil {
-		limits, err := NewLimits(b.mgr, cacheSyncTimeout)
-		if err != nil {
-			return err
-		}
-		if limits != nil {
-			b.limits = limits
+	if b.hooks == nil && b.limits != nil {
+		if err := b.mgr.Add(&firstRead{cache: b.mgr.GetCache(), timeout: cacheSyncTimeout}); err != nil {
+			return fmt.Errorf("adding what reads UpdatePolicies: %w", err)
 		}
 	}
 	return topology.SetUpController(ctx, b.mgr, b.topologyOptions(), concurrency(b.Concurrency.ClusterTopology))
@@ -69,8 +65,8 @@ func (b *builder) addClusterWebhooks() error {
 	return nil
 }
 
-// addRuntimeClient makes what calls runtime extensions: ours. Calls of the extension that this process serves do not leave it. Without the
-// feature gate it knows no extensions.
+// addRuntimeClient makes what calls runtime extensions: ours. Calls of the extension that this process serves do not leave it. A
+// marked Machine that no registered extension updates is updated by this process. Without the feature gate it knows no extensions.
 func (b *builder) addRuntimeClient(context.Context) error {
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
@@ -78,6 +74,7 @@ func (b *builder) addRuntimeClient(context.Context) error {
 	}
 	options := hookclient.Options{
 		Catalog: catalog, Namespaces: b.mgr.GetClient(), CertFile: b.ClientCertFile, KeyFile: b.ClientKeyFile, Metrics: crmetrics.Registry,
+		Fallback: []server.ExtensionHandler{hookserver.MarkedMachines(b.updates)},
 	}
 	if b.hooks != nil {
 		options.Local = map[string][]server.ExtensionHandler{b.ExtensionConfig: b.hooks.Handlers()}

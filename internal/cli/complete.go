@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -75,14 +74,14 @@ func CompleteContext(cmd *cobra.Command) {
 }
 
 // CompleteCluster completes CLUSTER with ClusterNames.
-func CompleteCluster(kube *genericclioptions.ConfigFlags, files *[]string) cobra.CompletionFunc {
+func CompleteCluster(kube *management.Flags, files *[]string) cobra.CompletionFunc {
 	return CompleteArg(ClusterNames(kube, files))
 }
 
 // ClusterNames lists the Clusters of manifests, where there are files, or else of the management
 // cluster. What cannot be read has no names.
 func ClusterNames(
-	kube *genericclioptions.ConfigFlags, files *[]string,
+	kube *management.Flags, files *[]string,
 ) func(context.Context) []string {
 	return func(ctx context.Context) []string {
 		if files == nil || len(*files) == 0 {

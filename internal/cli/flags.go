@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -40,7 +39,7 @@ func AddFilesFlag(cmd *cobra.Command, files *[]string) {
 
 // AddKubeFlags adds the flags that choose a management cluster. The command then reports a wrong
 // flag in the format that was asked for.
-func AddKubeFlags(cmd *cobra.Command, kube *genericclioptions.ConfigFlags) {
+func AddKubeFlags(cmd *cobra.Command, kube *management.Flags) {
 	kube.AddFlags(cmd.Flags())
 	CompleteContext(cmd)
 	CompleteFlag(cmd, "namespace", func(ctx context.Context) []string {
@@ -66,10 +65,6 @@ func CheckPrefix(prefix string) error {
 
 // NewKubeFlags returns the usual flags that choose a cluster and who asks. Credentials belong in a kubeconfig, not on a
 // command line where other users of the machine can read them.
-func NewKubeFlags() *genericclioptions.ConfigFlags {
-	all := genericclioptions.NewConfigFlags(false)
-	return &genericclioptions.ConfigFlags{
-		KubeConfig: all.KubeConfig, Context: all.Context, Namespace: all.Namespace, Timeout: all.Timeout,
-		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup,
-	}
+func NewKubeFlags() *management.Flags {
+	return &management.Flags{}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // GetAllExtensions returns the names of the extensions that are registered for a hook and whose namespace selector selects the object's
-// namespace, sorted.
+// namespace, sorted. If there are none, it returns that of the fallback for the hook, if there is one.
 func (c *Client) GetAllExtensions(ctx context.Context, hook runtimecatalog.Hook, forObject client.Object) ([]string, error) {
 	gvh, err := c.catalog.GroupVersionHook(hook)
 	if err != nil {
@@ -116,7 +116,8 @@ func (c *Client) checkTypes(hook runtimecatalog.Hook, request, response runtime.
 	return gvh, nil
 }
 
-// matching returns the handlers for a hook whose selector selects a namespace, sorted by name.
+// matching returns the handlers for a hook whose selector selects a namespace, sorted by name, or else the fallback. It waits for
+// the registered extensions to be known: before, the fallback could take the place of one of them.
 func (c *Client) matching(ctx context.Context, hook runtimecatalog.GroupVersionHook, namespace string) ([]registration, error) {
 	all, ready := c.registry.list(hook.GroupHook())
 	if !ready {
@@ -132,6 +133,9 @@ func (c *Client) matching(ctx context.Context, hook runtimecatalog.GroupVersionH
 			found = append(found, r)
 		}
 	}
+	if fallback, ok := c.fallback[hook.GroupHook()]; ok && len(found) == 0 {
+		return []registration{fallback}, nil
+	}
 	return found, nil
 }
 
@@ -140,6 +144,9 @@ func (c *Client) registered(ctx context.Context, hook runtimecatalog.GroupVersio
 	r, ok, ready := c.registry.get(name)
 	if !ready {
 		return r, &NotReadyError{Doing: fmt.Sprintf("calling hook %s of extension %s", hook.Hook, quote(name))}
+	}
+	if fallback, serves := c.fallback[hook.GroupHook()]; serves && !ok && name == fallback.call.Extension() {
+		return c.unlessRegistered(ctx, hook, namespace, fallback)
 	}
 	if !ok {
 		handler, config, _ := strings.Cut(name, ".")
@@ -166,6 +173,23 @@ func (c *Client) registered(ctx context.Context, hook runtimecatalog.GroupVersio
 		}
 	}
 	return r, nil
+}
+
+// unlessRegistered returns the fallback for a hook, if no registered extension is for the namespace.
+func (c *Client) unlessRegistered(
+	ctx context.Context, hook runtimecatalog.GroupVersionHook, namespace string, fallback registration,
+) (registration, error) {
+	found, err := c.matching(ctx, hook, namespace)
+	if err != nil {
+		return registration{}, err
+	}
+	if found[0].call != fallback.call {
+		return registration{}, &NotRegisteredError{
+			Call: fallback.call, Detail: fmt.Sprintf("extension %s serves namespace %q", quote(found[0].call.Extension()), namespace),
+			Remedy: "call that one",
+		}
+	}
+	return fallback, nil
 }
 
 // selects reports whether a handler is for the objects of a namespace.

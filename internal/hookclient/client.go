@@ -29,6 +29,9 @@ type Options struct {
 	// Local are handlers in this process, by the name of the ExtensionConfig in whose place they answer. Everything else about it, from its
 	// registration to selector, settings and timeouts, is as for one that is called over HTTP, which other processes do.
 	Local map[string][]server.ExtensionHandler
+	// Fallback are handlers in this process, one per hook. Each serves its hook for the namespaces that no registered extension
+	// is for. Discovery does not list them, and other processes cannot call them.
+	Fallback []server.ExtensionHandler
 	// Metrics is where the metrics are registered; nil means nowhere.
 	Metrics prometheus.Registerer
 }
@@ -39,6 +42,7 @@ type Client struct {
 	catalog     *runtimecatalog.Catalog
 	namespaces  client.Reader
 	local       map[string]*local
+	fallback    map[runtimecatalog.GroupHook]registration
 	watcher     *certwatcher.CertWatcher
 	metrics     *callMetrics
 	states      states
@@ -63,6 +67,9 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("a client certificate for extensions needs two files, the certificate and its key; name both or none")
 	}
 	var err error
+	if c.fallback, err = newFallback(o.Catalog, o.Fallback); err != nil {
+		return nil, fmt.Errorf("serving hooks that no extension serves: %w", err)
+	}
 	if o.CertFile != "" {
 		if c.watcher, err = certwatcher.New(o.CertFile, o.KeyFile); err != nil {
 			return nil, fmt.Errorf("reading the client certificate for extensions: %w", err)

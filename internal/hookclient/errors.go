@@ -18,14 +18,20 @@ type Call struct {
 	Hook string
 	// Handler is the name that the extension gave its handler; Discovery has none.
 	Handler string
-	// ExtensionConfig is the name of the ExtensionConfig.
+	// ExtensionConfig is the name of the ExtensionConfig; empty for a fallback.
 	ExtensionConfig string
+	// Fallback is set for a handler of Options.Fallback.
+	Fallback bool
 }
 
-// Extension is the name under which a handler is registered, or that of the ExtensionConfig where no handler is meant.
+// Extension is the name under which a handler is registered, or that of the ExtensionConfig where no handler is meant. That of a
+// fallback has no dot, so no registered handler has it.
 func (c Call) Extension() string {
 	if c.Handler == "" {
 		return c.ExtensionConfig
+	}
+	if c.Fallback {
+		return c.Handler
 	}
 	return c.Handler + "." + c.ExtensionConfig
 }
@@ -33,6 +39,9 @@ func (c Call) Extension() string {
 func (c Call) String() string {
 	if c.Handler == "" {
 		return fmt.Sprintf("hook %s of ExtensionConfig %q", c.Hook, c.ExtensionConfig)
+	}
+	if c.Fallback {
+		return fmt.Sprintf("hook %s, handler %q of this process", c.Hook, c.Handler)
 	}
 	return fmt.Sprintf("hook %s, handler %q of ExtensionConfig %q", c.Hook, c.Handler, c.ExtensionConfig)
 }

@@ -21,6 +21,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/peer"
 )
 
+// inProcess stands for the host of handlers in this process.
+const inProcess = "in-process"
+
 // connection is how the extension of one ExtensionConfig is reached. It is immutable and safe for concurrent use; its TCP
 // connections are kept for further calls.
 type connection struct {
@@ -38,7 +41,7 @@ type connection struct {
 func newConnection(name string, config runtimev1.ClientConfig, watcher *certwatcher.CertWatcher, local *local) (*connection, error) {
 	conn := &connection{config: *config.DeepCopy(), local: local}
 	if local != nil {
-		conn.base = &url.URL{Host: "in-process"}
+		conn.base = &url.URL{Host: inProcess}
 		return conn, nil
 	}
 	limits := peer.Limits{Timeout: maxTimeout, BodyBytes: maxResponseBytes}

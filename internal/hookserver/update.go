@@ -27,7 +27,23 @@ const updateTimeoutSeconds int32 = 30
 type Updates interface {
 	CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest) (cover.Answer, error)
 	CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Answer, error)
+	MarkedUpdates
+}
+
+// MarkedUpdates carries out the updates of Machines that are marked already. An error means that the
+// update does not continue, never that it is done.
+type MarkedUpdates interface {
 	UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) (inplace.Reply, error)
+}
+
+// MarkedMachines returns a handler of the hook UpdateMachine, with the same answers as a Server's, for a
+// caller in this process.
+func MarkedMachines(updates MarkedUpdates) server.ExtensionHandler {
+	return server.ExtensionHandler{
+		Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler,
+		HandlerFunc:    markedUpdater{updates}.UpdateMachine,
+		TimeoutSeconds: new(updateTimeoutSeconds), FailurePolicy: new(runtimehooksv1.FailurePolicyFail),
+	}
 }
 
 // updater answers the three hooks. Every error is an answer with the status Failure: Cluster API then neither updates nor
@@ -38,7 +54,7 @@ func (u updater) handlers() []server.ExtensionHandler {
 	return []server.ExtensionHandler{
 		{Hook: runtimehooksv1.CanUpdateMachine, Name: CanUpdateMachineHandler, HandlerFunc: u.CanUpdateMachine},
 		{Hook: runtimehooksv1.CanUpdateMachineSet, Name: CanUpdateMachineSetHandler, HandlerFunc: u.CanUpdateMachineSet},
-		{Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler, HandlerFunc: u.UpdateMachine},
+		{Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler, HandlerFunc: markedUpdater{u.updates}.UpdateMachine},
 	}
 }
 
@@ -68,8 +84,11 @@ func (u updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 	response.BootstrapConfigTemplatePatch = encodePatch(coverage.Patches.Bootstrap)
 }
 
+// markedUpdater answers the hook UpdateMachine.
+type markedUpdater struct{ updates MarkedUpdates }
+
 // UpdateMachine answers the hook of that name.
-func (u updater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, response *runtimehooksv1.UpdateMachineResponse) {
+func (u markedUpdater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, response *runtimehooksv1.UpdateMachineResponse) {
 	reply, err := u.updates.UpdateMachine(ctx, request)
 	if err != nil {
 		fail(&response.CommonResponse, err)

@@ -25,6 +25,10 @@ const (
 	Wait Action = "wait"
 )
 
+// Reason says in one word why something happens to a Machine, or nothing. Reasons are stable:
+// conditions, logs and tests use them.
+type Reason string
+
 // Reasons for what happens to a Machine.
 const (
 	// ReasonUpToDate: the Machine is as the MachineDeployment's template asks.
@@ -232,8 +236,8 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 		return ReasonBudget, fmt.Sprintf("at least %d Machines must be available, and %d may exist",
 			d.rollout.MinAvailable(), d.rollout.Replicas+d.rollout.Surge)
 	}
-	if t, note := d.turnOf(m); t == turnNever {
-		return note.Reason, neverMessage(m, note.Reason)
+	if t, why := d.turnOf(m); t == turnNever {
+		return why, neverMessage(m, why)
 	}
 	switch {
 	case d.newest == nil || !d.rollout.InPlaceUpdates:
@@ -258,23 +262,16 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 
 // neverMessage explains why a Machine must not move.
 func neverMessage(m *clusterv1.Machine, reason Reason) string {
-	switch reason {
-	case ReasonKubeletAhead:
+	if reason == ReasonKubeletAhead {
 		return "the kubelet of the Machine is newer than spec.template asks, and no kubelet goes " +
 			"back a version. Fix: set the version in spec.template to that of the kubelet, or " +
 			"delete the Machine"
-	case ReasonNotProvisioned:
-		return "the Machine has no Node yet"
 	}
-	return fmt.Sprintf("Machine %s cannot be updated in place now", m.Name)
+	return fmt.Sprintf("Machine %s has no Node yet", m.Name)
 }
 
 func decide(
-	m *clusterv1.Machine,
-	set *clusterv1.MachineSet,
-	a Action,
-	r Reason,
-	message string,
+	m *clusterv1.Machine, set *clusterv1.MachineSet, a Action, r Reason, message string,
 ) Decision {
 	return Decision{Machine: m.Name, MachineSet: set.Name, Action: a, Reason: r, Message: message}
 }

@@ -20,7 +20,8 @@ import (
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
-//   - A Machine whose update has not begun moves back at once if the template is reverted.
+//   - A Machine whose update has not begun moves back at once if the template is reverted. If the
+//     template changes to another one, the Machine's update begins and ends before the next one.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
 //   - A pause stops moves. It never turns them into deletions.
 //
@@ -60,7 +61,7 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 		d.rollout = d.rollout.AcknowledgeMoves()
 		fresh = d.headcount(d.newest.Desired.Name)
 	}
-	surplus := fresh.alive - d.rollout.Budget.Replicas
+	surplus := fresh.alive - d.rollout.Replicas
 	var old int32
 	heads := make([]headcount, len(d.rollout.Old))
 	for i, s := range d.rollout.Old {
@@ -90,6 +91,7 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 	s := d.rollout.Old[i]
 	deleted := min(max(surplus, 0), h.alive)
 	s.Target = h.alive - deleted
+	s.Acknowledged = d.finishing(s.Name)
 	switch {
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
@@ -109,6 +111,22 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 	return surplus - deleted, r
 }
 
+// finishing returns the Machines that moved to a MachineSet which is not the new one any more,
+// before anybody counted them. They are counted there, so that their update begins and ends.
+// Otherwise they would wait forever. Those that turn back are left out.
+func (d *draft) finishing(name string) []string {
+	var names []string
+	for _, m := range d.group.Machines {
+		set := &clusterv1.MachineSet{ObjectMeta: named(name)}
+		if t, _ := d.turnOf(m); t == turnBack && d.mayMove() {
+			continue
+		}
+		names = append(names, PendingMoves(set, []*clusterv1.Machine{m})...)
+	}
+	slices.Sort(names)
+	return names
+}
+
 func (d *draft) mayMove() bool {
 	return d.newest != nil && !d.paused() && !d.rollout.OnDelete && d.rollout.InPlaceUpdates
 }
@@ -116,7 +134,7 @@ func (d *draft) mayMove() bool {
 // keepNewest sets the target of the new MachineSet: what is missing is created, what is still too
 // many is deleted. If there is none, the newest old MachineSet creates what is missing.
 func (d *draft) keepNewest(fresh headcount, old, surplus int32) {
-	desired := d.rollout.Budget.Replicas
+	desired := d.rollout.Replicas
 	if d.newest == nil {
 		last := len(d.rollout.Old) - 1
 		if missing := desired - old; missing > 0 && last >= 0 {
@@ -181,7 +199,7 @@ type room struct {
 // available take it up, and so do Machines that do not exist yet; an available Machine needs room
 // for those of old MachineSets too.
 func (d *draft) room(fresh headcount) room {
-	if d.newest == nil || d.rollout.Budget.Replicas == 0 {
+	if d.newest == nil || d.rollout.Replicas == 0 {
 		return room{}
 	}
 	limit := max(d.rollout.Unavailable, 1)
@@ -192,7 +210,7 @@ func (d *draft) room(fresh headcount) room {
 		total += MachineCounts(d.old[s.Name].Desired, d.group.Machines).Available
 	}
 	return room{
-		available:   max(limit-max(d.rollout.Budget.Replicas-total, 0), 0),
+		available:   max(limit-max(d.rollout.Replicas-total, 0), 0),
 		unavailable: max(limit-busy, 0),
 	}
 }
@@ -227,27 +245,27 @@ const (
 )
 
 // turnOf returns when a Machine of an old MachineSet moves, and if never, why.
-func (d *draft) turnOf(m *clusterv1.Machine) (turn, Note) {
+func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
 	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
 	is := m.Spec.Version
 	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
 		is = m.Status.NodeInfo.KubeletVersion
 	}
-	age, comparable := compareKubelet(is, wanted)
+	age, known := compareKubelet(is, wanted)
 	switch {
 	case IsUpdating(m):
-		if d.group.Begun != nil && !d.group.Begun(m) && comparable && age == 0 {
-			return turnBack, Note{}
+		if d.group.Begun != nil && !d.group.Begun(m) && known && age == 0 {
+			return turnBack, ""
 		}
-		return turnNever, Note{Reason: ReasonUpdating}
+		return turnNever, ReasonUpdating
 	case !m.Status.NodeRef.IsDefined():
-		return turnNever, Note{Reason: ReasonNotProvisioned}
-	case !comparable || age > 0:
-		return turnNever, Note{Reason: ReasonKubeletAhead}
+		return turnNever, ReasonNotProvisioned
+	case !known || age > 0:
+		return turnNever, ReasonKubeletAhead
 	case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
-		return turnAvailable, Note{}
+		return turnAvailable, ""
 	}
-	return turnUnavailable, Note{}
+	return turnUnavailable, ""
 }
 
 // compareKubelet compares the version of a kubelet with the wanted one. ok is false if it is
@@ -269,7 +287,7 @@ func compareKubelet(is, wanted string) (order int, ok bool) {
 // many as it has too many.
 func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
 	d := &draft{group: g}
-	byTurn := map[turn][]*clusterv1.Machine{}
+	byTurn := make(map[turn][]*clusterv1.Machine)
 	for _, m := range machines {
 		if m.DeletionTimestamp.IsZero() {
 			t, _ := d.turnOf(m)
@@ -288,13 +306,13 @@ func byMachineName(a, b *clusterv1.Machine) int { return strings.Compare(a.Name,
 // Blocked summarizes what a person must decide before a kept group can go on: the first reason by
 // name, and a message about all. It returns an empty Reason if nothing blocks the group.
 func (p Plan) Blocked() (reason Reason, message string) {
-	messages := map[Reason][]string{}
-	counts := map[Reason]int{}
+	texts := make(map[Reason][]string)
+	counts := make(map[Reason]int)
 	for _, d := range p.Decisions {
 		if d.Action == Wait && slices.Contains(blocking, d.Reason) {
 			counts[d.Reason]++
-			if !slices.Contains(messages[d.Reason], d.Message) {
-				messages[d.Reason] = append(messages[d.Reason], d.Message)
+			if !slices.Contains(texts[d.Reason], d.Message) {
+				texts[d.Reason] = append(texts[d.Reason], d.Message)
 			}
 		}
 	}
@@ -306,10 +324,10 @@ func (p Plan) Blocked() (reason Reason, message string) {
 		if reason == "" {
 			reason = r
 		}
-		slices.Sort(messages[r])
+		slices.Sort(texts[r])
 		lines = append(
 			lines,
-			fmt.Sprintf("%d Machines: %s", counts[r], strings.Join(messages[r], "; ")),
+			fmt.Sprintf("%d Machines: %s", counts[r], strings.Join(texts[r], "; ")),
 		)
 	}
 	return reason, strings.Join(lines, "\n")

@@ -47,12 +47,18 @@ func Proportional(md *clusterv1.MachineDeployment, b Budget,
 	case isRollingUpdate(md):
 		target = b.spread(active, deref(md.Status.Replicas))
 	}
-	for _, set := range all {
-		if n, ok := target[set.Name]; ok && n == *set.Spec.Replicas {
-			delete(target, set.Name)
+	return changes(all, target)
+}
+
+// changes returns those of target that differ from the replicas of the MachineSets.
+func changes(sets []*clusterv1.MachineSet, target map[string]int32) map[string]int32 {
+	changed := map[string]int32{}
+	for _, set := range sets {
+		if n, ok := target[set.Name]; ok && n != *set.Spec.Replicas {
+			changed[set.Name] = n
 		}
 	}
-	return target
+	return changed
 }
 
 // saturated reports whether set has all replicas of its MachineDeployment, all available, and was
@@ -62,7 +68,7 @@ func saturated(b Budget, set *clusterv1.MachineSet) bool {
 		return false
 	}
 	desired, err := strconv.ParseInt(set.Annotations[clusterv1.DesiredReplicasAnnotation], 10, 32)
-	return err == nil && int32(desired) == b.Replicas && // #nosec G115 -- parsed with 32 bits
+	return err == nil && desired == int64(b.Replicas) &&
 		*set.Spec.Replicas == b.Replicas && deref(set.Status.AvailableReplicas) == b.Replicas
 }
 
@@ -88,9 +94,9 @@ func (b Budget) spread(active []*clusterv1.MachineSet, before int32) map[string]
 		}
 		// Of equal MachineSets the newer ones grow first, and the older ones shrink first.
 		if add > 0 {
-			return y.CreationTimestamp.Time.Compare(x.CreationTimestamp.Time)
+			return y.CreationTimestamp.Compare(x.CreationTimestamp.Time)
 		}
-		return x.CreationTimestamp.Time.Compare(y.CreationTimestamp.Time)
+		return x.CreationTimestamp.Compare(y.CreationTimestamp.Time)
 	})
 	target := map[string]int32{}
 	var added int32

@@ -2,52 +2,53 @@ package pool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// Reason says in one word why the rules decided something. Reasons are stable: conditions, logs and
-// tests use them.
-type Reason string
+// NoteReason says in one word why a plan changes a MachineSet. Reasons are stable: logs and tests
+// use them.
+type NoteReason string
 
 // Reasons for the replicas and the marks of a MachineSet.
 const (
 	// ReasonCurrent: the MachineSet of an earlier template matches the MachineDeployment's template
 	// again.
-	ReasonCurrent Reason = "Current"
+	ReasonCurrent NoteReason = "Current"
 	// ReasonMovesAcknowledged: Machines that moved to the MachineSet count as its replicas from now
 	// on.
-	ReasonMovesAcknowledged Reason = "MovesAcknowledged"
+	ReasonMovesAcknowledged NoteReason = "MovesAcknowledged"
 	// ReasonReplicasLowered: the MachineSets ask for more replicas than the MachineDeployment.
-	ReasonReplicasLowered Reason = "ReplicasLowered"
+	ReasonReplicasLowered NoteReason = "ReplicasLowered"
 	// ReasonSurgeAvailable: fewer Machines exist than spec.replicas and maxSurge allow.
-	ReasonSurgeAvailable Reason = "SurgeAvailable"
+	ReasonSurgeAvailable NoteReason = "SurgeAvailable"
 	// ReasonMachinesMissing: fewer Machines exist than spec.replicas asks for (strategy OnDelete).
-	ReasonMachinesMissing Reason = "MachinesMissing"
+	ReasonMachinesMissing NoteReason = "MachinesMissing"
 	// ReasonMachinesGone: the MachineSet asks for Machines that do not exist any more.
-	ReasonMachinesGone Reason = "MachinesGone"
+	ReasonMachinesGone NoteReason = "MachinesGone"
 	// ReasonNoAvailabilityLost: the replicas taken away have no Machine, or no Machine of the
 	// MachineSet is available.
-	ReasonNoAvailabilityLost Reason = "NoAvailabilityLost"
+	ReasonNoAvailabilityLost NoteReason = "NoAvailabilityLost"
 	// ReasonAvailabilitySpare: more Machines are available than maxUnavailable requires.
-	ReasonAvailabilitySpare Reason = "AvailabilitySpare"
+	ReasonAvailabilitySpare NoteReason = "AvailabilitySpare"
 	// ReasonMove: Machines move to the new MachineSet to be updated in place.
-	ReasonMove Reason = "Move"
+	ReasonMove NoteReason = "Move"
 	// ReasonSurgeForInPlace: one spare Machine is created, because no update in place can begin
 	// without it.
-	ReasonSurgeForInPlace Reason = "SurgeForInPlace"
+	ReasonSurgeForInPlace NoteReason = "SurgeForInPlace"
 	// ReasonSurgeDropped: no spare Machine is created, because updates in place go first.
-	ReasonSurgeDropped Reason = "SurgeDropped"
+	ReasonSurgeDropped NoteReason = "SurgeDropped"
 	// ReasonDeadlock: neither scaling up nor down is possible; one Machine of an old MachineSet is
 	// given up.
-	ReasonDeadlock Reason = "Deadlock"
+	ReasonDeadlock NoteReason = "Deadlock"
 	// ReasonProportional: the rollout is paused and the MachineSets are scaled in proportion to
 	// their sizes.
-	ReasonProportional Reason = "Proportional"
+	ReasonProportional NoteReason = "Proportional"
 )
 
 // Note is one reason for a change of a MachineSet, with what its message needs.
 type Note struct {
-	Reason Reason
+	Reason NoteReason
 	// Machines are the Machines meant by ReasonMovesAcknowledged, sorted.
 	Machines []string
 	// MachineSet is the target of ReasonMove.
@@ -62,41 +63,43 @@ type Note struct {
 }
 
 // Message explains the note to a person.
-func (n Note) Message() string {
-	switch n.Reason {
-	case ReasonCurrent:
-		return "the MachineDeployment's template matches this MachineSet again"
-	case ReasonMovesAcknowledged:
+func (n Note) Message() string { return messages[n.Reason](n) }
+
+// messages has one entry per NoteReason.
+var messages = map[NoteReason]func(Note) string{
+	ReasonCurrent: text("the MachineDeployment's template matches this MachineSet again"),
+	ReasonMovesAcknowledged: func(n Note) string {
 		return fmt.Sprintf("Machines %s moved to this MachineSet", strings.Join(n.Machines, ", "))
-	case ReasonReplicasLowered:
-		return "the MachineDeployment asks for fewer replicas"
-	case ReasonSurgeAvailable:
+	},
+	ReasonReplicasLowered: text("the MachineDeployment asks for fewer replicas"),
+	ReasonSurgeAvailable: func(n Note) string {
 		return fmt.Sprintf("%d Machines exist, %d are desired, and maxSurge allows %d more",
 			n.Count, n.Limit, n.Surge)
-	case ReasonMachinesMissing:
+	},
+	ReasonMachinesMissing: func(n Note) string {
 		return fmt.Sprintf("%d Machines exist and %d are desired", n.Count, n.Limit)
-	case ReasonMachinesGone:
-		return "Machines of this MachineSet were deleted"
-	case ReasonNoAvailabilityLost:
-		return "the removed replicas have no Machine, or no Machine of the MachineSet is available"
-	case ReasonAvailabilitySpare:
+	},
+	ReasonMachinesGone: text("Machines of this MachineSet were deleted"),
+	ReasonNoAvailabilityLost: text("the removed replicas have no Machine, or no Machine of the " +
+		"MachineSet is available"),
+	ReasonAvailabilitySpare: func(n Note) string {
 		return fmt.Sprintf("%d Machines are available and %d must be", n.Count, n.Limit)
-	case ReasonMove:
+	},
+	ReasonMove: func(n Note) string {
 		return fmt.Sprintf("Machines move to MachineSet %s and are updated in place", n.MachineSet)
-	case ReasonSurgeForInPlace:
-		return "one spare Machine is created, so that updates in place can begin"
-	case ReasonSurgeDropped:
-		return fmt.Sprintf(
-			"%d spare Machines are not created, because updates in place go first",
-			n.Count,
-		)
-	case ReasonDeadlock:
-		return "an unavailable Machine of an old MachineSet blocks the rollout and is given up"
-	case ReasonProportional:
-		return "the rollout is paused, and the MachineSet is scaled in proportion to its size"
-	}
-	return string(n.Reason)
+	},
+	ReasonSurgeForInPlace: text("one spare Machine is created, so that updates in place can begin"),
+	ReasonSurgeDropped: func(n Note) string {
+		return fmt.Sprintf("%d spare Machines are not created, because updates in place go first",
+			n.Count)
+	},
+	ReasonDeadlock: text("an unavailable Machine of an old MachineSet blocks the rollout and is " +
+		"given up"),
+	ReasonProportional: text("the rollout is paused, and the MachineSet is scaled in proportion " +
+		"to its size"),
 }
+
+func text(s string) func(Note) string { return func(Note) string { return s } }
 
 // addNote returns notes with n at the end, unless an equal one is there already.
 func addNote(notes []Note, n Note) []Note {
@@ -105,5 +108,5 @@ func addNote(notes []Note, n Note) []Note {
 			return notes
 		}
 	}
-	return append(notes[:len(notes):len(notes)], n)
+	return append(slices.Clip(notes), n)
 }

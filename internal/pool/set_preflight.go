@@ -50,7 +50,9 @@ func SkippedChecks(set *clusterv1.MachineSet, template map[string]string) Checks
 	}
 	skipped := Checks{}
 	for name := range strings.SplitSeq(list, ",") {
-		skipped.Insert(clusterv1.MachineSetPreflightCheck(strings.TrimSpace(name)))
+		if name = strings.TrimSpace(name); name != "" {
+			skipped.Insert(clusterv1.MachineSetPreflightCheck(name))
+		}
 	}
 	return skipped
 }

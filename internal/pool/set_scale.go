@@ -28,7 +28,7 @@ type Scaling struct {
 	Count int
 	// Target is the MachineSet to which Machines move; empty unless Action is Update.
 	Target string
-	// Reason is ReasonMissing, ReasonSurplus, ReasonMove, ReasonUpToDate, ReasonCreationDisabled or
+	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled or
 	// ReasonMovesPending.
 	Reason Reason
 }
@@ -62,7 +62,7 @@ func (f SetFacts) Scale() (Scaling, error) {
 	case counted <= 0:
 		return Scaling{Action: Keep, Reason: ReasonMovesPending}, nil
 	case target != "":
-		return Scaling{Action: Update, Count: counted, Target: target, Reason: ReasonMove}, nil
+		return Scaling{Action: Update, Count: counted, Target: target, Reason: Reason(ReasonMove)}, nil
 	}
 	return Scaling{Action: Delete, Count: counted, Reason: ReasonSurplus}, nil
 }
@@ -147,7 +147,7 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		case IsUpdating(m) || !m.Status.NodeRef.IsDefined():
 		default:
 			count--
-			leave = append(leave, Departure{Machine: m, Action: Update, Reason: ReasonMove})
+			leave = append(leave, Departure{Machine: m, Action: Update, Reason: Reason(ReasonMove)})
 		}
 	}
 	return leave, nil

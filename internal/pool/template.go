@@ -115,9 +115,34 @@ func Assign(
 		return Assignment{Missing: "no MachineSets exist for the MachineDeployment"}
 	}
 	a := Assignment{Eligible: map[string]bool{}}
+	matching := a.addOld(md, sets, now)
+	if len(matching) == 0 {
+		return a
+	}
+	a.Missing = ""
+	after := md.Spec.Rollout.After.Time
+	for _, set := range matching {
+		fresh := after.IsZero() || now.Before(after) || !set.CreationTimestamp.Time.Before(after)
+		if a.New == nil && fresh {
+			a.New = set
+		} else {
+			a.Old = append(a.Old, set)
+		}
+	}
+	if a.New == nil {
+		a.Missing = fmt.Sprintf("spec.rollout.after on MachineDeployment set to %s, "+
+			"no MachineSet has been created afterwards", after.Format(time.RFC3339))
+	}
+	return a
+}
+
+// addOld adds the MachineSets whose template differs, and why none would match. It returns those
+// that match.
+func (a *Assignment) addOld(
+	md *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet, now time.Time,
+) (matching []*clusterv1.MachineSet) {
 	after := md.Spec.Rollout.After.Time
 	expired := !after.IsZero() && after.Before(now)
-	var matching []*clusterv1.MachineSet
 	var why []string
 	for _, set := range slices.SortedFunc(slices.Values(sets), mostReplicasFirst) {
 		d := Differences(&set.Spec.Template, &md.Spec.Template)
@@ -131,32 +156,12 @@ func Assign(
 			a.Eligible[set.Name] = false
 			d.Fields = append(d.Fields, "MachineDeployment spec.rolloutAfter expired")
 		}
-		why = append(
-			why,
-			fmt.Sprintf("MachineSet %s needs rollout: %s", set.Name, strings.Join(d.Fields, ", ")),
-		)
+		why = append(why, fmt.Sprintf("MachineSet %s needs rollout: %s",
+			set.Name, strings.Join(d.Fields, ", ")))
 	}
-	if len(matching) == 0 {
-		a.Missing = "couldn't find MachineSet matching MachineDeployment spec template: " +
-			strings.Join(why, "; ")
-		return a
-	}
-	for _, set := range matching {
-		fresh := after.IsZero() || now.Before(after) || !set.CreationTimestamp.Time.Before(after)
-		if a.New == nil && fresh {
-			a.New = set
-		} else {
-			a.Old = append(a.Old, set)
-		}
-	}
-	if a.New == nil {
-		a.Missing = fmt.Sprintf(
-			"spec.rollout.after on MachineDeployment set to %s, "+
-				"no MachineSet has been created afterwards",
-			after.Format(time.RFC3339),
-		)
-	}
-	return a
+	a.Missing = "couldn't find MachineSet matching MachineDeployment spec template: " +
+		strings.Join(why, "; ")
+	return matching
 }
 
 // mostReplicasFirst sorts MachineSets by replicas, then by age and name. spec.replicas must be set.
@@ -169,7 +174,7 @@ func mostReplicasFirst(a, b *clusterv1.MachineSet) int {
 
 // byAge sorts MachineSets from the oldest to the newest, then by name.
 func byAge(a, b *clusterv1.MachineSet) int {
-	if c := a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time); c != 0 {
+	if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
 		return c
 	}
 	return strings.Compare(a.Name, b.Name)

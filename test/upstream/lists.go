@@ -79,8 +79,18 @@ func readLists(dir string) (*lists, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.mutants, err = readMutants(filepath.Join(dir, "mutants.txt"))
-	return &l, err
+	names, err := filepath.Glob(filepath.Join(dir, "mutants*.txt"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the lists of mutants: %w", err)
+	}
+	for _, name := range names {
+		found, err := readMutants(name)
+		if err != nil {
+			return nil, err
+		}
+		l.mutants = append(l.mutants, found...)
+	}
+	return &l, nil
 }
 
 // eachLine calls do with each line of a file that is neither empty nor a comment.

@@ -51,7 +51,7 @@ func TestLists(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if count := bytes.Count(content, []byte(m.old)); count != 1 {
-			t.Errorf("testdata/mutants.txt: %s has %q %d times, not once. Fix: choose other texts", m.file, m.old, count)
+			t.Errorf("a list of mutants: %s has %q %d times, not once. Fix: choose other texts", m.file, m.old, count)
 		}
 	}
 }

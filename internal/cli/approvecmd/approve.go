@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -43,7 +42,7 @@ const example = `  # What does the upgrade wait for?
 type options struct {
 	gate, step, annotation    string
 	allPending, list, revoked bool
-	kube                      *genericclioptions.ConfigFlags
+	kube                      *management.Flags
 }
 
 // New returns windlass approve.

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/cli"
@@ -66,7 +65,7 @@ type options struct {
 	output, image   string
 	timeout         time.Duration
 	certificateDays int
-	kube            *genericclioptions.ConfigFlags
+	kube            *management.Flags
 }
 
 // New returns windlass check.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -56,7 +55,7 @@ type options struct {
 	output string
 	// all shows also the checks that found nothing wrong.
 	all  bool
-	kube *genericclioptions.ConfigFlags
+	kube *management.Flags
 }
 
 // New returns windlass doctor.
@@ -114,7 +113,7 @@ func report(cmd *cobra.Command, format view.Format, all bool, facts doctor.Facts
 // gather collects the facts, from manifests or the management cluster.
 func (o *options) gather(cmd *cobra.Command, name string) (doctor.Facts, error) {
 	if len(o.files) > 0 {
-		return manifestFacts(cmd, o.files, *o.kube.Namespace, name)
+		return manifestFacts(cmd, o.files, o.kube.Namespace, name)
 	}
 	m, namespace, err := management.ConnectUnlessManifests(o.kube)
 	if err != nil {

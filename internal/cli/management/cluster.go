@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -81,7 +80,7 @@ type Cluster struct {
 var ErrNoCluster = errors.New("it names no cluster. Fix: choose one with --kubeconfig or KUBECONFIG")
 
 // ConnectUnlessManifests is Connect for commands that read manifests instead.
-func ConnectUnlessManifests(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {
+func ConnectUnlessManifests(kube *Flags) (Cluster, string, error) {
 	m, namespace, err := Connect(kube)
 	if errors.Is(err, ErrNoCluster) {
 		err = fmt.Errorf("%w, or give manifests with -f", err)
@@ -90,18 +89,18 @@ func ConnectUnlessManifests(kube *genericclioptions.ConfigFlags) (Cluster, strin
 }
 
 // Connect returns the management cluster that the flags choose, and the namespace to look in.
-func Connect(kube *genericclioptions.ConfigFlags) (Cluster, string, error) {
+func Connect(kube *Flags) (Cluster, string, error) {
 	return connect(kube, 0)
 }
 
 // connect is Connect with a limit for each request; 0 means the flags' own.
 func connect(
-	kube *genericclioptions.ConfigFlags, timeout time.Duration,
+	kube *Flags, timeout time.Duration,
 ) (Cluster, string, error) {
 	// What goes wrong in the background reaches standard error by way of client-go's log. Without a logger controller-runtime
 	// prints the stack of whatever goroutine first has something to log.
 	ctrl.SetLogger(klog.Background())
-	loader := kube.ToRawKubeConfigLoader()
+	loader := kube.loader()
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return Cluster{}, "", &ReadError{Item: "the kubeconfig", Err: err}
@@ -271,7 +270,7 @@ func ListKnown[V any, L any, T interface {
 // Names returns the names of the objects in a list L, for completion: what cannot be read is no
 // error there.
 func Names[L any, P listOf[L]](
-	ctx context.Context, kube *genericclioptions.ConfigFlags, options ...client.ListOption,
+	ctx context.Context, kube *Flags, options ...client.ListOption,
 ) []string {
 	// The discovery of kinds does not heed ctx.
 	m, namespace, err := connect(kube, completionTimeout)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/test/apiserver"
@@ -26,9 +25,7 @@ func TestConnectTimeout(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(apiserver.Kubeconfig(server)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kube := genericclioptions.NewConfigFlags(false)
-	kube.KubeConfig = &kubeconfig
-	m, _, err := connect(kube, time.Millisecond)
+	m, _, err := connect(&Flags{KubeConfig: kubeconfig}, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

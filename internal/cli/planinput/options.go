@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -27,7 +26,7 @@ type Options struct {
 	skewPolicy  string
 	Output      string
 	explain     bool
-	Kube        *genericclioptions.ConfigFlags
+	Kube        *management.Flags
 }
 
 // AddInventoryFlags adds the flags that say what runs and what is asked for.
@@ -156,7 +155,7 @@ func (o *Options) resolveLive(ctx context.Context, name string, in Input) (Reque
 func (o *Options) Resolve(ctx context.Context, cmd *cobra.Command, args []string, in Input) (Request, error) {
 	switch {
 	case len(o.Files) > 0:
-		return resolveManifests(o.Files, cmd.InOrStdin(), *o.Kube.Namespace, cli.FirstOf(args), in)
+		return resolveManifests(o.Files, cmd.InOrStdin(), o.Kube.Namespace, cli.FirstOf(args), in)
 	case len(args) > 0:
 		return o.resolveLive(ctx, args[0], in)
 	default:

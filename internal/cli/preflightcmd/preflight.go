@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -78,7 +77,7 @@ type options struct {
 	files, skip     []string
 	timeout         time.Duration
 	certificateDays int
-	kube            *genericclioptions.ConfigFlags
+	kube            *management.Flags
 }
 
 // New returns windlass preflight.

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/changereport"
@@ -46,7 +45,7 @@ const example = `  # A page for the change ticket
 type options struct {
 	output string
 	prefix string
-	kube   *genericclioptions.ConfigFlags
+	kube   *management.Flags
 }
 
 // New returns windlass report.

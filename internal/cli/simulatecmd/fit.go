@@ -21,7 +21,7 @@ func (o *options) fit(cmd *cobra.Command, input source, set *manifest.Set) (sour
 	read := o.fitLive
 	if set != nil {
 		read = func(context.Context) (inventory.FitObjects, error) {
-			return fitManifests(set, *o.plan.Kube.Namespace, o.fitFrom)
+			return fitManifests(set, o.plan.Kube.Namespace, o.fitFrom)
 		}
 	}
 	objects, err := read(cmd.Context())

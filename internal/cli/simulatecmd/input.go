@@ -111,7 +111,7 @@ func (o *options) readManifests(cmd *cobra.Command, args []string, in planinput.
 	}
 	clusters := set.Clusters
 	if len(args) > 0 || len(clusters) < 2 {
-		cluster, err := set.Cluster(*o.plan.Kube.Namespace, cli.FirstOf(args))
+		cluster, err := set.Cluster(o.plan.Kube.Namespace, cli.FirstOf(args))
 		if err != nil {
 			return objects{}, err
 		}

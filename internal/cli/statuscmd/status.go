@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -59,7 +58,7 @@ type options struct {
 	output string
 	prefix string
 	watch  bool
-	kube   *genericclioptions.ConfigFlags
+	kube   *management.Flags
 }
 
 // New returns windlass status.

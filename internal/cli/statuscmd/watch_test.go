@@ -169,7 +169,7 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	flags := cli.NewKubeFlags()
-	flags.KubeConfig = &kubeconfig
+	flags.KubeConfig = kubeconfig
 	m, namespace, err := management.Connect(flags)
 	if err != nil {
 		t.Fatal(err)

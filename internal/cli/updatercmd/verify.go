@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -34,13 +33,12 @@ type verifyOptions struct {
 	restartCommand  string
 	updateTimeout   time.Duration
 	protocol        string
-	kube            *genericclioptions.ConfigFlags
+	kube            *management.Flags
 	output          string
 }
 
 func newVerify() *cobra.Command {
-	all := cli.NewKubeFlags()
-	o := verifyOptions{kube: &genericclioptions.ConfigFlags{KubeConfig: all.KubeConfig, Context: all.Context}}
+	o := verifyOptions{kube: cli.NewKubeFlags()}
 	cmd := &cobra.Command{
 		Use:   "verify URL",
 		Short: "Test an updater against the rules of the protocol",
@@ -71,7 +69,7 @@ With --protocol HandOver, --allow-updates reads the marks on the Machine from th
 	flags.DurationVar(&o.updateTimeout, "update-timeout", conformance.DefaultUpdateTimeout, "how long the update may take")
 	flags.StringVarP(&o.output, "output", "o", verifyTable, `output format: "table" or "json"`)
 	flags.StringVar(&o.protocol, "protocol", string(v1alpha1.RuntimeHooksProtocol), `how the updater is asked: "RuntimeHooks" or "HandOver"`)
-	o.kube.AddFlags(flags)
+	o.kube.AddContextFlags(flags)
 	cli.CompleteContext(cmd)
 	cli.CompleteValues(cmd, "protocol", string(v1alpha1.RuntimeHooksProtocol), string(v1alpha1.HandOverProtocol))
 	cli.CompleteValues(cmd, "output", verifyTable, verifyJSON)

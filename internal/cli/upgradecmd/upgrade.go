@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/cli"
@@ -69,7 +68,7 @@ type options struct {
 	// drain is one of the values of --drain; empty leaves what is there.
 	drain   string
 	timeout time.Duration
-	kube    *genericclioptions.ConfigFlags
+	kube    *management.Flags
 	clock   cli.Clock
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // upstreamNotes translates our reasons into upstream's notes, which its golden files contain.
-var upstreamNotes = map[pool.Reason]func(pool.Note) string{
+var upstreamNotes = map[pool.NoteReason]func(pool.Note) string{
 	pool.ReasonCurrent: func(pool.Note) string { return "this is now the current MachineSet" },
 	pool.ReasonMovesAcknowledged: func(n pool.Note) string {
 		return fmt.Sprintf(

@@ -30,7 +30,8 @@ func getMachinesToDeletePrioritized(
 	all []*clusterv1.Machine, count int, byAge deletePriorityFunc,
 ) []*clusterv1.Machine {
 	first := []*clusterv1.Machine{}
-	for _, c := range pool.First(pool.SetFacts{Machines: all, Now: time.Now()}.Order(byAge), count) {
+	order := pool.SetFacts{Machines: all, Now: time.Now()}.Order(byAge)
+	for _, c := range pool.First(order, count) {
 		first = append(first, c.Machine)
 	}
 	return first

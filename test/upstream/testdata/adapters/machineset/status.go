@@ -26,7 +26,8 @@ func setScalingUpCondition(
 	bootstrapMissing, infrastructureMissing, read bool, blocked []string,
 ) {
 	f := factsOf(ms, machines, read)
-	f.BootstrapTemplateMissing, f.InfrastructureTemplateMissing = bootstrapMissing, infrastructureMissing
+	f.BootstrapTemplateMissing = bootstrapMissing
+	f.InfrastructureTemplateMissing = infrastructureMissing
 	f.Blocked = blocked
 	conditions.Set(ms, f.ScalingUp())
 }

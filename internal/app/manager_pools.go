@@ -1,0 +1,58 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+)
+
+// deploymentEvents is the source of Events on MachineDeployments, as Cluster API's controller has it.
+const deploymentEvents = "machinedeployment-controller"
+
+// addMachineDeployments adds the controller of MachineDeployments: ours.
+func (b *builder) addMachineDeployments(ctx context.Context) error {
+	installed, err := lookForPolicies(b.mgr.GetRESTMapper())
+	if err != nil {
+		return err
+	}
+	options := machinedeployment.Options{
+		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
+		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
+		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
+		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
+	}
+	if installed {
+		options.Keeps = keptBy(b.mgr.GetClient())
+	}
+	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
+}
+
+// keptBy returns what finds out whether an UpdatePolicy forbids to replace the Machines of a group. While
+// nobody can tell which policy was meant, it does, if any policy of the namespace may.
+func keptBy(reader client.Reader) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
+	return func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
+		var policies v1alpha1.UpdatePolicyList
+		if err := reader.List(ctx, &policies, client.InNamespace(md.Namespace)); err != nil {
+			return machinedeployment.Policy{}, fmt.Errorf("listing UpdatePolicies in %s: %w", md.Namespace, err)
+		}
+		mayKeep := func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }
+		if !slices.ContainsFunc(policies.Items, mayKeep) {
+			return machinedeployment.Policy{}, nil
+		}
+		selected, err := updatepolicy.Select(policies.Items, snapshot.MachineDeploymentGroup(cluster, md))
+		if err != nil {
+			return machinedeployment.Policy{Keep: true}, nil //nolint:nilerr // The engine reports it when it is asked.
+		}
+		return machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}, nil
+	}
+}

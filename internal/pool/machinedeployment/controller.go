@@ -1,0 +1,138 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/record"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	"sigs.k8s.io/cluster-api/util"
+	capicontroller "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/paused"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+)
+
+// Options is what the controller works with. Runtime may be nil if InPlace is false. Keeps may be nil.
+type Options struct {
+	// Client reads from a cache, unstructured objects too.
+	Client client.Client
+	// Runtime calls runtime extensions.
+	Runtime runtimeclient.Client
+	// Recorder records Events on MachineDeployments.
+	Recorder record.EventRecorder
+	Now      func() time.Time
+	// InPlace says that the feature gate InPlaceUpdates is on.
+	InPlace bool
+	// Keeps returns whether a policy forbids to replace the group's Machines; nil means that no
+	// policy does.
+	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
+	// WatchFilter is the value of Cluster API's watch label; empty means all.
+	WatchFilter string
+}
+
+// Policy is what an UpdatePolicy asks for a group.
+type Policy struct {
+	// Keep says that no change may create or delete a Machine of the group.
+	Keep bool
+	// Name is the UpdatePolicy's, for messages.
+	Name string
+}
+
+// Reconciler reconciles MachineDeployments.
+type Reconciler struct {
+	Options
+	coverage   *coverage
+	applier    *objects.Applier
+	controller capicontroller.Controller
+	// random returns so many random characters for the name of a MachineSet.
+	random func(int) string
+}
+
+// SetUpController adds the controller to a manager.
+func SetUpController(
+	ctx context.Context, mgr ctrl.Manager, o Options, options controller.Options,
+) error {
+	r, err := New(o, nil)
+	if err != nil {
+		return err
+	}
+	return r.watch(ctx, mgr, options)
+}
+
+// New returns a Reconciler that no manager runs. c defers reconciles.
+func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
+	switch {
+	case o.Client == nil || o.Recorder == nil || o.Now == nil:
+		return nil, errors.New("machinedeployment: Client, Recorder and Now are required")
+	case o.InPlace && o.Runtime == nil:
+		return nil, errors.New("machinedeployment: InPlace requires Runtime")
+	}
+	return &Reconciler{
+		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now),
+		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
+	}, nil
+}
+
+// Reconcile brings one MachineDeployment a step on.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	md := &clusterv1.MachineDeployment{}
+	if err := r.Client.Get(ctx, request.NamespacedName, md); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.controller.ClearConsistencyStore(request.NamespacedName, "")
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("getting MachineDeployment %s: %w", request, err)
+	}
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", client.ObjectKey{
+		Namespace: md.Namespace, Name: md.Spec.ClusterName,
+	}))
+	cluster, err := util.GetClusterByName(ctx, r.Client, md.Namespace, md.Spec.ClusterName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("getting Cluster %s of MachineDeployment %s: %w",
+			md.Spec.ClusterName, request, err)
+	}
+	// The finalizer goes first: a MachineDeployment that is deleted meanwhile must not leave
+	// MachineSets behind.
+	added, err := finalizers.EnsureFinalizer(ctx, r.Client, md, clusterv1.MachineDeploymentFinalizer)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("adding the finalizer of MachineDeployment %s: %w", request, err)
+	}
+	if added {
+		return ctrl.Result{}, nil
+	}
+	return r.reconcileClaimed(ctx, cluster, md)
+}
+
+// reconcileClaimed is Reconcile for a MachineDeployment that has the finalizer.
+func (r *Reconciler) reconcileClaimed(
+	ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
+) (ctrl.Result, error) {
+	run := &run{Reconciler: r, cluster: cluster, md: md, read: md.DeepCopy()}
+	isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, md)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("writing the condition Paused of MachineDeployment %s: %w",
+			run.name(), err)
+	}
+	if isPaused || written {
+		return ctrl.Result{}, nil
+	}
+	if err := run.readMachines(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	result, err := run.reconcile(ctx)
+	writeErr := run.finish(ctx, err)
+	if err != nil || writeErr != nil {
+		return retry(ctx, err, writeErr)
+	}
+	return result, nil
+}

@@ -1,0 +1,254 @@
+package machinedeployment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/keyed"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+	"github.com/windlass-dev/windlass/internal/text"
+)
+
+const (
+	// answerLifetime bounds how long an answer of an extension is used again. A rollout reconciles
+	// about once a second, so nine of ten calls are saved. A person who edits an UpdatePolicy or
+	// installs an updater waits at most this long.
+	answerLifetime = 10 * time.Second
+	// maxAnswers bounds the memory for answers. An answer has about 200 bytes.
+	maxAnswers = 4096
+	// maxMessage bounds, in bytes, what is repeated of an extension's message.
+	maxMessage = 512
+)
+
+// answer says whether Machines of a MachineSet can be updated in place. reason says why not, for
+// people; it is empty where they can.
+type answer struct {
+	covered bool
+	reason  string
+}
+
+// coverage asks the CanUpdateMachineSet extension. It is safe for concurrent use.
+type coverage struct {
+	reader  client.Reader
+	runtime runtimeclient.Client
+	now     func() time.Time
+	// answers are by question; see questionKey.
+	answers keyed.Memory[string, answer]
+}
+
+func newCoverage(reader client.Reader, extensions runtimeclient.Client, now func() time.Time) *coverage {
+	return &coverage{
+		reader: reader, runtime: extensions, now: now,
+		answers: keyed.Memory[string, answer]{Most: maxAnswers},
+	}
+}
+
+// ask returns whether the Machines of a MachineSet can be updated in place to the template of
+// another one, which need not exist yet. It returns an error where nobody can tell: a template
+// cannot be read, or the extension failed.
+func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (answer, error) {
+	request, refusal, err := c.question(ctx, from, to)
+	if err != nil {
+		return answer{}, err
+	}
+	handlers, err := c.runtime.GetAllExtensions(ctx, runtimehooksv1.CanUpdateMachineSet, from)
+	if err != nil {
+		return answer{}, fmt.Errorf("finding the extensions for CanUpdateMachineSet: %w", err)
+	}
+	switch {
+	case refusal != "":
+		return answer{reason: refusal}, nil
+	case len(handlers) == 0:
+		return answer{reason: "no extension answers CanUpdateMachineSet"}, nil
+	case len(handlers) > 1:
+		return answer{}, fmt.Errorf("several extensions answer CanUpdateMachineSet (%s). Fix: "+
+			"register one", strings.Join(handlers, ", "))
+	}
+	key, err := questionKey(handlers[0], request)
+	if err != nil {
+		return answer{}, err
+	}
+	if known, ok := c.answers.Get(key, c.now()); ok {
+		return known, nil
+	}
+	got, err := c.call(ctx, handlers[0], from, request)
+	if err != nil {
+		return answer{}, err
+	}
+	c.answers.Put(key, got, c.now(), answerLifetime)
+	return got, nil
+}
+
+// call asks one extension and compares what it covers with what differs.
+func (c *coverage) call(
+	ctx context.Context, handler string, from *clusterv1.MachineSet,
+	request *runtimehooksv1.CanUpdateMachineSetRequest,
+) (answer, error) {
+	response := &runtimehooksv1.CanUpdateMachineSetResponse{}
+	hook := runtimehooksv1.CanUpdateMachineSet
+	if err := c.runtime.CallExtension(ctx, hook, from, handler, request, response); err != nil {
+		return answer{}, fmt.Errorf("calling the extension %s: %w", handler, err)
+	}
+	got, err := compare(handler, request, response)
+	if err != nil {
+		return answer{}, fmt.Errorf("reading the answer of extension %s: %w", handler, err)
+	}
+	return got, nil
+}
+
+// question returns the request about two MachineSets. refusal says why no extension can cover the
+// difference, whatever it answers; it is empty otherwise.
+func (c *coverage) question(
+	ctx context.Context, from, to *clusterv1.MachineSet,
+) (request *runtimehooksv1.CanUpdateMachineSetRequest, refusal string, err error) {
+	request = &runtimehooksv1.CanUpdateMachineSetRequest{}
+	if err := c.describe(ctx, from, &request.Current); err != nil {
+		return nil, "", err
+	}
+	if err := c.describe(ctx, to, &request.Desired); err != nil {
+		return nil, "", err
+	}
+	hadConfig := len(request.Current.BootstrapConfigTemplate.Raw) > 0
+	hasConfig := len(request.Desired.BootstrapConfigTemplate.Raw) > 0
+	switch {
+	case hadConfig && !hasConfig:
+		return request, "the desired template has no bootstrap config, and the current one has", nil
+	case !hadConfig && hasConfig:
+		return request, "the desired template has a bootstrap config, and the current one has none", nil
+	}
+	return request, "", nil
+}
+
+// describe fills in the objects of one side of a request.
+func (c *coverage) describe(
+	ctx context.Context, set *clusterv1.MachineSet, side *runtimehooksv1.CanUpdateMachineSetRequestObjects,
+) error {
+	side.MachineSet = clusterv1.MachineSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: set.Name, Namespace: set.Namespace, Labels: set.Labels, Annotations: set.Annotations,
+		},
+		Spec: *set.Spec.DeepCopy(),
+	}
+	spec := &set.Spec.Template.Spec
+	infrastructure, err := c.template(ctx, set, spec.InfrastructureRef)
+	if err != nil {
+		return err
+	}
+	side.InfrastructureMachineTemplate = infrastructure
+	if spec.Bootstrap.ConfigRef.IsDefined() {
+		side.BootstrapConfigTemplate, err = c.template(ctx, set, spec.Bootstrap.ConfigRef)
+	}
+	return err
+}
+
+// template reads a template, and returns what extensions are shown of it.
+func (c *coverage) template(
+	ctx context.Context, set *clusterv1.MachineSet, ref clusterv1.ContractVersionedObjectReference,
+) (runtime.RawExtension, error) {
+	_, live, err := objects.FetchTemplate(ctx, c.reader, ref, set.Namespace)
+	if err != nil {
+		return runtime.RawExtension{}, fmt.Errorf("getting %s %q of MachineSet %s: %w",
+			ref.Kind, ref.Name, set.Name, err)
+	}
+	shown := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": live.GetAPIVersion(), "kind": live.GetKind(), "spec": live.Object["spec"],
+	}}
+	shown.SetName(live.GetName())
+	shown.SetNamespace(live.GetNamespace())
+	shown.SetLabels(live.GetLabels())
+	shown.SetAnnotations(live.GetAnnotations())
+	raw, err := json.Marshal(shown)
+	if err != nil {
+		return runtime.RawExtension{}, fmt.Errorf("encoding %s %q: %w", ref.Kind, ref.Name, err)
+	}
+	return runtime.RawExtension{Raw: raw, Object: shown}, nil
+}
+
+// questionKey identifies a question. It leaves out what changes during a rollout and what no answer
+// may depend on: replicas, annotations, and the name of a MachineSet that does not exist yet.
+func questionKey(handler string, request *runtimehooksv1.CanUpdateMachineSetRequest) (string, error) {
+	asked := request.DeepCopy()
+	for _, set := range []*clusterv1.MachineSet{&asked.Current.MachineSet, &asked.Desired.MachineSet} {
+		set.Annotations, set.Spec.Replicas, set.Spec.Selector = nil, nil, metav1.LabelSelector{}
+		delete(set.Labels, clusterv1.MachineDeploymentUniqueLabel)
+		delete(set.Spec.Template.Labels, clusterv1.MachineDeploymentUniqueLabel)
+	}
+	asked.Desired.MachineSet.Name = ""
+	encoded, err := json.Marshal(asked)
+	if err != nil {
+		return "", fmt.Errorf("encoding a CanUpdateMachineSet request: %w", err)
+	}
+	sum := sha256.Sum256(append([]byte(handler+"\n"), encoded...))
+	return string(sum[:]), nil
+}
+
+// compare returns whether the patches of a response make the current objects of a request equal to
+// the desired ones.
+func compare(
+	handler string, request *runtimehooksv1.CanUpdateMachineSetRequest,
+	response *runtimehooksv1.CanUpdateMachineSetResponse,
+) (answer, error) {
+	current, err := objectsOf(&request.Current)
+	if err != nil {
+		return answer{}, err
+	}
+	desired, err := objectsOf(&request.Desired)
+	if err != nil {
+		return answer{}, err
+	}
+	difference, err := cover.New(cover.MachineSet, current, desired, nil)
+	if err != nil {
+		return answer{}, fmt.Errorf("comparing the MachineSets: %w", err)
+	}
+	covered, err := difference.Apply(cover.Updater{Name: handler}, cover.Patches{
+		Machine:        patchOf(response.MachineSetPatch),
+		Infrastructure: patchOf(response.InfrastructureMachineTemplatePatch),
+		Bootstrap:      patchOf(response.BootstrapConfigTemplatePatch),
+	})
+	if wrong, ok := errors.AsType[*cover.UpdaterError](err); ok && wrong.Pointer.Path != "" {
+		// The patch applies, but leads elsewhere: it covers nothing.
+		return answer{reason: wrong.Error()}, nil
+	}
+	if err != nil {
+		return answer{}, fmt.Errorf("applying the patches: %w", err)
+	}
+	result := covered.Result()
+	if len(result.Uncovered) == 0 {
+		return answer{covered: true}, nil
+	}
+	reason := "nothing covers " + result.DescribeUncovered("MachineSet")
+	if response.Message != "" {
+		reason += "; the extension reports: " + text.Bound(response.Message, maxMessage)
+	}
+	return answer{reason: reason}, nil
+}
+
+func patchOf(p runtimehooksv1.Patch) cover.Patch {
+	return cover.Patch{Type: cover.PatchType(p.PatchType), Data: p.Patch}
+}
+
+func objectsOf(side *runtimehooksv1.CanUpdateMachineSetRequestObjects) (cover.Objects, error) {
+	set, err := json.Marshal(&side.MachineSet)
+	if err != nil {
+		return cover.Objects{}, fmt.Errorf("encoding MachineSet %s: %w", side.MachineSet.Name, err)
+	}
+	return cover.Objects{
+		Machine: set, Infrastructure: side.InfrastructureMachineTemplate.Raw,
+		Bootstrap: side.BootstrapConfigTemplate.Raw,
+	}, nil
+}

@@ -1,0 +1,260 @@
+package machinedeployment
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+type (
+	setRequest  = runtimehooksv1.CanUpdateMachineSetRequest
+	setResponse = runtimehooksv1.CanUpdateMachineSetResponse
+)
+
+func kept(then func(*world)) func(*world) {
+	return func(w *world) {
+		w.policy = Policy{Keep: true, Name: "p"}
+		then(w)
+	}
+}
+
+// blocked returns the reason of the condition UpdateBlocked; empty if there is none.
+func (w *world) blocked() string {
+	w.t.Helper()
+	c := conditions.Get(w.md(), v1alpha1.UpdateBlockedCondition)
+	if c == nil {
+		return ""
+	}
+	return c.Reason
+}
+
+func blockedBy(reason, message string) metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+	}
+}
+
+func revert(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.33.0" }
+
+// TestKept checks that a change of a group whose Machines are kept creates and deletes none, whatever
+// the extension answers, and that the condition says why nothing happens.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		extension func(*setRequest, *setResponse) error
+		moved     int
+		blocked   string
+	}{
+		"covered":      {extension: coverAll, moved: 3},
+		"not covered":  {extension: func(*setRequest, *setResponse) error { return nil }, blocked: "NotCovered"},
+		"no extension": {blocked: "NotCovered"},
+		"failed": {
+			extension: func(*setRequest, *setResponse) error { return errors.New("refused") },
+			blocked:   "CoverageUnknown",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
+			w.extension = tt.extension
+			w.settle()
+			if got, want := [...]int{w.created, w.deleted, w.moved}, [...]int{0, 0, tt.moved}; got != want {
+				t.Errorf("created, deleted and moved are %v, want %v:\n%s", got, want, w.picture())
+			}
+			if got := w.blocked(); got != tt.blocked {
+				t.Errorf("the condition has the reason %q, want %q", got, tt.blocked)
+			}
+		})
+	}
+}
+
+// TestScaleWhileBlocked scales a group that is blocked, and then lets a person resolve the obstacle.
+func TestScaleWhileBlocked(t *testing.T) {
+	t.Parallel()
+	for name, resolve := range map[string]func(*world){
+		"the change is covered":     inPlace,
+		"the policy lets it happen": func(w *world) { w.policy = Policy{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
+			w.settle()
+			result, err := w.reconcile()
+			if err != nil || result.RequeueAfter != answerLifetime {
+				t.Errorf("a blocked group is asked about again after %s, %v", result.RequeueAfter, err)
+			}
+			scale(5)(w)
+			w.settle()
+			if got, want := [...]int{w.created, w.deleted, w.moved}, [...]int{2, 0, 0}; got != want {
+				t.Fatalf("created, deleted and moved are %v, want %v:\n%s", got, want, w.picture())
+			}
+			scale(2)(w)
+			w.settle()
+			if n := len(w.machines()); n != 2 {
+				t.Fatalf("%d Machines are left:\n%s", n, w.picture())
+			}
+			resolve(w)
+			w.now = w.now.Add(time.Minute)
+			w.settle()
+			if got := w.blocked(); got != "" {
+				t.Errorf("the condition still has the reason %q:\n%s", got, w.picture())
+			}
+			if n := len(w.sets()); n != 1 {
+				t.Errorf("%d MachineSets are left:\n%s", n, w.picture())
+			}
+		})
+	}
+}
+
+// TestRevertWhileBlocked takes back a change that is blocked.
+func TestRevertWhileBlocked(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
+	w.settle()
+	w.edit(revert)
+	w.settle()
+	if diff := cmp.Diff("v1.33.0 small: 3 of 3, map[v1.33.0:3], revision 3", w.picture()); diff != "" {
+		t.Errorf("MachineSets (-want +got):\n%s", diff)
+	}
+	if got := w.blocked(); got != "" {
+		t.Errorf("the condition still has the reason %q", got)
+	}
+}
+
+// TestEngineCondition checks that the condition of the engine of updates in place stays.
+func TestEngineCondition(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
+	w.extension = func(*setRequest, *setResponse) error {
+		md := w.md()
+		conditions.Set(md, blockedBy("PolicyConflict", "two policies select the group"))
+		if err := w.Inner.Status().Update(t.Context(), md); err != nil {
+			t.Fatal(err)
+		}
+		return errors.New("refused")
+	}
+	for range 3 {
+		w.mustReconcile()
+		w.playSets()
+	}
+	if got := w.blocked(); got != "PolicyConflict" {
+		t.Errorf("the condition has the reason %q", got)
+	}
+}
+
+// TestCoverage checks which differences an extension can cover, and how often it is asked.
+func TestCoverage(t *testing.T) {
+	t.Parallel()
+	patch := func(kind runtimehooksv1.PatchType, text string) func(*setRequest, *setResponse) error {
+		return func(_ *setRequest, out *setResponse) error {
+			out.MachineSetPatch = runtimehooksv1.Patch{PatchType: kind, Patch: []byte(text)}
+			return nil
+		}
+	}
+	const merge = runtimehooksv1.JSONMergePatchType
+	for name, tt := range map[string]struct {
+		extension func(*setRequest, *setResponse) error
+		want      answer
+		fails     bool
+	}{
+		"covers": {
+			extension: patch(merge, `{"spec":{"template":{"spec":{"version":"v1.34.0"}}}}`),
+			want:      answer{covered: true},
+		},
+		"covers by operations": {
+			extension: patch(runtimehooksv1.JSONPatchType,
+				`[{"op":"replace","path":"/spec/template/spec/version","value":"v1.34.0"}]`),
+			want: answer{covered: true},
+		},
+		"covers nothing": {
+			extension: func(_ *setRequest, out *setResponse) error {
+				out.Message = "not me"
+				return nil
+			},
+			want: answer{reason: "nothing covers MachineSet /spec/template/spec/version; " +
+				"the extension reports: not me"},
+		},
+		"leads elsewhere": {
+			extension: patch(merge, `{"spec":{"template":{"spec":{"version":"v1.35.0"}}}}`),
+			want: answer{reason: `updater "can-update.test": Machine /spec/template/spec/version: ` +
+				"it changes the field, but not to what is desired"},
+		},
+		"is no patch":  {extension: patch(merge, "["), fails: true},
+		"cannot tell":  {extension: func(*setRequest, *setResponse) error { return errors.New("x") }, fails: true},
+		"is not there": {want: answer{reason: "no extension answers CanUpdateMachineSet"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.settle()
+			w.extension = tt.extension
+			from := w.sets()[0]
+			to := from.DeepCopy()
+			to.Name, to.Spec.Template.Spec.Version = "other", "v1.34.0"
+			got, err := w.r.coverage.ask(t.Context(), from, to)
+			if (err != nil) != tt.fails {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(answer{})); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAnswers checks when an extension is asked again.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settle()
+	w.extension = coverAll
+	from := w.sets()[0]
+	to := from.DeepCopy()
+	to.Name, to.Spec.Template.Spec.Version = "other", "v1.34.0"
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   int
+	}{
+		{"at first", func() {}, 1},
+		{"again", func() {}, 1},
+		{"replicas and marks changed", func() {
+			from.Spec.Replicas, to.Name = new(int32(1)), "another"
+			from.Annotations["note"] = "1"
+		}, 1},
+		{"after a while", func() { w.now = w.now.Add(answerLifetime) }, 2},
+		{"another target", func() { to.Spec.Template.Spec.Version = "v1.35.0" }, 3},
+		{"another template", func() { to.Spec.Template.Spec.InfrastructureRef.Name = "large" }, 4},
+	} {
+		step.change()
+		if _, err := w.r.coverage.ask(t.Context(), from, to); err != nil {
+			t.Fatal(err)
+		}
+		if w.questions != step.want {
+			t.Errorf("%s: the extension was asked %d times, want %d", step.name, w.questions, step.want)
+		}
+	}
+}
+
+// TestFailedQuestion checks that nothing is written but the status if the extension fails.
+func TestFailedQuestion(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: nothing, change: (*world).upgrade}.run(t)
+	w.extension = func(*setRequest, *setResponse) error { return errors.New("down") }
+	_, err := w.reconcile()
+	if err == nil || !strings.Contains(err.Error(), "down") {
+		t.Errorf("the error is %v", err)
+	}
+	if n := len(w.sets()); n != 1 {
+		t.Errorf("%d MachineSets exist", n)
+	}
+}

@@ -1,0 +1,230 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	capicontroller "sigs.k8s.io/cluster-api/util/controller"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+)
+
+// conflictRetry gives the cache time to show what another writer has written.
+const conflictRetry = time.Second
+
+// machineSetType is what the cache has MachineSets as.
+var machineSetType = capicontroller.StructuredObject(clusterv1.GroupVersion, "MachineSet")
+
+// run is one reconcile of one MachineDeployment.
+type run struct {
+	*Reconciler
+	cluster *clusterv1.Cluster
+	// md is changed during the run; read is as it was read. finish writes the difference.
+	md, read *clusterv1.MachineDeployment
+	// machines are those that md selects, and sets those that it controls, both by name.
+	machines []*clusterv1.Machine
+	sets     []*clusterv1.MachineSet
+	setsRead bool
+
+	templates templates
+	// policy is the UpdatePolicy that counts for the group.
+	policy Policy
+	// executed is what was written; nil if the run ended before.
+	executed *executed
+}
+
+// executed is a plan after it was written.
+type executed struct {
+	pool.Plan
+	// newest is the MachineSet of the current template; nil if a pause prevents that it is created.
+	newest *clusterv1.MachineSet
+	old    []*clusterv1.MachineSet
+}
+
+func (r *run) name() string { return client.ObjectKeyFromObject(r.md).String() }
+
+func (r *run) event(kind, reason, format string, arguments ...any) {
+	r.Recorder.Eventf(r.md, kind, reason, format, arguments...)
+}
+
+// retry returns the result of a run that failed. A conflict is not reported: what was read is out of
+// date, and the next run decides on what is there then.
+func retry(ctx context.Context, err, writeErr error) (ctrl.Result, error) {
+	isReal := func(err error) bool { return err != nil && !apierrors.IsConflict(err) }
+	if !isReal(err) && !isReal(writeErr) {
+		ctrl.LoggerFrom(ctx).V(4).Info("Another writer was faster", "conflict", errors.Join(err, writeErr))
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	return ctrl.Result{}, errors.Join(err, writeErr)
+}
+
+func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
+	if !r.md.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.reconcileDelete(ctx)
+	}
+	r.claimMachineDeployment()
+	if err := r.claimTemplates(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.readSets(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	restored, err := r.restoreOwnership(ctx)
+	if err != nil || restored {
+		// The event of the restored MachineSet begins the next run.
+		return ctrl.Result{}, err
+	}
+	if err := r.nameSets(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.readPolicy(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	group := r.group()
+	coverage, err := r.askCoverage(ctx, group)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	plan, err := pool.Decide(group, coverage)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.execute(ctx, plan); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.cleanUp(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: r.requeueAfter()}, nil
+}
+
+// group is what the rules read.
+func (r *run) group() pool.Group {
+	return pool.Group{
+		MachineDeployment: r.md, MachineSets: r.sets, Machines: r.machines, Now: r.Now(),
+		Suffix:         r.random(pool.SuffixLength),
+		TemplatesExist: r.templates.complete(), InPlaceUpdates: r.InPlace, Keep: r.policy.Keep,
+	}
+}
+
+func (r *run) readPolicy(ctx context.Context) error {
+	if r.Keeps == nil {
+		return nil
+	}
+	var err error
+	if r.policy, err = r.Keeps(ctx, r.cluster, r.md); err != nil {
+		return fmt.Errorf("finding the UpdatePolicy of MachineDeployment %s: %w", r.name(), err)
+	}
+	return nil
+}
+
+// askCoverage answers the questions of the rules, by the name of the MachineSet that Machines leave.
+// For a group whose Machines are kept, a question that fails is answered with unknown: people can
+// scale the group meanwhile. For others the run ends, and nothing is replaced because of the failure.
+func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]pool.Coverage, error) {
+	questions, err := pool.Needs(group)
+	if err != nil {
+		return nil, err
+	}
+	coverage := make(map[string]pool.Coverage, len(questions))
+	for _, q := range questions {
+		answer, err := r.coverage.ask(ctx, q.Old, q.New)
+		switch {
+		case err != nil && r.policy.Keep:
+			coverage[q.Old.Name] = pool.Coverage{Answer: pool.AnswerUnknown, Reason: err.Error()}
+		case err != nil:
+			return nil, fmt.Errorf("finding out whether Machines of MachineSet %s can be updated in place: %w",
+				q.Old.Name, err)
+		case answer.covered:
+			coverage[q.Old.Name] = pool.Coverage{Answer: pool.AnswerYes}
+		default:
+			coverage[q.Old.Name] = pool.Coverage{Answer: pool.AnswerNo, Reason: answer.reason}
+		}
+		ctrl.LoggerFrom(ctx).V(5).Info("Asked whether Machines can be updated in place",
+			"MachineSet", q.Old.Name, "covered", answer.covered, "reason", coverage[q.Old.Name].Reason)
+	}
+	return coverage, nil
+}
+
+// requeueAfter is when time alone changes the decision: spec.rollout.after passes, or an answer that
+// blocks the group can be asked for again. 0 means never.
+func (r *run) requeueAfter() time.Duration {
+	var after time.Duration
+	if at := r.md.Spec.Rollout.After; !at.IsZero() && at.After(r.Now()) {
+		after = at.Sub(r.Now()) + time.Millisecond // rollout.after has passed then, not just arrived.
+	}
+	if r.policy.Keep && r.executed != nil && blockage(r.executed.Decisions) != nil {
+		if after == 0 || after > answerLifetime {
+			after = answerLifetime
+		}
+	}
+	return after
+}
+
+// restoreOwnership gives MachineSets back the managed fields that the API server has lost, before
+// anything is applied to them. It reports whether it wrote.
+func (r *run) restoreOwnership(ctx context.Context) (restored bool, err error) {
+	for _, set := range r.sets {
+		wrote, err := objects.RestoreOwnership(ctx, r.Client, set, manager)
+		if err != nil {
+			return restored, err
+		}
+		if wrote {
+			r.awaitCache(set)
+		}
+		restored = restored || wrote
+	}
+	return restored, nil
+}
+
+// awaitCache defers the next run until the cache shows a MachineSet as it was written.
+func (r *run) awaitCache(set *clusterv1.MachineSet) {
+	r.controller.DeferNextReconcileUntilCacheUpToDate(r.md, machineSetType, set.ResourceVersion)
+}
+
+// reconcileDelete deletes the MachineSets, and removes the finalizer when none is left.
+func (r *run) reconcileDelete(ctx context.Context) error {
+	if err := r.readSets(ctx); err != nil {
+		return err
+	}
+	if len(r.sets) == 0 {
+		r.controller.ClearConsistencyStore(client.ObjectKeyFromObject(r.md), r.md.UID)
+		controllerutil.RemoveFinalizer(r.md, clusterv1.MachineDeploymentFinalizer)
+		return nil
+	}
+	for _, set := range r.sets {
+		if !set.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := r.Client.Delete(ctx, set); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting MachineSet %s of MachineDeployment %s, which is deleted: %w",
+				set.Name, r.name(), err)
+		}
+		ctrl.LoggerFrom(ctx).Info("Deleted a MachineSet, because its MachineDeployment is deleted",
+			"MachineSet", set.Name)
+	}
+	return nil
+}
+
+// blockage returns the first decision that a person must act on; nil if there is none.
+func blockage(decisions []pool.Decision) *pool.Decision {
+	at := slices.IndexFunc(decisions, func(d pool.Decision) bool { return slices.Contains(blocking, d.Reason) })
+	if at < 0 {
+		return nil
+	}
+	return &decisions[at]
+}
+
+// blocking are the reasons for which a Machine of a kept group waits until a person acts.
+var blocking = []pool.Reason{
+	pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
+}

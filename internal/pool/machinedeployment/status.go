@@ -1,0 +1,115 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+	"github.com/windlass-dev/windlass/internal/text"
+)
+
+// maxConditionBytes bounds the message of the condition UpdateBlocked, which may repeat an extension's.
+const maxConditionBytes = 1024
+
+// written returns the MachineSets as they were written.
+func (e *executed) written() []*clusterv1.MachineSet {
+	if e.newest == nil {
+		return e.old
+	}
+	return append(slices.Clone(e.old), e.newest)
+}
+
+// completion is the status that tells whether the rollout is complete: counters of what was written,
+// and the generation that an earlier run has observed.
+func (r *run) completion() clusterv1.MachineDeploymentStatus {
+	status := clusterv1.MachineDeploymentStatus{ObservedGeneration: r.read.Status.ObservedGeneration}
+	pool.CountSets(r.executed.written()).Into(&status)
+	return status
+}
+
+// finish sets the status, and writes what the run changed of the MachineDeployment. runErr is the error
+// that ended the run; nil if it did what the spec asks for.
+func (r *run) finish(ctx context.Context, runErr error) error {
+	if err := r.setStatus(); err != nil {
+		return err
+	}
+	r.setLegacyStatus()
+	r.setBlocked()
+	if runErr == nil {
+		r.md.Status.ObservedGeneration = r.md.Generation
+	}
+	if err := objects.Save(ctx, r.Client, r.read, r.md); err != nil {
+		return fmt.Errorf("writing MachineDeployment %s: %w", r.name(), err)
+	}
+	return nil
+}
+
+func (r *run) setStatus() error {
+	facts := pool.DeploymentFacts{
+		MachineDeployment: r.md, MachineSets: r.sets, SetsRead: r.setsRead, Machines: r.machines,
+		BootstrapTemplateMissing:      r.templates.bootstrapMissing,
+		InfrastructureTemplateMissing: r.templates.infrastructureMissing,
+		Now:                           r.Now(),
+	}
+	status, err := facts.Status()
+	if err != nil {
+		return err
+	}
+	status.Counters.Into(&r.md.Status)
+	r.md.Status.Selector, r.md.Status.Phase = status.Selector, string(status.Phase)
+	for _, c := range status.Conditions {
+		conditions.Set(r.md, c)
+	}
+	return nil
+}
+
+// setLegacyStatus sets the status in its form of API v1beta1. A run that ended before it wrote the
+// MachineSets leaves it unchanged but for the summary.
+func (r *run) setLegacyStatus() {
+	if r.executed != nil {
+		pool.CountLegacy(r.executed.written(), r.executed.newest).Into(&r.md.Status)
+		for _, c := range pool.LegacyConditions(r.md, r.executed.newest) {
+			v1beta1conditions.Set(r.md, &c)
+		}
+	}
+	v1beta1conditions.SetSummary(r.md,
+		v1beta1conditions.WithConditions(clusterv1.MachineDeploymentAvailableV1Beta1Condition))
+}
+
+// setBlocked says on the MachineDeployment why its Machines are neither updated nor replaced. The engine
+// of updates in place sets the same condition when it refuses to answer; its words stay.
+func (r *run) setBlocked() {
+	if r.executed == nil {
+		return
+	}
+	var why *pool.Decision
+	if r.policy.Keep {
+		why = blockage(r.executed.Decisions)
+	}
+	present := conditions.Get(r.md, v1alpha1.UpdateBlockedCondition)
+	switch {
+	case why == nil && present != nil && slices.Contains(blocking, pool.Reason(present.Reason)):
+		conditions.Delete(r.md, v1alpha1.UpdateBlockedCondition)
+	case why != nil && (present == nil || isOwn(present, why.Reason)):
+		message := fmt.Sprintf("Machine %s: %s", why.Machine, why.Message)
+		conditions.Set(r.md, metav1.Condition{
+			Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: string(why.Reason),
+			Message: text.Bound(message, maxConditionBytes),
+		})
+	}
+}
+
+// isOwn reports whether the condition UpdateBlocked is this controller's. The engine has the reason
+// NotCovered too, but returns an error then, which is the reason CoverageUnknown here.
+func isOwn(c *metav1.Condition, now pool.Reason) bool {
+	reason := pool.Reason(c.Reason)
+	return reason == now || slices.Contains(blocking, reason) && reason != pool.ReasonNotCovered
+}

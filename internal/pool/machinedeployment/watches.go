@@ -1,0 +1,163 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	capicontroller "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+)
+
+// controllerName is also that of Cluster API's controller: its metrics and logs are found under the
+// same name.
+const controllerName = "machinedeployment"
+
+// watch adds the controller to a manager.
+func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", controllerName)
+	scheme := mgr.GetScheme()
+	ofCluster, err := util.ClusterToTypedObjectsMapper(
+		mgr.GetClient(), &clusterv1.MachineDeploymentList{}, scheme)
+	if err != nil {
+		return fmt.Errorf("finding MachineDeployments by Cluster: %w", err)
+	}
+	r.controller, err = capicontroller.NewControllerManagedBy(mgr, log).
+		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(changes(deploymentFacts))).
+		Owns(&clusterv1.MachineSet{}, changes(setFacts)).
+		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan), changes(orphanFacts)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
+			predicates.ClusterPausedTransitions(scheme, log)).
+		WithOptions(options).
+		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter)).
+		Build(ctx, r)
+	if err != nil {
+		return fmt.Errorf("adding the controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+// changes passes an update if the facts of the object changed, and every event that is no update. It
+// also passes the periodic resync, which is an update without a change.
+func changes(facts func(client.Object) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
+			return true
+		}
+		return !equality.Semantic.DeepEqual(facts(e.ObjectOld), facts(e.ObjectNew))
+	}}
+}
+
+type metadataFacts struct {
+	Generation          int64
+	Labels, Annotations map[string]string
+	Owners              []metav1.OwnerReference
+	Finalizers          []string
+	Deleting            bool
+}
+
+func metadataOf(o client.Object) metadataFacts {
+	return metadataFacts{
+		Generation: o.GetGeneration(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
+		Owners: o.GetOwnerReferences(), Finalizers: o.GetFinalizers(),
+		Deleting: o.GetDeletionTimestamp() != nil,
+	}
+}
+
+// deploymentFacts are what a reconcile depends on. Of the status that is only the condition Paused: a
+// reconcile that changes it ends, and the event of the change begins the next one. This controller
+// writes the rest of the status, and reads none of it.
+func deploymentFacts(o client.Object) any {
+	md, ok := o.(*clusterv1.MachineDeployment)
+	return []any{metadataOf(o), ok && conditions.IsTrue(md, clusterv1.PausedCondition),
+		ok && conditions.Has(md, clusterv1.PausedCondition)}
+}
+
+// setConditions are the conditions of a MachineSet that change when a Machine changes that the status
+// of the MachineDeployment describes. Machines are not watched: a watch would enqueue the group once
+// more for each change.
+var setConditions = []string{
+	clusterv1.MachineSetMachinesReadyCondition, clusterv1.MachineSetMachinesUpToDateCondition,
+	clusterv1.MachineSetRemediatingCondition, clusterv1.MachineSetScalingDownCondition,
+	clusterv1.MachineSetDeletingCondition,
+}
+
+// setFacts are what a reconcile depends on. They leave out the conditions Paused and ScalingUp.
+func setFacts(o client.Object) any {
+	set, ok := o.(*clusterv1.MachineSet)
+	if !ok {
+		return metadataOf(o)
+	}
+	s := &set.Status
+	facts := []any{
+		metadataOf(o), s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpToDateReplicas,
+		s.ObservedGeneration, s.Versions, oldFacts(set),
+	}
+	for _, name := range setConditions {
+		if c := conditions.Get(set, name); c != nil {
+			facts = append(facts, name, c.Status, c.Reason, c.Message)
+		}
+	}
+	return facts
+}
+
+// oldFacts are those of the status in its old form.
+func oldFacts(set *clusterv1.MachineSet) any {
+	if set.Status.Deprecated == nil || set.Status.Deprecated.V1Beta1 == nil {
+		return nil
+	}
+	old := set.Status.Deprecated.V1Beta1
+	facts := []any{old.FullyLabeledReplicas, old.ReadyReplicas, old.AvailableReplicas}
+	if c := v1beta1conditions.Get(set, clusterv1.ReadyV1Beta1Condition); c != nil {
+		facts = append(facts, c.Status, c.Severity, c.Reason, c.Message)
+	}
+	return facts
+}
+
+// orphanFacts are what adoption depends on.
+func orphanFacts(o client.Object) any { return []any{o.GetLabels(), o.GetOwnerReferences()} }
+
+// ForOrphan returns requests for the MachineDeployments that could adopt a MachineSet: none if it has a
+// controller.
+func (r *Reconciler) ForOrphan(ctx context.Context, o client.Object) []ctrl.Request {
+	if metav1.GetControllerOfNoCopy(o) != nil {
+		return []ctrl.Request{}
+	}
+	var requests []ctrl.Request
+	for _, md := range r.AdoptersOf(ctx, o) {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(md)})
+	}
+	return requests
+}
+
+// AdoptersOf returns the MachineDeployments whose selector matches a MachineSet. An error is logged, and
+// means none.
+func (r *Reconciler) AdoptersOf(ctx context.Context, o client.Object) []*clusterv1.MachineDeployment {
+	if len(o.GetLabels()) == 0 {
+		return nil
+	}
+	list := &clusterv1.MachineDeploymentList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(o.GetNamespace())); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the MachineDeployments that could adopt a MachineSet",
+			"MachineSet", client.ObjectKeyFromObject(o))
+		return nil
+	}
+	return slices.DeleteFunc(pointersTo(list.Items), func(md *clusterv1.MachineDeployment) bool {
+		selector, err := selectorOf(md)
+		return err != nil || !selector.Matches(labels.Set(o.GetLabels()))
+	})
+}

@@ -1,0 +1,279 @@
+package pool_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// TestRolloutProperties: in any order of events, a rollout by stock's rules keeps maxSurge and
+// maxUnavailable, and ends with all Machines up to date.
+func TestRolloutProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		replicas := rapid.Int32Range(1, 4).Draw(t, "replicas")
+		surge := rapid.Int32Range(0, 2).Draw(t, "surge")
+		unavailable := rapid.Int32Range(0, min(2, replicas)).Draw(t, "unavailable")
+		w := newWorld(replicas, surge, unavailable)
+		w.settle(t)
+		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		w.covered["v1.31.0"] = rapid.SampledFrom(
+			[]pool.Answer{pool.AnswerYes, pool.AnswerNo},
+		).Draw(
+			t,
+			"covered",
+		)
+		least := int(replicas - max(unavailable, 1-min(surge, 1)))
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			w.random(t)
+			if n := len(w.machines); n > int(replicas+surge) {
+				t.Fatalf("%d Machines exceed maxSurge:\n%s", n, w)
+			}
+			if n := w.available(); n < least {
+				t.Fatalf("%d available Machines are too few:\n%s", n, w)
+			}
+		}
+		w.settle(t)
+		w.checkDone(t, replicas)
+	})
+}
+
+// checkDone: the group has its replicas, all of the current template.
+func (w *world) checkDone(t failer, replicas int32) {
+	t.Helper()
+	if len(w.machines) != int(replicas) || w.available() != int(replicas) {
+		t.Fatalf("want %d available Machines:\n%s", replicas, w)
+	}
+	for _, d := range w.plan.Decisions {
+		if d.Action != pool.Keep {
+			t.Fatalf("Machine %s: %s, %s:\n%s", d.Machine, d.Action, d.Reason, w)
+		}
+	}
+	for _, m := range w.machines {
+		if m.Spec.Version != w.md.Spec.Template.Spec.Version {
+			t.Fatalf("Machine %s has version %s:\n%s", m.Name, m.Spec.Version, w)
+		}
+	}
+}
+
+// TestKeepProperties: with a policy that keeps Machines, whatever happens to the template, and in
+// any order of events, Machines are created and deleted only to follow spec.replicas, no kubelet
+// goes back a version, and no more Machines than allowed are unavailable at a time.
+func TestKeepProperties(t *testing.T) {
+	t.Parallel()
+	versions := []string{"v1.30.0", "v1.31.0", "v1.32.0"}
+	rapid.Check(t, func(t *rapid.T) {
+		replicas := rapid.Int32Range(1, 4).Draw(t, "replicas")
+		unavailable := rapid.Int32Range(0, min(2, replicas)).Draw(t, "unavailable")
+		w := newWorld(replicas, 1, unavailable)
+		w.keep = true
+		w.settle(t)
+		w.created = nil
+		for _, v := range versions {
+			w.covered[v] = pool.Answer(rapid.IntRange(0, 2).Draw(t, "answer"))
+		}
+		for range rapid.IntRange(0, 80).Draw(t, "steps") {
+			switch rapid.IntRange(0, 19).Draw(t, "event") {
+			case 0:
+				w.md.Spec.Template.Spec.Version = rapid.SampledFrom(versions).Draw(t, "version")
+			case 1:
+				w.md.Spec.Paused = new(rapid.Bool().Draw(t, "paused"))
+			default:
+				before := w.kubelets()
+				w.random(t)
+				w.checkKubelets(t, before)
+			}
+			if len(w.created)+len(w.deleted) > 0 {
+				t.Fatalf("created %v, deleted %v:\n%s", w.created, w.deleted, w)
+			}
+			if n := w.available(); n < int(replicas-max(unavailable, 1)) {
+				t.Fatalf("%d available Machines are too few:\n%s", n, w)
+			}
+		}
+		w.md.Spec.Paused = nil
+		w.settle(t)
+		if w.covered[w.md.Spec.Template.Spec.Version] != pool.AnswerYes {
+			return
+		}
+		for _, d := range w.plan.Decisions {
+			if d.Action != pool.Keep && d.Reason != pool.ReasonKubeletAhead {
+				t.Fatalf("Machine %s: %s, %s:\n%s", d.Machine, d.Action, d.Reason, w)
+			}
+		}
+	})
+}
+
+// TestKeepScaling: in any order of events, people can scale a kept group, whether its change is
+// covered or not, and no more Machines are created or deleted than that takes.
+func TestKeepScaling(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Int32Range(0, 4).Draw(t, "replicas"), 1, 1)
+		w.keep = true
+		w.settle(t)
+		w.created = nil
+		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		w.covered["v1.31.0"] = pool.Answer(rapid.IntRange(0, 2).Draw(t, "answer"))
+		var up, down int
+		for range rapid.IntRange(0, 80).Draw(t, "steps") {
+			if rapid.IntRange(0, 19).Draw(t, "event") == 0 {
+				to := rapid.Int32Range(0, 4).Draw(t, "to")
+				up += int(max(to-*w.md.Spec.Replicas, 0))
+				down += int(max(*w.md.Spec.Replicas-to, 0))
+				w.md.Spec.Replicas = &to
+				continue
+			}
+			before := len(w.machines)
+			w.random(t)
+			if after := len(
+				w.machines,
+			); after > before &&
+				after > int(max(*w.md.Spec.Replicas, 4)) {
+				t.Fatalf("a Machine was created beyond what was ever asked for:\n%s", w)
+			}
+			if len(w.created) > up || len(w.deleted) > down {
+				t.Fatalf(
+					"created %v for %d, deleted %v for %d:\n%s",
+					w.created,
+					up,
+					w.deleted,
+					down,
+					w,
+				)
+			}
+		}
+		w.settle(t)
+		if len(w.machines) != int(*w.md.Spec.Replicas) {
+			t.Fatalf("want %d Machines:\n%s", *w.md.Spec.Replicas, w)
+		}
+	})
+}
+
+func (w *world) kubelets() map[string]string {
+	versions := map[string]string{}
+	for name, m := range w.machines {
+		if m.Status.NodeInfo != nil {
+			versions[name] = m.Status.NodeInfo.KubeletVersion
+		}
+	}
+	return versions
+}
+
+func (w *world) checkKubelets(t failer, before map[string]string) {
+	t.Helper()
+	for name, now := range w.kubelets() {
+		if before[name] > now {
+			t.Fatalf("the kubelet of %s went from %s to %s:\n%s", name, before[name], now, w)
+		}
+	}
+}
+
+// TestKeepBlocked: an uncovered change and its remedy.
+func TestKeepBlocked(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer pool.Answer
+		change func(*clusterv1.MachineDeployment)
+		want   pool.Reason
+	}{
+		"uncovered": {pool.AnswerNo, toVersion("v1.31.0"), pool.ReasonNotCovered},
+		"unknown":   {pool.AnswerUnknown, toVersion("v1.31.0"), pool.ReasonCoverageUnknown},
+		"older":     {pool.AnswerYes, toVersion("v1.29.0"), pool.ReasonKubeletAhead},
+		"covered":   {pool.AnswerYes, toVersion("v1.31.0"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(3, 1, 0)
+			w.keep = true
+			w.settle(t)
+			names := w.names()
+			test.change(w.md)
+			w.covered[w.md.Spec.Template.Spec.Version] = test.answer
+			w.settle(t)
+			reason, message := w.plan.Blocked()
+			if reason != test.want || (message == "") != (reason == "") {
+				t.Errorf("blocked by %q, %q, want %q", reason, message, test.want)
+			}
+			if !slices.Equal(w.names(), names) {
+				t.Errorf("Machines %v became %v", names, w.names())
+			}
+		})
+	}
+}
+
+func toVersion(version string) func(*clusterv1.MachineDeployment) {
+	return func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = version }
+}
+
+// TestKeepRevert: in the middle of an update, the template is reverted. The Machine that has not
+// begun turns around, and the one that has been updated stays.
+func TestKeepRevert(t *testing.T) {
+	t.Parallel()
+	w := newWorld(3, 0, 2)
+	w.keep = true
+	w.settle(t)
+	w.covered["v1.31.0"] = pool.AnswerYes
+	w.md.Spec.Template.Spec.Version = "v1.31.0"
+	names := w.names()
+	w.reconcile(t)
+	w.scale(w.setOf("v1.30.0"), nil) // one Machine moves
+	w.scale(w.setOf("v1.30.0"), nil) // and another
+	w.reconcile(t)
+	w.scale(w.setOf("v1.31.0"), nil)
+	w.work(w.machines[names[0]]) // begins
+	w.work(w.machines[names[0]]) // ends
+
+	w.md.Spec.Template.Spec.Version = "v1.30.0"
+	w.settle(t)
+	got := map[string]string{}
+	for _, m := range w.machines {
+		got[m.Name] = w.owner(m).Spec.Template.Spec.Version
+	}
+	for i, want := range []string{"v1.31.0", "v1.30.0", "v1.30.0"} {
+		if got[names[i]] != want {
+			t.Errorf(
+				"Machine %d belongs to the MachineSet of %s, want %s:\n%s",
+				i,
+				got[names[i]],
+				want,
+				w,
+			)
+		}
+	}
+	if reason, _ := w.plan.Blocked(); reason != pool.ReasonKubeletAhead {
+		t.Errorf("blocked by %q:\n%s", reason, w)
+	}
+}
+
+func (w *world) setOf(version string) *clusterv1.MachineSet {
+	for _, set := range w.sets {
+		if set.Spec.Template.Spec.Version == version {
+			return set
+		}
+	}
+	return nil
+}
+
+// TestKeepUnavailable: an unavailable Machine is updated first.
+func TestKeepUnavailable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(3, 0, 1)
+	w.keep = true
+	w.settle(t)
+	sick := w.machines[w.names()[2]]
+	w.set(sick, false)
+	w.covered["v1.31.0"] = pool.AnswerYes
+	w.md.Spec.Template.Spec.Version = "v1.31.0"
+	w.reconcile(t)
+	w.scale(w.setOf("v1.30.0"), nil)
+	for _, m := range w.machines {
+		if moved := w.owner(m).Spec.Template.Spec.Version == "v1.31.0"; moved != (m == sick) {
+			t.Errorf("Machine %s moved: %t", m.Name, moved)
+		}
+	}
+}

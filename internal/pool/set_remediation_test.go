@@ -1,0 +1,204 @@
+package pool_test
+
+import (
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// msDeployment returns a MachineDeployment with 5 replicas of the revision 2.
+func msDeployment(maxInFlight *intstr.IntOrString) *clusterv1.MachineDeployment {
+	md := &clusterv1.MachineDeployment{}
+	md.Name, md.Namespace = "workers", "ns"
+	md.Annotations = map[string]string{clusterv1.RevisionAnnotation: "2"}
+	md.Spec.Replicas = new(int32(5))
+	md.Spec.Remediation.MaxInFlight = maxInFlight
+	return md
+}
+
+func TestRemediate(t *testing.T) {
+	t.Parallel()
+	const (
+		busy = "Waiting because there are already too many remediations in progress " +
+			"(spec.strategy.remediation.maxInFlight is "
+		outdated = "Machine won't be remediated because it is pending removal due to rollout"
+	)
+	current := setMark(clusterv1.RevisionAnnotation, "2")
+	earlier := setMark(clusterv1.RevisionAnnotation, "1")
+	three := []*clusterv1.Machine{
+		msMachine("a", toRemediate, old(3*time.Hour)), msMachine("b", toRemediate, old(2*time.Hour)),
+		msMachine("c", toRemediate, old(time.Hour)), msMachine("well"),
+	}
+	going := msMachine("going", toRemediate, inDeletion(time.Minute))
+	gone := msMachine("gone", checkFailed, ownerDeletes, inDeletion(time.Minute))
+	updating := msMachine("updating", toRemediate, updateMarked)
+	for name, test := range map[string]struct {
+		set        setOption
+		deployment *clusterv1.MachineDeployment
+		policy     pool.SetPolicy
+		machines   []*clusterv1.Machine
+		recovered  []string
+		deleted    []string
+		deferred   map[string]string
+	}{
+		"nothing to do": {set: current, machines: []*clusterv1.Machine{msMachine("well"), msMachine("check", checkFailed)}},
+		"no MachineDeployment": {
+			set: current, machines: three, deleted: []string{"c", "b", "a"},
+		},
+		"no limit":            {set: current, deployment: msDeployment(nil), machines: three, deleted: []string{"c", "b", "a"}},
+		"in deletion already": {set: current, deployment: msDeployment(nil), machines: []*clusterv1.Machine{going}},
+		"old revision": {
+			set: earlier, deployment: msDeployment(nil), machines: three,
+			deferred: map[string]string{"a": outdated, "b": outdated, "c": outdated},
+		},
+		"limit": {
+			set: current, deployment: msDeployment(new(intstr.FromInt32(2))), machines: three,
+			deleted: []string{"c", "b"}, deferred: map[string]string{"a": busy + "2)"},
+		},
+		"percentage, rounded up": {
+			set: current, deployment: msDeployment(new(intstr.FromString("21%"))), machines: three,
+			deleted: []string{"c", "b"}, deferred: map[string]string{"a": busy + "21%)"},
+		},
+		"limit, and one in flight": {
+			set: current, deployment: msDeployment(new(intstr.FromInt32(2))), machines: append(three, gone, going),
+			deleted: []string{"c"}, deferred: map[string]string{"a": busy + "2)", "b": busy + "2)"},
+		},
+		"limit reached": {
+			set: current, deployment: msDeployment(new(intstr.FromInt32(1))), machines: append(three, gone),
+			deferred: map[string]string{"a": busy + "1)", "b": busy + "1)", "c": busy + "1)"},
+		},
+		"person asks": {
+			set: current, deployment: msDeployment(new(intstr.FromInt32(1))), machines: append([]*clusterv1.Machine{
+				msMachine("asked", toRemediate, old(9*time.Hour), machineMark(clusterv1.RemediateMachineAnnotation, "")),
+			}, three[0]),
+			deleted: []string{"asked"}, deferred: map[string]string{"a": busy + "1)"},
+		},
+		"healthy again": {
+			set: current, machines: []*clusterv1.Machine{
+				msMachine("recovered", checkPassed, ownerAsked), msMachine("legacy", legacyRecovered),
+				msMachine("recovered-going", checkPassed, ownerAsked, inDeletion(time.Minute)),
+			}, recovered: []string{"legacy", "recovered"},
+		},
+		"updating": {
+			set: current, machines: []*clusterv1.Machine{updating}, deleted: []string{"updating"},
+		},
+		"updating, and held": {
+			set: current, deployment: msDeployment(new(intstr.FromInt32(1))), policy: pool.SetPolicy{HoldUpdating: true},
+			machines: []*clusterv1.Machine{updating, three[0]}, deleted: []string{"a"},
+			deferred: map[string]string{"updating": "Waiting because the Machine is being updated in place"},
+		},
+		"updating, and outdated": {
+			set: earlier, deployment: msDeployment(nil), policy: pool.SetPolicy{HoldUpdating: true},
+			machines: []*clusterv1.Machine{updating}, deferred: map[string]string{"updating": outdated},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := factsOf(msSet(5, test.set), test.machines...)
+			f.Deployment, f.Policy = test.deployment, test.policy
+			got, err := f.Remediate()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(test.recovered, names(got.Recovered)); diff != "" {
+				t.Errorf("recovered (-want +got):\n%s", diff)
+			}
+			if diff := gocmp.Diff(test.deleted, names(got.Delete)); diff != "" {
+				t.Errorf("deleted (-want +got):\n%s", diff)
+			}
+			deferred := map[string]string{}
+			for _, d := range got.Deferred {
+				deferred[d.Machine.Name] = d.Message
+				wantReason := clusterv1.MachineSetMachineRemediationDeferredReason
+				if d.Message == outdated {
+					wantReason = clusterv1.MachineSetMachineCannotBeRemediatedReason
+				}
+				if d.Reason != wantReason {
+					t.Errorf("%s: reason %s, want %s", d.Machine.Name, d.Reason, wantReason)
+				}
+			}
+			if diff := gocmp.Diff(test.deferred, deferred); diff != "" && len(test.deferred)+len(deferred) > 0 {
+				t.Errorf("deferred (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// legacyRecovered has conditions of API v1beta1 only.
+func legacyRecovered(m *clusterv1.Machine) {
+	m.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{
+		Conditions: clusterv1.Conditions{
+			{Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionTrue},
+			{Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse},
+		},
+	}}
+}
+
+func TestRemediateWithBadLimit(t *testing.T) {
+	t.Parallel()
+	f := factsOf(msSet(1, setMark(clusterv1.RevisionAnnotation, "2")), msMachine("a", toRemediate))
+	f.Deployment = msDeployment(new(intstr.FromString("many")))
+	if _, err := f.Remediate(); err == nil {
+		t.Error("no error")
+	}
+	f.Machines = nil
+	if _, err := f.Remediate(); err != nil {
+		t.Errorf("the limit was read with nothing to remediate: %v", err)
+	}
+}
+
+// TestRemediateProperties: each Machine that needs remediation is deleted or deferred, no other one
+// is, and those deleted and in flight never exceed the limit.
+func TestRemediateProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := factsOf(setOf(t), machinesOf(t)...)
+		limit := rapid.Int32Range(0, 6).Draw(t, "limit")
+		f.Deployment = msDeployment(new(intstr.FromInt32(limit)))
+		f.Policy.HoldUpdating = rapid.Bool().Draw(t, "hold")
+		setMark(clusterv1.RevisionAnnotation, rapid.SampledFrom([]string{"1", "2"}).Draw(t, "revision"))(f.MachineSet)
+		for _, m := range f.Machines {
+			if !m.DeletionTimestamp.IsZero() && len(m.Status.Conditions) == 0 && rapid.Bool().Draw(t, "in flight") {
+				checkFailed(m)
+				ownerDeletes(m)
+			}
+		}
+		got, err := f.Remediate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]int{}
+		for _, m := range got.Delete {
+			seen[m.Name]++
+		}
+		for _, d := range got.Deferred {
+			seen[d.Machine.Name]++
+		}
+		inFlight := len(got.Delete)
+		for _, m := range f.Machines {
+			want := 0
+			if pool.NeedsRemediation(m) && m.DeletionTimestamp.IsZero() {
+				want = 1
+			}
+			if seen[m.Name] != want {
+				t.Errorf("%s is in the plan %d times, want %d", m.Name, seen[m.Name], want)
+			}
+			if !m.DeletionTimestamp.IsZero() && len(m.Status.Conditions) > 0 &&
+				m.Status.Conditions[len(m.Status.Conditions)-1].Reason ==
+					clusterv1.MachineSetMachineRemediationMachineDeletingReason {
+				inFlight++
+			}
+		}
+		if len(got.Delete) > 0 && inFlight > int(limit) {
+			t.Errorf("%d remediations in flight, want at most %d", inFlight, limit)
+		}
+	})
+}
