@@ -48,9 +48,9 @@ type Options struct {
 	PreflightChecks sets.Set[clusterv1.MachineSetPreflightCheck]
 	// Now is the clock.
 	Now func() time.Time
-	// Policies returns what the UpdatePolicy of a MachineSet changes; nil means that there are none.
-	// An error ends the reconcile before anything is done to Machines.
-	Policies func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error)
+	// Policies returns what the UpdatePolicy of a MachineDeployment changes for its MachineSets; nil
+	// means that there are none. An error ends the reconcile before anything is done to Machines.
+	Policies func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error)
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
