@@ -48,9 +48,9 @@ type Options struct {
 	PreflightChecks sets.Set[clusterv1.MachineSetPreflightCheck]
 	// Now is the clock.
 	Now func() time.Time
-	// Policies returns what the UpdatePolicy of a MachineSet changes; nil means that there are none.
-	// An error ends the reconcile before anything is done to Machines.
-	Policies func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error)
+	// Policies returns what the UpdatePolicy of a MachineDeployment changes for its MachineSets; nil
+	// means that there are none. An error ends the reconcile before anything is done to Machines.
+	Policies func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error)
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
@@ -144,16 +144,16 @@ func (r *Reconciler) watch(
 // SetsOfOrphan returns the MachineSets that may adopt a Machine: those whose selector matches it, if it
 // has no controller.
 func (r *Reconciler) SetsOfOrphan(ctx context.Context, object client.Object) []ctrl.Request {
-	requests := []ctrl.Request{}
-	if metav1.GetControllerOf(object) != nil || len(object.GetLabels()) == 0 {
-		return requests
+	if metav1.GetControllerOf(object) != nil {
+		return []ctrl.Request{}
 	}
 	var all clusterv1.MachineSetList
 	if err := r.Client.List(ctx, &all, client.InNamespace(object.GetNamespace())); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineSets that may adopt a Machine",
 			"Machine", client.ObjectKeyFromObject(object))
-		return requests
+		return nil
 	}
+	var requests []ctrl.Request
 	for i := range all.Items {
 		if selects(&all.Items[i], object.GetLabels()) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})

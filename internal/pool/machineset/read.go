@@ -152,12 +152,12 @@ func (r *Run) adopted(ctx context.Context, m *clusterv1.Machine) bool {
 	return true
 }
 
-// readPolicy asks what the UpdatePolicy of the MachineSet changes. Without an answer nothing may happen
-// to Machines.
+// readPolicy asks what the UpdatePolicy of the MachineDeployment changes. Without an answer nothing may
+// happen to Machines.
 func (r *Run) readPolicy(ctx context.Context) (next Next, err error) {
-	if r.Policies == nil {
+	if r.Policies == nil || r.Deployment == nil {
 		return Next{}, nil
 	}
-	r.Policy, err = r.Policies(ctx, r.Set)
+	r.Policy, err = r.Policies(ctx, r.Cluster, r.Deployment)
 	return Next{Stop: err != nil}, err
 }

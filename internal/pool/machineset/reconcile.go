@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
@@ -100,7 +101,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	before := set.DeepCopy()
 	paused, err := r.ensurePaused(ctx, cluster, before, set)
-	if err != nil || paused {
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil || paused:
 		return ctrl.Result{}, err
 	}
 	run := &Run{Reconciler: r, Start: r.Now(), Cluster: cluster, Set: set}
@@ -225,6 +229,10 @@ func (r *Run) finish(
 		return ctrl.Result{}, err
 	}
 	if r.Set.DeletionTimestamp.IsZero() {
+		if r.Set.ResourceVersion != before.ResourceVersion {
+			// Status that is computed from an older version would meet a conflict.
+			r.await(capicontroller.StructuredObject(clusterv1.GroupVersion, capi.MachineSetKind.Kind), r.Set.ResourceVersion)
+		}
 		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: r.recount()})
 	}
 	return result, nil

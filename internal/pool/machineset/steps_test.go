@@ -50,6 +50,7 @@ func TestPolicyUnknown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	scalesDown(w)
+	w.belongs()
 	w.Take()
 	w.r.Policies = policies(pool.SetPolicy{}, errors.New("broken"))
 	if err := w.reconcile("a"); err == nil || !strings.Contains(err.Error(), "broken") {
@@ -70,6 +71,7 @@ func TestPolicyHoldsRemediation(t *testing.T) {
 		m.Annotations = with(m.Annotations, clusterv1.UpdateInProgressAnnotation, "")
 		m.Annotations = with(m.Annotations, "runtime.cluster.x-k8s.io/pending-hooks", capi.UpdateMachineHook)
 	})
+	w.belongs()
 	w.Take()
 	w.r.Policies = policies(pool.SetPolicy{HoldUpdating: true}, nil)
 	if got := w.settle("a"); slices.Contains(got, "delete Machine") {

@@ -296,6 +296,19 @@ func checkCrashes(t *testing.T, scenario func(w *world) (sets []string)) {
 	}
 }
 
-func policies(p pool.SetPolicy, err error) func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error) {
-	return func(context.Context, *clusterv1.MachineSet) (pool.SetPolicy, error) { return p, err }
+func policies(
+	p pool.SetPolicy, err error,
+) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
+	return func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
+		return p, err
+	}
+}
+
+// belongs gives the MachineSet a MachineDeployment.
+func (w *world) belongs() {
+	w.t.Helper()
+	w.Put(&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: namespace}})
+	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
+		s.Labels = with(s.Labels, clusterv1.MachineDeploymentNameLabel, "d")
+	})
 }

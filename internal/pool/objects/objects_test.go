@@ -336,6 +336,9 @@ func TestSave(t *testing.T) {
 			if diff := cmp.Diff(tt.want, w.Take()); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
+			if got := w.machine(); !tt.conflict && got.ResourceVersion != after.ResourceVersion {
+				t.Errorf("version %s, saved %s", after.ResourceVersion, got.ResourceVersion)
+			}
 			if got := w.machine(); !tt.conflict && (got.Status.Phase != after.Status.Phase || got.Labels["x"] != after.Labels["x"]) {
 				t.Errorf("saved %v", got)
 			}

@@ -26,10 +26,10 @@ func Merge(ctx context.Context, c client.Client, before, after client.Object) er
 }
 
 // Save writes what a reconcile changed in its own object: first status, then the rest, each with one
-// request, and none where nothing changed. before and after are not changed. Status is not written over
-// a version of the object that is newer than before: then the error is a conflict, and the object's
-// event has caused another reconcile. Where after is deleted and has no finalizer, an object that is
-// gone is no error.
+// request, and none where nothing changed. Afterwards after has the resourceVersion of the last write;
+// nothing else in it changes. Status is not written over a version of the object that is newer than
+// before: then the error is a conflict, and the object's event has caused another reconcile. Where after
+// is deleted and has no finalizer, an object that is gone is no error.
 func Save(ctx context.Context, c client.Client, before, after client.Object) error {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -38,16 +38,22 @@ func Save(ctx context.Context, c client.Client, before, after client.Object) err
 	if err != nil {
 		return err
 	}
-	if _, err := saveStatus(ctx, c, old, changed); err != nil {
+	written, err := saveStatus(ctx, c, old, changed)
+	if err != nil {
 		return err
 	}
-	old, changed = old.DeepCopy(), changed.DeepCopy()
+	if written != nil {
+		after.SetResourceVersion(written.GetResourceVersion())
+	}
 	delete(old.Object, "status")
 	delete(changed.Object, "status")
 	err = Merge(ctx, c, old, changed)
 	ended := !after.GetDeletionTimestamp().IsZero() && len(after.GetFinalizers()) == 0
 	if err != nil && (!ended || !apierrors.IsNotFound(err)) {
 		return fmt.Errorf("patching %s %s: %w", changed.GetKind(), client.ObjectKeyFromObject(after), err)
+	}
+	if version := changed.GetResourceVersion(); err == nil && version != before.GetResourceVersion() {
+		after.SetResourceVersion(version)
 	}
 	return nil
 }
@@ -66,14 +72,19 @@ func SaveStatus(ctx context.Context, c client.Client, before, after client.Objec
 	return replace(c.Scheme(), written, after)
 }
 
+// bothUnstructured returns copies of both, in the version of before.
 func bothUnstructured(
 	c client.Client, before, after client.Object,
 ) (old, changed *unstructured.Unstructured, err error) {
 	if old, err = toUnstructured(c.Scheme(), before); err != nil {
 		return nil, nil, err
 	}
-	changed, err = toUnstructured(c.Scheme(), after)
-	return old, changed, err
+	if changed, err = toUnstructured(c.Scheme(), after); err != nil {
+		return nil, nil, err
+	}
+	old, changed = old.DeepCopy(), changed.DeepCopy()
+	changed.SetResourceVersion(old.GetResourceVersion())
+	return old, changed, nil
 }
 
 // saveStatus returns the object as the API server returned it, or nil if there was nothing to write.
