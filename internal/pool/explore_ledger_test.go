@@ -63,7 +63,8 @@ func (e *explorer) needed(w *scene) int8 {
 		return 0
 	}
 	unavailable := e.unavailable
-	if e.surge == 0 && unavailable == 0 {
+	if unavailable == 0 && (e.surge == 0 || e.keep) {
+		// No spare Machine makes room where Machines are kept.
 		unavailable = 1
 	}
 	return max(w.md.replicas-unavailable, 0)

@@ -136,7 +136,7 @@ func faulty() map[string]struct {
 		"keeps marks of a paused group": {
 			edited(nil, func(g pool.Group, p *pool.Plan) {
 				if *g.MachineDeployment.Spec.Replicas == 2 && p.New != nil {
-					set(p.New, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "md-00000")
+					set(p.New, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "md-00009")
 				}
 			}),
 			scenario{replicas: 2, unavailable: 1, covered: upwards}, "has marks",

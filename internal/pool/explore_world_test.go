@@ -223,11 +223,12 @@ func (v *view) count(set uint8) (n numbers) {
 
 var dawn = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func suffix(set uint8) string   { return fmt.Sprintf("%05d", set) }
+// suffix is such that the names of MachineSets are not in the order of their age.
+func suffix(set uint8) string   { return fmt.Sprintf("%05d", 9-set) }
 func setName(set uint8) string  { return pool.NewSetName("md-", suffix(set)) }
 func machineName(m int) string  { return fmt.Sprintf("m%02d", m) }
 func versionOf(t uint8) string  { return fmt.Sprintf("v1.3%d.0", t) }
-func slotOf(name string) uint8  { return name[len(name)-1] - '0' }
+func slotOf(name string) uint8  { return '9' - name[len(name)-1] }
 func machineOf(name string) int { return int(name[1]-'0')*10 + int(name[2]-'0') }
 func namesIn(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
@@ -237,7 +238,7 @@ func has[T uint8 | uint16](bits T, i int) bool { return bits>>i&1 == 1 }
 // group turns what was read into the objects that the rules read.
 func (s scenario) group(v view) pool.Group {
 	g := pool.Group{
-		MachineDeployment: s.deployment(v.md), Now: dawn.Add(time.Hour), Suffix: suffix(v.md.template),
+		MachineDeployment: s.deployment(v), Now: dawn.Add(time.Hour), Suffix: suffix(v.md.template),
 		TemplatesExist: true, InPlaceUpdates: !s.gateOff, Keep: s.keep,
 	}
 	for i, set := range v.sets {
@@ -253,11 +254,13 @@ func (s scenario) group(v view) pool.Group {
 	return g
 }
 
-func (s scenario) deployment(d deployment) *clusterv1.MachineDeployment {
+func (s scenario) deployment(v view) *clusterv1.MachineDeployment {
+	d := v.md
 	md := &clusterv1.MachineDeployment{}
 	md.Namespace, md.Name, md.UID = "ns", "md", "md"
 	md.Annotations = map[string]string{clusterv1.RevisionAnnotation: fmt.Sprint(d.revision)}
 	md.Spec.Replicas = new(int32(d.replicas))
+	md.Status.Replicas = new(int32(v.reported().machines))
 	md.Spec.Template.Spec.Version = versionOf(d.template)
 	md.Spec.Paused = new(d.paused)
 	if s.onDelete {

@@ -67,7 +67,7 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 	for i, s := range d.rollout.Old {
 		heads[i] = d.headcount(s.Name)
 		surplus += heads[i].alive
-		old += heads[i].all
+		old += max(heads[i].all, d.mayCreate(s))
 	}
 	room := d.room(fresh)
 	for i, s := range d.rollout.Old {
@@ -83,6 +83,17 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 		annotate(set.Desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
 	}
 	return p
+}
+
+// mayCreate returns how many Machines an old MachineSet may have before it learns that it must not
+// create any: spec.replicas, unless it is marked already. The new MachineSet is written first, and
+// must leave room for them.
+func (d *draft) mayCreate(s Sizes) int32 {
+	marks := d.old[s.Name].Current.Annotations
+	if d.newest == nil || marks[clusterv1.DisableMachineCreateAnnotation] == "true" {
+		return 0
+	}
+	return s.Replicas
 }
 
 // keepOld sets the target of one old MachineSet: without Machines that are too many, or else
