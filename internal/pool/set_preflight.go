@@ -48,7 +48,7 @@ func SkippedChecks(set *clusterv1.MachineSet, template map[string]string) Checks
 	if SkipsByTemplate(set) {
 		list = template[clusterv1.MachineSetSkipPreflightChecksAnnotation]
 	}
-	skipped := Checks{}
+	skipped := sets.New[clusterv1.MachineSetPreflightCheck]()
 	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			skipped.Insert(clusterv1.MachineSetPreflightCheck(name))
@@ -178,24 +178,16 @@ func (p Preflight) pendingVersion(controlPlane string) string {
 func reportedVersions(controlPlane *unstructured.Unstructured) ([]semver.Version, error) {
 	list, _, err := unstructured.NestedSlice(controlPlane.Object, "status", "versions")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller names the object
+		return nil, err
 	}
 	var reported []semver.Version
 	for i, item := range list {
-		entry, _ := item.(map[string]any)
-		text, _, err := unstructured.NestedString(entry, "version")
-		if err != nil {
-			return nil, fmt.Errorf("versions[%d]: %w", i, err)
-		}
-		v, err := semver.ParseTolerant(text)
+		v, err := reportedVersion(item)
 		if err != nil {
 			return nil, fmt.Errorf("versions[%d]: %w", i, err)
 		}
 		if i > 0 && version.Compare(v, reported[i-1], version.WithBuildTags()) < 0 {
-			return nil, fmt.Errorf("versions[%d]: %s is lower than the version before it", i, text)
-		}
-		if n, _, err := unstructured.NestedInt64(entry, "replicas"); err == nil && n < 0 {
-			return nil, fmt.Errorf("versions[%d]: %d replicas is a negative number", i, n)
+			return nil, fmt.Errorf("versions[%d]: v%s is lower than the version before it", i, v)
 		}
 		reported = append(reported, v)
 	}
@@ -204,13 +196,26 @@ func reportedVersions(controlPlane *unstructured.Unstructured) ([]semver.Version
 	}
 	text, _, err := unstructured.NestedString(controlPlane.Object, "status", "version")
 	if text == "" || err != nil {
-		return nil, err //nolint:wrapcheck // the caller names the object
+		return nil, err
 	}
 	v, err := semver.ParseTolerant(text)
 	if err != nil {
 		return nil, fmt.Errorf("version: %w", err)
 	}
 	return []semver.Version{v}, nil
+}
+
+// reportedVersion reads one item of status.versions.
+func reportedVersion(item any) (semver.Version, error) {
+	entry, _ := item.(map[string]any)
+	text, _, err := unstructured.NestedString(entry, "version")
+	if err != nil {
+		return semver.Version{}, err
+	}
+	if n, _, err := unstructured.NestedInt64(entry, "replicas"); err == nil && n < 0 {
+		return semver.Version{}, fmt.Errorf("%d replicas is a negative number", n)
+	}
+	return semver.ParseTolerant(text)
 }
 
 // kubeletProblem compares minors with Kubernetes' policy for kubelets.

@@ -133,6 +133,8 @@ func TestRemediate(t *testing.T) {
 }
 
 // legacyRecovered has conditions of API v1beta1 only.
+//
+//nolint:staticcheck // SA1019: Machines of API v1beta1 are what it tests
 func legacyRecovered(m *clusterv1.Machine) {
 	m.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{
 		Conditions: clusterv1.Conditions{

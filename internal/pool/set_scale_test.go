@@ -108,6 +108,8 @@ func TestScaleProperties(t *testing.T) {
 			if got.Count != 0 {
 				t.Errorf("count %d", got.Count)
 			}
+		case pool.Wait:
+			fallthrough
 		default:
 			t.Errorf("action %s", got.Action)
 		}

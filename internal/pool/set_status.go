@@ -73,8 +73,9 @@ func (f SetFacts) Counters() SetCounters {
 		count(&available, m, clusterv1.MachineAvailableCondition)
 		count(&upToDate, m, clusterv1.MachineUpToDateCondition)
 	}
+	total := int32(len(f.Machines)) // #nosec G115 -- a number of Machines
 	return SetCounters{
-		Replicas: new(int32(len(f.Machines))), Ready: &ready, Available: &available, UpToDate: &upToDate,
+		Replicas: &total, Ready: &ready, Available: &available, UpToDate: &upToDate,
 		Versions: machineVersions(f.Machines),
 	}
 }
