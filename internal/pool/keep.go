@@ -115,8 +115,11 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 	deleted := min(max(surplus, 0), h.alive)
 	s.Target = h.alive - deleted
 	s.Acknowledged = d.finishing(s.Name)
-	// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for it.
-	s.ReceiveFrom = d.others(s.Name)
+	if h.turn == 0 {
+		// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for
+		// it. With the mark no Machine turns back.
+		s.ReceiveFrom = d.others(s.Name)
+	}
 	switch {
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
