@@ -22,7 +22,7 @@ ENGINE ?= stock
 # How long `make fuzz` runs each fuzz target.
 FUZZTIME ?= 20s
 # The packages whose conditions `make mutants` negates: those that decide, and whose tests kill all mutants but those that are listed.
-MUTATED ?= $(or $(PACKAGE),internal/capi internal/chain internal/gate internal/guard internal/inplace internal/inplace/cover internal/inplace/request internal/updatepolicy internal/upgradegraph pkg/plan pkg/version)
+MUTATED ?= $(or $(PACKAGE),internal/capi internal/chain internal/gate internal/guard internal/inplace internal/inplace/cover internal/inplace/request internal/pool internal/updatepolicy internal/upgradegraph pkg/plan pkg/version)
 # How many random inputs the differential test compares in `make test-long`.
 LONG_INPUTS ?= 3000000
 

@@ -211,7 +211,7 @@ func (e *explorer) people(w *scene) []step {
 			// More Machines are needed than before, or a new MachineSet shrinks at once.
 			w.excused += max(n-w.md.replicas, w.md.replicas-n)
 			w.md.replicas = n
-			w.most = max(w.most, n)
+			w.most, w.fewest = max(w.most, n), min(w.fewest, n)
 		})
 	}
 	add("the template changes", w.changes > 0 && w.md.template+1 < maxTemplates, func(w *scene) {

@@ -87,10 +87,10 @@ func (e *explorer) remove(w *scene, o operation) string {
 		return ""
 	}
 	served := m.serves()
-	if n := w.alive(); e.keep && !w.stockRan && o.kind == deleteMachine && n <= w.md.replicas && !m.broken {
+	if n := w.alive(); e.keep && !w.stockRan && o.kind == deleteMachine && n <= w.fewest && !m.broken {
 		return fmt.Sprintf("the rollout deletes %s, and the policy keeps Machines", machineName(int(o.machine)))
 	}
-	if n := w.alive(); m.pending && !m.acknowledged && !w.stockRan && o.kind == deleteMachine && n <= w.md.replicas && !m.broken {
+	if n := w.alive(); m.pending && !m.acknowledged && !w.stockRan && o.kind == deleteMachine && n <= w.fewest && !m.broken {
 		return fmt.Sprintf("the rollout deletes %s, which has just moved and is not counted", machineName(int(o.machine)))
 	}
 	m.deleting = true

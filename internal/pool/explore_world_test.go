@@ -111,10 +111,10 @@ type scene struct {
 	// rest is the number of what is left of a reconcile, by controller.
 	rest  [maxTemplates + 1]uint16
 	stock bool
-	// stockRan says that stock was in charge once, most is the highest spec.replicas so far,
+	// stockRan says that stock was in charge once, most and fewest are the highest and lowest spec.replicas so far,
 	// excused is how many available Machines others than the rollout took away.
 	stockRan, pausedOnce bool
-	most                 int8
+	most, fewest         int8
 	excused              int8
 	faults
 }
@@ -152,7 +152,7 @@ func (s scenario) begin() scene {
 	for i := range s.replicas {
 		w.machines[i] = machine{exists: true, node: true, available: true}
 	}
-	w.most, w.faults = s.replicas, s.faults
+	w.most, w.fewest, w.faults = s.replicas, s.replicas, s.faults
 	return w
 }
 

@@ -85,6 +85,18 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 	return p
 }
 
+// others returns the names of the other MachineSets of the group, sorted.
+func (d *draft) others(name string) []string {
+	var names []string
+	for _, set := range d.group.MachineSets {
+		if set.Name != name {
+			names = append(names, set.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // mayCreate returns how many Machines an old MachineSet may have before it learns that it must not
 // create any: spec.replicas, unless it is marked already. The new MachineSet is written first, and
 // must leave room for them.
@@ -103,6 +115,11 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 	deleted := min(max(surplus, 0), h.alive)
 	s.Target = h.alive - deleted
 	s.Acknowledged = d.finishing(s.Name)
+	if h.turn == 0 {
+		// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for
+		// it. With the mark no Machine turns back.
+		s.ReceiveFrom = d.others(s.Name)
+	}
 	switch {
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
