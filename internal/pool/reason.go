@@ -101,7 +101,7 @@ func (n Note) Message() string {
 // addNote returns notes with n at the end, unless an equal one is there already.
 func addNote(notes []Note, n Note) []Note {
 	for _, old := range notes {
-		if old.Message() == n.Message() {
+		if old.Reason == n.Reason && old.Message() == n.Message() {
 			return notes
 		}
 	}
