@@ -104,7 +104,7 @@ func text(s string) func(Note) string { return func(Note) string { return s } }
 // addNote returns notes with n at the end, unless an equal one is there already.
 func addNote(notes []Note, n Note) []Note {
 	for _, old := range notes {
-		if old.Message() == n.Message() {
+		if old.Reason == n.Reason && old.Message() == n.Message() {
 			return notes
 		}
 	}

@@ -155,6 +155,9 @@ func available(s Sizes) int32 { return s.Counts.Available }
 
 // oldestFirst returns the sets by creation time, then by name.
 func oldestFirst(sets []Sizes) []Sizes {
+	if len(sets) < 2 {
+		return slices.Clone(sets)
+	}
 	return slices.SortedFunc(slices.Values(sets), func(a, b Sizes) int {
 		if c := a.Created.Compare(b.Created); c != 0 {
 			return c
