@@ -201,10 +201,10 @@ func TestCrashes(t *testing.T) {
 
 // TestOneCrash kills the process at one write, for each write of each scenario.
 func TestOneCrash(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("WINDLASS_LONG") == "" {
 		t.Skip("minutes of fake requests; set WINDLASS_LONG=1")
 	}
-	t.Parallel()
 	for name, s := range scenarios {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, after the write %t", name, after), func(t *testing.T) {

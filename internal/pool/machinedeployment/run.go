@@ -207,7 +207,7 @@ func (r *run) reconcileDelete(ctx context.Context) error {
 		if !set.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := r.Client.Delete(ctx, set); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, set)); err != nil {
 			return fmt.Errorf("deleting MachineSet %s of MachineDeployment %s, which is deleted: %w",
 				set.Name, r.name(), err)
 		}

@@ -119,6 +119,8 @@ func setFacts(o client.Object) any {
 }
 
 // oldFacts are those of the status in its old form.
+//
+//nolint:staticcheck // Cluster API writes this form as long as it serves API v1beta1.
 func oldFacts(set *clusterv1.MachineSet) any {
 	if set.Status.Deprecated == nil || set.Status.Deprecated.V1Beta1 == nil {
 		return nil
