@@ -22,7 +22,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
-// Options is what the controller works with. Runtime may be nil if InPlace is false. Keeps may be nil.
+// Options is what the controller works with. Runtime may be nil if InPlace is false. Keeps may be
+// nil.
 type Options struct {
 	// Client reads from a cache, unstructured objects too.
 	Client client.Client

@@ -50,7 +50,9 @@ type coverage struct {
 	answers keyed.Memory[string, answer]
 }
 
-func newCoverage(reader client.Reader, extensions runtimeclient.Client, now func() time.Time) *coverage {
+func newCoverage(
+	reader client.Reader, extensions runtimeclient.Client, now func() time.Time,
+) *coverage {
 	return &coverage{
 		reader: reader, runtime: extensions, now: now,
 		answers: keyed.Memory[string, answer]{Most: maxAnswers},
@@ -135,7 +137,8 @@ func (c *coverage) question(
 
 // describe fills in the objects of one side of a request.
 func (c *coverage) describe(
-	ctx context.Context, set *clusterv1.MachineSet, side *runtimehooksv1.CanUpdateMachineSetRequestObjects,
+	ctx context.Context, set *clusterv1.MachineSet,
+	side *runtimehooksv1.CanUpdateMachineSetRequestObjects,
 ) error {
 	side.MachineSet = clusterv1.MachineSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet"},
@@ -181,7 +184,9 @@ func (c *coverage) template(
 
 // questionKey identifies a question. It leaves out what changes during a rollout and what no answer
 // may depend on: replicas, annotations, and the name of a MachineSet that does not exist yet.
-func questionKey(handler string, request *runtimehooksv1.CanUpdateMachineSetRequest) (string, error) {
+func questionKey(
+	handler string, request *runtimehooksv1.CanUpdateMachineSetRequest,
+) (string, error) {
 	asked := request.DeepCopy()
 	for _, set := range []*clusterv1.MachineSet{&asked.Current.MachineSet, &asked.Desired.MachineSet} {
 		set.Annotations, set.Spec.Replicas, set.Spec.Selector = nil, nil, metav1.LabelSelector{}

@@ -29,8 +29,8 @@ const (
 	failedAdopt      = "FailedAdopt"
 )
 
-// execute writes the MachineSets of a plan in the plan's order, and stops at the first that fails. What
-// is written until then is a state that Cluster API's controller leaves too.
+// execute writes the MachineSets of a plan in the plan's order, and stops at the first that fails.
+// What is written until then is a state that Cluster API's controller leaves too.
 func (r *run) execute(ctx context.Context, plan pool.Plan) error {
 	done := executed{Plan: plan}
 	for i, set := range plan.Sets() {
@@ -92,7 +92,8 @@ func (r *run) createSet(
 	r.awaitCache(desired)
 	ctrl.LoggerFrom(ctx).Info("Created the MachineSet of the current template",
 		"MachineSet", key, "replicas", replicas, "reason", messages(plan.Notes))
-	r.event(corev1.EventTypeNormal, successfulCreate, "Created MachineSet %s with %d replicas", key, replicas)
+	r.event(corev1.EventTypeNormal, successfulCreate,
+		"Created MachineSet %s with %d replicas", key, replicas)
 	return desired, nil
 }
 
@@ -122,8 +123,8 @@ func messages(notes []pool.Note) string {
 	return strings.Join(words, "; ")
 }
 
-// cleanUp deletes the old MachineSets of a complete rollout. One that somebody has changed since it was
-// read is left for the next run.
+// cleanUp deletes the old MachineSets of a complete rollout. One that somebody has changed since it
+// was read is left for the next run.
 func (r *run) cleanUp(ctx context.Context) error {
 	if r.paused() || !pool.Complete(r.md, r.completion()) {
 		return nil
@@ -135,10 +136,12 @@ func (r *run) cleanUp(ctx context.Context) error {
 			continue
 		}
 		if client.IgnoreNotFound(err) != nil {
-			r.event(corev1.EventTypeWarning, failedDelete, "Failed to delete MachineSet %q: %v", set.Name, err)
+			r.event(corev1.EventTypeWarning, failedDelete,
+				"Failed to delete MachineSet %q: %v", set.Name, err)
 			return fmt.Errorf("deleting the old MachineSet %s: %w", set.Name, err)
 		}
-		ctrl.LoggerFrom(ctx).Info("Deleted an old MachineSet", "MachineSet", client.ObjectKeyFromObject(set))
+		ctrl.LoggerFrom(ctx).Info("Deleted an old MachineSet",
+			"MachineSet", client.ObjectKeyFromObject(set))
 		r.event(corev1.EventTypeNormal, successfulDelete, "Deleted MachineSet %q", set.Name)
 	}
 	return nil

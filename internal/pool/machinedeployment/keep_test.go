@@ -39,14 +39,15 @@ func (w *world) blocked() string {
 
 func blockedBy(reason, message string) metav1.Condition {
 	return metav1.Condition{
-		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue,
+		Reason: reason, Message: message,
 	}
 }
 
 func revert(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.33.0" }
 
-// TestKept checks that a change of a group whose Machines are kept creates and deletes none, whatever
-// the extension answers, and that the condition says why nothing happens.
+// TestKept checks that a change of a group whose Machines are kept creates and deletes none,
+// whatever the extension answers, and that the condition says why nothing happens.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -54,8 +55,10 @@ func TestKept(t *testing.T) {
 		moved     int
 		blocked   string
 	}{
-		"covered":      {extension: coverAll, moved: 3},
-		"not covered":  {extension: func(*setRequest, *setResponse) error { return nil }, blocked: "NotCovered"},
+		"covered": {extension: coverAll, moved: 3},
+		"not covered": {
+			extension: func(*setRequest, *setResponse) error { return nil }, blocked: "NotCovered",
+		},
 		"no extension": {blocked: "NotCovered"},
 		"failed": {
 			extension: func(*setRequest, *setResponse) error { return errors.New("refused") },
@@ -77,7 +80,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestScaleWhileBlocked scales a group that is blocked, and then lets a person resolve the obstacle.
+// TestScaleWhileBlocked scales a group that is blocked, and then lets a person resolve the
+// obstacle.
 func TestScaleWhileBlocked(t *testing.T) {
 	t.Parallel()
 	for name, resolve := range map[string]func(*world){
@@ -188,8 +192,11 @@ func TestCoverage(t *testing.T) {
 			want: answer{reason: `updater "can-update.test": Machine /spec/template/spec/version: ` +
 				"it changes the field, but not to what is desired"},
 		},
-		"is no patch":  {extension: patch(merge, "["), fails: true},
-		"cannot tell":  {extension: func(*setRequest, *setResponse) error { return errors.New("x") }, fails: true},
+		"is no patch": {extension: patch(merge, "["), fails: true},
+		"cannot tell": {
+			extension: func(*setRequest, *setResponse) error { return errors.New("x") },
+			fails:     true,
+		},
 		"is not there": {want: answer{reason: "no extension answers CanUpdateMachineSet"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,8 +45,8 @@ func (r *run) claimTemplates(ctx context.Context) error {
 	return err
 }
 
-// claimTemplate makes the Cluster an owner of one template. An object of a kind that does not end in
-// Template is used by one machine, so it is not read here and counts as existing.
+// claimTemplate makes the Cluster an owner of one template. An object of a kind that does not end
+// in Template is used by one machine, so it is not read here and counts as existing.
 func (r *run) claimTemplate(
 	ctx context.Context, ref clusterv1.ContractVersionedObjectReference,
 ) (exists bool, err error) {
@@ -58,7 +58,8 @@ func (r *run) claimTemplate(
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("getting %s %q of MachineDeployment %s: %w", ref.Kind, ref.Name, r.name(), err)
+		return false, fmt.Errorf("getting %s %q of MachineDeployment %s: %w",
+			ref.Kind, ref.Name, r.name(), err)
 	}
 	return true, objects.EnsureClusterOwner(ctx, r.Client, r.cluster, template)
 }

@@ -41,8 +41,10 @@ func TestCreate(t *testing.T) {
 	if diff := cmp.Diff("v1.33.0 small: 3 of 3, map[v1.33.0:3], revision 1", w.picture()); diff != "" {
 		t.Errorf("MachineSets (-want +got):\n%s", diff)
 	}
-	if got := w.md(); got.Status.Phase != "Running" || got.Annotations[clusterv1.RevisionAnnotation] != "1" {
-		t.Errorf("the MachineDeployment is %s, revision %q", got.Status.Phase, got.Annotations[clusterv1.RevisionAnnotation])
+	md := w.md()
+	phase, revision := md.Status.Phase, md.Annotations[clusterv1.RevisionAnnotation]
+	if phase != "Running" || revision != "1" {
+		t.Errorf("the MachineDeployment is %s, revision %q", phase, revision)
 	}
 }
 
@@ -70,7 +72,8 @@ func withBudget(surge, unavailable int32, then func(*world)) func(*world) {
 	return func(w *world) {
 		w.edit(func(md *clusterv1.MachineDeployment) {
 			limits := &md.Spec.Rollout.Strategy.RollingUpdate
-			limits.MaxSurge, limits.MaxUnavailable = new(intstr.FromInt32(surge)), new(intstr.FromInt32(unavailable))
+			limits.MaxSurge = new(intstr.FromInt32(surge))
+			limits.MaxUnavailable = new(intstr.FromInt32(unavailable))
 		})
 		then(w)
 	}
@@ -127,7 +130,9 @@ var scenarios = map[string]scenario{
 			"v1.34.0 small: 0 of 0, map[], revision 2",
 	},
 	"paused": {
-		begin: func(w *world) { w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Paused = new(true) }) },
+		begin: func(w *world) {
+			w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Paused = new(true) })
+		},
 		change: func(w *world) {
 			w.upgrade()
 			scale(4)(w)
@@ -177,8 +182,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestCrashes kills the process at each write, before or after it is carried out, and starts it anew.
-// The end is the same, and no Machine is created, deleted or moved more than without.
+// TestCrashes kills the process at each write, before or after it is carried out, and starts it
+// anew. The end is the same, and no Machine is created, deleted or moved more than without.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for name, s := range scenarios {
@@ -196,10 +201,10 @@ func TestCrashes(t *testing.T) {
 
 // TestOneCrash kills the process at one write, for each write of each scenario.
 func TestOneCrash(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("WINDLASS_LONG") == "" {
 		t.Skip("minutes of fake requests; set WINDLASS_LONG=1")
 	}
-	t.Parallel()
 	for name, s := range scenarios {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, after the write %t", name, after), func(t *testing.T) {

@@ -56,12 +56,13 @@ func (r *run) event(kind, reason, format string, arguments ...any) {
 	r.Recorder.Eventf(r.md, kind, reason, format, arguments...)
 }
 
-// retry returns the result of a run that failed. A conflict is not reported: what was read is out of
-// date, and the next run decides on what is there then.
+// retry returns the result of a run that failed. A conflict is not reported: what was read is out
+// of date, and the next run decides on what is there then.
 func retry(ctx context.Context, err, writeErr error) (ctrl.Result, error) {
 	isReal := func(err error) bool { return err != nil && !apierrors.IsConflict(err) }
 	if !isReal(err) && !isReal(writeErr) {
-		ctrl.LoggerFrom(ctx).V(4).Info("Another writer was faster", "conflict", errors.Join(err, writeErr))
+		ctrl.LoggerFrom(ctx).V(4).Info("Another writer was faster",
+			"conflict", errors.Join(err, writeErr))
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	return ctrl.Result{}, errors.Join(err, writeErr)
@@ -127,9 +128,10 @@ func (r *run) readPolicy(ctx context.Context) error {
 	return nil
 }
 
-// askCoverage answers the questions of the rules, by the name of the MachineSet that Machines leave.
-// For a group whose Machines are kept, a question that fails is answered with unknown: people can
-// scale the group meanwhile. For others the run ends, and nothing is replaced because of the failure.
+// askCoverage answers the questions of the rules, by the name of the MachineSet that Machines
+// leave. For a group whose Machines are kept, a question that fails is answered with unknown:
+// people can scale the group meanwhile. For others the run ends, and nothing is replaced because of
+// the failure.
 func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]pool.Coverage, error) {
 	questions, err := pool.Needs(group)
 	if err != nil {
@@ -142,8 +144,8 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 		case err != nil && r.policy.Keep:
 			coverage[q.Old.Name] = pool.Coverage{Answer: pool.AnswerUnknown, Reason: err.Error()}
 		case err != nil:
-			return nil, fmt.Errorf("finding out whether Machines of MachineSet %s can be updated in place: %w",
-				q.Old.Name, err)
+			return nil, fmt.Errorf("finding out whether Machines of MachineSet %s can be updated "+
+				"in place: %w", q.Old.Name, err)
 		case answer.covered:
 			coverage[q.Old.Name] = pool.Coverage{Answer: pool.AnswerYes}
 		default:
@@ -155,8 +157,8 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 	return coverage, nil
 }
 
-// requeueAfter is when time alone changes the decision: spec.rollout.after passes, or an answer that
-// blocks the group can be asked for again. 0 means never.
+// requeueAfter is when time alone changes the decision: spec.rollout.after passes, or an answer
+// that blocks the group can be asked for again. 0 means never.
 func (r *run) requeueAfter() time.Duration {
 	var after time.Duration
 	if at := r.md.Spec.Rollout.After; !at.IsZero() && at.After(r.Now()) {
@@ -205,7 +207,7 @@ func (r *run) reconcileDelete(ctx context.Context) error {
 		if !set.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := r.Client.Delete(ctx, set); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, set)); err != nil {
 			return fmt.Errorf("deleting MachineSet %s of MachineDeployment %s, which is deleted: %w",
 				set.Name, r.name(), err)
 		}
@@ -217,7 +219,9 @@ func (r *run) reconcileDelete(ctx context.Context) error {
 
 // blockage returns the first decision that a person must act on; nil if there is none.
 func blockage(decisions []pool.Decision) *pool.Decision {
-	at := slices.IndexFunc(decisions, func(d pool.Decision) bool { return slices.Contains(blocking, d.Reason) })
+	at := slices.IndexFunc(decisions, func(d pool.Decision) bool {
+		return slices.Contains(blocking, d.Reason)
+	})
 	if at < 0 {
 		return nil
 	}
@@ -226,5 +230,6 @@ func blockage(decisions []pool.Decision) *pool.Decision {
 
 // blocking are the reasons for which a Machine of a kept group waits until a person acts.
 var blocking = []pool.Reason{
-	pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
+	pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested,
+	pool.ReasonKubeletAhead,
 }

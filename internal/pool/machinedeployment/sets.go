@@ -48,13 +48,15 @@ func (r *run) readMachines(ctx context.Context) error {
 		return fmt.Errorf("listing the Machines of MachineDeployment %s: %w", r.name(), err)
 	}
 	r.machines = pointersTo(list.Items)
-	slices.SortFunc(r.machines, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.machines, func(a, b *clusterv1.Machine) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return nil
 }
 
-// readSets reads the MachineSets of the MachineDeployment, and adopts those that it selects and that
-// have no controller. One that selects a MachineSet of another MachineDeployment leaves it alone. A
-// MachineSet that cannot be adopted is left out until the next reconcile.
+// readSets reads the MachineSets of the MachineDeployment, and adopts those that it selects and
+// that have no controller. One that selects a MachineSet of another MachineDeployment leaves it
+// alone. A MachineSet that cannot be adopted is left out until the next reconcile.
 func (r *run) readSets(ctx context.Context) error {
 	selector, err := selectorOf(r.md)
 	if err != nil {
@@ -71,7 +73,9 @@ func (r *run) readSets(ctx context.Context) error {
 			owned = append(owned, set)
 		}
 	}
-	slices.SortFunc(owned, func(a, b *clusterv1.MachineSet) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(owned, func(a, b *clusterv1.MachineSet) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	r.sets, r.setsRead = owned, true
 	return nil
 }

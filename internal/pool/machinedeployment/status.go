@@ -16,7 +16,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// maxConditionBytes bounds the message of the condition UpdateBlocked, which may repeat an extension's.
+// maxConditionBytes bounds the message of the condition UpdateBlocked, which may repeat an
+// extension's.
 const maxConditionBytes = 1024
 
 // written returns the MachineSets as they were written.
@@ -27,16 +28,16 @@ func (e *executed) written() []*clusterv1.MachineSet {
 	return append(slices.Clone(e.old), e.newest)
 }
 
-// completion is the status that tells whether the rollout is complete: counters of what was written,
-// and the generation that an earlier run has observed.
+// completion is the status that tells whether the rollout is complete: counters of what was
+// written, and the generation that an earlier run has observed.
 func (r *run) completion() clusterv1.MachineDeploymentStatus {
 	status := clusterv1.MachineDeploymentStatus{ObservedGeneration: r.read.Status.ObservedGeneration}
 	pool.CountSets(r.executed.written()).Into(&status)
 	return status
 }
 
-// finish sets the status, and writes what the run changed of the MachineDeployment. runErr is the error
-// that ended the run; nil if it did what the spec asks for.
+// finish sets the status, and writes what the run changed of the MachineDeployment. runErr is the
+// error that ended the run; nil if it did what the spec asks for.
 func (r *run) finish(ctx context.Context, runErr error) error {
 	if err := r.setStatus(); err != nil {
 		return err
@@ -84,8 +85,8 @@ func (r *run) setLegacyStatus() {
 		v1beta1conditions.WithConditions(clusterv1.MachineDeploymentAvailableV1Beta1Condition))
 }
 
-// setBlocked says on the MachineDeployment why its Machines are neither updated nor replaced. The engine
-// of updates in place sets the same condition when it refuses to answer; its words stay.
+// setBlocked says on the MachineDeployment why its Machines are neither updated nor replaced. The
+// engine of updates in place sets the same condition when it refuses to answer; its words stay.
 func (r *run) setBlocked() {
 	if r.executed == nil {
 		return

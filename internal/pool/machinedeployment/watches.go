@@ -28,7 +28,9 @@ import (
 const controllerName = "machinedeployment"
 
 // watch adds the controller to a manager.
-func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (r *Reconciler) watch(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", controllerName)
 	scheme := mgr.GetScheme()
 	ofCluster, err := util.ClusterToTypedObjectsMapper(
@@ -39,7 +41,8 @@ func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options contro
 	r.controller, err = capicontroller.NewControllerManagedBy(mgr, log).
 		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(changes(deploymentFacts))).
 		Owns(&clusterv1.MachineSet{}, changes(setFacts)).
-		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan), changes(orphanFacts)).
+		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan),
+			changes(orphanFacts)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			predicates.ClusterPausedTransitions(scheme, log)).
 		WithOptions(options).
@@ -51,8 +54,8 @@ func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options contro
 	return nil
 }
 
-// changes passes an update if the facts of the object changed, and every event that is no update. It
-// also passes the periodic resync, which is an update without a change.
+// changes passes an update if the facts of the object changed, and every event that is no update.
+// It also passes the periodic resync, which is an update without a change.
 func changes(facts func(client.Object) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
@@ -78,18 +81,18 @@ func metadataOf(o client.Object) metadataFacts {
 	}
 }
 
-// deploymentFacts are what a reconcile depends on. Of the status that is only the condition Paused: a
-// reconcile that changes it ends, and the event of the change begins the next one. This controller
-// writes the rest of the status, and reads none of it.
+// deploymentFacts are what a reconcile depends on. Of the status that is only the condition Paused:
+// a reconcile that changes it ends, and the event of the change begins the next one. This
+// controller writes the rest of the status, and reads none of it.
 func deploymentFacts(o client.Object) any {
 	md, ok := o.(*clusterv1.MachineDeployment)
 	return []any{metadataOf(o), ok && conditions.IsTrue(md, clusterv1.PausedCondition),
 		ok && conditions.Has(md, clusterv1.PausedCondition)}
 }
 
-// setConditions are the conditions of a MachineSet that change when a Machine changes that the status
-// of the MachineDeployment describes. Machines are not watched: a watch would enqueue the group once
-// more for each change.
+// setConditions are the conditions of a MachineSet that change when a Machine changes that the
+// status of the MachineDeployment describes. Machines are not watched: a watch would enqueue the
+// group once more for each change.
 var setConditions = []string{
 	clusterv1.MachineSetMachinesReadyCondition, clusterv1.MachineSetMachinesUpToDateCondition,
 	clusterv1.MachineSetRemediatingCondition, clusterv1.MachineSetScalingDownCondition,
@@ -116,6 +119,8 @@ func setFacts(o client.Object) any {
 }
 
 // oldFacts are those of the status in its old form.
+//
+//nolint:staticcheck // Cluster API writes this form as long as it serves API v1beta1.
 func oldFacts(set *clusterv1.MachineSet) any {
 	if set.Status.Deprecated == nil || set.Status.Deprecated.V1Beta1 == nil {
 		return nil
@@ -131,8 +136,8 @@ func oldFacts(set *clusterv1.MachineSet) any {
 // orphanFacts are what adoption depends on.
 func orphanFacts(o client.Object) any { return []any{o.GetLabels(), o.GetOwnerReferences()} }
 
-// ForOrphan returns requests for the MachineDeployments that could adopt a MachineSet: none if it has a
-// controller.
+// ForOrphan returns requests for the MachineDeployments that could adopt a MachineSet: none if it
+// has a controller.
 func (r *Reconciler) ForOrphan(ctx context.Context, o client.Object) []ctrl.Request {
 	if metav1.GetControllerOfNoCopy(o) != nil {
 		return []ctrl.Request{}
@@ -144,15 +149,17 @@ func (r *Reconciler) ForOrphan(ctx context.Context, o client.Object) []ctrl.Requ
 	return requests
 }
 
-// AdoptersOf returns the MachineDeployments whose selector matches a MachineSet. An error is logged, and
-// means none.
-func (r *Reconciler) AdoptersOf(ctx context.Context, o client.Object) []*clusterv1.MachineDeployment {
+// AdoptersOf returns the MachineDeployments whose selector matches a MachineSet. An error is
+// logged, and means none.
+func (r *Reconciler) AdoptersOf(
+	ctx context.Context, o client.Object,
+) []*clusterv1.MachineDeployment {
 	if len(o.GetLabels()) == 0 {
 		return nil
 	}
 	list := &clusterv1.MachineDeploymentList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(o.GetNamespace())); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the MachineDeployments that could adopt a MachineSet",
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot list MachineDeployments that could adopt it",
 			"MachineSet", client.ObjectKeyFromObject(o))
 		return nil
 	}

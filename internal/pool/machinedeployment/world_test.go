@@ -2,7 +2,6 @@ package machinedeployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -47,7 +46,7 @@ type world struct {
 	policy   Policy
 
 	// extension answers CanUpdateMachineSet; nil means that there is none.
-	extension func(*runtimehooksv1.CanUpdateMachineSetRequest, *runtimehooksv1.CanUpdateMachineSetResponse) error
+	extension func(*setRequest, *setResponse) error
 	questions int
 
 	// reborn is called when a process has crashed.
@@ -183,7 +182,9 @@ func (w *world) sets() []*clusterv1.MachineSet {
 		w.t.Fatal(err)
 	}
 	sets := pointersTo(list.Items)
-	slices.SortFunc(sets, func(a, b *clusterv1.MachineSet) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(sets, func(a, b *clusterv1.MachineSet) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return sets
 }
 
@@ -196,7 +197,8 @@ func (w *world) machines() []*clusterv1.Machine {
 	return pointersTo(list.Items)
 }
 
-// settle runs the controller and the model until nothing changes. It checks the budget after each step.
+// settle runs the controller and the model until nothing changes. It checks the budget after each
+// step.
 func (w *world) settle() {
 	w.t.Helper()
 	for range 200 {
@@ -281,8 +283,8 @@ func (w *world) picture() string {
 		}
 		lines = append(lines, fmt.Sprintf("%s %s: %d of %d, %v, revision %s%s",
 			set.Spec.Template.Spec.Version, set.Spec.Template.Spec.InfrastructureRef.Name,
-			*set.Status.Replicas, *set.Spec.Replicas, versions, set.Annotations[clusterv1.RevisionAnnotation],
-			marksOf(set)))
+			*set.Status.Replicas, *set.Spec.Replicas, versions,
+			set.Annotations[clusterv1.RevisionAnnotation], marksOf(set)))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -338,7 +340,9 @@ func (w *world) playUpdates(set *clusterv1.MachineSet) {
 }
 
 func (w *world) owned(set *clusterv1.MachineSet) []*clusterv1.Machine {
-	return slices.DeleteFunc(w.machines(), func(m *clusterv1.Machine) bool { return !pool.Owns(set, m) })
+	return slices.DeleteFunc(w.machines(), func(m *clusterv1.Machine) bool {
+		return !pool.Owns(set, m)
+	})
 }
 
 // playScale creates, deletes or moves Machines.
@@ -366,7 +370,8 @@ func (w *world) playScale(set *clusterv1.MachineSet) {
 			w.move(m, target)
 		}
 	}
-	if !set.DeletionTimestamp.IsZero() || set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true" {
+	disabled := set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true"
+	if !set.DeletionTimestamp.IsZero() || disabled {
 		return
 	}
 	for range int(*set.Spec.Replicas) - len(settled) {
@@ -417,7 +422,8 @@ func (w *world) create(set *clusterv1.MachineSet) {
 		w.t.Fatal(err)
 	}
 	for _, name := range []string{
-		clusterv1.MachineAvailableCondition, clusterv1.MachineUpToDateCondition, clusterv1.MachineReadyCondition,
+		clusterv1.MachineAvailableCondition, clusterv1.MachineUpToDateCondition,
+		clusterv1.MachineReadyCondition,
 	} {
 		conditions.Set(m, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "Test"})
 	}
@@ -454,43 +460,6 @@ func (w *world) playStatus(set *clusterv1.MachineSet) {
 	if err := w.Inner.Status().Patch(w.t.Context(), set, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// errCrash is what a write returns when the process is killed.
-var errCrash = errors.New("killed")
-
-// crashAt kills the controller at its nth write from now: before the write, or after it. A killed
-// process writes nothing more; restart begins the next one. It returns whether that has happened.
-func (w *world) crashAt(n int, after bool) *bool {
-	left, crashed := n, new(bool)
-	w.Fail = func(string, string) (error, bool) {
-		left--
-		*crashed = left <= 0
-		return errOf(left <= 0), left == 0 && after
-	}
-	w.reborn = func() { w.Fail = nil }
-	return crashed
-}
-
-// crashAlways kills the first process at its first write, the second one at its second, and so on.
-func (w *world) crashAlways(after bool) {
-	lives := 1
-	left := lives
-	w.Fail = func(string, string) (error, bool) {
-		left--
-		return errOf(left <= 0), left == 0 && after
-	}
-	w.reborn = func() {
-		lives++
-		left = lives
-	}
-}
-
-func errOf(crash bool) error {
-	if crash {
-		return errCrash
-	}
-	return nil
 }
 
 // events returns the Events since the last call.

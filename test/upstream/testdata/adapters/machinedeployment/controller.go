@@ -84,7 +84,9 @@ func (r *Reconciler) getMachineDeploymentsForMachineSet(
 	return r.steps().AdoptersOf(ctx, set)
 }
 
-func (r *Reconciler) getAndAdoptMachineSetsForDeployment(ctx context.Context, s *scope) (err error) {
+func (r *Reconciler) getAndAdoptMachineSetsForDeployment(
+	ctx context.Context, s *scope,
+) (err error) {
 	s.machineSets, err = r.steps().OwnedSets(ctx, s.machineDeployment)
 	return err
 }
