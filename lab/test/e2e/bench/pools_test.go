@@ -23,13 +23,14 @@ import (
 )
 
 var (
-	poolParts  = flag.String("pool-parts", "pairs,hundred,replaced,fleet", "which parts TestPools measures")
+	poolParts  = flag.String("pool-parts", "pairs,hundred,replaced,fleet", "which parts TestPools measures; none means those of -pools-from")
 	hundred    = flag.Int("hundred", 100, "machines that are updated in place at once")
 	fleet      = flag.Int("fleet", 1000, "machines of the fleet")
 	fleetPool  = flag.Int("fleet-pool", 100, "machines of each pool of the fleet")
 	fleetRest  = flag.Duration("fleet-rest", 2*time.Minute, "how long the fleet is measured at rest")
 	poolsTable = flag.String("pools-table", "", "file that the table is written to; none means the test's log")
 	poolsJSON  = flag.String("pools-json", "", "file that everything that was counted is written to")
+	poolsFrom  = flag.String("pools-from", "", "files of -pools-json of earlier runs, separated by commas, whose parts are in the table, too")
 )
 
 const (
@@ -55,24 +56,55 @@ func TestPools(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
 	defer cancel()
-	found := results{}
-	for part := range strings.SplitSeq(*poolParts, ",") {
-		for name := range strings.SplitSeq(*engines, ",") {
+	found := readResults(t)
+	for _, part := range listed(*poolParts) {
+		for _, name := range listed(*engines) {
 			engine, err := setup.ParseEngine(name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Run(part+" "+name, func(t *testing.T) {
-				for measured, o := range measurePools(ctx, t, engine, part) {
-					if found[measured] == nil {
-						found[measured] = map[setup.Engine]outcome{}
-					}
-					found[measured][engine] = o
+				for name, o := range measurePools(ctx, t, engine, part) {
+					found.add(name, engine, o)
 				}
 			})
 		}
 	}
 	writeResults(t, found)
+}
+
+// listed splits a flag at commas. An empty flag lists nothing.
+func listed(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
+}
+
+func (r results) add(part string, engine setup.Engine, o outcome) {
+	if r[part] == nil {
+		r[part] = map[setup.Engine]outcome{}
+	}
+	r[part][engine] = o
+}
+
+// readResults reads the files of earlier runs.
+func readResults(t *testing.T) results {
+	t.Helper()
+	found := results{}
+	for _, file := range listed(*poolsFrom) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var earlier results
+		if err := json.Unmarshal(data, &earlier); err != nil {
+			t.Fatalf("reading %s: %v", file, err)
+		}
+		for part, measured := range earlier {
+			for engine, o := range measured {
+				found.add(part, engine, o)
+			}
+		}
+	}
+	return found
 }
 
 func writeResults(t *testing.T, found results) {
