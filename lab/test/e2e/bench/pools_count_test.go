@@ -18,9 +18,7 @@ func TestCount(t *testing.T) {
 		change(&r)
 		return r
 	}
-	var got outcome
-	got.ByRequest = map[string]int{}
-	got.count([]requests.Request{
+	got := counted([]requests.Request{
 		patch,
 		with(func(r *requests.Request) { r.Verb, r.Code = "update", 409 }),
 		with(func(r *requests.Request) { r.DryRun = true }),

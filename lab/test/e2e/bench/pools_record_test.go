@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ type outcome struct {
 func (o outcome) plus(later outcome) outcome {
 	later.Machines += o.Machines
 	later.Seconds += o.Seconds
-	later.HandOver = append(o.HandOver[:len(o.HandOver):len(o.HandOver)], later.HandOver...)
+	later.HandOver = slices.Concat(o.HandOver, later.HandOver)
 	later.Writes += o.Writes
 	later.OtherWrites += o.OtherWrites
 	later.DryRuns += o.DryRuns
@@ -136,15 +137,17 @@ func (r *recorder) during(ctx context.Context, t *testing.T, machines int, work 
 	manager, extension := r.usage(ctx, t, r.engine.Child()), r.usage(ctx, t, setup.ExtensionName)
 	began := time.Now()
 	work()
-	o := outcome{Machines: machines, Seconds: time.Since(began).Seconds(), ByRequest: map[string]int{}}
-	o.count(r.awaitQuiet(ctx, t))
+	took := time.Since(began)
+	o := counted(r.awaitQuiet(ctx, t))
+	o.Machines, o.Seconds = machines, took.Seconds()
 	o.Manager = r.usage(ctx, t, r.engine.Child()).minus(manager)
 	o.Extension = r.usage(ctx, t, setup.ExtensionName).minus(extension)
 	return o
 }
 
-// count adds requests of everybody but the test itself.
-func (o *outcome) count(all []requests.Request) {
+// counted counts the requests of everybody but the test itself.
+func counted(all []requests.Request) outcome {
+	o := outcome{ByRequest: map[string]int{}}
 	for _, r := range all {
 		if r.User == testUser || r.Resource == "leases" {
 			continue
@@ -166,6 +169,7 @@ func (o *outcome) count(all []requests.Request) {
 		}
 		o.ByRequest[shortUser(r.User)+" "+r.String()]++
 	}
+	return o
 }
 
 // testUser is the user of tests, of the plane's supervisor and of simulated updaters.

@@ -57,8 +57,8 @@ func rowsOf(part string) []row {
 	}
 	switch part {
 	case pairsInPlace, hundredInPlace, fleetUpdated:
-		rows = append(rows, row{"hand-over, s", meanHandOver, "%.2f", "< 1"})
-		rows = append(rows, row{"time, s", func(o outcome) float64 { return o.Seconds }, oneDigit, ""})
+		rows = append(rows, row{"hand-over, s", meanHandOver, "%.2f", "< 1"},
+			row{"time, s", func(o outcome) float64 { return o.Seconds }, oneDigit, ""})
 	case fiveReplaced:
 		rows = append(rows, row{"time, s", func(o outcome) float64 { return o.Seconds }, oneDigit, "≤ 0.7 of stock's"})
 	case fleetResting: // Its time is the flag's.

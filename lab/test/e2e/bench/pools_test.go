@@ -80,7 +80,7 @@ func listed(value string) []string {
 
 func (r results) add(part string, engine setup.Engine, o outcome) {
 	if r[part] == nil {
-		r[part] = map[setup.Engine]outcome{}
+		r[part] = make(map[setup.Engine]outcome)
 	}
 	r[part][engine] = o
 }
