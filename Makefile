@@ -299,6 +299,15 @@ bench: ## Compare the speed of pkg/plan with upstream's planner, and measure the
 	cd test/differential && go test -run '^TestSpeed$$' -count=1 -v -benchtime $(BENCHTIME) ./... -args -speed
 	go test -run '^$$' -bench . -benchtime 1x ./internal/simulate/fleet
 
+# Flags of the measurement: MEASURE='-pool-parts pairs,replaced' or '-fleet 200', for example.
+MEASURE ?=
+ENGINES := $(CURDIR)/bin/bench-engines
+.PHONY: bench-engines
+bench-engines: plane ## Print a table of what groups of workers cost with stock's engine and with Windlass'. See docs/performance.md. Takes an hour.
+	@env WINDLASS_BENCH=1 WINDLASS_PROGRAMS=$(CURDIR)/bin GOGC=200 go -C lab test -count=1 -vet=off -timeout 4h -v \
+		-run '^TestPools$$' ./test/e2e/bench -args -pools-table $(ENGINES).md -pools-json $(ENGINES).json $(MEASURE) \
+		>$(ENGINES).log 2>&1 || { cat $(ENGINES).log >&2; exit 1; }; cat $(ENGINES).md
+
 ##@ Keep in order
 
 .PHONY: lint

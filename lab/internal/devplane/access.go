@@ -35,9 +35,22 @@ rules:
 - {level: None}
 `
 
+// auditAllPolicy records the requests of everybody but the API server itself.
+const auditAllPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- {level: None, users: ["system:apiserver"]}
+- {level: Metadata}
+`
+
 // enableAudit writes the API server's audit policy, and returns the arguments that name it.
-func enableAudit(l layout) ([]string, error) {
-	if err := writeFile(l.auditPolicy(), []byte(auditPolicy)); err != nil {
+func enableAudit(config Config, l layout) ([]string, error) {
+	policy := auditPolicy
+	if config.AuditAll {
+		policy = auditAllPolicy
+	}
+	if err := writeFile(l.auditPolicy(), []byte(policy)); err != nil {
 		return nil, err
 	}
 	return []string{"--audit-policy-file=" + l.auditPolicy(), "--audit-log-path=" + l.auditLog()}, nil

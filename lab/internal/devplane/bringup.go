@@ -104,8 +104,8 @@ func (s *supervisor) startAPIServer(ctx context.Context, version string) error {
 		return err
 	}
 	child := computeAPIServer(s.config, s.layout, port, os.Getenv("GOGC"))
-	if s.config.Audit {
-		audit, err := enableAudit(s.layout)
+	if s.config.Audit || s.config.AuditAll {
+		audit, err := enableAudit(s.config, s.layout)
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,8 @@ type Config struct {
 	AdmissionConfig string `json:",omitempty"`
 	// Audit records the requests of ServiceAccounts, as [Plane.AuditLog] returns them.
 	Audit bool `json:",omitempty"`
+	// AuditAll records the requests of all others, too, those of the API server itself apart. It implies Audit.
+	AuditAll bool `json:",omitempty"`
 	// Children are started, in order, once the stock managers are healthy. Each must be ready before the next starts.
 	Children []Child `json:",omitempty"`
 	// LogLevel is the -v of the stock managers. Default: 2.

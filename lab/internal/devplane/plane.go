@@ -401,7 +401,7 @@ func (p *Plane) AssetsDir() (string, error) {
 }
 
 // AuditLog is the file in which the API server records the requests of ServiceAccounts, one audit event a
-// line, before it answers them. See Config.Audit.
+// line, before it answers them. See Config.Audit and Config.AuditAll.
 func (p *Plane) AuditLog() string { return p.layout.auditLog() }
 
 // Kubectl returns a command for the built kubectl that talks to the plane. The caller sets its input and output.

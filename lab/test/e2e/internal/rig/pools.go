@@ -25,6 +25,8 @@ type Pool struct {
 	Replicas int32
 	// MaxUnavailable is how many machines Cluster API hands over at once.
 	MaxUnavailable int32
+	// MaxSurge is how many machines may be there beyond Replicas. 0 by default.
+	MaxSurge int32
 	// Policy is the spec of the pool's UpdatePolicy, without strategy and targets.
 	Policy v1alpha1.UpdatePolicySpec
 	// NoPolicy leaves the policy to the test.
@@ -105,7 +107,7 @@ metadata: {name: {{.Name}}, namespace: {{$.Name}}}
 spec:
   clusterName: {{$.Name}}
   replicas: {{.Replicas}}
-  rollout: {strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: {{.MaxUnavailable}}}}}
+  rollout: {strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: {{.MaxSurge}}, maxUnavailable: {{.MaxUnavailable}}}}}
   selector: {matchLabels: {pool: {{.Name}}}}
   template:
     metadata: {labels: {pool: {{.Name}}}}

@@ -35,16 +35,22 @@ type Plane struct {
 	Programs programs.Paths
 }
 
+// Option changes a plane's configuration.
+type Option func(*devplane.Config)
+
+// AuditAll has the API server record the requests of all users, not of ServiceAccounts alone.
+func AuditAll(c *devplane.Config) { c.AuditAll = true }
+
 // Start starts a plane that ends with the test.
-func Start(ctx context.Context, t *testing.T, engine setup.Engine) *Plane {
+func Start(ctx context.Context, t *testing.T, engine setup.Engine, options ...Option) *Plane {
 	t.Helper()
-	return start(ctx, t, func(executable, _ string) ([]devplane.Child, error) { return engine.Children(executable) })
+	return start(ctx, t, func(executable, _ string) ([]devplane.Child, error) { return engine.Children(executable) }, options...)
 }
 
 // StartWithExtension is Start, with the extension and its guard.
-func StartWithExtension(ctx context.Context, t *testing.T, engine setup.Engine) *Plane {
+func StartWithExtension(ctx context.Context, t *testing.T, engine setup.Engine, options ...Option) *Plane {
 	t.Helper()
-	p := Start(ctx, t, engine)
+	p := Start(ctx, t, engine, options...)
 	if err := setup.Register(ctx, p.Plane, p.Programs.Windlass); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +74,9 @@ func StartAs(ctx context.Context, t *testing.T, engine setup.Engine, name string
 	})
 }
 
-func start(ctx context.Context, t *testing.T, children func(executable, assets string) ([]devplane.Child, error)) *Plane {
+func start(
+	ctx context.Context, t *testing.T, children func(executable, assets string) ([]devplane.Child, error), options ...Option,
+) *Plane {
 	t.Helper()
 	paths, err := programs.Build()
 	if err != nil {
@@ -88,9 +96,13 @@ func start(ctx context.Context, t *testing.T, children func(executable, assets s
 	if err != nil {
 		t.Fatal(err)
 	}
-	started, err := devplane.Start(ctx, devplane.Config{
+	config := devplane.Config{
 		StateDir: state, AssetsDir: assets, SupervisorPath: paths.Lab, Children: processes, Audit: true,
-	})
+	}
+	for _, option := range options {
+		option(&config)
+	}
+	started, err := devplane.Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
