@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// relevant lets an update pass if facts that a reconcile reads have changed, and everything that is not
-// an update. It lets a resync pass, which is an update without a change.
+// relevant lets an update pass if facts that a reconcile reads have changed, and everything that is
+// not an update. It lets a resync pass, which is an update without a change.
 func relevant(facts func(client.Object) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
@@ -44,8 +44,8 @@ func readMetadata(o metav1.Object) metadata {
 // computes it anew.
 func setFacts(o client.Object) any { return readMetadata(o) }
 
-// deploymentFacts are the generation, which covers remediation and replicas, and the annotations, of
-// which the revision is one.
+// deploymentFacts are the generation, which covers remediation and replicas, and the annotations,
+// of which the revision is one.
 func deploymentFacts(o client.Object) any {
 	return metadata{Generation: o.GetGeneration(), Annotations: o.GetAnnotations()}
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// Remediate deletes Machines that a MachineHealthCheck found unhealthy, as many as may be at once and
-// only if the preflight checks pass: the MachineSet then creates new ones. The condition OwnerRemediated
-// of each Machine says what happens to it. The condition of a Machine that is healthy again goes.
+// Remediate deletes Machines that a MachineHealthCheck found unhealthy, as many as may be at once
+// and only if the preflight checks pass: the MachineSet then creates new ones. The condition
+// OwnerRemediated of each Machine says what happens to it. The condition of a Machine that is
+// healthy again goes.
 func (r *Run) Remediate(ctx context.Context) (Next, error) {
 	plan, err := r.facts().Remediate()
 	if err != nil {
@@ -31,7 +32,8 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	for _, d := range plan.Deferred {
-		if err := r.setRemediated(ctx, []*clusterv1.Machine{d.Machine}, d.Reason, d.Message, nil); err != nil {
+		err := r.setRemediated(ctx, []*clusterv1.Machine{d.Machine}, d.Reason, d.Message, nil)
+		if err != nil {
 			return Next{}, err
 		}
 	}
@@ -99,7 +101,8 @@ func (r *Run) forgetRemediation(ctx context.Context, machines []*clusterv1.Machi
 
 // setRemediated sets the condition OwnerRemediated of Machines, and old, if there is one.
 func (r *Run) setRemediated(
-	ctx context.Context, machines []*clusterv1.Machine, reason, message string, old *clusterv1.Condition,
+	ctx context.Context, machines []*clusterv1.Machine, reason, message string,
+	old *clusterv1.Condition,
 ) error {
 	return r.patchConditions(ctx, machines, func(m *clusterv1.Machine) {
 		if old != nil {
@@ -112,8 +115,8 @@ func (r *Run) setRemediated(
 	})
 }
 
-// patchConditions changes conditions of Machines. Other controllers write other conditions of theirs at
-// the same time, so it patches the latest version of each, as Cluster API does.
+// patchConditions changes conditions of Machines. Other controllers write other conditions of
+// theirs at the same time, so it patches the latest version of each, as Cluster API does.
 func (r *Run) patchConditions(
 	ctx context.Context, machines []*clusterv1.Machine, change func(*clusterv1.Machine),
 ) error {

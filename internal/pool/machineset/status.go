@@ -61,7 +61,8 @@ func (r *Run) UpdateOldStatus(ctx context.Context) error {
 	r.countNodes(ctx, set.Status.Deprecated.V1Beta1)
 	resizing := func(reason, doing string) {
 		v1beta1conditions.MarkFalse(set, clusterv1.ResizedV1Beta1Condition, reason,
-			clusterv1.ConditionSeverityWarning, "%s MachineSet to %d replicas (actual %d)", doing, wanted, current)
+			clusterv1.ConditionSeverityWarning, "%s MachineSet to %d replicas (actual %d)",
+			doing, wanted, current)
 	}
 	switch {
 	case current < wanted:
@@ -84,8 +85,8 @@ func (r *Run) UpdateOldStatus(ctx context.Context) error {
 	return nil
 }
 
-// countNodes counts the Machines that have all labels of the template, and those whose Nodes are ready
-// and available. A Node that cannot be read is neither.
+// countNodes counts the Machines that have all labels of the template, and those whose Nodes are
+// ready and available. A Node that cannot be read is neither.
 func (r *Run) countNodes(ctx context.Context, status *clusterv1.MachineSetV1Beta1DeprecatedStatus) {
 	status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
 	template := labels.Set(r.Set.Spec.Template.Labels).AsSelectorPreValidated()
