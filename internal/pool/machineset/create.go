@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -174,11 +175,11 @@ func (r *Run) rollBackUnlessUsed(
 // rollBack deletes objects of a Machine that was not created, the last one first.
 func (r *Run) rollBack(ctx context.Context, created []*unstructured.Unstructured) error {
 	var errs []error
-	for i := len(created) - 1; i >= 0; i-- {
-		if err := r.Client.Delete(ctx, created[i]); err != nil && !apierrors.IsNotFound(err) {
+	for _, object := range slices.Backward(created) {
+		if err := r.Client.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf(
 				"failed to cleanup %s %s of a Machine that was not created: %w",
-				created[i].GetKind(), client.ObjectKeyFromObject(created[i]), err))
+				object.GetKind(), client.ObjectKeyFromObject(object), err))
 		}
 	}
 	return errors.Join(errs...)

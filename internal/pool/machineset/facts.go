@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -58,12 +57,6 @@ var machineConditions = []string{
 	clusterv1.MachineOwnerRemediatedCondition,
 }
 
-// oldConditions are those in the deprecated form.
-var oldConditions = []clusterv1.ConditionType{
-	clusterv1.ReadyV1Beta1Condition, clusterv1.MachineHealthCheckSucceededV1Beta1Condition,
-	clusterv1.MachineOwnerRemediatedV1Beta1Condition,
-}
-
 // machineState is what reconciles read of a Machine's status.
 type machineState struct {
 	Metadata   metadata
@@ -71,7 +64,7 @@ type machineState struct {
 	Kubelet    string
 	DrainSince metav1.Time
 	Conditions []*metav1.Condition
-	Old        []*clusterv1.Condition
+	Legacy     any
 }
 
 func machineFacts(o client.Object) any {
@@ -89,9 +82,7 @@ func machineFacts(o client.Object) any {
 	for _, kind := range machineConditions {
 		state.Conditions = append(state.Conditions, conditions.Get(m, kind))
 	}
-	for _, kind := range oldConditions {
-		state.Old = append(state.Old, v1beta1conditions.Get(m, kind))
-	}
+	state.Legacy = legacyConditions(m)
 	return state
 }
 
