@@ -10,11 +10,12 @@ var rules = []rule{
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace internal/inplace/engine internal/inplace/request
-		internal/lease internal/linuxhost internal/metrics internal/pool/machinedeployment
-		internal/port internal/snapshot internal/topology internal/transport/pod
-		internal/transport/ssh internal/updatepolicy internal/updaters
-		internal/updaters/handover internal/updaters/hosts internal/updaters/k8sd
-		internal/updaters/remote internal/workload pkg/plan
+		internal/lease internal/linuxhost internal/metrics internal/pool
+		internal/pool/machinedeployment internal/pool/machineset internal/port
+		internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
+		internal/updatepolicy internal/updaters internal/updaters/handover
+		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
+		internal/workload pkg/plan
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `

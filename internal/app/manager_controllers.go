@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinepool"
-	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
 	topologymachinedeployment "sigs.k8s.io/cluster-api/core/reconcilers/topology/machinedeployment"
 	topologymachineset "sigs.k8s.io/cluster-api/core/reconcilers/topology/machineset"
 	"sigs.k8s.io/cluster-api/core/setup"
@@ -145,9 +144,7 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 			}).SetupWithManager(ctx, machineManager{b.mgr}, concurrency(n.Machine))
 		}},
 		{name: "MachineSet", add: func() error {
-			return (&machineset.Reconciler{
-				Client: c, APIReader: apiReader, ClusterCache: b.clusterCache, PreflightChecks: b.checked.preflightChecks, WatchFilterValue: b.WatchFilter,
-			}).SetupWithManager(ctx, b.mgr, concurrency(n.MachineSet))
+			return b.addMachineSets(ctx)
 		}},
 		{name: "MachineDeployment", add: func() error {
 			return b.addMachineDeployments(ctx)

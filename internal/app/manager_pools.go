@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
+	"github.com/windlass-dev/windlass/internal/pool/machineset"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -35,6 +37,27 @@ func (b *builder) addMachineDeployments(ctx context.Context) error {
 		options.Keeps = keptBy(b.mgr.GetClient())
 	}
 	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
+}
+
+// addMachineSets adds the controller of MachineSets: ours.
+func (b *builder) addMachineSets(ctx context.Context) error {
+	installed, err := lookForPolicies(b.mgr.GetRESTMapper())
+	if err != nil {
+		return err
+	}
+	options := machineset.Options{
+		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), ClusterCache: b.clusterCache,
+		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
+	}
+	if installed {
+		kept := keptBy(b.mgr.GetClient())
+		// Machines that must not be replaced are updated where stock deletes unhealthy ones.
+		options.Policies = func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
+			policy, err := kept(ctx, cluster, md)
+			return pool.SetPolicy{RepairByUpdate: policy.Keep, HoldUpdating: policy.Keep}, err
+		}
+	}
+	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
 }
 
 // keptBy returns what finds out whether an UpdatePolicy forbids to replace the Machines of a group. While

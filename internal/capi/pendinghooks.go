@@ -9,8 +9,8 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// UpdateMachineHook is the name of the hook UpdateMachine in the annotation that lists pending hooks.
-// The Machine controller calls the hook for a Machine while the annotation names it.
+// UpdateMachineHook is the name of the hook UpdateMachine in the annotation that lists pending
+// hooks. The Machine controller calls the hook for a Machine while the annotation names it.
 const UpdateMachineHook = "UpdateMachine"
 
 // IsHookPending reports whether the annotation of an object that lists pending hooks names a hook.
@@ -31,9 +31,9 @@ func pendingHooks(object metav1.Object) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// IsUpdating reports whether a Machine is being updated in place, as Cluster API's controllers see it:
-// it has the mark of an update, or the hook UpdateMachine is pending. At the begin of an update only
-// the mark is there, and at its end only the hook.
+// IsUpdating reports whether a Machine is being updated in place, as Cluster API's controllers see
+// it: it has the mark of an update, or the hook UpdateMachine is pending. At the begin of an update
+// only the mark is there, and at its end only the hook.
 func IsUpdating(machine metav1.Object) bool {
 	_, marked := machine.GetAnnotations()[clusterv1.UpdateInProgressAnnotation]
 	return marked || IsHookPending(machine, UpdateMachineHook)

@@ -32,29 +32,33 @@ func (r *Run) CompleteMoves(ctx context.Context) (Next, error) {
 	return Next{}, errors.Join(errs...)
 }
 
-// completeMove writes the Machine's objects, and then the pending hook, on which the Machine controller
-// starts the update. That last write is a patch, not an apply: the Machine controller removes the hook,
-// and an apply of this controller must never put it back.
+// completeMove writes the Machine's objects, and then the pending hook, on which the Machine
+// controller starts the update. That last write is a patch, not an apply: the Machine controller
+// removes the hook, and an apply of this controller must never put it back.
 func (r *Run) completeMove(ctx context.Context, m *clusterv1.Machine) error {
 	if err := r.WriteTemplate(ctx, m); err != nil {
 		return err
 	}
 	before := m.DeepCopy()
-	m.Annotations = with(m.Annotations, runtimev1.PendingHooksAnnotation, capi.WithPendingHook(m, capi.UpdateMachineHook))
+	pending := capi.WithPendingHook(m, capi.UpdateMachineHook)
+	m.Annotations = with(m.Annotations, runtimev1.PendingHooksAnnotation, pending)
 	delete(m.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
 	if err := r.Client.Patch(ctx, m, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("marking the hook %s as pending: %w", capi.UpdateMachineHook, err)
 	}
 	r.awaitMachine(m)
-	ctrl.LoggerFrom(ctx).Info("Completed triggering in-place update", "Machine", client.ObjectKeyFromObject(m))
-	r.recorder.Event(m, corev1.EventTypeNormal, "SuccessfulStartInPlaceUpdate", "Machine starting in-place update")
+	ctrl.LoggerFrom(ctx).Info("Completed triggering in-place update",
+		"Machine", client.ObjectKeyFromObject(m))
+	r.recorder.Event(m, corev1.EventTypeNormal, "SuccessfulStartInPlaceUpdate",
+		"Machine starting in-place update")
 	return nil
 }
 
-// WriteTemplate applies the MachineSet's template to a Machine that exists: first to its infrastructure,
-// which is the most likely to refuse, then to its bootstrap config, and then to the Machine. It reads
-// both templates before it writes. The two objects get the mark of the update, without which the Machine
-// controller does not start it. Labels and other annotations of theirs are metadataManager's.
+// WriteTemplate applies the MachineSet's template to a Machine that exists: first to its
+// infrastructure, which is the most likely to refuse, then to its bootstrap config, and then to the
+// Machine. It reads both templates before it writes. The two objects get the mark of the update,
+// without which the Machine controller does not start it. Labels and other annotations of theirs
+// are metadataManager's.
 func (r *Run) WriteTemplate(ctx context.Context, m *clusterv1.Machine) error {
 	desired := DesiredMachine(r.Set, m)
 	desired.Spec.Version = r.Set.Spec.Template.Spec.Version
@@ -82,7 +86,8 @@ func (r *Run) WriteTemplate(ctx context.Context, m *clusterv1.Machine) error {
 
 // recloned returns what the template says about an object of a Machine that exists.
 func (r *Run) recloned(
-	ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, from source,
+	ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference,
+	from source,
 ) (*unstructured.Unstructured, error) {
 	current, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, m.Namespace)
 	if err != nil {
@@ -94,10 +99,12 @@ func (r *Run) recloned(
 	}
 	desired.SetLabels(nil)
 	cloned := desired.GetAnnotations()
-	desired.SetAnnotations(map[string]string{
-		clusterv1.TemplateClonedFromNameAnnotation:      cloned[clusterv1.TemplateClonedFromNameAnnotation],
-		clusterv1.TemplateClonedFromGroupKindAnnotation: cloned[clusterv1.TemplateClonedFromGroupKindAnnotation],
-		clusterv1.UpdateInProgressAnnotation:            "",
-	})
+	annotations := map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+	for _, key := range []string{
+		clusterv1.TemplateClonedFromNameAnnotation, clusterv1.TemplateClonedFromGroupKindAnnotation,
+	} {
+		annotations[key] = cloned[key]
+	}
+	desired.SetAnnotations(annotations)
 	return desired, nil
 }

@@ -26,8 +26,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
-// Names by which Cluster API's controller is known: in logs and metrics, as the source of Events, and as
-// the owner of fields. Both controllers must have the same, because one may take over from the other.
+// Names by which Cluster API's controller is known: in logs and metrics, as the source of Events,
+// and as the owner of fields. Both controllers must have the same, because one may take over from
+// the other.
 const (
 	controllerName  = "machineset"
 	recorderName    = "machineset-controller"
@@ -48,12 +49,18 @@ type Options struct {
 	PreflightChecks sets.Set[clusterv1.MachineSetPreflightCheck]
 	// Now is the clock.
 	Now func() time.Time
-	// Policies returns what the UpdatePolicy of a MachineDeployment changes for its MachineSets; nil
-	// means that there are none. An error ends the reconcile before anything is done to Machines.
-	Policies func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error)
+	// Policies returns what the UpdatePolicy of a MachineDeployment changes for its MachineSets;
+	// nil means that there are none. An error ends the reconcile before anything is done to
+	// Machines.
+	Policies Policies
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
+
+// Policies looks for the UpdatePolicy of a MachineDeployment.
+type Policies func(
+	context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment,
+) (pool.SetPolicy, error)
 
 // Reconciler reconciles MachineSets.
 type Reconciler struct {
@@ -113,7 +120,8 @@ func (r *Reconciler) watch(
 	ctx context.Context, mgr ctrl.Manager, options controller.Options,
 ) (capicontroller.Controller, error) {
 	log, scheme := ctrl.LoggerFrom(ctx).WithValues("controller", controllerName), mgr.GetScheme()
-	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &clusterv1.MachineSetList{}, scheme)
+	ofCluster, err := util.ClusterToTypedObjectsMapper(
+		mgr.GetClient(), &clusterv1.MachineSetList{}, scheme)
 	if err != nil {
 		return nil, fmt.Errorf("mapping Clusters to MachineSets: %w", err)
 	}
@@ -125,7 +133,8 @@ func (r *Reconciler) watch(
 	c, err := capicontroller.NewControllerManagedBy(mgr, log).
 		For(&clusterv1.MachineSet{}, builder.WithPredicates(relevant(setFacts))).
 		Owns(&clusterv1.Machine{}, relevant(machineFacts)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.SetsOfOrphan), relevant(machineFacts)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.SetsOfOrphan),
+			relevant(machineFacts)).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment),
 			relevant(deploymentFacts)).
 		WithOptions(options).
@@ -141,8 +150,8 @@ func (r *Reconciler) watch(
 	return c, nil
 }
 
-// SetsOfOrphan returns the MachineSets that may adopt a Machine: those whose selector matches it, if it
-// has no controller.
+// SetsOfOrphan returns the MachineSets that may adopt a Machine: those whose selector matches it,
+// if it has no controller.
 func (r *Reconciler) SetsOfOrphan(ctx context.Context, object client.Object) []ctrl.Request {
 	if metav1.GetControllerOf(object) != nil {
 		return []ctrl.Request{}
@@ -155,8 +164,8 @@ func (r *Reconciler) SetsOfOrphan(ctx context.Context, object client.Object) []c
 	}
 	var requests []ctrl.Request
 	for i := range all.Items {
-		if selects(&all.Items[i], object.GetLabels()) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		if set := &all.Items[i]; selects(set, object.GetLabels()) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 		}
 	}
 	return requests

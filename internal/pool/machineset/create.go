@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,8 +51,8 @@ func (r *Run) templateOf(
 	}}
 }
 
-// clone makes an object from a template. current is the object that exists, or nil. The MachineSet is
-// the owner until the Machine is.
+// clone makes an object from a template. current is the object that exists, or nil. The MachineSet
+// is the owner until the Machine is.
 func (r *Run) clone(
 	ctx context.Context, from source, current *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
@@ -80,8 +81,8 @@ func (r *Run) ownerReference() metav1.OwnerReference {
 	}
 }
 
-// CreateMachines creates count Machines with their objects, one after the other, if the preflight checks
-// pass. What it created of a Machine is deleted again if the rest fails.
+// CreateMachines creates count Machines with their objects, one after the other, if the preflight
+// checks pass. What it created of a Machine is deleted again if the rest fails.
 func (r *Run) CreateMachines(ctx context.Context, count int) (Next, error) {
 	blocked, err := r.Preflight(ctx, "Scale up")
 	if err != nil {
@@ -104,9 +105,11 @@ func (r *Run) CreateMachines(ctx context.Context, count int) (Next, error) {
 		if err := r.createMachine(ctx, m); err != nil {
 			return Next{}, err
 		}
-		ctrl.LoggerFrom(ctx).Info("Machine created (scale up)", "Machine", client.ObjectKeyFromObject(m),
-			"number", i+1, "of", count, "replicas", *r.Set.Spec.Replicas)
-		r.recorder.Eventf(r.Set, corev1.EventTypeNormal, "SuccessfulCreate", "Created Machine %q", m.Name)
+		ctrl.LoggerFrom(ctx).Info("Machine created (scale up)",
+			"Machine", client.ObjectKeyFromObject(m), "number", i+1,
+			"of", count, "replicas", *r.Set.Spec.Replicas)
+		r.recorder.Eventf(r.Set, corev1.EventTypeNormal, "SuccessfulCreate",
+			"Created Machine %q", m.Name)
 	}
 	return Next{}, nil
 }
@@ -137,8 +140,8 @@ func (r *Run) createMachine(ctx context.Context, m *clusterv1.Machine) error {
 }
 
 // createObject creates one object of a new Machine. First manager owns all of it, and then releases
-// labels and annotations, which metadataManager owns from the next run on. This needs no managed fields
-// from a cache.
+// labels and annotations, which metadataManager owns from the next run on. This needs no managed
+// fields from a cache.
 func (r *Run) createObject(ctx context.Context, from source) (*unstructured.Unstructured, error) {
 	object, err := r.clone(ctx, from, nil)
 	if err == nil {
@@ -156,9 +159,9 @@ func (r *Run) createObject(ctx context.Context, from source) (*unstructured.Unst
 	return object, nil
 }
 
-// rollBackUnlessUsed is rollBack for objects of a Machine whose creation failed. A request that failed
-// may have been carried out, so it asks the API server: the objects of a Machine that exists stay. If
-// the answer is unknown they stay, too. The next run deletes what no Machine uses.
+// rollBackUnlessUsed is rollBack for objects of a Machine whose creation failed. A request that
+// failed may have been carried out, so it asks the API server: the objects of a Machine that exists
+// stay. If the answer is unknown they stay, too. The next run deletes what no Machine uses.
 func (r *Run) rollBackUnlessUsed(
 	ctx context.Context, m *clusterv1.Machine, created []*unstructured.Unstructured,
 ) error {
@@ -172,10 +175,11 @@ func (r *Run) rollBackUnlessUsed(
 // rollBack deletes objects of a Machine that was not created, the last one first.
 func (r *Run) rollBack(ctx context.Context, created []*unstructured.Unstructured) error {
 	var errs []error
-	for i := len(created) - 1; i >= 0; i-- {
-		if err := r.Client.Delete(ctx, created[i]); err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("failed to cleanup %s %s of a Machine that was not created: %w",
-				created[i].GetKind(), client.ObjectKeyFromObject(created[i]), err))
+	for _, object := range slices.Backward(created) {
+		if err := r.Client.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf(
+				"failed to cleanup %s %s of a Machine that was not created: %w",
+				object.GetKind(), client.ObjectKeyFromObject(object), err))
 		}
 	}
 	return errors.Join(errs...)

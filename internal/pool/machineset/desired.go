@@ -32,7 +32,8 @@ func newName(set *clusterv1.MachineSet, random func(int) string) (string, error)
 		naming = defaultNaming
 	}
 	if !strings.Contains(naming, "{{ .random }}") {
-		return "", errors.New("cannot generate Machine name: {{ .random }} is missing in machineNaming.template")
+		return "", errors.New("cannot generate Machine name: {{ .random }} is missing in " +
+			"machineNaming.template")
 	}
 	parsed, err := template.New("machineNaming").Option("missingkey=error").Parse(naming)
 	if err != nil {
@@ -53,8 +54,8 @@ func newName(set *clusterv1.MachineSet, random func(int) string) (string, error)
 	return name.String(), nil
 }
 
-// NewMachine returns the Machine that a MachineSet creates, without references to bootstrap config and
-// infrastructure.
+// NewMachine returns the Machine that a MachineSet creates, without references to bootstrap config
+// and infrastructure.
 func (r *Reconciler) NewMachine(set *clusterv1.MachineSet) (*clusterv1.Machine, error) {
 	name, err := newName(set, r.random)
 	if err != nil {
@@ -66,9 +67,10 @@ func (r *Reconciler) NewMachine(set *clusterv1.MachineSet) (*clusterv1.Machine, 
 	return m, nil
 }
 
-// DesiredMachine returns what a MachineSet applies to a Machine that exists: everything that may change
-// in place without an update of the host. The name, the references, the version and the failure domain
-// stay, and so do the finalizers of others. The UID keeps an apply from creating the Machine again.
+// DesiredMachine returns what a MachineSet applies to a Machine that exists: everything that may
+// change in place without an update of the host. The name, the references, the version and the
+// failure domain stay, and so do the finalizers of others. The UID keeps an apply from creating the
+// Machine again.
 func DesiredMachine(set *clusterv1.MachineSet, current *clusterv1.Machine) *clusterv1.Machine {
 	m := desiredMachine(set)
 	m.Name, m.UID = current.Name, current.UID

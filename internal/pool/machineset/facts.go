@@ -6,14 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// relevant lets an update pass if facts that a reconcile reads have changed, and everything that is not
-// an update. It lets a resync pass, which is an update without a change.
+// relevant lets an update pass if facts that a reconcile reads have changed, and everything that is
+// not an update. It lets a resync pass, which is an update without a change.
 func relevant(facts func(client.Object) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
@@ -44,8 +43,8 @@ func readMetadata(o metav1.Object) metadata {
 // computes it anew.
 func setFacts(o client.Object) any { return readMetadata(o) }
 
-// deploymentFacts are the generation, which covers remediation and replicas, and the annotations, of
-// which the revision is one.
+// deploymentFacts are the generation, which covers remediation and replicas, and the annotations,
+// of which the revision is one.
 func deploymentFacts(o client.Object) any {
 	return metadata{Generation: o.GetGeneration(), Annotations: o.GetAnnotations()}
 }
@@ -58,12 +57,6 @@ var machineConditions = []string{
 	clusterv1.MachineOwnerRemediatedCondition,
 }
 
-// oldConditions are those in the deprecated form.
-var oldConditions = []clusterv1.ConditionType{
-	clusterv1.ReadyV1Beta1Condition, clusterv1.MachineHealthCheckSucceededV1Beta1Condition,
-	clusterv1.MachineOwnerRemediatedV1Beta1Condition,
-}
-
 // machineState is what reconciles read of a Machine's status.
 type machineState struct {
 	Metadata   metadata
@@ -71,7 +64,7 @@ type machineState struct {
 	Kubelet    string
 	DrainSince metav1.Time
 	Conditions []*metav1.Condition
-	Old        []*clusterv1.Condition
+	Legacy     any
 }
 
 func machineFacts(o client.Object) any {
@@ -89,9 +82,7 @@ func machineFacts(o client.Object) any {
 	for _, kind := range machineConditions {
 		state.Conditions = append(state.Conditions, conditions.Get(m, kind))
 	}
-	for _, kind := range oldConditions {
-		state.Old = append(state.Old, v1beta1conditions.Get(m, kind))
-	}
+	state.Legacy = legacyConditions(m)
 	return state
 }
 

@@ -17,9 +17,10 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// MoveMachines gives up to count Machines to another MachineSet of the same MachineDeployment, which
-// updates them in place. That MachineSet must expect Machines from this one. It deletes a Machine that a
-// MachineHealthCheck wants remediated, because the other MachineSet creates a new one.
+// MoveMachines gives up to count Machines to another MachineSet of the same MachineDeployment,
+// which updates them in place. That MachineSet must expect Machines from this one. It deletes a
+// Machine that a MachineHealthCheck wants remediated, because the other MachineSet creates a new
+// one.
 func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) error {
 	target := &clusterv1.MachineSet{}
 	key := client.ObjectKey{Namespace: r.Set.Namespace, Name: targetName}
@@ -27,8 +28,8 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 		return fmt.Errorf("failed to get MachineSet %s, to which Machines move: %w", targetName, err)
 	}
 	if !pool.ReceivesFrom(target, r.Set.Name) {
-		return fmt.Errorf("MachineSet %s is set to move replicas to %s, but %s only accepts Machines from %s",
-			r.Set.Name, target.Name, target.Name,
+		return fmt.Errorf("MachineSet %s is set to move replicas to %s, "+
+			"but %s only accepts Machines from %s", r.Set.Name, target.Name, target.Name,
 			target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation])
 	}
 	departures, err := r.facts().Departures(count)
@@ -53,20 +54,23 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 				target.Name, clusterv1.MachineDeploymentUniqueLabel))...)
 		}
 		if err := r.startMove(ctx, d.Machine, target, unique); err != nil {
-			errs = append(errs, fmt.Errorf("moving Machine %s to MachineSet %s: %w", d.Machine.Name, target.Name, err))
+			errs = append(errs, fmt.Errorf("moving Machine %s to MachineSet %s: %w",
+				d.Machine.Name, target.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// startMove is the part of a move that the old MachineSet does, in one request: after it the Machine is
-// one of the target, which waits for the MachineDeployment to count it. It is a patch, not an apply: the
-// Machine controller removes the marks, and an apply of this controller must never put them back.
+// startMove is the part of a move that the old MachineSet does, in one request: after it the
+// Machine is one of the target, which waits for the MachineDeployment to count it. It is a patch,
+// not an apply: the Machine controller removes the marks, and an apply of this controller must
+// never put them back.
 func (r *Run) startMove(
 	ctx context.Context, m *clusterv1.Machine, target *clusterv1.MachineSet, unique string,
 ) error {
 	before, controller := m.DeepCopy(), true
-	m.OwnerReferences = util.ReplaceOwnerRef(slices.Clone(m.OwnerReferences), r.Set, metav1.OwnerReference{
+	owners := slices.Clone(m.OwnerReferences)
+	m.OwnerReferences = util.ReplaceOwnerRef(owners, r.Set, metav1.OwnerReference{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: capi.MachineSetKind.Kind,
 		Name: target.Name, UID: target.UID, Controller: &controller,
 	})

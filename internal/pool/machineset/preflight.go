@@ -32,9 +32,11 @@ func (r *Run) Preflight(ctx context.Context, action string) ([]string, error) {
 		return nil, nil
 	}
 	ref := r.Cluster.Spec.ControlPlaneRef
-	checks.ControlPlane, err = external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, r.Cluster.Namespace)
+	checks.ControlPlane, err = external.GetObjectFromContractVersionedRef(
+		ctx, r.Client, ref, r.Cluster.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("%s: running preflight checks: getting %s %s: %w", action, ref.Kind, ref.Name, err)
+		return nil, fmt.Errorf("%s: running preflight checks: getting %s %s: %w",
+			action, ref.Kind, ref.Name, err)
 	}
 	failures, err := checks.Failures()
 	if err != nil {
@@ -55,7 +57,8 @@ func (r *Run) skippedChecks(ctx context.Context) (pool.Checks, error) {
 	ref := r.Set.Spec.Template.Spec.Bootstrap.ConfigRef
 	_, template, err := objects.FetchTemplate(ctx, r.Client, ref, r.Set.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("reading the annotation %s: %w", clusterv1.MachineSetSkipPreflightChecksAnnotation, err)
+		return nil, fmt.Errorf("reading the annotation %s: %w",
+			clusterv1.MachineSetSkipPreflightChecksAnnotation, err)
 	}
 	return pool.SkippedChecks(r.Set, template.GetAnnotations()), nil
 }

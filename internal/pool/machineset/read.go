@@ -19,7 +19,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
-// readDeployment reads the MachineDeployment that the MachineSet belongs to, if its label names one.
+// readDeployment reads the MachineDeployment that the MachineSet belongs to, if its label names
+// one.
 func (r *Run) readDeployment(ctx context.Context) error {
 	name, ok := r.Set.Labels[clusterv1.MachineDeploymentNameLabel]
 	if !ok {
@@ -46,9 +47,10 @@ func (r *Run) isCurrent() bool {
 		r.Set.Annotations[clusterv1.RevisionAnnotation]
 }
 
-// CompleteMetadata adds the label of the Cluster to the MachineSet, its selector and its template, and
-// makes the Cluster the owner of a MachineSet that belongs to no MachineDeployment. A MachineSet whose
-// label names a MachineDeployment waits for that one, which adopts it after a restore from a backup.
+// CompleteMetadata adds the label of the Cluster to the MachineSet, its selector and its template,
+// and makes the Cluster the owner of a MachineSet that belongs to no MachineDeployment. A
+// MachineSet whose label names a MachineDeployment waits for that one, which adopts it after a
+// restore from a backup.
 func (r *Run) CompleteMetadata() {
 	set := r.Set
 	owned := util.HasOwner(set.OwnerReferences, clusterv1.GroupVersion.String(),
@@ -80,9 +82,9 @@ func (r *Run) readBootstrapTemplate(ctx context.Context) (next Next, err error) 
 	return Next{}, err
 }
 
-// readTemplate makes the Cluster an owner of a template. missing is set if there is no such template.
-// That is an error for a MachineSet that may have to create Machines: not for one that is deleted, nor
-// for an old one of a MachineDeployment.
+// readTemplate makes the Cluster an owner of a template. missing is set if there is no such
+// template. That is an error for a MachineSet that may have to create Machines: not for one that is
+// deleted, nor for an old one of a MachineDeployment.
 func (r *Run) readTemplate(
 	ctx context.Context, ref clusterv1.ContractVersionedObjectReference,
 ) (missing bool, err error) {
@@ -137,8 +139,8 @@ func (r *Run) Adopt(ctx context.Context, m *clusterv1.Machine) error {
 	return objects.Adopt(ctx, r.Client, *metav1.NewControllerRef(r.Set, capi.MachineSetKind), m)
 }
 
-// adopted adopts a Machine. It reports whether it could; an Event says why not, and the next run tries
-// again.
+// adopted adopts a Machine. It reports whether it could; an Event says why not, and the next run
+// tries again.
 func (r *Run) adopted(ctx context.Context, m *clusterv1.Machine) bool {
 	log := ctrl.LoggerFrom(ctx).WithValues("Machine", client.ObjectKeyFromObject(m))
 	if err := r.Adopt(ctx, m); err != nil {
@@ -152,8 +154,8 @@ func (r *Run) adopted(ctx context.Context, m *clusterv1.Machine) bool {
 	return true
 }
 
-// readPolicy asks what the UpdatePolicy of the MachineDeployment changes. Without an answer nothing may
-// happen to Machines.
+// readPolicy asks what the UpdatePolicy of the MachineDeployment changes. Without an answer nothing
+// may happen to Machines.
 func (r *Run) readPolicy(ctx context.Context) (next Next, err error) {
 	if r.Policies == nil || r.Deployment == nil {
 		return Next{}, nil

@@ -32,15 +32,16 @@ const (
 	conflictRetry = time.Second
 	// restoredRetry is after a repair of managed fields: nothing watches the repaired objects.
 	restoredRetry = time.Second
-	// preflightRetry is how often failed preflight checks run again: nothing watches the control plane.
+	// preflightRetry is how often failed preflight checks run again: nothing watches the control
+	// plane.
 	preflightRetry = 15 * time.Second
-	// notReadyRetry is how often the Nodes of Machines that are not ready are counted: nothing watches
-	// them.
+	// notReadyRetry is how often the Nodes of Machines that are not ready are counted: nothing
+	// watches them.
 	notReadyRetry = 15 * time.Second
 )
 
-// Run is one reconcile of one MachineSet. It owns its objects. Its steps are exported, so that each can
-// be tested alone.
+// Run is one reconcile of one MachineSet. It owns its objects. Its steps are exported, so that each
+// can be tested alone.
 type Run struct {
 	*Reconciler
 	Cluster *clusterv1.Cluster
@@ -63,7 +64,8 @@ type Run struct {
 
 // Next says how a run continues after a step.
 type Next struct {
-	// After is when the MachineSet must be reconciled again, even without an event; 0 means no time.
+	// After is when the MachineSet must be reconciled again, even without an event; 0 means no
+	// time.
 	After time.Duration
 	// Stop omits the later steps.
 	Stop bool
@@ -95,7 +97,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("getting the Cluster of MachineSet %s: %w", request, err)
 	}
-	// The finalizer precedes everything else: the objects of a Machine must not outlive the MachineSet.
+	// The finalizer precedes everything else: the objects of a Machine must not outlive the
+	// MachineSet.
 	if err := r.ensureFinalizer(ctx, set); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -113,20 +116,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 func (r *Reconciler) ensureFinalizer(ctx context.Context, set *clusterv1.MachineSet) error {
-	if !set.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(set, clusterv1.MachineSetFinalizer) {
+	if !set.DeletionTimestamp.IsZero() ||
+		controllerutil.ContainsFinalizer(set, clusterv1.MachineSetFinalizer) {
 		return nil
 	}
 	before := set.DeepCopy()
 	controllerutil.AddFinalizer(set, clusterv1.MachineSetFinalizer)
 	if err := objects.Merge(ctx, r.Client, before, set); err != nil {
-		return fmt.Errorf("adding the finalizer to MachineSet %s: %w", client.ObjectKeyFromObject(set), err)
+		return fmt.Errorf("adding the finalizer to MachineSet %s: %w",
+			client.ObjectKeyFromObject(set), err)
 	}
 	return nil
 }
 
-// ensurePaused sets the condition Paused. A change to or from paused is written at once: those who pause
-// wait for the condition, and must not find an old one while the MachineSet is reconciled. Otherwise the
-// condition is written with the rest of status. before and set get what was written.
+// ensurePaused sets the condition Paused. A change to or from paused is written at once: those who
+// pause wait for the condition, and must not find an old one while the MachineSet is reconciled.
+// Otherwise the condition is written with the rest of status. before and set get what was written.
 func (r *Reconciler) ensurePaused(
 	ctx context.Context, cluster *clusterv1.Cluster, before, set *clusterv1.MachineSet,
 ) (paused bool, err error) {
@@ -163,13 +168,14 @@ func pausedCondition(cluster *clusterv1.Cluster, set *clusterv1.MachineSet) meta
 		Reason: clusterv1.NotPausedReason, ObservedGeneration: set.Generation,
 	}
 	if len(causes) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(causes, ", ")
+		c.Status, c.Reason = metav1.ConditionTrue, clusterv1.PausedReason
+		c.Message = strings.Join(causes, ", ")
 	}
 	return c
 }
 
-// reconcile does the steps for the MachineSet. A step that fails does not keep later ones from their
-// work, unless it says so.
+// reconcile does the steps for the MachineSet. A step that fails does not keep later ones from
+// their work, unless it says so.
 func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.readDeployment(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -221,7 +227,8 @@ func (r *Run) finish(
 	}
 	switch saveErr := objects.Save(ctx, r.Client, before, r.Set); {
 	case apierrors.IsConflict(saveErr) && err == nil:
-		// Somebody else has written the MachineSet. The next run reads that, and computes status anew.
+		// Somebody else has written the MachineSet. The next run reads that, and computes status
+		// anew.
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case saveErr != nil:
 		return ctrl.Result{}, errors.Join(err, saveErr)
@@ -231,7 +238,8 @@ func (r *Run) finish(
 	if r.Set.DeletionTimestamp.IsZero() {
 		if r.Set.ResourceVersion != before.ResourceVersion {
 			// Status that is computed from an older version would meet a conflict.
-			r.await(capicontroller.StructuredObject(clusterv1.GroupVersion, capi.MachineSetKind.Kind), r.Set.ResourceVersion)
+			kind := capicontroller.StructuredObject(clusterv1.GroupVersion, capi.MachineSetKind.Kind)
+			r.await(kind, r.Set.ResourceVersion)
 		}
 		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: r.recount()})
 	}

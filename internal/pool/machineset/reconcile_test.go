@@ -37,8 +37,8 @@ func scalesDown(w *world) []string {
 	return []string{"a"}
 }
 
-// moves has an old MachineSet that gives one of two Machines to a new one, and a new one that may not
-// count it so far.
+// moves has an old MachineSet that gives one of two Machines to a new one, and a new one that may
+// not count it so far.
 func moves(w *world) []string {
 	existing(w)
 	target := set("b", "b", 0)

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,9 +17,10 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// Remediate deletes Machines that a MachineHealthCheck found unhealthy, as many as may be at once and
-// only if the preflight checks pass: the MachineSet then creates new ones. The condition OwnerRemediated
-// of each Machine says what happens to it. The condition of a Machine that is healthy again goes.
+// Remediate deletes Machines that a MachineHealthCheck found unhealthy, as many as may be at once
+// and only if the preflight checks pass: the MachineSet then creates new ones. The condition
+// OwnerRemediated of each Machine says what happens to it. The condition of a Machine that is
+// healthy again goes.
 func (r *Run) Remediate(ctx context.Context) (Next, error) {
 	plan, err := r.facts().Remediate()
 	if err != nil {
@@ -31,7 +30,8 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	for _, d := range plan.Deferred {
-		if err := r.setRemediated(ctx, []*clusterv1.Machine{d.Machine}, d.Reason, d.Message, nil); err != nil {
+		err := r.setRemediated(ctx, []*clusterv1.Machine{d.Machine}, d.Reason, d.Message, nil)
+		if err != nil {
 			return Next{}, err
 		}
 	}
@@ -47,9 +47,7 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 	}
 	// The condition precedes the deletion: a Machine that is being deleted is not looked at again.
 	err = r.setRemediated(ctx, plan.Delete, clusterv1.MachineSetMachineRemediationMachineDeletingReason,
-		"Machine is deleting", &clusterv1.Condition{
-			Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionTrue,
-		})
+		"Machine is deleting", legacyRemediated)
 	if err != nil {
 		return Next{}, err
 	}
@@ -74,11 +72,7 @@ func (r *Run) holdRemediation(
 		items[i] = "* " + message
 	}
 	err := r.setRemediated(ctx, machines, clusterv1.MachineSetMachineRemediationDeferredReason,
-		strings.Join(items, "\n"), &clusterv1.Condition{
-			Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse,
-			Reason:   clusterv1.WaitingForRemediationV1Beta1Reason,
-			Severity: clusterv1.ConditionSeverityWarning, Message: strings.Join(blocked, "; "),
-		})
+		strings.Join(items, "\n"), legacyWaiting(strings.Join(blocked, "; ")))
 	if err := errors.Join(cause, err); err != nil {
 		return Next{}, err
 	}
@@ -89,7 +83,7 @@ func (r *Run) holdRemediation(
 func (r *Run) forgetRemediation(ctx context.Context, machines []*clusterv1.Machine) error {
 	return r.patchConditions(ctx, machines, func(m *clusterv1.Machine) {
 		if pool.RecoveredLegacy(m) {
-			v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+			forgetLegacy(m)
 		}
 		if pool.Recovered(m) {
 			conditions.Delete(m, clusterv1.MachineOwnerRemediatedCondition)
@@ -97,13 +91,15 @@ func (r *Run) forgetRemediation(ctx context.Context, machines []*clusterv1.Machi
 	})
 }
 
-// setRemediated sets the condition OwnerRemediated of Machines, and old, if there is one.
+// setRemediated sets the condition OwnerRemediated of Machines. legacy, if there is one, sets the
+// deprecated one.
 func (r *Run) setRemediated(
-	ctx context.Context, machines []*clusterv1.Machine, reason, message string, old *clusterv1.Condition,
+	ctx context.Context, machines []*clusterv1.Machine, reason, message string,
+	legacy func(*clusterv1.Machine),
 ) error {
 	return r.patchConditions(ctx, machines, func(m *clusterv1.Machine) {
-		if old != nil {
-			v1beta1conditions.Set(m, old)
+		if legacy != nil {
+			legacy(m)
 		}
 		conditions.Set(m, metav1.Condition{
 			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
@@ -112,8 +108,8 @@ func (r *Run) setRemediated(
 	})
 }
 
-// patchConditions changes conditions of Machines. Other controllers write other conditions of theirs at
-// the same time, so it patches the latest version of each, as Cluster API does.
+// patchConditions changes conditions of Machines. Other controllers write other conditions of
+// theirs at the same time, so it patches the latest version of each, as Cluster API does.
 func (r *Run) patchConditions(
 	ctx context.Context, machines []*clusterv1.Machine, change func(*clusterv1.Machine),
 ) error {
@@ -122,11 +118,9 @@ func (r *Run) patchConditions(
 		helper, err := patch.NewHelper(m, r.Client)
 		if err == nil {
 			change(m)
-			err = helper.Patch(ctx, m,
-				patch.WithOwnedV1Beta1Conditions{Conditions: []clusterv1.ConditionType{
-					clusterv1.MachineOwnerRemediatedV1Beta1Condition,
-				}},
-				patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineOwnerRemediatedCondition}})
+			err = helper.Patch(ctx, m, ownedLegacy, patch.WithOwnedConditions{
+				Conditions: []string{clusterv1.MachineOwnerRemediatedCondition},
+			})
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("patching the conditions of Machine %s: %w", m.Name, err))

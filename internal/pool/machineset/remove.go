@@ -36,8 +36,8 @@ func (r *Run) DeleteAll(ctx context.Context) (Next, error) {
 	return Next{}, nil
 }
 
-// DeleteMachines deletes count Machines, in the order of the MachineSet. Those that are being deleted
-// count first.
+// DeleteMachines deletes count Machines, in the order of the MachineSet. Those that are being
+// deleted count first.
 func (r *Run) DeleteMachines(ctx context.Context, count int) error {
 	candidates, err := r.facts().Deletions(count)
 	if err != nil {
@@ -50,7 +50,8 @@ func (r *Run) DeleteMachines(ctx context.Context, count int) error {
 	for _, c := range candidates {
 		m := c.Machine
 		if !m.DeletionTimestamp.IsZero() {
-			log.Info("Waiting for Machine to be deleted (scale down)", "Machine", client.ObjectKeyFromObject(m))
+			log.Info("Waiting for Machine to be deleted (scale down)",
+				"Machine", client.ObjectKeyFromObject(m))
 			continue
 		}
 		if err := r.deleteMachine(ctx, m); err != nil {
@@ -60,8 +61,8 @@ func (r *Run) DeleteMachines(ctx context.Context, count int) error {
 	return errors.Join(errs...)
 }
 
-// deleteMachine deletes a Machine. The next run waits until the cache shows that, or it would count the
-// Machine as one that is left, and delete another one.
+// deleteMachine deletes a Machine. The next run waits until the cache shows that, or it would count
+// the Machine as one that is left, and delete another one.
 func (r *Run) deleteMachine(ctx context.Context, m *clusterv1.Machine) error {
 	deleted, err := r.deleter.Delete(ctx, m)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 func (r *Run) facts() pool.SetFacts {
 	return pool.SetFacts{
 		MachineSet: r.Set, Deployment: r.Deployment, Machines: r.Machines, MachinesRead: r.Listed,
-		BootstrapTemplateMissing: r.BootstrapMissing, InfrastructureTemplateMissing: r.InfrastructureMissing,
-		Blocked: r.Blocked, Now: r.Start, Policy: r.Policy,
+		BootstrapTemplateMissing:      r.BootstrapMissing,
+		InfrastructureTemplateMissing: r.InfrastructureMissing,
+		Blocked:                       r.Blocked, Now: r.Start, Policy: r.Policy,
 	}
 }
 

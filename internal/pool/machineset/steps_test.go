@@ -39,7 +39,8 @@ func TestPause(t *testing.T) {
 	if err := w.reconcile("a"); err != nil {
 		t.Fatal(err)
 	}
-	// Not paused is written before anything is done, or who pauses again might find the old condition.
+	// Not paused is written before anything is done, or who pauses again might find the old
+	// condition.
 	if got := w.Take(); got[0] != "patch-status MachineSet" || len(w.machines()) != 1 {
 		t.Errorf("writes after the pause: %s", got)
 	}
@@ -100,8 +101,8 @@ func TestUnhealthyAgainHealthy(t *testing.T) {
 	}
 }
 
-// TestCreationFails: a failed step deletes what was created before it, and the condition says why. If
-// the answer to the creation of the Machine is lost, nothing is deleted.
+// TestCreationFails: a failed step deletes what was created before it, and the condition says why.
+// If the answer to the creation of the Machine is lost, nothing is deleted.
 func TestCreationFails(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -153,8 +154,8 @@ func TestCreationFails(t *testing.T) {
 	}
 }
 
-// TestMissingTemplate: a MachineSet that may create Machines fails without its template; an old one of
-// a MachineDeployment says so in a condition.
+// TestMissingTemplate: a MachineSet that may create Machines fails without its template; an old one
+// of a MachineDeployment says so in a condition.
 func TestMissingTemplate(t *testing.T) {
 	t.Parallel()
 	for _, old := range []bool{false, true} {
@@ -202,8 +203,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestUnused: objects of a Machine that was never created are deleted; those whose Machine exists stay,
-// even if the cache does not show the Machine.
+// TestUnused: objects of a Machine that was never created are deleted; those whose Machine exists
+// stay, even if the cache does not show the Machine.
 func TestUnused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -228,7 +229,8 @@ func TestUnused(t *testing.T) {
 	}
 }
 
-// TestConflict: status that was computed from an old MachineSet is not written, and that is no error.
+// TestConflict: status that was computed from an old MachineSet is not written, and that is no
+// error.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,9 +13,10 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
-// SyncMachines copies what may change in place from the MachineSet to its Machines: labels, annotations,
-// timeouts, readiness gates and taints. Labels and annotations also go to the bootstrap config and the
-// infrastructure of a Machine. It stops the run after an error, and after a repair of managed fields.
+// SyncMachines copies what may change in place from the MachineSet to its Machines: labels,
+// annotations, timeouts, readiness gates and taints. Labels and annotations also go to the
+// bootstrap config and the infrastructure of a Machine. It stops the run after an error, and after
+// a repair of managed fields.
 func (r *Run) SyncMachines(ctx context.Context) (Next, error) {
 	restored := false
 	for i, m := range r.Machines {
@@ -53,9 +54,9 @@ func (r *Run) syncDeleting(ctx context.Context, m *clusterv1.Machine) error {
 	return nil
 }
 
-// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then. After the
-// first repair of managed fields, which restored reports, it repairs only: an intent could not remove
-// fields before the cache shows the repair.
+// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then. After
+// the first repair of managed fields, which restored reports, it repairs only: an intent could not
+// remove fields before the cache shows the repair.
 func (r *Run) syncMachine(
 	ctx context.Context, m *clusterv1.Machine, restored *bool,
 ) (*clusterv1.Machine, error) {
@@ -80,9 +81,11 @@ func (r *Run) syncMachine(
 	return out, nil
 }
 
-// syncObject applies labels and annotations to the infrastructure or the bootstrap config of a Machine.
+// syncObject applies labels and annotations to the infrastructure or the bootstrap config of a
+// Machine.
 func (r *Run) syncObject(
-	ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, restored *bool,
+	ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference,
+	restored *bool,
 ) error {
 	current, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, m.Namespace)
 	if err != nil {
@@ -109,8 +112,8 @@ func (r *Run) restore(ctx context.Context, object client.Object, owner string, r
 	return err
 }
 
-// identityOf returns an object that names another one and says nothing else. The UID keeps an apply from
-// creating it again.
+// identityOf returns an object that names another one and says nothing else. The UID keeps an apply
+// from creating it again.
 func identityOf(object *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(object.GroupVersionKind())

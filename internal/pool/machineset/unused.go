@@ -17,8 +17,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/contract"
 )
 
-// DeleteUnused deletes bootstrap configs and infrastructure that the MachineSet has created and that no
-// Machine uses. A run that was killed before it created the Machine leaves such objects.
+// DeleteUnused deletes bootstrap configs and infrastructure that the MachineSet has created and
+// that no Machine uses. A run that was killed before it created the Machine leaves such objects.
 func (r *Run) DeleteUnused(ctx context.Context) error {
 	spec := r.Set.Spec.Template.Spec
 	refs := []clusterv1.ContractVersionedObjectReference{spec.InfrastructureRef}

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a management cluster with a Cluster and templates. MachineSets are reconciled in it until
-// nothing is left to write.
+// world is a management cluster with a Cluster and templates. MachineSets are reconciled in it
+// until nothing is left to write.
 type world struct {
 	*fakeapi.API
 	t      *testing.T
@@ -144,8 +144,8 @@ func (w *world) settle(sets ...string) []string {
 // errKilled is what each request gets after the process was killed.
 var errKilled = errors.New("killed")
 
-// settleWithCrash is settle with a process that is killed at the write number at, before or after the
-// API server carries it out, and started again. killed is false if there were fewer writes.
+// settleWithCrash is settle with a process that is killed at the write number at, before or after
+// the API server carries it out, and started again. killed is false if there were fewer writes.
 func (w *world) settleWithCrash(at int, carriedOut bool, sets ...string) (killed bool) {
 	w.t.Helper()
 	writes := 0
@@ -212,8 +212,8 @@ func editStatus[T client.Object](w *world, object T, change func(T)) {
 	}
 }
 
-// state describes all objects but templates without what a crash may change: versions, times, and the
-// random part of names, which becomes the number of the Machine.
+// state describes all objects but templates without what a crash may change: versions, times, and
+// the random part of names, which becomes the number of the Machine.
 func (w *world) state() string {
 	w.t.Helper()
 	var lines []string
@@ -271,8 +271,8 @@ func dropTimes(value any) any {
 	return value
 }
 
-// checkCrashes runs a scenario once for each write, kills the process there, and compares the end with
-// that of a run that nobody kills.
+// checkCrashes runs a scenario once for each write, kills the process there, and compares the end
+// with that of a run that nobody kills.
 func checkCrashes(t *testing.T, scenario func(w *world) (sets []string)) {
 	t.Helper()
 	calm := newWorld(t)

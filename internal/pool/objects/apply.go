@@ -14,13 +14,13 @@ import (
 	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
-// lifetime is how long an Applier remembers that an intent changes nothing. Each hit renews it. It is
-// longer than the period of the manager's resync, so that a resync writes nothing.
+// lifetime is how long an Applier remembers that an intent changes nothing. Each hit renews it. It
+// is longer than the period of the manager's resync, so that a resync writes nothing.
 const lifetime = 30 * time.Minute
 
-// Applier applies objects with server-side apply. It remembers which intents changed nothing, by object
-// and field manager, and omits them while the object's part in the answer is the same. An Applier is
-// safe for concurrent use, for one object by one caller at a time.
+// Applier applies objects with server-side apply. It remembers which intents changed nothing, by
+// object and field manager, and omits them while the object's part in the answer is the same. An
+// Applier is safe for concurrent use, for one object by one caller at a time.
 type Applier struct {
 	client client.Client
 	now    func() time.Time
@@ -42,10 +42,10 @@ func NewApplier(c client.Client, now func() time.Time) *Applier {
 	return &Applier{client: c, now: now}
 }
 
-// Apply applies what desired says about metadata and spec, as a field manager, with force. Afterwards
-// desired is the object as the API server returned it. Set its UID to prevent that an object that was
-// deleted is created again. The error does not contain the name of the object: that of a new object is
-// random, and a condition with the error would change with each attempt.
+// Apply applies what desired says about metadata and spec, as a field manager, with force.
+// Afterwards desired is the object as the API server returned it. Set its UID to prevent that an
+// object that was deleted is created again. The error does not contain the name of the object: that
+// of a new object is random, and a condition with the error would change with each attempt.
 func (a *Applier) Apply(ctx context.Context, manager string, desired client.Object) error {
 	intent, err := intentOf(a.client.Scheme(), desired)
 	if err != nil {
@@ -58,9 +58,10 @@ func (a *Applier) Apply(ctx context.Context, manager string, desired client.Obje
 	return a.apply(ctx, manager, desired, intent, wanted)
 }
 
-// ApplyIfChanged is [Applier.Apply] for an object that exists. original is the object as the caller's
-// cache has it. Where the intent would change nothing, because it was applied before and the object's
-// part in the answer is the same, it sends no request, and desired becomes a copy of original.
+// ApplyIfChanged is [Applier.Apply] for an object that exists. original is the object as the
+// caller's cache has it. Where the intent would change nothing, because it was applied before and
+// the object's part in the answer is the same, it sends no request, and desired becomes a copy of
+// original.
 func (a *Applier) ApplyIfChanged(
 	ctx context.Context, manager string, desired, original client.Object,
 ) error {
@@ -78,7 +79,8 @@ func (a *Applier) ApplyIfChanged(
 		return err
 	}
 	id, now := identify(manager, intent), a.now()
-	if known, remembered := a.memory.Get(id, now); ok && remembered && known == (settled{wanted, before}) {
+	known, remembered := a.memory.Get(id, now)
+	if ok && remembered && known == (settled{wanted, before}) {
 		a.memory.Put(id, known, now, lifetime)
 		return replace(scheme, original, desired)
 	}
@@ -91,7 +93,8 @@ func identify(manager string, intent *unstructured.Unstructured) applied {
 
 // apply sends an intent, makes desired what the API server returned, and remembers both.
 func (a *Applier) apply(
-	ctx context.Context, manager string, desired client.Object, intent *unstructured.Unstructured, wanted digest,
+	ctx context.Context, manager string, desired client.Object,
+	intent *unstructured.Unstructured, wanted digest,
 ) error {
 	scheme, id, answer := a.client.Scheme(), identify(manager, intent), intent.DeepCopy()
 	a.memory.Forget(id)
@@ -140,7 +143,9 @@ func replace(scheme *runtime.Scheme, object, target client.Object) error {
 }
 
 // toUnstructured returns the object itself if it is unstructured, else a conversion of it.
-func toUnstructured(scheme *runtime.Scheme, object client.Object) (*unstructured.Unstructured, error) {
+func toUnstructured(
+	scheme *runtime.Scheme, object client.Object,
+) (*unstructured.Unstructured, error) {
 	if already, ok := object.(*unstructured.Unstructured); ok {
 		return already, nil
 	}

@@ -1,6 +1,6 @@
-// Package objects reads and writes the objects of a pool for the controllers of MachineDeployments and
-// MachineSets, as Cluster API's own controllers write them: the same field managers, the same owners of
-// fields, and the same order.
+// Package objects reads and writes the objects of a pool for the controllers of MachineDeployments
+// and MachineSets, as Cluster API's own controllers write them: the same field managers, the same
+// owners of fields, and the same order.
 //
 //   - [Applier] applies objects on the server's side and omits a request that would change nothing.
 //   - [RestoreOwnership], [SplitOwnership] and [ReleaseMetadata] keep managed fields as Cluster API

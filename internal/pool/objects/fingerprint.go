@@ -54,18 +54,19 @@ func intentOf(scheme *runtime.Scheme, desired client.Object) (*unstructured.Unst
 	return (&unstructured.Unstructured{Object: intent}).DeepCopy(), nil
 }
 
-// intentDigest identifies an intent. The UID is not part of it: it is a precondition, and changes no
-// field.
+// intentDigest identifies an intent. The UID is not part of it: it is a precondition, and changes
+// no field.
 func intentDigest(intent *unstructured.Unstructured) (digest, error) {
 	anonymous := intent.DeepCopy()
 	anonymous.SetUID("")
 	return digestOf(anonymous.Object)
 }
 
-// fingerprint covers what the answer to an intent depends on: the identity of the object, the fields
-// that the field manager owns, the labels and annotations among them, and spec and owners if they are in
-// the intent or the manager owns part of them. Status, resourceVersion, and the metadata of others are
-// not part of it. ok is false for an object of which the manager owns nothing, as far as is known.
+// fingerprint covers what the answer to an intent depends on: the identity of the object, the
+// fields that the field manager owns, the labels and annotations among them, and spec and owners if
+// they are in the intent or the manager owns part of them. Status, resourceVersion, and the
+// metadata of others are not part of it. ok is false for an object of which the manager owns
+// nothing, as far as is known.
 func fingerprint(
 	scheme *runtime.Scheme, object client.Object, manager string, intent *unstructured.Unstructured,
 ) (sum digest, ok bool, err error) {

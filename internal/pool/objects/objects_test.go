@@ -242,8 +242,8 @@ func TestRestoreOwnership(t *testing.T) {
 	}
 }
 
-// TestSplitAndReleaseOwnership takes an object from the form of Cluster API 1.11, and a new object, to
-// the form in which two managers own their parts.
+// TestSplitAndReleaseOwnership takes an object from the form of Cluster API 1.11, and a new object,
+// to the form in which two managers own their parts.
 func TestSplitAndReleaseOwnership(t *testing.T) {
 	t.Parallel()
 	labels := func(w world) []string {

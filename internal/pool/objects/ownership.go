@@ -18,27 +18,27 @@ import (
 
 // Field managers in the managed fields of objects, besides the caller's.
 const (
-	// beforeFirstApply gets all fields of an object without managed fields from the API server, when
-	// somebody applies to it.
+	// beforeFirstApply gets all fields of an object without managed fields from the API server,
+	// when somebody applies to it.
 	beforeFirstApply = "before-first-apply"
 	// updateManager is that of Cluster API's managers when they update and patch.
 	updateManager = "manager"
 )
 
 // seedFields is what an entry owns whose manager has applied nothing so far. An entry must own
-// something, or the API server drops it. The name belongs to no manager, so the manager's first apply
-// removes it from the entry.
+// something, or the API server drops it. The name belongs to no manager, so the manager's first
+// apply removes it from the entry.
 const seedFields = `{"f:metadata":{"f:name":{}}}`
 
-// conflictRetries are those of a change of managed fields of an object that another writer changes at
-// the same time.
+// conflictRetries are those of a change of managed fields of an object that another writer changes
+// at the same time.
 var conflictRetries = wait.Backoff{Steps: 3, Duration: 10 * time.Millisecond, Factor: 1, Jitter: 0.1}
 
 // RestoreOwnership gives an object managed fields back that the API server has lost, see
-// https://github.com/kubernetes/kubernetes/issues/136919. Without them, the manager's next apply would
-// make the API server name another owner of every field, and a field that leaves the intent would stay
-// in the object. It reports whether it wrote; then object is the object as the API server returned it.
-// The write fails with a conflict if object is out of date.
+// https://github.com/kubernetes/kubernetes/issues/136919. Without them, the manager's next apply
+// would make the API server name another owner of every field, and a field that leaves the intent
+// would stay in the object. It reports whether it wrote; then object is the object as the API
+// server returned it. The write fails with a conflict if object is out of date.
 func RestoreOwnership(
 	ctx context.Context, c client.Client, object client.Object, manager string,
 ) (restored bool, err error) {
@@ -52,7 +52,8 @@ func RestoreOwnership(
 		return false, fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
 	entries = slices.DeleteFunc(slices.Clone(entries), isStale)
-	if !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager }) {
+	isOurs := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == manager }
+	if !slices.ContainsFunc(entries, isOurs) {
 		entries = append(entries, seed(manager, kind.GroupVersion().String()))
 	}
 	patch, err := json.Marshal([]map[string]any{
@@ -71,10 +72,11 @@ func RestoreOwnership(
 	return true, nil
 }
 
-// SplitOwnership moves an object from the form of managed fields that Cluster API 1.11 and before had
-// to that of 1.12: metadataManager owns labels and annotations, and manager the rest. In the old form
-// manager owns the label of the Cluster. The entries of manager and of Cluster API's updates go, and
-// the next apply of each manager owns its part again. An object in the new form costs no request.
+// SplitOwnership moves an object from the form of managed fields that Cluster API 1.11 and before
+// had to that of 1.12: metadataManager owns labels and annotations, and manager the rest. In the
+// old form manager owns the label of the Cluster. The entries of manager and of Cluster API's
+// updates go, and the next apply of each manager owns its part again. An object in the new form
+// costs no request.
 func SplitOwnership(
 	ctx context.Context, c client.Client, object client.Object, manager, metadataManager string,
 ) error {
@@ -94,10 +96,11 @@ func SplitOwnership(
 	if err != nil {
 		return err
 	}
-	kept := slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(e metav1.ManagedFieldsEntry) bool {
+	isOld := func(e metav1.ManagedFieldsEntry) bool {
 		updated := e.Manager == updateManager && e.Operation == metav1.ManagedFieldsOperationUpdate
 		return isApplied(e, manager) || updated && e.Subresource == ""
-	})
+	}
+	kept := slices.DeleteFunc(slices.Clone(object.GetManagedFields()), isOld)
 	object.SetManagedFields(append(kept, seed(metadataManager, kind.GroupVersion().String())))
 	if err := c.Patch(ctx, object, lockedMergeFrom(base)); err != nil {
 		return fmt.Errorf("splitting the managed fields of %s %s: %w", kind.Kind, name, err)
@@ -105,9 +108,9 @@ func SplitOwnership(
 	return nil
 }
 
-// ReleaseMetadata ends a field manager's ownership of labels and annotations, so that another manager
-// can own them alone. object is the object as the API server has it, not as a cache has it. After a
-// conflict it is read again with live, which reads from the API server.
+// ReleaseMetadata ends a field manager's ownership of labels and annotations, so that another
+// manager can own them alone. object is the object as the API server has it, not as a cache has it.
+// After a conflict it is read again with live, which reads from the API server.
 func ReleaseMetadata(
 	ctx context.Context, c client.Client, live client.Reader, object client.Object, manager string,
 ) error {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Merge writes the difference between before and after with a merge patch, and makes after the object
-// as the API server returned it. It sends no request where there is no difference.
+// Merge writes the difference between before and after with a merge patch, and makes after the
+// object as the API server returned it. It sends no request where there is no difference.
 func Merge(ctx context.Context, c client.Client, before, after client.Object) error {
 	data, err := client.MergeFrom(before).Data(after)
 	if err != nil {
@@ -25,11 +25,11 @@ func Merge(ctx context.Context, c client.Client, before, after client.Object) er
 	return c.Patch(ctx, after, client.RawPatch(types.MergePatchType, data))
 }
 
-// Save writes what a reconcile changed in its own object: first status, then the rest, each with one
-// request, and none where nothing changed. Afterwards after has the resourceVersion of the last write;
-// nothing else in it changes. Status is not written over a version of the object that is newer than
-// before: then the error is a conflict, and the object's event has caused another reconcile. Where after
-// is deleted and has no finalizer, an object that is gone is no error.
+// Save writes what a reconcile changed in its own object: first status, then the rest, each with
+// one request, and none where nothing changed. Afterwards after has the resourceVersion of the last
+// write; nothing else in it changes. Status is not written over a version of the object that is
+// newer than before: then the error is a conflict, and the object's event has caused another
+// reconcile. Where after is deleted and has no finalizer, an object that is gone is no error.
 func Save(ctx context.Context, c client.Client, before, after client.Object) error {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -58,8 +58,8 @@ func Save(ctx context.Context, c client.Client, before, after client.Object) err
 	return nil
 }
 
-// SaveStatus writes the difference in status alone, as [Save] does. Afterwards after is the object as
-// the API server returned it.
+// SaveStatus writes the difference in status alone, as [Save] does. Afterwards after is the object
+// as the API server returned it.
 func SaveStatus(ctx context.Context, c client.Client, before, after client.Object) error {
 	old, changed, err := bothUnstructured(c, before, after)
 	if err != nil {
@@ -87,7 +87,8 @@ func bothUnstructured(
 	return old, changed, nil
 }
 
-// saveStatus returns the object as the API server returned it, or nil if there was nothing to write.
+// saveStatus returns the object as the API server returned it, or nil if there was nothing to
+// write.
 func saveStatus(
 	ctx context.Context, c client.Client, before, after *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {

@@ -27,9 +27,9 @@ type Copy struct {
 	Owner *metav1.OwnerReference
 }
 
-// Clone returns the object that a template describes, in the API version of the template that keeps the
-// newest contract. It reads the template and writes nothing. The error is a NotFound of the template if
-// that does not exist.
+// Clone returns the object that a template describes, in the API version of the template that keeps
+// the newest contract. It reads the template and writes nothing. The error is a NotFound of the
+// template if that does not exist.
 func Clone(ctx context.Context, c client.Reader, in Copy) (*unstructured.Unstructured, error) {
 	ref, template, err := FetchTemplate(ctx, c, in.Ref, in.Namespace)
 	if err != nil {
@@ -46,15 +46,17 @@ func Clone(ctx context.Context, c client.Reader, in Copy) (*unstructured.Unstruc
 }
 
 // FetchTemplate reads a template that a pool refers to, in the API version that keeps the newest
-// contract, and returns it with a reference in that version. The error is a NotFound of the template if
-// that does not exist.
+// contract, and returns it with a reference in that version. The error is a NotFound of the
+// template if that does not exist.
 func FetchTemplate(
-	ctx context.Context, c client.Reader, ref clusterv1.ContractVersionedObjectReference, namespace string,
+	ctx context.Context, c client.Reader, ref clusterv1.ContractVersionedObjectReference,
+	namespace string,
 ) (*corev1.ObjectReference, *unstructured.Unstructured, error) {
 	version, err := contract.FetchAPIVersion(ctx, c, ref.GroupKind())
 	if err != nil {
 		// The caller looks for a NotFound of the template, not of its definition.
-		return nil, nil, fmt.Errorf("finding the API version of %s: %v", ref.GroupKind(), err) //nolint:errorlint // see above
+		//nolint:errorlint // see above
+		return nil, nil, fmt.Errorf("finding the API version of %s: %v", ref.GroupKind(), err)
 	}
 	full := &corev1.ObjectReference{
 		APIVersion: version, Kind: ref.Kind, Namespace: namespace, Name: ref.Name,
@@ -69,7 +71,8 @@ func FetchTemplate(
 // EnsureClusterOwner makes a Cluster an owner of a template, so that both are moved and deleted
 // together. It sends no request where the Cluster is one already.
 func EnsureClusterOwner(
-	ctx context.Context, c client.Client, cluster *clusterv1.Cluster, template *unstructured.Unstructured,
+	ctx context.Context, c client.Client, cluster *clusterv1.Cluster,
+	template *unstructured.Unstructured,
 ) error {
 	owner := ClusterOwner(cluster)
 	if util.HasExactOwnerRef(template.GetOwnerReferences(), owner) {
@@ -92,9 +95,11 @@ func ClusterOwner(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	}
 }
 
-// Adopt makes owner the controller of an object that has none. Afterwards orphan is the object as the
-// API server returned it; after an error it is unchanged.
-func Adopt(ctx context.Context, c client.Client, owner metav1.OwnerReference, orphan client.Object) error {
+// Adopt makes owner the controller of an object that has none. Afterwards orphan is the object as
+// the API server returned it; after an error it is unchanged.
+func Adopt(
+	ctx context.Context, c client.Client, owner metav1.OwnerReference, orphan client.Object,
+) error {
 	before, err := copyOf(orphan)
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func (r *Reconciler) options() machineset.Options {
 	}
 }
 
-// ours returns our Reconciler. Tests without an API server have no APIReader.
+// ours returns our Reconciler. Tests without an API server have no APIReader, and some no controller.
 func (r *Reconciler) ours() *machineset.Reconciler {
 	o := r.options()
 	if o.APIReader == nil {
@@ -74,6 +74,9 @@ func (r *Reconciler) ours() *machineset.Reconciler {
 	}
 	parts := machineset.Parts{
 		Controller: r.controller, Recorder: r.recorder, Deleter: r.machineClientWithDeleteResponse,
+	}
+	if parts.Controller == nil {
+		parts.Controller = capicontrollerutil.NewFakeController()
 	}
 	if override := r.overrideCleanupOrphanedBootstrapConfigsInfraMachines; override != nil {
 		parts.DeleteUnused = func(ctx context.Context, _ *machineset.Run) error { return override(ctx, nil) }
