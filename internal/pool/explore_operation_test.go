@@ -46,7 +46,7 @@ type operation struct {
 }
 
 func (o operation) String() string {
-	switch o.kind {
+	switch o.kind { //nolint:exhaustive // The other kinds are handled elsewhere.
 	case writeSet:
 		return fmt.Sprintf("%s%d %+v", kinds[o.kind], o.set, o.spec)
 	case cleanSet:
@@ -99,7 +99,7 @@ func (o operation) mentioned() (bits uint16) {
 // apply executes one operation. It returns false if the API server refuses it, and says what
 // invariant it breaks.
 func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation string) {
-	switch o.kind {
+	switch o.kind { //nolint:exhaustive // The other kinds are handled elsewhere.
 	case writeSet:
 		return e.writeSet(w, by, o)
 	case finish:
@@ -129,7 +129,7 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 	if !m.exists {
 		return false, ""
 	}
-	switch o.kind {
+	switch o.kind { //nolint:exhaustive // The other kinds are handled elsewhere.
 	case writeInfrastructure:
 		m.infrastructure = o.to
 	case writeBootstrap:

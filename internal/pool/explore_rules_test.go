@@ -53,7 +53,7 @@ func (e *explorer) scaleByRules(
 	if err != nil {
 		return fmt.Errorf("scaling: %w", err)
 	}
-	switch s.Action {
+	switch s.Action { //nolint:exhaustive // Nothing happens to the others.
 	case pool.Create:
 		for range s.Count {
 			create()

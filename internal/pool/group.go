@@ -194,18 +194,8 @@ func begin(g Group) (*draft, error) {
 		Updating:       UpdatingMachines(g.Machines),
 		OnDelete:       isOnDelete(g.MachineDeployment),
 	}}
-	for _, set := range a.Old {
-		desired, err := DesiredOldSet(g.MachineDeployment, set)
-		if err != nil {
-			return nil, fmt.Errorf(
-				"planning the rollout of MachineDeployment %s: %w",
-				d.name(),
-				err,
-			)
-		}
-		d.countMoves(set, desired)
-		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: g.count(set)}
-		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
+	if err := d.desireOld(a); err != nil {
+		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
 	d.rollout.Progressing = slices.ContainsFunc(g.Machines, func(m *clusterv1.Machine) bool {
 		return IsUpdating(m) && (a.New == nil || !Owns(a.New, m)) &&
@@ -222,6 +212,20 @@ func begin(g Group) (*draft, error) {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
 	return d, nil
+}
+
+// desireOld computes the old MachineSets.
+func (d *draft) desireOld(a Assignment) error {
+	for _, set := range a.Old {
+		desired, err := DesiredOldSet(d.group.MachineDeployment, set)
+		if err != nil {
+			return err
+		}
+		d.countMoves(set, desired)
+		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: d.group.count(set)}
+		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
+	}
+	return nil
 }
 
 // check returns an error if the rules do not apply to the group.

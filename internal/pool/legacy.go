@@ -1,4 +1,5 @@
-package pool //nolint:staticcheck // SA1019: clients of API v1beta1 read what is deprecated here
+//nolint:staticcheck // SA1019: clients of API v1beta1 read what is deprecated here
+package pool
 
 import (
 	"fmt"

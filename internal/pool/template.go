@@ -122,8 +122,9 @@ func Assign(
 	}
 	a.Missing = ""
 	after := md.Spec.Rollout.After.Time
+	waits := after.IsZero() || now.Before(after)
 	for _, set := range matching {
-		fresh := after.IsZero() || now.Before(after) || !set.CreationTimestamp.Time.Before(after)
+		fresh := waits || !set.CreationTimestamp.Time.Before(after)
 		if a.New == nil && fresh && set.DeletionTimestamp.IsZero() {
 			a.New = set
 		} else {
@@ -132,7 +133,7 @@ func Assign(
 	}
 	switch {
 	case a.New != nil:
-	case after.IsZero() || now.Before(after):
+	case waits:
 		a.Missing = "the MachineSet matching MachineDeployment spec template is being deleted"
 	default:
 		a.Missing = fmt.Sprintf("spec.rollout.after on MachineDeployment set to %s, "+
