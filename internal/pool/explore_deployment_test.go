@@ -159,7 +159,7 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 }
 
 // deploymentStatus are the sums of the statuses of the MachineSets.
-func (v *view) deploymentStatus() clusterv1.MachineDeploymentStatus {
+func (v view) deploymentStatus() clusterv1.MachineDeploymentStatus {
 	n := v.reported()
 	s := clusterv1.MachineDeploymentStatus{
 		Replicas: new(int32(n.machines)), UpToDateReplicas: new(int32(n.upToDate)), AvailableReplicas: new(int32(n.available)),
@@ -170,7 +170,7 @@ func (v *view) deploymentStatus() clusterv1.MachineDeploymentStatus {
 	return s
 }
 
-func (v *view) reported() (n numbers) {
+func (v view) reported() (n numbers) {
 	for _, set := range v.sets {
 		n.machines += set.status.machines
 		n.available += set.status.available

@@ -4,7 +4,7 @@ import "slices"
 
 // reconcileSet returns what the controller of one MachineSet writes, in stock's order: remediation,
 // the end of moves, the number of Machines, status.
-func (v *view) reconcileSet(id uint8) []operation {
+func (v view) reconcileSet(id uint8) []operation {
 	set := v.sets[id]
 	if set.deleting {
 		return v.deleteSet(id)
@@ -34,7 +34,7 @@ func (v *view) reconcileSet(id uint8) []operation {
 }
 
 // deleteSet deletes the Machines of a MachineSet, and then the MachineSet.
-func (v *view) deleteSet(id uint8) []operation {
+func (v view) deleteSet(id uint8) []operation {
 	var list []operation
 	for _, i := range v.order(id) {
 		if !v.machines[i].deleting {
@@ -48,7 +48,7 @@ func (v *view) deleteSet(id uint8) []operation {
 }
 
 // scale creates, deletes or moves Machines. moved are those that move.
-func (v *view) scale(id uint8, list []operation) (all []operation, moved []uint8) {
+func (v view) scale(id uint8, list []operation) (all []operation, moved []uint8) {
 	set := v.sets[id]
 	surplus := v.owned(id) - set.replicas
 	for range -surplus {
@@ -99,7 +99,7 @@ func (v *view) scale(id uint8, list []operation) (all []operation, moved []uint8
 }
 
 // order sorts the Machines of a MachineSet as they are deleted.
-func (v *view) order(id uint8) []uint8 {
+func (v view) order(id uint8) []uint8 {
 	var order []uint8
 	for i, m := range v.machines {
 		if m.exists && m.owner == id {

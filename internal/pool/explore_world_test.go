@@ -85,6 +85,8 @@ type (
 )
 
 // view is what a controller reads.
+//
+//nolint:recvcheck // Methods with a value receiver change their copy.
 type view struct {
 	md       deployment
 	sets     machineSets

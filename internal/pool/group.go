@@ -197,10 +197,7 @@ func begin(g Group) (*draft, error) {
 	if err := d.desireOld(a); err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
-	d.rollout.Progressing = slices.ContainsFunc(g.Machines, func(m *clusterv1.Machine) bool {
-		return IsUpdating(m) && (a.New == nil || !Owns(a.New, m)) &&
-			!conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition)
-	})
+	d.rollout.Progressing = g.progressing(a.New)
 	create, err := MustCreate(a, d.paused() || g.Keep && !g.TemplatesExist, g.TemplatesExist)
 	if err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
@@ -226,6 +223,14 @@ func (d *draft) desireOld(a Assignment) error {
 		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
 	}
 	return nil
+}
+
+// progressing reports whether a Machine of an old MachineSet is being updated and may still finish.
+func (g Group) progressing(newest *clusterv1.MachineSet) bool {
+	return slices.ContainsFunc(g.Machines, func(m *clusterv1.Machine) bool {
+		return IsUpdating(m) && (newest == nil || !Owns(newest, m)) &&
+			!conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition)
+	})
 }
 
 // check returns an error if the rules do not apply to the group.

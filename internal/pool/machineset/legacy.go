@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/noderefutil"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -60,7 +59,7 @@ func (r *Run) UpdateOldStatus(ctx context.Context) error {
 	if set.Spec.Replicas == nil {
 		return fmt.Errorf("spec.replicas of MachineSet %s is not set", set.Name)
 	}
-	wanted, current := *set.Spec.Replicas, ptr.Deref(set.Status.Replicas, 0)
+	wanted, current := *set.Spec.Replicas, orZero(set.Status.Replicas)
 	if !set.DeletionTimestamp.IsZero() {
 		wanted = 0
 	}
@@ -102,7 +101,7 @@ func (r *Run) UpdateOldStatus(ctx context.Context) error {
 func (r *Run) countNodes(ctx context.Context, status *clusterv1.MachineSetV1Beta1DeprecatedStatus) {
 	status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
 	template := labels.Set(r.Set.Spec.Template.Labels).AsSelectorPreValidated()
-	minReady := ptr.Deref(r.Set.Spec.Template.Spec.MinReadySeconds, 0)
+	minReady := orZero(r.Set.Spec.Template.Spec.MinReadySeconds)
 	for _, m := range r.Machines {
 		if template.Matches(labels.Set(m.Labels)) {
 			status.FullyLabeledReplicas++

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -248,12 +247,12 @@ func (r *Run) finish(
 
 // recount returns when counters must be computed again without an event; 0 means no time.
 func (r *Run) recount() time.Duration {
-	status, wanted := r.Set.Status, ptr.Deref(r.Set.Spec.Replicas, 0)
-	minReady := ptr.Deref(r.Set.Spec.Template.Spec.MinReadySeconds, 0)
-	switch ready := ptr.Deref(status.ReadyReplicas, 0); {
+	status, wanted := r.Set.Status, orZero(r.Set.Spec.Replicas)
+	minReady := orZero(r.Set.Spec.Template.Spec.MinReadySeconds)
+	switch ready := orZero(status.ReadyReplicas); {
 	case ready != wanted:
 		return notReadyRetry
-	case minReady > 0 && ptr.Deref(status.AvailableReplicas, 0) != wanted:
+	case minReady > 0 && orZero(status.AvailableReplicas) != wanted:
 		return time.Duration(minReady) * time.Second
 	}
 	return 0
@@ -268,4 +267,12 @@ func (r *Run) await(kind capicontroller.GroupVersionKindType, resourceVersion st
 
 func (r *Run) awaitMachine(m *clusterv1.Machine) {
 	r.await(capicontroller.StructuredObject(clusterv1.GroupVersion, "Machine"), m.ResourceVersion)
+}
+
+// orZero returns what a pointer points to; nil counts as 0.
+func orZero(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }

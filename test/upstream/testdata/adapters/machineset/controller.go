@@ -39,9 +39,15 @@ type Reconciler struct {
 	recorder                        record.EventRecorder
 
 	overrideCleanupOrphanedBootstrapConfigsInfraMachines func(ctx context.Context, s *scope) error
-	overrideCreateMachines                               func(ctx context.Context, s *scope, count int) (ctrl.Result, error)
-	overrideMoveMachines                                 func(ctx context.Context, s *scope, target string, count int) (ctrl.Result, error)
-	overrideDeleteMachines                               func(ctx context.Context, s *scope, count int) (ctrl.Result, error)
+	overrideCreateMachines                               func(
+		ctx context.Context, s *scope, count int,
+	) (ctrl.Result, error)
+	overrideMoveMachines func(
+		ctx context.Context, s *scope, target string, count int,
+	) (ctrl.Result, error)
+	overrideDeleteMachines func(
+		ctx context.Context, s *scope, count int,
+	) (ctrl.Result, error)
 
 	disableRemoveManagedFieldsForLabelsAndAnnotations bool
 }
@@ -66,7 +72,7 @@ func (r *Reconciler) options() machineset.Options {
 	}
 }
 
-// ours returns our Reconciler. Tests without an API server have no APIReader, and some no controller.
+// ours returns our Reconciler. Tests without an API server have no APIReader, some no controller.
 func (r *Reconciler) ours() *machineset.Reconciler {
 	o := r.options()
 	if o.APIReader == nil {
@@ -79,17 +85,28 @@ func (r *Reconciler) ours() *machineset.Reconciler {
 		parts.Controller = capicontrollerutil.NewFakeController()
 	}
 	if override := r.overrideCleanupOrphanedBootstrapConfigsInfraMachines; override != nil {
-		parts.DeleteUnused = func(ctx context.Context, _ *machineset.Run) error { return override(ctx, nil) }
+		parts.DeleteUnused = func(ctx context.Context, _ *machineset.Run) error {
+			return override(ctx, nil)
+		}
 	}
 	return machineset.New(o, parts)
 }
 
 // run does a step of ours on a scope.
-func (r *Reconciler) run(s *scope, do func(*machineset.Run) (machineset.Next, error)) (ctrl.Result, bool, error) {
+func (r *Reconciler) run(
+	s *scope,
+	do func(*machineset.Run) (machineset.Next, error),
+) (ctrl.Result, bool, error) {
 	run := &machineset.Run{
-		Reconciler: r.ours(), Cluster: s.cluster, Set: s.machineSet, Deployment: s.owningMachineDeployment,
-		Machines: s.machines, Listed: s.getAndAdoptMachinesForMachineSetSucceeded, Start: time.Now(),
-		BootstrapMissing: s.bootstrapObjectNotFound, InfrastructureMissing: s.infrastructureObjectNotFound,
+		Reconciler:            r.ours(),
+		Cluster:               s.cluster,
+		Set:                   s.machineSet,
+		Deployment:            s.owningMachineDeployment,
+		Machines:              s.machines,
+		Listed:                s.getAndAdoptMachinesForMachineSetSucceeded,
+		Start:                 time.Now(),
+		BootstrapMissing:      s.bootstrapObjectNotFound,
+		InfrastructureMissing: s.infrastructureObjectNotFound,
 	}
 	next, err := do(run)
 	s.machines, s.getAndAdoptMachinesForMachineSetSucceeded = run.Machines, run.Listed
@@ -99,7 +116,11 @@ func (r *Reconciler) run(s *scope, do func(*machineset.Run) (machineset.Next, er
 
 func withoutStop(result ctrl.Result, _ bool, err error) (ctrl.Result, error) { return result, err }
 
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(
+	ctx context.Context,
+	mgr ctrl.Manager,
+	options controller.Options,
+) error {
 	return machineset.SetUp(ctx, mgr, r.options(), options)
 }
 
@@ -111,27 +132,52 @@ func (r *Reconciler) MachineToMachineSets(ctx context.Context, o client.Object) 
 	return r.ours().SetsOfOrphan(ctx, o)
 }
 
-func (r *Reconciler) getAndAdoptMachinesForMachineSet(ctx context.Context, s *scope) (ctrl.Result, bool, error) {
-	return r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.ReadMachines(ctx) })
+func (r *Reconciler) getAndAdoptMachinesForMachineSet(
+	ctx context.Context,
+	s *scope,
+) (ctrl.Result, bool, error) {
+	return r.run(
+		s,
+		func(run *machineset.Run) (machineset.Next, error) { return run.ReadMachines(ctx) },
+	)
 }
 
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
-	return withoutStop(r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.DeleteAll(ctx) }))
+	return withoutStop(
+		r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.DeleteAll(ctx) }),
+	)
 }
 
-func (r *Reconciler) reconcileUnhealthyMachines(ctx context.Context, s *scope) (ctrl.Result, error) {
-	return withoutStop(r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.Remediate(ctx) }))
+func (r *Reconciler) reconcileUnhealthyMachines(
+	ctx context.Context,
+	s *scope,
+) (ctrl.Result, error) {
+	return withoutStop(
+		r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.Remediate(ctx) }),
+	)
 }
 
 func (r *Reconciler) syncMachines(ctx context.Context, s *scope) (ctrl.Result, bool, error) {
-	return r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.SyncMachines(ctx) })
+	return r.run(
+		s,
+		func(run *machineset.Run) (machineset.Next, error) { return run.SyncMachines(ctx) },
+	)
 }
 
 func (r *Reconciler) triggerInPlaceUpdate(ctx context.Context, s *scope) (ctrl.Result, error) {
-	return withoutStop(r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.CompleteMoves(ctx) }))
+	return withoutStop(
+		r.run(
+			s,
+			func(run *machineset.Run) (machineset.Next, error) { return run.CompleteMoves(ctx) },
+		),
+	)
 }
 
-func (r *Reconciler) completeMoveMachine(ctx context.Context, s *scope, m *clusterv1.Machine) error {
+func (r *Reconciler) completeMoveMachine(
+	ctx context.Context,
+	s *scope,
+	m *clusterv1.Machine,
+) error {
 	_, _, err := r.run(s, func(run *machineset.Run) (machineset.Next, error) {
 		return machineset.Next{}, run.WriteTemplate(ctx, m)
 	})
@@ -141,7 +187,9 @@ func (r *Reconciler) completeMoveMachine(ctx context.Context, s *scope, m *clust
 // syncReplicas calls what tests put in the place of the steps of Scale, or else Scale.
 func (r *Reconciler) syncReplicas(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if r.overrideCreateMachines == nil {
-		return withoutStop(r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.Scale(ctx) }))
+		return withoutStop(
+			r.run(s, func(run *machineset.Run) (machineset.Next, error) { return run.Scale(ctx) }),
+		)
 	}
 	scaling, err := factsOf(s.machineSet, s.machines, true).Scale()
 	if err != nil {
@@ -170,7 +218,12 @@ func (r *Reconciler) deleteMachines(ctx context.Context, s *scope, count int) (c
 	}))
 }
 
-func (r *Reconciler) startMoveMachines(ctx context.Context, s *scope, target string, count int) (ctrl.Result, error) {
+func (r *Reconciler) startMoveMachines(
+	ctx context.Context,
+	s *scope,
+	target string,
+	count int,
+) (ctrl.Result, error) {
 	return withoutStop(r.run(s, func(run *machineset.Run) (machineset.Next, error) {
 		return machineset.Next{}, run.MoveMachines(ctx, target, count)
 	}))
@@ -183,14 +236,21 @@ func (r *Reconciler) reconcileV1Beta1Status(ctx context.Context, s *scope) error
 	return err
 }
 
-func (r *Reconciler) adoptOrphan(ctx context.Context, ms *clusterv1.MachineSet, m *clusterv1.Machine) error {
+func (r *Reconciler) adoptOrphan(
+	ctx context.Context,
+	ms *clusterv1.MachineSet,
+	m *clusterv1.Machine,
+) error {
 	_, _, err := r.run(&scope{machineSet: ms}, func(run *machineset.Run) (machineset.Next, error) {
 		return machineset.Next{}, run.Adopt(ctx, m)
 	})
 	return err
 }
 
-func (r *Reconciler) computeDesiredMachine(ms *clusterv1.MachineSet, current *clusterv1.Machine) (*clusterv1.Machine, error) {
+func (r *Reconciler) computeDesiredMachine(
+	ms *clusterv1.MachineSet,
+	current *clusterv1.Machine,
+) (*clusterv1.Machine, error) {
 	if current == nil {
 		return r.ours().NewMachine(ms)
 	}
