@@ -152,7 +152,7 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 		}
 		old = append(old, applied)
 	}
-	for _, set := range pool.Cleanable(old, machines...) {
+	for _, set := range pool.Cleanable(old, machines) {
 		list = append(list, operation{kind: cleanSet, set: slotOf(set.Name)})
 	}
 	return list
