@@ -15,6 +15,9 @@ const (
 	// ReasonMovesPending: the surplus consists of Machines that have moved here and that the
 	// MachineDeployment has not counted so far.
 	ReasonMovesPending Reason = "MovesPending"
+	// ReasonParked: the surplus was not planned, and the policy keeps Machines. The MachineSet is told
+	// to move Machines to itself, until the MachineDeployment counts them. Stock refuses that move.
+	ReasonParked Reason = "Parked"
 	// ReasonRemediation: a MachineHealthCheck asks for the remediation of the Machine.
 	ReasonRemediation Reason = "Remediation"
 )
@@ -28,8 +31,8 @@ type Scaling struct {
 	Count int
 	// Target is the MachineSet to which Machines move; empty unless Action is Update.
 	Target string
-	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled or
-	// ReasonMovesPending.
+	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled,
+	// ReasonMovesPending or ReasonParked.
 	Reason Reason
 }
 
@@ -61,6 +64,8 @@ func (f SetFacts) Scale() (Scaling, error) {
 		return Scaling{Action: Keep, Reason: ReasonUpToDate}, nil
 	case counted <= 0:
 		return Scaling{Action: Keep, Reason: ReasonMovesPending}, nil
+	case target == set.Name:
+		return Scaling{Action: Keep, Reason: ReasonParked}, nil
 	case target != "":
 		return Scaling{Action: Update, Count: counted, Target: target, Reason: Reason(ReasonMove)}, nil
 	}
