@@ -108,6 +108,7 @@ func stated(p pool.Plan) bool {
 	for _, d := range p.Decisions {
 		switch {
 		case d.Action == pool.Keep && d.Reason == pool.ReasonUpToDate:
+		case d.Action == pool.Wait && d.Reason == pool.ReasonBudget: // behind a Machine that waits for a person
 		case d.Action == pool.Wait && d.Message != "" && slices.Contains([]pool.Reason{
 			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
 		}, d.Reason):

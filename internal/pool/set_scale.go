@@ -133,8 +133,12 @@ type Departure struct {
 //   - A Machine that needs remediation counts and is deleted, unless Policy.RepairByUpdate.
 //   - A Machine that is being updated, or that has no Node, does not count and stays.
 //
-// It returns the error of OrderOf.
+// With Policy.RepairByUpdate it chooses in the order of MoveOrder, as the plan does: a Machine whose
+// kubelet is ahead stays, and none is deleted. It returns the error of OrderOf.
 func (f SetFacts) Departures(count int) ([]Departure, error) {
+	if f.Policy.RepairByUpdate && f.Deployment != nil {
+		return f.keptDepartures(count), nil
+	}
 	order, err := f.DeletionOrder()
 	if err != nil {
 		return nil, err
@@ -156,6 +160,23 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		}
 	}
 	return leave, nil
+}
+
+func (f SetFacts) keptDepartures(count int) []Departure {
+	for _, m := range f.Machines {
+		if isDeleting(m) {
+			count--
+		}
+	}
+	var leave []Departure
+	for _, m := range MoveOrder(Group{MachineDeployment: f.Deployment}, f.Machines) {
+		if count <= 0 {
+			break
+		}
+		count--
+		leave = append(leave, Departure{Machine: m, Action: Update, Reason: Reason(ReasonMove)})
+	}
+	return leave
 }
 
 // mayRepair reports whether an unhealthy Machine moves, because its update may repair it. A Machine
