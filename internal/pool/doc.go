@@ -21,7 +21,7 @@
 //	}
 //	md.Annotations[clusterv1.RevisionAnnotation] = plan.Revision
 //	if pool.Complete(md, status) {
-//		for _, set := range pool.Cleanable(applied old MachineSets, machines...) { delete(set) }
+//		for _, set := range pool.Cleanable(applied old MachineSets, group.Machines) { delete(set) }
 //	}
 //	facts := pool.DeploymentFacts{...} // facts.Status(): counters, phase, conditions
 //

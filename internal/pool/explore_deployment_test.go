@@ -108,6 +108,7 @@ func stated(p pool.Plan) bool {
 	for _, d := range p.Decisions {
 		switch {
 		case d.Action == pool.Keep && d.Reason == pool.ReasonUpToDate:
+		case d.Action == pool.Wait && d.Reason == pool.ReasonBudget: // behind a Machine that waits for a person
 		case d.Action == pool.Wait && d.Message != "" && slices.Contains([]pool.Reason{
 			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
 		}, d.Reason):
@@ -152,7 +153,7 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 		}
 		old = append(old, applied)
 	}
-	for _, set := range pool.Cleanable(old, machines...) {
+	for _, set := range pool.Cleanable(old, machines) {
 		list = append(list, operation{kind: cleanSet, set: slotOf(set.Name)})
 	}
 	return list

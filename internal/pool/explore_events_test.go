@@ -21,7 +21,7 @@ func (e *explorer) steps(w *scene) []step {
 		all = append(all, e.reconcile(w, by)...)
 	}
 	for i := range w.machines {
-		all = append(all, machineSteps(w, i)...)
+		all = append(all, e.machineSteps(w, i)...)
 	}
 	return append(append(all, e.cacheSteps(w)...), e.people(w)...)
 }
@@ -102,7 +102,12 @@ func (e *explorer) sets(v view, id uint8) (todo []operation, problem string) {
 	r, known := e.setPlans[key]
 	if !known {
 		r = v.reconcileSet(id)
-		if problem := e.compareSets(v, id, r); problem != "" {
+		if e.keep && !v.sets[id].deleting {
+			r, problem = e.keptSet(v, id)
+		} else {
+			problem = e.compareSets(v, id, r)
+		}
+		if problem != "" {
 			return r, problem
 		}
 		e.setPlans[key] = r
@@ -122,7 +127,9 @@ func (w *scene) restart() {
 }
 
 // machineSteps are what the Machine controller and the updater of one Machine do.
-func machineSteps(w *scene, i int) []step {
+//
+// Where Machines are kept, the update of a broken one is tried and ends, too.
+func (e *explorer) machineSteps(w *scene, i int) []step {
 	var all []step
 	add := func(label string, possible bool, edit func(*scene, *machine)) {
 		if possible {
@@ -139,7 +146,7 @@ func machineSteps(w *scene, i int) []step {
 	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(), func(_ *scene, m *machine) {
 		m.node, m.available = true, true
 	})
-	add("is updated", m.updating && m.hook && m.node && !m.broken && !m.deleting, func(_ *scene, m *machine) {
+	add("is updated", m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.deleting, func(_ *scene, m *machine) {
 		m.kubelet, m.updating, m.available = m.spec, false, false
 	})
 	add("ends its update", !m.updating && m.hook, func(_ *scene, m *machine) { m.hook = false })
@@ -247,7 +254,7 @@ func (e *explorer) calm(w *scene) (labels []string, violation string) {
 		}
 	}
 	for i := range w.machines {
-		if s := machineSteps(w, i); len(s) > 0 {
+		if s := e.machineSteps(w, i); len(s) > 0 {
 			*w = s[0].to
 			labels = append(labels, s[0].label)
 		}

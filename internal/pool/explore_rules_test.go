@@ -13,6 +13,7 @@ import (
 func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	g := e.group(v)
 	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Now: g.Now}
+	f.Policy = pool.SetPolicy{RepairByUpdate: e.keep, HoldUpdating: e.keep}
 	for _, set := range g.MachineSets {
 		if set.Name == setName(id) {
 			f.MachineSet = set
@@ -102,4 +103,21 @@ func (e *explorer) compareSets(v view, id uint8, stock []operation) string {
 		return fmt.Sprintf("ms%d: stock writes\n\t%v\nand the rules\n\t%v", id, want, got)
 	}
 	return ""
+}
+
+// keptSet is view.reconcileSet for a group whose Machines are kept: stock has no such rules.
+func (e *explorer) keptSet(v view, id uint8) (todo []operation, problem string) {
+	list, err := e.byRules(v, id)
+	if err != nil {
+		return nil, fmt.Sprintf("ms%d: the rules return %v", id, err)
+	}
+	counted := v
+	for _, o := range list {
+		if o.kind == moveMachine {
+			counted.machines[o.machine].updating = true
+		}
+	}
+	return append(list, operation{
+		kind: writeStatus, set: id, status: counted.count(id), before: v.sets[id].replicas,
+	}), ""
 }

@@ -191,7 +191,7 @@ var explorations = map[string]scenario{
 	"on delete":              {replicas: 2, onDelete: true, scales: []int8{1, 3}, faults: faults{deletes: 1, scales: 1, changes: 1}},
 	"updater away":           {replicas: 2, unavailable: 1, covered: upwards, faults: faults{outages: 2, crashes: 1}},
 	"keep":                   {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{crashes: 1, races: 1, outages: 1}},
-	"keep, old counters":     {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{lags: 1}},
+	"keep, old counters":     {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{lags: 1, deletes: 1}},
 	"keep, scale":            {replicas: 2, surge: 1, keep: true, covered: upwards, scales: []int8{1, 3}, faults: faults{scales: 2}},
 	"keep, not covered":      {replicas: 2, surge: 1, keep: true, scales: []int8{1, 3}, faults: faults{crashes: 1, scales: 1, races: 1}},
 	"pause, no MachineSet":   {replicas: 1, notBegun: true, scales: []int8{0, 2}, faults: faults{pauses: 1, scales: 2, changes: 1}},

@@ -174,6 +174,8 @@ type draft struct {
 	rollout  Rollout
 	// counted are the Machines that countMoves counted.
 	counted []string
+	// unsettled says that an old MachineSet of a kept group may still create Machines.
+	unsettled bool
 	// grows is the old MachineSet that creates Machines of a kept group; empty for none.
 	grows string
 }

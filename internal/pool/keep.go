@@ -15,8 +15,10 @@ import (
 //
 //   - Machines are created only while fewer exist than spec.replicas, always by the new MachineSet,
 //     and deleted only while more exist. Deletion begins with the oldest MachineSets.
-//   - Old MachineSets create no Machines. So lowering and raising their replicas is safe while the
-//     cache is behind.
+//   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it may
+//     still create what it has been missing: nothing is created elsewhere, and no Machine leaves it.
+//   - An old MachineSet with Machines that nobody planned deletes none: it is parked, and the next
+//     plan counts them.
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
@@ -68,6 +70,7 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 		heads[i] = d.headcount(s.Name)
 		surplus += heads[i].alive
 		old += max(heads[i].all, d.mayCreate(s))
+		d.unsettled = d.unsettled || !d.settled(s, heads[i])
 	}
 	room := d.room(fresh)
 	for i, s := range d.rollout.Old {
@@ -75,14 +78,27 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 	}
 	d.keepNewest(fresh, old, surplus)
 	p := d.plan(coverage)
-	for _, set := range p.Old {
+	for i, set := range p.Old {
 		disable := "true"
 		if set.Desired.Name == d.grows {
 			disable = "false"
 		}
 		annotate(set.Desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
+		if *set.Desired.Spec.Replicas >= heads[i].alive {
+			mark(set.Desired, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation,
+				[]string{set.Desired.Name})
+		}
 	}
 	return p
+}
+
+// settled reports whether an old MachineSet creates no more Machines: it asks for no more than it
+// has, and its controller has read that. An apply that lowers spec.replicas forbids creation too, so
+// that a controller which has read the one has read the other.
+func (d *draft) settled(s Sizes, h headcount) bool {
+	set := d.old[s.Name].Current
+	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all &&
+		set.Status.ObservedGeneration >= set.Generation
 }
 
 // others returns the names of the other MachineSets of the group, sorted.
@@ -123,7 +139,7 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 	switch {
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
-	case d.mayMove():
+	case d.mayMove() && d.settled(s, h):
 		var moves int32
 		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
 		if moves > 0 {
@@ -182,6 +198,9 @@ func (d *draft) keepNewest(fresh headcount, old, surplus int32) {
 	}
 	slices.Sort(s.ReceiveFrom)
 	s.Target = max(desired-old, fresh.alive)
+	if d.unsettled {
+		s.Target = min(s.Target, max(s.Replicas, fresh.alive))
+	}
 	why := Note{Reason: ReasonMachinesMissing, Count: old + fresh.all, Limit: desired}
 	if surplus > 0 {
 		s.Target = max(fresh.alive-surplus, 0)

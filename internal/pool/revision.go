@@ -85,9 +85,9 @@ func Complete(md *clusterv1.MachineDeployment, status clusterv1.MachineDeploymen
 
 // Cleanable returns the old MachineSets that can be deleted after a rollout, oldest first: they
 // have no replicas, no Machines, and their controller has seen that. machines are those of the
-// group: a Machine that has just moved to a MachineSet is not in its status yet, and would be deleted
-// with it. Cluster API keeps no history of MachineSets.
-func Cleanable(old []*clusterv1.MachineSet, machines ...*clusterv1.Machine) []*clusterv1.MachineSet {
+// group: a Machine that has just moved to a MachineSet is not in its status yet, and would be
+// deleted with it. Cluster API keeps no history of MachineSets.
+func Cleanable(old []*clusterv1.MachineSet, machines []*clusterv1.Machine) []*clusterv1.MachineSet {
 	var sets []*clusterv1.MachineSet
 	for _, set := range sortedByAge(old) {
 		empty := set.Spec.Replicas != nil && *set.Spec.Replicas == 0 &&

@@ -15,6 +15,9 @@ const (
 	// ReasonMovesPending: the surplus consists of Machines that have moved here and that the
 	// MachineDeployment has not counted so far.
 	ReasonMovesPending Reason = "MovesPending"
+	// ReasonParked: the surplus was not planned, and the policy keeps Machines. The MachineSet is told
+	// to move Machines to itself, until the MachineDeployment counts them. Stock refuses that move.
+	ReasonParked Reason = "Parked"
 	// ReasonRemediation: a MachineHealthCheck asks for the remediation of the Machine.
 	ReasonRemediation Reason = "Remediation"
 )
@@ -28,8 +31,8 @@ type Scaling struct {
 	Count int
 	// Target is the MachineSet to which Machines move; empty unless Action is Update.
 	Target string
-	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled or
-	// ReasonMovesPending.
+	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled,
+	// ReasonMovesPending or ReasonParked.
 	Reason Reason
 }
 
@@ -61,6 +64,8 @@ func (f SetFacts) Scale() (Scaling, error) {
 		return Scaling{Action: Keep, Reason: ReasonUpToDate}, nil
 	case counted <= 0:
 		return Scaling{Action: Keep, Reason: ReasonMovesPending}, nil
+	case target == set.Name:
+		return Scaling{Action: Keep, Reason: ReasonParked}, nil
 	case target != "":
 		return Scaling{Action: Update, Count: counted, Target: target, Reason: Reason(ReasonMove)}, nil
 	}
@@ -128,8 +133,12 @@ type Departure struct {
 //   - A Machine that needs remediation counts and is deleted, unless Policy.RepairByUpdate.
 //   - A Machine that is being updated, or that has no Node, does not count and stays.
 //
-// It returns the error of OrderOf.
+// With Policy.RepairByUpdate it chooses in the order of MoveOrder, as the plan does: a Machine whose
+// kubelet is ahead stays, and none is deleted. It returns the error of OrderOf.
 func (f SetFacts) Departures(count int) ([]Departure, error) {
+	if f.Policy.RepairByUpdate && f.Deployment != nil {
+		return f.keptDepartures(count), nil
+	}
 	order, err := f.DeletionOrder()
 	if err != nil {
 		return nil, err
@@ -151,6 +160,23 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		}
 	}
 	return leave, nil
+}
+
+func (f SetFacts) keptDepartures(count int) []Departure {
+	for _, m := range f.Machines {
+		if isDeleting(m) {
+			count--
+		}
+	}
+	var leave []Departure
+	for _, m := range MoveOrder(Group{MachineDeployment: f.Deployment}, f.Machines) {
+		if count <= 0 {
+			break
+		}
+		count--
+		leave = append(leave, Departure{Machine: m, Action: Update, Reason: Reason(ReasonMove)})
+	}
+	return leave
 }
 
 // mayRepair reports whether an unhealthy Machine moves, because its update may repair it. A Machine

@@ -43,6 +43,10 @@ func TestScale(t *testing.T) {
 			factsOf(msSet(1, move), a, b),
 			pool.Scaling{Action: pool.Update, Count: 1, Target: "new", Reason: pool.Reason(pool.ReasonMove)},
 		},
+		"surplus of a parked MachineSet": {
+			factsOf(msSet(1, setMark(clusterv1.MachineSetMoveMachinesToMachineSetAnnotation, msSet(1).Name)), a, b),
+			pool.Scaling{Action: pool.Keep, Reason: pool.ReasonParked},
+		},
 		"surplus that moved here": {
 			factsOf(msSet(1, setMark(receive, "old")), a, moved),
 			pool.Scaling{Action: pool.Keep, Reason: pool.ReasonMovesPending},
@@ -154,6 +158,7 @@ func TestDepartures(t *testing.T) {
 	for name, test := range map[string]struct {
 		count  int
 		policy pool.SetPolicy
+		kept   bool
 		want   []string
 	}{
 		"none":                    {},
@@ -170,11 +175,17 @@ func TestDepartures(t *testing.T) {
 		"an update may repair": {count: 4, policy: pool.SetPolicy{RepairByUpdate: true}, want: []string{
 			"remediate update Move", "remediate-nodeless delete Remediation", "unhealthy update Move",
 		}},
+		"kept": {count: 9, policy: pool.SetPolicy{RepairByUpdate: true}, kept: true, want: []string{
+			"remediate update Move", "unhealthy update Move", "well update Move", "well-2 update Move",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := factsOf(msSet(0), machines...)
 			f.Policy = test.policy
+			if test.kept {
+				f.Deployment = &clusterv1.MachineDeployment{}
+			}
 			departures, err := f.Departures(test.count)
 			if err != nil {
 				t.Fatal(err)

@@ -129,7 +129,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 	if r.paused() || !pool.Complete(r.md, r.completion()) {
 		return nil
 	}
-	for _, set := range pool.Cleanable(r.executed.old) {
+	for _, set := range pool.Cleanable(r.executed.old, r.machines) {
 		unchanged := client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion}
 		err := r.Client.Delete(ctx, set, unchanged)
 		if apierrors.IsConflict(err) {

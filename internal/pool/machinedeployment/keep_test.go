@@ -265,3 +265,43 @@ func TestFailedQuestion(t *testing.T) {
 		t.Errorf("%d MachineSets exist", n)
 	}
 }
+
+// TestJustMoved checks that a MachineSet to which a Machine has just moved is not deleted: its
+// status does not have the Machine yet, so that the rollout looks complete.
+func TestJustMoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settle()
+	old := w.sets()[0].DeepCopy()
+	old.Name, old.UID, old.ResourceVersion = "old", "old", ""
+	old.Labels[clusterv1.MachineDeploymentUniqueLabel] = "old"
+	old.Spec.Template.Spec.Version, old.Spec.Replicas = "v1.32.0", new(int32(0))
+	old.Status = clusterv1.MachineSetStatus{}
+	old.CreationTimestamp = metav1.NewTime(w.now.Add(-time.Hour))
+	if err := w.Inner.Create(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	m := w.machines()[0]
+	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(old, machineSetKind)}
+	w.update(m)
+	for range 3 {
+		w.mustReconcile()
+		for _, set := range w.sets() {
+			set.Status.ObservedGeneration = set.Generation
+			if err := w.Inner.Status().Update(t.Context(), set); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !w.sets()[1].DeletionTimestamp.IsZero() {
+		t.Fatalf("the MachineSet to which %s has just moved is deleted", m.Name)
+	}
+	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.sets()[0], machineSetKind)}
+	w.update(m)
+	w.settle()
+	if n := len(w.sets()); n != 1 {
+		t.Errorf("%d MachineSets are left, and the old one has no Machines any more", n)
+	}
+}
+
+var machineSetKind = clusterv1.GroupVersion.WithKind("MachineSet")

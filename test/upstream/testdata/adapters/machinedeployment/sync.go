@@ -124,7 +124,7 @@ func (r *Reconciler) scaleMachineSet(
 }
 
 func (r *Reconciler) cleanupDeployment(ctx context.Context, old setList, md *deployment) error {
-	for _, set := range pool.Cleanable(old) {
+	for _, set := range pool.Cleanable(old, nil) {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, set)); err != nil {
 			return err
 		}
