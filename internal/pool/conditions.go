@@ -165,21 +165,30 @@ func (f DeploymentFacts) ScalingUp() metav1.Condition {
 }
 
 func (f DeploymentFacts) missingTemplates() string {
+	missing := missingTemplates(f.MachineDeployment.Spec.Template.Spec,
+		f.BootstrapTemplateMissing, f.InfrastructureTemplateMissing)
+	if missing == "" {
+		return ""
+	}
+	return "because " + missing
+}
+
+// missingTemplates says which templates of Machines do not exist; empty if all do.
+func missingTemplates(spec clusterv1.MachineSpec, bootstrap, infrastructure bool) string {
 	var kinds []string
-	spec := f.MachineDeployment.Spec.Template.Spec
-	if f.BootstrapTemplateMissing {
+	if bootstrap {
 		kinds = append(kinds, spec.Bootstrap.ConfigRef.Kind)
 	}
-	if f.InfrastructureTemplateMissing {
+	if infrastructure {
 		kinds = append(kinds, spec.InfrastructureRef.Kind)
 	}
 	switch len(kinds) {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("because %s does not exist", kinds[0])
+		return kinds[0] + " does not exist"
 	}
-	return fmt.Sprintf("because %s do not exist", strings.Join(kinds, " and "))
+	return strings.Join(kinds, " and ") + " do not exist"
 }
 
 // ScalingDown is True while more Machines exist than desired. Its message names deletions that take
@@ -208,7 +217,8 @@ func (f DeploymentFacts) ScalingDown() metav1.Condition {
 		)
 	}
 	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentScalingDownReason,
-		fmt.Sprintf("Scaling down from %d to %d replicas", current, desired)+f.staleDeletions())
+		fmt.Sprintf("Scaling down from %d to %d replicas", current, desired)+
+			staleDeletions(f.Machines, f.Now))
 }
 
 // MachinesReady summarizes the condition Ready of the Machines.
@@ -345,19 +355,18 @@ func (f DeploymentFacts) Deleting() metav1.Condition {
 	message := "Deletion completed"
 	switch {
 	case len(f.Machines) == 1:
-		message = "Deleting 1 Machine" + f.staleDeletions()
+		message = "Deleting 1 Machine" + staleDeletions(f.Machines, f.Now)
 	case len(f.Machines) > 1:
-		message = fmt.Sprintf("Deleting %d Machines", len(f.Machines)) + f.staleDeletions()
+		message = fmt.Sprintf("Deleting %d Machines", len(f.Machines)) + staleDeletions(f.Machines, f.Now)
 	case len(f.MachineSets) > 0:
 		message = fmt.Sprintf("Deleting %d MachineSets", len(f.MachineSets))
 	}
 	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentDeletingReason, message)
 }
 
-// staleDeletions is a line about Machines whose deletion takes long, and why; empty if there is
-// none.
-func (f DeploymentFacts) staleDeletions() string {
-	message := StaleDeletions(f.Machines, f.Now)
+// staleDeletions is a line about Machines whose deletion takes long; empty if there is none.
+func staleDeletions(machines []*clusterv1.Machine, now time.Time) string {
+	message := StaleDeletions(machines, now)
 	if message == "" {
 		return ""
 	}

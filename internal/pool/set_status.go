@@ -120,7 +120,8 @@ func (f SetFacts) ScalingUp() metav1.Condition {
 			clusterv1.MachineSetScalingUpWaitingForReplicasSetReason, messageReplicasMissing)
 	}
 	current, desired := len(f.Machines), f.desiredReplicas()
-	missing := f.missingTemplates()
+	missing := missingTemplates(f.MachineSet.Spec.Template.Spec,
+		f.BootstrapTemplateMissing, f.InfrastructureTemplateMissing)
 	if current >= desired {
 		message := ""
 		if !f.deleting() && missing != "" {
@@ -137,25 +138,6 @@ func (f SetFacts) ScalingUp() metav1.Condition {
 		message += " is blocked because:\n* " + strings.Join(causes, "\n* ")
 	}
 	return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetScalingUpReason, message)
-}
-
-// missingTemplates says which templates do not exist; empty if all do.
-func (f SetFacts) missingTemplates() string {
-	var kinds []string
-	spec := f.MachineSet.Spec.Template.Spec
-	if f.BootstrapTemplateMissing {
-		kinds = append(kinds, spec.Bootstrap.ConfigRef.Kind)
-	}
-	if f.InfrastructureTemplateMissing {
-		kinds = append(kinds, spec.InfrastructureRef.Kind)
-	}
-	switch len(kinds) {
-	case 0:
-		return ""
-	case 1:
-		return kinds[0] + " does not exist"
-	}
-	return strings.Join(kinds, " and ") + " do not exist"
 }
 
 // ScalingDown is True while more Machines exist than desired. Machines that moved here and that the
@@ -181,16 +163,8 @@ func (f SetFacts) ScalingDown() metav1.Condition {
 		return condition(kind, metav1.ConditionFalse, clusterv1.MachineSetNotScalingDownReason, "")
 	}
 	return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetScalingDownReason,
-		fmt.Sprintf("Scaling down from %d to %d replicas", current, desired)+f.staleDeletions())
-}
-
-// staleDeletions is a line about Machines whose deletion takes long; empty if there is none.
-func (f SetFacts) staleDeletions() string {
-	message := StaleDeletions(f.Machines, f.Now)
-	if message == "" {
-		return ""
-	}
-	return "\n* " + message
+		fmt.Sprintf("Scaling down from %d to %d replicas", current, desired)+
+			staleDeletions(f.Machines, f.Now))
 }
 
 // MachinesReady summarizes the condition Ready of the Machines.
@@ -275,9 +249,9 @@ func (f SetFacts) Deleting() metav1.Condition {
 	switch n := len(f.Machines); n {
 	case 0:
 	case 1:
-		message = "Deleting 1 Machine" + f.staleDeletions()
+		message = "Deleting 1 Machine" + staleDeletions(f.Machines, f.Now)
 	default:
-		message = fmt.Sprintf("Deleting %d Machines", n) + f.staleDeletions()
+		message = fmt.Sprintf("Deleting %d Machines", n) + staleDeletions(f.Machines, f.Now)
 	}
 	return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetDeletingReason, message)
 }
