@@ -230,7 +230,9 @@ func (d *draft) desireOld(a Assignment) error {
 // progressing reports whether a Machine of an old MachineSet is being updated and may still finish.
 func (g Group) progressing(newest *clusterv1.MachineSet) bool {
 	return slices.ContainsFunc(g.Machines, func(m *clusterv1.Machine) bool {
-		return IsUpdating(m) && (newest == nil || !Owns(newest, m)) &&
+		failed := conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
+			clusterv1.MachineInPlaceUpdateFailedReason
+		return IsUpdating(m) && (newest == nil || !Owns(newest, m)) && !failed &&
 			!conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/tsdb"
 )
 
 const validation = model.LegacyValidation
@@ -254,11 +255,18 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// longBlocks has the storage take series in any order: it refuses samples that are older than the
+// first one by more than half a block, and the order is random.
+func longBlocks(o *tsdb.Options) {
+	o.MinBlockDuration = (72 * time.Hour).Milliseconds()
+	o.MaxBlockDuration = o.MinBlockDuration
+}
+
 // evaluate evaluates all alerts once a minute, and returns in which minute each of them fired
 // first.
 func evaluate(t *testing.T, all []rulefmt.Rule, series string, minutes int) map[string]int {
 	t.Helper()
-	storage := promqltest.LoadedStorage(t, series)
+	storage := promqltest.LoadedStorage(t, series, longBlocks)
 	engine := promqltest.NewTestEngine(t, false, 0, 1_000_000)
 	fired := map[string]int{}
 	for _, r := range all {

@@ -124,7 +124,11 @@ func (r *Reconciler) reconcileClaimed(
 		return ctrl.Result{}, fmt.Errorf("writing the condition Paused of MachineDeployment %s: %w",
 			run.name(), err)
 	}
-	if isPaused || written {
+	if written && !isPaused {
+		// The write of a condition enqueues only if Paused becomes another status.
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	if isPaused {
 		return ctrl.Result{}, nil
 	}
 	if err := run.readMachines(ctx); err != nil {

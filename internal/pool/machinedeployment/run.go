@@ -164,7 +164,9 @@ func (r *run) requeueAfter() time.Duration {
 	if at := r.md.Spec.Rollout.After; !at.IsZero() && at.After(r.Now()) {
 		after = at.Sub(r.Now()) + time.Millisecond // rollout.after has passed then, not just arrived.
 	}
-	if r.policy.Keep && r.executed != nil && blockage(r.executed.Decisions) != nil {
+	// Nothing watches templates either.
+	blocked := r.executed != nil && blockage(r.executed.Decisions) != nil
+	if r.policy.Keep && (blocked || !r.paused() && !r.templates.complete()) {
 		if after == 0 || after > answerLifetime {
 			after = answerLifetime
 		}

@@ -27,6 +27,10 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 	if err := r.Client.Get(ctx, key, target); err != nil {
 		return fmt.Errorf("failed to get MachineSet %s, to which Machines move: %w", targetName, err)
 	}
+	if !target.DeletionTimestamp.IsZero() {
+		return fmt.Errorf("MachineSet %s is set to move replicas to %s, which is being deleted: "+
+			"Machines that move there would be deleted with it", r.Set.Name, target.Name)
+	}
 	if !pool.ReceivesFrom(target, r.Set.Name) {
 		return fmt.Errorf("MachineSet %s is set to move replicas to %s, "+
 			"but %s only accepts Machines from %s", r.Set.Name, target.Name, target.Name,
