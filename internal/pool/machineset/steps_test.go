@@ -340,3 +340,23 @@ func TestRecount(t *testing.T) {
 		}
 	}
 }
+
+// TestMoveToDeleted: no Machine moves into a MachineSet that is being deleted, because it would be
+// deleted with it.
+func TestMoveToDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	moves(w)
+	if err := w.Inner.Delete(t.Context(), w.set("b")); err != nil {
+		t.Fatal(err)
+	}
+	w.Take()
+	if err := w.reconcile("a"); err == nil || !strings.Contains(err.Error(), "which is being deleted") {
+		t.Errorf("error %v", err)
+	}
+	for _, m := range w.machines() {
+		if !metav1.IsControlledBy(&m, w.set("a")) {
+			t.Errorf("Machine %s has moved", m.Name)
+		}
+	}
+}
