@@ -233,7 +233,7 @@ func (g Group) progressing(newest *clusterv1.MachineSet) bool {
 		failed := conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
 			clusterv1.MachineInPlaceUpdateFailedReason
 		return IsUpdating(m) && (newest == nil || !Owns(newest, m)) && !failed &&
-			!conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition)
+			!IsUnhealthy(m)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,11 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
 // controllerName is also that of Cluster API's controller: its metrics and logs are found under the same name.
@@ -35,14 +33,14 @@ func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options contro
 	scheme := mgr.GetScheme()
 	owned := predicates.ResourceIsTopologyOwned(scheme, log)
 	b := capicontroller.NewControllerManagedBy(mgr, log).Named(controllerName).
-		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterHasTopology(scheme, log), relevant(clusterFacts))).
-		Watches(&clusterv1.ClusterClass{}, handler.EnqueueRequestsFromMapFunc(r.clustersOfClass), relevant(classFacts)).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, relevant(objectFacts)).
-		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, relevant(objectFacts)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, relevant(machineFacts)).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterHasTopology(scheme, log), objects.Changes(clusterFacts))).
+		Watches(&clusterv1.ClusterClass{}, handler.EnqueueRequestsFromMapFunc(r.clustersOfClass), objects.Changes(classFacts)).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, objects.Changes(objectFacts)).
+		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, objects.Changes(objectFacts)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, objects.Changes(machineFacts)).
 		WithOptions(options).WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter))
 	if feature.Gates.Enabled(feature.MachinePool) {
-		b = b.Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, relevant(poolFacts))
+		b = b.Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, objects.Changes(poolFacts))
 	}
 	c, err := b.Build(ctx, r)
 	if err != nil {
@@ -61,23 +59,12 @@ func (r *run) watchReferenced(ctx context.Context) error {
 		}
 		enqueue := handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &clusterv1.Cluster{})
 		err := r.tracker.Watch(ctrl.LoggerFrom(ctx), object, enqueue,
-			predicates.ResourceIsChanged(r.Client.Scheme(), *r.tracker.PredicateLogger), predicates.ResourceIsTopologyOwned(r.Client.Scheme(), *r.tracker.PredicateLogger), relevant(referencedFacts))
+			predicates.ResourceIsChanged(r.Client.Scheme(), *r.tracker.PredicateLogger), predicates.ResourceIsTopologyOwned(r.Client.Scheme(), *r.tracker.PredicateLogger), objects.Changes(referencedFacts))
 		if err != nil {
 			return fmt.Errorf("watching %s: %w", object.GetKind(), err)
 		}
 	}
 	return nil
-}
-
-// relevant lets an update pass when the facts that are taken from the object have changed, and everything that is not an update.
-func relevant(facts func(client.Object) any) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		// The periodic look at everything, which is an update without a change. Cluster API's builder lets it pass for Clusters only.
-		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
-			return true
-		}
-		return !equality.Semantic.DeepEqual(facts(e.ObjectOld), facts(e.ObjectNew))
-	}}
 }
 
 type metadataFacts struct {

@@ -13,12 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
 // TestRelevant holds what wakes a Cluster. Statuses change all the time; what they say must not, but for what a decision depends on.
 func TestRelevant(t *testing.T) {
-	cluster, class, machine, pool := relevant(clusterFacts), relevant(classFacts), relevant(machineFacts), relevant(poolFacts)
-	object, referenced := relevant(objectFacts), relevant(referencedFacts)
+	cluster, class, machine, pool := objects.Changes(clusterFacts), objects.Changes(classFacts), objects.Changes(machineFacts), objects.Changes(poolFacts)
+	object, referenced := objects.Changes(objectFacts), objects.Changes(referencedFacts)
 	condition := func(kind string, status metav1.ConditionStatus) func(conditions.Setter) {
 		return func(o conditions.Setter) {
 			conditions.Set(o, metav1.Condition{Type: kind, Status: status, Reason: "Test"})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
 // controllerName is also that of Cluster API's controller: its metrics and logs are found under the
@@ -39,10 +38,10 @@ func (r *Reconciler) watch(
 		return fmt.Errorf("finding MachineDeployments by Cluster: %w", err)
 	}
 	r.controller, err = capicontroller.NewControllerManagedBy(mgr, log).
-		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(changes(deploymentFacts))).
-		Owns(&clusterv1.MachineSet{}, changes(setFacts)).
+		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(objects.Changes(deploymentFacts))).
+		Owns(&clusterv1.MachineSet{}, objects.Changes(setFacts)).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan),
-			changes(orphanFacts)).
+			objects.Changes(orphanFacts)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			predicates.ClusterPausedTransitions(scheme, log)).
 		WithOptions(options).
@@ -54,39 +53,12 @@ func (r *Reconciler) watch(
 	return nil
 }
 
-// changes passes an update if the facts of the object changed, and every event that is no update.
-// It also passes the periodic resync, which is an update without a change.
-func changes(facts func(client.Object) any) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
-			return true
-		}
-		return !equality.Semantic.DeepEqual(facts(e.ObjectOld), facts(e.ObjectNew))
-	}}
-}
-
-type metadataFacts struct {
-	Generation          int64
-	Labels, Annotations map[string]string
-	Owners              []metav1.OwnerReference
-	Finalizers          []string
-	Deleting            bool
-}
-
-func metadataOf(o client.Object) metadataFacts {
-	return metadataFacts{
-		Generation: o.GetGeneration(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
-		Owners: o.GetOwnerReferences(), Finalizers: o.GetFinalizers(),
-		Deleting: o.GetDeletionTimestamp() != nil,
-	}
-}
-
 // deploymentFacts are what a reconcile depends on. Of the status that is only the condition Paused:
 // a reconcile that changes it ends, and the event of the change begins the next one. This
 // controller writes the rest of the status, and reads none of it.
 func deploymentFacts(o client.Object) any {
 	md, ok := o.(*clusterv1.MachineDeployment)
-	return []any{metadataOf(o), ok && conditions.IsTrue(md, clusterv1.PausedCondition),
+	return []any{objects.MetadataOf(o), ok && conditions.IsTrue(md, clusterv1.PausedCondition),
 		ok && conditions.Has(md, clusterv1.PausedCondition)}
 }
 
@@ -103,11 +75,11 @@ var setConditions = []string{
 func setFacts(o client.Object) any {
 	set, ok := o.(*clusterv1.MachineSet)
 	if !ok {
-		return metadataOf(o)
+		return objects.MetadataOf(o)
 	}
 	s := &set.Status
 	facts := []any{
-		metadataOf(o), s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpToDateReplicas,
+		objects.MetadataOf(o), s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpToDateReplicas,
 		s.ObservedGeneration, s.Versions, oldFacts(set),
 	}
 	for _, name := range setConditions {

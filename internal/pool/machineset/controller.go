@@ -131,12 +131,12 @@ func (r *Reconciler) watch(
 		return nil, fmt.Errorf("mapping MachineDeployments to MachineSets: %w", err)
 	}
 	c, err := capicontroller.NewControllerManagedBy(mgr, log).
-		For(&clusterv1.MachineSet{}, builder.WithPredicates(relevant(setFacts))).
-		Owns(&clusterv1.Machine{}, relevant(machineFacts)).
+		For(&clusterv1.MachineSet{}, builder.WithPredicates(objects.Changes(setFacts))).
+		Owns(&clusterv1.Machine{}, objects.Changes(machineFacts)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.SetsOfOrphan),
-			relevant(machineFacts)).
+			objects.Changes(machineFacts)).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment),
-			relevant(deploymentFacts)).
+			objects.Changes(deploymentFacts)).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),

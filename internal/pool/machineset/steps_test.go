@@ -19,6 +19,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
 func (w *world) cluster() *clusterv1.Cluster { return get(w, "c", &clusterv1.Cluster{}) }
@@ -310,10 +311,10 @@ func TestRelevant(t *testing.T) {
 	} {
 		after := c.change()
 		after.SetResourceVersion("2")
-		if got := relevant(c.facts).Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: after}); got != c.want {
+		if got := objects.Changes(c.facts).Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: after}); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
-		if !relevant(c.facts).Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.before}) {
+		if !objects.Changes(c.facts).Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.before}) {
 			t.Errorf("%s: a resync does not pass", c.name)
 		}
 	}

@@ -7,6 +7,7 @@
 //     has them, so that a field that leaves a template leaves its objects.
 //   - [Save] writes what a reconcile changed in its own object: one request for status, one for the
 //     rest, and none for what is unchanged.
+//   - [Changes] lets a watch pass only what a reconcile reads; Clusters' controller uses it, too.
 //   - [Clone] makes an object from a template, and [EnsureClusterOwner] and [Adopt] add owners.
 //
 // Pending hooks and marks of updates are in package capi, because the rules read them too.
