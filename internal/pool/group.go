@@ -31,9 +31,6 @@ type Group struct {
 	Count func(*clusterv1.MachineSet, []*clusterv1.Machine) Counts
 	// Keep says that no rollout may create or delete a Machine (UpdatePolicy with fallback None).
 	Keep bool
-	// Begun reports whether the update in place of a Machine has done anything to its host. nil
-	// means that each Machine that IsUpdating has begun. It counts only if Keep.
-	Begun func(*clusterv1.Machine) bool
 }
 
 // Question asks whether the Machines of Old can be updated in place to what New desires. Both are

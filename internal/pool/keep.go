@@ -22,8 +22,8 @@ import (
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
-//   - A Machine whose update has not begun moves back at once if the template is reverted. If the
-//     template changes to another one, the Machine's update begins and ends before the next one.
+//   - A Machine that is marked for an update does not move, even if the template changes or is
+//     reverted: its update ends first.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
 //   - A pause stops moves. It never turns them into deletions.
 //
@@ -34,9 +34,8 @@ import (
 type headcount struct {
 	// all is how many Machines there are, alive how many are not being deleted.
 	all, alive int32
-	// turn, sick and well are how many may move: with an update that has not begun and would be
-	// undone, unavailable, and available.
-	turn, sick, well int32
+	// sick and well are how many may move: unavailable and available.
+	sick, well int32
 }
 
 // keepQuestions returns the old MachineSets with Machines that an update could bring to the
@@ -131,11 +130,8 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 	deleted := min(max(surplus, 0), h.alive)
 	s.Target = h.alive - deleted
 	s.Acknowledged = d.finishing(s.Name)
-	if h.turn == 0 {
-		// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for
-		// it. With the mark no Machine turns back.
-		s.ReceiveFrom = d.others(s.Name)
-	}
+	// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for it.
+	s.ReceiveFrom = d.others(s.Name)
 	switch {
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
@@ -157,18 +153,9 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 
 // finishing returns the Machines that moved to a MachineSet which is not the new one any more,
 // before anybody counted them. They are counted there, so that their update begins and ends.
-// Otherwise they would wait forever. Those that turn back are left out.
+// Otherwise they would wait forever.
 func (d *draft) finishing(name string) []string {
-	var names []string
-	for _, m := range d.group.Machines {
-		set := &clusterv1.MachineSet{ObjectMeta: named(name)}
-		if t, _ := d.turnOf(m); t == turnBack && d.mayMove() {
-			continue
-		}
-		names = append(names, PendingMoves(set, []*clusterv1.Machine{m})...)
-	}
-	slices.Sort(names)
-	return names
+	return PendingMoves(&clusterv1.MachineSet{ObjectMeta: named(name)}, d.group.Machines)
 }
 
 func (d *draft) mayMove() bool {
@@ -224,8 +211,6 @@ func (d *draft) headcount(name string) headcount {
 		}
 		h.alive++
 		switch turn, _ := d.turnOf(m); turn {
-		case turnBack:
-			h.turn++
 		case turnUnavailable:
 			h.sick++
 		case turnAvailable:
@@ -263,17 +248,17 @@ func (d *draft) room(fresh headcount) room {
 }
 
 // take returns how many Machines of a MachineSet move, and the room that is left. covered says that
-// an update in place is possible. Turning an update around that has not begun needs neither.
+// an update in place is possible.
 func (r room) take(h headcount, covered bool) (int32, room) {
 	if !covered {
-		return h.turn, r
+		return 0, r
 	}
 	sick := min(h.sick, r.unavailable)
 	r.unavailable -= sick
 	well := min(h.well, r.available, r.unavailable)
 	r.available -= well
 	r.unavailable -= well
-	return h.turn + sick + well, r
+	return sick + well, r
 }
 
 // turn is the order in which Machines of an old MachineSet move.
@@ -282,9 +267,6 @@ type turn int
 const (
 	// turnNever: the Machine must not move now.
 	turnNever turn = iota
-	// turnBack: the update of the Machine has not begun, and the template is back to what the
-	// Machine is.
-	turnBack
 	// turnUnavailable: the Machine is not available, so its update costs nothing.
 	turnUnavailable
 	// turnAvailable: the Machine is available.
@@ -301,9 +283,6 @@ func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
 	age, known := compareKubelet(is, wanted)
 	switch {
 	case IsUpdating(m):
-		if d.group.Begun != nil && !d.group.Begun(m) && known && age == 0 {
-			return turnBack, ""
-		}
 		return turnNever, ReasonUpdating
 	case !m.Status.NodeRef.IsDefined():
 		return turnNever, ReasonNotProvisioned
@@ -342,7 +321,7 @@ func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
 		}
 	}
 	var order []*clusterv1.Machine
-	for _, t := range []turn{turnBack, turnUnavailable, turnAvailable} {
+	for _, t := range []turn{turnUnavailable, turnAvailable} {
 		order = append(order, slices.SortedFunc(slices.Values(byTurn[t]), byMachineName)...)
 	}
 	return order

@@ -210,8 +210,8 @@ func toVersion(version string) func(*clusterv1.MachineDeployment) {
 	return func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = version }
 }
 
-// TestKeepRevert: in the middle of an update, the template is reverted. The Machine that has not
-// begun turns around, and the one that has been updated stays.
+// TestKeepRevert: in the middle of a rollout, the template is reverted. The Machine that has been
+// updated stays, the update of the marked one ends, and no other one moves.
 func TestKeepRevert(t *testing.T) {
 	t.Parallel()
 	w := newWorld(3, 0, 2)
@@ -234,7 +234,7 @@ func TestKeepRevert(t *testing.T) {
 	for _, m := range w.machines {
 		got[m.Name] = w.owner(m).Spec.Template.Spec.Version
 	}
-	for i, want := range []string{"v1.31.0", "v1.30.0", "v1.30.0"} {
+	for i, want := range []string{"v1.31.0", "v1.31.0", "v1.30.0"} {
 		if got[names[i]] != want {
 			t.Errorf(
 				"Machine %d belongs to the MachineSet of %s, want %s:\n%s",

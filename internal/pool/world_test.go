@@ -73,7 +73,6 @@ func (w *world) group() pool.Group {
 		Keep:              w.keep,
 		Now:               epoch.Add(time.Duration(w.clock) * time.Second),
 		Suffix:            fmt.Sprintf("%05d", w.clock),
-		Begun:             func(m *clusterv1.Machine) bool { return w.begun[m.Name] },
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.sets)) {
 		g.MachineSets = append(g.MachineSets, w.sets[name].DeepCopy())
