@@ -50,32 +50,57 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
 	}
 	if installed {
-		kept := keptBy(b.mgr.GetClient())
-		// Machines that must not be replaced are updated where stock deletes unhealthy ones.
-		options.Policies = func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
-			policy, err := kept(ctx, cluster, md)
-			return pool.SetPolicy{RepairByUpdate: policy.Keep, HoldUpdating: policy.Keep}, err
-		}
+		options.Policies = setPolicies(b.mgr.GetClient())
 	}
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
 }
 
-// keptBy returns what finds out whether an UpdatePolicy forbids to replace the Machines of a group. While
-// nobody can tell which policy was meant, it does, if any policy of the namespace may.
-func keptBy(reader client.Reader) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
-	return func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
-		var policies v1alpha1.UpdatePolicyList
-		if err := reader.List(ctx, &policies, client.InNamespace(md.Namespace)); err != nil {
-			return machinedeployment.Policy{}, fmt.Errorf("listing UpdatePolicies in %s: %w", md.Namespace, err)
-		}
-		mayKeep := func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }
-		if !slices.ContainsFunc(policies.Items, mayKeep) {
-			return machinedeployment.Policy{}, nil
-		}
-		selected, err := updatepolicy.Select(policies.Items, snapshot.MachineDeploymentGroup(cluster, md))
-		if err != nil {
-			return machinedeployment.Policy{Keep: true}, nil //nolint:nilerr // The engine reports it when it is asked.
-		}
-		return machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}, nil
+// keptBy returns what finds out whether an UpdatePolicy forbids to replace the Machines of a group.
+func keptBy(
+	reader client.Reader,
+) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
+	return func(
+		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
+	) (machinedeployment.Policy, error) {
+		selected, err := selectKept(ctx, reader, cluster, md)
+		return machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}, err
 	}
+}
+
+// setPolicies returns what finds out which rules an UpdatePolicy changes for the MachineSets of a
+// group: Machines that must not be replaced are updated where stock deletes unhealthy ones.
+func setPolicies(reader client.Reader) machineset.Policies {
+	return func(
+		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
+	) (pool.SetPolicy, error) {
+		selected, err := selectKept(ctx, reader, cluster, md)
+		if err != nil || !selected.Guarded {
+			return pool.SetPolicy{}, err
+		}
+		return pool.SetPolicy{
+			RepairByUpdate: true, HoldUpdating: true, HoldLimit: selected.Policy.Longest(),
+		}, nil
+	}
+}
+
+// selectKept returns the UpdatePolicy of a group, if any policy of the namespace forbids replacement,
+// and no policy otherwise. While nobody can tell which policy was meant, it returns the default with
+// Guarded set.
+func selectKept(
+	ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
+) (updatepolicy.Selected, error) {
+	var policies v1alpha1.UpdatePolicyList
+	if err := reader.List(ctx, &policies, client.InNamespace(md.Namespace)); err != nil {
+		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", md.Namespace, err)
+	}
+	mayKeep := func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }
+	if !slices.ContainsFunc(policies.Items, mayKeep) {
+		return updatepolicy.Selected{}, nil
+	}
+	selected, err := updatepolicy.Select(policies.Items, snapshot.MachineDeploymentGroup(cluster, md))
+	if err != nil { // The engine reports it when it is asked.
+		selected = updatepolicy.Default()
+		selected.Guarded = true
+	}
+	return selected, nil
 }

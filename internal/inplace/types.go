@@ -199,6 +199,12 @@ type Policy struct {
 	Remediate bool
 }
 
+// Longest is how long an update with one updater may take once it has begun: all attempts, and the
+// soak time after the last.
+func (p Policy) Longest() time.Duration {
+	return time.Duration(p.MaxAttempts)*p.AttemptTimeout + p.Soak
+}
+
 // Node is what is known about a machine's node.
 type Node struct {
 	// Exists is false where the node was not found.

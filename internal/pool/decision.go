@@ -111,8 +111,9 @@ func (d *draft) decideNewest() []Decision {
 	s, set := d.rollout.New, d.newest.Desired
 	list := d.owned(set)
 	surplus := len(list) - int(s.Target)
+	deletes := s.Target < s.Replicas && (d.group.Keep || len(s.ReceiveFrom) == 0)
 	var all []Decision
-	for _, m := range list {
+	for _, m := range d.byDeletion(set, list) {
 		switch {
 		case !m.DeletionTimestamp.IsZero():
 			surplus--
@@ -120,12 +121,7 @@ func (d *draft) decideNewest() []Decision {
 				all,
 				decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"),
 			)
-		case IsUpdating(m):
-			all = append(
-				all,
-				decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"),
-			)
-		case surplus > 0 && len(s.ReceiveFrom) == 0 && s.Target < s.Replicas:
+		case surplus > 0 && deletes:
 			surplus--
 			all = append(
 				all,
@@ -136,6 +132,11 @@ func (d *draft) decideNewest() []Decision {
 					ReasonSurplus,
 					"the MachineDeployment asks for fewer replicas",
 				),
+			)
+		case IsUpdating(m):
+			all = append(
+				all,
+				decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"),
 			)
 		default:
 			all = append(
@@ -191,7 +192,10 @@ func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
 
 // goFirst sorts the Machines of an old MachineSet in the order in which they leave it.
 func (d *draft) goFirst(s Sizes, list []*clusterv1.Machine) []*clusterv1.Machine {
-	if !d.group.Keep || s.MoveTo == "" {
+	if s.MoveTo == "" {
+		return d.byDeletion(d.old[s.Name].Desired, list)
+	}
+	if !d.group.Keep {
 		return list
 	}
 	first := MoveOrder(d.group, list)

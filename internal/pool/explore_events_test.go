@@ -128,7 +128,7 @@ func (w *scene) restart() {
 
 // machineSteps are what the Machine controller and the updater of one Machine do.
 //
-// Where Machines are kept, the update of a broken one is tried and ends, too.
+// Where Machines are kept, the update of a broken one is tried and ends, too, unless it hangs.
 func (e *explorer) machineSteps(w *scene, i int) []step {
 	var all []step
 	add := func(label string, possible bool, edit func(*scene, *machine)) {
@@ -146,12 +146,17 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(), func(_ *scene, m *machine) {
 		m.node, m.available = true, true
 	})
-	add("is updated", m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.deleting, func(_ *scene, m *machine) {
+	add("is updated", m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.hangs && !m.deleting, func(_ *scene, m *machine) {
 		m.kubelet, m.updating, m.available = m.spec, false, false
 	})
 	add("ends its update", !m.updating && m.hook, func(_ *scene, m *machine) { m.hook = false })
 	add("drains", m.deleting && m.available, func(_ *scene, m *machine) { m.available = false })
 	add("is gone", m.deleting && !m.available, func(_ *scene, m *machine) { *m = machine{} })
+	add("hangs", w.hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting, func(w *scene, m *machine) {
+		w.hangs--
+		m.hangs, m.broken, m.available = true, true, false
+	})
+	add("is overdue", m.hangs && !m.overdue && !m.deleting, func(_ *scene, m *machine) { m.overdue = true })
 	add("breaks", w.breaks > 0 && !m.broken && !m.deleting, func(w *scene, m *machine) {
 		w.breaks--
 		w.excuse(m.serves())

@@ -196,6 +196,8 @@ var explorations = map[string]scenario{
 	"keep, not covered":      {replicas: 2, surge: 1, keep: true, scales: []int8{1, 3}, faults: faults{crashes: 1, scales: 1, races: 1}},
 	"pause, no MachineSet":   {replicas: 1, notBegun: true, scales: []int8{0, 2}, faults: faults{pauses: 1, scales: 2, changes: 1}},
 	"keep, pause":            {replicas: 2, notBegun: true, keep: true, scales: []int8{1, 3}, faults: faults{pauses: 1, scales: 1, changes: 1, deletes: 1}},
+	"in place, hangs":        {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{hangs: 1, changes: 1}},
+	"keep, hangs":            {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{hangs: 1, changes: 1, crashes: 1}},
 	"keep, changes":          {replicas: 2, surge: 1, keep: true, covered: upwards, faults: faults{changes: 1, reverts: 1, pauses: 1}},
 }
 
@@ -239,7 +241,7 @@ func TestWalk(t *testing.T) {
 			unavailable: small.Draw(t, "unavailable"), keep: rapid.Bool().Draw(t, "keep"), scales: []int8{0, 2, 4, 6},
 			faults: faults{
 				crashes: 2, races: 2, outages: 1, breaks: small.Draw(t, "breaks"), deletes: 1,
-				scales: small.Draw(t, "scales"), changes: 1, reverts: 1, pauses: small.Draw(t, "pauses"),
+				scales: small.Draw(t, "scales"), changes: 1, reverts: 1, pauses: small.Draw(t, "pauses"), hangs: 1,
 			},
 		}
 		if rapid.Bool().Draw(t, "covered") {

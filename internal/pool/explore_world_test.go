@@ -57,6 +57,8 @@ type machine struct {
 	node, available, broken, deleting bool
 	// updating, pending and hook are the three marks of an update in place.
 	updating, pending, hook bool
+	// hangs says that the update never ends, overdue that remediation does not wait for it any more.
+	hangs, overdue bool
 	// infrastructure, bootstrap and spec are the templates that the three objects follow. kubelet
 	// is what runs.
 	infrastructure, bootstrap, spec, kubelet uint8
@@ -98,6 +100,7 @@ type view struct {
 type faults struct {
 	crashes, races, lags, swaps, outages              int8
 	breaks, deletes, scales, changes, reverts, pauses int8
+	hangs                                             int8
 }
 
 // scene is a world: a group and its controllers. It is comparable.
@@ -223,7 +226,11 @@ func (v *view) count(set uint8) (n numbers) {
 	return n
 }
 
-var dawn = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+// MachineSets are made at dawn, and it is noon ever after.
+var (
+	dawn = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	noon = dawn.Add(9 * time.Hour)
+)
 
 // suffix is such that the names of MachineSets are not in the order of their age.
 func suffix(set uint8) string   { return fmt.Sprintf("%05d", 9-set) }
@@ -240,7 +247,7 @@ func has[T uint8 | uint16](bits T, i int) bool { return bits>>i&1 == 1 }
 // group turns what was read into the objects that the rules read.
 func (s scenario) group(v view) pool.Group {
 	g := pool.Group{
-		MachineDeployment: s.deployment(v), Now: dawn.Add(time.Hour), Suffix: suffix(v.md.template),
+		MachineDeployment: s.deployment(v), Now: noon, Suffix: suffix(v.md.template),
 		TemplatesExist: true, InPlaceUpdates: !s.gateOff, Keep: s.keep,
 	}
 	for i, set := range v.sets {
@@ -369,9 +376,20 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 		{Type: clusterv1.MachineAvailableCondition, Status: status(m.available)},
 		{Type: clusterv1.MachineUpToDateCondition, Status: status(m.spec == v.md.template)},
 	}
+	since := metav1.NewTime(noon)
+	if m.overdue {
+		since = metav1.NewTime(noon.Add(-pool.DefaultHoldLimit))
+	}
+	if m.inUpdate() {
+		object.Status.Conditions = append(object.Status.Conditions, metav1.Condition{
+			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, LastTransitionTime: since,
+		})
+	}
 	if m.broken {
 		object.Status.Conditions = append(object.Status.Conditions,
-			metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse},
+			metav1.Condition{
+				Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, LastTransitionTime: since,
+			},
 			metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse})
 	}
 	return object
@@ -445,7 +463,7 @@ func (m machine) text(i int) string {
 		set  bool
 		text string
 	}{
-		{!m.available, "-unavailable"}, {m.broken, "-broken"}, {m.deleting, "-deleting"},
+		{!m.available, "-unavailable"}, {m.broken, "-broken"}, {m.hangs, "-hangs"}, {m.overdue, "-overdue"}, {m.deleting, "-deleting"},
 		{m.updating, "-updating"}, {m.pending, "-pending"}, {m.hook, "-hook"},
 	}
 	text := machineName(i)

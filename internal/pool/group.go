@@ -173,6 +173,9 @@ type draft struct {
 	counted []string
 	// unsettled says that an old MachineSet of a kept group may still create Machines.
 	unsettled bool
+	// surplus is how many Machines of a kept group exist beyond spec.replicas; negative if some are
+	// missing.
+	surplus int32
 	// grows is the old MachineSet that creates Machines of a kept group; empty for none.
 	grows string
 }

@@ -14,7 +14,9 @@ import (
 // The rules for groups whose Machines no rollout may create or delete.
 //
 //   - Machines are created only while fewer exist than spec.replicas, always by the new MachineSet,
-//     and deleted only while more exist. Deletion begins with the oldest MachineSets.
+//     and deleted only while more exist. Deletion begins with Machines that somebody asked to delete
+//     and with those that need remediation, then with the oldest MachineSets. No Machine moves
+//     meanwhile.
 //   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it may
 //     still create what it has been missing: nothing is created elsewhere, and no Machine leaves it.
 //   - An old MachineSet with Machines that nobody planned deletes none: it is parked, and the next
@@ -34,6 +36,9 @@ import (
 type headcount struct {
 	// all is how many Machines there are, alive how many are not being deleted.
 	all, alive int32
+	// asked and broken are how many of alive somebody asked to delete, and how many others need
+	// remediation.
+	asked, broken int32
 	// sick and well are how many may move: unavailable and available.
 	sick, well int32
 }
@@ -56,26 +61,27 @@ func (d *draft) keepQuestions() []string {
 
 // keep plans for a group whose Machines no rollout may create or delete.
 func (d *draft) keep(coverage map[string]Coverage) Plan {
-	d.rollout.Old = oldestFirst(d.rollout.Old)
+	d.rollout.Old = d.movingFirst(oldestFirst(d.rollout.Old))
 	var fresh headcount
 	if d.newest != nil {
 		d.rollout = d.rollout.AcknowledgeMoves()
 		fresh = d.headcount(d.newest.Desired.Name)
 	}
-	surplus := fresh.alive - d.rollout.Replicas
+	d.surplus = fresh.alive - d.rollout.Replicas
 	var old int32
 	heads := make([]headcount, len(d.rollout.Old))
 	for i, s := range d.rollout.Old {
 		heads[i] = d.headcount(s.Name)
-		surplus += heads[i].alive
+		d.surplus += heads[i].alive
 		old += max(heads[i].all, d.mayCreate(s))
 		d.unsettled = d.unsettled || !d.settled(s, heads[i])
 	}
 	room := d.room(fresh)
+	fromOld, fromNew := spread(d.surplus, heads, fresh)
 	for i, s := range d.rollout.Old {
-		surplus, room = d.keepOld(i, heads[i], surplus, room, coverage[s.Name])
+		room = d.keepOld(i, heads[i], fromOld[i], room, coverage[s.Name])
 	}
-	d.keepNewest(fresh, old, surplus)
+	d.keepNewest(fresh, old, fromNew)
 	p := d.plan(coverage)
 	for i, set := range p.Old {
 		disable := "true"
@@ -89,6 +95,29 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 		}
 	}
 	return p
+}
+
+// movingFirst puts the MachineSets first that were told to move Machines and still have them. A plan
+// may choose others meanwhile, because a Machine became available. If the new choice were written
+// first and the old one were not withdrawn, both would move.
+func (d *draft) movingFirst(old []Sizes) []Sizes {
+	if !d.mayMove() {
+		return old
+	}
+	moving := func(s Sizes) bool {
+		target := d.old[s.Name].Current.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+		return target != "" && target != s.Name && s.Replicas < d.headcount(s.Name).alive
+	}
+	slices.SortStableFunc(old, func(a, b Sizes) int {
+		switch x, y := moving(a), moving(b); {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		}
+		return 1
+	})
+	return old
 }
 
 // settled reports whether an old MachineSet creates no more Machines: it asks for no more than it
@@ -124,10 +153,10 @@ func (d *draft) mayCreate(s Sizes) int32 {
 }
 
 // keepOld sets the target of one old MachineSet: without Machines that are too many, or else
-// without those that move. It returns the surplus and the room that are left.
-func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (int32, room) {
+// without those that move. deleted are the Machines that are too many. It returns the room that is
+// left.
+func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) room {
 	s := d.rollout.Old[i]
-	deleted := min(max(surplus, 0), h.alive)
 	s.Target = h.alive - deleted
 	s.Acknowledged = d.finishing(s.Name)
 	// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for it.
@@ -135,7 +164,7 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 	switch {
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
-	case d.mayMove() && d.settled(s, h):
+	case d.mayMove() && d.surplus <= 0 && d.settled(s, h):
 		var moves int32
 		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
 		if moves > 0 {
@@ -148,7 +177,7 @@ func (d *draft) keepOld(i int, h headcount, surplus int32, r room, c Coverage) (
 		s = s.note(Note{Reason: ReasonMachinesGone})
 	}
 	d.rollout.Old[i] = s
-	return surplus - deleted, r
+	return r
 }
 
 // finishing returns the Machines that moved to a MachineSet which is not the new one any more,
@@ -162,9 +191,9 @@ func (d *draft) mayMove() bool {
 	return d.newest != nil && !d.paused() && !d.rollout.OnDelete && d.rollout.InPlaceUpdates
 }
 
-// keepNewest sets the target of the new MachineSet: what is missing is created, what is still too
-// many is deleted. If there is none, the newest old MachineSet creates what is missing.
-func (d *draft) keepNewest(fresh headcount, old, surplus int32) {
+// keepNewest sets the target of the new MachineSet: what is missing is created, and deleted
+// Machines are too many. If there is none, the newest old MachineSet creates what is missing.
+func (d *draft) keepNewest(fresh headcount, old, deleted int32) {
 	desired := d.rollout.Replicas
 	if d.newest == nil {
 		last := len(d.rollout.Old) - 1
@@ -189,8 +218,8 @@ func (d *draft) keepNewest(fresh headcount, old, surplus int32) {
 		s.Target = min(s.Target, max(s.Replicas, fresh.alive))
 	}
 	why := Note{Reason: ReasonMachinesMissing, Count: old + fresh.all, Limit: desired}
-	if surplus > 0 {
-		s.Target = max(fresh.alive-surplus, 0)
+	if deleted > 0 {
+		s.Target = fresh.alive - deleted
 	}
 	if s.Target < s.Replicas {
 		why = Note{Reason: ReasonReplicasLowered}
@@ -210,6 +239,12 @@ func (d *draft) headcount(name string) headcount {
 			continue
 		}
 		h.alive++
+		switch {
+		case deletionAsked(m):
+			h.asked++
+		case NeedsRemediation(m):
+			h.broken++
+		}
 		switch turn, _ := d.turnOf(m); turn {
 		case turnUnavailable:
 			h.sick++

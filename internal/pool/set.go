@@ -31,9 +31,17 @@ type SetPolicy struct {
 	// it. Stock deletes it.
 	RepairByUpdate bool
 	// HoldUpdating keeps Machines that are being updated in place from remediation until the update
-	// ends. Stock deletes them.
+	// ends, and at most for HoldLimit. Stock deletes them. Machines of old MachineSets that cannot be
+	// updated, because they have no Node or because their update does not end, are remediated, for
+	// the rollout does not delete them.
 	HoldUpdating bool
+	// HoldLimit bounds HoldUpdating; 0 means DefaultHoldLimit.
+	HoldLimit time.Duration
 }
+
+// DefaultHoldLimit is the time that an UpdatePolicy gives an update by default: three attempts of 30
+// minutes.
+const DefaultHoldLimit = 90 * time.Minute
 
 // IsHealthy reports whether a Machine has a Node that is not known to be unhealthy, and no
 // MachineHealthCheck that failed.

@@ -24,7 +24,8 @@ const (
 // Candidate is a Machine in the deletion order.
 type Candidate struct {
 	Machine *clusterv1.Machine
-	// Reason is ReasonDeleting, ReasonDeleteRequested, ReasonUpdating, ReasonUnhealthy or ReasonAge.
+	// Reason is ReasonDeleting, ReasonDeleteRequested, ReasonRemediation, ReasonUpdating,
+	// ReasonUnhealthy or ReasonAge.
 	Reason Reason
 	// Priority is between 0 and 100. Higher goes first.
 	Priority float64
@@ -34,10 +35,13 @@ type Candidate struct {
 const (
 	priorityDeleting  = 100.0
 	priorityRequested = 80.0
-	priorityUpdating  = 75.0
-	priorityUnhealthy = 50.0
-	priorityRandom    = 20.0
-	priorityKeep      = 0.0
+	// priorityRemediation is for Machines that need remediation where updates are held, so that no
+	// healthy Machine is deleted beside one that is remediated.
+	priorityRemediation = 78.0
+	priorityUpdating    = 75.0
+	priorityUnhealthy   = 50.0
+	priorityRandom      = 20.0
+	priorityKeep        = 0.0
 	// ageScale is the age, in seconds, at which a Machine has come within 1/e of the highest priority
 	// by age. It is ten days.
 	ageScale = 864000.0
@@ -79,7 +83,8 @@ func OrderOf(set *clusterv1.MachineSet) (PriorityByAge, error) {
 
 // DeletionOrder returns the Machines in the order in which they are deleted or moved: those in
 // deletion, so that no others are deleted while they go; those that a person asks to delete; those
-// that are being updated, so that no update is done in vain; unhealthy ones; the rest by age. Equal
+// that are being updated, so that no update is done in vain; unhealthy ones; the rest by age. With
+// Policy.HoldUpdating, those that need remediation precede those that are being updated. Equal
 // priorities are sorted by name. It returns the error of OrderOf.
 func (f SetFacts) DeletionOrder() ([]Candidate, error) {
 	byAge, err := OrderOf(f.MachineSet)
@@ -101,13 +106,21 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 	return all
 }
 
+// deletionAsked reports whether a person or an autoscaler asks that a Machine goes first when its
+// group shrinks.
+func deletionAsked(m *clusterv1.Machine) bool {
+	_, asked := m.Annotations[clusterv1.DeleteMachineAnnotation]
+	return asked
+}
+
 func (f SetFacts) candidate(m *clusterv1.Machine, byAge PriorityByAge) Candidate {
-	_, requested := m.Annotations[clusterv1.DeleteMachineAnnotation]
 	switch {
 	case isDeleting(m):
 		return Candidate{m, ReasonDeleting, priorityDeleting}
-	case requested:
+	case deletionAsked(m):
 		return Candidate{m, ReasonDeleteRequested, priorityRequested}
+	case f.Policy.HoldUpdating && NeedsRemediation(m):
+		return Candidate{m, ReasonRemediation, priorityRemediation}
 	case IsUpdating(m):
 		return Candidate{m, ReasonUpdating, priorityUpdating}
 	case !IsHealthy(m):

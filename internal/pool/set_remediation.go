@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -24,6 +25,8 @@ type Remediation struct {
 	Deferred []Deferral
 	// Delete are deleted if the preflight checks pass.
 	Delete []*clusterv1.Machine
+	// After is when time alone changes the plan; 0 means never.
+	After time.Duration
 }
 
 // Deferral is a Machine that is not remediated now.
@@ -35,9 +38,12 @@ type Deferral struct {
 
 // Remediate decides about unhealthy Machines:
 //   - An old MachineSet of a MachineDeployment remediates none, because the rollout removes them.
+//     With Policy.HoldUpdating it remediates those that no update can reach.
 //   - At most spec.remediation.maxInFlight Machines of a MachineDeployment are remediated at once.
 //     Those that were deleted for it and still exist count.
 //   - A Machine that is being updated waits if Policy.HoldUpdating, and takes no place in flight.
+//     The wait ends Policy.HoldLimit after the Machine became unhealthy and the update began, or at
+//     once if it has the annotation cluster.x-k8s.io/remediate-machine.
 //
 // It returns an error if maxInFlight is neither a number nor a percentage.
 func (f SetFacts) Remediate() (Remediation, error) {
@@ -52,9 +58,20 @@ func (f SetFacts) Remediate() (Remediation, error) {
 		}
 		switch {
 		case !NeedsRemediation(m):
-		case f.Policy.HoldUpdating && IsUpdating(m) && f.isCurrent():
-			plan.Deferred = append(plan.Deferred, Deferral{m, clusterv1.MachineSetMachineRemediationDeferredReason,
-				"Waiting because the Machine is being updated in place"})
+		case f.isRolledOut(m):
+			plan.Deferred = append(plan.Deferred, Deferral{
+				Machine: m, Reason: clusterv1.MachineSetMachineCannotBeRemediatedReason,
+				Message: "Machine won't be remediated because it is pending removal due to rollout",
+			})
+		case f.isHeld(m):
+			if after := f.holdLeft(m); plan.After == 0 || after < plan.After {
+				plan.After = after
+			}
+			plan.Deferred = append(plan.Deferred, Deferral{
+				Machine: m, Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
+				Message: fmt.Sprintf("Waiting because the Machine is being updated in place (at most %s)",
+					f.holdLimit()),
+			})
 		default:
 			unhealthy = append(unhealthy, m)
 		}
@@ -77,11 +94,6 @@ func (f SetFacts) remediationsNow(count int) (now int, others Deferral, err erro
 	switch {
 	case count == 0 || f.Deployment == nil:
 		return count, Deferral{}, nil
-	case !f.isCurrent():
-		return 0, Deferral{
-			Reason:  clusterv1.MachineSetMachineCannotBeRemediatedReason,
-			Message: "Machine won't be remediated because it is pending removal due to rollout",
-		}, nil
 	}
 	limit := f.Deployment.Spec.Remediation.MaxInFlight
 	if limit == nil {
@@ -106,6 +118,42 @@ func (f SetFacts) remediationsNow(count int) (now int, others Deferral, err erro
 		Message: fmt.Sprintf("Waiting because there are already too many remediations in progress "+
 			"(spec.strategy.remediation.maxInFlight is %s)", limit),
 	}, nil
+}
+
+// isRolledOut reports whether the rollout removes an unhealthy Machine from its old MachineSet. Where
+// updates are held, the rollout only moves Machines, and no Machine without a Node or in the middle
+// of an update.
+func (f SetFacts) isRolledOut(m *clusterv1.Machine) bool {
+	return !f.isCurrent() &&
+		(!f.Policy.HoldUpdating || m.Status.NodeRef.IsDefined() && !IsUpdating(m))
+}
+
+// isHeld reports whether a Machine waits for the end of its update in place.
+func (f SetFacts) isHeld(m *clusterv1.Machine) bool {
+	return f.Policy.HoldUpdating && IsUpdating(m) && !annotations.HasRemediateMachine(m) &&
+		f.holdLeft(m) > 0
+}
+
+func (f SetFacts) holdLimit() time.Duration {
+	return cmp.Or(f.Policy.HoldLimit, DefaultHoldLimit)
+}
+
+// holdLeft is how long an unhealthy Machine that is being updated may still wait. Neither time that
+// it has been unhealthy before the update nor time that it has been updated in good health counts.
+// It is the whole limit while the condition Updating does not tell when the update began.
+func (f SetFacts) holdLeft(m *clusterv1.Machine) time.Duration {
+	if !conditions.IsTrue(m, clusterv1.MachineUpdatingCondition) {
+		return f.holdLimit()
+	}
+	var since time.Time
+	for _, kind := range []string{
+		clusterv1.MachineUpdatingCondition, clusterv1.MachineHealthCheckSucceededCondition,
+	} {
+		if c := conditions.Get(m, kind); c != nil && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since.Add(f.holdLimit()).Sub(f.Now)
 }
 
 // isCurrent reports whether the MachineSet has the current revision of its MachineDeployment, or has

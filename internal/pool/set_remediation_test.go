@@ -6,10 +6,12 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -40,6 +42,21 @@ func TestRemediate(t *testing.T) {
 	going := msMachine("going", toRemediate, inDeletion(time.Minute))
 	gone := msMachine("gone", checkFailed, ownerDeletes, inDeletion(time.Minute))
 	updating := msMachine("updating", toRemediate, updateMarked)
+	since := func(kind string, age time.Duration) machineOption {
+		return func(m *clusterv1.Machine) {
+			conditions.Get(m, kind).LastTransitionTime = metav1.NewTime(msNow.Add(-age))
+		}
+	}
+	// hung returns a Machine that is being updated and unhealthy for so long.
+	hung := func(name string, updated, unhealthy time.Duration, options ...machineOption) *clusterv1.Machine {
+		return msMachine(name, append([]machineOption{
+			toRemediate, updateMarked, reports(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "R", ""),
+			since(clusterv1.MachineUpdatingCondition, updated),
+			since(clusterv1.MachineHealthCheckSucceededCondition, unhealthy),
+		}, options...)...)
+	}
+	const held = "Waiting because the Machine is being updated in place (at most 1h30m0s)"
+	hold := pool.SetPolicy{HoldUpdating: true}
 	for name, test := range map[string]struct {
 		set        setOption
 		deployment *clusterv1.MachineDeployment
@@ -48,6 +65,7 @@ func TestRemediate(t *testing.T) {
 		recovered  []string
 		deleted    []string
 		deferred   map[string]string
+		after      time.Duration
 	}{
 		"nothing to do": {set: current, machines: []*clusterv1.Machine{msMachine("well"), msMachine("check", checkFailed)}},
 		"no MachineDeployment": {
@@ -93,11 +111,37 @@ func TestRemediate(t *testing.T) {
 		"updating, and held": {
 			set: current, deployment: msDeployment(new(intstr.FromInt32(1))), policy: pool.SetPolicy{HoldUpdating: true},
 			machines: []*clusterv1.Machine{updating, three[0]}, deleted: []string{"a"},
-			deferred: map[string]string{"updating": "Waiting because the Machine is being updated in place"},
+			deferred: map[string]string{"updating": held}, after: 90 * time.Minute,
 		},
 		"updating, and outdated": {
-			set: earlier, deployment: msDeployment(nil), policy: pool.SetPolicy{HoldUpdating: true},
-			machines: []*clusterv1.Machine{updating}, deferred: map[string]string{"updating": outdated},
+			set: earlier, deployment: msDeployment(nil), policy: hold, machines: []*clusterv1.Machine{updating},
+			deferred: map[string]string{"updating": held}, after: 90 * time.Minute,
+		},
+		"held no longer": {
+			set: current, deployment: msDeployment(new(intstr.FromInt32(1))), policy: hold,
+			machines: []*clusterv1.Machine{
+				hung("a", 2*time.Hour, 2*time.Hour), hung("b", time.Hour, 2*time.Hour), hung("c", 2*time.Hour, 80*time.Minute),
+			},
+			deleted: []string{"a"}, deferred: map[string]string{"b": held, "c": held}, after: 10 * time.Minute,
+		},
+		"held no longer, and outdated": {
+			set: earlier, deployment: msDeployment(nil), policy: hold,
+			machines: []*clusterv1.Machine{hung("a", 2*time.Hour, 2*time.Hour)}, deleted: []string{"a"},
+		},
+		"held as long as the policy asks": {
+			set: current, deployment: msDeployment(nil), policy: pool.SetPolicy{HoldUpdating: true, HoldLimit: 3 * time.Hour},
+			machines: []*clusterv1.Machine{hung("a", 2*time.Hour, 2*time.Hour)}, after: time.Hour,
+			deferred: map[string]string{"a": "Waiting because the Machine is being updated in place (at most 3h0m0s)"},
+		},
+		"held, and a person asks": {
+			set: current, deployment: msDeployment(nil), policy: hold, deleted: []string{"a"}, machines: []*clusterv1.Machine{
+				hung("a", time.Minute, time.Minute, machineMark(clusterv1.RemediateMachineAnnotation, "")),
+			},
+		},
+		"held, outdated, and without a Node": {
+			set: earlier, deployment: msDeployment(nil), policy: hold, deleted: []string{"no node"},
+			machines: []*clusterv1.Machine{msMachine("no node", toRemediate, withoutNode), three[0]},
+			deferred: map[string]string{"a": outdated},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,6 +157,9 @@ func TestRemediate(t *testing.T) {
 			}
 			if diff := gocmp.Diff(test.deleted, names(got.Delete)); diff != "" {
 				t.Errorf("deleted (-want +got):\n%s", diff)
+			}
+			if got.After != test.after {
+				t.Errorf("looks again after %s, want %s", got.After, test.after)
 			}
 			deferred := map[string]string{}
 			for _, d := range got.Deferred {

@@ -36,7 +36,7 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 		}
 	}
 	if len(plan.Delete) == 0 {
-		return Next{}, nil
+		return Next{After: plan.After}, nil
 	}
 	blocked, err := r.Preflight(ctx, "Machine remediation")
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 		ctrl.LoggerFrom(ctx).Info("Deleting Machine (remediating unhealthy Machine)",
 			"Machine", client.ObjectKeyFromObject(m))
 	}
-	return Next{}, errors.Join(errs...)
+	return Next{After: plan.After}, errors.Join(errs...)
 }
 
 // holdRemediation says in the conditions of unhealthy Machines why nothing happens to them.

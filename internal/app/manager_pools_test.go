@@ -1,0 +1,122 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
+)
+
+// TestKeptBy: which UpdatePolicies keep the Machines of a group, and for how long its remediation
+// waits for updates then.
+func TestKeptBy(t *testing.T) {
+	t.Parallel()
+	made := func(name string, change func(*v1alpha1.UpdatePolicy)) *v1alpha1.UpdatePolicy {
+		p := &v1alpha1.UpdatePolicy{}
+		p.Namespace, p.Name = "default", name
+		p.Spec.Strategy = v1alpha1.ExternalUpdate
+		p.Spec.Targets = []v1alpha1.UpdateTarget{{MachineDeployments: []v1alpha1.MachineDeploymentName{"md"}}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	replaces := func(p *v1alpha1.UpdatePolicy) { p.Spec.Fallback = v1alpha1.FallbackRollingUpdate }
+	patient := func(p *v1alpha1.UpdatePolicy) {
+		p.Spec.MaxAttempts, p.Spec.AttemptTimeoutSeconds, p.Spec.SoakSeconds = 2, 600, 60
+	}
+	elsewhere := func(p *v1alpha1.UpdatePolicy) { p.Namespace = "other" }
+	otherCluster := func(p *v1alpha1.UpdatePolicy) {
+		p.Spec.Targets = []v1alpha1.UpdateTarget{{ClusterName: "other"}}
+	}
+	kept := func(limit time.Duration) pool.SetPolicy {
+		return pool.SetPolicy{RepairByUpdate: true, HoldUpdating: true, HoldLimit: limit}
+	}
+	for name, tt := range map[string]struct {
+		policies []client.Object
+		want     machinedeployment.Policy
+		sets     pool.SetPolicy
+	}{
+		"no policy": {},
+		"a policy that keeps": {
+			policies: []client.Object{made("a", nil)},
+			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(90 * time.Minute),
+		},
+		"a policy with limits": {
+			policies: []client.Object{made("a", patient)},
+			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(21 * time.Minute),
+		},
+		"a policy that replaces":      {policies: []client.Object{made("a", replaces)}},
+		"a policy of another space":   {policies: []client.Object{made("a", elsewhere)}},
+		"two policies that replace":   {policies: []client.Object{made("a", replaces), made("b", replaces)}},
+		"a policy of another cluster": {policies: []client.Object{made("a", otherCluster)}},
+		"two, one of which might keep": {
+			policies: []client.Object{made("a", replaces), made("b", nil)},
+			want:     machinedeployment.Policy{Keep: true}, sets: kept(90 * time.Minute),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader := fake.NewClientBuilder().WithScheme(policyScheme(t)).WithObjects(tt.policies...).Build()
+			cluster, md := groupOfPolicies()
+			got, err := keptBy(reader)(t.Context(), cluster, md)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("MachineDeployment (-want +got):\n%s", diff)
+			}
+			sets, err := setPolicies(reader)(t.Context(), cluster, md)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.sets, sets); diff != "" {
+				t.Errorf("MachineSets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestKeptByUnknown: if policies cannot be read, nothing may be decided.
+func TestKeptByUnknown(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	reader := fake.NewClientBuilder().WithScheme(policyScheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken },
+	}).Build()
+	cluster, md := groupOfPolicies()
+	if _, err := keptBy(reader)(t.Context(), cluster, md); !errors.Is(err, broken) {
+		t.Errorf("MachineDeployment: error %v", err)
+	}
+	if _, err := setPolicies(reader)(t.Context(), cluster, md); !errors.Is(err, broken) {
+		t.Errorf("MachineSets: error %v", err)
+	}
+}
+
+func policyScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+func groupOfPolicies() (*clusterv1.Cluster, *clusterv1.MachineDeployment) {
+	cluster, md := &clusterv1.Cluster{}, &clusterv1.MachineDeployment{}
+	cluster.Namespace, cluster.Name = "default", "c"
+	md.Namespace, md.Name = "default", "md"
+	md.Spec.ClusterName = "c"
+	return cluster, md
+}
