@@ -24,8 +24,13 @@ func (e *explorer) create(w *scene, o operation) string {
 	if !w.sets[o.set].exists {
 		return fmt.Sprintf("%s has no owner", machineName(i))
 	}
+	if w.owned(o.set) > w.sets[o.set].replicas {
+		// The controller was interrupted before spec.replicas fell. Neither stock nor these rules know
+		// what it still creates.
+		w.late++
+	}
 	// A paused group is scaled by spec.replicas alone: Machines that go come on top.
-	if n, most := w.total(), w.most+e.mostExtra(); n > most && !w.stockRan && !w.pausedOnce {
+	if n, most := w.total(), w.most+e.mostExtra()+w.late; n > most && !w.stockRan && !w.pausedOnce {
 		return fmt.Sprintf("there are %d Machines, and at most %d are allowed", n, most)
 	}
 	if n := w.alive(); e.keep && n > w.most {

@@ -121,6 +121,8 @@ type scene struct {
 	stockRan, pausedOnce bool
 	most, fewest         int8
 	excused              int8
+	// late is how many Machines a MachineSet created beyond spec.replicas.
+	late int8
 	faults
 }
 

@@ -259,6 +259,70 @@ func (w *world) setOf(version string) *clusterv1.MachineSet {
 	return nil
 }
 
+// TestKeepSurplus: a person scales down while a Machine of the new MachineSet needs remediation. That
+// Machine goes, and no healthy one, because its MachineSet deletes it anyway. No Machine moves
+// meanwhile.
+func TestKeepSurplus(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(updated, outdated *clusterv1.Machine)
+
+		// fromOld and fromNew are how many Machines the MachineSets lose.
+		fromOld, fromNew int32
+	}{
+		"all are well":    {change: func(_, _ *clusterv1.Machine) {}, fromOld: 1},
+		"new is broken":   {change: func(m, _ *clusterv1.Machine) { toRemediate(m) }, fromNew: 1},
+		"old is broken":   {change: func(_, m *clusterv1.Machine) { toRemediate(m) }, fromOld: 1},
+		"both are broken": {change: func(m, o *clusterv1.Machine) { toRemediate(m); toRemediate(o) }, fromNew: 1},
+		"new is asked for": {
+			change: func(m, o *clusterv1.Machine) { deleteAsked(m); toRemediate(o) }, fromNew: 1,
+		},
+		"old is asked for": {
+			change: func(m, o *clusterv1.Machine) { toRemediate(m); deleteAsked(o) }, fromOld: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(3, 0, 1)
+			w.keep = true
+			w.settle(t)
+			w.covered["v1.31.0"] = pool.AnswerYes
+			w.md.Spec.Template.Spec.Version = "v1.31.0"
+			names := w.names()
+			w.reconcile(t)
+			w.scale(w.setOf("v1.30.0"), nil) // one Machine moves
+			w.reconcile(t)
+			w.scale(w.setOf("v1.31.0"), nil)
+			w.work(w.machines[names[0]]) // begins
+			w.work(w.machines[names[0]]) // ends
+			*w.md.Spec.Replicas = 2
+			test.change(w.machines[names[0]], w.machines[names[2]])
+			w.reconcile(t)
+			old, newest := *w.setOf("v1.30.0").Spec.Replicas, *w.setOf("v1.31.0").Spec.Replicas
+			if old != 2-test.fromOld || newest != 1-test.fromNew {
+				t.Errorf("old %d, new %d Machines, want %d and %d:\n%s",
+					old, newest, 2-test.fromOld, 1-test.fromNew, w)
+			}
+			if to := w.setOf("v1.30.0").Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; to ==
+				w.setOf("v1.31.0").Name {
+				t.Errorf("Machines move while others are deleted:\n%s", w)
+			}
+			wantDeleted := names[1]
+			switch {
+			case test.fromNew > 0:
+				wantDeleted = names[0]
+			case name != "all are well":
+				wantDeleted = names[2]
+			}
+			for _, d := range w.plan.Decisions {
+				if (d.Action == pool.Delete) != (d.Machine == wantDeleted) {
+					t.Errorf("%s of %s is decided, and %s is to be deleted", d.Action, d.Machine, wantDeleted)
+				}
+			}
+		})
+	}
+}
+
 // TestKeepUnavailable: an unavailable Machine is updated first.
 func TestKeepUnavailable(t *testing.T) {
 	t.Parallel()
