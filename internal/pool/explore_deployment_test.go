@@ -181,9 +181,10 @@ func (v view) reported() (n numbers) {
 }
 
 // uncounted reports whether Machines of a MachineSet that receives none now are in the middle of a
-// move or an update. Stock does not count the moves, and takes the updates for a deadlock.
+// move or an update, or soak. Stock does not count the moves, and takes the others for a deadlock.
 func (e *explorer) uncounted(v view) bool {
-	return !e.gateOff && slices.ContainsFunc(v.machines[:], func(m machine) bool {
-		return m.exists && (m.pending || m.inUpdate()) && (m.owner != v.md.template || v.md.paused)
+	return slices.ContainsFunc(v.machines[:], func(m machine) bool {
+		soaks := m.ready() && !m.available && !m.deleting
+		return m.exists && (m.pending || m.inUpdate() || soaks) && (m.owner != v.md.template || v.md.paused)
 	})
 }

@@ -69,6 +69,9 @@ type machine struct {
 
 func (m machine) inUpdate() bool { return m.updating || m.hook }
 
+// ready reports whether the Machine is available or will be, after minReadySeconds.
+func (m machine) ready() bool { return m.node && !m.broken && !m.inUpdate() }
+
 // serves reports whether work loads can run on the Machine now.
 func (m machine) serves() bool { return m.exists && m.available && !m.deleting && !m.inUpdate() }
 
@@ -376,6 +379,7 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 	object.Spec.Version = versionOf(m.spec)
 	object.Status.Conditions = []metav1.Condition{
 		{Type: clusterv1.MachineAvailableCondition, Status: status(m.available)},
+		{Type: clusterv1.MachineReadyCondition, Status: status(m.ready())},
 		{Type: clusterv1.MachineUpToDateCondition, Status: status(m.spec == v.md.template)},
 	}
 	since := metav1.NewTime(noon)

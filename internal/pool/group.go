@@ -227,13 +227,19 @@ func (d *draft) desireOld(a Assignment) error {
 	return nil
 }
 
-// progressing reports whether a Machine of an old MachineSet is being updated and may still finish.
+// progressing reports whether an unavailable Machine of an old MachineSet may become available by
+// itself: its update in place may still end, or it is ready and waits for minReadySeconds.
 func (g Group) progressing(newest *clusterv1.MachineSet) bool {
 	return slices.ContainsFunc(g.Machines, func(m *clusterv1.Machine) bool {
-		failed := conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
-			clusterv1.MachineInPlaceUpdateFailedReason
-		return IsUpdating(m) && (newest == nil || !Owns(newest, m)) && !failed &&
-			!IsUnhealthy(m)
+		switch {
+		case newest != nil && Owns(newest, m) || IsUnhealthy(m):
+			return false
+		case IsUpdating(m):
+			return conditions.GetReason(m, clusterv1.MachineUpdatingCondition) !=
+				clusterv1.MachineInPlaceUpdateFailedReason
+		}
+		return !isDeleting(m) && conditions.IsTrue(m, clusterv1.MachineReadyCondition) &&
+			!conditions.IsTrue(m, clusterv1.MachineAvailableCondition)
 	})
 }
 

@@ -59,7 +59,8 @@ type Rollout struct {
 	Counted []string
 	// Updating are the Machines of the group that are being updated in place, sorted.
 	Updating []string
-	// Progressing says that a Machine of an old MachineSet is being updated in place, and that no
+	// Progressing says that an unavailable Machine of an old MachineSet may become available by
+	// itself: it is being updated in place, or it waits for minReadySeconds, and no
 	// MachineHealthCheck found it unhealthy.
 	Progressing bool
 	// NewlyAcknowledged are the Machines that AcknowledgeMoves counted for the first time, sorted.
