@@ -154,20 +154,31 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	add("is gone", m.deleting && !m.available, func(_ *scene, m *machine) { *m = machine{} })
 	add("hangs", w.hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting, func(w *scene, m *machine) {
 		w.hangs--
+		w.loses()
 		m.hangs, m.broken, m.available = true, true, false
 	})
 	add("is overdue", m.hangs && !m.overdue && !m.deleting, func(_ *scene, m *machine) { m.overdue = true })
 	add("breaks", w.breaks > 0 && !m.broken && !m.deleting, func(w *scene, m *machine) {
 		w.breaks--
+		w.loses()
 		w.excuse(m.serves())
 		m.broken, m.available = true, false
 	})
 	add("is deleted by a person", w.deletes > 0 && !m.deleting, func(w *scene, m *machine) {
 		w.deletes--
+		w.loses()
 		w.excuse(m.serves())
 		m.deleting, m.asked = true, true
 	})
 	return all
+}
+
+// loses notes that others than the rollout take a Machine away. If there are too many Machines now, the
+// controllers may have decided already which ones go, and these go in addition.
+func (w *scene) loses() {
+	if w.alive() > w.md.replicas {
+		w.fewest--
+	}
 }
 
 func (w *scene) excuse(served bool) {

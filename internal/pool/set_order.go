@@ -35,13 +35,13 @@ type Candidate struct {
 const (
 	priorityDeleting  = 100.0
 	priorityRequested = 80.0
+	priorityUpdating  = 75.0
+	priorityUnhealthy = 50.0
+	priorityRandom    = 20.0
+	priorityKeep      = 0.0
 	// priorityRemediation is for Machines that need remediation where updates are held, so that no
 	// healthy Machine is deleted beside one that is remediated.
 	priorityRemediation = 78.0
-	priorityUpdating    = 75.0
-	priorityUnhealthy   = 50.0
-	priorityRandom      = 20.0
-	priorityKeep        = 0.0
 	// ageScale is the age, in seconds, at which a Machine has come within 1/e of the highest priority
 	// by age. It is ten days.
 	ageScale = 864000.0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/record"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -55,6 +56,8 @@ type Reconciler struct {
 	coverage   *coverage
 	applier    *objects.Applier
 	controller capicontroller.Controller
+	// deleter deletes MachineSets and returns them as they are then.
+	deleter capicontroller.ClientWithDeleteResponse
 	// random returns so many random characters for the name of a MachineSet.
 	random func(int) string
 }
@@ -66,6 +69,12 @@ func SetUpController(
 	r, err := New(o, nil)
 	if err != nil {
 		return err
+	}
+	sets := schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machinesets"}
+	r.deleter, err = capicontroller.NewClientWithDeleteResponse(
+		&clusterv1.MachineSet{}, sets, mgr.GetScheme(), mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making the client that deletes MachineSets: %w", err)
 	}
 	return r.watch(ctx, mgr, options)
 }
@@ -81,6 +90,7 @@ func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 	return &Reconciler{
 		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now),
 		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
+		deleter: capicontroller.NewClientWithDeleteResponseFromClient(o.Client),
 	}, nil
 }
 

@@ -131,7 +131,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 	}
 	for _, set := range pool.Cleanable(r.executed.old, r.machines) {
 		unchanged := client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion}
-		err := r.Client.Delete(ctx, set, unchanged)
+		deleted, err := r.deleter.Delete(ctx, set, unchanged)
 		if apierrors.IsConflict(err) {
 			continue
 		}
@@ -139,6 +139,11 @@ func (r *run) cleanUp(ctx context.Context) error {
 			r.event(corev1.EventTypeWarning, failedDelete,
 				"Failed to delete MachineSet %q: %v", set.Name, err)
 			return fmt.Errorf("deleting the old MachineSet %s: %w", set.Name, err)
+		}
+		// Until the cache shows the deletion, a revert would choose this MachineSet as the new one, and
+		// the Machines that move there would be deleted with it.
+		if left, ok := deleted.(*clusterv1.MachineSet); ok {
+			r.awaitCache(left)
 		}
 		ctrl.LoggerFrom(ctx).Info("Deleted an old MachineSet",
 			"MachineSet", client.ObjectKeyFromObject(set))
