@@ -56,24 +56,17 @@ func (f SetFacts) Remediate() (Remediation, error) {
 		if Recovered(m) || RecoveredLegacy(m) {
 			plan.Recovered = append(plan.Recovered, m)
 		}
-		switch {
-		case !NeedsRemediation(m):
-		case f.isRolledOut(m):
-			plan.Deferred = append(plan.Deferred, Deferral{
-				Machine: m, Reason: clusterv1.MachineSetMachineCannotBeRemediatedReason,
-				Message: "Machine won't be remediated because it is pending removal due to rollout",
-			})
-		case f.isHeld(m):
-			if after := f.holdLeft(m); plan.After == 0 || after < plan.After {
-				plan.After = after
-			}
-			plan.Deferred = append(plan.Deferred, Deferral{
-				Machine: m, Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
-				Message: fmt.Sprintf("Waiting because the Machine is being updated in place (at most %s)",
-					f.holdLimit()),
-			})
-		default:
+		if !NeedsRemediation(m) {
+			continue
+		}
+		deferral, after := f.deferral(m)
+		if deferral.Reason == "" {
 			unhealthy = append(unhealthy, m)
+			continue
+		}
+		plan.Deferred = append(plan.Deferred, deferral)
+		if after > 0 && (plan.After == 0 || after < plan.After) {
+			plan.After = after
 		}
 	}
 	now, deferral, err := f.remediationsNow(len(unhealthy))
@@ -88,11 +81,29 @@ func (f SetFacts) Remediate() (Remediation, error) {
 	return plan, nil
 }
 
+// deferral says why an unhealthy Machine waits whatever happens to others, and when time alone
+// changes that; 0 means never. Without a Reason it need not wait.
+func (f SetFacts) deferral(m *clusterv1.Machine) (why Deferral, after time.Duration) {
+	switch {
+	case f.isRolledOut(m):
+		return Deferral{
+			Machine: m, Reason: clusterv1.MachineSetMachineCannotBeRemediatedReason,
+			Message: "Machine won't be remediated because it is pending removal due to rollout",
+		}, 0
+	case f.isHeld(m):
+		return Deferral{
+			Machine: m, Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
+			Message: fmt.Sprintf("Waiting because the Machine is being updated in place (at most %s)",
+				f.holdLimit()),
+		}, f.holdLeft(m)
+	}
+	return Deferral{}, 0
+}
+
 // remediationsNow returns how many of count Machines may be remediated now, and why the others
 // wait.
 func (f SetFacts) remediationsNow(count int) (now int, others Deferral, err error) {
-	switch {
-	case count == 0 || f.Deployment == nil:
+	if count == 0 || f.Deployment == nil {
 		return count, Deferral{}, nil
 	}
 	limit := f.Deployment.Spec.Remediation.MaxInFlight
