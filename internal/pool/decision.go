@@ -111,11 +111,15 @@ func (d *draft) decideNewest() []Decision {
 	s, set := d.rollout.New, d.newest.Desired
 	list := d.owned(set)
 	surplus := len(list) - int(s.Target)
+	for _, m := range list {
+		if isDeleting(m) {
+			surplus-- // The MachineSet controller counts it as deleted first.
+		}
+	}
 	var all []Decision
 	for _, m := range list {
 		switch {
-		case !m.DeletionTimestamp.IsZero():
-			surplus--
+		case isDeleting(m):
 			all = append(
 				all,
 				decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"),
