@@ -158,6 +158,10 @@ func TestProportional(t *testing.T) {
 		"no new MachineSet": {
 			4, nil, []*clusterv1.MachineSet{set("a", 2, 2, "2"), set("b", 2, 2, "2")}, nil,
 		},
+		"rounding up gives too many": {
+			5, set("c", 1, 1, "3"), []*clusterv1.MachineSet{set("a", 1, 1, "3"), set("b", 1, 1, "3")},
+			map[string]int32{"b": 2, "c": 2},
+		},
 		"no new MachineSet, and larger": {
 			8, nil, []*clusterv1.MachineSet{set("a", 2, 2, "4"), set("b", 2, 2, "4")},
 			map[string]int32{"a": 4, "b": 4},
@@ -207,6 +211,78 @@ func TestScaleDownNotes(t *testing.T) {
 		after := r.RollingUpdate(nil)
 		if diff := gocmp.Diff([]pool.Note{test.want}, after.Old[0].Notes); diff != "" {
 			t.Errorf("%s (-want +got):\n%s%s", name, diff, strconv.Itoa(int(after.Old[0].Target)))
+		}
+	}
+}
+
+// TestNotesAreUnique: a rule that says the same twice is noted once.
+func TestNotesAreUnique(t *testing.T) {
+	t.Parallel()
+	r := pool.Rollout{
+		Budget: pool.Budget{Replicas: 3}, OnDelete: true,
+		Old: []pool.Sizes{{Name: "old", Replicas: 3, Target: 3, Counts: pool.Counts{Machines: 2}}},
+	}
+	after := r.ScaleOldOnDelete().ScaleOldOnDelete()
+	want := []pool.Note{{Reason: pool.ReasonMachinesGone}}
+	if diff := gocmp.Diff(want, after.Old[0].Notes); diff != "" {
+		t.Errorf("the notes differ (-want +got):\n%s", diff)
+	}
+}
+
+// TestDifferences: a difference names the fields, also those that only one template has.
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	is, wants := &clusterv1.MachineTemplateSpec{}, &clusterv1.MachineTemplateSpec{}
+	is.Spec.Version, wants.Spec.Version = "v1.30.0", "v1.31.0"
+	is.Spec.FailureDomain, wants.Spec.FailureDomain = "a", "b"
+	wants.Spec.Bootstrap.DataSecretName = new("secret")
+	want := pool.Difference{
+		Fields: []string{
+			"spec.version v1.30.0, v1.31.0 required", "spec.bootstrap.dataSecretName nil, secret required",
+			"spec.failureDomain a, b required",
+		},
+		Messages: []string{
+			"Version v1.30.0, v1.31.0 required", "spec.bootstrap.dataSecretName nil, secret required",
+			"Failure domain a, b required",
+		},
+	}
+	if diff := gocmp.Diff(want, pool.Differences(is, wants)); diff != "" {
+		t.Errorf("the difference (-want +got):\n%s", diff)
+	}
+	if diff := gocmp.Diff(pool.Difference{}, pool.Differences(is, is.DeepCopy())); diff != "" {
+		t.Errorf("a template differs from itself:\n%s", diff)
+	}
+}
+
+// TestPausedMoves: a Machine that moved to the new MachineSet before the group was paused is counted
+// there.
+func TestPausedMoves(t *testing.T) {
+	t.Parallel()
+	w := settledGroup(t, false)
+	name := w.names()[0]
+	movePending(w.machines[name])
+	w.md.Spec.Paused = new(true)
+	w.reconcile(t)
+	if diff := gocmp.Diff([]string{name}, w.plan.Acknowledged); diff != "" {
+		t.Errorf("counted Machines (-want +got):\n%s", diff)
+	}
+}
+
+// TestKeepLeavesRoom: the new MachineSet of a kept group leaves room for Machines that an old one
+// may still create, and for no others.
+func TestKeepLeavesRoom(t *testing.T) {
+	t.Parallel()
+	for disabled, want := range map[string]int32{"true": 1, "false": 0} {
+		w := settledGroup(t, true)
+		w.covered["v1.31.0"] = pool.AnswerNo
+		toVersion("v1.31.0")(w.md)
+		w.settle(t)
+		w.delete(w.machines[w.names()[0]])
+		*w.setOf("v1.31.0").Spec.Replicas = 1
+		w.setOf("v1.30.0").Annotations[clusterv1.DisableMachineCreateAnnotation] = disabled
+		w.reconcile(t)
+		if got := *w.plan.New.Desired.Spec.Replicas; got != want {
+			t.Errorf("the old MachineSet is marked %s: %d replicas, want %d", disabled, got, want)
 		}
 	}
 }
