@@ -286,3 +286,60 @@ func TestKeepLeavesRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestAssign: which MachineSet is that of the template, and why none is.
+func TestAssign(t *testing.T) {
+	t.Parallel()
+	set := func(name, version string, options ...setOption) *clusterv1.MachineSet {
+		s := msSet(1, options...)
+		s.Name, s.Spec.Template.Spec.Version = name, version
+		s.CreationTimestamp = metav1.NewTime(msNow)
+		return s
+	}
+	after := func(passed time.Duration) func(*clusterv1.MachineDeployment) {
+		return func(md *clusterv1.MachineDeployment) {
+			md.Spec.Rollout.After = metav1.NewTime(msNow.Add(-passed))
+		}
+	}
+	other, match := set("other", "v1.29.0"), set("match", "v1.30.0")
+	for name, test := range map[string]struct {
+		sets                 []*clusterv1.MachineSet
+		change               func(*clusterv1.MachineDeployment)
+		newest, old, missing string
+	}{
+		"no MachineSets": {missing: "no MachineSets exist for the MachineDeployment"},
+		"one matches":    {sets: []*clusterv1.MachineSet{other, match}, newest: "match", old: "other"},
+		"the one is being deleted": {
+			sets:    []*clusterv1.MachineSet{set("match", "v1.30.0", deletedSet)},
+			missing: "the MachineSet matching MachineDeployment spec template is being deleted",
+		},
+		"rollout.after is to come": {
+			sets: []*clusterv1.MachineSet{match}, change: after(-time.Hour), newest: "match",
+		},
+		"rollout.after has passed since": {
+			sets: []*clusterv1.MachineSet{match}, change: after(-time.Second),
+			missing: "spec.rollout.after on MachineDeployment set to 2026-03-01T12:00:01Z, " +
+				"no MachineSet has been created afterwards",
+		},
+		"rollout.after has passed before": {
+			sets: []*clusterv1.MachineSet{match}, change: after(time.Second), newest: "match",
+		},
+	} {
+		md := newWorld(1, 0, 1).md
+		if test.change != nil {
+			test.change(md)
+		}
+		got := pool.Assign(md, test.sets, msNow.Add(time.Minute))
+		newest := ""
+		if got.New != nil {
+			newest = got.New.Name
+		}
+		if newest != test.newest || got.Missing != test.missing {
+			t.Errorf("%s: got %q because %q, want %q because %q", name, newest, got.Missing,
+				test.newest, test.missing)
+		}
+		if test.old != "" && (len(got.Old) != 1 || got.Old[0].Name != test.old) {
+			t.Errorf("%s: got the old MachineSets %v, want %s", name, got.Old, test.old)
+		}
+	}
+}
