@@ -328,6 +328,15 @@ func TestExamine(t *testing.T) {
 
 		{"workers surge by default", func(f *Facts) { md(f).Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil },
 			[]string{"Error Surge " + workers + ": maxSurge is 1 (the default)"}},
+		{"workers surge, and the engine is ours", func(f *Facts) {
+			f.Engine = v1alpha1.EngineManager
+			md(f).Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil
+		}, nil},
+		{"workers surge, the engine is ours, and machines may be replaced", func(f *Facts) {
+			fallback(f)
+			f.Engine = v1alpha1.EngineManager
+			md(f).Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil
+		}, []string{"Warning Surge " + workers + ": maxSurge is 1 (the default)"}},
 		{"nothing may be unavailable", func(f *Facts) { md(f).Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = nil },
 			nil},
 		{"a percentage of too few", func(f *Facts) { md(f).Spec.Replicas = new(int32(3)) },

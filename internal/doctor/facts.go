@@ -26,6 +26,8 @@ type Facts struct {
 	// Now is the time.
 	Now     time.Time
 	Objects snapshot.Objects
+	// Engine is the value of v1alpha1.EngineAnnotation; empty with stock Cluster API, or if unknown.
+	Engine string
 	// Class is the Cluster's ClusterClass; nil where it has none, or none is known.
 	Class *clusterv1.ClusterClass
 	// ControlPlaneTemplate is what the class makes control planes of; it counts only while there is no control plane object.
@@ -73,6 +75,7 @@ const (
 	SourcePolicies     Source = "UpdatePolicies"
 	SourceUpdaters     Source = "Updaters"
 	SourceClass        Source = "the ClusterClass"
+	SourceEngine       Source = "the annotation with the engine"
 )
 
 // Unread is something that could not be read, and why.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -98,7 +99,7 @@ func checkSurge(f Facts, groups []group, into *findings) {
 		if g.ControlPlane {
 			checkControlPlaneSurge(f, g, into)
 		} else {
-			checkDeploymentSurge(g, into)
+			checkDeploymentSurge(f, g, into)
 		}
 	}
 }
@@ -158,7 +159,7 @@ func deploymentStrategy(g group) strategy {
 	return s
 }
 
-func checkDeploymentSurge(g group, into *findings) {
+func checkDeploymentSurge(f Facts, g group, into *findings) {
 	const field = "rollout.strategy (in the Cluster's topology, its ClusterClass or the MachineDeployment)"
 	if g.MachineDeployment == nil && g.InTopology.Rollout.Strategy.Type == "" && g.InClass == nil {
 		into.unknown(g.Subject, "give its ClusterClass", "its rollout strategy is unknown: the MachineDeployment and its class in the ClusterClass are missing")
@@ -176,6 +177,10 @@ func checkDeploymentSurge(g group, into *findings) {
 	switch {
 	case err != nil:
 		into.add(Error, g.Subject, fix, "its rollout strategy cannot be read: %v", err)
+	case budget.Surge > 0 && g.selected.Guarded && f.Engine == v1alpha1.EngineManager:
+		// The rules for groups whose Machines are kept never make a spare Machine.
+		into.ok(g.Subject, "maxSurge is %s, and windlass manager creates no machine for it",
+			describe(s.maxSurge, budget.Surge, 1))
 	case budget.Surge > 0:
 		into.add(g.atRisk(), g.Subject, fix,
 			"maxSurge is %s: Cluster API may create a machine, and deletes one in the end%s",

@@ -294,47 +294,45 @@ func summarize(
 
 // Remediating is True while a MachineHealthCheck has the owner remediate Machines.
 func (f DeploymentFacts) Remediating() metav1.Condition {
-	const kind = clusterv1.MachineDeploymentRemediatingCondition
+	return remediating(f.Machines, remediationWords{
+		kind: clusterv1.MachineDeploymentRemediatingCondition, owner: "MachineDeployment/MachineSet",
+		remediating:    clusterv1.MachineDeploymentRemediatingReason,
+		notRemediating: clusterv1.MachineDeploymentNotRemediatingReason,
+		internalError:  clusterv1.MachineDeploymentRemediatingInternalErrorReason,
+	})
+}
+
+// remediationWords are the type and the reasons of a group's condition Remediating.
+type remediationWords struct {
+	kind, owner                                string
+	remediating, notRemediating, internalError string
+}
+
+// remediating summarizes the remediation of Machines.
+func remediating(machines []*clusterv1.Machine, words remediationWords) metav1.Condition {
 	var remediated []*clusterv1.Machine
 	var unhealthy []string
-	for _, m := range f.Machines {
-		if !conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition) {
-			continue
+	for _, m := range machines {
+		if IsUnhealthy(m) {
+			unhealthy = append(unhealthy, m.Name)
 		}
-		unhealthy = append(unhealthy, m.Name)
-		if conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
+		if NeedsRemediation(m) {
 			remediated = append(remediated, m)
 		}
 	}
 	if len(remediated) == 0 {
 		message := ""
 		if len(unhealthy) > 0 {
-			message = machinesAre(
-				unhealthy,
-			) + "not healthy (not to be remediated by MachineDeployment/MachineSet)"
+			message = machinesAre(unhealthy) + "not healthy (not to be remediated by " + words.owner + ")"
 		}
-		return condition(
-			kind,
-			metav1.ConditionFalse,
-			clusterv1.MachineDeploymentNotRemediatingReason,
-			message,
-		)
+		return condition(words.kind, metav1.ConditionFalse, words.notRemediating, message)
 	}
-	merged, err := conditions.NewAggregateCondition(
-		remediated,
-		clusterv1.MachineOwnerRemediatedCondition,
-		conditions.TargetConditionType(kind),
-	)
+	merged, err := conditions.NewAggregateCondition(remediated,
+		clusterv1.MachineOwnerRemediatedCondition, conditions.TargetConditionType(words.kind))
 	if err != nil {
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineDeploymentRemediatingInternalErrorReason, messageInternalError)
+		return condition(words.kind, metav1.ConditionUnknown, words.internalError, messageInternalError)
 	}
-	return condition(
-		kind,
-		metav1.ConditionTrue,
-		clusterv1.MachineDeploymentRemediatingReason,
-		merged.Message,
-	)
+	return condition(words.kind, metav1.ConditionTrue, words.remediating, merged.Message)
 }
 
 // Deleting is True while the MachineDeployment is deleted.

@@ -112,11 +112,15 @@ func (d *draft) decideNewest() []Decision {
 	list := d.owned(set)
 	surplus := len(list) - int(s.Target)
 	deletes := s.Target < s.Replicas && (d.group.Keep || len(s.ReceiveFrom) == 0)
+	for _, m := range list {
+		if isDeleting(m) {
+			surplus-- // The MachineSet controller counts it as deleted first.
+		}
+	}
 	var all []Decision
 	for _, m := range d.byDeletion(set, list) {
 		switch {
-		case !m.DeletionTimestamp.IsZero():
-			surplus--
+		case isDeleting(m):
 			all = append(
 				all,
 				decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"),

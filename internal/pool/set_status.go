@@ -209,30 +209,12 @@ func (f SetFacts) Remediating() metav1.Condition {
 		return condition(kind, metav1.ConditionUnknown,
 			clusterv1.MachineSetRemediatingInternalErrorReason, messageInternalError)
 	}
-	var remediated []*clusterv1.Machine
-	var unhealthy []string
-	for _, m := range f.Machines {
-		if IsUnhealthy(m) {
-			unhealthy = append(unhealthy, m.Name)
-		}
-		if NeedsRemediation(m) {
-			remediated = append(remediated, m)
-		}
-	}
-	if len(remediated) == 0 {
-		message := ""
-		if len(unhealthy) > 0 {
-			message = machinesAre(unhealthy) + "not healthy (not to be remediated by MachineSet)"
-		}
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineSetNotRemediatingReason, message)
-	}
-	merged, err := conditions.NewAggregateCondition(remediated, clusterv1.MachineOwnerRemediatedCondition,
-		conditions.TargetConditionType(kind))
-	if err != nil {
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetRemediatingInternalErrorReason, messageInternalError)
-	}
-	return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetRemediatingReason, merged.Message)
+	return remediating(f.Machines, remediationWords{
+		kind: kind, owner: "MachineSet",
+		remediating:    clusterv1.MachineSetRemediatingReason,
+		notRemediating: clusterv1.MachineSetNotRemediatingReason,
+		internalError:  clusterv1.MachineSetRemediatingInternalErrorReason,
+	})
 }
 
 // Deleting is True while the MachineSet is deleted.

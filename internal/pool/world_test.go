@@ -101,6 +101,9 @@ func (w *world) reconcile(t failer) {
 	if err != nil {
 		t.Fatalf("Decide: %v", err)
 	}
+	if n := len(w.sets); n > 20 {
+		t.Fatalf("%d MachineSets were created:\n%s", n, w)
+	}
 	for _, s := range w.plan.Sets() {
 		w.apply(s.Desired)
 	}

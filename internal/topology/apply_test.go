@@ -202,8 +202,19 @@ func TestApplyVersions(t *testing.T) {
 	}
 	// A pool changes in place.
 	held.MachinePools["p"] = topology.Worker{Version: "v1.31.5"}
+	w.events = nil
 	w.at(held, stamped, "apply DevMachinePool", "apply MachinePool")
+	told := slices.DeleteFunc(w.events, func(event string) bool { return !strings.HasPrefix(event, "MachinePool ") })
+	want := []string{"MachinePool " + before.MachinePools["p"].Object.Name + ": NotUpdatedInPlace The infrastructure provider brings the machines to v1.31.5. " +
+		"UpdatePolicies select no MachinePools: Windlass updates none of these machines in place"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("Events on the MachinePool (-want +got):\n%s", diff)
+	}
+	w.events = nil
 	w.at(held, stamped)
+	if len(w.events) != 0 {
+		t.Errorf("a reconciliation without a change has the Events %q", w.events)
+	}
 	// A mark that is no longer given goes.
 	w.at(held, topology.ApplyOptions{}, "apply KubeadmControlPlane")
 	// A mark on the infrastructure cluster is kept while the control plane is held, and goes in the same way.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
@@ -201,7 +202,14 @@ func (a *applier) updateMachinePool(ctx context.Context, group string, current, 
 		return err
 	}
 	note := versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
-	return a.apply(ctx, target{slot: slot{roleMachinePool, group}, current: current.Object, desired: desired.Object}, note)
+	before := len(a.changes)
+	err := a.apply(ctx, target{slot: slot{roleMachinePool, group}, current: current.Object, desired: desired.Object}, note)
+	if err == nil && note != "" && len(a.changes) > before {
+		a.recorder.Eventf(current.Object, a.cluster, corev1.EventTypeNormal, NotInPlaceReason, string(Updated),
+			"The infrastructure provider brings the machines to %s. UpdatePolicies select no MachinePools: Windlass updates none of these machines in place",
+			desired.Object.Spec.Template.Spec.Version)
+	}
+	return err
 }
 
 // applyPart applies an object of a MachinePool that exists.

@@ -30,8 +30,13 @@ type world struct {
 	events  []string
 }
 
-func (w *world) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
-	w.events = append(w.events, reason+" "+fmt.Sprintf(note, args...))
+// Eventf keeps Events on the Cluster as "REASON NOTE", those on other objects with the name before.
+func (w *world) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+	event := reason + " " + fmt.Sprintf(note, args...)
+	if mp, ok := regarding.(*clusterv1.MachinePool); ok {
+		event = "MachinePool " + mp.Name + ": " + event
+	}
+	w.events = append(w.events, event)
 }
 
 func newWorld(t *testing.T, path string) *world {

@@ -35,6 +35,10 @@ const (
 	Deleted Verb = "Delete"
 )
 
+// NotInPlaceReason is the reason of the Event on a MachinePool whose version changes: an UpdatePolicy
+// does not apply to it.
+const NotInPlaceReason = "NotUpdatedInPlace"
+
 // Reasons of Events, as the stock manager has them.
 var eventReasons = map[Verb]string{Created: "TopologyCreate", Updated: "TopologyUpdate", Deleted: "TopologyDelete"}
 

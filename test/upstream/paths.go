@@ -49,16 +49,15 @@ func findVersion(ctx context.Context) (string, error) {
 func download(ctx context.Context, version string) (core, api string, err error) {
 	var dirs []string
 	for _, path := range []string{upstreamModule, upstreamModule + "/api"} {
-		out, err := runGo(ctx, root, nil, "mod", "download", "-json", path+"@"+version)
-		if err != nil {
-			return "", "", err
-		}
+		out, runErr := runGo(ctx, root, nil, "mod", "download", "-json", path+"@"+version)
+		// The command describes a failure on its standard output too.
 		var found goModule
-		if err := json.Unmarshal(out, &found); err != nil {
+		if err := errors.Join(json.Unmarshal(out, &found), runErr); err != nil && found.Error == "" {
 			return "", "", fmt.Errorf("reading where %s is: %w", path, err)
 		}
-		if found.Dir == "" {
-			return "", "", fmt.Errorf("downloading %s@%s: %s", path, version, found.Error)
+		if found.Error != "" {
+			return "", "", fmt.Errorf("downloading %s@%s: %s. Fix: choose a version since v1.14.0; older "+
+				"ones have their API in the same module", path, version, found.Error)
 		}
 		dirs = append(dirs, found.Dir)
 	}

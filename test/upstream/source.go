@@ -152,35 +152,16 @@ func readDeclarations(name string, source []byte) ([]declaration, error) {
 	return found, nil
 }
 
-// listTests returns the names of the tests of a package, sorted, as `go test -list` does.
-func (t *tree) listTests(pkg string) ([]string, error) {
-	var tests []string
-	for _, name := range t.list(inReconcilers(pkg)) {
-		if !strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		source, err := t.read(name)
-		if err != nil {
-			return nil, err
-		}
-		found, err := readDeclarations(name, source)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range found {
-			if d.isTest {
-				tests = append(tests, d.name)
-			}
-		}
-	}
-	slices.Sort(tests)
-	return tests, nil
+// testFile is a file with tests of a package, and its functions.
+type testFile struct {
+	name         string
+	source       []byte
+	declarations []declaration
 }
 
-// cut removes functions from the tests of a package, and imports that nothing else uses. It
-// returns the names that it did not find.
-func (t *tree) cut(pkg string, functions []string) (missing []string, err error) {
-	found := map[string]bool{}
+// testFiles returns the files with tests of a package, sorted by name.
+func (t *tree) testFiles(pkg string) ([]testFile, error) {
+	var found []testFile
 	for _, name := range t.list(inReconcilers(pkg)) {
 		if !strings.HasSuffix(name, "_test.go") {
 			continue
@@ -193,23 +174,55 @@ func (t *tree) cut(pkg string, functions []string) (missing []string, err error)
 		if err != nil {
 			return nil, err
 		}
+		found = append(found, testFile{name, source, declarations})
+	}
+	return found, nil
+}
+
+// listTests returns the names of the tests of a package, sorted, as `go test -list` does.
+func (t *tree) listTests(pkg string) ([]string, error) {
+	files, err := t.testFiles(pkg)
+	if err != nil {
+		return nil, err
+	}
+	var tests []string
+	for _, file := range files {
+		for _, d := range file.declarations {
+			if d.isTest {
+				tests = append(tests, d.name)
+			}
+		}
+	}
+	slices.Sort(tests)
+	return tests, nil
+}
+
+// cut removes functions from the tests of a package, and imports that nothing else uses. It
+// returns the names that it did not find.
+func (t *tree) cut(pkg string, functions []string) (missing []string, err error) {
+	files, err := t.testFiles(pkg)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for _, file := range files {
 		var out []byte
 		at := 0
-		for _, d := range declarations {
+		for _, d := range file.declarations {
 			if slices.Contains(functions, d.name) {
 				found[d.name] = true
-				out = append(out, source[at:d.begin]...)
+				out = append(out, file.source[at:d.begin]...)
 				at = d.end
 			}
 		}
 		if at == 0 {
 			continue
 		}
-		out, err = blankImports(name, append(out, source[at:]...))
+		out, err := blankImports(file.name, append(out, file.source[at:]...))
 		if err != nil {
 			return nil, err
 		}
-		t.replace(name, out)
+		t.replace(file.name, out)
 	}
 	for _, name := range functions {
 		if !found[name] {

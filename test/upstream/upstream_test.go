@@ -102,23 +102,23 @@ func makeTree(ctx context.Context, version string, l *lists) (*tree, error) {
 
 // setSeed gives the random sequences of a package the seed of the command line, if there is one.
 func setSeed(source *tree, pkg string) error {
-	for _, name := range source.list(inReconcilers(pkg)) {
-		if *seed == 0 || !strings.HasSuffix(name, "_test.go") {
+	if *seed == 0 {
+		return nil
+	}
+	files, err := source.testFiles(pkg)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text := strings.ReplaceAll(string(file.source), seedOfClock, fmt.Sprintf("int64(%d)", *seed))
+		if text == string(file.source) {
 			continue
 		}
-		content, err := source.read(name)
+		content, err := blankImports(file.name, []byte(text))
 		if err != nil {
 			return err
 		}
-		text := strings.ReplaceAll(string(content), seedOfClock, fmt.Sprintf("int64(%d)", *seed))
-		if text == string(content) {
-			continue
-		}
-		content, err = blankImports(name, []byte(text))
-		if err != nil {
-			return err
-		}
-		source.replace(name, content)
+		source.replace(file.name, content)
 	}
 	return nil
 }

@@ -30,6 +30,11 @@ func (c *collector) key() types.NamespacedName {
 	return client.ObjectKeyFromObject(c.facts.Objects.Cluster)
 }
 
+func (c *collector) readEngine(ctx context.Context) (err error) {
+	c.facts.Engine, err = c.Engine(ctx, c.facts.Objects.Cluster)
+	return err
+}
+
 func (c *collector) readClass(ctx context.Context) error {
 	if !c.facts.Objects.Cluster.Spec.Topology.IsDefined() {
 		return nil

@@ -164,6 +164,7 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 		source doctor.Source
 		read   func(context.Context) error
 	}{
+		{doctor.SourceEngine, c.readEngine},
 		{doctor.SourceClass, c.readClass}, {doctor.SourceUpdaters, c.readUpdaters}, {doctor.SourceNamespace, c.readNamespace},
 		{doctor.SourceHealthChecks, c.readHealthChecks}, {doctor.SourceManagers, c.readManagers},
 		{doctor.SourceExtensions, c.readExtensions}, {doctor.SourceGuard, c.readGuard}, {doctor.SourceTemplates, c.readTemplates},

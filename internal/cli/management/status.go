@@ -62,10 +62,10 @@ func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error 
 	if err := m.readPlanSource(ctx, f); err != nil {
 		return err
 	}
-	if err := m.readEngine(ctx, f); err != nil {
+	var err error
+	if f.Upgrade.Engine, err = m.Engine(ctx, f.Cluster); err != nil {
 		return err
 	}
-	var err error
 	f.Upgrade.Gates, err = m.UpgradeGates(ctx, f.Cluster.Namespace)
 	if err := IgnoreForbidden(err); err != nil {
 		return err
@@ -80,18 +80,18 @@ func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error 
 	return IgnoreForbidden(IgnoreMissing(err))
 }
 
-// readEngine reads which engine says that it drives the Cluster.
-func (m Cluster) readEngine(ctx context.Context, f *status.Facts) error {
-	f.Upgrade.Engine = ""
-	ref := f.Cluster.Spec.InfrastructureRef
+// Engine reads which engine says that it drives a Cluster: the value of v1alpha1.EngineAnnotation. It
+// is empty where the annotation is absent or cannot be read.
+func (m Cluster) Engine(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
+	ref := cluster.Spec.InfrastructureRef
 	if !ref.IsDefined() {
-		return nil
+		return "", nil
 	}
-	object, err := m.Referenced(ctx, f.Cluster.Namespace, ref)
-	if err == nil {
-		f.Upgrade.Engine = object.GetAnnotations()[v1alpha1.EngineAnnotation]
+	object, err := m.Referenced(ctx, cluster.Namespace, ref)
+	if err != nil {
+		return "", IgnoreForbidden(IgnoreMissing(err))
 	}
-	return IgnoreForbidden(IgnoreMissing(err))
+	return object.GetAnnotations()[v1alpha1.EngineAnnotation], nil
 }
 
 // readPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.

@@ -43,6 +43,10 @@ func liveUpdates(ctx context.Context, m management.Cluster, objects snapshot.Obj
 	if facts.Policies, err = m.UpdatePolicies(ctx, objects.Cluster.Namespace); err == nil && len(facts.Policies) > 0 {
 		facts.Updaters, err = m.Updaters(ctx)
 	}
+	if err == nil && len(facts.Policies) > 0 {
+		// Best effort: an engine that is not known counts as stock Cluster API.
+		facts.Engine, _ = m.Engine(ctx, objects.Cluster)
+	}
 	labelsKnown := false
 	if err == nil && len(facts.Policies) > 0 {
 		var unread error

@@ -169,7 +169,7 @@ func (s *objects) add(ctx context.Context, r planinput.Request, in planinput.Inp
 	facts := r.Updates.Facts
 	s.clusters = append(s.clusters, inventory.Cluster{
 		Objects: facts.Objects, Class: facts.Class, ControlPlaneTemplate: facts.ControlPlaneTemplate, Request: r.Request, Plan: p, Updates: r.Updates.Answer(ctx, p),
-		Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Gates: gates,
+		Engine: facts.Engine, Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Gates: gates,
 	})
 	for _, n := range r.Notes {
 		s.notes = append(s.notes, fmt.Sprintf("cluster %s: %s", facts.Objects.Cluster.Name, n))

@@ -155,29 +155,55 @@ func TestEngineCondition(t *testing.T) {
 	}
 }
 
-// TestCoverage checks which differences an extension can cover, and how often it is asked.
+// setPatch is an extension that answers with one patch of the MachineSet.
+func setPatch(kind runtimehooksv1.PatchType, text string) func(*setRequest, *setResponse) error {
+	return func(_ *setRequest, out *setResponse) error {
+		out.MachineSetPatch = runtimehooksv1.Patch{PatchType: kind, Patch: []byte(text)}
+		return nil
+	}
+}
+
+func silent(*setRequest, *setResponse) error { return nil }
+
+// TestCoverage checks which differences an extension can cover. to is another version.
 func TestCoverage(t *testing.T) {
 	t.Parallel()
-	patch := func(kind runtimehooksv1.PatchType, text string) func(*setRequest, *setResponse) error {
-		return func(_ *setRequest, out *setResponse) error {
-			out.MachineSetPatch = runtimehooksv1.Patch{PatchType: kind, Patch: []byte(text)}
-			return nil
-		}
-	}
-	const merge = runtimehooksv1.JSONMergePatchType
+	const merge, version = runtimehooksv1.JSONMergePatchType, `{"spec":{"template":{"spec":{"version":"v1.34.0"}}}}`
+	noConfig := func(set *clusterv1.MachineSet) { set.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{} }
 	for name, tt := range map[string]struct {
 		extension func(*setRequest, *setResponse) error
+		change    func(from, to *clusterv1.MachineSet)
+		handlers  []string
 		want      answer
-		fails     bool
+		// fails is a part of the error.
+		fails string
 	}{
-		"covers": {
-			extension: patch(merge, `{"spec":{"template":{"spec":{"version":"v1.34.0"}}}}`),
-			want:      answer{covered: true},
+		"nothing differs": {
+			extension: silent,
+			change: func(from, to *clusterv1.MachineSet) {
+				to.Spec.Template.Spec.Version = from.Spec.Template.Spec.Version
+			},
+			want: answer{covered: true},
 		},
+		"covers": {extension: setPatch(merge, version), want: answer{covered: true}},
 		"covers by operations": {
-			extension: patch(runtimehooksv1.JSONPatchType,
+			extension: setPatch(runtimehooksv1.JSONPatchType,
 				`[{"op":"replace","path":"/spec/template/spec/version","value":"v1.34.0"}]`),
 			want: answer{covered: true},
+		},
+		"covers all objects": {
+			extension: coverAll,
+			change: func(_, to *clusterv1.MachineSet) {
+				to.Spec.Template.Spec.InfrastructureRef.Name = "large"
+			},
+			want: answer{covered: true},
+		},
+		"covers a part": {
+			extension: setPatch(merge, version),
+			change: func(_, to *clusterv1.MachineSet) {
+				to.Spec.Template.Spec.InfrastructureRef.Name = "large"
+			},
+			want: answer{reason: "nothing covers InfrastructureMachine /spec/template/spec/size"},
 		},
 		"covers nothing": {
 			extension: func(_ *setRequest, out *setResponse) error {
@@ -187,28 +213,74 @@ func TestCoverage(t *testing.T) {
 			want: answer{reason: "nothing covers MachineSet /spec/template/spec/version; " +
 				"the extension reports: not me"},
 		},
+		"patches a status": {
+			extension: setPatch(merge, `{"status":{"observedGeneration":10}}`),
+			want:      answer{reason: "nothing covers MachineSet /spec/template/spec/version"},
+		},
 		"leads elsewhere": {
-			extension: patch(merge, `{"spec":{"template":{"spec":{"version":"v1.35.0"}}}}`),
+			extension: setPatch(merge, `{"spec":{"template":{"spec":{"version":"v1.35.0"}}}}`),
 			want: answer{reason: `updater "can-update.test": Machine /spec/template/spec/version: ` +
 				"it changes the field, but not to what is desired"},
 		},
-		"is no patch": {extension: patch(merge, "["), fails: true},
+		"is no patch":                {extension: setPatch(merge, "["), fails: "can-update.test"},
+		"a patch without a type":     {extension: setPatch("", version), fails: "can-update.test"},
+		"a patch of an unknown type": {extension: setPatch("Text", version), fails: "can-update.test"},
 		"cannot tell": {
-			extension: func(*setRequest, *setResponse) error { return errors.New("x") },
-			fails:     true,
+			extension: func(*setRequest, *setResponse) error { return errors.New("cannot tell") },
+			fails:     "cannot tell",
 		},
 		"is not there": {want: answer{reason: "no extension answers CanUpdateMachineSet"}},
+		"several": {
+			extension: silent, handlers: []string{"a", "b"},
+			fails: "several extensions answer CanUpdateMachineSet (a, b)",
+		},
+		"the current MachineSet has no infrastructure": {
+			extension: silent,
+			change: func(from, _ *clusterv1.MachineSet) {
+				from.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
+			},
+			fails: "of MachineSet from",
+		},
+		"the desired MachineSet has no infrastructure": {
+			extension: silent,
+			change: func(_, to *clusterv1.MachineSet) {
+				to.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
+			},
+			fails: "of MachineSet to",
+		},
+		"only the current MachineSet has a bootstrap config": {
+			extension: setPatch(merge, version),
+			change:    func(_, to *clusterv1.MachineSet) { noConfig(to) },
+			want: answer{
+				reason: "the desired template has no bootstrap config, and the current one has",
+			},
+		},
+		"only the desired MachineSet has a bootstrap config": {
+			extension: setPatch(merge, version),
+			change:    func(from, _ *clusterv1.MachineSet) { noConfig(from) },
+			want: answer{
+				reason: "the desired template has a bootstrap config, and the current one has none",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.settle()
-			w.extension = tt.extension
-			from := w.sets()[0]
-			to := from.DeepCopy()
-			to.Name, to.Spec.Template.Spec.Version = "other", "v1.34.0"
+			w.extension, w.handlers = tt.extension, tt.handlers
+			from, to := w.sets()[0], w.sets()[0]
+			from.Name, to.Name, to.Spec.Template.Spec.Version = "from", "to", "v1.34.0"
+			if tt.change != nil {
+				tt.change(from, to)
+			}
 			got, err := w.r.coverage.ask(t.Context(), from, to)
-			if (err != nil) != tt.fails {
+			if tt.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.fails) {
+					t.Errorf("the error is %v, want one with %q", err, tt.fails)
+				}
+				return
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(answer{})); diff != "" {

@@ -48,6 +48,8 @@ type world struct {
 	// extension answers CanUpdateMachineSet; nil means that there is none.
 	extension func(*setRequest, *setResponse) error
 	questions int
+	// handlers are the names of the extensions; nil means one.
+	handlers []string
 
 	// reborn is called when a process has crashed.
 	reborn func()
@@ -99,8 +101,8 @@ type extension struct {
 func (e *extension) GetAllExtensions(
 	context.Context, runtimecatalog.Hook, client.Object,
 ) ([]string, error) {
-	if e.w.extension == nil {
-		return nil, nil
+	if e.w.extension == nil || e.w.handlers != nil {
+		return e.w.handlers, nil
 	}
 	return []string{"can-update.test"}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -88,7 +89,14 @@ func (r *reader) keepSurge(c Cluster, g snapshot.UpdateGroup, into *scenario.Poo
 		return
 	}
 	// What cannot be understood is told when the scenario is translated.
-	if n, err := intstr.GetScaledValueFromIntOrPercent(into.MaxSurge, into.Replicas, true); err == nil && n > 0 {
+	n, err := intstr.GetScaledValueFromIntOrPercent(into.MaxSurge, into.Replicas, true)
+	switch {
+	case err != nil || n == 0:
+	case c.Engine == v1alpha1.EngineManager:
+		// The rules for groups whose Machines are kept make no spare Machine, and update at least
+		// one at a time: with other numbers, those of a group without maxSurge.
+		into.MaxSurge = new(intstr.FromInt32(0))
+	default:
 		r.block(c, g, scenario.SurgeBlocks(n)+". Fix: set maxSurge 0 and maxUnavailable 1 or more")
 	}
 }

@@ -53,13 +53,12 @@ func (l *Log) Next() ([]Request, error) {
 		if err != nil {
 			return nil, err
 		}
-		complete := data[:bytes.LastIndexByte(data, '\n')+1]
-		found, err := parse(complete)
+		events, read, err := DecodeEvents(data)
 		if err != nil {
 			return nil, err
 		}
-		l.read += int64(len(complete))
-		return found, nil
+		l.read += int64(read)
+		return answered(events), nil
 	}
 	return nil, fmt.Errorf("reading the audit log %s: %w %d times", l.path, errRenamed, attempts)
 }
@@ -127,24 +126,52 @@ func readFrom(file string, skip int64) (part []byte, size int64, err error) {
 	return part, info.Size(), err
 }
 
-// event is what is read of an audit event of audit.k8s.io/v1.
-type event struct {
+// Event is what is read of an audit event of audit.k8s.io/v1.
+type Event struct {
 	Stage      string `json:"stage"`
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
 	User       struct {
 		Username string `json:"username"`
 	} `json:"user"`
-	ObjectRef *struct {
-		APIGroup    string `json:"apiGroup"`
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
+	// ObjectRef is nil if the request is not about a resource.
+	ObjectRef      *ObjectRef `json:"objectRef"`
 	ResponseStatus struct {
-		Code int `json:"code"`
+		Code    int    `json:"code"`
+		Message string `json:"message"`
 	} `json:"responseStatus"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// ObjectRef is what a request is about. Name is empty for a list, Namespace for all of them.
+type ObjectRef struct {
+	APIGroup    string `json:"apiGroup"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource"`
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+}
+
+// Path returns the resource with its subresource after a slash, as rules of RBAC name it.
+func (r ObjectRef) Path() string {
+	if r.Subresource == "" {
+		return r.Resource
+	}
+	return r.Resource + "/" + r.Subresource
+}
+
+// DecodeEvents reads the events of an audit log with one event a line. A last line without end is
+// still being written, and is left out: read is how many bytes the others have.
+func DecodeEvents(data []byte) (events []Event, read int, err error) {
+	complete := data[:bytes.LastIndexByte(data, '\n')+1]
+	for line := range bytes.Lines(complete) {
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, 0, fmt.Errorf("decoding the audit event %q: %w", line, err)
+		}
+		events = append(events, e)
+	}
+	return events, len(complete), nil
 }
 
 // stageComplete is the stage of an event about a request that was answered in full.
@@ -152,27 +179,20 @@ const stageComplete = "ResponseComplete"
 
 const verbWatch = "watch"
 
-func parse(data []byte) ([]Request, error) {
+// answered returns the requests of events. See Next for what is left out.
+func answered(events []Event) []Request {
 	var found []Request
-	for line := range bytes.Lines(data) {
-		var e event
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("decoding the audit event %q: %w", line, err)
-		}
+	for _, e := range events {
 		if e.Stage != stageComplete || e.ObjectRef == nil || e.Verb == verbWatch {
 			continue
 		}
-		r := Request{
-			User: e.User.Username, Verb: e.Verb, Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource,
-			Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name, Code: e.ResponseStatus.Code,
-			DryRun: isDryRun(e.RequestURI),
-		}
-		if e.ObjectRef.Subresource != "" {
-			r.Resource += "/" + e.ObjectRef.Subresource
-		}
-		found = append(found, r)
+		found = append(found, Request{
+			User: e.User.Username, Verb: e.Verb, Group: e.ObjectRef.APIGroup,
+			Resource: e.ObjectRef.Path(), Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+			Code: e.ResponseStatus.Code, DryRun: isDryRun(e.RequestURI),
+		})
 	}
-	return found, nil
+	return found
 }
 
 func isDryRun(uri string) bool {

@@ -1,39 +1,19 @@
 package rights
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/windlass-dev/windlass/lab/internal/requests"
 )
 
 // Log is what an API server recorded of one user: each request once, sorted.
 type Log struct {
 	Allowed, Refused []Request
-}
-
-// event is what is read of an audit event of audit.k8s.io/v1.
-type event struct {
-	Verb string `json:"verb"`
-	User struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	ObjectRef *struct {
-		APIGroup    string `json:"apiGroup"`
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	} `json:"responseStatus"`
-	Annotations map[string]string `json:"annotations"`
 }
 
 // decision is the annotation with the authorizer's answer. A request that it was not asked about has none.
@@ -47,23 +27,22 @@ const (
 // being written, and is left out.
 func ReadLog(data []byte, user string) (Log, error) {
 	allowed, refused := map[Request]bool{}, map[Request]bool{}
-	complete := data[:bytes.LastIndexByte(data, '\n')+1]
-	for line := range bytes.Lines(complete) {
-		var e event
-		if err := json.Unmarshal(line, &e); err != nil {
-			return Log{}, fmt.Errorf("decoding the audit event %q: %w", line, err)
-		}
+	events, _, err := requests.DecodeEvents(data)
+	if err != nil {
+		return Log{}, fmt.Errorf("reading an audit log: %w", err)
+	}
+	for _, e := range events {
 		if e.User.Username != user || e.ObjectRef == nil {
 			continue
 		}
-		request := e.request()
+		request := requestOf(e)
 		switch e.Annotations[decision] {
 		case allow:
 			allowed[request] = true
 		case forbid:
 			refused[request] = true
 		}
-		if created := e.creation(); created.Verb != "" {
+		if created := creation(e); created.Verb != "" {
 			if e.ResponseStatus.Code == http.StatusForbidden {
 				refused[created] = true
 			} else {
@@ -74,20 +53,16 @@ func ReadLog(data []byte, user string) (Log, error) {
 	return Log{Allowed: sorted(allowed), Refused: sorted(refused)}, nil
 }
 
-func (e event) request() Request {
-	resource := e.ObjectRef.Resource
-	if e.ObjectRef.Subresource != "" {
-		resource += "/" + e.ObjectRef.Subresource
-	}
+func requestOf(e requests.Event) Request {
 	return Request{
-		Verb: e.Verb, Group: e.ObjectRef.APIGroup, Resource: resource,
+		Verb: e.Verb, Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Path(),
 		Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
 	}
 }
 
 // creation returns the second right that a patch or update needs if it creates the object, which the API server
 // checks without recording its decision; empty for other requests.
-func (e event) creation() Request {
+func creation(e requests.Event) Request {
 	if e.Verb != "patch" && e.Verb != "update" {
 		return Request{}
 	}
@@ -95,11 +70,11 @@ func (e event) creation() Request {
 	if e.ResponseStatus.Code != http.StatusCreated && !refused {
 		return Request{}
 	}
-	request := e.request()
+	request := requestOf(e)
 	request.Verb = "create"
 	return request
 }
 
-func sorted(requests map[Request]bool) []Request {
-	return slices.SortedFunc(maps.Keys(requests), func(a, b Request) int { return cmp.Compare(a.String(), b.String()) })
+func sorted(set map[Request]bool) []Request {
+	return slices.SortedFunc(maps.Keys(set), func(a, b Request) int { return cmp.Compare(a.String(), b.String()) })
 }

@@ -3,6 +3,7 @@ package agree_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,25 +23,50 @@ func happened() agree.Upgrade {
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change   func(*agree.Upgrade)
-		problems int
+		change            func(*agree.Upgrade)
+		operations, takes bool
 	}{
 		"the same":           {change: func(*agree.Upgrade) {}},
 		"20 % longer":        {change: func(u *agree.Upgrade) { u.Took = 120 * time.Second }},
 		"20 % shorter":       {change: func(u *agree.Upgrade) { u.Took = 80 * time.Second }},
-		"a bit longer":       {change: func(u *agree.Upgrade) { u.Took = 121 * time.Second }, problems: 1},
-		"a bit shorter":      {change: func(u *agree.Upgrade) { u.Took = 79 * time.Second }, problems: 1},
-		"twice as long":      {change: func(u *agree.Upgrade) { u.Took *= 2 }, problems: 1},
-		"another order":      {change: func(u *agree.Upgrade) { slices.Reverse(u.Operations[2:]) }, problems: 1},
-		"one less":           {change: func(u *agree.Upgrade) { u.Operations = u.Operations[1:] }, problems: 1},
-		"another version":    {change: func(u *agree.Upgrade) { u.Operations[2] = "a v1.30.0" }, problems: 1},
-		"nothing simulated":  {change: func(u *agree.Upgrade) { *u = agree.Upgrade{} }, problems: 2},
-		"wrong in both ways": {change: func(u *agree.Upgrade) { slices.Reverse(u.Operations); u.Took /= 2 }, problems: 2},
+		"a bit longer":       {change: func(u *agree.Upgrade) { u.Took = 121 * time.Second }, takes: true},
+		"a bit shorter":      {change: func(u *agree.Upgrade) { u.Took = 79 * time.Second }, takes: true},
+		"twice as long":      {change: func(u *agree.Upgrade) { u.Took *= 2 }, takes: true},
+		"another order":      {change: func(u *agree.Upgrade) { slices.Reverse(u.Operations[2:]) }, operations: true},
+		"one less":           {change: func(u *agree.Upgrade) { u.Operations = u.Operations[1:] }, operations: true},
+		"the last is not":    {change: func(u *agree.Upgrade) { u.Operations = u.Operations[:3] }, operations: true},
+		"one more":           {change: func(u *agree.Upgrade) { u.Operations = append(u.Operations, "c v1.31.0") }, operations: true},
+		"one twice":          {change: func(u *agree.Upgrade) { u.Operations[3] = "a v1.31.0" }, operations: true},
+		"another version":    {change: func(u *agree.Upgrade) { u.Operations[2] = "a v1.30.0" }, operations: true},
+		"nothing simulated":  {change: func(u *agree.Upgrade) { *u = agree.Upgrade{} }, operations: true, takes: true},
+		"wrong in both ways": {change: func(u *agree.Upgrade) { slices.Reverse(u.Operations); u.Took /= 2 }, operations: true, takes: true},
 	} {
 		simulated := happened()
 		tt.change(&simulated)
-		if problems := agree.Compare(happened(), simulated); len(problems) != tt.problems {
-			t.Errorf("%s: %d problems, want %d: %q", name, len(problems), tt.problems, problems)
+		if diff := agree.CompareOperations(happened(), simulated); (diff != "") != tt.operations {
+			t.Errorf("%s: other operations: %v, want %v: %s", name, diff != "", tt.operations, diff)
+		}
+		if off := agree.CompareDurations(happened(), simulated); (off != "") != tt.takes {
+			t.Errorf("%s: another duration: %v, want %v: %s", name, off != "", tt.takes, off)
+		}
+	}
+}
+
+// TestCompareTogether has operations that begin 0.6 s after each other: neighbors have no order, but
+// the first is before the third.
+func TestCompareTogether(t *testing.T) {
+	t.Parallel()
+	happened := agree.Upgrade{
+		Operations: []string{"a", "b", "c", "d"},
+		Began:      []time.Duration{0, 600 * time.Millisecond, 1200 * time.Millisecond, 10 * time.Second},
+	}
+	for operations, same := range map[string]bool{
+		"a b c d": true, "b a c d": true, "a c b d": true,
+		"b c a d": false, "c a b d": false, "c b a d": false, "a b d c": false,
+	} {
+		simulated := agree.Upgrade{Operations: strings.Fields(operations)}
+		if diff := agree.CompareOperations(happened, simulated); (diff == "") != same {
+			t.Errorf("%s agrees: %v, want %v: %s", operations, diff == "", same, diff)
 		}
 	}
 }

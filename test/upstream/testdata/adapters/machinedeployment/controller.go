@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	"sigs.k8s.io/cluster-api/feature"
-	"sigs.k8s.io/cluster-api/util/cache"
 	"sigs.k8s.io/cluster-api/util/collections"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 
@@ -29,9 +28,8 @@ type Reconciler struct {
 	RuntimeClient    runtimeclient.Client
 	WatchFilterValue string
 
-	controller               capicontrollerutil.Controller
-	recorder                 record.EventRecorder
-	canUpdateMachineSetCache cache.Cache[CanUpdateMachineSetCacheEntry]
+	controller capicontrollerutil.Controller
+	recorder   record.EventRecorder
 }
 
 // scope has the fields that upstream's tests set and read.

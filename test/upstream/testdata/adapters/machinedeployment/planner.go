@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment/mdutil"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	"sigs.k8s.io/cluster-api/feature"
-	"sigs.k8s.io/cluster-api/util/cache"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -29,16 +28,13 @@ const (
 type (
 	desireFunc func(context.Context, *clusterv1.MachineDeployment, *clusterv1.MachineSet) (
 		*clusterv1.MachineSet, error)
-	coverFunc  func(ctx context.Context, oldMS, newMS *clusterv1.MachineSet) (bool, error)
-	extendFunc func(context.Context, *clusterv1.MachineSet, *clusterv1.MachineSet, *templateObjects,
-		[]string) (bool, []string, error)
+	coverFunc func(ctx context.Context, oldMS, newMS *clusterv1.MachineSet) (bool, error)
 )
 
 // rolloutPlanner has the fields that upstream's tests set and read.
 type rolloutPlanner struct {
-	Client                   client.Client
-	RuntimeClient            runtimeclient.Client
-	canUpdateMachineSetCache cache.Cache[CanUpdateMachineSetCacheEntry]
+	Client        client.Client
+	RuntimeClient runtimeclient.Client
 
 	md                       *clusterv1.MachineDeployment
 	revision                 string
@@ -53,16 +49,14 @@ type rolloutPlanner struct {
 	scaleIntents             map[string]int32
 	notes                    map[string][]string
 
-	overrideComputeDesiredMS              desireFunc
-	overrideCanUpdateMachineSetInPlace    coverFunc
-	overrideCanExtensionsUpdateMachineSet extendFunc
+	overrideComputeDesiredMS           desireFunc
+	overrideCanUpdateMachineSetInPlace coverFunc
 }
 
-func newRolloutPlanner(
-	c client.Client, rc runtimeclient.Client, answers cache.Cache[CanUpdateMachineSetCacheEntry],
-) *rolloutPlanner {
+// newRolloutPlanner takes no cache of answers: our controller remembers them by the question.
+func newRolloutPlanner(c client.Client, rc runtimeclient.Client, _ any) *rolloutPlanner {
 	return &rolloutPlanner{
-		Client: c, RuntimeClient: rc, canUpdateMachineSetCache: answers,
+		Client: c, RuntimeClient: rc,
 		scaleIntents: map[string]int32{}, notes: map[string][]string{},
 	}
 }
@@ -258,7 +252,7 @@ func (p *rolloutPlanner) applyAlways(rule func(pool.Rollout) pool.Rollout) {
 	p.take(rule(r))
 }
 
-// covered asks for the MachineSets that the rules have questions about.
+// covered asks for the MachineSets that the rules have questions about. Tests give the answers.
 func (p *rolloutPlanner) covered(
 	ctx context.Context, questions func(pool.Rollout) []string,
 ) (map[string]bool, error) {
@@ -272,7 +266,8 @@ func (p *rolloutPlanner) covered(
 			if set.Name != name {
 				continue
 			}
-			if answers[name], err = p.canUpdateMachineSetInPlace(ctx, set, p.newMS); err != nil {
+			answers[name], err = p.overrideCanUpdateMachineSetInPlace(ctx, set, p.newMS)
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -31,7 +31,7 @@ func (r *Reconciler) rollOut(
 	ctx context.Context, md *deployment, list setList, m collections.Machines, templatesExist bool,
 	plan func(*rolloutPlanner, context.Context) error,
 ) error {
-	p := newRolloutPlanner(r.Client, r.RuntimeClient, r.canUpdateMachineSetCache)
+	p := newRolloutPlanner(r.Client, r.RuntimeClient, nil)
 	if err := p.init(ctx, md, list, m.UnsortedList(), true, templatesExist); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (r *Reconciler) rollOut(
 func (r *Reconciler) sync(
 	ctx context.Context, md *deployment, list setList, m collections.Machines, templatesExist bool,
 ) error {
-	p := newRolloutPlanner(r.Client, r.RuntimeClient, r.canUpdateMachineSetCache)
+	p := newRolloutPlanner(r.Client, r.RuntimeClient, nil)
 	if err := p.init(ctx, md, list, m.UnsortedList(), false, templatesExist); err != nil {
 		return err
 	}

@@ -1,0 +1,306 @@
+package pool_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// settledGroup is a group of three Machines, of which one may be unavailable. Updates in place lead
+// to v1.31.0.
+func settledGroup(t *testing.T, keep bool) *world {
+	t.Helper()
+	w := newWorld(3, 0, 1)
+	w.keep = keep
+	w.covered["v1.31.0"] = pool.AnswerYes
+	w.settle(t)
+	return w
+}
+
+func updating(m *clusterv1.Machine) {
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
+}
+
+// TestDecisions: what a plan does to each Machine, in the order of their names.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		keep   bool
+		change func(w *world, machines []*clusterv1.Machine)
+		want   []string
+	}{
+		"as desired": {want: []string{"keep UpToDate", "keep UpToDate", "keep UpToDate"}},
+		"fewer are desired": {
+			change: func(w *world, _ []*clusterv1.Machine) { w.md.Spec.Replicas = new(int32(2)) },
+			want:   []string{"delete Surplus", "keep UpToDate", "keep UpToDate"},
+		},
+		"fewer are desired, and one goes already": {
+			change: func(w *world, machines []*clusterv1.Machine) {
+				w.md.Spec.Replicas = new(int32(2))
+				inDeletion(0)(machines[1])
+			},
+			want: []string{"keep UpToDate", "delete Deleting", "keep UpToDate"},
+		},
+		"one is being updated": {
+			change: func(_ *world, machines []*clusterv1.Machine) { updating(machines[1]) },
+			want:   []string{"keep UpToDate", "update Updating", "keep UpToDate"},
+		},
+		"more are desired": {
+			change: func(w *world, _ []*clusterv1.Machine) { w.md.Spec.Replicas = new(int32(4)) },
+			want:   []string{"create Missing", "keep UpToDate", "keep UpToDate", "keep UpToDate"},
+		},
+		"the first that is not updated leaves": {
+			change: func(w *world, machines []*clusterv1.Machine) {
+				toVersion("v1.31.0")(w.md)
+				w.md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.IntVal = 2
+				updating(machines[0])
+			},
+			want: []string{"update Updating", "update Turn", "wait Budget"},
+		},
+		"an unavailable Machine is kept and leaves first": {
+			keep: true,
+			change: func(w *world, machines []*clusterv1.Machine) {
+				toVersion("v1.31.0")(w.md)
+				w.set(machines[2], false)
+			},
+			want: []string{"wait Budget", "wait Budget", "update Turn"},
+		},
+		"a Machine without a Node is kept and waits": {
+			keep: true,
+			change: func(w *world, machines []*clusterv1.Machine) {
+				toVersion("v1.31.0")(w.md)
+				w.md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.IntVal = 3
+				withoutNode(machines[0])
+			},
+			want: []string{"wait NotProvisioned", "update Turn", "update Turn"},
+		},
+		"a kubelet that reports no version has that of its Machine": {
+			keep: true,
+			change: func(w *world, machines []*clusterv1.Machine) {
+				toVersion("v1.31.0")(w.md)
+				machines[0].Status.NodeInfo.KubeletVersion = ""
+			},
+			want: []string{"update Turn", "wait Budget", "wait Budget"},
+		},
+		"kept Machines are too many": {
+			keep: true,
+			change: func(w *world, machines []*clusterv1.Machine) {
+				toVersion("v1.31.0")(w.md)
+				w.md.Spec.Replicas = new(int32(2))
+				w.set(machines[2], false)
+			},
+			want: []string{"delete Surplus", "wait Budget", "wait Budget"},
+		},
+		"kept Machines are too many, and one is being updated": {
+			keep: true,
+			change: func(w *world, machines []*clusterv1.Machine) {
+				toVersion("v1.31.0")(w.md)
+				w.md.Spec.Replicas = new(int32(0))
+				updating(machines[0])
+			},
+			want: []string{"delete Surplus", "delete Surplus", "delete Surplus"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := settledGroup(t, test.keep)
+			var machines []*clusterv1.Machine
+			for _, name := range w.names() {
+				machines = append(machines, w.machines[name])
+			}
+			if test.change != nil {
+				test.change(w, machines)
+			}
+			w.reconcile(t)
+			var got []string
+			for _, d := range w.plan.Decisions {
+				got = append(got, string(d.Action)+" "+string(d.Reason))
+			}
+			if diff := gocmp.Diff(test.want, got); diff != "" {
+				t.Errorf("the decisions differ (-want +got):\n%s%s", diff, w)
+			}
+			if !slices.IsSortedFunc(w.plan.Decisions, func(a, b pool.Decision) int {
+				return strings.Compare(a.Machine, b.Machine)
+			}) {
+				t.Errorf("the decisions are not sorted: %v", w.plan.Decisions)
+			}
+		})
+	}
+}
+
+// TestDecisionsOfSets: Machines of several MachineSets are sorted by their own names.
+func TestDecisionsOfSets(t *testing.T) {
+	t.Parallel()
+	w := settledGroup(t, false)
+	first := w.names()[0]
+	toVersion("v1.31.0")(w.md)
+	w.md.Spec.Rollout.Strategy.RollingUpdate.MaxSurge.IntVal = 1
+	w.covered["v1.31.0"] = pool.AnswerNo
+	w.settle(t)
+	// A Machine of an old MachineSet whose name is between those of the new one.
+	m := w.machines[w.names()[1]].DeepCopy()
+	m.Name = w.names()[0] + "-old"
+	old := w.sets[slices.Sorted(mapKeys(w.sets))[0]].DeepCopy()
+	old.Name, old.UID = "zz-old", "zz-old"
+	old.Spec.Template.Spec.Version = "v1.29.0"
+	*old.Spec.Replicas = 1
+	w.sets[old.Name], w.machines[m.Name] = old, m
+	w.own(m, old)
+	w.reconcile(t)
+	var names []string
+	for _, d := range w.plan.Decisions {
+		names = append(names, d.Machine)
+	}
+	if !slices.IsSorted(names) || !slices.Contains(names, m.Name) || slices.Contains(names, first) {
+		t.Errorf("the decisions are about %q", names)
+	}
+}
+
+func mapKeys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// TestNeverMessage: a person reads why a Machine cannot move.
+func TestNeverMessage(t *testing.T) {
+	t.Parallel()
+	w := settledGroup(t, true)
+	withoutNode(w.machines[w.names()[0]])
+	w.machines[w.names()[1]].Status.NodeInfo.KubeletVersion = "v1.32.0"
+	toVersion("v1.31.0")(w.md)
+	w.reconcile(t)
+	for i, want := range []string{
+		"Machine " + w.names()[0] + " has no Node yet",
+		"the kubelet of the Machine is newer than spec.template asks",
+	} {
+		if got := w.plan.Decisions[i].Message; !strings.HasPrefix(got, want) {
+			t.Errorf("the message is %q, want %q", got, want)
+		}
+	}
+}
+
+// TestKeepNotes: why MachineSets of a kept group change.
+func TestKeepNotes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change   func(w *world)
+		previous []pool.NoteReason
+	}{
+		"a Machine moves": {
+			change:   func(*world) {},
+			previous: []pool.NoteReason{pool.ReasonMove},
+		},
+		"nothing may move": {change: func(w *world) { w.covered["v1.31.0"] = pool.AnswerNo }},
+		"fewer are desired": {
+			change:   func(w *world) { w.md.Spec.Replicas = new(int32(2)) },
+			previous: []pool.NoteReason{pool.ReasonReplicasLowered},
+		},
+		"a Machine is gone": {
+			change: func(w *world) {
+				w.covered["v1.31.0"] = pool.AnswerNo
+				w.delete(w.machines[w.names()[0]])
+				w.setOf("v1.30.0").Annotations[clusterv1.DisableMachineCreateAnnotation] = "true"
+			},
+			previous: []pool.NoteReason{pool.ReasonMachinesGone},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := settledGroup(t, true)
+			w.covered["v1.31.0"] = pool.AnswerNo
+			toVersion("v1.31.0")(w.md)
+			w.settle(t) // the new MachineSet exists and has no Machine
+			w.covered["v1.31.0"] = pool.AnswerYes
+			test.change(w)
+			w.reconcile(t)
+			if diff := gocmp.Diff(test.previous, reasonsOf(w.plan.Old[0].Notes)); diff != "" {
+				t.Errorf("notes of the old MachineSet (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestKeepLowersNewest: a new MachineSet with too many Machines says so.
+func TestKeepLowersNewest(t *testing.T) {
+	t.Parallel()
+	w := settledGroup(t, true)
+	w.reconcile(t)
+	if got := reasonsOf(w.plan.New.Notes); got != nil {
+		t.Errorf("a group that does not change has the notes %v", got)
+	}
+	w.md.Spec.Replicas = new(int32(1))
+	w.reconcile(t)
+	want := []pool.NoteReason{pool.ReasonReplicasLowered}
+	if diff := gocmp.Diff(want, reasonsOf(w.plan.New.Notes)); diff != "" {
+		t.Errorf("the notes differ (-want +got):\n%s", diff)
+	}
+}
+
+func reasonsOf(notes []pool.Note) []pool.NoteReason {
+	var reasons []pool.NoteReason
+	for _, n := range notes {
+		reasons = append(reasons, n.Reason)
+	}
+	return reasons
+}
+
+// TestKeepReceives: an old MachineSet of a kept group receives from all others, and not from
+// itself.
+func TestKeepReceives(t *testing.T) {
+	t.Parallel()
+	w := settledGroup(t, true)
+	old := w.setOf("v1.30.0").Name
+	w.covered["v1.31.0"] = pool.AnswerNo
+	toVersion("v1.31.0")(w.md)
+	w.settle(t)
+	newest := w.setOf("v1.31.0").Name
+	const key = clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation
+	if got := w.sets[old].Annotations[key]; got != newest {
+		t.Errorf("the old MachineSet receives from %q, want %q", got, newest)
+	}
+	if got := w.sets[newest].Annotations[key]; got != old {
+		t.Errorf("the new MachineSet receives from %q, want %q", got, old)
+	}
+}
+
+// TestKeepWithoutNewest: without templates, or while paused, a kept group with a new template has
+// no new MachineSet. The newest old MachineSet then creates what is missing, and only that.
+func TestKeepWithoutNewest(t *testing.T) {
+	t.Parallel()
+	for missing, want := range map[int]int32{0: 3, 1: 3} {
+		w := settledGroup(t, true)
+		toVersion("v1.31.0")(w.md)
+		w.md.Spec.Paused = new(true)
+		for range missing {
+			w.delete(w.machines[w.names()[0]])
+		}
+		w.reconcile(t)
+		if w.plan.New != nil {
+			t.Fatal("a paused group gets a MachineSet")
+		}
+		got := w.plan.Old[0]
+		creates := got.Desired.Annotations[clusterv1.DisableMachineCreateAnnotation] != "true"
+		if *got.Desired.Spec.Replicas != want || creates != (missing > 0) {
+			t.Errorf("%d missing: %d replicas, creates: %v", missing, *got.Desired.Spec.Replicas, creates)
+		}
+	}
+	w := newWorld(3, 0, 1)
+	w.keep = true
+	w.md.Spec.Paused = new(true)
+	w.reconcile(t)
+	if len(w.plan.Sets()) != 0 {
+		t.Errorf("a paused group without MachineSets has the plan %+v", w.plan)
+	}
+}
