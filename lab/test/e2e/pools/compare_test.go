@@ -22,16 +22,26 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
-// kinds are those of a pool's objects.
-func kinds() []schema.GroupVersionKind {
-	kind := func(group, name string) schema.GroupVersionKind {
-		return schema.GroupVersionKind{Group: group, Version: clusterv1.GroupVersion.Version, Kind: name + "List"}
+// kinds are those of a pool's objects, with their API groups.
+func kinds() map[string]string {
+	return map[string]string{
+		"MachineDeployment": clusterv1.GroupVersion.Group, kindSet: clusterv1.GroupVersion.Group,
+		"Machine":    clusterv1.GroupVersion.Group,
+		"DevMachine": "infrastructure.cluster.x-k8s.io", "KubeadmConfig": "bootstrap.cluster.x-k8s.io",
 	}
-	return []schema.GroupVersionKind{
-		kind(clusterv1.GroupVersion.Group, "MachineDeployment"), kind(clusterv1.GroupVersion.Group, kindSet),
-		kind(clusterv1.GroupVersion.Group, "Machine"),
-		kind("infrastructure.cluster.x-k8s.io", "DevMachine"), kind("bootstrap.cluster.x-k8s.io", "KubeadmConfig"),
+}
+
+// list reads the objects of one of kinds from the API server. It returns none if ctx has ended.
+func (p *plane) list(ctx context.Context, t *testing.T, kind string) []unstructured.Unstructured {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: kinds()[kind], Version: clusterv1.GroupVersion.Version, Kind: kind + "List",
+	})
+	if err := p.Client.List(ctx, list, client.InNamespace(rig.PoolsCluster)); err != nil && ctx.Err() == nil {
+		t.Fatal(err)
 	}
+	return list.Items
 }
 
 // shape returns a pool's objects as lines of text: without times, messages, counters of writes, and with the
@@ -39,20 +49,15 @@ func kinds() []schema.GroupVersionKind {
 func (p *plane) shape(ctx context.Context, t *testing.T, pool string) []string {
 	t.Helper()
 	var objects []unstructured.Unstructured
-	for _, gvk := range kinds() {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gvk)
-		if err := p.Client.List(ctx, list, client.InNamespace(rig.PoolsCluster)); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			t.Fatal(err)
-		}
-		for _, o := range list.Items {
+	for kind := range kinds() {
+		for _, o := range p.list(ctx, t, kind) {
 			if o.GetName() == pool || o.GetLabels()[clusterv1.MachineDeploymentNameLabel] == pool {
 				objects = append(objects, o)
 			}
 		}
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	names := placeholders(pool, objects)
 	var found []string
