@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -125,12 +126,29 @@ func clean(value any) any {
 	case []any:
 		keyed := map[string]any{}
 		for i, item := range v {
-			keyed[keyOf(i, item)] = clean(item)
+			key := keyOf(i, item)
+			keyed[key] = merge(keyed[key], clean(item))
 		}
 		return keyed
 	default:
 		return v
 	}
+}
+
+// releasedManager is the field manager of stock Cluster API's core manager where it writes without a name of its own.
+const releasedManager = "manager"
+
+// merge returns what either value has: of two field managers that are one in a release.
+func merge(a, b any) any {
+	one, ok := a.(map[string]any)
+	two, also := b.(map[string]any)
+	if !ok || !also {
+		return b
+	}
+	for key, field := range two {
+		one[key] = merge(one[key], field)
+	}
+	return one
 }
 
 // keyOf names an item of a list by what identifies it.
@@ -140,7 +158,11 @@ func keyOf(i int, item any) string {
 		return fmt.Sprint(item)
 	}
 	if manager, ok := object["manager"]; ok {
-		return fmt.Sprintf("%v/%v/%v", manager, object["operation"], object["subresource"])
+		// Cluster API's releases name the core manager's program "manager", as Windlass names its own manager.
+		if manager == devplane.CoreManager {
+			object["manager"] = releasedManager
+		}
+		return fmt.Sprintf("%v/%v/%v", object["manager"], object["operation"], object["subresource"])
 	}
 	for _, key := range []string{"type", "kind", "name", "version"} {
 		if value, ok := object[key]; ok {
