@@ -104,7 +104,7 @@ func placeholders(pool string, objects []unstructured.Unstructured) *strings.Rep
 func dropped(key string) bool {
 	return slices.Contains([]string{
 		"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp", "lastTransitionTime", "time", "message",
-		"lastUpdated", "machineID", "systemUUID", "bootID", "addresses", "certificatesExpiryDate", "dataSecretCreated", "f:message",
+		"lastUpdated", "token", "machineID", "systemUUID", "bootID", "addresses", "certificatesExpiryDate", "dataSecretCreated", "f:message",
 	}, key)
 }
 

@@ -20,7 +20,8 @@ const kindSet = "MachineSet"
 // machines are available.
 type limits struct {
 	replicas int
-	// most is how many Machines are not being deleted, and how many MachineSets ask for and status counts.
+	// most is how many Machines are not being deleted, and how many MachineSets ask for. The status of a
+	// MachineDeployment may count a Machine twice for a moment, as stock's: it adds those of its MachineSets.
 	most int
 	// least is how many Machines are available.
 	least int
@@ -70,7 +71,6 @@ func (p *plane) checkLimits(t *testing.T, pool string, l limits) {
 type replay struct {
 	machines map[types.UID]history.Fact
 	sets     map[types.UID]*clusterv1.MachineSet
-	status   *int32
 	begun    bool
 }
 
@@ -86,8 +86,6 @@ func (r *replay) see(f history.Fact) {
 		if f.Gone {
 			delete(r.sets, f.UID)
 		}
-	case *clusterv1.MachineDeployment:
-		r.status = o.Status.Replicas
 	}
 }
 
@@ -137,9 +135,6 @@ func (r *replay) check(l limits) map[string]string {
 		if !c.ok {
 			broken[c.rule] = fmt.Sprintf("there are %d", c.is)
 		}
-	}
-	if r.status != nil && int(*r.status) > l.most {
-		broken[fmt.Sprintf("the status counts at most %d", l.most)] = fmt.Sprintf("it counts %d", *r.status)
 	}
 	return broken
 }
