@@ -23,47 +23,41 @@ const deploymentEvents = "machinedeployment-controller"
 
 // addMachineDeployments adds the controller of MachineDeployments: ours.
 func (b *builder) addMachineDeployments(ctx context.Context) error {
-	installed, err := lookForPolicies(b.mgr.GetRESTMapper())
-	if err != nil {
-		return err
-	}
 	options := machinedeployment.Options{
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
 	}
-	if installed {
-		options.Keeps = keptBy(b.mgr.GetClient())
-	}
+	options.Keeps = keptBy(b.mgr.GetClient(), b.policies())
 	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
 }
 
 // addMachineSets adds the controller of MachineSets: ours.
 func (b *builder) addMachineSets(ctx context.Context) error {
-	installed, err := lookForPolicies(b.mgr.GetRESTMapper())
-	if err != nil {
-		return err
-	}
 	options := machineset.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), ClusterCache: b.clusterCache,
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
 	}
-	if installed {
-		kept := keptBy(b.mgr.GetClient())
-		// Machines that must not be replaced are updated where stock deletes unhealthy ones.
-		options.Policies = func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
-			policy, err := kept(ctx, cluster, md)
-			return pool.SetPolicy{RepairByUpdate: policy.Keep, HoldUpdating: policy.Keep}, err
-		}
+	kept := keptBy(b.mgr.GetClient(), b.policies())
+	// Machines that must not be replaced are updated where stock deletes unhealthy ones.
+	options.Policies = func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
+		policy, err := kept(ctx, cluster, md)
+		return pool.SetPolicy{RepairByUpdate: policy.Keep, HoldUpdating: policy.Keep}, err
 	}
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
 }
 
+// policies finds out whether UpdatePolicies can exist.
+func (b *builder) policies() *installation { return newInstallation(b.mgr.GetRESTMapper(), time.Now) }
+
 // keptBy returns what finds out whether an UpdatePolicy forbids to replace the Machines of a group. While
 // nobody can tell which policy was meant, it does, if any policy of the namespace may.
-func keptBy(reader client.Reader) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
+func keptBy(reader client.Reader, crds *installation) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
 	return func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
+		if installed, err := crds.check(); err != nil || !installed {
+			return machinedeployment.Policy{}, err
+		}
 		var policies v1alpha1.UpdatePolicyList
 		if err := reader.List(ctx, &policies, client.InNamespace(md.Namespace)); err != nil {
 			return machinedeployment.Policy{}, fmt.Errorf("listing UpdatePolicies in %s: %w", md.Namespace, err)
