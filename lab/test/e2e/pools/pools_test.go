@@ -2,6 +2,7 @@ package pools_test
 
 import (
 	"context"
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -14,34 +15,69 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
+// parts are what TestPools does, in this order.
+var parts = flag.String("parts", "stories,down,kills,swaps", "which parts TestPools does")
+
+func does(part string) bool { return slices.Contains(strings.Split(*parts, ","), part) }
+
+// pools are those of all parts that are done.
+func (p *plane) pools() (pools []rig.Pool) {
+	if does("stories") {
+		for _, s := range p.stories() {
+			pools = append(pools, s.pool)
+		}
+	}
+	if does("down") {
+		pools = append(pools, downPool())
+	}
+	if does("kills") {
+		pools = append(pools, killedPools()...)
+	}
+	if does("swaps") {
+		pools = append(pools, swapPools()...)
+	}
+	return pools
+}
+
 // TestPools runs everything on one plane: pools side by side, and what concerns the extension and the manager
 // one after another. The guard is off until stock Cluster API takes part.
 func TestPools(t *testing.T) {
 	ctx, p := start(t)
-	pools := slices.Concat(swapPools(), killedPools(), []rig.Pool{downPool()})
-	var kept []string
-	for _, pool := range pools {
-		if !pool.NoPolicy {
-			kept = append(kept, pool.Name)
-		}
-	}
-	for _, s := range p.stories() {
-		pools = append(pools, s.pool)
-	}
-	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: "kept", Selector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpIn, Values: kept}},
-	}})
+	p.createUpdater(ctx, t)
+	pools := p.pools()
 	p.CreatePools(ctx, t, rig.PoolsCluster, pools)
 	p.guard(ctx, t, v1alpha1.GuardDisabled)
 	for _, pool := range pools {
 		p.awaitPool(ctx, t, pool.Name, rig.FirstVersion, int(pool.Replicas))
 	}
-	t.Run("stories", func(t *testing.T) { p.testStories(ctx, t) })
-	t.Run("extension down", func(t *testing.T) { p.testDown(ctx, t) })
-	t.Run("kills", func(t *testing.T) { p.testKills(ctx, t) })
+	if does("stories") {
+		t.Run("stories", func(t *testing.T) { p.testStories(ctx, t) })
+	}
+	if does("down") {
+		t.Run("extension down", func(t *testing.T) { p.testDown(ctx, t) })
+	}
+	if does("kills") {
+		t.Run("kills", func(t *testing.T) { p.testKills(ctx, t) })
+	}
 	p.guard(ctx, t, nil)
-	t.Run("swaps", func(t *testing.T) { p.testSwaps(ctx, t) })
+	if does("swaps") {
+		t.Run("swaps", func(t *testing.T) { p.testSwaps(ctx, t) })
+	}
 	p.checkClean(ctx, t)
+}
+
+// createUpdater creates the updater of the pools of kept machines that have none of their own.
+func (p *plane) createUpdater(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var kept []string
+	for _, pool := range slices.Concat(swapPools(), killedPools(), []rig.Pool{downPool()}) {
+		if !pool.NoPolicy {
+			kept = append(kept, pool.Name)
+		}
+	}
+	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: "kept", Selector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpIn, Values: kept}},
+	}})
 }
 
 // guard sets the label that turns the guard off; nil turns it on.
