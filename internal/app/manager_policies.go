@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// lookAgain is how long a program that found no UpdatePolicies believes that there are none. A search
-// costs the API server one request.
+// lookAgain is how long a program that found no UpdatePolicies believes that there are none. A
+// search costs the API server one request.
 const lookAgain = 5 * time.Second
 
-// installation finds out whether the CRDs of UpdatePolicies are installed, also after the program has
-// started. Without it a manager that is older than the CRDs would replace Machines that a policy keeps.
-// It is safe for concurrent use.
+// installation finds out whether the CRDs of UpdatePolicies are installed, also after the program
+// has started. Without it a manager that is older than the CRDs would replace Machines that a
+// policy keeps. It is safe for concurrent use.
 type installation struct {
 	mapper meta.RESTMapper
 	now    func() time.Time
@@ -28,7 +28,8 @@ func newInstallation(mapper meta.RESTMapper, now func() time.Time) *installation
 	return &installation{mapper: mapper, now: now}
 }
 
-// check reports whether UpdatePolicies can exist. It fails while only some of the CRDs are installed.
+// check reports whether UpdatePolicies can exist. It fails while only some of the CRDs are
+// installed.
 func (i *installation) check() (bool, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// TestInstallationFindsCRDsLater installs CRDs after the first look. They are found once the program looks again.
+// TestInstallationFindsCRDsLater installs CRDs after the first look. They are found once the
+// program looks again.
 func TestInstallationFindsCRDsLater(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
 	now := time.Unix(0, 0)

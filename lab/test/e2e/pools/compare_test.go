@@ -45,8 +45,9 @@ func (p *plane) list(ctx context.Context, t *testing.T, kind string) []unstructu
 	return list.Items
 }
 
-// shape returns a pool's objects as lines of text: without times, messages, counters of writes, and with the
-// same names for all pools. The objects of two pools with the same shape differ in nothing else.
+// shape returns a pool's objects as lines of text: without times, messages, counters of writes,
+// and with the same names for all pools. The objects of two pools with the same shape differ in
+// nothing else.
 func (p *plane) shape(ctx context.Context, t *testing.T, pool string) []string {
 	t.Helper()
 	var objects []unstructured.Unstructured
@@ -135,7 +136,8 @@ func clean(value any) any {
 	}
 }
 
-// releasedManager is the field manager of stock Cluster API's core manager where it writes without a name of its own.
+// releasedManager is the field manager of stock Cluster API's core manager where it writes
+// without a name of its own.
 const releasedManager = "manager"
 
 // merge returns what either value has: of two field managers that are one in a release.
@@ -158,7 +160,8 @@ func keyOf(i int, item any) string {
 		return fmt.Sprint(item)
 	}
 	if manager, ok := object["manager"]; ok {
-		// Cluster API's releases name the core manager's program "manager", as Windlass names its own manager.
+		// Cluster API's releases name the core manager's program "manager", as Windlass names its
+		// own manager.
 		if manager == devplane.CoreManager {
 			object["manager"] = releasedManager
 		}

@@ -16,12 +16,13 @@ import (
 
 const kindSet = "MachineSet"
 
-// limits are what must hold of a pool at each revision of its objects, from the time at which all its
-// machines are available.
+// limits are what must hold of a pool at each revision of its objects, from the time at which all
+// its machines are available.
 type limits struct {
 	replicas int
-	// most is how many Machines are not being deleted, and how many MachineSets ask for. The status of a
-	// MachineDeployment may count a Machine twice for a moment, as stock's: it adds those of its MachineSets.
+	// most is how many Machines are not being deleted, and how many MachineSets ask for. The
+	// status of a MachineDeployment may count a Machine twice for a moment, as stock's: it adds
+	// those of its MachineSets.
 	most int
 	// least is how many Machines are available.
 	least int
@@ -42,7 +43,8 @@ func limitsOf(pool rig.Pool) limits {
 	return l
 }
 
-// checkLimits replays everything that happened to a pool, and fails the test where a limit did not hold.
+// checkLimits replays everything that happened to a pool, and fails the test where a limit did
+// not hold.
 func (p *plane) checkLimits(t *testing.T, pool string, l limits) {
 	t.Helper()
 	r := replay{machines: map[types.UID]history.Fact{}, sets: map[types.UID]*clusterv1.MachineSet{}}

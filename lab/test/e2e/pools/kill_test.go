@@ -27,8 +27,9 @@ func killedPools() []rig.Pool {
 	}
 }
 
-// testKills sends two pools from version to version while the manager is killed and frozen at random points,
-// until there were enough of both. Limits hold at each revision, and kept Machines are the same ones.
+// testKills sends two pools from version to version while the manager is killed and frozen at
+// random points, until there were enough of both. Limits hold at each revision, and kept Machines
+// are the same ones.
 func (p *plane) testKills(ctx context.Context, t *testing.T) {
 	t.Helper()
 	kills, stops := 8, 4
@@ -66,8 +67,8 @@ func (p *plane) testKills(ctx context.Context, t *testing.T) {
 	rig.CheckCensus(t, before, p.Census(rig.PoolsCluster, kept))
 }
 
-// harass kills and freezes the manager, in a random order, at random points that are counted in states of the
-// pools' objects.
+// harass kills and freezes the manager, in a random order, at random points that are counted in
+// states of the pools' objects.
 func (p *plane) harass(ctx context.Context, t *testing.T, kills, stops int) {
 	t.Helper()
 	const (

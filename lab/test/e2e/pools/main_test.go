@@ -1,6 +1,6 @@
-// Package pools_test has groups of workers live on a development plane: kept and replaced machines, with
-// the manager killed and frozen, stock Cluster API in its place and back at every stage, people who scale,
-// health checks, and an extension that is down.
+// Package pools_test has groups of workers live on a development plane: kept and replaced
+// machines, with the manager killed and frozen, stock Cluster API in its place and back at every
+// stage, people who scale, health checks, and an extension that is down.
 package pools_test
 
 import (
@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	// Tests side by side wait for Cluster API most of the time; the number of processors does not matter.
+	// Tests side by side wait for Cluster API most of the time; the number of processors does not
+	// matter.
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err) // The testing package defines it.
 	}

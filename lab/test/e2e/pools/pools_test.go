@@ -39,8 +39,8 @@ func (p *plane) pools() (pools []rig.Pool) {
 	return pools
 }
 
-// TestPools runs everything on one plane: pools side by side, and what concerns the extension and the manager
-// one after another. The guard is off until stock Cluster API takes part.
+// TestPools runs everything on one plane: pools side by side, and what concerns the extension and
+// the manager one after another. The guard is off until stock Cluster API takes part.
 func TestPools(t *testing.T) {
 	ctx, p := start(t)
 	p.createUpdater(ctx, t)
@@ -89,8 +89,8 @@ func (p *plane) guard(ctx context.Context, t *testing.T, value any) {
 	})
 }
 
-// checkClean fails the test for each object that keeps a mark of a move or an update, and each node that is
-// cordoned.
+// checkClean fails the test for each object that keeps a mark of a move or an update, and each
+// node that is cordoned.
 func (p *plane) checkClean(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, kind := range []string{kindSet, "Machine"} {

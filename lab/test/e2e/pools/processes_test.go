@@ -66,8 +66,8 @@ func (p *plane) pid(ctx context.Context, t *testing.T, name string) int {
 	return 0
 }
 
-// crashAt sends a pool to a version with act, freezes the engine at the first fact that matches, kills it, and
-// starts the other engine.
+// crashAt sends a pool to a version with act, freezes the engine at the first fact that matches,
+// kills it, and starts the other engine.
 func (p *plane) crashAt(
 	ctx context.Context, t *testing.T, from setup.Engine, match func(history.Fact) bool, act func(),
 ) (to setup.Engine) {

@@ -25,8 +25,8 @@ const (
 	working  = `{"updater": {"mode": "Normal"}}`
 )
 
-// story is a pool of kept machines with an updater of its own, and what happens to it. No guard keeps anybody
-// from creating and deleting its Machines.
+// story is a pool of kept machines with an updater of its own, and what happens to it. No guard
+// keeps anybody from creating and deleting its Machines.
 type story struct {
 	pool rig.Pool
 	test func(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater)
@@ -92,8 +92,8 @@ func (p *plane) updating(ctx context.Context, t *testing.T, pool string) []clust
 	})
 }
 
-// testCanary has the update of a pool's first machine fail. The updater touches no other one, although the
-// pool allows all to be unavailable; a person who asks for a retry has all updated.
+// testCanary has the update of a pool's first machine fail. The updater touches no other one,
+// although the pool allows all to be unavailable; a person who asks for a retry has all updated.
 func (p *plane) testCanary(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
 	t.Helper()
 	before := p.census(pool.Name)
@@ -148,8 +148,8 @@ func (p *plane) testBudget(ctx context.Context, t *testing.T, pool rig.Pool, u *
 	rig.CheckCensus(t, before, p.census(pool.Name))
 }
 
-// testBlocked scales a pool up and down while its change is covered by no updater. Only scaling creates and
-// deletes machines; what it creates has the change.
+// testBlocked scales a pool up and down while its change is covered by no updater. Only scaling
+// creates and deletes machines; what it creates has the change.
 func (p *plane) testBlocked(ctx context.Context, t *testing.T, pool rig.Pool, _ *rig.Updater) {
 	t.Helper()
 	template := func(name string) {
@@ -213,8 +213,8 @@ func (p *plane) testGrowing(ctx context.Context, t *testing.T, pool rig.Pool, u 
 	}
 }
 
-// testHealth has a machine turn unhealthy while it is updated, and another one after the rollout. Each is
-// replaced once, after its update, and the pool's budget holds.
+// testHealth has a machine turn unhealthy while it is updated, and another one after the rollout.
+// Each is replaced once, after its update, and the pool's budget holds.
 func (p *plane) testHealth(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
 	t.Helper()
 	if err := p.Client.Create(ctx, rig.HealthCheck(pool.Name)); err != nil {
@@ -250,8 +250,8 @@ func (p *plane) testHealth(ctx context.Context, t *testing.T, pool rig.Pool, u *
 	p.checkLimits(t, pool.Name, limitsOf(pool))
 }
 
-// testDown sends a pool to a version while the extension is down. Nothing is decided, created or deleted; the
-// extension's return has the update done.
+// testDown sends a pool to a version while the extension is down. Nothing is decided, created or
+// deleted; the extension's return has the update done.
 func (p *plane) testDown(ctx context.Context, t *testing.T) {
 	t.Helper()
 	pool := downPool()

@@ -91,8 +91,8 @@ func replacedPool(name string) rig.Pool {
 	return rig.Pool{Name: rollPrefix + name, Replicas: 2, MaxSurge: 1, NoPolicy: true}
 }
 
-// swaps are one for each stage, and in the long form twice, so that each stage has both directions: the
-// number of stages is odd.
+// swaps are one for each stage, and in the long form twice, so that each stage has both
+// directions: the number of stages is odd.
 func swaps() []swap {
 	var all []swap
 	rounds := 1
@@ -128,8 +128,8 @@ func swapPools() []rig.Pool {
 	return pools
 }
 
-// testSwaps crashes the engine at every stage and puts the other one in its place. A pool's rollout is
-// under way while engines change for the next pools, too. All pools end alike.
+// testSwaps crashes the engine at every stage and puts the other one in its place. A pool's
+// rollout is under way while engines change for the next pools, too. All pools end alike.
 func (p *plane) testSwaps(ctx context.Context, t *testing.T) {
 	t.Helper()
 	kept := func(m *clusterv1.Machine) bool {
@@ -173,7 +173,8 @@ func (p *plane) testSwaps(ctx context.Context, t *testing.T) {
 	rig.CheckCensus(t, before, p.Census(rig.PoolsCluster, kept))
 }
 
-// awaitPool is AwaitPool, and waits until nothing of a move is left, and the status counts all machines.
+// awaitPool is AwaitPool, and waits until nothing of a move is left, and the status counts all
+// machines.
 func (p *plane) awaitPool(ctx context.Context, t *testing.T, name, version string, replicas int) {
 	t.Helper()
 	p.AwaitPool(ctx, t, name, version, replicas)
