@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,6 +107,29 @@ func (r *replay) available() int {
 	return n
 }
 
+// String lists the MachineSets with what they ask for, and their Machines.
+func (r *replay) String() string {
+	var lines []string
+	for uid, set := range r.sets {
+		line := set.Name + " asks for"
+		if set.Spec.Replicas != nil {
+			line += fmt.Sprintf(" %d:", *set.Spec.Replicas)
+		}
+		for _, f := range r.machines {
+			if owner := metav1.GetControllerOf(f.Object); owner == nil || owner.UID != uid {
+				continue
+			}
+			line += " " + f.Name
+			if f.Deleting {
+				line += " (deleting)"
+			}
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
+}
+
 // check returns what does not hold, by rule.
 func (r *replay) check(l limits) map[string]string {
 	broken := map[string]string{}
@@ -135,7 +159,7 @@ func (r *replay) check(l limits) map[string]string {
 		{fmt.Sprintf("at most %d updates in progress", l.updating), updating, updating <= l.updating},
 	} {
 		if !c.ok {
-			broken[c.rule] = fmt.Sprintf("there are %d", c.is)
+			broken[c.rule] = fmt.Sprintf("there are %d; %s", c.is, r)
 		}
 	}
 	return broken
