@@ -130,6 +130,17 @@ func (r *replay) String() string {
 	return strings.Join(lines, ", ")
 }
 
+// owned counts the Machines of a MachineSet.
+func (r *replay) owned(set types.UID) int {
+	n := 0
+	for _, f := range r.machines {
+		if owner := metav1.GetControllerOf(f.Object); owner != nil && owner.UID == set {
+			n++
+		}
+	}
+	return n
+}
+
 // check returns what does not hold, by rule.
 func (r *replay) check(l limits) map[string]string {
 	broken := map[string]string{}
@@ -143,10 +154,15 @@ func (r *replay) check(l limits) map[string]string {
 		}
 	}
 	asked := 0
-	for _, set := range r.sets {
-		if set.Spec.Replicas != nil {
-			asked += int(*set.Spec.Replicas)
+	for uid, set := range r.sets {
+		if set.Spec.Replicas == nil {
+			continue
 		}
+		wants := int(*set.Spec.Replicas)
+		if set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true" {
+			wants = min(wants, r.owned(uid))
+		}
+		asked += wants
 	}
 	for _, c := range []struct {
 		rule string
