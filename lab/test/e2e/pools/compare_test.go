@@ -101,11 +101,13 @@ func placeholders(pool string, objects []unstructured.Unstructured) *strings.Rep
 	return strings.NewReplacer(pairs...)
 }
 
-// dropped are the fields that differ from run to run.
+// dropped are the fields that differ from run to run. Managed fields have "." for whoever created
+// a map: the programs of both engines have different names on a plane, and the entry of the first
+// one goes when the other one owns all that it had written.
 func dropped(key string) bool {
 	return slices.Contains([]string{
 		"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp", "lastTransitionTime", "time", "message",
-		"lastUpdated", "token", "machineID", "systemUUID", "bootID", "addresses", "certificatesExpiryDate", "dataSecretCreated", "f:message",
+		"lastUpdated", "token", "machineID", "systemUUID", "bootID", "addresses", "certificatesExpiryDate", "dataSecretCreated", "f:message", ".",
 	}, key)
 }
 

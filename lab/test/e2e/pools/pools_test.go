@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
@@ -95,6 +96,9 @@ func (p *plane) checkClean(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, kind := range []string{kindSet, "Machine"} {
 		for _, o := range p.list(ctx, t, kind) {
+			if o.GetLabels()[clusterv1.MachineDeploymentNameLabel] == blockedPool {
+				continue
+			}
 			for key := range o.GetAnnotations() {
 				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") || key == v1alpha1.UpdateProgressAnnotation {
 					t.Errorf("%s %s keeps the annotation %s", kind, o.GetName(), key)

@@ -18,6 +18,9 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
+// blockedPool is the pool of testBlocked, whose change stays blocked.
+const blockedPool = "blocked"
+
 // Behaviours of a pool's own updater.
 const (
 	failing  = `{"updater": {"mode": "Fail"}}`
@@ -45,7 +48,7 @@ func (p *plane) stories() []story {
 		{rig.Pool{Name: "budget", Replicas: 4, MaxUnavailable: 2, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
 			s.Canary = new(int32(0))
 		})}, p.testBudget},
-		{rig.Pool{Name: "blocked", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
+		{rig.Pool{Name: blockedPool, Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
 		{rig.Pool{Name: "growing", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testGrowing},
 		{rig.Pool{Name: "health", Replicas: 3, MaxUnavailable: 1, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
 			s.OnFailure = v1alpha1.FailureRemediate
