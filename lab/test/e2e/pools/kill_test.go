@@ -32,7 +32,7 @@ func killedPools() []rig.Pool {
 // are the same ones.
 func (p *plane) testKills(ctx context.Context, t *testing.T) {
 	t.Helper()
-	kills, stops := 8, 4
+	kills, stops := 6, 3
 	if long() {
 		kills, stops = 50, 20
 	}

@@ -3,6 +3,7 @@ package pools_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -91,15 +92,14 @@ func replacedPool(name string) rig.Pool {
 	return rig.Pool{Name: rollPrefix + name, Replicas: 2, MaxSurge: 1, NoPolicy: true}
 }
 
-// swaps are one for each stage, and in the long form twice, so that each stage has both
-// directions: the number of stages is odd.
+// shortSwaps is how many stages the short form has: other ones with each seed.
+const shortSwaps = 6
+
+// swaps are one for each stage, twice: the number of stages is odd, so that each stage has both
+// directions. The short form has some of them.
 func swaps() []swap {
 	var all []swap
-	rounds := 1
-	if long() {
-		rounds = 2
-	}
-	for round := range rounds {
+	for round := range 2 {
 		for i, s := range keepStages() {
 			all = append(all, swap{s, keptPool(fmt.Sprintf("%d-%d", round, i))})
 			if rolls := rollStages(); i < len(rolls) {
@@ -107,7 +107,12 @@ func swaps() []swap {
 			}
 		}
 	}
-	return all
+	if long() {
+		return all
+	}
+	random := rand.New(rand.NewPCG(*seed, 1))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:shortSwaps]
 }
 
 // basePools are sent by one engine alone.
