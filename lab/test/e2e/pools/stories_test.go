@@ -44,7 +44,7 @@ func (p *plane) stories() []story {
 		return spec
 	}
 	return []story{
-		{rig.Pool{Name: "canary", Replicas: 3, MaxUnavailable: 3, Policy: policy(nil)}, p.testCanary},
+		{rig.Pool{Name: "canary", Replicas: 3, MaxUnavailable: 1, Policy: policy(nil)}, p.testCanary},
 		{rig.Pool{Name: "budget", Replicas: 4, MaxUnavailable: 2, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
 			s.Canary = new(int32(0))
 		})}, p.testBudget},
@@ -95,8 +95,9 @@ func (p *plane) updating(ctx context.Context, t *testing.T, pool string) []clust
 	})
 }
 
-// testCanary has the update of a pool's first machine fail. The updater touches no other one,
-// although the pool allows all to be unavailable; a person who asks for a retry has all updated.
+// testCanary has the update of a pool's first machine fail. It stays unavailable, and the pool's
+// budget is 1. The updater touches no other one, although the pool allows all to be unavailable;
+// a person who asks for a retry has all updated.
 func (p *plane) testCanary(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
 	t.Helper()
 	before := p.census(pool.Name)
