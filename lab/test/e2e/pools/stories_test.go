@@ -96,7 +96,7 @@ func (p *plane) updating(ctx context.Context, t *testing.T, pool string) []clust
 }
 
 // testCanary has the update of a pool's first machine fail. It stays unavailable, and the pool's
-// budget is 1. The updater touches no other one, although the pool allows all to be unavailable;
+// budget is 1. The updater touches no other one, although the pool is scaled;
 // a person who asks for a retry has all updated.
 func (p *plane) testCanary(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
 	t.Helper()
