@@ -133,8 +133,8 @@ define jobs
 endef
 LINT_JOBS := lint-root lint-lab lint-rest
 UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential upstream
-E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-small e2e-seeds e2e-annotated e2e-devplane \
-	e2e-hosts trust kubelets
+E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-pools e2e-small e2e-seeds e2e-annotated \
+	e2e-devplane e2e-hosts trust kubelets
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
 ifdef IN_ORDER
 after = $(filter $(1),$(MAKECMDGOALS))
@@ -149,7 +149,8 @@ unit-parts unit-house unit-release unit-rules differential upstream: $(call afte
 # Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
 # this machine.
 e2e-engine e2e-seeds: $(call after,e2e-chain e2e-inplace)
-e2e-small: $(call after,e2e-engine)
+e2e-pools: $(call after,e2e-engine)
+e2e-small: $(call after,e2e-pools)
 e2e-annotated: $(call after,e2e-seeds)
 e2e-devplane: $(call after,e2e-annotated trust)
 e2e-hosts: $(call after,e2e-devplane kubelets)
@@ -210,11 +211,13 @@ e2e-seeds:
 	@$(JOB) $(E2E) -v ./test/e2e/seeds
 e2e-engine:
 	@$(JOB) $(E2E) -v ./test/e2e/engine
+e2e-pools:
+	@$(JOB) $(E2E) -v ./test/e2e/pools
 e2e-annotated:
 	@$(JOB) $(E2E) -v ./test/e2e/annotated
 # All packages that are no job of their own.
 e2e-small:
-	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|annotated|devplane|hosts|seeds)$$'); \
+	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|pools|annotated|devplane|hosts|seeds)$$'); \
 	$(JOB) $(E2E) -v -p 1 $$packages
 e2e-devplane:
 	@$(JOB) $(E2E) -v ./test/e2e/devplane

@@ -23,57 +23,48 @@ const deploymentEvents = "machinedeployment-controller"
 
 // addMachineDeployments adds the controller of MachineDeployments: ours.
 func (b *builder) addMachineDeployments(ctx context.Context) error {
-	installed, err := lookForPolicies(b.mgr.GetRESTMapper())
-	if err != nil {
-		return err
-	}
 	options := machinedeployment.Options{
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
+		Keeps: keptBy(b.mgr.GetClient(), b.policies()),
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
-	}
-	if installed {
-		options.Keeps = keptBy(b.mgr.GetClient())
 	}
 	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
 }
 
 // addMachineSets adds the controller of MachineSets: ours.
 func (b *builder) addMachineSets(ctx context.Context) error {
-	installed, err := lookForPolicies(b.mgr.GetRESTMapper())
-	if err != nil {
-		return err
-	}
 	options := machineset.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), ClusterCache: b.clusterCache,
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
 	}
-	if installed {
-		options.Policies = setPolicies(b.mgr.GetClient())
-	}
+	options.Policies = setPolicies(b.mgr.GetClient(), b.policies())
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
 }
 
+// policies finds out whether UpdatePolicies can exist.
+func (b *builder) policies() *installation { return newInstallation(b.mgr.GetRESTMapper(), time.Now) }
+
 // keptBy returns what finds out whether an UpdatePolicy forbids to replace the Machines of a group.
 func keptBy(
-	reader client.Reader,
+	reader client.Reader, crds *installation,
 ) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (machinedeployment.Policy, error) {
-		selected, err := selectKept(ctx, reader, cluster, md)
+		selected, err := selectKept(ctx, reader, crds, cluster, md)
 		return machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}, err
 	}
 }
 
 // setPolicies returns what finds out which rules an UpdatePolicy changes for the MachineSets of a
 // group: Machines that must not be replaced are updated where stock deletes unhealthy ones.
-func setPolicies(reader client.Reader) machineset.Policies {
+func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
-		selected, err := selectKept(ctx, reader, cluster, md)
+		selected, err := selectKept(ctx, reader, crds, cluster, md)
 		if err != nil || !selected.Guarded {
 			return pool.SetPolicy{}, err
 		}
@@ -87,8 +78,12 @@ func setPolicies(reader client.Reader) machineset.Policies {
 // and no policy otherwise. While nobody can tell which policy was meant, it returns the default with
 // Guarded set.
 func selectKept(
-	ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
+	ctx context.Context, reader client.Reader, crds *installation,
+	cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 ) (updatepolicy.Selected, error) {
+	if installed, err := crds.check(); err != nil || !installed {
+		return updatepolicy.Selected{}, err
+	}
 	var policies v1alpha1.UpdatePolicyList
 	if err := reader.List(ctx, &policies, client.InNamespace(md.Namespace)); err != nil {
 		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", md.Namespace, err)

@@ -70,14 +70,14 @@ func TestKeptBy(t *testing.T) {
 			t.Parallel()
 			reader := fake.NewClientBuilder().WithScheme(policyScheme(t)).WithObjects(tt.policies...).Build()
 			cluster, md := groupOfPolicies()
-			got, err := keptBy(reader)(t.Context(), cluster, md)
+			got, err := keptBy(reader, withPolicies())(t.Context(), cluster, md)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("MachineDeployment (-want +got):\n%s", diff)
 			}
-			sets, err := setPolicies(reader)(t.Context(), cluster, md)
+			sets, err := setPolicies(reader, withPolicies())(t.Context(), cluster, md)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,13 +96,16 @@ func TestKeptByUnknown(t *testing.T) {
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken },
 	}).Build()
 	cluster, md := groupOfPolicies()
-	if _, err := keptBy(reader)(t.Context(), cluster, md); !errors.Is(err, broken) {
+	if _, err := keptBy(reader, withPolicies())(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineDeployment: error %v", err)
 	}
-	if _, err := setPolicies(reader)(t.Context(), cluster, md); !errors.Is(err, broken) {
+	if _, err := setPolicies(reader, withPolicies())(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineSets: error %v", err)
 	}
 }
+
+// withPolicies is a plane with the CRDs of UpdatePolicies.
+func withPolicies() *installation { return &installation{found: true} }
 
 func policyScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()

@@ -1,0 +1,118 @@
+package pools_test
+
+import (
+	"context"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
+)
+
+// parts are what TestPools does, in this order.
+var parts = flag.String("parts", "stories,down,kills,swaps", "which parts TestPools does")
+
+func does(part string) bool { return slices.Contains(strings.Split(*parts, ","), part) }
+
+// pools are those of all parts that are done.
+func (p *plane) pools() (pools []rig.Pool) {
+	if does("stories") {
+		for _, s := range p.stories() {
+			pools = append(pools, s.pool)
+		}
+	}
+	if does("down") {
+		pools = append(pools, downPool())
+	}
+	if does("kills") {
+		pools = append(pools, killedPools()...)
+	}
+	if does("swaps") {
+		pools = append(pools, swapPools()...)
+	}
+	return pools
+}
+
+// TestPools runs everything on one plane: pools side by side, and what concerns the extension and
+// the manager one after another. The guard is off until stock Cluster API takes part.
+func TestPools(t *testing.T) {
+	ctx, p := start(t)
+	p.createUpdater(ctx, t)
+	pools := p.pools()
+	p.CreatePools(ctx, t, rig.PoolsCluster, pools)
+	p.guard(ctx, t, v1alpha1.GuardDisabled)
+	for _, pool := range pools {
+		p.awaitPool(ctx, t, pool.Name, rig.FirstVersion, int(pool.Replicas))
+	}
+	if does("stories") {
+		t.Run("stories", func(t *testing.T) { p.testStories(ctx, t) })
+	}
+	if does("down") {
+		t.Run("extension down", func(t *testing.T) { p.testDown(ctx, t) })
+	}
+	if does("kills") {
+		t.Run("kills", func(t *testing.T) { p.testKills(ctx, t) })
+	}
+	p.guard(ctx, t, nil)
+	if does("swaps") {
+		t.Run("swaps", func(t *testing.T) { p.testSwaps(ctx, t) })
+	}
+	p.checkClean(ctx, t)
+}
+
+// createUpdater creates the updater of the pools of kept machines that have none of their own.
+func (p *plane) createUpdater(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var kept []string
+	for _, pool := range slices.Concat(swapPools(), killedPools(), []rig.Pool{downPool()}) {
+		if !pool.NoPolicy {
+			kept = append(kept, pool.Name)
+		}
+	}
+	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: "kept", Selector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpIn, Values: kept}},
+	}})
+}
+
+// guard sets the label that turns the guard off; nil turns it on.
+func (p *plane) guard(ctx context.Context, t *testing.T, value any) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rig.PoolsCluster}}
+	rig.Patch(ctx, t, p.Client, namespace, map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{v1alpha1.GuardLabel: value}},
+	})
+}
+
+// checkClean fails the test for each object that keeps a mark of a move or an update, and each
+// node that is cordoned.
+func (p *plane) checkClean(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, kind := range []string{kindSet, "Machine"} {
+		for _, o := range p.list(ctx, t, kind) {
+			if o.GetLabels()[clusterv1.MachineDeploymentNameLabel] == blockedPool {
+				continue
+			}
+			for key := range o.GetAnnotations() {
+				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") || key == v1alpha1.UpdateProgressAnnotation {
+					t.Errorf("%s %s keeps the annotation %s", kind, o.GetName(), key)
+				}
+			}
+		}
+	}
+	nodes := &corev1.NodeList{}
+	if err := p.Workload(ctx, t, rig.PoolsCluster).List(ctx, nodes); err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes.Items {
+		if nodes.Items[i].Spec.Unschedulable {
+			t.Errorf("node %s is cordoned", nodes.Items[i].Name)
+		}
+	}
+}

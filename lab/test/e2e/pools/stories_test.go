@@ -1,0 +1,315 @@
+package pools_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
+)
+
+// blockedPool is the pool of testBlocked, whose change stays blocked.
+const blockedPool = "blocked"
+
+// Behaviours of a pool's own updater.
+const (
+	failing  = `{"updater": {"mode": "Fail"}}`
+	stalling = `{"updater": {"mode": "Stall"}}`
+	working  = `{"updater": {"mode": "Normal"}}`
+)
+
+// story is a pool of kept machines with an updater of its own, and what happens to it. No guard
+// keeps anybody from creating and deleting its Machines.
+type story struct {
+	pool rig.Pool
+	test func(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater)
+}
+
+func (p *plane) stories() []story {
+	policy := func(change func(*v1alpha1.UpdatePolicySpec)) v1alpha1.UpdatePolicySpec {
+		spec := v1alpha1.UpdatePolicySpec{Fallback: v1alpha1.FallbackNone, MaxAttempts: 1, MaxInFlight: 4}
+		if change != nil {
+			change(&spec)
+		}
+		return spec
+	}
+	return []story{
+		{rig.Pool{Name: "canary", Replicas: 3, MaxUnavailable: 1, Policy: policy(nil)}, p.testCanary},
+		{rig.Pool{Name: "budget", Replicas: 4, MaxUnavailable: 2, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+			s.Canary = new(int32(0))
+		})}, p.testBudget},
+		{rig.Pool{Name: blockedPool, Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
+		{rig.Pool{Name: "growing", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testGrowing},
+		{rig.Pool{Name: "health", Replicas: 3, MaxUnavailable: 1, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+			s.OnFailure = v1alpha1.FailureRemediate
+		})}, p.testHealth},
+	}
+}
+
+// testStories runs the stories side by side.
+func (p *plane) testStories(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, s := range p.stories() {
+		t.Run(s.pool.Name, func(t *testing.T) {
+			t.Parallel()
+			u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: s.pool.Name, Selector: rig.Labelled("pool", s.pool.Name)})
+			s.test(ctx, t, s.pool, u)
+		})
+	}
+}
+
+// census is which Machines of a pool there ever were.
+func (p *plane) census(pool string) rig.Census {
+	return p.Census(rig.PoolsCluster, func(m *clusterv1.Machine) bool {
+		return m.Labels[clusterv1.MachineDeploymentNameLabel] == pool
+	})
+}
+
+func started(ctx context.Context, t *testing.T, u *rig.Updater) int {
+	t.Helper()
+	n := 0
+	for _, m := range u.Stats(ctx, t).Machines {
+		if m.Started > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// updating returns the Machines of a pool on which an updater is at work.
+func (p *plane) updating(ctx context.Context, t *testing.T, pool string) []clusterv1.Machine {
+	t.Helper()
+	return slices.DeleteFunc(p.MachinesOf(ctx, t, rig.PoolsCluster, pool), func(m clusterv1.Machine) bool {
+		progress := rig.ProgressOf(&m)
+		return progress == nil || progress.Phase != inplace.Updating
+	})
+}
+
+// testCanary has the update of a pool's first machine fail. It stays unavailable, and the pool's
+// budget is 1. The updater touches no other one, although the pool is scaled;
+// a person who asks for a retry has all updated.
+func (p *plane) testCanary(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
+	t.Helper()
+	before := p.census(pool.Name)
+	u.Behave(ctx, t, failing)
+	p.Send(ctx, t, pool.Name, nextVersion)
+	var failed *clusterv1.Machine
+	p.History.Await(ctx, t, "waiting until the canary has failed", func() string {
+		for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name) {
+			c := rig.Blocked(m.Status.Conditions)
+			if c != nil && c.Reason == v1alpha1.UpdateFailedReason {
+				failed = &m
+				return ""
+			}
+		}
+		return "no Machine has failed its update"
+	})
+	// An edit has the engine decide again. The failure blocks that decision, too.
+	p.scale(ctx, t, pool.Name, pool.Replicas+1)
+	p.History.Await(ctx, t, "waiting for a machine that was added", func() string {
+		if n := len(p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)); n != int(pool.Replicas)+1 {
+			return fmt.Sprintf("there are %d machines", n)
+		}
+		return ""
+	})
+	if n := started(ctx, t, u); n != 1 {
+		t.Errorf("the updater has begun with %d machines, want the canary alone", n)
+	}
+	u.Behave(ctx, t, working)
+	rig.AnnotateObject(ctx, t, p.Client, failed, map[string]any{v1alpha1.UpdateRetryAnnotation: ""})
+	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas)+1)
+	after := p.census(pool.Name)
+	if len(after.All) != len(before.All)+1 || len(after.Deleted) != 0 {
+		t.Errorf("scaling added one machine; the Machines are %+v", after)
+	}
+}
+
+// testBudget has two of four machines updated without end. No third one is touched.
+func (p *plane) testBudget(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
+	t.Helper()
+	before := p.census(pool.Name)
+	u.Behave(ctx, t, stalling)
+	p.Send(ctx, t, pool.Name, nextVersion)
+	p.History.Await(ctx, t, "waiting until two machines are updated", func() string {
+		if n := len(p.updating(ctx, t, pool.Name)); n != 2 {
+			return fmt.Sprintf("there are %d", n)
+		}
+		return ""
+	})
+	u.Behave(ctx, t, working)
+	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas))
+	p.checkLimits(t, pool.Name, limitsOf(pool))
+	rig.CheckCensus(t, before, p.census(pool.Name))
+}
+
+// testBlocked scales a pool up and down while its change is covered by no updater. Only scaling
+// creates and deletes machines; what it creates has the change.
+func (p *plane) testBlocked(ctx context.Context, t *testing.T, pool rig.Pool, _ *rig.Updater) {
+	t.Helper()
+	template := func(name string) {
+		rig.Patch(ctx, t, p.Client, rig.MachineDeployment(pool.Name), map[string]any{
+			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"infrastructureRef": map[string]any{"name": name}}}},
+		})
+	}
+	first := p.census(pool.Name)
+	template("worker-slow")
+	notCovered := func(c *metav1.Condition) bool { return c.Reason == v1alpha1.NotCoveredReason }
+	p.BlockedOwner(ctx, t, pool.Name, notCovered)
+	rig.CheckCensus(t, first, p.census(pool.Name))
+
+	p.scale(ctx, t, pool.Name, 4)
+	p.AwaitPool(ctx, t, pool.Name, rig.FirstVersion, 4)
+	p.scale(ctx, t, pool.Name, 3)
+	p.AwaitPool(ctx, t, pool.Name, rig.FirstVersion, 3)
+	p.BlockedOwner(ctx, t, pool.Name, notCovered)
+	machines := p.census(pool.Name)
+	if len(machines.All) != 4 || len(machines.Deleted) != 1 {
+		t.Errorf("scaling added two machines and removed one; the Machines are %+v", machines)
+	}
+}
+
+// testGrowing scales a pool up and down while a machine of it is updated.
+func (p *plane) testGrowing(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
+	t.Helper()
+	u.Behave(ctx, t, stalling)
+	p.Send(ctx, t, pool.Name, nextVersion)
+	var first clusterv1.Machine
+	p.History.Await(ctx, t, "waiting for an update", func() string {
+		all := p.updating(ctx, t, pool.Name)
+		if len(all) == 0 {
+			return "no Machine is being updated"
+		}
+		first = all[0]
+		return ""
+	})
+	p.scale(ctx, t, pool.Name, 4)
+	p.History.Await(ctx, t, "waiting for four machines", func() string {
+		if n := len(p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)); n != 4 {
+			return fmt.Sprintf("there are %d", n)
+		}
+		return ""
+	})
+	p.scale(ctx, t, pool.Name, 3)
+	p.History.Await(ctx, t, "waiting for three machines", func() string {
+		if n := len(p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)); n != 3 {
+			return fmt.Sprintf("there are %d", n)
+		}
+		return ""
+	})
+	u.Behave(ctx, t, working)
+	p.awaitPool(ctx, t, pool.Name, nextVersion, 3)
+	machines := p.census(pool.Name)
+	if len(machines.All) != 4 || len(machines.Deleted) != 1 {
+		t.Errorf("scaling added two machines and removed one; the Machines are %+v", machines)
+	}
+	if !slices.Contains(p.uids(ctx, t, pool.Name), first.UID) {
+		t.Errorf("Machine %s, which was being updated, was deleted", first.Name)
+	}
+}
+
+// testHealth has a machine turn unhealthy while it is updated, and another one after the rollout.
+// Each is replaced once, after its update, and the pool's budget holds.
+func (p *plane) testHealth(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
+	t.Helper()
+	if err := p.Client.Create(ctx, rig.HealthCheck(pool.Name)); err != nil {
+		t.Fatal(err)
+	}
+	u.Behave(ctx, t, stalling)
+	p.Send(ctx, t, pool.Name, nextVersion)
+	var first clusterv1.Machine
+	p.History.Await(ctx, t, "waiting for an update", func() string {
+		all := p.updating(ctx, t, pool.Name)
+		if len(all) == 0 {
+			return "no Machine is being updated"
+		}
+		first = all[0]
+		return ""
+	})
+	p.BreakMachine(ctx, t, &first)
+	p.AwaitHealthCheck(ctx, t, pool.Name)
+	if machines := p.census(pool.Name); len(machines.All) != 3 || len(machines.Deleted) != 0 {
+		t.Fatalf("a Machine is replaced in the middle of its update: %+v", machines)
+	}
+	u.Behave(ctx, t, working)
+	p.awaitGone(ctx, t, pool.Name, first.UID)
+	p.awaitPool(ctx, t, pool.Name, nextVersion, 3)
+
+	second := p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)[0]
+	p.BreakMachine(ctx, t, &second)
+	p.awaitGone(ctx, t, pool.Name, second.UID)
+	p.awaitPool(ctx, t, pool.Name, nextVersion, 3)
+	if machines := p.census(pool.Name); len(machines.All) != 5 || len(machines.Deleted) != 2 {
+		t.Errorf("two Machines were unhealthy; the Machines are %+v", machines)
+	}
+	l := limitsOf(pool)
+	// A machine may turn unhealthy when the budget is spent: the MachineHealthCheck looks at the first
+	// one again when its update has ended.
+	l.least--
+	p.checkLimits(t, pool.Name, l)
+}
+
+// testDown sends a pool to a version while the extension is down. Nothing is decided, created or
+// deleted; the extension's return has the update done.
+func (p *plane) testDown(ctx context.Context, t *testing.T) {
+	t.Helper()
+	pool := downPool()
+	before := p.census(pool.Name)
+	if _, err := p.StopChild(ctx, setup.ExtensionName); err != nil {
+		t.Fatal(err)
+	}
+	p.Send(ctx, t, pool.Name, nextVersion)
+	c := p.BlockedOwner(ctx, t, pool.Name, func(*metav1.Condition) bool { return true })
+	t.Logf("while the extension is down: %s: %s", c.Reason, c.Message)
+	for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name) {
+		if rig.Marked(&m) || m.Spec.Version != rig.FirstVersion {
+			t.Errorf("nothing was decided, and Machine %s is at %s", m.Name, m.Spec.Version)
+		}
+	}
+	if _, err := p.StartChild(ctx, setup.ExtensionName); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas))
+	p.checkLimits(t, pool.Name, limitsOf(pool))
+	rig.CheckCensus(t, before, p.census(pool.Name))
+}
+
+func downPool() rig.Pool { return keptPool("down") }
+
+func (p *plane) awaitGone(ctx context.Context, t *testing.T, pool string, uid types.UID) {
+	t.Helper()
+	p.History.Await(ctx, t, "waiting until an unhealthy machine of "+pool+" is replaced", func() string {
+		for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool) {
+			if m.UID == uid {
+				return fmt.Sprintf("Machine %s is there; its conditions are %+v", m.Name, m.Status.Conditions)
+			}
+		}
+		return ""
+	})
+}
+
+func (p *plane) uids(ctx context.Context, t *testing.T, pool string) (all []types.UID) {
+	t.Helper()
+	for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool) {
+		all = append(all, m.UID)
+	}
+	return all
+}
+
+func (p *plane) scale(ctx context.Context, t *testing.T, pool string, replicas int32) {
+	t.Helper()
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	err := p.Client.SubResource("scale").Update(ctx, rig.MachineDeployment(pool), client.WithSubResourceBody(scale))
+	if err != nil {
+		t.Fatal(err)
+	}
+}

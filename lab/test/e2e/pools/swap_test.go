@@ -1,0 +1,199 @@
+package pools_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/lab/internal/history"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
+)
+
+// keepPrefix and rollPrefix begin the names of pools whose machines are kept, and replaced.
+const (
+	keepPrefix = "keep-"
+	rollPrefix = "roll-"
+)
+
+// stage is a point of a rollout at which engines change: the first fact of the pool that matches.
+type stage struct {
+	name  string
+	match func(history.Fact) bool
+}
+
+func annotated(kind, key string) func(history.Fact) bool {
+	return func(f history.Fact) bool {
+		_, is := f.Object.GetAnnotations()[key]
+		return f.Kind == kind && !f.Gone && is
+	}
+}
+
+func setOf(version string) func(history.Fact) bool {
+	return func(f history.Fact) bool {
+		set, ok := f.Object.(*clusterv1.MachineSet)
+		return ok && set.Spec.Template.Spec.Version == version
+	}
+}
+
+// keepStages are in the order of a rollout that keeps machines.
+func keepStages() []stage {
+	return []stage{
+		{"the MachineSet is new", setOf(nextVersion)},
+		{"a move is announced", annotated(kindSet, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)},
+		{"a Machine has moved", annotated(history.KindMachine, clusterv1.PendingAcknowledgeMoveAnnotation)},
+		{"a move is acknowledged", annotated(kindSet, clusterv1.AcknowledgedMoveAnnotation)},
+		{"a Machine has its new version", func(f history.Fact) bool {
+			return f.Kind == history.KindMachine && f.Version == nextVersion
+		}},
+		{"the hook is pending", annotated(history.KindMachine, runtimev1.PendingHooksAnnotation)},
+		{"the updater is at work", func(f history.Fact) bool {
+			progress := rig.ProgressOf(f.Object)
+			return f.Kind == history.KindMachine && progress != nil && progress.Phase == inplace.Updating
+		}},
+		{"a Machine is done", func(f history.Fact) bool {
+			m := rig.MachineOf(f)
+			return m != nil && rig.NotAt(m, nextVersion) == ""
+		}},
+	}
+}
+
+// rollStages are in the order of a rollout that replaces machines.
+func rollStages() []stage {
+	return []stage{
+		{"the MachineSet is new", setOf(nextVersion)},
+		{"a Machine is created", func(f history.Fact) bool { return f.Kind == history.KindMachine && f.Version == nextVersion }},
+		{"a new Machine is ready", func(f history.Fact) bool { return f.Kind == history.KindMachine && f.At(nextVersion) }},
+		{"a Machine is being deleted", func(f history.Fact) bool {
+			return f.Kind == history.KindMachine && f.Deleting && !f.Gone
+		}},
+		{"a Machine is gone", func(f history.Fact) bool { return f.Kind == history.KindMachine && f.Gone }},
+	}
+}
+
+// swap is a pool whose engine is changed at a stage.
+type swap struct {
+	stage
+	pool rig.Pool
+}
+
+func keptPool(name string) rig.Pool {
+	return rig.Pool{Name: keepPrefix + name, Replicas: 2, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2}}
+}
+
+func replacedPool(name string) rig.Pool {
+	return rig.Pool{Name: rollPrefix + name, Replicas: 2, MaxSurge: 1, NoPolicy: true}
+}
+
+// shortSwaps is how many stages the short form has: other ones with each seed.
+const shortSwaps = 6
+
+// swaps are one for each stage, twice: the number of stages is odd, so that each stage has both
+// directions. The short form has some of them.
+func swaps() []swap {
+	var all []swap
+	for round := range 2 {
+		for i, s := range keepStages() {
+			all = append(all, swap{s, keptPool(fmt.Sprintf("%d-%d", round, i))})
+			if rolls := rollStages(); i < len(rolls) {
+				all = append(all, swap{rolls[i], replacedPool(fmt.Sprintf("%d-%d", round, i))})
+			}
+		}
+	}
+	if long() {
+		return all
+	}
+	random := rand.New(rand.NewPCG(*seed, 1))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:shortSwaps]
+}
+
+// basePools are sent by one engine alone.
+func basePools() []rig.Pool {
+	var pools []rig.Pool
+	for _, engine := range []setup.Engine{setup.EngineWindlass, setup.EngineStock} {
+		pools = append(pools, keptPool(string(engine)), replacedPool(string(engine)))
+	}
+	return pools
+}
+
+// swapPools are all that testSwaps needs.
+func swapPools() []rig.Pool {
+	pools := basePools()
+	for _, s := range swaps() {
+		pools = append(pools, s.pool)
+	}
+	return pools
+}
+
+// testSwaps crashes the engine at every stage and puts the other one in its place. A pool's
+// rollout is under way while engines change for the next pools, too. All pools end alike.
+func (p *plane) testSwaps(ctx context.Context, t *testing.T) {
+	t.Helper()
+	kept := func(m *clusterv1.Machine) bool {
+		return strings.HasPrefix(m.Labels[clusterv1.MachineDeploymentNameLabel], keepPrefix)
+	}
+	before := p.Census(rig.PoolsCluster, kept)
+	engine := setup.EngineWindlass
+	base := func() {
+		t.Helper()
+		for _, prefix := range []string{keepPrefix, rollPrefix} {
+			p.Send(ctx, t, prefix+string(engine), nextVersion)
+		}
+		for _, prefix := range []string{keepPrefix, rollPrefix} {
+			p.awaitPool(ctx, t, prefix+string(engine), nextVersion, 2)
+		}
+	}
+	base()
+	for _, s := range swaps() {
+		from := engine
+		of := func(f history.Fact) bool {
+			return f.Group == s.pool.Name && f.Cluster.Namespace == rig.PoolsCluster && s.match(f)
+		}
+		engine = p.crashAt(ctx, t, from, of, func() { p.Send(ctx, t, s.pool.Name, nextVersion) })
+		t.Logf("%s: from %s to %s", s.name, from, engine)
+	}
+	for _, s := range swaps() {
+		p.awaitPool(ctx, t, s.pool.Name, nextVersion, int(s.pool.Replicas))
+	}
+	p.Switch(ctx, t, setup.EngineStock)
+	engine = setup.EngineStock
+	base()
+	p.Switch(ctx, t, setup.EngineWindlass)
+	want := map[string][]string{}
+	for _, prefix := range []string{keepPrefix, rollPrefix} {
+		want[prefix] = p.shape(ctx, t, prefix+string(setup.EngineWindlass))
+	}
+	for _, pool := range swapPools() {
+		p.awaitShape(ctx, t, pool.Name, want[pool.Name[:len(keepPrefix)]])
+		p.checkLimits(t, pool.Name, limitsOf(pool))
+	}
+	rig.CheckCensus(t, before, p.Census(rig.PoolsCluster, kept))
+}
+
+// awaitPool is AwaitPool, and waits until nothing of a move is left, and the status counts all
+// machines.
+func (p *plane) awaitPool(ctx context.Context, t *testing.T, name, version string, replicas int) {
+	t.Helper()
+	p.AwaitPool(ctx, t, name, version, replicas)
+	p.History.Await(ctx, t, "waiting for the status of pool "+name, func() string {
+		md := &clusterv1.MachineDeployment{}
+		if !p.Cached(ctx, t, rig.PoolsCluster, name, md) {
+			return "there is no MachineDeployment"
+		}
+		s := md.Status
+		for _, n := range []*int32{s.Replicas, s.AvailableReplicas, s.UpToDateReplicas} {
+			if n == nil || int(*n) != replicas {
+				return fmt.Sprintf("its status is %+v", s)
+			}
+		}
+		return ""
+	})
+}
