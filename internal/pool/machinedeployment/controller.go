@@ -37,6 +37,9 @@ type Options struct {
 	// Keeps returns whether a policy forbids to replace the group's Machines; nil means that no
 	// policy does.
 	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
+	// StatusInterval is the least time between two writes of a status of which the second may wait,
+	// see [pool.DeploymentStatusMayWait]; 0 means that none waits.
+	StatusInterval time.Duration
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
@@ -54,6 +57,7 @@ type Reconciler struct {
 	Options
 	coverage   *coverage
 	applier    *objects.Applier
+	pace       *objects.Pace
 	controller capicontroller.Controller
 	// random returns so many random characters for the name of a MachineSet.
 	random func(int) string
@@ -81,6 +85,7 @@ func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 	return &Reconciler{
 		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now),
 		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
+		pace: &objects.Pace{Interval: o.StatusInterval},
 	}, nil
 }
 
@@ -135,9 +140,9 @@ func (r *Reconciler) reconcileClaimed(
 		return ctrl.Result{}, err
 	}
 	result, err := run.reconcile(ctx)
-	writeErr := run.finish(ctx, err)
+	wait, writeErr := run.finish(ctx, err)
 	if err != nil || writeErr != nil {
 		return retry(ctx, err, writeErr)
 	}
-	return result, nil
+	return util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: wait}), nil
 }

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -224,6 +226,18 @@ func (r *Run) finish(
 	if err == nil {
 		r.Set.Status.ObservedGeneration = r.Set.Generation
 	}
+	recount := r.recount()
+	if !equality.Semantic.DeepEqual(before.Status, r.Set.Status) {
+		if wait := r.statusWait(before); err == nil && wait > 0 {
+			before.Status.DeepCopyInto(&r.Set.Status)
+			result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: wait})
+		} else {
+			r.pace.Wrote(r.Set.UID, r.Now())
+			if err == nil && r.isOutdated(ctx, before) {
+				return ctrl.Result{RequeueAfter: conflictRetry}, nil
+			}
+		}
+	}
 	switch saveErr := objects.Save(ctx, r.Client, before, r.Set); {
 	case apierrors.IsConflict(saveErr) && err == nil:
 		// Somebody else has written the MachineSet. The next run reads that, and computes status
@@ -240,9 +254,29 @@ func (r *Run) finish(
 			kind := capicontroller.StructuredObject(clusterv1.GroupVersion, capi.MachineSetKind.Kind)
 			r.await(kind, r.Set.ResourceVersion)
 		}
-		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: r.recount()})
+		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: recount})
 	}
 	return result, nil
+}
+
+// isOutdated reports whether the cache has a newer MachineSet than the one that the run has read. The
+// API server would refuse a status that was computed from the older one.
+func (r *Run) isOutdated(ctx context.Context, read *clusterv1.MachineSet) bool {
+	current := &clusterv1.MachineSet{}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(read), current); err != nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(
+		current.ResourceVersion, read.ResourceVersion)
+	return err == nil && order > 0
+}
+
+// statusWait returns how long the status can be left as it was read; 0 if it is due.
+func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
+	if !r.Set.DeletionTimestamp.IsZero() || !pool.SetStatusMayWait(before, r.Set) {
+		return 0
+	}
+	return r.pace.Wait(r.Set.UID, r.Now())
 }
 
 // recount returns when counters must be computed again without an event; 0 means no time.
