@@ -77,6 +77,11 @@ func Receives(set *clusterv1.MachineSet) bool {
 	return set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation] != ""
 }
 
+// Sends reports whether a MachineSet gives its Machines to another one.
+func Sends(set *clusterv1.MachineSet) bool {
+	return set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] != ""
+}
+
 // ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name source.
 func ReceivesFrom(set *clusterv1.MachineSet, source string) bool {
 	sources := set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]

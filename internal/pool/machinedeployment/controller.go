@@ -38,7 +38,8 @@ type Options struct {
 	// policy does.
 	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
 	// StatusInterval is the least time between two writes of a status of which the second may wait,
-	// see [pool.DeploymentStatusMayWait]; 0 means that none waits.
+	// see [pool.DeploymentStatusMayWait]; others wait for a second. 0 means that none waits, and that
+	// there is a second between two reconciles.
 	StatusInterval time.Duration
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
@@ -85,7 +86,7 @@ func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 	return &Reconciler{
 		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now),
 		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
-		pace: &objects.Pace{Interval: o.StatusInterval},
+		pace: &objects.Pace{Least: time.Second, Interval: o.StatusInterval},
 	}, nil
 }
 
@@ -98,6 +99,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("getting MachineDeployment %s: %w", request, err)
+	}
+	if r.StatusInterval > 0 {
+		// Cluster API's builder leaves a second. Runs are cheap, and each of them may be the next step
+		// of a Machine; writes of the status have their own limit.
+		r.controller.DeferNextReconcile(request, r.Now().Add(betweenRuns))
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", client.ObjectKey{
 		Namespace: md.Namespace, Name: md.Spec.ClusterName,

@@ -51,10 +51,8 @@ func (r *run) finish(ctx context.Context, runErr error) (wait time.Duration, err
 		r.md.Status.ObservedGeneration = r.md.Generation
 	}
 	changed := !equality.Semantic.DeepEqual(r.read.Status, r.md.Status)
-	mayWait := runErr == nil && r.md.DeletionTimestamp.IsZero() &&
-		pool.DeploymentStatusMayWait(r.read, r.md)
-	if changed && mayWait {
-		wait = r.pace.Wait(r.md.UID, r.Now())
+	if changed && runErr == nil && r.md.DeletionTimestamp.IsZero() {
+		wait = r.pace.Wait(r.md.UID, pool.DeploymentStatusMayWait(r.read, r.md), r.Now())
 	}
 	switch {
 	case wait > 0:

@@ -95,7 +95,7 @@ func New(o Options, parts Parts) *Reconciler {
 	}
 	return &Reconciler{
 		Options: o, applier: objects.NewApplier(o.Client, o.Now), random: rand.String,
-		pace:       &objects.Pace{Interval: o.StatusInterval},
+		pace:       &objects.Pace{Least: time.Second, Interval: o.StatusInterval},
 		controller: parts.Controller, recorder: parts.Recorder, deleter: parts.Deleter,
 		deleteUnused: parts.DeleteUnused,
 	}

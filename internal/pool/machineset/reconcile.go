@@ -29,6 +29,8 @@ import (
 
 // Delays before a reconcile that no event causes.
 const (
+	// betweenRuns is the least time between two runs while Machines move.
+	betweenRuns = 100 * time.Millisecond
 	// conflictRetry gives the cache time to show what another writer has written.
 	conflictRetry = time.Second
 	// restoredRetry is after a repair of managed fields: nothing watches the repaired objects.
@@ -181,6 +183,7 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.readDeployment(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.hasten()
 	r.CompleteMetadata()
 	steps := []step{
 		{"reconciling the infrastructure template", r.readInfrastructureTemplate},
@@ -216,6 +219,17 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	return result, nil
 }
 
+// hasten allows the next run before the second that Cluster API's builder leaves between two runs:
+// while Machines move, each MachineSet waits for what the MachineDeployment and the other one do next.
+// When a MachineDeployment changes, its Machines change first, and cause a run before the first move.
+func (r *Run) hasten() {
+	begins := r.Deployment != nil &&
+		r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
+	if r.StatusInterval > 0 && (begins || pool.Receives(r.Set) || pool.Sends(r.Set)) {
+		r.controller.DeferNextReconcileForObject(r.Set, r.Now().Add(betweenRuns))
+	}
+}
+
 // finish writes status and what else has changed in the MachineSet.
 func (r *Run) finish(
 	ctx context.Context, before *clusterv1.MachineSet, result ctrl.Result, err error,
@@ -227,6 +241,10 @@ func (r *Run) finish(
 		r.Set.Status.ObservedGeneration = r.Set.Generation
 	}
 	recount := r.recount()
+	if !r.Set.DeletionTimestamp.IsZero() && len(r.Set.Finalizers) == 0 {
+		// The object is gone with the next write: nobody reads its status.
+		before.Status.DeepCopyInto(&r.Set.Status)
+	}
 	if !equality.Semantic.DeepEqual(before.Status, r.Set.Status) {
 		if wait := r.statusWait(before); err == nil && wait > 0 {
 			before.Status.DeepCopyInto(&r.Set.Status)
@@ -273,10 +291,10 @@ func (r *Run) isOutdated(ctx context.Context, read *clusterv1.MachineSet) bool {
 
 // statusWait returns how long the status can be left as it was read; 0 if it is due.
 func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
-	if !r.Set.DeletionTimestamp.IsZero() || !pool.SetStatusMayWait(before, r.Set) {
+	if !r.Set.DeletionTimestamp.IsZero() {
 		return 0
 	}
-	return r.pace.Wait(r.Set.UID, r.Now())
+	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set), r.Now())
 }
 
 // recount returns when counters must be computed again without an event; 0 means no time.

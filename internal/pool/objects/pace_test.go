@@ -9,7 +9,7 @@ import (
 
 func TestPace(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	p := &objects.Pace{Interval: 5 * time.Second}
+	p := &objects.Pace{Least: time.Second, Interval: 5 * time.Second}
 	for _, step := range []struct {
 		after time.Duration
 		wrote bool
@@ -19,19 +19,22 @@ func TestPace(t *testing.T) {
 		{5 * time.Second, true, 0}, {6 * time.Second, false, 4 * time.Second},
 	} {
 		at := now.Add(step.after)
-		if got := p.Wait("u", at); got != step.want {
+		if got := p.Wait("u", true, at); got != step.want {
 			t.Errorf("after %s: wait %s, want %s", step.after, got, step.want)
+		}
+		if got, want := p.Wait("u", false, at), max(0, step.want-4*time.Second); got != want {
+			t.Errorf("after %s: wait %s if somebody acts on it, want %s", step.after, got, want)
 		}
 		if step.wrote {
 			p.Wrote("u", at)
 		}
 	}
-	if got := p.Wait("another", now); got != 0 {
+	if got := p.Wait("another", true, now); got != 0 {
 		t.Errorf("another object waits %s", got)
 	}
 	var none objects.Pace
 	none.Wrote("u", now)
-	if got := none.Wait("u", now); got != 0 {
+	if got := none.Wait("u", true, now); got != 0 {
 		t.Errorf("without an interval: wait %s", got)
 	}
 }
