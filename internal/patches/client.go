@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 )
 
-// Client is a client for one reconciler. Requests about other kinds than that of the reconciler, and
-// requests outside a reconcile, pass unchanged.
+// Client is a client for one reconciler. Requests about other kinds than that of the reconciler,
+// and requests outside a reconcile, pass unchanged.
 type Client struct {
 	client.Client
 	kind reflect.Type

@@ -2,8 +2,8 @@
 //
 // The helper writes one reconcile's changes of an object with up to three patches: the conditions,
 // then metadata and spec, then the rest of status. The first and the last are about the same
-// subresource. [NewClient] sends both with the first one, which the API server refuses if the object
-// has changed since it was read, and omits a patch that repeats what the API server has returned in
+// subresource. [NewClient] sends both with the first one, which the API server refuses if the
+// object has changed since it was read, and omits a patch that repeats what the API server has returned in
 // the same reconcile. It also returns the object that this reconcile has written where the cache is
 // older, so that the helper's next patch causes no conflict.
 //

@@ -63,8 +63,8 @@ func saysSame(a, b metav1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }
 
-// SetStatusMayWait is DeploymentStatusMayWait for a MachineSet. Its counters never wait, because the
-// MachineDeployment decides on them, and neither does the status of a condition: only messages,
+// SetStatusMayWait is DeploymentStatusMayWait for a MachineSet. Its counters never wait, because
+// the MachineDeployment decides on them, and neither does the status of a condition: only messages,
 // versions, and the form of API v1beta1 do.
 func SetStatusMayWait(before, after *clusterv1.MachineSet) bool {
 	a, b := &before.Status, &after.Status

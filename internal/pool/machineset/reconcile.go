@@ -220,8 +220,9 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 }
 
 // hasten allows the next run before the second that Cluster API's builder leaves between two runs:
-// while Machines move, each MachineSet waits for what the MachineDeployment and the other one do next.
-// When a MachineDeployment changes, its Machines change first, and cause a run before the first move.
+// while Machines move, each MachineSet waits for what the MachineDeployment and the other one do
+// next. When a MachineDeployment changes, its Machines change first, and cause a run before the
+// first move.
 func (r *Run) hasten() {
 	begins := r.Deployment != nil &&
 		r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
@@ -277,8 +278,8 @@ func (r *Run) finish(
 	return result, nil
 }
 
-// isOutdated reports whether the cache has a newer MachineSet than the one that the run has read. The
-// API server would refuse a status that was computed from the older one.
+// isOutdated reports whether the cache has a newer MachineSet than the one that the run has read.
+// The API server would refuse a status that was computed from the older one.
 func (r *Run) isOutdated(ctx context.Context, read *clusterv1.MachineSet) bool {
 	current := &clusterv1.MachineSet{}
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(read), current); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
-// Pace limits how often the status of an object is written. The zero value limits nothing. A process
-// that has just started writes at once. It is safe for concurrent use.
+// Pace limits how often the status of an object is written. The zero value limits nothing. A
+// process that has just started writes at once. It is safe for concurrent use.
 type Pace struct {
 	// Least is the least time between two writes, and Interval that between two writes of which
 	// nobody acts on the second one. Interval is not shorter; 0 means that nothing waits.
@@ -17,8 +17,8 @@ type Pace struct {
 	written         keyed.Memory[types.UID, time.Time]
 }
 
-// Wait returns how long a status has to wait; 0 means that it is due. passing tells that nobody acts
-// on what has changed in it.
+// Wait returns how long a status has to wait; 0 means that it is due. passing tells that nobody
+// acts on what has changed in it.
 func (p *Pace) Wait(uid types.UID, passing bool, now time.Time) time.Duration {
 	if p.Interval <= 0 {
 		return 0
